@@ -15,8 +15,10 @@ __all__ = [
     "INT32_MAX",
     "INT64_MAX",
     "bytes_like",
+    "called",
     "flag",
     "mapping",
+    "methods_called",
     "node",
     "one_of",
     "partition",
@@ -82,6 +84,34 @@ def text(name: str, value: Any) -> str:
     if size > TEXT_BYTES_MAX:
         raise ArgumentError(f"{name}: found {size} bytes, wanted at most {TEXT_BYTES_MAX}")
     return value
+
+
+def called(name: str, function: Any, awaited_by: str = "") -> None:
+    """A function that is called, and whose result nobody awaits; or None.  `awaited_by`: what
+    takes an async one.
+
+    Raises: ArgumentError, naming it, for what cannot be called and for an async function.
+    """
+    if function is None:
+        return
+    from inspect import isasyncgenfunction, iscoroutinefunction  # slow to load: a Log needs none
+
+    if not callable(function):
+        raise ArgumentError(f"{name}: found {_shown(function)}, wanted a function")
+    for one in (function, getattr(type(function), "__call__", None)):  # noqa: B004
+        if iscoroutinefunction(one) or isasyncgenfunction(one):
+            hint = f"; {awaited_by} awaits it" if awaited_by else ""
+            raise ArgumentError(
+                f"{name}: found an async function, {function!r}, wanted one that need not be "
+                f"awaited{hint}"
+            )
+
+
+def methods_called(name: str, objects: Iterable[object], *methods: str) -> None:
+    """Those of these methods that the objects have: as `called`.  Raises: ArgumentError."""
+    for one in objects:
+        for method in methods:
+            called(f"{name}: {type(one).__name__}.{method}", getattr(one, method, None))
 
 
 def things(name: str, values: Any) -> list[Any]:

@@ -8,6 +8,7 @@ from itertools import cycle
 from typing import NamedTuple
 
 from kafkalog import errors
+from kafkalog.arguments import methods_called
 from kafkalog.client.sticky import Claims, balanced
 from kafkalog.types import TopicPartition
 
@@ -223,6 +224,7 @@ def find_assignors(wanted: str | Assignor | Sequence[str | Assignor]) -> tuple[A
                     f"assignor {one!r}: wanted one of {', '.join(ASSIGNORS)}"
                 )
             one = ASSIGNORS[name]
+        methods_called("assignor", [one], "assign", "user_data")
         found.append(one)
     if not found:
         raise errors.ArgumentError("assignor: none given, wanted at least one")

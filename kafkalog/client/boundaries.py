@@ -88,7 +88,7 @@ class Boundaries:
         identity, until_s = self._own(), self._until_s()
         if identity.open and identity.ending is False:
             self.abort(until_s)  # what was asked for and not answered
-        self._not_in_doubt(identity)
+        identity.not_in_doubt()
         if identity.open:
             raise errors.InvalidTxnState("a transaction is open already")
         if not identity.ready:
@@ -101,33 +101,16 @@ class Boundaries:
         self._own().begin()
         self._waiting.resume(self._plain)
 
-    @staticmethod
-    def _not_in_doubt(identity: Transactional) -> None:
-        if identity.ending:
-            raise errors.InvalidTxnState(
-                f"transactional id {identity.transactional_id!r}: the commit was not answered, and "
-                "may be there: commit_transaction again, or close the producer"
-            )
-
-    @staticmethod
-    def _not_given_up(identity: Transactional) -> None:
-        """What an abort dropped is missing in the transaction, be that open still."""
-        if not identity.open or identity.ending is False:
-            raise errors.InvalidTxnState(
-                f"transactional id {identity.transactional_id!r}: the transaction was aborted: "
-                "abort_transaction again if that failed, or begin the next one"
-            )
-
     # ---- end ---------------------------------------------------------------------------
 
     def commit(self) -> None:
         """As Producer.commit_transaction."""
         identity, until_s = self._opened(), self._until_s()
-        self._not_given_up(identity)
+        identity.not_given_up()
         self._waiting.waitable()
 
-        def end(cluster: Cluster) -> None:  # another may have aborted meanwhile
-            self._not_given_up(identity)
+        def end(cluster: Cluster) -> None:  # another may have aborted in the meantime
+            identity.not_given_up()
             identity.end(cluster, commit=True)
 
         with self.whole():  # all of a send_many, or nothing
@@ -143,7 +126,8 @@ class Boundaries:
                     f"transactional id {identity.transactional_id!r}: the commit was not answered, "
                     f"and may be there: commit_transaction again ({problem})"
                 ) from problem
-            if not closed and identity.open:
+            # Another thread has ended it: what is open is the next one.
+            if not closed and identity.open and not isinstance(problem, errors.InvalidTxnState):
                 identity.spoil(problem)
             raise
         self._waiting.take_failure()
@@ -152,9 +136,8 @@ class Boundaries:
         """As Producer.abort_transaction; `until_s` None: within max.block.ms."""
         identity = self._opened()
         until_s = self._until_s() if until_s is None else until_s
-        self._not_in_doubt(identity)
         self._waiting.waitable()
-        identity.ending = False
+        identity.decide(commit=False)
         why = errors.TransactionAborted(
             f"transactional id {identity.transactional_id!r}: the transaction was aborted"
         )
@@ -196,6 +179,8 @@ class Boundaries:
         if rows:
             try:
                 self._ask(lambda cluster: identity.send_offsets(cluster, rows, by), self._until_s())
+            except errors.InvalidTxnState:  # another thread has ended it
+                raise
             except errors.KafkalogError as problem:
                 identity.error = identity.error or problem
                 raise

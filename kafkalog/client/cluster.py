@@ -25,7 +25,16 @@ from kafkalog.types import TopicPartition
 from kafkalog.wire import apis
 from kafkalog.wire.error_codes import ErrorCode
 
-__all__ = ["GROUP", "TRANSACTION", "Backoff", "Cluster", "PartitionInfo", "TopicInfo", "places_of"]
+__all__ = [
+    "GROUP",
+    "NO_NODE",
+    "TRANSACTION",
+    "Backoff",
+    "Cluster",
+    "PartitionInfo",
+    "TopicInfo",
+    "places_of",
+]
 
 T = TypeVar("T")
 NO_NODE = -1
@@ -83,7 +92,7 @@ class Backoff:
 
     def over(self) -> bool:
         """Whether the patience is at its end."""
-        return self.clock.monotonic_s() >= self.deadline_s
+        return self.clock.monotonic_s() >= self.deadline_s or not self._within.left_s()
 
     def left_ms(self) -> int:
         """What is left of the patience, at least 1."""
@@ -259,6 +268,8 @@ class Cluster:
         body = {"topics": asked, "allow_auto_topic_creation": create}
         try:
             answer = connection.call(apis.METADATA, body, version)
+        except NotYet:  # its time is not over, only the call's
+            raise
         except errors.Timeout:
             self._silent = connection.address
             raise
@@ -481,6 +492,8 @@ class Cluster:
             self.forget_coordinators()
             self.controller_id = NO_NODE
             backoff.wait()
+            if backoff.over():  # what is sent now has an answer that nobody waits for
+                raise last
 
 
 def places_of(answer: Any) -> dict[int, Address]:

@@ -38,6 +38,20 @@ class Committing(NamedTuple):
     """By the clock: it is not tried for longer, however long those before it take."""
     problem: errors.KafkalogError | None = None
 
+    def tell(self, before: BaseException | None) -> BaseException | None:
+        """Call who wants to know how it went; what the first of several raised, `before` or this
+        one: the others' are logged."""
+        try:
+            if self.callback is not None:
+                self.callback(self.offsets, self.problem)
+            elif self.problem is not None:
+                excuse(self.problem)
+        except BaseException as found:
+            if before is None:
+                return found
+            _logger.error("a commit's callback failed", exc_info=found)
+        return before
+
 
 class Committer(Background):
     """The thread that commits, apart from the one that beats: a commit is tried again for up to

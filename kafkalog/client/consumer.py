@@ -27,7 +27,7 @@ from kafkalog.client.offsets import EARLIEST, LATEST, all_partitions, list_offse
 from kafkalog.client.reading import Reading
 from kafkalog.client.settings import client_options, fetch_options, heartbeat_options
 from kafkalog.client.sharing import Sharing
-from kafkalog.client.subscription import Listener, Subscription, logged, not_awaited
+from kafkalog.client.subscription import AWAITS, Listener, Subscription, logged
 from kafkalog.client.transport import Where
 from kafkalog.client.waker import Waker
 from kafkalog.clock import Clock
@@ -102,6 +102,7 @@ class Consumer(Handle):
         self, where: Where, made: ConsumerConfig, assignor: Any,
         interceptors: tuple[object, ...], clock: Clock | None,
     ) -> None:  # fmt: skip
+        arguments.methods_called("interceptors", interceptors, "on_consume", "on_commit")
         self._config = made
         member = MemberOptions(
             find_assignors(assignor or made.partition_assignment_strategy),
@@ -430,9 +431,7 @@ class Consumer(Handle):
             for tp in self._mine(partitions):
                 if tp in self._sharing.paused:
                     self._sharing.paused.discard(tp)
-                    at = self._reading.position(tp)
-                    if at is not None:
-                        self._sharing.seek(tp, at, self._reading.epoch(tp, at))
+                    self._reading.go_on(tp)
 
     @property
     def paused(self) -> list[TopicPartition]:
@@ -522,9 +521,7 @@ class Consumer(Handle):
                 arguments.partition("offsets", tp): committed_of("offsets", one)
                 for tp, one in arguments.mapping("offsets", offsets).items()
             }  # fmt: skip
-            if callback is not None and not callable(callback):
-                raise errors.ArgumentError(f"callback: found {callback!r}, wanted a callable")
-            not_awaited("callback", callback)
+            arguments.called("callback", callback, AWAITS)
             if not wait:
                 self._sharing.commit_later(given, callback)
                 return

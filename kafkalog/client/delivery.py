@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from kafkalog import errors
 from kafkalog._native import direct
+from kafkalog.arguments import called
 from kafkalog.types import TopicPartition
 
 __all__ = [
@@ -284,7 +285,8 @@ class Future:
 
     def add_done_callback(self, callback: Callable[[Future], object]) -> None:
         """Call `callback` with this when it is known: at once, or in the producer's thread, which
-        waits meanwhile.  What it raises is logged."""
+        waits meanwhile.  What it raises is logged.  Raises: ArgumentError: it is async."""
+        called("callback", callback)
         self._batch.then(lambda: callback(self))
 
     @property
@@ -342,6 +344,7 @@ class ManyFuture:
 
     def add_done_callback(self, callback: Callable[[ManyFuture], object]) -> None:
         """As Future's; called once, when all is known."""
+        called("callback", callback)
         left = [len(self._parts)]
 
         def one() -> None:

@@ -61,6 +61,10 @@ class Epochs:
         self.forget(tp)
         if at.epoch >= 0:
             self._read[tp] = [(at.offset - 1, at.epoch)]
+        self.look_again()
+
+    def look_again(self) -> None:
+        """Positions were added since metadata changed last."""
         self._version = -1
 
     def forget(self, tp: TopicPartition) -> None:

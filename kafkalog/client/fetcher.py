@@ -19,7 +19,7 @@ from kafkalog.client.connection import Connection, answering
 from kafkalog.client.epochs import USABLE_VERSION, Epochs, Leader, Place
 from kafkalog.client.failures import check_code, failure, is_retriable
 from kafkalog.client.fetched import Ends, Fetched, FetchOptions
-from kafkalog.client.offsets import EARLIEST, LATEST, find_starts, list_offsets
+from kafkalog.client.lost import LostPlaces
 from kafkalog.client.openings import Opening
 from kafkalog.client.patience import NotYet
 from kafkalog.client.portions import names_max
@@ -103,6 +103,7 @@ class Fetcher:
         """By node: what it remembers."""
         self._resting: dict[TopicPartition, _Rest] = {}
         """Those whose node failed: others are asked for meanwhile."""
+        self._lost = LostPlaces(cluster, options)
         self._paused: dict[int, float] = {}
         """Nodes that want to be left alone, and until when."""
         self._trouble: errors.KafkalogError | None = None
@@ -145,6 +146,11 @@ class Fetcher:
         self.epochs.start(tp, Place(offset, epoch))
         self.positions[tp] = offset
 
+    def go_on(self, tp: TopicPartition, offset: int) -> None:
+        """Fetch again from an offset that was read; what is known of its epochs holds."""
+        self.epochs.look_again()
+        self.positions[tp] = offset
+
     def poll(self, timeout_ms: int | None = None) -> list[Fetched]:
         """What has come; empty when nothing did in `timeout_ms` (None: the broker's wait).
 
@@ -163,9 +169,11 @@ class Fetcher:
     def _poll(self, wait_ms: float) -> list[Fetched]:
         try:
             if self._problem is None:
+                self._find_lost()
                 self._send()
                 for node in self._ready(wait_ms / 1000):
                     self._alone(node, partial(self._receive, node))
+                self._find_lost()
                 if self._found:
                     self._backoff = None
                 self._send()
@@ -246,12 +254,14 @@ class Fetcher:
         """Partitions by the node that is asked for them, but those that rest."""
         found: dict[int, list[TopicPartition]] = {}
         now_s = time.monotonic()
-        resting, stops, nearer = self._resting, self.stops, self._nearer
+        resting, stops, nearer, lost = self._resting, self.stops, self._nearer, self._lost
         aside, topics, unknown = self.options.set_aside, self.cluster.topics, list[TopicPartition]()
         for tp, at in self.positions.items():
             if resting and tp in resting and resting[tp].until_s > now_s:
                 continue
             if stops and tp in stops and at >= stops[tp]:
+                continue
+            if lost and lost.waits(tp, at):
                 continue
             node, until_s = nearer.get(tp, (0, 0.0)) if nearer else (0, 0.0)
             if until_s <= now_s or node not in self.cluster.nodes:
@@ -431,10 +441,7 @@ class Fetcher:
             name = topic.topic or self.cluster.topic_name(topic.topic_id) or ""
             for row in topic.partitions:
                 tp = TopicPartition(name, row.partition_index)
-                try:
-                    if tp not in offsets or not (code := self._look(tp, row, offsets[tp])):
-                        continue
-                except NotYet:  # where it is to go on: it is fetched again, and asks on
+                if tp not in offsets or not (code := self._look(tp, row, offsets[tp])):
                     continue
                 told = getattr(row, "current_leader", None)
                 if told is None or not self.cluster.learn_leader(
@@ -498,32 +505,22 @@ class Fetcher:
         """A partition's failure: raised when it lasts, mended or returned when it passes."""
         if code == ErrorCode.OFFSET_OUT_OF_RANGE:
             at = self.positions[tp]
-            if self.options.out_of_range == "error":
-                with self.cluster.patience.errand_of("range", 0):
-                    first, end = (
-                        list_offsets(self.cluster, {tp: at})[tp] for at in (EARLIEST, LATEST)
-                    )
-                raise errors.OffsetOutOfRange(
-                    f"{tp.topic}-{tp.partition}: offset {at}, wanted {first.offset} to {end.offset}"
-                )
-            self._reset(tp, f"offset {at} is out of range")
+            self._lost.add(tp, at, f"offset {at} is out of range")
             return 0
         if not is_retriable(code):
             check_code(code, f"fetch of {tp.topic}-{tp.partition}")
         # A topic that is gone is told by the next look at the metadata.
         return ErrorCode.NOT_LEADER_OR_FOLLOWER if code in (3, 100) else code
 
-    def _reset(self, tp: TopicPartition, why: str, to: Place | None = None) -> None:
-        """Go on elsewhere; `to` None: as auto.offset.reset says."""
-        reset = f"by auto.offset.reset {self.options.out_of_range}" if to is None else "from there"
-        if to is None:
-            with self.cluster.patience.errand_of("reset", 0):
-                starts = find_starts(
-                    self.cluster, [tp], self.options.out_of_range, self.options.committed
-                )
-            to = Place(starts[tp].offset, starts[tp].leader_epoch)
+    def _find_lost(self) -> None:
+        """Go on where that is known now.  Raises: OffsetOutOfRange, without a reset; what lasts."""
+        for tp, why, to in self._lost.found(self.positions, self._rest) if self._lost else ():
+            self._move(tp, why, to, f"by auto.offset.reset {self.options.out_of_range}")
+
+    def _move(self, tp: TopicPartition, why: str, to: Place, how: str) -> None:
+        """Go on elsewhere."""
         self.seek(tp, *to)
-        _logger.warning("%s-%d: %s: it goes on at %d, %s", *tp, why, to.offset, reset)
+        _logger.warning("%s-%d: %s: it goes on at %d, %s", *tp, why, to.offset, how)
         # Behind what came before: who reads is there, too, once that was read.
         nothing = Fetched(tp, b"", to.offset, to.offset, -1, -1, -1, (), self.options.committed)
         self._found.append(nothing)
@@ -566,4 +563,7 @@ class Fetcher:
             problem = errors.LogTruncation(f"{tp.topic}-{tp.partition}: {why}")
             problem.offset = to.offset
             raise problem
-        self._reset(tp, why, to if known else None)
+        if known:
+            self._move(tp, why, to, "from there")
+        else:
+            self._lost.add(tp, at, why)

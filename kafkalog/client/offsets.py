@@ -55,7 +55,9 @@ def find_starts(
     """
     where = {"earliest": EARLIEST, "latest": LATEST}.get(reset)
     if where is None:
-        where = cluster.clock.now_ms() - (duration_ms(reset.partition(":")[2]) or 0)
+        # Of an errand that is begun again the same time: another one would be asked for each time.
+        now_ms: int = cluster.patience.once("now", cluster.clock.now_ms)
+        where = now_ms - (duration_ms(reset.partition(":")[2]) or 0)
     found = list_offsets(cluster, dict.fromkeys(partitions, where), committed)
     none = [tp for tp, at in found.items() if at.offset < 0]  # nothing is as young as that
     ends = list_offsets(cluster, dict.fromkeys(none, LATEST), committed) if none else {}

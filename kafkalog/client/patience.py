@@ -88,8 +88,18 @@ class Patience:
         finally:
             self.until_s, self.errand, self.wait = before
 
+    def once(self, what: str, make: Callable[[], Any]) -> Any:
+        """What `make` gives; within an errand the same, however often it is begun again."""
+        errand = self.errand
+        if errand is None:
+            return make()
+        if (found := errand.known(what)) is None:
+            found = make()
+            errand.log.append((what, found))
+        return found
+
     def forget(self, name: str) -> None:
-        """What an errand was answered counts no more: it begins anew."""
+        """What an errand was answered counts no more: it begins again."""
         self._errands.pop(name, None)
 
     @contextmanager
@@ -97,13 +107,15 @@ class Patience:
         """Within: something that takes several requests, none of which changes anything.  Begun
         again after a NotYet or a WakeUp it is given the answers that it had.
 
-        Raises: NotYet.
+        `until_s`: of time.monotonic; 0: it waits for nothing.  Raises: NotYet; Timeout, also then,
+        for a request whose own time is over.
         """
         if self.wait is None:  # nothing goes on later
             yield
             return
         before, errand = (self.until_s, self.errand), self._errands.pop(name, None) or Errand()
         errand.rewind()
+        until_s = max(until_s, time.monotonic())  # no request was due before
         self.until_s, self.errand = min(self.until_s, until_s), errand
         try:
             yield

@@ -108,9 +108,12 @@ class Producer(Handle):
             "max.in.flight.requests.per.connection": in_flight, "client.id": client_id,
         })  # fmt: skip
         """As they are, by Kafka's names."""
+        arguments.called("partitioner", partitioner if callable(partitioner) else None)
+        arguments.called("on_delivery", on_delivery)
         self._choose = chooser(partitioner if callable(partitioner) else settings.partitioner)
         self._own_choice = callable(partitioner)
         self._interceptors = tuple(interceptors)
+        arguments.methods_called("interceptors", self._interceptors, "on_send", "on_ack")
         self._begin(Cluster(where, options_of(settings)), on_delivery)
 
     def _begin(self, cluster: Cluster, on_delivery: Callable[[Delivery], object] | None) -> None:

@@ -71,6 +71,13 @@ class Reading:
         if not fetch:
             del self.fetcher.positions[tp]
 
+    def go_on(self, tp: TopicPartition) -> None:
+        """Fetch again from where it was read, if that is known: a leader that is another one by
+        now, or another topic's, is noticed."""
+        if (at := self.position(tp)) is not None:
+            self.drop(tp)
+            self.fetcher.go_on(tp, at)
+
     def pause(self, tp: TopicPartition) -> None:
         """What was fetched and not read is fetched again later."""
         self.drop(tp)

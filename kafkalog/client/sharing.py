@@ -210,8 +210,7 @@ class Sharing:
 
     def _stay(self, member: Membership, until_s: float) -> None:
         """Be a member, with a share."""
-        problem = member.look()
-        if problem is not None:
+        if (problem := member.look()) is not None:
             _logger.info("%s", problem)
         if member.fenced is not None:
             self._give_back(member, until_s)
@@ -292,11 +291,11 @@ class Sharing:
     def _revoke(self, partitions: list[TopicPartition]) -> None:
         """Tell, and read these no more."""
         try:
-            self.tell_commits()
-            if self.holds:
-                self.subscription.revoked(partitions)
-            else:  # the commit took longer than the session
-                self.subscription.lost(partitions)
+            try:
+                self.tell_commits()
+            finally:  # lost, where the commit took longer than the session
+                told = self.subscription.revoked if self.holds else self.subscription.lost
+                told(partitions)
         finally:
             self.replace([tp for tp in self._assigned if tp not in set(partitions)])
             self._settling = True
@@ -363,8 +362,7 @@ class Sharing:
             self.tell_commits()
 
     def _part_with(self, member: Membership, gone: list[TopicPartition]) -> None:
-        ended = member.ended()
-        if ended is not None:
+        if (ended := member.ended()) is not None:
             member.lose(ended)
         if member.metadata.generation >= 0:
             try:
@@ -402,8 +400,8 @@ class Sharing:
             if known_in(self.cluster.topics, tp):
                 self._missing.discard(tp)
                 self._fresh = True
-                if (at := self.reading.position(tp)) is not None:
-                    self.seek(tp, at)
+                if tp not in self.paused:
+                    self.reading.go_on(tp)
         if self._missing and self.subscription:
             self._next_look_s = 0.0  # perhaps they are not wanted any more
 
@@ -427,8 +425,7 @@ class Sharing:
 
         Raises: OffsetOutOfRange: neither tells.
         """
-        new = [tp for tp in self._assigned if self.reading.position(tp) is None]
-        new = self._there(new)
+        new = self._there([tp for tp in self._assigned if self.reading.position(tp) is None])
         self._fresh = bool(new)
         if not new:
             return
@@ -565,16 +562,19 @@ class Sharing:
         return True
 
     def tell_commits(self) -> None:
-        """Tell of the commits that have ended, in their order, whatever a callback does."""
+        """Tell of the commits that have ended, in their order, whatever a callback does.
+
+        Raises: what the first callback raised that did, once all were called.
+        """
+        raised: BaseException | None = None
         while (done := self.committer.finished()) is not None:
             if done.problem is None:
                 self._note(done.offsets)
             else:
                 self._fenced(done.member, done.problem)
-                if done.callback is None:
-                    excuse(done.problem)
-            if done.callback is not None:
-                done.callback(done.offsets, done.problem)
+            raised = done.tell(raised)
+        if raised is not None:
+            raise raised
 
     def _note(self, offsets: Offsets) -> None:
         for tp, one in offsets.items():

@@ -6,17 +6,18 @@ import logging
 import re
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
-from inspect import iscoroutinefunction
 
 from kafkalog import errors
-from kafkalog.arguments import text, things
+from kafkalog.arguments import called, text, things
 from kafkalog.client.cluster import Cluster
 from kafkalog.types import TopicPartition
 
-__all__ = ["Listener", "Subscription", "few", "logged", "not_awaited"]
+__all__ = ["AWAITS", "Listener", "Subscription", "few", "logged"]
 
 _logger = logging.getLogger(__name__)
 Listener = Callable[[list[TopicPartition]], object]
+AWAITS = "kafkalog.aio.Consumer"
+"""What takes listeners and callbacks that are async."""
 TOLD_MAX = 5
 """So many names are told; more are counted."""
 
@@ -34,15 +35,6 @@ def logged(what: str) -> Iterator[None]:
         yield
     except Exception:
         _logger.exception("%s failed", what)
-
-
-def not_awaited(word: str, listener: object) -> None:
-    """Raises: ArgumentError for a function that would have to be awaited."""
-    if iscoroutinefunction(listener):
-        raise errors.ArgumentError(
-            f"{word}: found an async function, {listener!r}, wanted one that need not be awaited; "
-            "kafkalog.aio.Consumer awaits it"
-        )
 
 
 class Subscription:
@@ -71,9 +63,7 @@ class Subscription:
             raise errors.ArgumentError(f"pattern {pattern!r}: {problem}") from None
         told = {"on_assigned": on_assigned, "on_revoked": on_revoked, "on_lost": on_lost}
         for word, listener in told.items():
-            if listener is not None and not callable(listener):
-                raise errors.ArgumentError(f"{word}: found {listener!r}, wanted a function")
-            not_awaited(word, listener)
+            called(word, listener, AWAITS)
         self.topics = set(names)
         """Of a pattern: those that `look` has found."""
         self._on_assigned = on_assigned

@@ -35,8 +35,14 @@ class _Task:
         self.error: BaseException | None = None
 
     def timed(self, cluster: Cluster) -> Any:
-        """The call, within what is left of its time."""
-        with cluster.patience.within(self.until_s - time.monotonic()):
+        """The call, within what is left of its time.
+
+        Raises: Timeout: nothing is left; what is sent then has an answer that nobody waits for.
+        """
+        left_s = self.until_s - time.monotonic()
+        if left_s <= 0:
+            raise errors.Timeout("its turn did not come in time")
+        with cluster.patience.within(left_s):
             return self.call(cluster)
 
 
@@ -111,9 +117,10 @@ class Tasks:
         if isinstance(problem, errors.KafkalogError):
             # Not where an abort is all there is.
             passes = passing(problem) and not problem.abortable
-            if passes and cluster.reached and time.monotonic() < task.until_s:
+            next_s = time.monotonic() + task.pause_s
+            if passes and cluster.reached and next_s < task.until_s:
                 cluster.forget_coordinators()
-                task.next_s = time.monotonic() + task.pause_s
+                task.next_s = next_s
                 task.pause_s = min(task.pause_s * 2, 1.0)
                 return
         task.result, task.error = result, problem

@@ -6,6 +6,7 @@ epoch rises with each end.  Version 1 elsewhere: every partition is announced fi
 
 from __future__ import annotations
 
+import threading
 import time
 from collections.abc import Mapping, Sequence
 from functools import partial
@@ -90,6 +91,7 @@ class Transactional(Identity):
         """Version 2 of KIP-890."""
         self.ending: bool | None = None
         """What its end was to be (True: a commit) that was asked for and is not known to be."""
+        self._deciding = threading.Lock()  # guards what becomes of `open` and `ending`
         self._timeout_ms = timeout_ms
         self._unsure = False
         """What begins it was sent, and not answered by a yes."""
@@ -162,6 +164,39 @@ class Transactional(Identity):
         """What is sent from now on belongs to a new transaction."""
         self.open, self.error, self.ending = True, None, None
 
+    def not_in_doubt(self) -> None:
+        """Raises: InvalidTxnState: a commit was asked for, and is not known to have failed."""
+        if self.ending:
+            raise errors.InvalidTxnState(
+                f"transactional id {self.transactional_id!r}: the commit was not answered, and "
+                "may be there: commit_transaction again, or close the producer"
+            )
+
+    def not_given_up(self) -> None:
+        """What an abort dropped is missing in the transaction, be that open still.
+
+        Raises: InvalidTxnState.
+        """
+        if not self.open or self.ending is False:
+            raise errors.InvalidTxnState(
+                f"transactional id {self.transactional_id!r}: the transaction was aborted: "
+                "abort_transaction again if that failed, or begin the next one"
+                if self.ending is False
+                else f"transactional id {self.transactional_id!r}: the transaction has ended"
+            )
+
+    def decide(self, commit: bool) -> None:
+        """How it ends: of two threads that end it the first decides.
+
+        Raises: InvalidTxnState: it has ended, or is to end the other way.
+        """
+        with self._deciding:
+            if commit or not self.open:
+                self.not_given_up()
+            else:
+                self.not_in_doubt()
+            self.ending = commit
+
     def join(self, line: Line, lanes: Mapping[int, Sequence[Lane]]) -> list[Lane]:
         found = [x for some in lanes.values() for x in some if x.tp not in self._joined]
         if self.second:  # the leaders tell the coordinator
@@ -227,7 +262,8 @@ class Transactional(Identity):
             self._end(cluster, commit, spoilt)
         if not self.ready:
             self.initialise(cluster)  # another epoch: what was lost on the way stays lost
-        self.open, self.error, self.ending = False, None, None
+        with self._deciding:
+            self.open, self.error, self.ending = False, None, None
 
     def _end(self, cluster: Cluster, commit: bool, spoilt: bool) -> None:
         connection = self._coordinator(cluster)
@@ -238,7 +274,7 @@ class Transactional(Identity):
             "committed": commit,
         }
         version = connection.version_of(apis.END_TXN, at_most=5 if self.second else 4)
-        self.ending = commit
+        self.decide(commit)
         answer = connection.call(apis.END_TXN, body, version)
         code = answer.error_code
         if code and not is_retriable(code):
@@ -265,8 +301,11 @@ class Transactional(Identity):
     ) -> None:
         """Commit offsets of a group with the transaction.
 
-        Raises: what the coordinators answer; then only an abort is left.
+        Raises: InvalidTxnState: another thread has ended it; what the coordinators answer; then
+        only an abort is left.
         """
+        self.not_given_up()
+        self.not_in_doubt()
         if self.fatal is not None or self.error is not None:
             raise self.fatal or self.error or AssertionError
         if not self.second and by.group not in self._groups:

@@ -103,6 +103,8 @@ class Mirror(Handle):
         )
         if not isinstance(refresh_s, (int, float)) or not 0 < refresh_s <= threading.TIMEOUT_MAX:
             raise errors.ArgumentError(f"refresh_s: found {refresh_s!r}, wanted more than 0")
+        arguments.called("on_warning", on_warning)
+        arguments.called("on_progress", on_progress)
         self._warn = on_warning or _logger.warning
         self._on_progress = on_progress
         self._stop = threading.Event()

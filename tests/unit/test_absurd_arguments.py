@@ -169,7 +169,9 @@ def test_wrong_arguments_of_subscribe(store: Store) -> None:
                     assert consumer.subscription == ["t"]
                 consumer.subscribe(["t"])
         for word in ("on_assigned", "on_revoked", "on_lost"):
-            with pytest.raises(ArgumentError, match=f"{word}: found 5, wanted a function"):
+            with pytest.raises(
+                ArgumentError, match=f"{word}: found 5 of type int, wanted a function"
+            ):
                 consumer.subscribe(["t"], **{word: 5})
 
 

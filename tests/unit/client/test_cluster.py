@@ -242,3 +242,17 @@ def test_a_node_that_moved_gets_a_new_connection(scripted: Cluster, peer: Peer) 
         scripted.refresh([])
         assert first.closed
         assert scripted.connect(1).address.port == other.port
+
+
+def test_nothing_is_asked_again_without_time_for_an_answer(scripted: Cluster) -> None:
+    """What it changes would be in doubt for nothing."""
+    scripted.refresh([])
+    left_s: list[float] = []
+
+    def step() -> None:
+        left_s.append(scripted.patience.left_s())
+        raise errors.PeerGone("the node is away")
+
+    with pytest.raises(errors.PeerGone, match="the node is away"):
+        scripted.retrying(step, 200)
+    assert len(left_s) > 1 and min(left_s) > 0

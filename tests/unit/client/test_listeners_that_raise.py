@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -13,7 +14,7 @@ from kafkalog.wire import apis
 from kafkalog.wire.error_codes import ErrorCode
 from kafkalog.wire.records import CONSUMER_PROTOCOL
 from tests.support.scripted import Peer
-from tests.support.waiting import wait_for
+from tests.support.waiting import LIMIT_S, wait_for
 from tests.unit.client.members import ONE, OPTIONS, ZERO, Coordinator, again
 
 
@@ -105,3 +106,31 @@ def test_a_member_leaves_whatever_its_listener_says(coordinator: Coordinator, pe
                 [],
                 "m",
             )
+
+
+@pytest.mark.parametrize("end", [Consumer.close, Consumer.unsubscribe])
+def test_a_commits_callback_that_raises_takes_away_no_listener(
+    coordinator: Coordinator, peer: Peer, end: Callable[[Consumer], None],
+    caplog: pytest.LogCaptureFixture,
+) -> None:  # fmt: skip
+    """Nor another commit's callback, though all are called within the one call."""
+    told: list[str] = []
+
+    def callback(name: str) -> None:
+        told.append(name)
+        raise AwayError(name)
+
+    with Consumer(peer.servers, **OPTIONS, auto_commit=False) as member:
+        member.subscribe("t", on_revoked=lambda _: told.append("revoked"))
+        again(member, 1)
+        for name in ("one", "two"):
+            member.commit({ZERO: 1}, wait=False, callback=lambda *_, name=name: callback(name))
+        clock = member._cluster.clock
+        assert member._committer.drain(clock.monotonic_s() + LIMIT_S)
+        with pytest.raises(AwayError, match="one"):
+            end(member)
+        assert told == ["one", "two", "revoked"]
+        assert [str(r.exc_info[1]) for r in caplog.records if r.exc_info] == ["two"]
+        assert member.assignment == []
+        told.clear()
+    assert told == []

@@ -98,7 +98,7 @@ def test_a_thread_that_beats_and_fails_is_told_of_and_another_goes_on(
 
 
 def test_callbacks_are_called_in_order_whatever_they_do(peer: Peer, member: Consumer) -> None:
-    """One that fails lets the next call tell of the rest; one that commits does not overtake."""
+    """The rest is told of, and then what one has raised; one that commits does not overtake."""
     told: list[int] = []
 
     def first(given: Any, _: object) -> None:

@@ -20,7 +20,7 @@ from kafkalog.client.delivery import Future
 from kafkalog.client.line import Line
 from kafkalog.client.offsets import LATEST, list_offsets
 from kafkalog.client.producer import Outgoing, Producer
-from kafkalog.client.tasks import Tasks
+from kafkalog.client.tasks import Tasks, _Task
 from kafkalog.testing.broker import TestBroker
 from kafkalog.types import TopicPartition
 from kafkalog.wire.error_codes import ErrorCode
@@ -460,3 +460,30 @@ def test_what_can_only_be_aborted_is_asked_for_once(
         else:
             assert asked.result() == "third"
     assert len(calls) == (1 if abortable else 3)
+
+
+def test_nothing_is_asked_without_time_for_an_answer(broker: TestBroker) -> None:
+    """An EndTxn sent then is in doubt for nothing: neither again nor the first time."""
+    left_s: list[float] = []
+
+    def call(cluster: Cluster) -> None:
+        left_s.append(cluster.patience.left_s())
+        raise errors.PeerGone("the coordinator is away")
+
+    with Cluster(broker.bootstrap_servers) as cluster, ThreadPoolExecutor() as pool:
+        cluster.refresh([])
+        tasks, line = Tasks(lambda: None), Line(cluster, lambda: None)
+
+        def turn() -> bool:
+            line.settle()
+            tasks.run(time.monotonic(), line)
+            return asked.done()
+
+        asked = pool.submit(tasks.ask, call, 1.0, True)
+        wait_for(turn, "it is done")
+        line.close()
+        assert isinstance(asked.exception(), errors.PeerGone)
+        assert len(left_s) > 1 and min(left_s) > 0
+        with pytest.raises(errors.Timeout, match="its turn did not come"):
+            _Task(call, True, time.monotonic(), 0.0).timed(cluster)
+        assert min(left_s) > 0

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 from uuid import UUID
@@ -142,6 +143,8 @@ class Leader1:
         return 0 if epoch in (-1, self.epoch) else FENCED if epoch < self.epoch else UNKNOWN
 
     def fetch(self, request: Any, version: int) -> Any:
+        if any(topic.topic_id != self.topic_id for topic in request.topics):
+            return self.failed(request)
         rows = []
         for topic in request.topics:
             for p in topic.partitions:
@@ -151,6 +154,12 @@ class Leader1:
                     row["records"] = self.data
                 rows.append(row)
         return {"responses": [{"topic_id": self.topic_id, "partitions": rows}] if rows else []}
+
+    def failed(self, request: Any) -> Any:
+        """The topic with the id that is asked for is not there."""
+        row = {"partition_index": 0, "error_code": ErrorCode.UNKNOWN_TOPIC_ID}
+        topics = [{"topic_id": one.topic_id, "partitions": [row]} for one in request.topics]
+        return {"responses": topics}
 
     def ask(self, request: Any, version: int) -> Any:
         (topic,) = request.topics
@@ -318,6 +327,62 @@ def test_a_broker_that_cannot_be_asked_is_read_from(tmp_path: Path) -> None:
             read(made, lambda: leader.fetched()[-1:] == [(4, 10)])
             made.close()
         assert leader.asked() == []
+
+
+# ---- partitions that were away ---------------------------------------------------------------
+
+
+@contextmanager
+def read_again(
+    peer: Peer, leader: Leader1, how: str, meanwhile: Callable[[], None]
+) -> Iterator[kafkalog.Consumer]:
+    """A consumer that has read ten records, and then none, as it had paused the partition or the
+    cluster did not have it, until something was done."""
+    config = {"retry.backoff.ms": 1, "fetch.max.wait.ms": 5}
+    with kafkalog.Consumer(peer.servers, auto_offset_reset="none", config=config) as made:
+        made.assign([TP])
+        made.seek(TP, 0)
+        assert len(poll_until(made, 10)) == 10
+        if how == "paused":
+            made.pause(TP)
+            meanwhile()
+            made.resume(TP)
+        else:
+            code = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+            peer.on(apis.METADATA, peer.metadata({"t": 1}, error=code))
+            peer.on(apis.FETCH, lambda request, _: leader.failed(request))
+            with pytest.raises(errors.UnknownTopicOrPartition):
+                wait_for(lambda: made.poll(20) and False, "the cluster does not have it")
+            meanwhile()
+            peer.on(apis.METADATA, leader.metadata)
+            peer.on(apis.FETCH, leader.fetch)
+        yield made
+
+
+@pytest.mark.parametrize("how", ["paused", "missing"])
+def test_a_log_that_was_cut_while_it_was_not_read(peer: Peer, leader: Leader1, how: str) -> None:
+    def meanwhile() -> None:
+        leader.lead(4)
+        leader.ends = {"leader_epoch": 3, "end_offset": 7}
+
+    with (
+        read_again(peer, leader, how, meanwhile) as consumer,
+        pytest.raises(errors.LogTruncation, match="at offset 7"),
+    ):
+        wait_for(lambda: consumer.poll(20) and False, "it is noticed")
+
+
+@pytest.mark.parametrize("how", ["paused", "missing"])
+def test_another_topic_of_that_name_was_not_cut(peer: Peer, leader: Leader1, how: str) -> None:
+    """It was made while nobody read: its epochs say nothing of the first one's."""
+
+    def meanwhile() -> None:
+        leader.lead(4)
+        leader.topic_id = OTHER
+
+    with read_again(peer, leader, how, meanwhile) as consumer:
+        wait_for(lambda: consumer.poll(20) or leader.fetched()[-1] == (4, 10), "it goes on")
+    assert leader.asked() == []
 
 
 # ---- what was read -------------------------------------------------------------------------

@@ -1,0 +1,21 @@
+"""An answer of a scripted peer that comes when it is let."""
+
+from __future__ import annotations
+
+import threading
+from typing import Any
+
+from tests.support.waiting import LIMIT_S
+
+
+class Gate:
+    """For `Peer.on`: answers once it is open."""
+
+    def __init__(self, answer: Any) -> None:
+        self.answer = answer
+        self.reached, self.open = threading.Event(), threading.Event()
+
+    def __call__(self, request: Any, version: int) -> Any:
+        self.reached.set()
+        assert self.open.wait(LIMIT_S)
+        return self.answer(request, version) if callable(self.answer) else self.answer
