@@ -389,11 +389,11 @@ class Accumulator:
             return self.bounds.batch_bytes
         return min(most, self.bounds.batch_bytes)
 
-    def split(self, batch: Batch) -> tuple[Batch, Batch]:
+    def split(self, batch: Batch, now_s: float) -> tuple[Batch, Batch]:
         """Two batches in the place of one that was too large; those to come are as small."""
         with self.lock:
             most = max(batch.size // 2, HEADER_BYTES)
-            self._limits[batch.tp.topic] = most, time.monotonic() + LIMITED_S
+            self._limits[batch.tp.topic] = most, now_s + LIMITED_S
             del self.unfinished[batch.number]
             parts = batch.split()
             self.unfinished.update((part.number, part) for part in parts)
