@@ -248,7 +248,7 @@ class Core:
             lane.failed += self.waiting.split(batch, now_s)
         elif renewed or (not behind and self._pid.forgotten(batch.pid, code)):
             if batch.doubtful:  # a leader that knows it no more would store it a second time
-                self._refused(batch, in_doubt(problem))
+                self._refused(batch, problem)
             else:
                 batch.data = None  # with a new id it can be
                 self._again(batch, str(problem), now_s, at_once=renewed)
@@ -261,11 +261,12 @@ class Core:
             told = code not in _MOVING
             self._again(batch, str(problem), now_s, tell=told, at_once=answer.moved)
         else:
-            self._refused(batch, in_doubt(problem) if batch.doubtful else problem)
+            self._refused(batch, problem)
 
     def unanswered(self, batch: Batch, problem: errors.KafkalogError) -> None:
         """An answer says nothing of it."""
         self._landed(batch)
+        batch.doubtful = True
         (self._came_late if batch.ended else self._refused)(batch, problem)
 
     def lost(
@@ -278,10 +279,10 @@ class Core:
         """No answer will come; `posted`: they may have arrived."""
         for batch in batches:
             self._landed(batch)
+            batch.doubtful = batch.doubtful or posted
             if batch.ended:
                 self._came_late(batch, problem)
             elif passing(problem):
-                batch.doubtful = batch.doubtful or posted
                 self._again(batch, str(problem), now_s)
             else:
                 self._refused(batch, problem)
@@ -316,7 +317,8 @@ class Core:
         lane.failed.append(batch)
 
     def _refused(self, batch: Batch, problem: errors.KafkalogError) -> None:
-        """A batch will never be taken."""
+        """A batch will never be taken; where an attempt may have stored it, that is said."""
+        problem = in_doubt(problem) if batch.doubtful else problem
         self._pid.failed(problem, sent=batch.sent or batch.data is not None)
         if self._pid.fatal is not None:
             self.effects.append(Refuse(self._pid.fatal))
@@ -393,7 +395,7 @@ class Core:
             lane.failed = [b for b in lane.failed if b not in some]
             lane.ready = deque(b for b in lane.ready if b not in some)
         for batch in some:
-            self._refused(batch, in_doubt(problem) if batch.doubtful else problem)
+            self._refused(batch, problem)
 
     def check_id(self) -> None:
         """End all that waits where the producer's id serves no more."""
@@ -414,7 +416,9 @@ class Core:
             for batch in some:
                 if batch.data is not None:
                     self._pid.failed(problem, sent=True)
-                self.effects.append(Ended(batch, problem))
+                # What is in a transaction ends with it, stored or not.
+                doubtful = batch.doubtful and not self._pid.transactional_id
+                self.effects.append(Ended(batch, in_doubt(problem) if doubtful else problem))
 
     def begin_sequences(self) -> None:
         """The producer has another id or epoch: every partition begins at 0 again."""
