@@ -97,12 +97,17 @@ class Accumulator:
     """All that waits.  Safe to use from many threads."""
 
     def __init__(
-        self, bounds: Bounds, keyless: tuple[bool, bool], wake: Callable[[], None]
+        self,
+        bounds: Bounds,
+        keyless: tuple[bool, bool],
+        wake: Callable[[], None],
+        clock: Callable[[], float] = time.monotonic,
     ) -> None:
         """`keyless`: (an empty key is none, no key is an empty one); `wake`: the sender."""
         self.bounds = bounds
         self._keyless = keyless
         self._wake = wake
+        self._clock = clock
         self._pid = os.getpid()
         self.emptier: threading.Thread | None = None
         """Who alone can end a wait; it must not begin one."""
@@ -165,7 +170,7 @@ class Accumulator:
             partitions, Future, random.getrandbits(62), self.bounds.batch_bytes, *self._keyless
         )
         self.intakes[topic] = made = Intake(topic, partitions, native)
-        self._used_s.setdefault(topic, time.monotonic())
+        self._used_s.setdefault(topic, self._clock())
         for lane in self.lanes.values():
             if lane.tp.topic == topic:
                 lane.intake = made
@@ -319,7 +324,7 @@ class Accumulator:
                 self.release(wanted)
                 return
             self._number += NUMBERS
-            self._used_s[intake.topic] = time.monotonic()
+            self._used_s[intake.topic] = self._clock()
             try:
                 batch = Batch(self, lane.tp, _memory(wanted), self._number)
             except MemoryError:
@@ -384,16 +389,16 @@ class Accumulator:
         most, until_s = self._limits.get(topic, (0, 0.0))
         if not most:
             return self.bounds.batch_bytes
-        if until_s <= time.monotonic():
+        if until_s <= self._clock():
             del self._limits[topic]  # it may take more by now
             return self.bounds.batch_bytes
         return min(most, self.bounds.batch_bytes)
 
-    def split(self, batch: Batch) -> tuple[Batch, Batch]:
+    def split(self, batch: Batch, now_s: float) -> tuple[Batch, Batch]:
         """Two batches in the place of one that was too large; those to come are as small."""
         with self.lock:
             most = max(batch.size // 2, HEADER_BYTES)
-            self._limits[batch.tp.topic] = most, time.monotonic() + LIMITED_S
+            self._limits[batch.tp.topic] = most, now_s + LIMITED_S
             del self.unfinished[batch.number]
             parts = batch.split()
             self.unfinished.update((part.number, part) for part in parts)

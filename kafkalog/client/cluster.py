@@ -15,7 +15,14 @@ from uuid import UUID
 
 from kafkalog import errors
 from kafkalog.client.connection import Connection
-from kafkalog.client.failures import check_code, failure, failure_class, is_retriable, name_of
+from kafkalog.client.failures import (
+    check_code,
+    failure,
+    failure_class,
+    is_retriable,
+    name_of,
+    passing,
+)
 from kafkalog.client.openings import Openings
 from kafkalog.client.patience import NotYet, Patience
 from kafkalog.client.portions import portions
@@ -33,6 +40,7 @@ __all__ = [
     "Cluster",
     "PartitionInfo",
     "TopicInfo",
+    "passing",
     "places_of",
 ]
 
@@ -500,13 +508,6 @@ def places_of(answer: Any) -> dict[int, Address]:
     """Where the nodes are that an answer to Produce or Fetch names as leaders (KIP-951)."""
     told = getattr(answer, "node_endpoints", None) or ()
     return {at.node_id: Address(at.host, at.port) for at in told}
-
-
-def passing(problem: errors.KafkalogError) -> bool:
-    """Whether a call that failed so may succeed later."""
-    if isinstance(problem, errors.UnknownTopicOrPartition):
-        return False  # `topic` has waited for it
-    return problem.retriable or isinstance(problem, (errors.PeerGone, errors.Closed))
 
 
 def told(code: int) -> str:

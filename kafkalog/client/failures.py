@@ -7,7 +7,15 @@ from functools import cache
 from kafkalog import errors
 from kafkalog.wire.error_codes import ErrorCode
 
-__all__ = ["check_code", "failure", "failure_class", "in_doubt", "is_retriable", "name_of"]
+__all__ = [
+    "check_code",
+    "failure",
+    "failure_class",
+    "in_doubt",
+    "is_retriable",
+    "name_of",
+    "passing",
+]
 
 
 def name_of(code: int) -> str:
@@ -24,6 +32,13 @@ def is_retriable(code: int) -> bool:
         return bool(ErrorCode(code).retriable)
     except ValueError:
         return False
+
+
+def passing(problem: errors.KafkalogError) -> bool:
+    """Whether a call that failed so may succeed later."""
+    if isinstance(problem, errors.UnknownTopicOrPartition):
+        return False  # `topic` has waited for it
+    return problem.retriable or isinstance(problem, (errors.PeerGone, errors.Closed))
 
 
 def failure_class(code: int) -> type[errors.KafkalogError]:

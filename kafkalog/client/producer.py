@@ -127,7 +127,6 @@ class Producer(Handle):
         self._waiting = Accumulator(
             bounds(settings), keyless(settings.partitioner), self._sender.wake
         )
-        self._identity.changed = self._sender.begin_sequences
         plain = self._choose is None and not self._interceptors
         self._usual = plain and isinstance(cluster.clock, SystemClock)
         self._waiting.be_plain(self._usual and not self._identity.transactional_id)

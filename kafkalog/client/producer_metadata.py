@@ -23,6 +23,7 @@ class ProducerMetadata:
         max_age_s: float,
         max_idle_s: float,
         fail: Callable[[Lane, errors.KafkalogError], None],
+        clock: Callable[[], float] = time.monotonic,
     ) -> None:
         """`max_idle_s`: a topic that nothing was sent to for so long is asked for no more; `fail`:
         nothing that waits in a lane can be sent."""
@@ -32,6 +33,7 @@ class ProducerMetadata:
         self._max_age_s = max_age_s
         self._max_idle_s = max_idle_s
         self._fail = fail
+        self._clock = clock
         self._refreshed_s = 0.0
         self._unknown: set[str] = set()  # topics that are to be asked for
         self._doubted: set[TopicPartition] = set()
@@ -84,7 +86,7 @@ class ProducerMetadata:
         def then(
             refused: dict[str, errors.KafkalogError] | None, problem: BaseException | None
         ) -> None:
-            self.next_s = time.monotonic() + self._cluster.options.retry_backoff_ms / 1000
+            self.next_s = self._clock() + self._cluster.options.retry_backoff_ms / 1000
             if problem is None:
                 if old:
                     self._refreshed_s = now_s

@@ -144,9 +144,8 @@ def test_a_disk_that_takes_nothing_is_not_waited_for_long(
 ) -> None:
     broker.on(apis.PRODUCE, produced([ErrorCode.KAFKA_STORAGE_ERROR] * 10_000))
     producer = make(broker)
-    producer._sender.cluster.options = producer._sender.cluster.options._replace(
-        storage_timeout_ms=50
-    )
+    core = producer._sender.core
+    core.client = core.client._replace(storage_timeout_ms=50)
     with pytest.raises(failure_class(7), match="50 ms: t-1: KAFKA_STORAGE_ERROR"):
         producer.send("t", b"x", partition=1).result(LIMIT_S)
     assert any("for up to 0.05 s" in line for line in caplog.messages)

@@ -113,6 +113,34 @@ def test_a_producer_that_was_forgotten_sends_nothing_twice(
     assert leader.taken == [b"first", b"second", b"third"]
 
 
+def names_nothing(request: Any, version: int) -> Any:
+    return {"responses": [], "throttle_time_ms": 0}
+
+
+@pytest.mark.parametrize(
+    "end",
+    [CLOSE, produced([ErrorCode.REQUEST_TIMED_OUT]), names_nothing],
+    ids=["lost", "timed out", "not named"],
+)
+def test_what_may_be_there_says_so_when_its_retries_end(broker: Peer, end: Any) -> None:
+    """Also where an answer says nothing of it."""
+    broker.on(apis.PRODUCE, end)
+    producer = make(broker, retries=0)
+    with pytest.raises(errors.KafkalogError, match=MAY_BE):
+        producer.send("t", b"x", partition=0).result(LIMIT_S)
+    with pytest.raises(errors.KafkalogError, match=MAY_BE):
+        producer.close()
+
+
+def test_what_was_not_stored_is_refused_without_a_doubt(broker: Peer) -> None:
+    broker.on(apis.PRODUCE, produced([ErrorCode.NOT_ENOUGH_REPLICAS]))
+    producer = make(broker, retries=0)
+    with pytest.raises(errors.Timeout, match=r"NOT_ENOUGH_REPLICAS; retries: 0$"):
+        producer.send("t", b"x", partition=0).result(LIMIT_S)
+    with pytest.raises(errors.Timeout):
+        producer.close()
+
+
 # ---- searched ------------------------------------------------------------------------------
 
 

@@ -47,7 +47,7 @@ def impatient(producer: Producer) -> Producer:
     """From now on it waits for what is not answered for a moment only."""
     producer.partitions("t")
     sender = producer._sender
-    sender.options = sender.options._replace(delivery_s=0.1)
+    sender.core.options = sender.core.options._replace(delivery_s=0.1)
     sender.cluster.options = sender.cluster.options._replace(request_timeout_ms=200)
     return producer
 

@@ -45,9 +45,9 @@ def slow(broker: Peer) -> Iterator[Slow]:
 
 def impatient(producer: Producer) -> None:
     """From now on its records may take 100 ms: nobody waits for an hour."""
-    sender = producer._sender
-    sender.options = sender.options._replace(delivery_s=0.1)
-    sender.wake()
+    core = producer._sender.core
+    core.options = core.options._replace(delivery_s=0.1)
+    producer._sender.wake()
 
 
 def given_up(broker: Peer, producer: Producer) -> None:
@@ -57,8 +57,8 @@ def given_up(broker: Peer, producer: Producer) -> None:
     impatient(producer)
     with pytest.raises(LATE, match="t-0: 1 records not acknowledged in 100 ms; they may have been"):
         late.result(LIMIT_S)
-    sender = producer._sender
-    sender.options = sender.options._replace(delivery_s=7_200.0)
+    core = producer._sender.core
+    core.options = core.options._replace(delivery_s=7_200.0)
     assert producer._waiting.used == 0
 
 

@@ -7,29 +7,21 @@ must hold, each simulation has of its own.
 
 from __future__ import annotations
 
-import random
 from abc import abstractmethod
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from dataclasses import dataclass
-from heapq import heappop, heappush
-from itertools import count
 from typing import Any, Generic, TypeVar
 
 from kafkalog.coordinator.core import Append, Core
 from kafkalog.coordinator.step import Request, Step
 from kafkalog.wire.api import Api
 from kafkalog.wire.error_codes import ErrorCode
+from tests.support.virtual import Time, Violated, telling
 from tests.unit.coordinator.bench import HOST, WALL_MS, MemoryJournal, Reply
 
 __all__ = ["Faults", "Patience", "Violated", "World", "telling"]
 
 C = TypeVar("C", bound=Core[Any])
-TRACED = 60
-
-
-class Violated(AssertionError):
-    """An invariant does not hold."""
 
 
 @dataclass
@@ -68,22 +60,18 @@ class Patience:
     """An append, at most."""
 
 
-class World(Generic[C]):
+class World(Time, Generic[C]):
     """Virtual time, the coordinator, its journal, the network."""
 
     def __init__(self, seed: int, patience: Patience, append_errors: list[ErrorCode]) -> None:
-        self.rng = random.Random(seed)
+        super().__init__(seed)
         self.patience = patience
         self.faults = Faults()
-        self.now_ms = 0
         self.journal = MemoryJournal()
-        self.trace: list[str] = []
         self.life = 0
         """Of the coordinator: it has died so often, less one."""
         self._append_errors = append_errors
         self._ready_ms = 0
-        self._order = count()
-        self._queue: list[tuple[int, int, Callable[[], None]]] = []
 
     # ---- what each simulation has of its own ------------------------------------------------
 
@@ -111,24 +99,18 @@ class World(Generic[C]):
     def wall_ms(self) -> int:
         return WALL_MS + self.now_ms
 
-    def note(self, text: str) -> None:
-        self.trace.append(f"{self.now_ms:>8} {text}")
-
-    def later(self, ms: int, event: Callable[[], None]) -> None:
-        heappush(self._queue, (self.now_ms + ms, next(self._order), event))
-
     def run(self, until_ms: int, done: Callable[[], bool] = lambda: False) -> None:
         """Let things happen until a time, or until `done`."""
         while not done():
             timer_ms = self.core.timers.next_ms()
-            event_ms = self._queue[0][0] if self._queue else until_ms + 1
+            event_ms = until_ms + 1 if self.next_ms is None else self.next_ms
             next_ms = event_ms if timer_ms is None else min(event_ms, max(timer_ms, self.now_ms))
             if next_ms > until_ms:
                 self.now_ms = until_ms
                 return
             self.now_ms = next_ms
             if event_ms == next_ms:
-                heappop(self._queue)[2]()
+                self.happen()
             else:
                 self.step(lambda _step: None)
             if self.rng.random() < self.faults.crash:
@@ -235,13 +217,3 @@ class World(Generic[C]):
             self.step(lambda step: self.core.request(api, asked, step))
 
         self.post(request, then)
-
-
-@contextmanager
-def telling(world: World[Any], seed: int) -> Iterator[None]:
-    """What is violated inside is told with the seed and what happened last."""
-    try:
-        yield
-    except AssertionError as error:
-        told = "\n".join(world.trace[-TRACED:])
-        raise Violated(f"seed {seed}: {error}\n{told}") from error
