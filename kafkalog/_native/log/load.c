@@ -244,10 +244,10 @@ kl_status kl_log_load_aborts(kl_log *log, kl_dir *dir, int64_t *corrupt_from) {
         if (segment->aborts.loaded) continue;
         kl_status status = kl_aborts_load(&segment->aborts, dir,
                                           KL_MAX(kl_log_next_base(log, i), log->log_end));
-        bool same = true;
+        kl_sealed_aborts was = {0};
         if (!status && i + 1 < log->version->count)
-            status = kl_guard_aborts(segment, &same);
-        if (status == KL_E_CORRUPT || (!status && !same))
+            status = kl_guard_sealed_aborts(segment, &was);
+        if (status == KL_E_CORRUPT || (!status && !kl_guard_has_aborts(segment, &was)))
             *corrupt_from = KL_MIN(*corrupt_from, segment->base_offset);
         else if (status) return status;
         segment->aborts.loaded = true;
