@@ -526,16 +526,16 @@ static kl_status check_one(const kl_log *log, int64_t key_bytes, int64_t value_b
 }
 
 int64_t kl_log_append(kl_log *log, const char *key, int64_t key_bytes, const char *value,
-                      int64_t value_bytes, int64_t timestamp_ms) {
+                      int64_t value_bytes, int64_t timestamp_ms, int32_t *sync_due) {
+    *sync_due = 0;
     kl_status status = kl_log_enter_write(log);
     if (KL_UNLIKELY(status)) return -(int64_t)status;
     int64_t offset = -1;
     status = check_one(log, key_bytes, value_bytes, timestamp_ms);
     if (!status)
         status = append_one(log, key, key_bytes, value, value_bytes, timestamp_ms, &offset);
-    bool flush = log->unflushed_records >= log->config.flush_messages;
+    if (!status) *sync_due = log->unflushed_records >= log->config.flush_messages;
     kl_log_leave(log);
-    if (KL_UNLIKELY(flush && !status)) status = kl_log_flush_all(log);
     return status ? -(int64_t)status : offset;
 }
 
@@ -588,7 +588,6 @@ kl_status kl_log_append_columns(kl_log *log, const kl_columns *columns, kl_curso
     *out = (kl_appended){-1, -1, -1, -1, 0, 0, 0, 0};
     kl_status status = KL_OK;
     int64_t limit = batch_bytes > 0 ? batch_bytes : BATCH_BYTES, written = 0;
-    bool flush = false;
     while (!status && cursor->row < columns->count && written < CALL_BYTES) {
         status = kl_log_enter_write(log);
         if (status) return status;
@@ -603,10 +602,9 @@ kl_status kl_log_append_columns(kl_log *log, const kl_columns *columns, kl_curso
                 append_column_batch(log, columns, cursor,
                                     (size_t)KL_MAX(max, (int64_t)POS_RECORDS), now_ms, out);
         out->log_start_offset = log->log_start;
-        flush = log->unflushed_records >= log->config.flush_messages;
+        out->sync_due = log->unflushed_records >= log->config.flush_messages;
         written += room;
         kl_log_leave(log);
     }
-    if (flush && !status) status = kl_log_flush_all(log);
     return status;
 }

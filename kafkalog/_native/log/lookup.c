@@ -271,6 +271,7 @@ static kl_status aborted_of(kl_log *log, const kl_look *look, const aborted_rang
     kl_version *version = look->version;
     const kl_segment *segment = version->segments[walk->index];
     bool sealed = kl_look_is_sealed(look, walk->index);
+    KL_FP("log.aborted.look");
     kl_status status = kl_log_enter_aborts(log, look, walk->index);
     if (status) return status;
     walk->done = kl_aborts_find(&segment->aborts, range->start, range->stop, range->out,

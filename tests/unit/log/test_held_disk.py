@@ -5,6 +5,7 @@ from __future__ import annotations
 import socket
 import subprocess
 import sys
+import threading
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
@@ -15,6 +16,7 @@ import pytest
 
 import kafkalog
 from kafkalog._native import check, ffi, lib
+from tests.support import batches
 from tests.support.waiting import LIMIT_S
 
 Wait = Callable[..., None]
@@ -430,3 +432,34 @@ def test_a_slice_that_is_sent_while_its_bytes_are_cut_off(
         assert b"new" not in sent
         assert [r.value for r in log.read(3, 7)] == [b"old0003", b"old0004", b"new0000", b"new0001"]
         assert log.verify(deep=True).clean
+
+
+def asleep(thread_id: int) -> bool:
+    said = Path(f"/proc/self/task/{thread_id}/stat").read_text()
+    return said.rpartition(")")[2].split()[0] == "S"
+
+
+def test_a_follower_that_waited_for_a_deletion_looks_at_the_log_again(
+    tmp_path: Path, disk: Any, wait_until: Wait
+) -> None:
+    """An empty log begins at the batch that holds its start.  While this waited for the deletion
+    that had emptied it, another append came: it was taken away."""
+    with kafkalog.Log(tmp_path / "t-0") as log:
+        log.append_many([b"v"] * 10)
+        log.roll()
+
+        def follow(base: int) -> object:
+            return log.append_as_follower(
+                batches.batch([batches.Row(b"w", timestamp_ms=1)] * 5, base_offset=base)
+            )
+
+        with ThreadPoolExecutor(1) as first:
+            thread_id = first.submit(threading.get_native_id).result()
+            with held(disk, b"renameat", lambda: log.delete_before(10), wait_until):
+                assert (log.start_offset, log.end_offset) == (10, 10)
+                waiting = first.submit(follow, 8)  # 8 to 12
+                wait_until(lambda: asleep(thread_id), "it waits for the deletion")
+                follow(10)
+            with pytest.raises(kafkalog.UnexpectedAppendOffset):
+                waiting.result(timeout=PATIENCE_S)
+        assert [r.offset for r in log.read()] == [10, 11, 12, 13, 14]
