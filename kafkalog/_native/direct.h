@@ -197,7 +197,8 @@ static bool kl_direct_compressed(const uint8_t *data, size_t bytes) {
 }
 
 /* (capsule, bytes, now in ms): what kl_log_append_batches says of a client's batches: their
- * first and last offset and whether a flush is due, or one number, its status.  None: some of them are compressed, and
+ * first and last offset and whether a flush is due, or one number, its
+ * status.  None: some of them are compressed, and
  * nothing was done. */
 static PyObject *kl_direct_append_batches(PyObject *self, PyObject *const *args,
                                           Py_ssize_t count) {

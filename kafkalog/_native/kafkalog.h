@@ -32,7 +32,8 @@ typedef enum {
     KL_E_BUFFER_TOO_SMALL,
     /* the world's */
     KL_E_NO_MEMORY,
-    KL_E_IO,       /* a system call failed; nothing was changed */
+    KL_E_IO,       /* a system call failed; what was begun is taken back, or the log goes
+                    * offline, or, of a file that can be made again, its next use mends it */
     KL_E_NO_SPACE, /* the disk is full; nothing was changed; passes when space returns */
     KL_E_STORAGE,  /* the log is offline: an earlier write-back failed, this is final */
     KL_E_LOCKED,   /* another process or handle owns the directory */

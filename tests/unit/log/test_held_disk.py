@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import errno
+import resource
 import socket
 import subprocess
 import sys
@@ -463,3 +465,34 @@ def test_a_follower_that_waited_for_a_deletion_looks_at_the_log_again(
             with pytest.raises(kafkalog.UnexpectedAppendOffset):
                 waiting.result(timeout=PATIENCE_S)
         assert [r.offset for r in log.read()] == [10, 11, 12, 13, 14]
+
+
+def test_a_flush_beside_a_sync_of_the_cache_hears_that_it_failed(
+    tmp_path: Path, disk: Any, wait_until: Wait
+) -> None:
+    """The kernel tells one of two syncs: the flush said that all was on disk, and the next one that
+    it was not."""
+    first, second = kafkalog.Log(tmp_path / "a-0"), kafkalog.Log(tmp_path / "b-0")
+    second.append(b"x")
+    second.flush()
+    lib.kl_set_max_open_files(1)
+    try:
+        first.append(b"x")  # its file is open, and written to
+        disk.kl_io_fail(b"fdatasync", 1, errno.EIO, 0, 0)
+        disk.kl_io_hold_one(b"fdatasync", 1)
+        with ThreadPoolExecutor(1) as other, ThreadPoolExecutor(1) as flusher:
+            thread_id = flusher.submit(threading.get_native_id).result()
+            opening = other.submit(second.append, b"y")  # which wants a file: the first one's goes
+            wait_until(lambda: disk.kl_io_waiting(b"fdatasync") == 1, "the cache syncs it")
+            flushing = flusher.submit(first.flush)
+            wait_until(lambda: asleep(thread_id) or flushing.done(), "it waits for that sync")
+            disk.kl_io_hold(b"fdatasync", disk.KL_HOLD_NONE)
+            opening.result(timeout=PATIENCE_S)
+            with pytest.raises(kafkalog.StorageOffline):
+                flushing.result(timeout=PATIENCE_S)
+    finally:
+        disk.kl_io_reset()
+        lib.kl_set_max_open_files(resource.getrlimit(resource.RLIMIT_NOFILE)[0] // 2)
+        second.close()
+        with suppress(kafkalog.KafkalogError):
+            first.close()
