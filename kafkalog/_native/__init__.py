@@ -65,12 +65,13 @@ def check(status: int) -> None:
 if lib.kl_direct_install(__name__.encode()):
     raise ImportError(f"{__name__}: found no room for the functions of direct.h and intake.h")
 
-append_batches_direct: Callable[[Any, bytes, int], tuple[int, int] | int | None] = globals()[
+append_batches_direct: Callable[[Any, bytes, int], tuple[int, int, int] | int | None] = globals()[
     "append_batches_direct"
 ]
 """kl_log_append_batches of a client: what direct_handle gave, the batches, now in milliseconds.
 
-Their first and last offset, or a status; None where one is compressed: nothing was done then.
+Their first and last offset and 1 where a flush is due, or a status; None where one is compressed:
+nothing was done then.
 """
 _handle_direct: Callable[[int, Any], Any] = globals()["handle_direct"]
 

@@ -17,6 +17,13 @@
 
 #define KL_DIRECT_NAME "kafkalog.log"
 
+/* Python does not count what a METH_FASTCALL function is given.  False: TypeError is set. */
+static bool kl_direct_wants(Py_ssize_t found, Py_ssize_t wanted) {
+    if (KL_LIKELY(found == wanted)) return true;
+    PyErr_Format(PyExc_TypeError, "found %zd arguments, wanted %zd", found, wanted);
+    return false;
+}
+
 static void kl_direct_drop(PyObject *capsule) {
     Py_XDECREF((PyObject *)PyCapsule_GetContext(capsule));
 }
@@ -24,10 +31,7 @@ static void kl_direct_drop(PyObject *capsule) {
 /* (address of a kl_log, its owner): a capsule, which keeps the owner. */
 static PyObject *kl_direct_handle(PyObject *self, PyObject *const *args, Py_ssize_t count) {
     (void)self;
-    if (count != 2) {
-        PyErr_Format(PyExc_TypeError, "found %zd arguments, wanted 2", count);
-        return NULL;
-    }
+    if (!kl_direct_wants(count, 2)) return NULL;
     void *log = PyLong_AsVoidPtr(args[0]);
     PyObject *capsule = log ? PyCapsule_New(log, KL_DIRECT_NAME, kl_direct_drop) : NULL;
     if (capsule == NULL) return NULL;
@@ -54,7 +58,7 @@ static bool kl_direct_bytes(PyObject *given, const char **data, Py_ssize_t *byte
 static struct {
     PyObject *general; /* the method in Python, for whatever is not plain */
     PyObject *check;   /* raises what a status stands for */
-    PyObject *direct, *key, *timestamp_ms; /* names */
+    PyObject *direct, *flush, *key, *timestamp_ms; /* names */
 } kl_direct_log;
 
 /* A record as kl_log_append takes it. */
@@ -113,6 +117,17 @@ out:
     return result;
 }
 
+/* The offset of a record that was appended, once what flush.messages asks for is done: by the
+ * method in Python, as its wait must see signals. */
+static PyObject *kl_direct_appended(PyObject *self, int64_t offset, bool sync_due) {
+    if (KL_UNLIKELY(sync_due)) {
+        PyObject *done = PyObject_CallMethodObjArgs(self, kl_direct_log.flush, NULL);
+        if (done == NULL) return NULL;
+        Py_DECREF(done);
+    }
+    return PyLong_FromLongLong(offset);
+}
+
 static PyObject *kl_direct_append(PyObject *self, PyObject *const *args, Py_ssize_t count,
                                   PyObject *names) {
     kl_direct_record record;
@@ -129,13 +144,14 @@ static PyObject *kl_direct_append(PyObject *self, PyObject *const *args, Py_ssiz
         return NULL;
     }
     int64_t offset;
+    int32_t sync_due;
     /* The caller holds the arguments, and we with the capsule the log, until we return. */
     Py_BEGIN_ALLOW_THREADS;
     offset = kl_log_append(log, record.key, record.key_bytes, record.value,
-                           record.value_bytes, record.timestamp_ms);
+                           record.value_bytes, record.timestamp_ms, &sync_due);
     Py_END_ALLOW_THREADS;
     PyObject *result;
-    if (KL_LIKELY(offset >= 0)) result = PyLong_FromLongLong(offset);
+    if (KL_LIKELY(offset >= 0)) result = kl_direct_appended(self, offset, sync_due);
     else if (offset == -KL_E_UNSUPPORTED_COMPRESSION_TYPE)
         result = kl_direct_general(self, args, count, names);
     else result = PyObject_CallFunction(kl_direct_log.check, "L", (long long)-offset);
@@ -163,6 +179,7 @@ static PyObject *kl_direct_method(PyObject *self, PyObject *const *args, Py_ssiz
     kl_direct_log.general = args[1];
     kl_direct_log.check = args[2];
     kl_direct_log.direct = PyUnicode_InternFromString("_direct");
+    kl_direct_log.flush = PyUnicode_InternFromString("flush");
     kl_direct_log.key = PyUnicode_InternFromString("key");
     kl_direct_log.timestamp_ms = PyUnicode_InternFromString("timestamp_ms");
     return PyDescr_NewMethod((PyTypeObject *)args[0], &kl_direct_append_method);
@@ -180,15 +197,13 @@ static bool kl_direct_compressed(const uint8_t *data, size_t bytes) {
 }
 
 /* (capsule, bytes, now in ms): what kl_log_append_batches says of a client's batches: their
- * first and last offset, or one number, its status.  None: some of them are compressed, and
+ * first and last offset and whether a flush is due, or one number, its
+ * status.  None: some of them are compressed, and
  * nothing was done. */
 static PyObject *kl_direct_append_batches(PyObject *self, PyObject *const *args,
                                           Py_ssize_t count) {
     (void)self;
-    if (count != 3) {
-        PyErr_Format(PyExc_TypeError, "found %zd arguments, wanted 3", count);
-        return NULL;
-    }
+    if (!kl_direct_wants(count, 3)) return NULL;
     kl_log *log = PyCapsule_GetPointer(args[0], KL_DIRECT_NAME);
     char *batches;
     Py_ssize_t bytes;
@@ -204,7 +219,8 @@ static PyObject *kl_direct_append_batches(PyObject *self, PyObject *const *args,
         kl_log_append_batches(log, (const uint8_t *)batches, (size_t)bytes, &how, &done);
     Py_END_ALLOW_THREADS;
     if (status) return PyLong_FromLong(status);
-    return Py_BuildValue("LL", (long long)done.base_offset, (long long)done.last_offset);
+    return Py_BuildValue("LLi", (long long)done.base_offset, (long long)done.last_offset,
+                         (int)done.sync_due);
 }
 
 /* (list of bytes and None): (int32 lengths, -1 null, and the bytes one after another), as

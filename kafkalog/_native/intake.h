@@ -113,10 +113,7 @@ static int kl_next_sticky(kl_intake *intake) {
  * an empty one): a topic's capsule. */
 static PyObject *kl_intake_new(PyObject *self, PyObject *const *args, Py_ssize_t count) {
     (void)self;
-    if (count != 6) {
-        PyErr_Format(PyExc_TypeError, "found %zd arguments, wanted 6", count);
-        return NULL;
-    }
+    if (!kl_direct_wants(count, 6)) return NULL;
     long partitions = PyLong_AsLong(args[0]);
     long long seed = PyLong_AsLongLong(args[2]), turn = PyLong_AsLongLong(args[3]);
     if (PyErr_Occurred()) return NULL;
@@ -192,7 +189,7 @@ static kl_slot *kl_slot_of(PyObject *capsule, PyObject *number) {
 /* (bytes at most): the memory of a batch, as a capsule. */
 static PyObject *kl_growing_make(PyObject *self, PyObject *const *args, Py_ssize_t count) {
     (void)self;
-    (void)count;
+    if (!kl_direct_wants(count, 1)) return NULL;
     size_t bytes_max = PyLong_AsSize_t(args[0]);
     if (PyErr_Occurred()) return NULL;
     kl_growing *batch = kl_growing_new(bytes_max);
@@ -206,7 +203,7 @@ static PyObject *kl_growing_make(PyObject *self, PyObject *const *args, Py_ssize
  * None: nothing does. */
 static PyObject *kl_intake_open(PyObject *self, PyObject *const *args, Py_ssize_t count) {
     (void)self;
-    (void)count;
+    if (!kl_direct_wants(count, 4)) return NULL;
     kl_slot *slot = kl_slot_of(args[0], args[1]);
     if (slot == NULL) return NULL;
     kl_growing *growing = NULL;
@@ -224,7 +221,7 @@ static PyObject *kl_intake_open(PyObject *self, PyObject *const *args, Py_ssize_
 
 /* (memory, first, count): the memory of a batch of these records of it. */
 static PyObject *kl_growing_part(PyObject *self, PyObject *const *args, Py_ssize_t count) {
-    (void)count;
+    if (!kl_direct_wants(count, 3)) return NULL;
     kl_growing *from = PyCapsule_GetPointer(args[0], KL_GROWING_NAME);
     if (from == NULL) return NULL;
     long first = PyLong_AsLong(args[1]), records = PyLong_AsLong(args[2]);
@@ -246,7 +243,7 @@ static PyObject *kl_growing_part(PyObject *self, PyObject *const *args, Py_ssize
 /* (memory): (records, bytes of the batch, bytes of keys and values). */
 static PyObject *kl_growing_told(PyObject *self, PyObject *const *args, Py_ssize_t count) {
     (void)self;
-    (void)count;
+    if (!kl_direct_wants(count, 1)) return NULL;
     kl_growing *batch = PyCapsule_GetPointer(args[0], KL_GROWING_NAME);
     if (batch == NULL) return NULL;
     return Py_BuildValue("inL", batch->encoded.record_count, (Py_ssize_t)batch->bytes,
@@ -257,7 +254,7 @@ static PyObject *kl_growing_told(PyObject *self, PyObject *const *args, Py_ssize
 static PyObject *kl_growing_records(PyObject *self, PyObject *const *args,
                                     Py_ssize_t count) {
     (void)self;
-    (void)count;
+    if (!kl_direct_wants(count, 1)) return NULL;
     kl_growing *batch = PyCapsule_GetPointer(args[0], KL_GROWING_NAME);
     if (batch == NULL) return NULL;
     return PyBytes_FromStringAndSize((const char *)batch->data + POS_RECORDS,
@@ -267,7 +264,7 @@ static PyObject *kl_growing_records(PyObject *self, PyObject *const *args,
 /* (memory, compressed records or None, producer id, epoch, sequence, attributes): the batch. */
 static PyObject *kl_growing_seal(PyObject *self, PyObject *const *args, Py_ssize_t count) {
     (void)self;
-    (void)count;
+    if (!kl_direct_wants(count, 6)) return NULL;
     kl_growing *batch = PyCapsule_GetPointer(args[0], KL_GROWING_NAME);
     if (batch == NULL) return NULL;
     char *records = (char *)batch->data + POS_RECORDS;
@@ -327,7 +324,7 @@ static int kl_place(kl_intake *intake, const void *key, int64_t key_bytes, bool 
 /* (intake, key or None): its partition now. */
 static PyObject *kl_intake_place(PyObject *self, PyObject *const *args, Py_ssize_t count) {
     (void)self;
-    (void)count;
+    if (!kl_direct_wants(count, 2)) return NULL;
     kl_intake *intake = PyCapsule_GetPointer(args[0], KL_INTAKE_NAME);
     const char *key;
     Py_ssize_t key_bytes;
@@ -362,10 +359,7 @@ static void kl_sticky_took(kl_intake *intake, int64_t bytes) {
  * nothing was done. */
 static PyObject *kl_intake_send(PyObject *self, PyObject *const *args, Py_ssize_t count) {
     (void)self;
-    if (count != 6) {
-        PyErr_Format(PyExc_TypeError, "found %zd arguments, wanted 6", count);
-        return NULL;
-    }
+    if (!kl_direct_wants(count, 6)) return NULL;
     kl_intake *intake = PyCapsule_GetPointer(args[0], KL_INTAKE_NAME);
     if (intake == NULL) return NULL;
     const char *value, *key, *headers;
@@ -518,10 +512,7 @@ static kl_status kl_intake_copy(kl_intake *intake, const uint8_t **p, const uint
  * as `many`, at the position. */
 static PyObject *kl_intake_batch(PyObject *self, PyObject *const *args, Py_ssize_t count) {
     (void)self;
-    if (count != 6) {
-        PyErr_Format(PyExc_TypeError, "found %zd arguments, wanted 6", count);
-        return NULL;
-    }
+    if (!kl_direct_wants(count, 6)) return NULL;
     kl_intake *intake = PyCapsule_GetPointer(args[0], KL_INTAKE_NAME);
     if (intake == NULL) return NULL;
     char *records;
@@ -549,7 +540,7 @@ static PyObject *kl_intake_batch(PyObject *self, PyObject *const *args, Py_ssize
  * needs a batch, or a look at what went into it.  One caller at a time. */
 static PyObject *kl_intake_many(PyObject *self, PyObject *const *args, Py_ssize_t count) {
     (void)self;
-    (void)count;
+    if (!kl_direct_wants(count, 4)) return NULL;
     kl_intake *intake = PyCapsule_GetPointer(args[0], KL_INTAKE_NAME);
     if (intake == NULL) return NULL;
     const kl_columns *columns = PyLong_AsVoidPtr(args[1]);
@@ -578,7 +569,7 @@ static PyObject *kl_intake_many(PyObject *self, PyObject *const *args, Py_ssize_
 static PyObject *kl_intake_touched(PyObject *self, PyObject *const *args,
                                    Py_ssize_t count) {
     (void)self;
-    (void)count;
+    if (!kl_direct_wants(count, 2)) return NULL;
     kl_slot *slot = kl_slot_of(args[0], args[1]);
     if (slot == NULL) return NULL;
     PyObject *batch = slot->touched;

@@ -32,7 +32,8 @@ typedef enum {
     KL_E_BUFFER_TOO_SMALL,
     /* the world's */
     KL_E_NO_MEMORY,
-    KL_E_IO,       /* a system call failed; nothing was changed */
+    KL_E_IO,       /* a system call failed; what was begun is taken back, or the log goes
+                    * offline, or, of a file that can be made again, its next use mends it */
     KL_E_NO_SPACE, /* the disk is full; nothing was changed; passes when space returns */
     KL_E_STORAGE,  /* the log is offline: an earlier write-back failed, this is final */
     KL_E_LOCKED,   /* another process or handle owns the directory */
@@ -397,9 +398,10 @@ kl_status kl_log_refresh(kl_log *log);
 
 /* Append one record as one batch.  The offset, or minus a kl_status.
  * key_bytes, value_bytes -1: null.  timestamp_ms: at least 0; -1: now.
+ * *sync_due 1: flush.messages asks for a flush, which is the caller's.
  * KL_E_UNSUPPORTED_COMPRESSION_TYPE from a log that is `compressed`. */
 int64_t kl_log_append(kl_log *log, const char *key, int64_t key_bytes, const char *value,
-                      int64_t value_bytes, int64_t timestamp_ms);
+                      int64_t value_bytes, int64_t timestamp_ms, int32_t *sync_due);
 
 typedef struct {
     int64_t base_offset; /* -1: nothing was appended */
@@ -408,7 +410,7 @@ typedef struct {
     int64_t log_start_offset;
     int32_t duplicate; /* 1: known already, nothing was written */
     int32_t batch_count;
-    int32_t sync_due; /* 1: flush.messages asks for a sync, which no_wait left undone */
+    int32_t sync_due; /* 1: flush.messages asks for a flush, for which nothing waited */
     int64_t cuts;     /* of a replica, before the append: for kl_server_wait */
 } kl_appended;
 
@@ -436,7 +438,7 @@ typedef struct {
      * for, not waited for.  Only where the high watermark follows the end.  2: the same, but
      * that the caller sees to the sync. */
     int32_t durable;
-    int32_t no_wait; /* 1: the same when flush.messages asks for a sync */
+    int32_t begin_sync; /* 1: what flush.messages asks for is begun; 0: it is the caller's */
 } kl_append_options;
 
 /* Append whole batches as producers sent them, in one write to one segment: all of them are
@@ -459,8 +461,9 @@ kl_status kl_log_append_marker(kl_log *log, int64_t producer_id, int16_t produce
 /* Ask the sync thread for all up to the present end; *target is that end. */
 kl_status kl_log_flush_start(kl_log *log, int64_t *target);
 /* Wait until all below *target is on disk; *target -1 at first: it becomes the present end.
- * KL_E_TIMEOUT: call again (in slices, so that a signal is seen).  KL_E_STORAGE: write-back
- * failed; final. */
+ * Waits at most timeout_ms, however long the disk takes: KL_E_TIMEOUT, and the sync goes on in
+ * another thread; call again.  -1: for ever; the caller's thread may then do the sync.
+ * KL_E_STORAGE: write-back failed; final. */
 kl_status kl_log_flush(kl_log *log, int64_t *target, int32_t timeout_ms);
 
 /* ---- reading ------------------------------------------------------------------------ */

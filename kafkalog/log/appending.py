@@ -100,6 +100,8 @@ def _append_some(log: Handle, columns: Columns, codec: int, batch_bytes: int) ->
             check(lib.kl_log_append_columns(
                 log.c, columns.native, columns.cursor, batch_bytes, log.clock.now_ms(), done
             ))  # fmt: skip
+            if done.sync_due:
+                log.flush()
             yield done
         return
     limit = min(batch_bytes, log.config.max_message_bytes, log.config.segment_bytes)
@@ -138,6 +140,8 @@ def _add(log: Handle, batches: Any, done: Any, expected_offset: int = -1) -> Non
         "now_ms": log.clock.now_ms()})  # fmt: skip
     check(lib.kl_log_append_batches(
         log.c, ffi.from_buffer(batches), len(batches), options, done))  # fmt: skip
+    if done.sync_due:
+        log.flush()
 
 
 def span_of(base_offset: int, last_offset: int) -> Span:

@@ -275,7 +275,10 @@ class Handle:
         Raises: StorageOffline, Closed; IoFailed, NoMemory, NoSpace, which pass.
         """
         target = ffi.new("int64_t *", -1)
-        while (status := lib.kl_log_flush(self.c, target, WAIT_SLICE_MS)) == lib.KL_E_TIMEOUT:
+        # Signals are the main thread's; the others may do the sync themselves.
+        sees_signals = threading.current_thread() is threading.main_thread()
+        wait_ms = WAIT_SLICE_MS if sees_signals else -1
+        while (status := lib.kl_log_flush(self.c, target, wait_ms)) == lib.KL_E_TIMEOUT:
             pass
         check(status)
 

@@ -323,7 +323,10 @@ class Log:
         if self._direct is not None and not handle.compresses:
             found = append_batches_direct(self._direct, buffer, handle.clock.now_ms())
             if isinstance(found, tuple):
-                return span_of(*found)
+                base_offset, last_offset, sync_due = found
+                if sync_due:
+                    handle.flush()
+                return span_of(base_offset, last_offset)
             if found is not None:
                 raise failure(found)
         return append_batches(handle, buffer)
@@ -364,7 +367,8 @@ class Log:
     def flush(self) -> None:
         """Return when all that was appended before the call is on disk.
 
-        Calls of many threads share one write to the disk.  The first failure is final.
+        Calls of many threads share one write to the disk.  The first failure is final.  Ctrl-C ends
+        the wait; the write goes on.
 
         Raises: StorageOffline.
         """

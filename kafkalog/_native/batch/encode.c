@@ -162,9 +162,15 @@ typedef struct {
     int64_t value_pos;
 } header_walk;
 
-/* Take the next `count` headers; with `out` they are written there, and out moves. */
+static kl_status headers_changed(int64_t row) {
+    return kl_fail(KL_E_ARGUMENT, "the headers from row %lld on changed during the call",
+                   (long long)row);
+}
+
+/* Take the next `count` headers; with `out` they are written there, and out moves, but not
+ * behind `end`: the caller's arrays are read a second time then and may have changed. */
 static kl_status take_headers(header_walk *walk, int32_t count, uint8_t **out,
-                              size_t *bytes) {
+                              const uint8_t *end, size_t *bytes) {
     block names, values;
     *bytes = 0;
     while (count > 0) {
@@ -182,8 +188,10 @@ static kl_status take_headers(header_walk *walk, int32_t count, uint8_t **out,
                                (long long)walk->row + i);
             if (names.at[i].bytes > INT32_MAX || values.at[i].bytes > INT32_MAX)
                 return kl_fail(KL_E_MESSAGE_TOO_LARGE, "a header of more than 2 GiB");
-            *bytes += place_bytes(names.at[i]) + place_bytes(values.at[i]);
+            size_t more = place_bytes(names.at[i]) + place_bytes(values.at[i]);
+            *bytes += more;
             if (out == NULL) continue;
+            if (KL_UNLIKELY(more > (size_t)(end - *out))) return headers_changed(walk->row);
             *out = put_place(*out, names.data, names.at[i]);
             *out = put_place(*out, values.data, values.at[i]);
         }
@@ -221,13 +229,15 @@ static kl_status measure_headers(const writer *w, int32_t *count, size_t *bytes)
                        (long long)w->cursor->row, *count, (long long)left,
                        (long long)w->columns->header_total);
     header_walk walk = walk_headers(w);
-    return take_headers(&walk, *count, NULL, bytes);
+    return take_headers(&walk, *count, NULL, NULL, bytes);
 }
 
-static kl_status put_headers(writer *w, int32_t count) {
+/* Write at *p the headers that took so many bytes when they were measured. */
+static kl_status put_headers(writer *w, int32_t count, size_t measured, uint8_t **p) {
     size_t bytes;
     header_walk walk = walk_headers(w);
-    kl_status status = take_headers(&walk, count, &w->p, &bytes);
+    kl_status status = take_headers(&walk, count, p, *p + measured, &bytes);
+    if (!status && bytes != measured) status = headers_changed(w->cursor->header_row);
     if (status) return status;
     w->cursor->header_row = walk.row;
     w->cursor->header_name_pos = walk.name_pos;
@@ -284,11 +294,12 @@ static inline kl_status put_record(writer *w, const block *keys, const block *va
     p = put_place(p, keys->data, keys->at[i]);
     p = put_place(p, values->data, values->at[i]);
     p += kl_put_varint(p, header_count);
-    w->p = p;
     if (header_count) {
-        kl_status status = put_headers(w, header_count);
-        KL_ASSERT(status == KL_OK); /* they were measured */
+        kl_status status = put_headers(w, header_count, headers_bytes, &p);
+        if (KL_UNLIKELY(status)) return status;
     }
+    KL_ASSERT(p <= w->end);
+    w->p = p;
     encoded->base_timestamp = base;
     encoded->max_timestamp =
         encoded->record_count ? KL_MAX(encoded->max_timestamp, timestamp) : timestamp;

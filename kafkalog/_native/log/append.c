@@ -114,13 +114,19 @@ typedef struct {
     int64_t last_offset;
     int64_t max_timestamp;
     size_t batches;
-    size_t producers; /* batches with a producer id, at most */
+    size_t producers; /* new ones among them, at most */
 } run_facts;
 
-static bool index_full(const kl_log *log, const kl_segment *active, size_t batches) {
-    size_t bytes = (size_t)log->config.segment_index_bytes;
-    return active->offsets.count + batches > bytes / OFFSET_ENTRY_BYTES ||
-           active->times.count + batches >= bytes / TIME_ENTRY_BYTES;
+/* Entries that a run adds to an index, at most: two lie more than an interval apart. */
+static size_t entries_of(const kl_log *log, const run_facts *run) {
+    size_t intervals = (size_t)(run->bytes / (log->config.index_interval_bytes + 1LL));
+    return KL_MIN(run->batches, intervals + 2);
+}
+
+static bool index_full(const kl_log *log, const kl_segment *active, const run_facts *run) {
+    size_t bytes = (size_t)log->config.segment_index_bytes, more = entries_of(log, run);
+    return active->offsets.count + more > bytes / OFFSET_ENTRY_BYTES ||
+           active->times.count + more >= bytes / TIME_ENTRY_BYTES;
 }
 
 static bool roll_is_due(const kl_log *log, const kl_segment *active, const run_facts *run,
@@ -128,7 +134,7 @@ static bool roll_is_due(const kl_log *log, const kl_segment *active, const run_f
     if (run->last_offset - active->base_offset > INT32_MAX) return true;
     if (active->size == 0) return false;
     if (active->size > log->config.segment_bytes - run->bytes) return true;
-    if (index_full(log, active, run->batches)) return true;
+    if (index_full(log, active, run)) return true;
     int64_t waited_ms = now_ms - active->created_ms;
     if (active->first_timestamp >= 0 && run->max_timestamp >= 0)
         waited_ms = run->max_timestamp - active->first_timestamp;
@@ -236,9 +242,10 @@ kl_status kl_log_write(kl_log *log, const uint8_t *data, size_t bytes) {
 /* Room for what must not fail once the bytes are written. */
 static kl_status reserve_notes(kl_log *log, const run_facts *run) {
     kl_segment *active = kl_log_active(log);
-    size_t n = run->batches;
-    kl_status status = kl_segment_reserve_notes(active, n);
-    if (!status) status = kl_sums_reserve(&active->sums, n);
+    size_t regions = (size_t)(run->bytes / KL_REGION_BYTES) + 2;
+    kl_status status = kl_segment_reserve_notes(active, entries_of(log, run));
+    if (!status)
+        status = kl_sums_reserve(&active->sums, KL_MIN(run->batches, regions));
     if (!status && run->producers)
         status = kl_producers_reserve(&log->producers, run->producers);
     return status;
@@ -417,7 +424,9 @@ void kl_log_make_ready(kl_log *log, const kl_upcoming *next) {
 }
 
 /* What lies at `run`, and its first batch. */
-static kl_status look_at_run(kl_span run, run_facts *out, kl_batch *first) {
+static kl_status look_at_run(const kl_log *log, kl_span run, run_facts *out,
+                             kl_batch *first) {
+    int64_t before = -1; /* the producer of the batch before */
     *out = (run_facts){.bytes = (int64_t)run.bytes, .max_timestamp = -1};
     for (size_t pos = 0; pos < run.bytes;) {
         kl_batch batch;
@@ -428,28 +437,35 @@ static kl_status look_at_run(kl_span run, run_facts *out, kl_batch *first) {
         out->last_offset = batch.last_offset;
         out->max_timestamp = KL_MAX(out->max_timestamp, batch.max_timestamp);
         out->batches++;
-        out->producers += batch.producer_id >= 0;
+        if (batch.producer_id >= 0 && batch.producer_id != before)
+            out->producers += !kl_producers_find(&log->producers, batch.producer_id);
+        before = batch.producer_id;
         pos += (size_t)batch.batch_bytes;
     }
     out->first_offset = first->base_offset;
+    /* With more than are remembered, the first ones make room for the last. */
+    out->producers = KL_MIN(out->producers, (size_t)KL_PRODUCERS_MAX);
     return KL_OK;
 }
 
 kl_status kl_log_append_run_locked(kl_log *log, kl_span run, int64_t now_ms) {
     run_facts facts;
     kl_batch batch = {0};
-    kl_status status = look_at_run(run, &facts, &batch);
+    kl_status status = look_at_run(log, run, &facts, &batch);
     if (!status) status = maybe_roll(log, &facts, now_ms);
     if (!status) status = note_epoch(log, &batch);
     if (!status) status = reserve_notes(log, &facts);
     if (!status) status = kl_log_write(log, run.data, run.bytes);
-    if (status) return status;
+    if (status) goto out;
     for (size_t pos = 0; !status && pos < run.bytes; pos += (size_t)batch.batch_bytes) {
         status = kl_batch_header(run.data + pos, &batch);
         if (!status) status = take_in(log, &batch, run.data + pos, now_ms);
     }
     kl_log_publish(log);
-    return status ? kl_log_fail_storage(log, status) : KL_OK;
+    if (status) status = kl_log_fail_storage(log, status);
+out:
+    kl_producers_trim(&log->producers);
+    return status;
 }
 
 /* ---- one record ----------------------------------------------------------------------- */
@@ -510,16 +526,16 @@ static kl_status check_one(const kl_log *log, int64_t key_bytes, int64_t value_b
 }
 
 int64_t kl_log_append(kl_log *log, const char *key, int64_t key_bytes, const char *value,
-                      int64_t value_bytes, int64_t timestamp_ms) {
+                      int64_t value_bytes, int64_t timestamp_ms, int32_t *sync_due) {
+    *sync_due = 0;
     kl_status status = kl_log_enter_write(log);
     if (KL_UNLIKELY(status)) return -(int64_t)status;
     int64_t offset = -1;
     status = check_one(log, key_bytes, value_bytes, timestamp_ms);
     if (!status)
         status = append_one(log, key, key_bytes, value, value_bytes, timestamp_ms, &offset);
-    bool flush = log->unflushed_records >= log->config.flush_messages;
+    if (!status) *sync_due = log->unflushed_records >= log->config.flush_messages;
     kl_log_leave(log);
-    if (KL_UNLIKELY(flush && !status)) status = kl_log_flush_all(log);
     return status ? -(int64_t)status : offset;
 }
 
@@ -572,7 +588,6 @@ kl_status kl_log_append_columns(kl_log *log, const kl_columns *columns, kl_curso
     *out = (kl_appended){-1, -1, -1, -1, 0, 0, 0, 0};
     kl_status status = KL_OK;
     int64_t limit = batch_bytes > 0 ? batch_bytes : BATCH_BYTES, written = 0;
-    bool flush = false;
     while (!status && cursor->row < columns->count && written < CALL_BYTES) {
         status = kl_log_enter_write(log);
         if (status) return status;
@@ -587,10 +602,9 @@ kl_status kl_log_append_columns(kl_log *log, const kl_columns *columns, kl_curso
                 append_column_batch(log, columns, cursor,
                                     (size_t)KL_MAX(max, (int64_t)POS_RECORDS), now_ms, out);
         out->log_start_offset = log->log_start;
-        flush = log->unflushed_records >= log->config.flush_messages;
+        out->sync_due = log->unflushed_records >= log->config.flush_messages;
         written += room;
         kl_log_leave(log);
     }
-    if (flush && !status) status = kl_log_flush_all(log);
     return status;
 }

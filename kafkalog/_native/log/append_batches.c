@@ -231,13 +231,11 @@ static kl_status append_held(kl_log *log, const arrival *in, const kl_batch *las
     return status;
 }
 
-/* Locked.  What the disk is to do after the append: *wait tells whether the caller must. */
+/* Locked.  What the disk is to do after the append. */
 static kl_status ask_for_sync(kl_log *log, const kl_append_options *options,
-                              kl_appended *out, bool *wait) {
-    bool due = log->unflushed_records >= log->config.flush_messages;
-    *wait = due && !options->no_wait;
-    out->sync_due = due && options->no_wait;
-    if (options->durable != 1 && !out->sync_due) return KL_OK;
+                              kl_appended *out) {
+    out->sync_due = log->unflushed_records >= log->config.flush_messages;
+    if (options->durable != 1 && !(out->sync_due && options->begin_sync)) return KL_OK;
     /* A repeated batch may not be on disk yet. */
     if (log->flushed > out->last_offset) return KL_OK;
     log->flushers += 1; /* its acknowledgement waits as a thread would */
@@ -246,7 +244,7 @@ static kl_status ask_for_sync(kl_log *log, const kl_append_options *options,
 }
 
 /* Locked. */
-static kl_status append_all(kl_log *log, arrival *in, kl_appended *out, bool *wait) {
+static kl_status append_all(kl_log *log, arrival *in, kl_appended *out) {
     kl_batch last;
     kl_status status = check_expected(log, &in->how);
     if (!status && log->config.log_append_time) out->log_append_time_ms = in->now_ms;
@@ -257,7 +255,7 @@ static kl_status append_all(kl_log *log, arrival *in, kl_appended *out, bool *wa
     if (status) *out = NOTHING;
     out->log_start_offset = log->log_start;
     if (status) return status;
-    status = ask_for_sync(log, &in->how, out, wait);
+    status = ask_for_sync(log, &in->how, out);
     /* What is held the next sync shows. */
     return !status || kl_passes(status) ? status : kl_log_fail_storage(log, status);
 }
@@ -265,18 +263,16 @@ static kl_status append_all(kl_log *log, arrival *in, kl_appended *out, bool *wa
 kl_status kl_log_append_batches(kl_log *log, const uint8_t *batches, size_t bytes,
                                 const kl_append_options *options, kl_appended *out) {
     arrival in = {.how = *options};
-    bool wait = false;
     in.now_ms = options->now_ms >= 0 ? options->now_ms : kl_now_ms();
     *out = NOTHING;
     kl_status status = take_batches(log, (kl_span){batches, bytes}, &in);
     if (!status) status = kl_log_enter_write(log);
     if (!status) {
-        status = append_all(log, &in, out, &wait);
+        status = append_all(log, &in, out);
         give_back(log, &in);
         kl_log_leave(log);
     }
     kl_buffer_free(&in.owned);
-    if (wait && !status) status = kl_log_flush_all(log);
     return status;
 }
 

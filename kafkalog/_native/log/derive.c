@@ -322,28 +322,22 @@ out:
     return status;
 }
 
-/* Locked.  Most segments have no list of aborted transactions, so that a lost one shows only
- * in what the side-car says, which is in memory: looked at once, when it is asked for. */
-static kl_status look_for_lost(kl_segment *segment, bool *lost) {
-    bool same = true;
-    *lost = false;
-    if (segment->aborts.count > 0 || segment->aborts_checked) return KL_OK;
-    kl_status status = kl_guard_aborts(segment, &same);
-    *lost = !same;
-    segment->aborts_checked = !status && same;
-    return status;
-}
-
+/* Most segments have no list of aborted transactions, so that a lost one shows only in what the
+ * side-car says: read once, when the list is first asked for. */
 kl_status kl_log_enter_aborts(kl_log *log, const kl_look *look, size_t index) {
     kl_segment *segment = look->version->segments[index];
-    bool sealed = kl_look_is_sealed(look, index), lost = false;
-    kl_status status = sealed ? kl_guard_load(segment) : KL_OK;
-    if (!status) status = kl_log_enter(log);
-    if (status || !sealed) return status;
-    status = look_for_lost(segment, &lost);
-    if (!status && !lost) return KL_OK;
+    kl_sealed_aborts was;
+    kl_status status = kl_log_enter(log);
+    if (status || !kl_look_is_sealed(look, index)) return status;
+    if (segment->aborts.count > 0 || segment->aborts_checked) return KL_OK;
     kl_log_leave(log);
-    if (!status) status = rebuild_aborts(log, look, index);
+    status = kl_guard_sealed_aborts(segment, &was);
+    if (!status) status = kl_log_enter(log);
+    if (status) return status;
+    segment->aborts_checked |= kl_guard_has_aborts(segment, &was);
+    if (segment->aborts_checked) return KL_OK;
+    kl_log_leave(log);
+    status = rebuild_aborts(log, look, index);
     return status ? status : kl_log_enter(log);
 }
 

@@ -24,7 +24,7 @@ kl_status kl_epochs_encode(const kl_epochs *epochs, kl_buffer *out);
 kl_status kl_epochs_write(const kl_buffer *text, kl_dir *dir, bool sync);
 kl_status kl_epochs_save(kl_epochs *epochs, kl_dir *dir, bool sync);
 /* Ignored when `epoch` is the latest; else entries with an epoch or start at or above the
- * new ones go, and it is appended. *changed tells whether a save is due. */
+ * new ones go, and it is appended.  `changed` is set then: a save is due. */
 kl_status kl_epochs_assign(kl_epochs *epochs, int32_t epoch, int64_t start_offset);
 int32_t kl_epochs_latest(const kl_epochs *epochs); /* -1: none */
 void kl_epochs_end(const kl_epochs *epochs, int32_t requested, int64_t log_end,

@@ -1,12 +1,13 @@
 /* flush.c: group commit.  One round of syncs serves all who asked before it began.  A round
- * is run by a sync thread, or, when there is little to write, by the first who waits:
- * handing it to another thread and back would cost more than the disk takes. */
+ * is run by a sync thread, or, when there is little to write, by the first who waits without a
+ * limit: handing it to another thread and back would cost more than the disk takes.  Whoever
+ * waits with one leaves in time, and the round goes on. */
 #include "log.h"
 
 #include <stdio.h>
 
 enum {
-    /* Beyond these a round may take so long that who waits must be able to see a signal. */
+    /* Beyond these the hand-over costs little compared with the disk. */
     OWN_ROUND_BYTES = 4 << 20,
     OWN_ROUND_NS = 50 * 1000 * 1000,
     /* Beyond it the disk is busy with bytes, and better begins than waits for more. */
@@ -268,19 +269,21 @@ static kl_status fail_untried(const kl_log *log) {
 }
 
 /* Locked.  KL_E_TIMEOUT, KL_E_CLOSED, KL_E_STORAGE, and what passes. */
-static kl_status wait_for(kl_log *log, int64_t target, int64_t end_ms) {
+static kl_status wait_for(kl_log *log, int64_t target, int32_t timeout_ms) {
+    const int64_t end_ms = kl_monotonic_ms() + timeout_ms;
+    const bool limited = timeout_ms >= 0;
     /* One that is under way began before this call. */
     int64_t failed_rounds = log->failed_rounds + (log->syncing ? 1 : 0);
     while (!on_disk(log, target)) {
         if (log->offline) return fail_offline(log);
         if (log->closed)
             return kl_fail(KL_E_CLOSED, "log %s was closed during a flush", log->path);
-        int64_t left_ms = end_ms - kl_monotonic_ms();
-        if (left_ms <= 0)
+        int64_t left_ms = limited ? end_ms - kl_monotonic_ms() : -1;
+        if (limited && left_ms <= 0)
             return kl_fail(KL_E_TIMEOUT, "log %s: offset %lld is not on disk yet, %lld is",
                            log->path, (long long)target, (long long)log->flushed);
         if (log->failed_rounds > failed_rounds) return fail_untried(log);
-        if (runs_own_round(log)) {
+        if (!limited && runs_own_round(log)) {
             kl_status failed = run_round(log);
             if (failed) return failed;
             continue;
@@ -304,7 +307,7 @@ kl_status kl_log_flush(kl_log *log, int64_t *target, int32_t timeout_ms) {
         int64_t counted_rounds = log->counted_rounds;
         log->flushers += 1;
         if (log->flushers == log->flushers_wanted) pthread_cond_signal(&log->gathered);
-        status = wait_for(log, *target, kl_monotonic_ms() + timeout_ms);
+        status = wait_for(log, *target, timeout_ms);
         /* One that a round has counted is counted off at its end. */
         if (log->counted_rounds == counted_rounds) log->flushers -= 1;
     }
@@ -314,8 +317,5 @@ kl_status kl_log_flush(kl_log *log, int64_t *target, int32_t timeout_ms) {
 
 kl_status kl_log_flush_all(kl_log *log) {
     int64_t target = -1;
-    kl_status status;
-    do status = kl_log_flush(log, &target, 1000);
-    while (status == KL_E_TIMEOUT);
-    return status;
+    return kl_log_flush(log, &target, -1);
 }

@@ -1,21 +1,30 @@
 /* follower.c: a leader's batches, their offsets and epochs as they are. */
 #include "append.h"
 
+/* Locked.  Whether the leader sent the batch that the start of this empty log lies in. */
+static bool straddles(const kl_log *log, const kl_batch *batch) {
+    return kl_log_active(log)->size == 0 && log->version->count == 1 &&
+           log->log_start == log->log_end && batch->last_offset >= log->log_start;
+}
+
+/* Locked.  Begin at the batch that the start lies in.  Where that waits for a change of
+ * segments, others append: what it is follows from the log behind the wait. */
+static kl_status begin_at(kl_log *log, const kl_batch *batch) {
+    kl_log_settle_changes(log);
+    if (log->closed) return kl_fail(KL_E_CLOSED, "log %s is closed", log->path);
+    if (!straddles(log, batch))
+        return kl_fail(KL_E_UNEXPECTED_APPEND_OFFSET,
+                       "log %s: batch begins at offset %lld, the log ends at %lld",
+                       log->path, (long long)batch->base_offset, (long long)log->log_end);
+    return kl_log_restart_at(log, batch->base_offset);
+}
+
 static kl_status append_follower_batch(kl_log *log, const uint8_t *data, size_t bytes,
                                        int64_t now_ms, kl_batch *batch) {
     kl_status status = kl_batch_check(data, bytes, batch);
     if (status) return kl_fail_prefix(status, "log %s", log->path);
     if (batch->base_offset < log->log_end) {
-        /* The leader sent the batch that straddles our start: begin at it. */
-        bool straddles = kl_log_active(log)->size == 0 && log->version->count == 1 &&
-                         log->log_start == log->log_end &&
-                         batch->last_offset >= log->log_start;
-        if (!straddles)
-            return kl_fail(KL_E_UNEXPECTED_APPEND_OFFSET,
-                           "log %s: batch begins at offset %lld, the log ends at %lld",
-                           log->path, (long long)batch->base_offset,
-                           (long long)log->log_end);
-        status = kl_log_restart_at(log, batch->base_offset);
+        status = begin_at(log, batch);
         if (status) return status;
     }
     if (batch->leader_epoch >= 0 && batch->leader_epoch > log->leader_epoch)

@@ -85,15 +85,19 @@ static kl_status guard_new(const kl_segment *segment, kl_guard **out) {
     return status;
 }
 
+/* Not of a finished `.swap`, for now: the side-car is still its predecessor's. */
+static bool owns_sidecar(const kl_segment *segment) {
+    char name[KL_NAME_BYTES];
+    kl_segment_name(name, segment->base_offset, KL_LOG_SUFFIX);
+    return strcmp(kl_file_name(segment->file), name) == 0;
+}
+
 /* Read at first use, by whoever comes first. */
 static kl_status guard_of(kl_segment *segment, kl_guard **out) {
     static kl_guard none; /* `file` NULL: never written to */
-    char name[KL_NAME_BYTES];
     *out = atomic_load_explicit(&segment->guard, memory_order_acquire);
     if (KL_LIKELY(*out != NULL)) return KL_OK;
-    kl_segment_name(name, segment->base_offset, KL_LOG_SUFFIX);
-    /* A finished `.swap`, for now: the side-car is still its predecessor's. */
-    if (strcmp(kl_file_name(segment->file), name) != 0) {
+    if (!owns_sidecar(segment)) {
         *out = &none;
         return KL_OK;
     }
@@ -216,11 +220,6 @@ kl_status kl_guard_check(kl_segment *segment, int64_t size, int64_t pos, int64_t
     return status;
 }
 
-kl_status kl_guard_load(kl_segment *segment) {
-    kl_guard *guard;
-    return guard_of(segment, &guard);
-}
-
 /* ---- indexes --------------------------------------------------------------------------- */
 
 kl_status kl_guard_index(kl_segment *segment, const kl_index *index, bool *same) {
@@ -237,20 +236,35 @@ kl_status kl_guard_index(kl_segment *segment, const kl_index *index, bool *same)
     return KL_OK;
 }
 
-kl_status kl_guard_aborts(kl_segment *segment, bool *same) {
-    kl_guard *guard;
-    kl_status status = guard_of(segment, &guard);
-    *same = true;
-    if (status || guard->file == NULL || guard->foreign ||
-        guard->sidecar.log_bytes != segment->size)
-        return status;
+kl_status kl_guard_sealed_aborts(kl_segment *segment, kl_sealed_aborts *out) {
+    kl_guard *fresh = NULL;
+    const kl_guard *guard = atomic_load_explicit(&segment->guard, memory_order_acquire);
+    *out = (kl_sealed_aborts){0};
+    if (guard == NULL && owns_sidecar(segment)) {
+        kl_status status = guard_new(segment, &fresh);
+        if (status) return status;
+        guard = fresh;
+    }
+    if (guard && guard->file && !guard->foreign &&
+        guard->sidecar.log_bytes == segment->size) {
+        const uint8_t *sums = guard->sidecar.index_sums + 2 * KL_FILE_SUM_BYTES;
+        kl_lock(&segment->lock);
+        *out = (kl_sealed_aborts){true, (int64_t)kl_get64(sums), kl_get32(sums + 8)};
+        kl_unlock(&segment->lock);
+    }
+    kl_guard_free(fresh);
+    return KL_OK;
+}
+
+bool kl_guard_has_aborts(kl_segment *segment, const kl_sealed_aborts *sealed) {
+    if (!sealed->known) return true;
     kl_lock(&segment->lock);
     const kl_aborts *aborts = &segment->aborts;
     int64_t bytes = aborts->count ? (int64_t)(aborts->count * ABORT_ENTRY_BYTES) : -1;
-    *same = is_same(guard->sidecar.index_sums + 2 * KL_FILE_SUM_BYTES, bytes,
-                    kl_aborts_crc(aborts));
+    bool same =
+        bytes == sealed->bytes && (bytes < 0 || kl_aborts_crc(aborts) == sealed->crc);
     kl_unlock(&segment->lock);
-    return KL_OK;
+    return same;
 }
 
 /* Locked.  What it holds of the indexes is what they are now. */

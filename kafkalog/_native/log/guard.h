@@ -21,13 +21,20 @@ typedef struct kl_guard kl_guard;
 kl_status kl_guard_check(struct kl_segment *segment, int64_t size, int64_t pos,
                          int64_t stop_pos, kl_span data, int64_t data_pos,
                          int64_t *good_pos);
-/* Its side-car is in memory, if it has one: what follows reads no file. */
-kl_status kl_guard_load(struct kl_segment *segment);
 /* Whether the index of a sealed segment, loaded, may be what was sealed.  The segment's lock is
  * held, as in kl_guard_reseal. */
 kl_status kl_guard_index(struct kl_segment *segment, const kl_index *index, bool *same);
-/* The same of its aborted transactions; takes the segment's lock. */
-kl_status kl_guard_aborts(struct kl_segment *segment, bool *same);
+/* What was sealed of a segment's aborted transactions. */
+typedef struct {
+    bool known; /* else it vouches for nothing */
+    int64_t bytes;
+    uint32_t crc;
+} kl_sealed_aborts;
+/* Reads the side-car unless it is in memory, and keeps nothing of it: whoever asks goes over
+ * all segments.  Takes the segment's lock. */
+kl_status kl_guard_sealed_aborts(struct kl_segment *segment, kl_sealed_aborts *out);
+/* Whether the segment's list may be that one; takes its lock. */
+bool kl_guard_has_aborts(struct kl_segment *segment, const kl_sealed_aborts *sealed);
 /* The indexes of a sealed segment were made anew: their checksums too, in the side-car, and
  * those of its aborted transactions when these were (`aborts`): a list that was lost is told
  * by what the side-car says of it.  A side-car that cannot be read, or that belongs to another

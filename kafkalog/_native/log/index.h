@@ -3,7 +3,8 @@
  *
  * The active segment's entries live in memory and are written (kl_index_save) when it is
  * sealed, at a roll or a close; after a crash they are rebuilt.  A sealed segment's file is
- * mapped at first use. Not thread-safe: the log's lock guards it. */
+ * loaded at first use: mapped, or copied when it is small.  Not thread-safe: the segment's lock
+ * guards it. */
 #ifndef KL_INDEX_H
 #define KL_INDEX_H
 

@@ -81,6 +81,9 @@ static kl_status complete_swap(kl_dir *dir, const kl_names *names, const char *n
     /* The old one speaks of the bytes that go; a new one has its name already. */
     if (!status && !kl_segment_is_listed(names, base, KL_SIDECAR_SUFFIX KL_SWAP_SUFFIX))
         status = kl_sidecar_drop(dir, base);
+    /* Else a power cut could keep the rename, which ends the swap, and none of what was to come
+     * before it: the old segments would lie beside the new one. */
+    if (!status) status = kl_dir_sync(dir);
     KL_FP("open.swap.before_rename");
     if (!status) status = kl_dir_rename(dir, name, inner);
     return status;
@@ -244,10 +247,10 @@ kl_status kl_log_load_aborts(kl_log *log, kl_dir *dir, int64_t *corrupt_from) {
         if (segment->aborts.loaded) continue;
         kl_status status = kl_aborts_load(&segment->aborts, dir,
                                           KL_MAX(kl_log_next_base(log, i), log->log_end));
-        bool same = true;
+        kl_sealed_aborts was = {0};
         if (!status && i + 1 < log->version->count)
-            status = kl_guard_aborts(segment, &same);
-        if (status == KL_E_CORRUPT || (!status && !same))
+            status = kl_guard_sealed_aborts(segment, &was);
+        if (status == KL_E_CORRUPT || (!status && !kl_guard_has_aborts(segment, &was)))
             *corrupt_from = KL_MIN(*corrupt_from, segment->base_offset);
         else if (status) return status;
         segment->aborts.loaded = true;

@@ -313,7 +313,8 @@ void kl_log_settle(kl_log *log);
 kl_status kl_log_look(kl_log *log, kl_look *out);
 
 /* ---- truncate.c -------------------------------------------------------------------- */
-/* Locked: empty, beginning at `offset`. */
+/* Locked, entered for a change, and no change of segments is under way: empty, beginning at
+ * `offset`. */
 kl_status kl_log_restart_at(kl_log *log, int64_t offset);
 /* Try again to take away the names that a deletion left; nobody else changes segments. */
 kl_status kl_log_delete_left(kl_log *log, kl_dir *dir);

@@ -259,20 +259,35 @@ typedef struct {
     size_t *count;
 } aborted_range;
 
-static kl_status aborted_of(kl_log *log, const kl_look *look, size_t index,
-                            const aborted_range *range, bool *done) {
-    const kl_aborts *aborts = &look->version->segments[index]->aborts;
-    kl_status status = kl_log_enter_aborts(log, look, index);
+/* Where a walk over the lists is. */
+typedef struct {
+    size_t index;
+    int64_t quiet_from; /* from this segment on they were empty */
+    bool done;
+} aborted_walk;
+
+static kl_status aborted_of(kl_log *log, const kl_look *look, const aborted_range *range,
+                            aborted_walk *walk) {
+    kl_version *version = look->version;
+    const kl_segment *segment = version->segments[walk->index];
+    bool sealed = kl_look_is_sealed(look, walk->index);
+    KL_FP("log.aborted.look");
+    kl_status status = kl_log_enter_aborts(log, look, walk->index);
     if (status) return status;
-    *done = kl_aborts_find(aborts, range->start, range->stop, range->out,
-                           range->max_entries, range->count);
+    walk->done = kl_aborts_find(&segment->aborts, range->start, range->stop, range->out,
+                                range->max_entries, range->count);
+    if (!sealed || segment->aborts.count > 0) {
+        kl_version_note_quiet(version, walk->quiet_from, segment->base_offset);
+        walk->quiet_from = kl_look_next_base(look, walk->index);
+    }
+    walk->index = kl_version_skip_quiet(version, walk->index + 1);
     kl_log_leave(log);
     return KL_OK;
 }
 
 static kl_status aborted_once(kl_log *log, const aborted_range *range) {
     kl_look look;
-    bool done = false;
+    aborted_walk walk = {0};
     *range->count = 0;
     kl_status status = log->writable ? KL_OK : kl_log_refresh(log);
     if (!status) status = kl_log_enter(log);
@@ -280,10 +295,12 @@ static kl_status aborted_once(kl_log *log, const aborted_range *range) {
     if (!log->writable && log->page) status = reload_aborts(log);
     look = kl_log_see(log);
     kl_version_retain(look.version);
+    walk.index = kl_version_find(look.version, range->start);
+    walk.quiet_from = look.version->segments[walk.index]->base_offset;
+    walk.index = kl_version_skip_quiet(look.version, walk.index);
     kl_log_leave(log);
-    for (size_t i = kl_version_find(look.version, range->start);
-         !status && !done && i < look.version->count; i++)
-        status = aborted_of(log, &look, i, range, &done);
+    while (!status && !walk.done && walk.index < look.version->count)
+        status = aborted_of(log, &look, range, &walk);
     kl_status changed = kl_log_unchanged(log, look.generation);
     kl_look_drop(&look);
     return changed ? changed : status;
@@ -437,10 +454,10 @@ kl_status kl_log_producers(kl_log *log, kl_producer *out, size_t max_entries,
         kl_dir_free(dir);
     }
     if (!status) {
-        *count = log->producers.count;
-        kl_producers_list(&log->producers, out, max_entries);
+        *count = kl_producers_list(&log->producers, out, max_entries);
     }
     kl_log_leave(log);
+    if (*count <= max_entries) kl_producers_sort(out, *count);
     return status;
 }
 

@@ -3,12 +3,26 @@
 
 #include "base/hash.h"
 
+enum { SPARE_MAX = 64 }; /* entries kept when nobody needs them, about 16 KB */
+
 void kl_producers_init(kl_producers *producers) { *producers = (kl_producers){0}; }
 
 static void give_spare(kl_producers *producers, kl_producer_entry *entry) {
     entry->newer = producers->spare;
     producers->spare = entry;
     producers->spare_count++;
+}
+
+static kl_producer_entry *take_spare(kl_producers *producers) {
+    kl_producer_entry *entry = producers->spare;
+    KL_ASSERT(entry && producers->spare_count > 0);
+    producers->spare = entry->newer;
+    producers->spare_count--;
+    return entry;
+}
+
+void kl_producers_trim(kl_producers *producers) {
+    while (producers->spare_count > SPARE_MAX) kl_release(take_spare(producers));
 }
 
 static void give_list(kl_producers *producers, kl_producer_list *list) {
@@ -26,14 +40,12 @@ void kl_producers_clear(kl_producers *producers) {
     producers->open_txns = 0;
     producers->finished_count = 0;
     kl_table_clear(&producers->table);
+    kl_producers_trim(producers);
 }
 
 void kl_producers_free(kl_producers *producers) {
     kl_producers_clear(producers);
-    for (kl_producer_entry *entry = producers->spare, *next; entry; entry = next) {
-        next = entry->newer;
-        kl_release(entry);
-    }
+    while (producers->spare) kl_release(take_spare(producers));
     kl_table_free(&producers->table);
     kl_release(producers->finished);
     kl_producers_init(producers);
@@ -134,7 +146,7 @@ static kl_status reserve_finished(kl_producers *producers, size_t wanted) {
 kl_status kl_producers_reserve(kl_producers *producers, size_t more) {
     kl_status status = reserve_entries(producers, more);
     if (status) return status;
-    return reserve_finished(producers, producers->finished_count + more);
+    return reserve_finished(producers, producers->finished_count + 1);
 }
 
 /* The producer's entry, made when it is unknown. */
@@ -146,9 +158,7 @@ static kl_status obtain(kl_producers *producers, int64_t producer_id,
         forget(producers, producers->idle.oldest);
     kl_status status = reserve_entries(producers, 1);
     if (status) return status;
-    kl_producer_entry *entry = producers->spare;
-    producers->spare = entry->newer;
-    producers->spare_count--;
+    kl_producer_entry *entry = take_spare(producers);
     *entry = (kl_producer_entry){
         .producer_id = producer_id,
         .txn_start_offset = -1,
@@ -373,6 +383,7 @@ size_t kl_producers_expire(kl_producers *producers, int64_t before_ms) {
         next = entry->newer;
         if (entry->heard_ms < before_ms) forget(producers, entry);
     }
+    kl_producers_trim(producers);
     return before - producers->count;
 }
 
@@ -444,8 +455,11 @@ size_t kl_producers_list(const kl_producers *producers, kl_producer *out,
     for (int l = 0; l < 2; l++)
         for (const kl_producer_entry *entry = lists[l]->oldest; entry; entry = entry->newer)
             out[i++] = describe(entry);
-    qsort(out, producers->count, sizeof *out, compare_ids);
     return producers->count;
+}
+
+void kl_producers_sort(kl_producer *list, size_t count) {
+    if (count > 1) qsort(list, count, sizeof *list, compare_ids);
 }
 
 static void put_entry(uint8_t *p, const kl_producer *producer) {
@@ -483,7 +497,7 @@ kl_status kl_snapshot_encode(const kl_producers *producers, kl_buffer *out) {
                          producers->count);
         goto out;
     }
-    kl_producers_list(producers, list, producers->count);
+    kl_producers_sort(list, kl_producers_list(producers, list, producers->count));
     uint8_t *p = out->data + out->bytes;
     kl_put16(p, SNAPSHOT_VERSION);
     kl_put32(p + SNAPSHOT_POS_COUNT, (uint32_t)producers->count);

@@ -54,7 +54,7 @@ typedef struct {
     kl_table table;           /* by producer id, which clients choose */
     kl_producer_list idle;    /* by when they were heard of last */
     kl_producer_list open;    /* in a transaction, by where it begins */
-    kl_producer_entry *spare; /* memory of entries to come */
+    kl_producer_entry *spare; /* memory of entries to come; few but for a reserve */
     size_t spare_count;
     size_t count;
     size_t open_txns;          /* how many `open` has */
@@ -85,8 +85,10 @@ kl_status kl_producers_try(kl_producers *producers, kl_producers *after,
                            const kl_producer_batch **duplicate);
 /* Whether the batch's producer, of the same epoch, has a transaction open here. */
 bool kl_producers_is_open(const kl_producers *producers, const kl_batch *batch);
-/* Room for `more` producers and markers, after which as many applies cannot fail. */
+/* Room for `more` unknown producers and one marker, after which as many applies cannot fail. */
 kl_status kl_producers_reserve(kl_producers *producers, size_t more);
+/* Give back the room that was reserved and not used, but a little. */
+void kl_producers_trim(kl_producers *producers);
 /* Note an appended data batch with a producer id; batch->base_offset is final.  `heard_ms`: by
  * our clock; of a replayed one the earlier of the clock and its own time (kl_producers_heard).
  * Checks nothing: a real log has gaps by retention, epochs that rise, empty batches. */
@@ -119,10 +121,12 @@ bool kl_producers_ended_txn(const kl_producers *producers);
 /* Forget producers without an open transaction that were heard of last before `before_ms`; how
  * many. */
 size_t kl_producers_expire(kl_producers *producers, int64_t before_ms);
-/* Copy out, ascending producer id; how many there are.  None are copied when there are more
- * than max_entries. */
+/* Copy out, in no order; how many there are.  None are copied when there are more than
+ * max_entries. */
 size_t kl_producers_list(const kl_producers *producers, kl_producer *out,
                          size_t max_entries);
+/* By ascending producer id: not for under a lock, as there may be a hundred thousand. */
+void kl_producers_sort(kl_producer *list, size_t count);
 
 /* The bytes of a .snapshot (ascending producer id). */
 kl_status kl_snapshot_encode(const kl_producers *producers, kl_buffer *out);

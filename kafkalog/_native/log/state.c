@@ -208,6 +208,7 @@ kl_status kl_log_reserve(kl_log *log) {
 }
 
 void kl_log_claim(kl_log *log) {
+    KL_ASSERT(!log->changing && !log->noting);
     log->changing = true;
     if (log->page) kl_statepage_change(log->page, true);
 }

@@ -156,8 +156,6 @@ static kl_status restart_reserved(kl_log *log, int64_t offset) {
 }
 
 kl_status kl_log_restart_at(kl_log *log, int64_t offset) {
-    kl_log_settle_changes(log);
-    if (log->closed) return kl_fail(KL_E_CLOSED, "log %s is closed", log->path);
     kl_log_claim(log);
     kl_status status = restart_reserved(log, offset);
     kl_log_release(log);

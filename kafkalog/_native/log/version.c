@@ -49,6 +49,31 @@ size_t kl_version_find(const kl_version *version, int64_t offset) {
     return low;
 }
 
+void kl_version_note_quiet(kl_version *version, int64_t from, int64_t until) {
+    bool touch = from <= version->quiet_until && version->quiet_from <= until;
+    if (touch) {
+        version->quiet_from = KL_MIN(version->quiet_from, from);
+        version->quiet_until = KL_MAX(version->quiet_until, until);
+    } else if (until - from > version->quiet_until - version->quiet_from) {
+        version->quiet_from = from;
+        version->quiet_until = until;
+    }
+}
+
+size_t kl_version_skip_quiet(const kl_version *version, size_t index) {
+    if (index >= version->count) return index;
+    int64_t base = version->segments[index]->base_offset;
+    if (base < version->quiet_from || base >= version->quiet_until) return index;
+    return kl_version_find(version, version->quiet_until);
+}
+
+/* The last segment is written to from now on. */
+static void clip_quiet(kl_version *version) {
+    int64_t last = version->count ? kl_version_active(version)->base_offset : 0;
+    version->quiet_until = KL_MIN(version->quiet_until, last);
+    version->quiet_from = KL_MIN(version->quiet_from, version->quiet_until);
+}
+
 /* The first `count` segments of `from`, and what is known of them, into an empty one. */
 static void copy_first(const kl_version *from, size_t count, kl_version *copy) {
     for (size_t i = 0; i < count; i++)
@@ -60,6 +85,9 @@ static void copy_first(const kl_version *from, size_t count, kl_version *copy) {
                               atomic_load_explicit(&from->largest[i], memory_order_relaxed),
                               memory_order_relaxed);
     atomic_store_explicit(&copy->known, known, memory_order_relaxed);
+    copy->quiet_from = from->quiet_from;
+    copy->quiet_until = from->quiet_until;
+    if (count < from->count) clip_quiet(copy);
 }
 
 kl_status kl_version_begin(const kl_version *version, size_t count, kl_segment *last,
@@ -108,6 +136,7 @@ kl_status kl_version_replace(kl_version **version, size_t at, kl_segment *segmen
     }
     kl_segment_drop((*version)->segments[at]);
     (*version)->segments[at] = segment;
+    (*version)->quiet_from = (*version)->quiet_until = 0;
     forget(*version, at);
     return KL_OK;
 }
@@ -123,5 +152,6 @@ kl_status kl_version_remove(kl_version **version, size_t from, size_t count) {
     now->count -= count;
     forget(now, from);
     if (now->count) forget(now, now->count - 1); /* the last one is written to */
+    clip_quiet(now);
     return KL_OK;
 }

@@ -18,6 +18,10 @@ typedef struct {
      * before it.  Written by whoever looks first, the same by all. */
     _Atomic size_t known;
     _Atomic int64_t *largest;
+    /* In no segment, all sealed, from the one at quiet_from to before the one at quiet_until
+     * does an aborted transaction end.  Under the log's lock; equal: not known of any. */
+    int64_t quiet_from;
+    int64_t quiet_until;
 } kl_version;
 
 kl_status kl_version_new(kl_version **out); /* without segments */
@@ -34,6 +38,12 @@ static inline kl_segment *kl_version_active(const kl_version *version) {
 }
 /* Index of the segment that holds `offset`: the last with base_offset <= it, or 0. */
 size_t kl_version_find(const kl_version *version, int64_t offset);
+
+/* Locked.  In those from `from` to before `until` no aborted transaction ends: noted, unless a
+ * longer row of them is known elsewhere. */
+void kl_version_note_quiet(kl_version *version, int64_t from, int64_t until);
+/* Locked.  `index`, or the first segment behind it of which that is not known. */
+size_t kl_version_skip_quiet(const kl_version *version, size_t index);
 
 /* Changes, under the log's lock: *version may be another afterwards.  KL_E_NO_MEMORY: it is
  * as it was.  They take the reference to the segments that come, also when they fail. */

@@ -116,7 +116,8 @@ static bool park(kl_exchange *exchange, kl_exchange_state state) {
     kl_thread *thread = exchange->owner;
     kl_request *request = &exchange->request;
     exchange->state = state;
-    /* As long as its client says, or the disk: it must not hold up others' large requests. */
+    /* It waits as long as its client says: it must not hold up others' large requests.  One
+     * that `counts`, as a Produce does beyond what may wait for the disk, goes on counting. */
     if (state == KL_WAITS && !request->counts)
         kl_pool_let_go(&thread->pool, exchange->frame);
     kl_count_add(&thread->parked, 1);

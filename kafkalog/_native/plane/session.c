@@ -143,9 +143,9 @@ static bool fits(const kl_sessions *sessions, const kl_session_stats *gone,
            now->sessions - gone->sessions <= sessions->count_max - more;
 }
 
-/* Locked.  Room for `more` sessions with so many partitions more: free, or made by evictions;
- * none goes where that would not do. */
-static bool make_room(kl_sessions *sessions, size_t partitions, int64_t more,
+/* Locked.  Whether there is room for `more` sessions with so many partitions more, or evictions
+ * could make it. */
+static bool could_fit(const kl_sessions *sessions, size_t partitions, int64_t more,
                       int64_t now_ms) {
     kl_session_stats gone = {0};
     if (partitions > PARTITIONS_MAX || sessions->count_max < more) return false;
@@ -158,8 +158,15 @@ static bool make_room(kl_sessions *sessions, size_t partitions, int64_t more,
         gone.sessions += goes;
         gone.session_partitions += goes ? (int64_t)one->counted : 0;
     }
-    if (!fits(sessions, &gone, wanted, more)) return false;
-    for (gone = (kl_session_stats){0}; !fits(sessions, &gone, wanted, more);) {
+    return fits(sessions, &gone, wanted, more);
+}
+
+/* Locked.  The same, made by evictions; none goes where that would not do. */
+static bool make_room(kl_sessions *sessions, size_t partitions, int64_t more,
+                      int64_t now_ms) {
+    const kl_session_stats gone = {0};
+    if (!could_fit(sessions, partitions, more, now_ms)) return false;
+    while (!fits(sessions, &gone, (int64_t)partitions, more)) {
         close_session(sessions, victim_for(sessions, partitions, now_ms));
         sessions->stats.sessions_evicted++;
     }
@@ -176,32 +183,48 @@ static int32_t free_id(kl_sessions *sessions) {
     return (int32_t)id;
 }
 
-kl_session *kl_sessions_make(kl_sessions *sessions, const kl_fetch_set *asked, bool by_id,
-                             int64_t now_ms) {
-    kl_session *session = NULL;
-    kl_lock(&sessions->lock);
-    if (asked->count == 0 || !make_room(sessions, asked->count, 1, now_ms)) goto out;
-    session = kl_alloc(sizeof *session);
-    if (session == NULL) goto out;
+/* One for what `asked` has, which nobody finds yet.  Not locked, as that may be a hundred
+ * thousand partitions. */
+static kl_session *new_session(const kl_fetch_set *asked) {
+    kl_session *session = kl_alloc(sizeof *session);
+    if (session == NULL) return NULL;
     kl_fetch_set_init(&session->set);
+    if (kl_fetch_set_merge(&session->set, asked)) return session;
+    free_session(session);
+    return NULL;
+}
+
+/* Locked.  False: it is not taken in. */
+static bool take_in(kl_sessions *sessions, kl_session *session, int64_t now_ms) {
+    if (!make_room(sessions, session->set.count, 1, now_ms)) return false;
     session->id = free_id(sessions);
-    if (session->id == 0 || !kl_fetch_set_merge(&session->set, asked) ||
-        kl_table_add(&sessions->by_id, hash_of(session->id), session)) {
-        free_session(session);
-        session = NULL;
-        goto out;
-    }
-    session->epoch = 1;
-    session->by_id = by_id;
-    session->busy = true;
-    session->created_ms = session->used_ms = now_ms;
+    if (session->id == 0 || kl_table_add(&sessions->by_id, hash_of(session->id), session))
+        return false;
     session->counted = session->set.count;
     kl_link_last(&sessions->by_use, &session->use);
     sessions->stats.sessions++;
     sessions->stats.session_partitions += (int64_t)session->counted;
-out:
+    return true;
+}
+
+kl_session *kl_sessions_make(kl_sessions *sessions, const kl_fetch_set *asked, bool by_id,
+                             int64_t now_ms) {
+    if (asked->count == 0) return NULL;
+    kl_lock(&sessions->lock);
+    bool room = could_fit(sessions, asked->count, 1, now_ms);
+    kl_unlock(&sessions->lock);
+    kl_session *session = room ? new_session(asked) : NULL;
+    if (session == NULL) return NULL;
+    session->epoch = 1;
+    session->by_id = by_id;
+    session->busy = true;
+    session->created_ms = session->used_ms = now_ms;
+    kl_lock(&sessions->lock);
+    bool taken = take_in(sessions, session, now_ms);
     unlock(sessions);
-    return session;
+    if (taken) return session;
+    free_session(session);
+    return NULL;
 }
 
 bool kl_sessions_count(kl_sessions *sessions, kl_session *session, int64_t now_ms) {

@@ -271,7 +271,7 @@ kl_status kl_replica_append(kl_replica *replica, kl_span batches,
     kl_status status = begin_append(replica, acks);
     if (status) return status;
     promise->cuts = atomic_load(&replica->cuts);
-    how.no_wait = 1;
+    how.begin_sync = 1;
     /* Read once: the role may change, and only what was held back is waited for. */
     how.durable = acks == -1 ? atomic_load(&replica->durable) : 0;
     status = kl_log_append_batches(replica->log, batches.data, batches.bytes, &how, out);

@@ -155,6 +155,7 @@ def append(writer: Writer) -> None:
     writer.quiet("roll")
     writer.transaction(1, commit=False)  # two in one segment: the second is added to a file
     writer.transaction(1, commit=False)
+    assert writer.log.aborted(writer.log.start_offset, writer.log.end_offset)
 
 
 def roll(writer: Writer) -> None:

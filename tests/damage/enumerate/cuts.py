@@ -90,7 +90,7 @@ class Enumeration:
     image: Files = field(default_factory=dict)  # what lay there before the first step
     cuts: int = field(default=0, init=False)
 
-    def _moments(self) -> Iterator[tuple[int, Disk]]:
+    def moments(self) -> Iterator[tuple[int, Disk]]:
         """Each moment at which something may be otherwise than before, and the disk there."""
         disk = Disk(self.root)
         disk.load(self.image)
@@ -126,7 +126,7 @@ class Enumeration:
 
         Raises: Fault.
         """
-        for moment, disk in self._moments():
+        for moment, disk in self.moments():
             everything: list[Form] = [True] * len(disk.pending)
             if kills:
                 self._try(moment, disk, everything, power=False)
@@ -145,7 +145,7 @@ class Enumeration:
         drew = True
         while drew:
             drew = False
-            for moment, disk in self._moments():
+            for moment, disk in self.moments():
                 if len(disk.pending) < 2:
                     continue
                 if next(rounds, None) is None:
@@ -154,9 +154,9 @@ class Enumeration:
                 forms = drawn(disk.pending, rng)
                 self._try(moment, disk, forms)
                 if rng.random() < AGAIN_SHARE:
-                    self._again(moment, disk.image(forms))
+                    self.again(moment, disk.image(forms))
 
-    def _again(self, moment: int, image: Files) -> None:
+    def again(self, moment: int, image: Files) -> None:
         """Cuts during the open that follows a cut."""
         opening = self.judge.opening(image)
         again = Enumeration(

@@ -312,6 +312,26 @@ def compact(report: Report, root: Path) -> Cleaned:
     return writer
 
 
+class Merged(Cleaned):
+    """Its segments are small enough to become one."""
+
+    config: ClassVar = {**Cleaned.config, "segment.bytes": CONFIG["segment.bytes"]}
+
+
+def merge(report: Report, root: Path) -> Merged:
+    """Several segments become one, which takes the first one's name."""
+    writer = Merged(report, str(root / LOG_FOLDER))
+    for _ in range(3):
+        writer.fill(2)
+        writer.quiet("roll")
+    writer.quiet("flush")
+    writer.fill(1)
+    report("begin")
+    writer.compact()
+    writer.fill(1)
+    return writer
+
+
 def create(report: Report, root: Path) -> Scribe:
     """A log that was not there."""
     report("begin")
@@ -322,7 +342,7 @@ def create(report: Report, root: Path) -> Scribe:
     return writer
 
 
-ALONE = {"create": create, "compact": compact}  # from nothing
+ALONE = {"create": create, "compact": compact, "merge": merge}  # from nothing
 NAMES = (*ALONE, *PROTOCOLS)
 
 

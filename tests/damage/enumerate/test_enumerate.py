@@ -81,6 +81,20 @@ def test_every_crash_keeps_what_was_promised(name, recorded, memory, rng, record
     assert states > 200 / EVERY
 
 
+def test_every_cut_of_an_open_that_finishes_a_compaction(recorded, memory):
+    """The rename that ends the exchange comes on disk behind all that belongs before it."""
+    steps, root = recorded("merge")
+    trace = enumeration("merge", steps, root, memory / "cut-swap")
+    moment, disk = next(
+        found for found in trace.moments() if steps[found[0]].to.endswith(".log.swap")
+    )
+    image = disk.image([True] * len(disk.pending))
+    gone = {step.name for step in trace.judge.opening(image) if step.op == "unlinkat"}
+    assert {name for name in gone if name.endswith(".log")} == {f"{n:020}.log" for n in (2, 4)}
+    trace.again(moment, image)
+    assert trace.cuts > 20
+
+
 @pytest.mark.parametrize("canary", CANARIES, ids=lambda canary: canary.__name__)
 def test_a_planted_bug_is_found(canary, recorded, memory):
     """The harness itself: each bug that an engine could have breaks a promise."""

@@ -52,8 +52,9 @@ static void expect(kl_status status) {
 
 static void append_one(kl_log *log, worker *w) {
     char value[200] = {0};
-    int64_t offset =
-        kl_log_append(log, "key", draw(w, 3) ? 3 : -1, value, draw(w, 200), -1);
+    int32_t sync_due;
+    int64_t offset = kl_log_append(log, "key", draw(w, 3) ? 3 : -1, value, draw(w, 200), -1,
+                                   &sync_due);
     WANT(offset >= 0);
 }
 

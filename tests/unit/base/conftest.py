@@ -90,7 +90,8 @@ class RawLog:
         self.handle = ffi.gc(out[0], lib.kl_log_free)
 
     def append(self, value: bytes) -> int:
-        offset = lib.kl_log_append(self.handle, ffi.NULL, -1, value, len(value), 1)
+        due = ffi.new("int32_t *")
+        offset = lib.kl_log_append(self.handle, ffi.NULL, -1, value, len(value), 1, due)
         check(-offset if offset < 0 else 0)
         return int(offset)
 

@@ -293,3 +293,30 @@ def test_seal_checks_its_room():
     assert (header.base_sequence, header.last_sequence) == (2**31 - 1, 0)  # it wraps
     (length,) = struct.unpack_from(">i", bytes(ffi.buffer(out)), 8)
     assert length == 88
+
+
+def test_headers_that_change_during_the_call_do_not_run_over_the_end():
+    """Another thread may write to the caller's arrays: here the batch does, to their lengths."""
+    room, behind = 60, 200
+    out = ffi.new("uint8_t[]", room + behind)
+    lengths = ffi.cast("int32_t *", out + 8)  # the key comes to lie there: 5 bytes before it
+    lengths[0] = 1
+    key = ffi.from_buffer(b"kkk" + struct.pack("<i", 150) + b"k" * 33)
+    data, names = ffi.from_buffer(b"v" * 150), ffi.new("int32_t[]", [1])
+    counts, key_lengths = ffi.new("int32_t[]", [1]), ffi.new("int32_t[]", [len(key)])
+    kind = lib.KL_BYTES_LENGTHS32
+    columns = ffi.new("kl_columns *", {
+        "count": 1, "header_total": 1, "header_count": counts, "default_timestamp_ms": 5,
+        "key": {"kind": kind, "data": key, "data_bytes": len(key), "index": key_lengths,
+                "index_count": 1},
+        "header_name": {"kind": kind, "data": data, "data_bytes": 1, "index": names,
+                        "index_count": 1},
+        "header_value": {"kind": kind, "data": data, "data_bytes": 150, "index": lengths,
+                         "index_count": 1},
+    })  # fmt: skip
+    cursor, encoded = ffi.new("kl_cursor *"), ffi.new("kl_encoded *")
+    status = lib.kl_encode_records(columns, cursor, out, room, 100, encoded)
+    assert lengths[0] == 150
+    assert (status, cursor.row, encoded.record_count) == (lib.KL_E_ARGUMENT, 0, 0)
+    assert b"changed during the call" in ffi.string(lib.kl_error_message())
+    assert bytes(ffi.buffer(out + room, behind)) == bytes(behind)

@@ -145,7 +145,9 @@ def test_sizes_that_no_record_has(log_dir, key_bytes, value_bytes):
     """They are refused before a byte of them is looked at."""
     most = {"max.message.bytes": 2**31 - 1, "segment.bytes": 2**31 - 1}
     with kafkalog.Log(log_dir, config=most) as log:
-        offset = lib.kl_log_append(log._c, b"", key_bytes, b"", value_bytes, 5)
+        offset = lib.kl_log_append(
+            log._c, b"", key_bytes, b"", value_bytes, 5, ffi.new("int32_t *")
+        )
         assert offset == -lib.KL_E_MESSAGE_TOO_LARGE
         assert log.append(b"small") == 0
 

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 import kafkalog
+from kafkalog import _native
 from kafkalog._native import append_batches_direct, direct_handle, ffi, lib
 from tests.support import batches
 
@@ -117,7 +118,8 @@ def test_a_codec_that_a_log_gets_is_obeyed_from_then_on(tmp_path: Path) -> None:
     """The call that is made per record asks the log, not the object that was bound."""
     with kafkalog.Log(tmp_path / "t-0", config={"compression.type": "lz4"}) as packed:
         assert packed.append(b"v" * 1_000) == 0
-        assert lib.kl_log_append(packed._c, ffi.NULL, -1, b"v", 1, -1) == (
+        due = ffi.new("int32_t *")
+        assert lib.kl_log_append(packed._c, ffi.NULL, -1, b"v", 1, -1, due) == (
             -lib.KL_E_UNSUPPORTED_COMPRESSION_TYPE
         )
         assert packed._handle.single_compressed == 1
@@ -129,3 +131,19 @@ def test_a_codec_that_a_log_gets_is_obeyed_from_then_on(tmp_path: Path) -> None:
         assert append(b"v" * 1_000) == 1
         assert log._handle.single_compressed == 1
         assert [len(record.value or b"") for record in log] == [1, 1_000]
+
+
+COUNTED = [
+    "handle_direct", "append_method", "append_batches_direct", "intake_new", "intake_load",
+    "intake_open", "intake_place", "intake_send", "intake_many", "intake_batch", "intake_touched",
+    "growing_new", "growing_part", "growing_told", "growing_records", "growing_seal",
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("name", COUNTED)
+def test_a_function_in_c_counts_its_arguments(name: str) -> None:
+    """It read whatever lies behind the last one."""
+    function = getattr(_native, name)
+    for given in ((), (1,) * 9):
+        with pytest.raises(TypeError, match=r"arguments|wanted"):
+            function(*given)

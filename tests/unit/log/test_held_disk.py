@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import errno
+import resource
 import socket
 import subprocess
 import sys
+import threading
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
@@ -15,6 +18,7 @@ import pytest
 
 import kafkalog
 from kafkalog._native import check, ffi, lib
+from tests.support import batches
 from tests.support.waiting import LIMIT_S
 
 Wait = Callable[..., None]
@@ -430,3 +434,65 @@ def test_a_slice_that_is_sent_while_its_bytes_are_cut_off(
         assert b"new" not in sent
         assert [r.value for r in log.read(3, 7)] == [b"old0003", b"old0004", b"new0000", b"new0001"]
         assert log.verify(deep=True).clean
+
+
+def asleep(thread_id: int) -> bool:
+    said = Path(f"/proc/self/task/{thread_id}/stat").read_text()
+    return said.rpartition(")")[2].split()[0] == "S"
+
+
+def test_a_follower_that_waited_for_a_deletion_looks_at_the_log_again(
+    tmp_path: Path, disk: Any, wait_until: Wait
+) -> None:
+    """An empty log begins at the batch that holds its start.  While this waited for the deletion
+    that had emptied it, another append came: it was taken away."""
+    with kafkalog.Log(tmp_path / "t-0") as log:
+        log.append_many([b"v"] * 10)
+        log.roll()
+
+        def follow(base: int) -> object:
+            return log.append_as_follower(
+                batches.batch([batches.Row(b"w", timestamp_ms=1)] * 5, base_offset=base)
+            )
+
+        with ThreadPoolExecutor(1) as first:
+            thread_id = first.submit(threading.get_native_id).result()
+            with held(disk, b"renameat", lambda: log.delete_before(10), wait_until):
+                assert (log.start_offset, log.end_offset) == (10, 10)
+                waiting = first.submit(follow, 8)  # 8 to 12
+                wait_until(lambda: asleep(thread_id), "it waits for the deletion")
+                follow(10)
+            with pytest.raises(kafkalog.UnexpectedAppendOffset):
+                waiting.result(timeout=PATIENCE_S)
+        assert [r.offset for r in log.read()] == [10, 11, 12, 13, 14]
+
+
+def test_a_flush_beside_a_sync_of_the_cache_hears_that_it_failed(
+    tmp_path: Path, disk: Any, wait_until: Wait
+) -> None:
+    """The kernel tells one of two syncs: the flush said that all was on disk, and the next one that
+    it was not."""
+    first, second = kafkalog.Log(tmp_path / "a-0"), kafkalog.Log(tmp_path / "b-0")
+    second.append(b"x")
+    second.flush()
+    lib.kl_set_max_open_files(1)
+    try:
+        first.append(b"x")  # its file is open, and written to
+        disk.kl_io_fail(b"fdatasync", 1, errno.EIO, 0, 0)
+        disk.kl_io_hold_one(b"fdatasync", 1)
+        with ThreadPoolExecutor(1) as other, ThreadPoolExecutor(1) as flusher:
+            thread_id = flusher.submit(threading.get_native_id).result()
+            opening = other.submit(second.append, b"y")  # which wants a file: the first one's goes
+            wait_until(lambda: disk.kl_io_waiting(b"fdatasync") == 1, "the cache syncs it")
+            flushing = flusher.submit(first.flush)
+            wait_until(lambda: asleep(thread_id) or flushing.done(), "it waits for that sync")
+            disk.kl_io_hold(b"fdatasync", disk.KL_HOLD_NONE)
+            opening.result(timeout=PATIENCE_S)
+            with pytest.raises(kafkalog.StorageOffline):
+                flushing.result(timeout=PATIENCE_S)
+    finally:
+        disk.kl_io_reset()
+        lib.kl_set_max_open_files(resource.getrlimit(resource.RLIMIT_NOFILE)[0] // 2)
+        second.close()
+        with suppress(kafkalog.KafkalogError):
+            first.close()

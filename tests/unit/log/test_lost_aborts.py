@@ -1,6 +1,8 @@
 """A `.txnindex` that is gone: what was aborted is found again, whoever asks for it first."""
 
+import shutil
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -104,3 +106,61 @@ def test_of_the_last_segment_of_a_directory_that_kafka_closed(tmp_path: Path, mo
     with kafkalog.Log(root / "events-0", mode=mode) as log:
         assert committed(log) == [(0, b"committed"), (3, b"tail")]
         assert [(a.first_offset, a.last_offset) for a in log.aborted(0, 4)] == [(1, 2)]
+
+
+def looks(lib: Any, log: kafkalog.Log, start: int, stop: int) -> int:
+    """How many segments are asked what was aborted in [start, stop)."""
+    lib.kl_failpoint_reset()
+    assert log.aborted(start, stop) == ()
+    return int(lib.kl_failpoint_hits(b"log.aborted.look"))
+
+
+def test_where_nothing_was_aborted_no_segment_is_asked_twice(
+    tmp_path: Path, native_test: tuple[Any, Any]
+) -> None:
+    """A read_committed reader asks at each step; it was all segments behind its place each time."""
+    _, lib = native_test
+    with kafkalog.Log(tmp_path / "log-0") as log:
+        append_aborted(log)  # offsets 0 and 1
+        for i in range(40):
+            log.append(b"v", timestamp_ms=TIME_MS + i)
+            log.roll()
+        assert looks(lib, log, 2, 3) == 41
+        assert looks(lib, log, 2, 3) == 2  # its own, where there is one, and the active one
+        assert looks(lib, log, 20, 21) == 1
+        log.append(b"v", timestamp_ms=TIME_MS)
+        log.roll()
+        assert looks(lib, log, 20, 21) == 2  # what has been rolled since
+        assert looks(lib, log, 20, 21) == 1
+        log.delete_before(10)
+        assert looks(lib, log, 20, 21) == 1
+    lib.kl_failpoint_reset()
+
+
+def test_an_abort_in_a_segment_that_was_quiet_before_a_cut_is_found(tmp_path: Path) -> None:
+    """The cut makes a sealed segment the active one, which then gets one."""
+    with kafkalog.Log(tmp_path / "log-0") as log:
+        for i in range(10):
+            log.append(b"v", timestamp_ms=TIME_MS + i)
+            log.roll()
+        assert log.aborted(0, 10) == ()
+        log.truncate(5)
+        append_aborted(log)
+        log.roll()
+        log.append(b"tail", timestamp_ms=TIME_MS)
+        assert [(a.producer_id, a.first_offset) for a in log.aborted(0, 7)] == [(7, 5)]
+        assert [r.offset for r in log.read(isolation="read_committed")] == [0, 1, 2, 3, 4, 7]
+
+
+def test_a_look_at_what_was_aborted_keeps_no_side_car(tmp_path: Path) -> None:
+    """One that asked all of a log's segments left 0.02 % of its bytes in memory."""
+    path = tmp_path / "log-0"
+    with kafkalog.Log(path) as log:
+        for i in range(5):
+            log.append(b"v", timestamp_ms=TIME_MS + i)
+            log.roll()
+    with kafkalog.Log(path) as log:
+        assert log.aborted(0, 5) == ()
+        shutil.copy(path / f"{2:020}.chk", path / f"{3:020}.chk")
+        with pytest.raises(kafkalog.CorruptMessage, match="is segment 2's"):
+            list(log.read(3))

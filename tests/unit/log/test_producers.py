@@ -1,6 +1,8 @@
 """What a log remembers of its producers is bounded, in time and in number."""
 
 import time
+from collections.abc import Iterable
+from typing import Any
 
 import pytest
 
@@ -139,3 +141,34 @@ def test_ids_that_were_chosen_cost_what_others_cost(tmp_path):
             spread[name] = time.process_time() - began
             assert len(log.producers) == len(chosen)
     assert spread["chosen"] < 10 * spread["plain"]
+
+
+def allocations(lib: Any, log: kafkalog.Log, sequence_of: Iterable[tuple[int, int]]) -> int:
+    """What one append of such batches (producer id, sequence) asks of the allocator."""
+    sent_ones = b"".join(sent(producer_id, sequence=n) for producer_id, n in sequence_of)
+    lib.kl_io_reset()
+    log.append_batches(sent_ones)
+    return int(lib.kl_io_calls(b"alloc"))
+
+
+def test_a_producer_takes_room_once_however_many_batches_it_sends(log_dir, native_test):
+    """270,000 of 70 bytes in one append took 68 MiB, which the log kept."""
+    _, lib = native_test
+    with kafkalog.Log(log_dir) as log:
+        log.append(b"x")
+        assert allocations(lib, log, ((7, i) for i in range(2_000))) < 50
+        assert allocations(lib, log, ((7, 2_000 + i) for i in range(2_000))) < 50
+        both = ((8 + i % 2, i // 2) for i in range(2_000))
+        allocations(lib, log, both)  # room for 2,000, as they take turns; given back
+        assert allocations(lib, log, ((100 + i, 0) for i in range(200))) > 200
+    lib.kl_io_reset()
+
+
+def test_what_forgotten_producers_took_is_given_back(log_dir, native_test):
+    """25 MB of a log whose producers have come and gone, for as long as it was open."""
+    _, lib = native_test
+    with kafkalog.Log(log_dir) as log:
+        allocations(lib, log, ((i, 0) for i in range(1_000)))
+        assert expire(log, time.time_ns() // 1_000_000 + HOUR_MS) == 1_000
+        assert allocations(lib, log, ((i, 0) for i in range(1_000))) > 1_000 - 100 + 1_000
+    lib.kl_io_reset()

@@ -5,13 +5,14 @@ import os
 import signal
 import subprocess
 import sys
+import threading
 
 import pytest
 
 import kafkalog
 from kafkalog.log.handle import WAIT_SLICE_MS
-from tests.support import cases
-from tests.support.waiting import wait_for
+from tests.support import batches, cases
+from tests.support.waiting import LIMIT_S, wait_for
 
 TRIES = 5
 
@@ -144,3 +145,51 @@ def _until_asleep(pid):
             return stat.read().rpartition(")")[2].split()[0] == "S"
 
     wait_for(asleep, f"process {pid} waits")
+
+
+APPENDS = {
+    "flush": lambda log: log.flush(),
+    "append": lambda log: log.append(b"x"),
+    "append with a header": lambda log: log.append(b"x", headers=[("a", b"b")]),
+    "append_many": lambda log: log.append_many([b"x"] * 3),
+    "append_many, compressed": lambda log: log.append_many([b"x"] * 3, compression="gzip"),
+    "append_batches": lambda log: log.append_batches(batches.batch([batches.Row(b"x")])),
+}
+
+
+@pytest.mark.parametrize("call", APPENDS)
+def test_ctrl_c_ends_the_wait_for_a_disk_that_was_quick_so_far(call, tmp_path, native_test):
+    """The sync goes on in another thread: whoever waits for it did it, or waited in C for it."""
+    _, lib = native_test
+    lib.kl_io_reset()
+    every = 10**9 if call == "flush" else 1
+    with kafkalog.Log(tmp_path / "log-0", config={"flush.messages": every}) as log:
+        for _ in range(3):  # now it is known how quick it is
+            log.append(b"before")
+            log.flush()
+        end = log.end_offset
+        if call == "flush":
+            log.append(b"x")
+        left = threading.Event()
+
+        def interrupt() -> None:
+            wait_for(lambda: lib.kl_io_waiting(b"fdatasync") == 1, "the disk is asked")
+            signal.pthread_kill(threading.main_thread().ident, signal.SIGINT)
+            if not left.wait(LIMIT_S):  # else this test never ends
+                lib.kl_io_reset()
+
+        lib.kl_io_hold(b"fdatasync", lib.KL_HOLD_ALL)
+        other = threading.Thread(target=interrupt)
+        other.start()
+        try:
+            with pytest.raises(KeyboardInterrupt):
+                APPENDS[call](log)
+            left.set()
+            assert lib.kl_io_waiting(b"fdatasync") == 1
+            assert log.end_offset > end >= log.flushed_offset
+        finally:
+            left.set()
+            lib.kl_io_reset()
+            other.join()
+        log.flush()
+        assert log.flushed_offset == log.end_offset

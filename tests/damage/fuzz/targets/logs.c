@@ -221,8 +221,9 @@ static kl_status append_one(kl_log *log, kl_span *input) {
     WANT(kl_log_get(log, &before) == KL_OK);
     kl_span value = fuzz_take(input, fuzz_u8(input));
     int64_t timestamp = 1700000000000 + fuzz_u8(input);
+    int32_t sync_due;
     int64_t offset = kl_log_append(log, "k", 1, (const char *)value.data,
-                                   (int64_t)value.bytes, timestamp);
+                                   (int64_t)value.bytes, timestamp, &sync_due);
     if (offset < 0) return (kl_status)-offset;
     WANT(offset == before.log_end_offset);
     return KL_OK;
