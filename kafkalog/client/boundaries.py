@@ -41,6 +41,11 @@ class Boundaries:
         """Whether a transaction is."""
         return isinstance(self._identity, Transactional) and self._identity.open
 
+    @property
+    def in_doubt(self) -> bool:
+        """Whether a commit was not answered."""
+        return self.open and self._own().ending is True
+
     def check(self) -> None:
         """Raise InvalidTxnState where records cannot be sent for want of a transaction."""
         if self._identity.transactional_id:
@@ -125,6 +130,7 @@ class Boundaries:
         identity, until_s = self._opened(), self._until_s()
         self._not_given_up(identity)
         self._waiting.waitable()
+        doubted = self.in_doubt
 
         def end(cluster: Cluster) -> None:  # another may have aborted meanwhile
             self._not_given_up(identity)
@@ -145,6 +151,8 @@ class Boundaries:
                 ) from problem
             if not closed and identity.open:
                 identity.spoil(problem)
+                if doubted:  # refused at last: the next transaction aborts this one first
+                    identity.ending = False
             raise
         self._waiting.take_failure()
 

@@ -488,6 +488,11 @@ class Producer(Handle):
         """The id that the brokers gave; -1: none yet."""
         return self._identity.producer_id
 
+    @property
+    def in_doubt(self) -> bool:
+        """Whether a commit was not answered: `commit_transaction` again ends it, either way."""
+        return self._boundaries.in_doubt
+
     def init_transactions(self) -> None:
         """Get the producer's id now, not when the first transaction begins: whoever had it is
         fenced, and its open transaction is aborted when this returns.  Harmless when repeated.
