@@ -87,8 +87,9 @@ class Batch:
 
     __slots__ = (
         "__weakref__", "_callbacks", "_ended", "_lock", "_waiters", "attempts", "base_offset",
-        "begun_s", "count", "data", "doubtful", "error", "first_sent_s", "hurry", "log_append_ms", "memory",
-        "number", "owner", "parts", "pid", "record_bytes", "reserved", "sequence", "tp", "whole",
+        "begun_s", "count", "data", "doubtful", "error", "first_sent_s", "hurry", "log_append_ms",
+        "memory", "number", "owner", "parts", "pid", "record_bytes", "reserved", "sequence", "tp",
+        "whole",
     )  # fmt: skip
 
     def __init__(self, owner: Any, tp: TopicPartition, memory: Any, number: int) -> None:
