@@ -26,9 +26,9 @@ from kafkalog.client import admin as _admin
 from kafkalog.client import consumer as _consumer
 from kafkalog.client import producer as _producer
 from kafkalog.client.committer import Callback
-from kafkalog.client.consumer import Offset
 from kafkalog.client.delivery import ManyFuture, RecordMetadata
 from kafkalog.client.handle import Handle
+from kafkalog.client.positions import Offset
 from kafkalog.client.subscription import Listener
 from kafkalog.client.visits import Visit, visiting
 from kafkalog.errors import WakeUp
@@ -426,7 +426,7 @@ class Consumer(_Above):
         return call
 
     def _commit(self, offsets: Mapping[TopicPartition, Any] | None, **named: Any) -> None:
-        if offsets is None and self._firsts():
+        if offsets is None and self._below._sharing.stored is None and self._firsts():
             mine = self._below.assignment
             epoch = self._below._sharing.reading.epoch
             offsets = {tp: (at := self._position(tp), epoch(tp, at)) for tp in mine}
@@ -492,6 +492,13 @@ class Consumer(_Above):
         """Go on from where logs end.  Raises: as `seek`."""
         await self._run(self._afresh, self._below.seek_to_end, *partitions, timeout_ms=timeout_ms)
 
+    async def seek_to_committed(
+        self, *partitions: TopicPartition, timeout_ms: float | None = None
+    ) -> None:
+        """As kafkalog.Consumer.seek_to_committed."""
+        call = self._below.seek_to_committed
+        await self._run(self._afresh, call, *partitions, timeout_ms=timeout_ms)
+
     async def pause(self, *partitions: TopicPartition) -> None:
         """Hand out nothing of these until `resume`.  Raises: as `seek`."""
         await self._run(self._afresh, self._below.pause, *partitions)
@@ -499,6 +506,14 @@ class Consumer(_Above):
     async def assign(self, partitions: Iterable[TopicPartition]) -> None:
         """As kafkalog.Consumer.assign."""
         await self._run(self._afresh, self._below.assign, partitions)
+
+    async def incremental_assign(self, partitions: Iterable[TopicPartition]) -> None:
+        """As kafkalog.Consumer.incremental_assign."""
+        await self._run(self._afresh, self._below.incremental_assign, partitions)
+
+    async def incremental_unassign(self, partitions: Iterable[TopicPartition]) -> None:
+        """As kafkalog.Consumer.incremental_unassign."""
+        await self._run(self._afresh, self._below.incremental_unassign, partitions)
 
     async def unsubscribe(self, timeout_ms: float | None = None) -> None:
         """As kafkalog.Consumer.unsubscribe."""

@@ -60,6 +60,8 @@ class SendOptions(NamedTuple):
 
     acks: int
     codec: int
+    level: int | None
+    """The codec's; None: it has none."""
     in_flight: int
     request_bytes: int
     delivery_s: float
