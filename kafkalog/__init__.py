@@ -13,7 +13,7 @@ from kafkalog.log.above import give as _give
 from kafkalog.types import Found, Record, Sent, Span, TopicPartition
 
 if TYPE_CHECKING:
-    from kafkalog import aio, pandas, polars
+    from kafkalog import aio, pandas, polars, serializers
     from kafkalog.client.admin import Admin
     from kafkalog.client.assignors import Assignor, Subscriber
     from kafkalog.client.cluster import PartitionInfo, TopicInfo
@@ -111,6 +111,7 @@ __all__ = [
     "aio",
     "pandas",
     "polars",
+    "serializers",
 ]
 
 _LAZY = {
@@ -189,7 +190,7 @@ _give(
 def __getattr__(name: str) -> Any:
     from importlib import import_module
 
-    if name in ("aio", "pandas", "polars"):
+    if name in ("aio", "pandas", "polars", "serializers"):
         return import_module(f"kafkalog.{name}")
     module = _LAZY.get(name)
     if module is None:

@@ -32,6 +32,7 @@ from kafkalog.client.waker import Waker
 from kafkalog.clock import Clock
 from kafkalog.config.consumer import ConsumerConfig
 from kafkalog.log.scan import ScanBatch
+from kafkalog.serializers import Deserializer, serializers
 from kafkalog.types import Record, TopicPartition
 
 __all__ = ["Consumer"]
@@ -67,6 +68,8 @@ class Consumer(Positions):
         auto_commit: bool | None = None,
         auto_commit_interval_ms: int | None = None,
         client_id: str | None = None,
+        key_deserializer: Deserializer | None = None,
+        value_deserializer: Deserializer | None = None,
         interceptors: Iterable[object] = (),
         config: Mapping[str, object] | None = None,
         clock: Clock | None = None,
@@ -76,6 +79,8 @@ class Consumer(Positions):
         `where`: `host:port`, several with commas, or a store.  `topics`, or a `pattern` that the
         whole name matches: as `subscribe`.  What is not given is as Kafka has it (see
         docs/clients.md); `config` takes any of Kafka's names and loses against the arguments.
+        `key_deserializer`, `value_deserializer`: callables of bytes, see kafkalog.serializers: a
+        record has what they return; None stays None, and `poll_arrow` has bytes.
         `interceptors`: objects with on_consume(records) -> records, on_commit(offsets), or both.
 
         Raises: ArgumentError, UnknownSetting, InvalidSetting, Closed.
@@ -92,6 +97,7 @@ class Consumer(Positions):
                 ),
             }
         )  # fmt: skip
+        self._deserializers = serializers("deserializer", key_deserializer, value_deserializer)
         self._begin(where, made, assignor, tuple(interceptors), clock)
         if topics or pattern is not None:
             self.subscribe(topics or None, pattern=pattern)
@@ -260,8 +266,8 @@ class Consumer(Positions):
 
         Of one partition in the order of its log.  Raises: OffsetOutOfRange (with reset none; of a
         log that was cut LogTruncation, which is one), UnknownTopicOrPartition (once; what else is
-        read goes on; not in a group), CorruptMessage, WakeUp, WrongThread, Closed; what a broker
-        answers that lasts.
+        read goes on; not in a group), CorruptMessage, Undeserializable, WakeUp, WrongThread,
+        Closed; what a broker answers that lasts.
         """
         count = self._config.max_poll_records if max_records is None else max_records
         whole_number("max_records", count, 1)
@@ -289,12 +295,40 @@ class Consumer(Positions):
     def _some(self) -> Iterator[Record] | None:
         """A block for the iteration."""
         block = self._reading.take_block()
-        if block is None or not self._interceptors:
+        if block is None or not (self._interceptors or self._deserializers):
             return block
         # One by one: what they have not seen was not handed out, and has no part in a position.
         return (shown for record in block for shown in self._shown([record]))
 
+    def _deserialized(self, records: list[Record]) -> list[Record]:
+        """Up to one that cannot be, which stands first the next time.
+
+        Raises: Undeserializable: that one; the position is in front of it.
+        """
+        found: list[Record] = []
+        for number, record in enumerate(records):
+            try:
+                values = {
+                    name: deserializer(data)
+                    for name, deserializer in self._deserializers.items()
+                    if (data := getattr(record, name)) is not None
+                }
+            except Exception as problem:
+                left = reversed(records[number:])
+                firsts = {TopicPartition(one.topic, one.partition): one for one in left}
+                for tp, first in firsts.items():
+                    self._sharing.seek(tp, first.offset, self._reading.epoch(tp, first.offset))
+                if found:
+                    break
+                raise errors.Undeserializable(
+                    f"{record.topic}-{record.partition}, offset {record.offset}: {problem!r}"
+                ) from problem
+            found.append(record._replace(**values))
+        return found
+
     def _shown(self, records: list[Record]) -> list[Record]:
+        if self._deserializers:
+            records = self._deserialized(records)
         for one in self._interceptors if records else ():
             see = getattr(one, "on_consume", None)
             if see is not None:

@@ -19,26 +19,26 @@ INNER = {"Batch", "Membership"}
 """What only constructors of ours take; a Membership is whatever has a GroupMetadata's fields."""
 
 
-def annotations_of(thing: type) -> Iterator[str]:
-    """Of its fields, and of what its public members take and return."""
+def annotations_of(thing: type) -> Iterator[tuple[str, str]]:
+    """(module, annotation) of its fields, and of what its public members take and return."""
     if issubclass(thing, tuple):
-        yield from map(str, thing.__annotations__.values())
+        yield from ((thing.__module__, str(one)) for one in thing.__annotations__.values())
     for name, member in inspect.getmembers(thing):
         call = member.fget if isinstance(member, property) else member
         if inspect.isfunction(call) and (not name.startswith("_") or name == "__init__"):
-            yield from map(str, call.__annotations__.values())
+            yield from ((call.__module__, str(one)) for one in call.__annotations__.values())
 
 
 def named(thing: type) -> Iterator[type]:
     """Classes of ours that these name."""
-    module = vars(sys.modules[thing.__module__])
-    for words in re.findall(r"[A-Za-z_][\w.]*", " ".join(annotations_of(thing))):
-        first, *rest = words.split(".")
-        found: Any = module.get(first)
-        for word in rest:
-            found = getattr(found, word, None)
-        if inspect.isclass(found) and found.__module__.startswith("kafkalog."):
-            yield found
+    for module, annotation in annotations_of(thing):
+        for words in re.findall(r"[A-Za-z_][\w.]*", annotation):
+            first, *rest = words.split(".")
+            found: Any = vars(sys.modules[module]).get(first)
+            for word in rest:
+                found = getattr(found, word, None)
+            if inspect.isclass(found) and found.__module__.startswith("kafkalog."):
+                yield found
 
 
 def test_all_that_is_taken_or_returned_is_exported() -> None:
