@@ -13,7 +13,7 @@ import asyncio
 import threading
 import time
 from collections import deque
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import asynccontextmanager
 from functools import partial, wraps
@@ -21,13 +21,19 @@ from inspect import getmembers, isawaitable, isfunction
 from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
 
 from kafkalog import arguments, errors
+from kafkalog.batch.columns import Rows
 from kafkalog.client import admin as _admin
 from kafkalog.client import consumer as _consumer
 from kafkalog.client import producer as _producer
+from kafkalog.client.committer import Callback
+from kafkalog.client.delivery import ManyFuture, RecordMetadata
 from kafkalog.client.handle import Handle
+from kafkalog.client.positions import Offset
+from kafkalog.client.subscription import Listener
 from kafkalog.client.visits import Visit, visiting
 from kafkalog.errors import WakeUp
-from kafkalog.types import Record, TopicPartition
+from kafkalog.log.scan import ScanBatch
+from kafkalog.types import Header, Record, TopicPartition
 
 __all__ = ["Admin", "Consumer", "Producer"]
 
@@ -122,11 +128,32 @@ def _awaited(name: str, method: Callable[..., Any]) -> Any:
 
 
 def _methods(above: type[_Above]) -> type[_Above]:
-    """Give a class all public methods of the one below that it has not itself."""
+    """Give a class all public methods and properties of the one below that it has not itself."""
+    own = {*vars(above), "close", "wakeup"}
     for name, method in getmembers(above.Below, isfunction):
-        if not name.startswith("_") and name not in {*vars(above), "close", "wakeup"}:
+        if not name.startswith("_") and name not in own:
             setattr(above, name, _awaited(name, method))
+    for name, found in getmembers(above.Below, lambda one: isinstance(one, property)):
+        if not name.startswith("_") and name not in own:
+            setattr(above, name, property(partial(_seen, name), doc=found.__doc__))
+    begin, end = above.__init__, above.close
+
+    @wraps(above.Below.__init__)
+    def __init__(self: _Above, *words: Any, **named: Any) -> None:
+        begin(self, *words, **named)
+
+    @wraps(above.Below.close)
+    async def close(self: _Above, *words: Any, **named: Any) -> None:
+        await end(self, *words, **named)
+
+    setattr(above, "__init__", __init__)  # noqa: B010  # mypy knows it as another
+    setattr(above, "close", close)  # noqa: B010
     return above
+
+
+def _seen(name: str, self: _Above) -> Any:
+    """What a property of the object below says."""
+    return getattr(self._below, name)
 
 
 @_methods
@@ -142,7 +169,16 @@ class Producer(_Above):
 
     Below = _producer.Producer
 
-    async def send(self, topic: str, value: bytes | None, *words: Any, **named: Any) -> Any:
+    async def send(
+        self,
+        topic: str,
+        value: bytes | None,
+        key: bytes | None = None,
+        *,
+        partition: int | None = None,
+        timestamp_ms: int | None = None,
+        headers: Iterable[Header] = (),
+    ) -> RecordMetadata:
         """Send a record; its metadata (topic, partition, offset, time) once it is acknowledged.
 
         Many at once: `await asyncio.gather(*(producer.send(...) for ...))`, or `send_many`.
@@ -151,28 +187,46 @@ class Producer(_Above):
 
         Raises: as kafkalog.Producer.send and the future that it gives.
         """
-        sent = await self._run(self._below.send, topic, value, *words, **named)
-        return await self._known(sent)
+        sent = await self._run(
+            self._below.send, topic, value, key, partition=partition, timestamp_ms=timestamp_ms,
+            headers=headers,
+        )  # fmt: skip
+        found: RecordMetadata = await self._known(sent)
+        return found
 
-    async def send_many(self, topic: str, values: Any, *words: Any, **named: Any) -> Any:
+    async def send_many(
+        self,
+        topic: str,
+        values: Rows,
+        keys: Rows = None,
+        *,
+        partition: int | None = None,
+        timestamps_ms: Any = None,
+        headers: Sequence[Iterable[Header] | None] | None = None,
+    ) -> ManyFuture:
         """Send many records; what `kafkalog.Producer.send_many` says of them, once they are
         acknowledged.  Cancelled: as `send`, all of them or none.
 
         Raises: as kafkalog.Producer.send_many and the future that it gives; what becomes of
         others' records is theirs.
         """
-        return await self._many(self._below.send_many, topic, values, *words, **named)
+        return await self._many(
+            self._below.send_many, topic, values, keys, partition=partition,
+            timestamps_ms=timestamps_ms, headers=headers,
+        )  # fmt: skip
 
-    async def send_batches(self, topic: str, batches: Any, *words: Any, **named: Any) -> Any:
+    async def send_batches(
+        self, topic: str, batches: bytes | memoryview, *, partition: int | None = None
+    ) -> ManyFuture:
         """Send the records of whole batches; what `kafkalog.Producer.send_batches` says of them,
         once they are acknowledged.  Cancelled: as `send`, all of them or none.
 
         Raises: as send_many.
         """
-        return await self._many(self._below.send_batches, topic, batches, *words, **named)
+        return await self._many(self._below.send_batches, topic, batches, partition=partition)
 
-    async def _many(self, send: Callable[..., Any], *words: Any, **named: Any) -> Any:
-        def hurried() -> Any:
+    async def _many(self, send: Callable[..., ManyFuture], *words: Any, **named: Any) -> ManyFuture:
+        def hurried() -> ManyFuture:
             """On the thread: whoever waits for so many does not linger."""
             sent = send(*words, **named)
             sent.hurry()
@@ -262,7 +316,7 @@ class Consumer(_Above):
             count = there if max_records is None else min(max_records, there)
             return [self._unseen.popleft() for _ in range(count)]
 
-    async def poll_arrow(self, timeout_ms: float | None = 1_000) -> list[Any]:
+    async def poll_arrow(self, timeout_ms: float | None = 1_000) -> list[ScanBatch]:
         """All that has come as columns, as kafkalog.Consumer.poll_arrow; cancelled as `poll`."""
         await self._fill(self._columns, timeout_ms, self._below.poll_arrow)
         with self._handing:
@@ -327,19 +381,34 @@ class Consumer(_Above):
         except WakeUp:
             return
 
-    async def subscribe(self, *words: Any, **named: Any) -> None:
+    async def subscribe(
+        self,
+        topics: str | Iterable[str] | None = None,
+        *,
+        pattern: str | None = None,
+        on_assigned: Listener | None = None,
+        on_revoked: Listener | None = None,
+        on_lost: Listener | None = None,
+    ) -> None:
         """As kafkalog.Consumer.subscribe.  A listener may be `async def`: it is awaited in the loop
         in which the consumer is used, for up to max_poll_interval_ms, and may await all of the
         consumer's methods but those that poll.  Another one is called in the thread below.
         """
-        await self._run(self._below.subscribe, *words, **self._awaiting(named))
+        listeners = {"on_assigned": on_assigned, "on_revoked": on_revoked, "on_lost": on_lost}
+        await self._run(self._below.subscribe, topics, pattern=pattern, **self._awaiting(listeners))
 
     async def commit(
-        self, offsets: Mapping[TopicPartition, Any] | None = None, **named: Any
+        self,
+        offsets: Mapping[TopicPartition, Offset] | None = None,
+        *,
+        wait: bool = True,
+        callback: Callback | None = None,
+        timeout_ms: float | None = None,
     ) -> None:
         """As kafkalog.Consumer.commit; without offsets: up to what was handed out.  `callback` may
         be `async def`, as a listener."""
-        await self._run(self._commit, offsets, **self._awaiting(named))
+        called = self._awaiting({"callback": callback})
+        await self._run(self._commit, offsets, wait=wait, timeout_ms=timeout_ms, **called)
 
     def _awaiting(self, named: Mapping[str, Any]) -> dict[str, Any]:
         """The same arguments; what is called is awaited where it wants to be."""
@@ -357,7 +426,7 @@ class Consumer(_Above):
         return call
 
     def _commit(self, offsets: Mapping[TopicPartition, Any] | None, **named: Any) -> None:
-        if offsets is None and self._firsts():
+        if offsets is None and self._below._sharing.stored is None and self._firsts():
             mine = self._below.assignment
             epoch = self._below._sharing.reading.epoch
             offsets = {tp: (at := self._position(tp), epoch(tp, at)) for tp in mine}
@@ -405,17 +474,30 @@ class Consumer(_Above):
         first = self._firsts().get(tp)
         return int(self._below.position(tp, timeout_ms)) if first is None else first
 
-    async def seek(self, tp: TopicPartition, offset: _consumer.Offset) -> None:
+    async def seek(self, tp: TopicPartition, offset: Offset) -> None:
         """Go on from `offset`.  Raises: ArgumentError for a partition that is not assigned."""
         await self._run(self._afresh, self._below.seek, tp, offset)
 
-    async def seek_to_beginning(self, *partitions: TopicPartition, **named: Any) -> None:
+    async def seek_to_beginning(
+        self, *partitions: TopicPartition, timeout_ms: float | None = None
+    ) -> None:
         """Go on from where logs begin.  Raises: as `seek`."""
-        await self._run(self._afresh, self._below.seek_to_beginning, *partitions, **named)
+        await self._run(
+            self._afresh, self._below.seek_to_beginning, *partitions, timeout_ms=timeout_ms
+        )
 
-    async def seek_to_end(self, *partitions: TopicPartition, **named: Any) -> None:
+    async def seek_to_end(
+        self, *partitions: TopicPartition, timeout_ms: float | None = None
+    ) -> None:
         """Go on from where logs end.  Raises: as `seek`."""
-        await self._run(self._afresh, self._below.seek_to_end, *partitions, **named)
+        await self._run(self._afresh, self._below.seek_to_end, *partitions, timeout_ms=timeout_ms)
+
+    async def seek_to_committed(
+        self, *partitions: TopicPartition, timeout_ms: float | None = None
+    ) -> None:
+        """As kafkalog.Consumer.seek_to_committed."""
+        call = self._below.seek_to_committed
+        await self._run(self._afresh, call, *partitions, timeout_ms=timeout_ms)
 
     async def pause(self, *partitions: TopicPartition) -> None:
         """Hand out nothing of these until `resume`.  Raises: as `seek`."""
@@ -424,6 +506,14 @@ class Consumer(_Above):
     async def assign(self, partitions: Iterable[TopicPartition]) -> None:
         """As kafkalog.Consumer.assign."""
         await self._run(self._afresh, self._below.assign, partitions)
+
+    async def incremental_assign(self, partitions: Iterable[TopicPartition]) -> None:
+        """As kafkalog.Consumer.incremental_assign."""
+        await self._run(self._afresh, self._below.incremental_assign, partitions)
+
+    async def incremental_unassign(self, partitions: Iterable[TopicPartition]) -> None:
+        """As kafkalog.Consumer.incremental_unassign."""
+        await self._run(self._afresh, self._below.incremental_unassign, partitions)
 
     async def unsubscribe(self, timeout_ms: float | None = None) -> None:
         """As kafkalog.Consumer.unsubscribe."""

@@ -51,6 +51,7 @@ __all__ = [
     "TopicExists",
     "TransactionAborted",
     "TransactionCoordinatorFenced",
+    "Undeserializable",
     "UnexpectedAppendOffset",
     "UnknownSetting",
     "UnknownTopicOrPartition",
@@ -384,6 +385,10 @@ class ProducerFenced(KafkalogError):
     """Another producer has the same transactional id now; close this one."""
 
     code = 90
+
+
+class Undeserializable(KafkalogError, ValueError):
+    """A consumer's deserializer raised: `seek` past the record, or read it as bytes."""
 
 
 class TransactionAborted(KafkalogError):

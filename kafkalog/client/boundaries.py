@@ -41,6 +41,11 @@ class Boundaries:
         """Whether a transaction is."""
         return isinstance(self._identity, Transactional) and self._identity.open
 
+    @property
+    def in_doubt(self) -> bool:
+        """Whether a commit was not answered."""
+        return self.open and self._own().ending is True
+
     def check(self) -> None:
         """Raise InvalidTxnState where records cannot be sent for want of a transaction."""
         if self._identity.transactional_id:
@@ -108,6 +113,7 @@ class Boundaries:
         identity, until_s = self._opened(), self._until_s()
         identity.not_given_up()
         self._waiting.waitable()
+        doubted = self.in_doubt
 
         def end(cluster: Cluster) -> None:  # another may have aborted in the meantime
             identity.not_given_up()
@@ -129,6 +135,8 @@ class Boundaries:
             # Another thread has ended it: what is open is the next one.
             if not closed and identity.open and not isinstance(problem, errors.InvalidTxnState):
                 identity.spoil(problem)
+                if doubted:  # refused at last: the next transaction aborts this one first
+                    identity.ending = False
             raise
         self._waiting.take_failure()
 

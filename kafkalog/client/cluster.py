@@ -193,6 +193,11 @@ class Cluster:
             return timeout_ms
         return self.options.api_timeout_ms if self.patience.until_s == math.inf else math.inf
 
+    def patient_until_s(self) -> float:
+        """When what begins now gives up, by the clock: with the call, or as one of its own."""
+        left_s, own_s = self.patience.left_s(), self.options.api_timeout_ms / 1000
+        return self.clock.monotonic_s() + (own_s if left_s == math.inf else left_s)
+
     # ---- connections -------------------------------------------------------------------
 
     def connect(self, node: int) -> Connection:

@@ -3,21 +3,34 @@
 from __future__ import annotations
 
 import logging
+import time
 from collections import deque
-from collections.abc import Callable, Mapping
-from typing import NamedTuple
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, NamedTuple
 
 from kafkalog import errors
 from kafkalog.client.background import Background
 from kafkalog.client.cluster import Cluster
 from kafkalog.client.groups import Committed, GroupMetadata, put_offsets
 from kafkalog.client.membership import REJOIN
+from kafkalog.client.patience import Wait
+from kafkalog.client.subscription import logged
 from kafkalog.types import TopicPartition
 
-__all__ = ["Callback", "Committer", "Committing", "Offsets", "excuse"]
+__all__ = [
+    "CHORE_S",
+    "Callback",
+    "Committer",
+    "Committing",
+    "Offsets",
+    "excuse",
+    "tell_interceptors",
+]
 
 _logger = logging.getLogger(__name__)
 
+CHORE_S = 5.0
+"""The longest wait: a clock that is not the machine's is looked at so often."""
 Offsets = Mapping[TopicPartition, Committed]
 Callback = Callable[[Offsets, "errors.KafkalogError | None"], object]
 
@@ -26,6 +39,15 @@ def excuse(problem: errors.KafkalogError) -> None:
     """An automatic commit failed: what it held is read again by somebody."""
     level = logging.INFO if problem.code in REJOIN else logging.WARNING
     _logger.log(level, "an automatic commit failed: %s", problem)
+
+
+def tell_interceptors(interceptors: Sequence[object], offsets: Offsets) -> None:
+    """These were committed: `on_commit` of those that have it."""
+    for interceptor in interceptors:
+        tell: Any = getattr(interceptor, "on_commit", None)
+        if tell is not None:
+            with logged("on_commit"):
+                tell(dict(offsets))
 
 
 class Committing(NamedTuple):
@@ -93,6 +115,21 @@ class Committer(Background):
                 if self.clock.monotonic_s() >= until_s:
                     return False
                 self.clock.wait_until(self._condition, until_s)
+        return True
+
+    def drain_within(
+        self, wait: Wait | None, until_s: float, session_end_s: Callable[[], float]
+    ) -> bool:
+        """As `drain`, by time.monotonic, and while the session lasts; `wait`: ends with what else
+        the thread waits for.  Raises: WakeUp."""
+        while not self.drain(self.clock.monotonic_s()):
+            left_s = until_s - time.monotonic()
+            if wait is None:
+                return self.drain(self.clock.monotonic_s() + left_s)
+            left_s = min(left_s, session_end_s() - self.clock.monotonic_s())
+            if left_s <= 0:
+                return False
+            wait([], min(left_s, CHORE_S))
         return True
 
     def give_up(self, problem: errors.KafkalogError) -> None:

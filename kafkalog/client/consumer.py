@@ -7,9 +7,9 @@ import os
 import threading
 import time
 import weakref
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from typing import Any
+from typing import Any, overload
 
 from kafkalog import arguments, errors
 from kafkalog.arguments import whole_number
@@ -20,10 +20,9 @@ from kafkalog.client.committer import Callback, Committer
 from kafkalog.client.connection import Connection
 from kafkalog.client.fetcher import Fetcher
 from kafkalog.client.groups import Committed, GroupMetadata, committed_offsets
-from kafkalog.client.handle import Handle
 from kafkalog.client.keeper import Keeper, Tempo
 from kafkalog.client.membership import MemberOptions, Membership
-from kafkalog.client.offsets import EARLIEST, LATEST, all_partitions, list_offsets
+from kafkalog.client.positions import Offset, Positions
 from kafkalog.client.reading import Reading
 from kafkalog.client.settings import client_options, fetch_options, heartbeat_options
 from kafkalog.client.sharing import Sharing
@@ -33,7 +32,8 @@ from kafkalog.client.waker import Waker
 from kafkalog.clock import Clock
 from kafkalog.config.consumer import ConsumerConfig
 from kafkalog.log.scan import ScanBatch
-from kafkalog.types import Found, Record, TopicPartition
+from kafkalog.serializers import Deserializer, serializers
+from kafkalog.types import Record, TopicPartition
 
 __all__ = ["Consumer"]
 
@@ -42,10 +42,9 @@ LOOK_S = 0.1
 FOREVER_S = 1e9
 CLOSE_MS = 30_000
 """How long `close` takes at most."""
-Offset = int | Committed
 
 
-class Consumer(Handle):
+class Consumer(Positions):
     """Reads topics' partitions; one thread at a time; a context manager that closes at its end.
 
     Without a group it reads every partition of its topics, or those of `assign`.  With a group
@@ -69,6 +68,8 @@ class Consumer(Handle):
         auto_commit: bool | None = None,
         auto_commit_interval_ms: int | None = None,
         client_id: str | None = None,
+        key_deserializer: Deserializer | None = None,
+        value_deserializer: Deserializer | None = None,
         interceptors: Iterable[object] = (),
         config: Mapping[str, object] | None = None,
         clock: Clock | None = None,
@@ -78,6 +79,8 @@ class Consumer(Handle):
         `where`: `host:port`, several with commas, or a store.  `topics`, or a `pattern` that the
         whole name matches: as `subscribe`.  What is not given is as Kafka has it (see
         docs/clients.md); `config` takes any of Kafka's names and loses against the arguments.
+        `key_deserializer`, `value_deserializer`: callables of bytes, see kafkalog.serializers: a
+        record has what they return; None stays None, and `poll_arrow` has bytes.
         `interceptors`: objects with on_consume(records) -> records, on_commit(offsets), or both.
 
         Raises: ArgumentError, UnknownSetting, InvalidSetting, Closed.
@@ -94,6 +97,7 @@ class Consumer(Handle):
                 ),
             }
         )  # fmt: skip
+        self._deserializers = serializers("deserializer", key_deserializer, value_deserializer)
         self._begin(where, made, assignor, tuple(interceptors), clock)
         if topics or pattern is not None:
             self.subscribe(topics or None, pattern=pattern)
@@ -155,35 +159,10 @@ class Consumer(Handle):
         return f"Consumer({len(self._sharing.assignment)} partitions{group})"
 
     @contextmanager
-    def _used(self, timeout_ms: float | None = None) -> Iterator[None]:
-        """One thread at a time, and not after the end or a fork; `timeout_ms` None:
-        default.api.timeout.ms."""
-        wait_ms = arguments.wait_ms("timeout_ms", timeout_ms)
-        if wait_ms is None:
-            wait_ms = self._cluster.options.api_timeout_ms
-        with self._own(), self._cluster.patience.whole(wait_ms / 1000):
-            yield
-
-    @contextmanager
     def _reads(self) -> Iterator[None]:
         """As `_used`, to poll: what is not answered by then comes with the next one."""
         with self._own(), self._cluster.patience.whole(math.inf, self._waker.wait):
             yield
-
-    @contextmanager
-    def _own(self) -> Iterator[None]:
-        if os.getpid() != self._pid:
-            raise errors.ForkedHandle("the consumer belongs to the parent process: make another")
-        if not self._lock.acquire(blocking=False):
-            raise errors.WrongThread(
-                "another thread is using the consumer: it is for one at a time (but wakeup)"
-            )
-        try:
-            if self._closed:
-                raise errors.Closed("the consumer was closed")
-            yield
-        finally:
-            self._lock.release()
 
     # ---- what is read ------------------------------------------------------------------
 
@@ -221,6 +200,33 @@ class Consumer(Handle):
                 raise errors.ArgumentError("assign: topics are subscribed to; unsubscribe first")
             self._sharing.manual = True
             self._sharing.replace(arguments.partitions("partitions", partitions))
+
+    def incremental_assign(self, partitions: Iterable[TopicPartition]) -> None:
+        """Read these partitions, too, as `assign`; those that are read already go on.
+
+        Raises: ArgumentError while topics are subscribed to.
+        """
+        with self._used():
+            if self._sharing.subscription:
+                raise errors.ArgumentError(
+                    "incremental_assign: topics are subscribed to; unsubscribe first"
+                )
+            self._sharing.manual = True
+            more = arguments.partitions("partitions", partitions)
+            self._sharing.replace([*self._sharing.assignment, *more])
+
+    def incremental_unassign(self, partitions: Iterable[TopicPartition]) -> None:
+        """Read these partitions no more; the others go on.  Positions are committed in the
+        background, if that is automatic.
+
+        Raises: ArgumentError for those that are not assigned, and while topics are subscribed to.
+        """
+        with self._used():
+            if self._sharing.subscription:
+                raise errors.ArgumentError(
+                    "incremental_unassign: topics are subscribed to; unsubscribe first"
+                )
+            self._sharing.part_with(self._mine(partitions))
 
     def unsubscribe(self, timeout_ms: float | None = None) -> None:
         """Read nothing; leave the group."""
@@ -261,8 +267,8 @@ class Consumer(Handle):
 
         Of one partition in the order of its log.  Raises: OffsetOutOfRange (with reset none; of a
         log that was cut LogTruncation, which is one), UnknownTopicOrPartition (once; what else is
-        read goes on; not in a group), CorruptMessage, WakeUp, WrongThread, Closed; what a broker
-        answers that lasts.
+        read goes on; not in a group), CorruptMessage, Undeserializable, WakeUp, WrongThread,
+        Closed; what a broker answers that lasts.
         """
         count = self._config.max_poll_records if max_records is None else max_records
         whole_number("max_records", count, 1)
@@ -290,12 +296,40 @@ class Consumer(Handle):
     def _some(self) -> Iterator[Record] | None:
         """A block for the iteration."""
         block = self._reading.take_block()
-        if block is None or not self._interceptors:
+        if block is None or not (self._interceptors or self._deserializers):
             return block
         # One by one: what they have not seen was not handed out, and has no part in a position.
         return (shown for record in block for shown in self._shown([record]))
 
+    def _deserialized(self, records: list[Record]) -> list[Record]:
+        """Up to one that cannot be, which stands first the next time.
+
+        Raises: Undeserializable: that one; the position is in front of it.
+        """
+        found: list[Record] = []
+        for number, record in enumerate(records):
+            try:
+                values = {
+                    name: deserializer(data)
+                    for name, deserializer in self._deserializers.items()
+                    if (data := getattr(record, name)) is not None
+                }
+            except Exception as problem:
+                left = reversed(records[number:])
+                firsts = {TopicPartition(one.topic, one.partition): one for one in left}
+                for tp, first in firsts.items():
+                    self._sharing.seek(tp, first.offset, self._reading.epoch(tp, first.offset))
+                if found:
+                    break
+                raise errors.Undeserializable(
+                    f"{record.topic}-{record.partition}, offset {record.offset}: {problem!r}"
+                ) from problem
+            found.append(record._replace(**values))
+        return found
+
     def _shown(self, records: list[Record]) -> list[Record]:
+        if self._deserializers:
+            records = self._deserialized(records)
         for one in self._interceptors if records else ():
             see = getattr(one, "on_consume", None)
             if see is not None:
@@ -347,156 +381,6 @@ class Consumer(Handle):
         """Let the poll of another thread, now or the next one, end with WakeUp."""
         self._waker.wakeup()
 
-    # ---- positions ---------------------------------------------------------------------
-
-    def _mine(self, partitions: Iterable[TopicPartition]) -> list[TopicPartition]:
-        """Raises: ArgumentError for those that are not assigned."""
-        found = arguments.partitions("tp", partitions)
-        for tp in found:
-            if tp not in self._sharing:
-                raise errors.ArgumentError(f"{tp.topic}-{tp.partition} is not assigned")
-        return found
-
-    # What follows asks brokers, and takes at most `timeout_ms`; None: default.api.timeout.ms.
-
-    def position(self, tp: TopicPartition, timeout_ms: float | None = None) -> int:
-        """The offset behind the last record that was handed out.
-
-        Raises: ArgumentError for a partition that is not assigned; OffsetOutOfRange;
-        UnknownTopicOrPartition; Timeout.
-        """
-        with self._used(timeout_ms):
-            (tp,) = self._mine([tp])
-            return self._position(tp)
-
-    def _position(self, tp: TopicPartition) -> int:
-        found = self._reading.position(tp)
-        if found is None:
-            self._sharing.find_positions()
-            found = self._reading.position(tp)
-        if found is None:
-            raise errors.UnknownTopicOrPartition(f"the cluster has no {tp.topic}-{tp.partition}")
-        return found
-
-    def seek(self, tp: TopicPartition, offset: Offset) -> None:
-        """Go on from `offset`: an int, or what `committed` gave, with the leader epoch by which it
-        is noticed that the log was cut.
-
-        Raises: ArgumentError for a partition that is not assigned.
-        """
-        with self._used():
-            (tp,) = self._mine([tp])
-            at = committed_of("offset", offset)
-            self._sharing.seek(tp, at.offset, at.leader_epoch)
-
-    def seek_to_beginning(
-        self, *partitions: TopicPartition, timeout_ms: float | None = None
-    ) -> None:
-        """Go on from the log's start; of all: `seek_to_beginning(*consumer.assignment)`.
-
-        Raises: ArgumentError for none, and for those that are not assigned.
-        """
-        self._seek_to("seek_to_beginning", EARLIEST, partitions, timeout_ms)
-
-    def seek_to_end(self, *partitions: TopicPartition, timeout_ms: float | None = None) -> None:
-        """Go on from the end, see `end_offsets`; of all: `seek_to_end(*consumer.assignment)`.
-
-        Raises: as `seek_to_beginning`.
-        """
-        self._seek_to("seek_to_end", LATEST, partitions, timeout_ms)
-
-    def _seek_to(
-        self, name: str, where: int, partitions: Sequence[TopicPartition], timeout_ms: float | None
-    ) -> None:
-        if not partitions:  # a list that is empty by chance is not all of them
-            raise errors.ArgumentError(
-                f"{name}: found no partitions, wanted some; for all: {name}(*consumer.assignment)"
-            )
-        with self._used(timeout_ms):
-            wanted = dict.fromkeys(self._mine(partitions), where)
-            found = list_offsets(self._cluster, wanted, self._sharing.stable_only)
-            for tp, at in found.items():
-                self._sharing.seek(tp, at.offset, at.leader_epoch)
-
-    def pause(self, *partitions: TopicPartition) -> None:
-        """Hand out nothing of these until `resume`; they stay assigned.  None named: nothing."""
-        with self._used():
-            for tp in self._mine(partitions):
-                self._sharing.paused.add(tp)
-                self._reading.drop(tp)
-
-    def resume(self, *partitions: TopicPartition) -> None:
-        """Go on with these; with all: `resume(*consumer.paused)`."""
-        with self._used():
-            for tp in self._mine(partitions):
-                if tp in self._sharing.paused:
-                    self._sharing.paused.discard(tp)
-                    self._reading.go_on(tp)
-
-    @property
-    def paused(self) -> list[TopicPartition]:
-        """The partitions that are paused, sorted."""
-        return sorted(self._sharing.paused)
-
-    def partitions(self, topic: str, timeout_ms: float | None = None) -> list[TopicPartition]:
-        """The partitions of a topic.  Raises: UnknownTopicOrPartition; Timeout."""
-        with self._used(timeout_ms):
-            return all_partitions(self._cluster, arguments.text("topic", topic))
-
-    def beginning_offsets(
-        self, partitions: Iterable[TopicPartition], timeout_ms: float | None = None
-    ) -> dict[TopicPartition, int]:
-        """Where logs begin.  Raises: UnknownTopicOrPartition; Timeout."""
-        wanted = arguments.partitions("partitions", partitions)
-        with self._used(timeout_ms):
-            return self._at(wanted, EARLIEST)
-
-    def end_offsets(
-        self, partitions: Iterable[TopicPartition], timeout_ms: float | None = None
-    ) -> dict[TopicPartition, int]:
-        """The offsets that the next records get: the high watermark, or for read_committed the
-        last stable offset.  Raises: UnknownTopicOrPartition; Timeout.
-        """
-        wanted = arguments.partitions("partitions", partitions)
-        with self._used(timeout_ms):
-            return self._at(wanted, LATEST)
-
-    def _at(self, partitions: list[TopicPartition], where: int) -> dict[TopicPartition, int]:
-        times = dict.fromkeys(partitions, where)
-        found = list_offsets(self._cluster, times, self._sharing.stable_only)
-        return {tp: at.offset for tp, at in found.items()}
-
-    def offsets_for_times(
-        self, times_ms: Mapping[TopicPartition, int], timeout_ms: float | None = None
-    ) -> dict[TopicPartition, Found | None]:
-        """The first record at or after a time; None where there is none.
-
-        Raises: ArgumentError for a negative time; UnknownTopicOrPartition; Timeout.
-        """
-        times = {
-            arguments.partition("times_ms", tp): whole_number("times_ms", time_ms, 0)
-            for tp, time_ms in arguments.mapping("times_ms", times_ms).items()
-        }
-        with self._used(timeout_ms):
-            found = list_offsets(self._cluster, times, self._sharing.stable_only)
-            return {tp: at if at.offset >= 0 else None for tp, at in found.items()}
-
-    def lag(self, tp: TopicPartition, timeout_ms: float | None = None) -> int:
-        """How many offsets lie from the position to the end that was last heard of; below 0 beyond.
-
-        Raises: as `position`.
-        """
-        with self._used(timeout_ms):
-            (tp,) = self._mine([tp])
-            at = self._position(tp)
-            ends = self._fetcher.ends.get(tp)
-            end = -1 if ends is None else ends.high_watermark
-            if ends is not None and self._sharing.stable_only:
-                end = ends.last_stable_offset
-            if end < at:
-                end = self._at([tp], LATEST)[tp]
-            return end - at
-
     # ---- commits -----------------------------------------------------------------------
 
     def commit(
@@ -535,15 +419,52 @@ class Consumer(Handle):
             if problem is not None:
                 raise problem
 
-    def committed(self, tp: TopicPartition, timeout_ms: float | None = None) -> Committed | None:
-        """What the group has committed last; None: nothing.
+    def store_offsets(self, offsets: Record | Mapping[TopicPartition, Offset]) -> None:
+        """Let the next commit without offsets, automatic or not, commit `offsets`: the next to be
+        read, by partition; of a record the one behind it.  For enable.auto.offset.store=false:
+        nothing else is committed then.
+
+        Raises: ArgumentError for a partition that is not assigned, and without that setting.
+        """
+        if isinstance(offsets, Record):
+            tp = TopicPartition(offsets.topic, offsets.partition)
+            offsets = {
+                tp: Committed(offsets.offset + 1, self._reading.epoch(tp, offsets.offset + 1))
+            }
+        given = arguments.mapping("offsets", offsets)
+        with self._used():
+            rows = {tp: committed_of("offsets", given[tp]) for tp in self._mine(list(given))}
+            if self._sharing.stored is None:
+                raise errors.ArgumentError(
+                    "store_offsets: enable.auto.offset.store is true, wanted false: every record "
+                    "that is handed out is stored"
+                )
+            self._sharing.stored.update(rows)
+
+    @overload
+    def committed(
+        self, tp: TopicPartition, timeout_ms: float | None = None
+    ) -> Committed | None: ...
+
+    @overload
+    def committed(
+        self, tp: Collection[TopicPartition], timeout_ms: float | None = None
+    ) -> dict[TopicPartition, Committed | None]: ...
+
+    def committed(
+        self, tp: TopicPartition | Collection[TopicPartition], timeout_ms: float | None = None
+    ) -> Committed | dict[TopicPartition, Committed | None] | None:
+        """What the group has committed last; None: nothing.  Of a list or set of partitions: by
+        partition.
 
         Raises: ArgumentError: no group; UnstableOffsetCommit: a transaction with a later offset is
         still open; Timeout.
         """
+        many = isinstance(tp, (list, set, frozenset, Mapping))
         with self._used(timeout_ms):
-            tp = arguments.partition("tp", tp)
-            return committed_offsets(self._cluster, self._group(), [tp]).get(tp)
+            some = arguments.partitions("tp", tp if many else [tp])
+            found = committed_offsets(self._cluster, self._group(), some)
+            return {one: found.get(one) for one in some} if many else found.get(some[0])
 
     def _group(self) -> str:
         return self.group_metadata().group

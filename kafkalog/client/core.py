@@ -206,7 +206,7 @@ class Core:
         if codec:
             records = _records(batch.memory)
             try:
-                small = codecs.compress(codec, records)
+                small = codecs.compress(codec, records, self.options.level)
             except MemoryError as problem:  # the codecs' own
                 raise errors.NoMemory(f"{lane.tp.topic}-{lane.tp.partition}: {problem}") from None
             if len(small) >= len(records):  # it stays as it is, as librdkafka does it

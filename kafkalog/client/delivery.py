@@ -7,6 +7,7 @@ import os
 import threading
 import time
 from collections.abc import Callable
+from concurrent import futures
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from kafkalog import errors
@@ -60,6 +61,8 @@ class SendOptions(NamedTuple):
 
     acks: int
     codec: int
+    level: int | None
+    """The codec's; None: it has none."""
     in_flight: int
     request_bytes: int
     delivery_s: float
@@ -86,9 +89,10 @@ class Batch:
     """Records of one partition on their way; made by senders, ended by the sender thread."""
 
     __slots__ = (
-        "__weakref__", "_callbacks", "_ended", "_lock", "attempts", "base_offset", "begun_s",
-        "count", "data", "doubtful", "error", "first_sent_s", "hurry", "log_append_ms", "memory",
-        "number", "owner", "parts", "pid", "record_bytes", "reserved", "sequence", "tp", "whole",
+        "__weakref__", "_callbacks", "_ended", "_lock", "_waiters", "attempts", "base_offset",
+        "begun_s", "count", "data", "doubtful", "error", "first_sent_s", "hurry", "log_append_ms",
+        "memory", "number", "owner", "parts", "pid", "record_bytes", "reserved", "sequence", "tp",
+        "whole",
     )  # fmt: skip
 
     def __init__(self, owner: Any, tp: TopicPartition, memory: Any, number: int) -> None:
@@ -125,6 +129,8 @@ class Batch:
         self._ended = False
         self._lock: threading.Condition | None = None
         self._callbacks: list[Callable[[], object]] | None = None
+        self._waiters: dict[tuple[Any, Any], None] | None = None
+        """Futures and who waits for them, as concurrent.futures does."""
 
     @property
     def ended(self) -> bool:
@@ -193,6 +199,7 @@ class Batch:
             self._ended = True
             self.memory = self.data = None
             callbacks, self._callbacks = self._callbacks, None
+            waiters, self._waiters = self._waiters, None
             lock, whole = self._lock, self.whole
         # First: who waits for all parts must find the whole ended, too.
         if whole is not None and whole.parts and all(part.ended for part in whole.parts):
@@ -203,6 +210,8 @@ class Batch:
                 lock.notify_all()
         for callback in callbacks or ():
             _call(callback)
+        for future, waiter in waiters or ():
+            _tell(waiter, future)
 
     def wait(self, timeout: float | None) -> bool:
         """Wait until it has ended; False: it has not in `timeout` seconds."""
@@ -225,14 +234,28 @@ class Batch:
                 return
         _call(callback)
 
+    def add_waiter(self, future: Future, waiter: Any) -> None:
+        """Tell `waiter` of this future once the batch has ended, not if it has."""
+        with _guard:
+            if not self._ended:
+                self._waiters = self._waiters or {}
+                self._waiters[future, waiter] = None
 
-_guard = threading.Lock()
-"""Guards the end of every batch: it is held for a moment."""
+    def remove_waiter(self, future: Future, waiter: Any) -> None:
+        """It waits no more."""
+        with _guard:
+            if self._waiters:
+                self._waiters.pop((future, waiter), None)
+
+
+_guard = threading.RLock()
+"""Guards the end of every batch: it is held for a moment, or while concurrent.futures looks at the
+futures that it is to wait for."""
 
 
 def _new_guard() -> None:
     global _guard
-    _guard = threading.Lock()
+    _guard = threading.RLock()
 
 
 os.register_at_fork(after_in_child=_new_guard)
@@ -245,8 +268,45 @@ def _call(callback: Callable[[], object]) -> None:
         _logger.exception("a callback of a delivery failed")
 
 
+def _tell(waiter: Any, future: Any) -> None:
+    """Tell a waiter of concurrent.futures that a future is known."""
+    if future.exception() is None:
+        waiter.add_result(future)
+    else:
+        waiter.add_exception(future)
+
+
+class _Waiters:
+    """Who waits for a future, as the list that concurrent.futures takes it for."""
+
+    __slots__ = ("_future",)
+
+    def __init__(self, future: Any) -> None:
+        self._future = future
+
+    def append(self, waiter: Any) -> None:
+        """It is told once the future is known."""
+        self._future.add_waiter(waiter)
+
+    def remove(self, waiter: Any) -> None:
+        """It waits no more."""
+        self._future.remove_waiter(waiter)
+
+
 class Future:
-    """What became of one record, now or later.  Safe to use from many threads."""
+    """What became of one record, now or later.  Safe to use from many threads.
+
+    `concurrent.futures.wait` and `as_completed` take it, and `asyncio.wrap_future`.  These do not
+    hurry its batch, as `result` does.
+    """
+
+    # There is one a record, so it has no state of theirs: it stands for a concurrent.futures.Future
+    # by its class, as isinstance sees it, and by what those functions look at.
+    if not TYPE_CHECKING:
+        _stands_for = futures.Future  # C's __class__
+        _condition = property(lambda self: _guard)
+        _waiters = property(_Waiters)
+        _state = property(lambda self: "FINISHED" if self._batch.ended else "RUNNING")
 
     if TYPE_CHECKING:
         _batch: Batch
@@ -256,6 +316,18 @@ class Future:
     def done(self) -> bool:
         """Whether it is known."""
         return self._batch.ended
+
+    def running(self) -> bool:
+        """Whether it is not known yet."""
+        return not self._batch.ended
+
+    def cancel(self) -> bool:
+        """False: what is sent cannot be taken back."""
+        return False
+
+    def cancelled(self) -> bool:
+        """False."""
+        return False
 
     def result(self, timeout: float | None = None) -> RecordMetadata:
         """Where the record is; waits, at most `timeout` seconds.
@@ -289,6 +361,14 @@ class Future:
         called("callback", callback)
         self._batch.then(lambda: callback(self))
 
+    def add_waiter(self, waiter: Any) -> None:
+        """Tell `waiter` once this is known, not if it is: for concurrent.futures."""
+        self._batch.add_waiter(self, waiter)
+
+    def remove_waiter(self, waiter: Any) -> None:
+        """It waits no more."""
+        self._batch.remove_waiter(self, waiter)
+
     @property
     def partition(self) -> int:
         """Where the record goes."""
@@ -310,17 +390,68 @@ if not TYPE_CHECKING:
 
 
 class ManyFuture:
-    """What became of the records of one `send_many`."""
+    """What became of the records of one `send_many`; it can be waited for as a Future."""
 
-    __slots__ = ("_parts",)
+    __slots__ = ("_listeners", "_parts")
+
+    if not TYPE_CHECKING:
+        __class__ = property(lambda self: futures.Future)
+        _condition = property(lambda self: _guard)
+        _waiters = property(_Waiters)
+        _state = property(lambda self: "FINISHED" if self.done() else "RUNNING")
 
     def __init__(self, parts: list[tuple[Batch, int, int]]) -> None:
         """`parts`: batches, and the first and last of the records in each."""
         self._parts = parts
+        self._listeners: dict[Any, None] | None = None
+
+    def add_waiter(self, waiter: Any) -> None:
+        """Tell `waiter` once all is known, not if it is."""
+        with _guard:
+            if self.done():
+                return
+            if self._listeners is None:
+                self._listeners = {}
+                self.add_done_callback(ManyFuture._tell_all)
+            self._listeners[waiter] = None
+
+    def remove_waiter(self, waiter: Any) -> None:
+        """It waits no more."""
+        with _guard:
+            if self._listeners:
+                self._listeners.pop(waiter, None)
+
+    def _tell_all(self) -> None:
+        with _guard:
+            listeners = list(self._listeners or ())
+        for waiter in listeners:
+            _tell(waiter, self)
 
     def done(self) -> bool:
         """Whether it is known of all of them."""
         return all(batch.ended for batch, _, _ in self._parts)
+
+    def running(self) -> bool:
+        """Whether it is not known yet of all."""
+        return not self.done()
+
+    def cancel(self) -> bool:
+        """False: what is sent cannot be taken back."""
+        return False
+
+    def cancelled(self) -> bool:
+        """False."""
+        return False
+
+    def exception(self, timeout: float | None = None) -> BaseException | None:
+        """Why the first of those that were not taken was not; None: all were.  Raises: Timeout."""
+        try:
+            self.result(timeout)
+        except errors.KafkalogError as problem:
+            if not self.done():
+                raise
+            return problem
+        return None
 
     def result(self, timeout: float | None = None) -> list[Piece]:
         """Where the records are, batch by batch; waits, at most `timeout` seconds.

@@ -5,8 +5,8 @@ from __future__ import annotations
 import os
 import time
 import weakref
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import suppress
 from typing import Any, NamedTuple, Protocol
 
 from kafkalog import arguments, errors
@@ -17,20 +17,21 @@ from kafkalog.client.accumulator import HEADER_BYTES, Accumulator, Intake
 from kafkalog.client.boundaries import Boundaries
 from kafkalog.client.cluster import Cluster
 from kafkalog.client.delivery import Batch, Delivery, Future, ManyFuture, RecordMetadata
-from kafkalog.client.handle import Handle
 from kafkalog.client.partitioners import Partitioner, chooser, keyless, mistake
 from kafkalog.client.rows import BatchRows, ColumnRows, Put, RowSource
 from kafkalog.client.sender import Sender
-from kafkalog.client.transacting import Membership
+from kafkalog.client.transactor import Transactor
 from kafkalog.client.transport import Where
 from kafkalog.client.tuning import bounds, identity_of, options_of, send_options, settings_of
 from kafkalog.clock import SystemClock
-from kafkalog.types import Header, TopicPartition
+from kafkalog.serializers import Serializer, serializers
+from kafkalog.types import Header
 
 __all__ = ["Interceptor", "Outgoing", "Producer"]
 
 RECORD_BYTES = 40
 """More than the lengths and deltas of a record take."""
+NO_SERIALIZERS: Mapping[str, Serializer] = {}
 _send, _place = direct("intake_send"), direct("intake_place")
 _touched = direct("intake_touched")
 
@@ -58,7 +59,7 @@ class Interceptor(Protocol):
         """What became of a record; in the producer's thread."""
 
 
-class Producer(Handle):
+class Producer(Transactor):
     """Sends records to a cluster, or to a store of this process.
 
     Records gather in batches that a thread of its own sends.  Safe to use from many threads; in a
@@ -85,6 +86,8 @@ class Producer(Handle):
         request_timeout_ms: int | None = None,
         in_flight: int | None = None,
         client_id: str | None = None,
+        key_serializer: Serializer | None = None,
+        value_serializer: Serializer | None = None,
         interceptors: Sequence[Any] = (),
         on_delivery: Callable[[Delivery], object] | None = None,
         config: Mapping[str, object] | None = None,
@@ -94,6 +97,8 @@ class Producer(Handle):
         `where`: `host:port,...`, a list of such, a store or a broker of this process.  The rest:
         docs/clients.md; None: what `config` says, by Kafka's names (`{"linger.ms": 5}`), else the
         default.  `partitioner`: a name, or a callable (topic, key, value, partitions).
+        `key_serializer`, `value_serializer`: callables that make bytes of what `send` and
+        `send_many` are given, after interceptors; see kafkalog.serializers.  None stays None.
         `on_delivery`: called in the producer's thread for each batch that was taken.
 
         Raises: UnknownSetting with the nearest known one, InvalidSetting, ArgumentError, Closed.
@@ -114,6 +119,7 @@ class Producer(Handle):
         self._own_choice = callable(partitioner)
         self._interceptors = tuple(interceptors)
         arguments.methods_called("interceptors", self._interceptors, "on_send", "on_ack")
+        self._serializers = serializers("serializer", key_serializer, value_serializer)
         self._begin(Cluster(where, options_of(settings)), on_delivery)
 
     def _begin(self, cluster: Cluster, on_delivery: Callable[[Delivery], object] | None) -> None:
@@ -127,7 +133,7 @@ class Producer(Handle):
         self._waiting = Accumulator(
             bounds(settings), keyless(settings.partitioner), self._sender.wake
         )
-        plain = self._choose is None and not self._interceptors
+        plain = self._choose is None and not (self._interceptors or self._serializers)
         self._usual = plain and isinstance(cluster.clock, SystemClock)
         self._waiting.be_plain(self._usual and not self._identity.transactional_id)
         self._boundaries = Boundaries(
@@ -176,7 +182,7 @@ class Producer(Handle):
         return self._one(record, turn)
 
     def _one(self, record: Outgoing, turn: int) -> Future:
-        return self._intercepted(record, turn) if self._interceptors else self._send(record, turn)
+        return self._intercepted(record, turn, self._serializers)
 
     def _send(self, record: Outgoing, turn: int) -> Future:
         self._check()
@@ -238,10 +244,16 @@ class Producer(Handle):
     def _now_ms(self) -> int:
         return self._sender.cluster.clock.now_ms()
 
-    def _intercepted(self, record: Outgoing, turn: int) -> Future:
+    def _intercepted(
+        self, record: Outgoing, turn: int, made: Mapping[str, Serializer] = NO_SERIALIZERS
+    ) -> Future:
         for one in self._interceptors:
             if hasattr(one, "on_send"):
                 record = one.on_send(record)
+        for name, serializer in made.items():
+            found: Any = getattr(record, name)
+            changed: dict[str, Any] = {} if found is None else {name: serializer(found)}
+            record = record._replace(**changed)
         seen = [one.on_ack for one in self._interceptors if hasattr(one, "on_ack")]
         try:
             future = self._send(record, turn)
@@ -272,8 +284,8 @@ class Producer(Handle):
         """Take many records: lists of bytes and None, NumPy arrays, Arrow arrays.
 
         As `send` for each row, but that nothing is done per record in Python; rows with headers,
-        a partitioner other than murmur2 and interceptors are.  Not atomic, but within a
-        transaction: after an error some rows were taken.
+        a partitioner other than murmur2, serializers and interceptors are.  Not atomic, but
+        within a transaction: after an error some rows were taken.
 
         Raises: as send.
         """
@@ -313,7 +325,7 @@ class Producer(Handle):
                 Outgoing(topic, one.value, one.key, partition, one.timestamp_ms, tuple(one.headers))
                 for one in rows.records()
             )
-            return _together([self._one(one, turn) for one in records])
+            return _together([self._intercepted(one, turn) for one in records])
 
     def _put_all(self, topic: str, rows: RowSource, partition: int | None, turn: int) -> ManyFuture:
         intake = self._intake(topic, partition, time.monotonic() + self._block_s, turn)
@@ -482,85 +494,6 @@ class Producer(Handle):
     def __repr__(self) -> str:
         state = "closed, " if self._closed else ""
         return f"Producer({state}id {self._identity.producer_id}, epoch {self._identity.epoch})"
-
-    # ---- transactions ------------------------------------------------------------------
-
-    @property
-    def producer_id(self) -> int:
-        """The id that the brokers gave; -1: none yet."""
-        return self._identity.producer_id
-
-    def init_transactions(self) -> None:
-        """Get the producer's id now, not when the first transaction begins: whoever had it is
-        fenced, and its open transaction is aborted when this returns.  Harmless when repeated.
-
-        Raises: InvalidTxnState (one is open), ProducerFenced, Timeout, what the broker answers.
-        """
-        self._check(transaction=False)
-        self._boundaries.initialise()
-
-    def begin_transaction(self) -> None:
-        """Begin one; the first also does what init_transactions does, if that was not called.
-
-        Raises: as init_transactions.
-        """
-        self._check(transaction=False)
-        self._boundaries.begin()
-
-    def commit_transaction(self) -> None:
-        """Wait until all is acknowledged, and commit.  What other threads send meanwhile is
-        refused with InvalidTxnState.
-
-        Raises: why it cannot be: then abort; ProducerFenced: then close; Timeout: it is not known
-        whether it is committed: then call this again, which ends it either way; InvalidTxnState
-        after an abort that was not answered.
-        """
-        self._check(transaction=False)
-        self._boundaries.commit()
-
-    def abort_transaction(self) -> None:
-        """Give up what was not sent, and abort.
-
-        Raises: ProducerFenced, Timeout, what the broker answers; InvalidTxnState after a commit
-        that was not answered.
-        """
-        self._check(transaction=False)
-        self._boundaries.abort()
-
-    @contextmanager
-    def transaction(self) -> Iterator[Producer]:
-        """A transaction as a block: committed at its end, aborted when it raises.
-
-        Raises: as begin_transaction and commit_transaction; after a commit that cannot be, the
-        transaction was aborted.  After one that was not answered (Timeout) it may be committed:
-        call commit_transaction before the next block.
-        """
-        self.begin_transaction()
-        try:
-            yield self
-            self.commit_transaction()
-        except BaseException:
-            self._roll_back()
-            raise
-
-    def _roll_back(self) -> None:
-        if not self._closed:
-            self._boundaries.roll_back()
-
-    def send_offsets(
-        self,
-        offsets: Mapping[TopicPartition, Any],
-        group: str | Membership,
-    ) -> None:
-        """Commit a group's offsets with the transaction.
-
-        `offsets`: by partition the next offset to be read, or (offset, leader epoch, metadata).
-        `group`: what a consumer's group_metadata() gave; or the id of a group without members.
-
-        Raises: what the broker answers; then only an abort is left.
-        """
-        self._check(transaction=False)
-        self._boundaries.send_offsets(offsets, group)
 
 
 def _bytes(name: str, found: Any) -> bytes | None:

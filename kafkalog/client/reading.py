@@ -10,6 +10,7 @@ from operator import length_hint
 from kafkalog import errors
 from kafkalog.client.fetched import Fetched
 from kafkalog.client.fetcher import Fetcher
+from kafkalog.client.groups import Committed
 from kafkalog.log.fetched import Decoder, Rows
 from kafkalog.log.rows import CHUNK
 from kafkalog.log.scan import COLUMNS, ScanBatch
@@ -50,6 +51,11 @@ class Reading:
         if self._now is not None and self._now.tp == tp:
             self._settle()
         return self._positions.get(tp)
+
+    def reached(self, tp: TopicPartition) -> Committed | None:
+        """The position as it is committed; None: there is none yet."""
+        at = self.position(tp)
+        return None if at is None else Committed(at, self.epoch(tp, at))
 
     def _settle(self) -> None:
         """Note how far the block that is handed out was used."""

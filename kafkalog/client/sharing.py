@@ -3,26 +3,32 @@
 from __future__ import annotations
 
 import logging
-import math
 import time
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
-from typing import Any
 
 from kafkalog import errors
+from kafkalog.client.begins import find_begins
 from kafkalog.client.cluster import Cluster
-from kafkalog.client.committer import Callback, Committer, Committing, Offsets, excuse
+from kafkalog.client.committer import (
+    CHORE_S,
+    Callback,
+    Committer,
+    Committing,
+    Offsets,
+    excuse,
+    tell_interceptors,
+)
 from kafkalog.client.errands import Errands
 from kafkalog.client.failures import failure_class
 from kafkalog.client.fetcher import known_in
-from kafkalog.client.groups import Committed, GroupMetadata, committed_offsets, put_offsets
+from kafkalog.client.groups import Committed, GroupMetadata, put_offsets
 from kafkalog.client.keeper import Keeper
 from kafkalog.client.membership import IN, Membership
-from kafkalog.client.offsets import find_starts
 from kafkalog.client.reading import Reading
-from kafkalog.client.subscription import Subscription, few, logged
+from kafkalog.client.subscription import Subscription, few
 from kafkalog.config.consumer import ConsumerConfig
-from kafkalog.types import Found, TopicPartition
+from kafkalog.types import TopicPartition
 from kafkalog.wire.error_codes import ErrorCode
 
 __all__ = ["Sharing"]
@@ -30,8 +36,6 @@ __all__ = ["Sharing"]
 _logger = logging.getLogger(__name__)
 ASK_AGAIN_S = 1.0
 """How often topics and partitions are looked for that the cluster does not have."""
-CHORE_S = 5.0
-"""The longest wait: a clock that is not the machine's is looked at so often."""
 
 
 class Sharing:
@@ -60,6 +64,10 @@ class Sharing:
         self.paused: set[TopicPartition] = set()
         self.committing = membership is not None and config.enable_auto_commit
         """Whether positions are committed by themselves."""
+        self.stored: dict[TopicPartition, Committed] | None = (
+            None if config.enable_auto_offset_store else {}
+        )
+        """What is committed in the place of positions."""
         self.stable_only = config.isolation_level == "read_committed"
         self._interceptors = interceptors
         self._assigned: dict[TopicPartition, int | None] = {}
@@ -381,10 +389,18 @@ class Sharing:
         for tp in [tp for tp in self._assigned if tp not in wanted]:
             self.reading.forget(tp)
             self.paused.discard(tp)
+            if self.stored is not None:
+                self.stored.pop(tp, None)
         self._assigned = {tp: self._assigned.get(tp) for tp in wanted}
         self._missing &= self._assigned.keys()
         self.cluster.patience.forget("positions")  # others may have committed meanwhile
         self._fresh = True
+
+    def part_with(self, partitions: Sequence[TopicPartition]) -> None:
+        """Read these no more; positions are committed before, if that is automatic."""
+        if self.committing:
+            self._commit_by_itself(wait=False)
+        self.replace(set(self._assigned) - set(partitions))
 
     def _mind_missing(self, until_s: float) -> None:
         """Note what the fetcher has set aside, and go on with what the cluster has again."""
@@ -429,25 +445,23 @@ class Sharing:
         self._fresh = bool(new)
         if not new:
             return
-        found: dict[TopicPartition, Committed | Found] = {}
-        if self.membership is not None:
-            found.update(committed_offsets(self.cluster, self.membership.metadata.group, new))
-            self._assigned.update((tp, one.offset) for tp, one in found.items())
-        missing = [tp for tp in new if tp not in found]
-        reset = self.config.auto_offset_reset
-        if missing and reset == "none":
-            raise errors.OffsetOutOfRange(
-                f"{missing[0].topic}-{missing[0].partition}: group {self.config.group_id!r} has "
-                "committed nothing, and auto.offset.reset is none"
-            )
-        if missing:
-            try:
-                found.update(find_starts(self.cluster, missing, reset, self.stable_only))
-            except errors.UnknownTopicOrPartition:  # gone since: the next time finds out which
-                self.cluster.forget()
+        self._fresh = self.begin_at(new) < len(new)
+
+    def begin_at(self, partitions: Sequence[TopicPartition]) -> int:
+        """Go on where the group has left off, or as auto.offset.reset says; of how many of them
+        that is known.
+
+        Raises: OffsetOutOfRange: neither tells.
+        """
+        group = None if self.membership is None else self.membership.metadata.group
+        found = find_begins(
+            self.cluster, group, partitions, self.config.auto_offset_reset, self.stable_only
+        )
         for tp, one in found.items():
+            if isinstance(one, Committed):
+                self._assigned[tp] = one.offset
             self.seek(tp, one.offset, one.leader_epoch)
-        self._fresh = len(found) < len(new)
+        return len(found)
 
     def _there(self, partitions: list[TopicPartition]) -> list[TopicPartition]:
         """Those of them that the cluster has."""
@@ -470,10 +484,11 @@ class Sharing:
         """Up to where records were handed out, as far as the cluster has the partitions;
         `all_of_them` False: what is not committed."""
         found = {}
+        reached = self.reading.reached if self.stored is None else self.stored.get
         for tp, committed in self._assigned.items():
-            at = None if tp in self._missing else self.reading.position(tp)
-            if at is not None and (all_of_them or at != committed):
-                found[tp] = Committed(at, self.reading.epoch(tp, at))
+            at = None if tp in self._missing else reached(tp)
+            if at is not None and (all_of_them or at.offset != committed):
+                found[tp] = at
         return found
 
     def identity(self) -> GroupMetadata:
@@ -502,7 +517,7 @@ class Sharing:
         yet, and would land behind this one; what the coordinator answers.
         """
         member = self.member()
-        until_s = self._patient_until_s()
+        until_s = self.cluster.patient_until_s()
         left_ms = round((until_s - self.cluster.clock.monotonic_s()) * 1000)
         drained = self.committer.drain(until_s)
         self.tell_commits()
@@ -529,27 +544,15 @@ class Sharing:
         """Commit in the background; `callback` is called within a later poll, commit or close."""
         # What this thread has reached the other one may wait for.
         self.committer.cluster.reached |= self.cluster.reached
-        self.committer.commit(Committing(offsets, self.member(), callback, self._patient_until_s()))
-
-    def _patient_until_s(self) -> float:
-        """When what begins now gives up, by the clock: with the call, or as one of its own."""
-        left_s = self.cluster.patience.left_s()
-        own_s = self.cluster.options.api_timeout_ms / 1000
-        return self.cluster.clock.monotonic_s() + (own_s if left_s == math.inf else left_s)
+        self.committer.commit(
+            Committing(offsets, self.member(), callback, self.cluster.patient_until_s())
+        )
 
     def _drained(self, until_s: float) -> bool:
         """Wait until no commit is under way: whether that is so.  Raises: WakeUp."""
-        clock, wait = self.cluster.clock, self.cluster.patience.wait
         with self.keeper.waited_for():
-            while not self.committer.drain(clock.monotonic_s()):
-                left_s = until_s - time.monotonic()
-                if wait is None:
-                    return self.committer.drain(clock.monotonic_s() + left_s)
-                left_s = min(left_s, self.keeper.session_end_s - clock.monotonic_s())
-                if left_s <= 0:
-                    return False
-                wait([], min(left_s, CHORE_S))
-        return True
+            wait = self.cluster.patience.wait
+            return self.committer.drain_within(wait, until_s, lambda: self.keeper.session_end_s)
 
     def _settle_commits(self, until_s: float) -> bool:
         """Wait for what is committed in the background, before the generation in which it may be
@@ -580,11 +583,7 @@ class Sharing:
         for tp, one in offsets.items():
             if tp in self._assigned:
                 self._assigned[tp] = one.offset
-        for interceptor in self._interceptors:
-            tell: Any = getattr(interceptor, "on_commit", None)
-            if tell is not None:
-                with logged("on_commit"):
-                    tell(dict(offsets))
+        tell_interceptors(self._interceptors, offsets)
 
     def _commit_by_itself(self, wait: bool) -> None:
         """What fails is read again by somebody.  Raises: FencedInstanceId."""

@@ -54,9 +54,16 @@ def options_of(settings: ProducerConfig) -> Options:
 
 def send_options(settings: ProducerConfig) -> SendOptions:
     """How batches are sent."""
+    codec = codecs.codec_id(settings.compression_type)
+    levels = {
+        1: settings.compression_gzip_level,
+        3: settings.compression_lz4_level,
+        4: settings.compression_zstd_level,
+    }
     return SendOptions(
         acks=ACKS[settings.acks],
-        codec=codecs.codec_id(settings.compression_type),
+        codec=codec,
+        level=levels.get(codec),
         in_flight=settings.max_in_flight_requests_per_connection,
         request_bytes=min(settings.max_request_size, REQUEST_BYTES),
         delivery_s=settings.delivery_timeout_ms / 1000,

@@ -40,6 +40,11 @@ class ConsumerConfig(Settings):
     )
     default_api_timeout_ms = Whole(60_000, "For one call with all that is tried.", unit="ms", low=1)
     enable_auto_commit = Flag(True, "Whether positions of a group are committed by themselves.")
+    enable_auto_offset_store = Flag(
+        True,
+        "Whether what was handed out is what a commit without offsets commits; false: what "
+        "store_offsets was given.",
+    )
     exclude_internal_topics = Flag(True, "Whether a pattern leaves out Kafka's own topics.")
     fetch_max_bytes = Whole(52_428_800, "Of one answer.", unit="bytes", low=1)
     fetch_max_wait_ms = Whole(500, "How long a broker waits for fetch.min.bytes.", unit="ms", low=0)

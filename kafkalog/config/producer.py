@@ -33,6 +33,11 @@ class ProducerConfig(Settings):
         33_554_432, "Of records that wait for their acknowledgement.", unit="bytes", low=1
     )
     client_id = Word("kafkalog", "The name in the brokers' logs.")
+    compression_gzip_level = Whole(
+        -1, "gzip's level; -1: zlib's own default.", low=-1, high=9, never=(0,)
+    )
+    compression_lz4_level = Whole(9, "lz4's level.", low=1, high=17)
+    compression_zstd_level = Whole(3, "zstd's level.", low=-131072, high=22)
     compression_type = Word("none", "The codec.", choices=("none", "gzip", "snappy", "lz4", "zstd"))
     delivery_timeout_ms = Whole(
         120_000, "From send to the acknowledgement, with all that is tried.", unit="ms", low=1

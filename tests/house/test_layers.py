@@ -15,7 +15,7 @@ from tests.house.imports import imports_of
 # Low to high.  Parts on one line do not know each other.
 PYTHON = [
     ["errors"],
-    ["types", "config", "clock", "metrics", "report"],
+    ["types", "config", "clock", "metrics", "report", "serializers"],
     ["arguments"],
     ["_native"],
     ["wire"],

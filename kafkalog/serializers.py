@@ -1,0 +1,109 @@
+"""What makes bytes of keys and values, and the other way round: of JSON, text and numbers.
+
+For `Producer(value_serializer=to_json)` and `Consumer(value_deserializer=from_json)`; any other
+callable of one argument serves as well.  Bytes are those of Java's serializers of these names.
+"""
+
+from __future__ import annotations
+
+import json
+import struct
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from kafkalog.errors import ArgumentError
+
+__all__ = [
+    "Deserializer",
+    "Serializer",
+    "from_double",
+    "from_int",
+    "from_json",
+    "from_long",
+    "from_string",
+    "serializers",
+    "to_double",
+    "to_int",
+    "to_json",
+    "to_long",
+    "to_string",
+]
+
+Serializer = Callable[[Any], "bytes | None"]
+Deserializer = Callable[[bytes], Any]
+_INT, _LONG, _DOUBLE = struct.Struct(">i"), struct.Struct(">q"), struct.Struct(">d")
+
+
+def serializers(
+    kind: str, key: Callable[[Any], Any] | None, value: Callable[[Any], Any] | None
+) -> Mapping[str, Callable[[Any], Any]]:
+    """Those that are given, by `key` and `value`.  Raises: ArgumentError for what is none."""
+    for name, found in (("key", key), ("value", value)):
+        if found is not None and not callable(found):
+            raise ArgumentError(f"{name}_{kind}: found {found!r}, wanted a callable")
+    return {name: one for name, one in (("key", key), ("value", value)) if one is not None}
+
+
+def to_json(value: object) -> bytes:
+    """JSON in UTF-8, without spaces.  Raises: TypeError, ValueError."""
+    return json.dumps(value, separators=(",", ":"), ensure_ascii=False).encode()
+
+
+def from_json(data: bytes) -> Any:
+    """What JSON says.  Raises: ValueError."""
+    return json.loads(data)
+
+
+def to_string(value: str) -> bytes:
+    """UTF-8.  Raises: ArgumentError, UnicodeEncodeError."""
+    if not isinstance(value, str):
+        raise ArgumentError(f"to_string: found {type(value).__name__}, wanted a str")
+    return value.encode()
+
+
+def from_string(data: bytes) -> str:
+    """Of UTF-8.  Raises: UnicodeDecodeError."""
+    return bytes(data).decode()
+
+
+def to_int(value: int) -> bytes:
+    """4 bytes, big end first.  Raises: ArgumentError."""
+    return _packed("to_int", _INT, value)
+
+
+def from_int(data: bytes) -> int:
+    """Of 4 bytes.  Raises: ArgumentError."""
+    return int(_unpacked("from_int", _INT, data))
+
+
+def to_long(value: int) -> bytes:
+    """8 bytes, big end first.  Raises: ArgumentError."""
+    return _packed("to_long", _LONG, value)
+
+
+def from_long(data: bytes) -> int:
+    """Of 8 bytes.  Raises: ArgumentError."""
+    return int(_unpacked("from_long", _LONG, data))
+
+
+def to_double(value: float) -> bytes:
+    """8 bytes, as IEEE 754 has them.  Raises: ArgumentError."""
+    return _packed("to_double", _DOUBLE, value)
+
+
+def from_double(data: bytes) -> float:
+    """Of 8 bytes.  Raises: ArgumentError."""
+    return float(_unpacked("from_double", _DOUBLE, data))
+
+
+def _packed(name: str, form: struct.Struct, value: Any) -> bytes:
+    try:
+        return form.pack(value)
+    except struct.error as problem:
+        raise ArgumentError(f"{name}: found {value!r}: {problem}") from None
+
+
+def _unpacked(name: str, form: struct.Struct, data: bytes) -> Any:
+    if len(data) != form.size:
+        raise ArgumentError(f"{name}: found {len(data)} bytes, wanted {form.size}")
+    return form.unpack(data)[0]

@@ -1,0 +1,149 @@
+"""Futures of a producer, waited for by Python's own functions."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections.abc import Callable, Iterator
+from concurrent.futures import (
+    FIRST_COMPLETED,
+    FIRST_EXCEPTION,
+    ThreadPoolExecutor,
+    as_completed,
+    wait,
+)
+from concurrent.futures import Future as TheirFuture
+from concurrent.futures import TimeoutError as TheirTimeout
+from typing import Any
+
+import pytest
+
+from kafkalog import errors
+from kafkalog.client.producer import Producer
+from kafkalog.wire import apis
+from kafkalog.wire.error_codes import ErrorCode
+from tests.support.scripted import Peer, produced
+from tests.support.waiting import LIMIT_S
+from tests.unit.client.producing import single, wide
+
+Let = Callable[[int], None]
+
+
+@pytest.fixture
+def held(broker: Peer) -> Iterator[Let]:
+    """The broker answers so many more requests as it is let; what it refuses is partition 1's."""
+    turns = threading.Semaphore(0)
+
+    def slow(request: Any, version: int) -> Any:
+        turns.acquire(timeout=LIMIT_S)
+        rows = [row for topic in request.topic_data for row in topic.partition_data]
+        codes = [ErrorCode.INVALID_RECORD if row.index else ErrorCode.NONE for row in rows]
+        return produced(codes)(request, version)
+
+    broker.on(apis.PRODUCE, slow)
+    yield turns.release
+    turns.release(1_000)
+
+
+@pytest.fixture
+def producer(broker: Peer, held: Let) -> Iterator[Producer]:
+    """One record a batch and a request, one after another."""
+    with single(broker, in_flight=1, config={"retries": 0}) as made:
+        yield made
+        made._waiting.take_failure()
+
+
+def sent(producer: Producer, count: int, partition: int = 0) -> list[Any]:
+    return [producer.send("t", wide(i), partition=partition) for i in range(count)]
+
+
+def test_wait_for_all_and_for_the_first(producer: Producer, held: Let) -> None:
+    records = sent(producer, 3)
+    assert wait(records, timeout=0) == (set(), set(records))
+    held(1)
+    done, left = wait(records, LIMIT_S, return_when=FIRST_COMPLETED)
+    assert records[0] in done and len(left) <= 2
+    held(2)
+    done, left = wait(records, LIMIT_S)
+    assert (done, left) == (set(records), set())
+    assert wait(records, 0, FIRST_COMPLETED) == (set(records), set())
+
+
+def test_wait_for_the_first_that_fails(producer: Producer, held: Let) -> None:
+    bad = producer.send("t", wide(0), partition=1)
+    good = producer.send("t", wide(1), partition=0)
+    held(2)
+    done, _ = wait([good, bad], LIMIT_S, return_when=FIRST_EXCEPTION)
+    assert bad in done
+    assert isinstance(bad.exception(), errors.InvalidRecord)
+
+
+def test_as_completed(producer: Producer, held: Let) -> None:
+    records = sent(producer, 3)
+    with pytest.raises(TheirTimeout):
+        next(as_completed(records, timeout=0))
+    held(1)
+    coming = as_completed(records, LIMIT_S)
+    assert next(coming) is records[0]
+    held(2)
+    assert list(coming) == records[1:]
+
+
+def test_with_futures_of_an_executor(producer: Producer, held: Let) -> None:
+    with ThreadPoolExecutor(1) as pool:
+        mixed = [*sent(producer, 2), pool.submit(held, 2)]
+        assert wait(mixed, LIMIT_S).not_done == set()
+        assert set(as_completed(mixed)) == set(mixed)
+
+
+def test_what_waits_in_vain_is_forgotten(producer: Producer, held: Let) -> None:
+    (record,) = sent(producer, 1)
+    many = producer.send_many("t", [wide(1)], partition=0)
+    for _ in range(10):
+        assert wait([record, many], timeout=0).done == set()
+    assert record._batch._waiters == {} and many._listeners == {}
+    held(2)
+    assert wait([record, many], LIMIT_S).done == {record, many}
+
+
+def test_asyncio_wraps_them(producer: Producer, held: Let) -> None:
+    bad = producer.send("t", wide(0), partition=1)
+    good, other = sent(producer, 2)
+
+    async def work() -> None:
+        given_up = asyncio.wrap_future(other)
+        given_up.cancel()
+        held(3)
+        assert await asyncio.wait_for(asyncio.wrap_future(good), LIMIT_S) == good.result()
+        with pytest.raises(errors.InvalidRecord):
+            await asyncio.wait_for(asyncio.wrap_future(bad), LIMIT_S)
+
+    asyncio.run(work())
+    assert other.result(LIMIT_S).topic == "t"  # a record is not taken back
+
+
+def test_many_are_waited_for_as_one(producer: Producer, held: Let) -> None:
+    first = producer.send_many("t", [wide(0), wide(1)], partition=0)
+    second = producer.send_many("t", [wide(2)], partition=1)
+    empty = producer.send_many("t", [], partition=0)
+    assert wait([first, second, empty], 0) == ({empty}, {first, second})
+    held(3)
+    assert set(as_completed([first, second, empty], LIMIT_S)) == {first, second, empty}
+    assert first.exception() is None and len(first.result()) == 2
+    assert isinstance(second.exception(), errors.InvalidRecord)
+
+    async def work() -> Any:
+        return await asyncio.wrap_future(first)
+
+    assert asyncio.run(work()) == first.result()
+
+
+def test_they_are_futures_that_cannot_be_cancelled(producer: Producer, held: Let) -> None:
+    (record,) = sent(producer, 1)
+    many = producer.send_many("t", [wide(1)], partition=0)
+    for one in (record, many):
+        assert isinstance(one, TheirFuture)
+        assert one.running() and not one.done() and not one.cancel() and not one.cancelled()
+    held(2)
+    assert wait([record, many], LIMIT_S).not_done == set()
+    assert not record.running() and not many.running()
