@@ -89,9 +89,10 @@ Offsets in checkpoints are the Kafka source's, `{"flights":{"0":23}}`, and next 
 `@ids`, their ids, and of batch 0 `@start`, where it began: Spark does not keep that. So with
 `failOnDataLoss` a query stops when records went that it has not read (retention, a topic deleted, a
 log cut) and also when its topic was deleted and created again, even while it did not run; with
-`false` it warns, reads what is left, and a new topic from its start. A plain folder has no id: that
-it was replaced is noticed only while the query runs. New partitions are found within a second and
-read from their first record.
+`false` it warns, reads what is left, and a new topic from its start. A plain folder has no topic
+id: a query notices that the folder, or the log in it, was replaced only while it runs. A batch read
+fails in the same cases when its tasks find another log than the one that was planned. New
+partitions are found within a second and read from their first record.
 
 A query that says `latest`, or no start at all, begins where the logs end when it first starts. Its
 batch 0 is empty: it writes down where that was.

@@ -21,6 +21,7 @@ from ..columns import check_columns
 from ..errors import DataLoss
 from ..options import LATEST, Key, StreamOptions
 from ..places import open_place
+from ..places.identity import is_of_folder, same
 from ..task import partitions_of, read_task
 from .admission import NO_LIMITS, Head, Limits, Waiting, admit, available, ranges_between
 from .hold import Holder
@@ -215,7 +216,7 @@ class _Driver:
         # Logs that have no id of a topic are known by their folders, while this process lives.
         for key, now in head.identities.items():
             was = self._known.get(key, now)
-            if was != now and was.startswith("inode ") and now.startswith("inode "):
+            if is_of_folder(was) and is_of_folder(now) and not same(was, now):
                 self._anew.add(key)
                 self._lost([f"{key[0]}-{key[1]}: the folder was deleted and made anew"])
         self._known.update(head.identities)
