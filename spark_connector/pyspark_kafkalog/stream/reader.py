@@ -131,11 +131,22 @@ class _Driver:
         """The start of a new query."""
         if self._initial is None:
             warn_ignored(self._options.ignored)
+            self._warn_old_spark()
             self._watch.require()
             self._initial = self.at = self._resolve(self._look(fresh=True))
             # Until batch 0 is written down nobody knows where `latest` was: it reads nothing.
             self._pin = self._target is None and _says_latest(self._options)
         return self._initial
+
+    def _warn_old_spark(self) -> None:
+        limits = self._limits()
+        if _admission is None and (limits.max_offsets or limits.max_bytes or limits.min_offsets):
+            _log.warning(
+                "before Spark 4.2 Trigger.AvailableNow and Trigger.Once end after one batch, "
+                "within the limits of maxOffsetsPerTrigger, maxBytesPerTrigger and "
+                "minOffsetsPerTrigger: leave these out there, or start the query until nothing "
+                "is left"
+            )
 
     def _resolve(self, head: Head) -> Offsets:
         options, place = self._options, self._watch.place
