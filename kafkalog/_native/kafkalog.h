@@ -82,9 +82,15 @@ enum { KL_CREATE_NOT, KL_CREATE, KL_CREATE_UNSYNCED };
 kl_status kl_dir_open(const char *path, int create, kl_dir **out);
 void kl_dir_close(kl_dir *dir);
 void kl_dir_free(kl_dir *dir);
-/* Which directory it is: its inode's number may be given to the next one at once, its birth
- * (nanoseconds since 1970, 0 where the file system does not say) tells them apart. */
-kl_status kl_dir_identify(kl_dir *dir, uint64_t *inode, int64_t *born_ns);
+/* Which directory or file it is: its inode's number may be given to the next one at once, even
+ * with the same birth, since clocks tick in milliseconds; its version tells them apart. */
+typedef struct {
+    uint64_t inode;   /* 0: none that can be opened */
+    int64_t born_ns;  /* since 1970; 0: the file system does not say */
+    uint64_t version; /* drawn for each inode by ext4, XFS and Btrfs; 0: it does not say */
+} kl_identity;
+/* `of_lock`: the same of its file `.lock`, which stays as long as the log that lies there. */
+kl_status kl_dir_identify(kl_dir *dir, kl_identity *self, kl_identity *of_lock);
 /* Replace a small file: temporary, fsync, rename, fsync of the directory.  Mode 0600. */
 kl_status kl_dir_replace(kl_dir *dir, const char *name, const uint8_t *data, size_t bytes);
 /* The same without a sync: a power cut may leave anything under the name, see

@@ -40,15 +40,18 @@ class Directory:
         if made:
             self._gathered = {"/".join([".."] * level) for level in range(1, made + 1)}
 
-    def identify(self) -> tuple[int, int]:
-        """Its inode, whose number may be given to the next directory at once, and when it was
-        born (ns since 1970; 0 where the file system does not say), which tells them apart.
+    def identify(self) -> tuple[tuple[int, int, int], tuple[int, int, int] | None]:
+        """Which it is, and which its `.lock` is, where there is one that can be opened.
+
+        Of each the inode, whose number may be given to the next at once, the birth (ns since
+        1970) and the version, which tell them apart; 0 where the file system does not say.
 
         Raises: Closed, IoFailed.
         """
-        inode, born_ns = ffi.new("uint64_t *"), ffi.new("int64_t *")
-        check(lib.kl_dir_identify(self._c, inode, born_ns))
-        return int(inode[0]), int(born_ns[0])
+        found = ffi.new("kl_identity[2]")
+        check(lib.kl_dir_identify(self._c, found, found + 1))
+        own, lock = ((int(one.inode), int(one.born_ns), int(one.version)) for one in found)
+        return own, lock if lock[0] else None
 
     def gather(self) -> None:
         """From now on nothing waits for the disk, until `settle` waits for all of it at once.

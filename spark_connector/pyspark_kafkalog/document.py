@@ -7,24 +7,21 @@ from collections.abc import Iterable, Mapping
 from .columns import spark_types
 from .option_table import CLIENT, IGNORED, NO_MEANING, OURS, REFUSED, Option
 from .ported import PORTED, PORTED_SINK
+from .programs import PROGRAMS
 from .sink import options as sink
 from .sink import settings
 
 _HEAD = """# Spark
 
 Rendered from `spark_connector/pyspark_kafkalog`: `make docs`.
+`tests/spark/test_document_session.py` runs the programs of this chapter.
+"""
 
-```python
-df = spark.read.format("kafkalog").option("subscribe", "flights").load("data")
-# Or from brokers, ours or Apache Kafka's, in the place of Spark's own source and its jars:
-df = (
-    spark.read.format("kafkalog")
-    .option("kafka.bootstrap.servers", "broker:9092")
-    .option("subscribe", "flights")
-    .load()
-)
-df.selectExpr("cast(key as string) carrier", "timestamp").groupBy("carrier").count().show()
-```
+_SETUP = """
+## Setting up
+
+With `.option("kafka.bootstrap.servers", "broker:9092")` in the place of the path all of this reads
+and writes brokers, ours or Apache Kafka's, without Spark's own source and its jars.
 
 PySpark 4.0 or later finds the source by the name of its package `pyspark_kafkalog`. Where it does
 not (another `pyspark_*` package on the path that cannot be imported hides them all), call
@@ -83,15 +80,27 @@ flights = (
 A query goes on from its checkpoint: no record is lost or read twice, whoever dies. With the sink of
 this package, which drops a batch that it has, that holds from topic to topic. AvailableNow reads
 what is there when the query starts, in batches within the limits, and ends. Streams want Spark 4.0;
-AvailableNow in more than one batch and lag want 4.2.
+AvailableNow in more than one batch and lag want 4.2. On 4.0 and 4.1 AvailableNow and Once end after
+one batch within the limits, with a warning: leave out `maxOffsetsPerTrigger` and
+`maxBytesPerTrigger` there, or start the query until nothing is left.
+
+With a schema of your own (`readStream.schema(...)`, `read.schema(...)`) Spark does not ask the
+source at `load()`: a topic that is missing is an error when the read begins.
 
 Offsets in checkpoints are the Kafka source's, `{"flights":{"0":23}}`, and next to the topics
 `@ids`, their ids, and of batch 0 `@start`, where it began: Spark does not keep that. So with
 `failOnDataLoss` a query stops when records went that it has not read (retention, a topic deleted, a
 log cut) and also when its topic was deleted and created again, even while it did not run; with
-`false` it warns, reads what is left, and a new topic from its start. A plain folder has no id: that
-it was replaced is noticed only while the query runs. New partitions are found within a second and
-read from their first record.
+`false` it warns, reads what is left, and a new topic from its start. A plain folder has no topic
+id: a query notices that the folder, or the log in it, was replaced only while it runs. A batch read
+fails in the same cases when its tasks find another log than the one that was planned. New
+partitions are found within a second and read from their first record.
+
+A query of Spark's own source goes on here from its checkpoint, when the name of the format is
+changed. The way back is a new checkpoint, since Spark's own source refuses `@ids` and `@start`.
+Give it as `startingOffsets` the last line of the newest file in `offsets` of the old checkpoint,
+without these two names, once `commits` has a file of the same number. The state of aggregations
+stays behind.
 
 A query that says `latest`, or no start at all, begins where the logs end when it first starts. Its
 batch 0 is empty: it writes down where that was.
@@ -157,15 +166,7 @@ the journals of groups and transactions itself. Retention and the compaction of 
 broker or a store that stays open for half a minute, or for `Log.apply_retention` and
 `kafkalog compact`.
 
-In `foreachBatch` give each write the number of the batch, and `sinkId`:
-
-```python
-def route(rows, batch):
-    for topic, which in (("good", "delay < 15"), ("late", "delay >= 15")):
-        write = rows.where(which).write.format("kafkalog").mode("append").option("topic", topic)
-        write.option("sinkId", "route").option("batchId", batch).save("data")
-```
-
+In `foreachBatch` give each write the number of the batch, and `sinkId`, as in the program above.
 The target remembers each write of a batch by its set of topics, so that a batch that runs again
 writes only what is missing. Two writes of a batch to the same topics need different `sinkId`s: the
 second is taken for the first. It fails if it has another number of rows and comes from the same run
@@ -180,6 +181,11 @@ own leftover, because its transactional id is stable: `sinkId`, or the query's i
 checkpoint. What another query left, or a batch write without `sinkId`, stays open until the broker
 times it out (`kafka.transaction.timeout.ms`). Until then each delivery logs which transaction hides
 its rows and the command that ends it, `kafkalog transactions force-terminate`.
+
+Records age by their timestamps. A backfill that writes the time of events as the column
+`timestamp` into a topic that keeps seven days (`retention.ms`, a broker's default) loses its
+rows as soon as retention runs. The first delivery of such rows to a topic logs a warning: set
+`retention.ms` of the topic before, or keep the time of the event in the value.
 
 The mode is `append`: Spark hands no other to a Python source but `overwrite`, which a log does not
 know. A streaming aggregation in `update` mode is written in `foreachBatch`. Writing streams wants
@@ -229,7 +235,7 @@ _TAIL = """
 
 def render_markdown() -> str:
     """The document."""
-    lines = [_HEAD, _COLUMNS, *_table("column", "type")]
+    lines = [_HEAD.rstrip(), PROGRAMS.rstrip(), _SETUP, _COLUMNS, *_table("column", "type")]
     lines += (f"| `{name}` | `{kind.simpleString()}` |" for name, kind in spark_types().items())
     lines += [_OPTIONS, *_options(OURS)]
     lines += ["", "Refused, as by the Kafka source:", ""]

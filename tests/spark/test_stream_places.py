@@ -6,9 +6,13 @@ import json
 from typing import Any
 
 import pytest
+from pyspark_kafkalog import DefaultSource
+from pyspark_kafkalog.columns import NAMES, schema_of
 from pyspark_kafkalog.errors import DataLoss
+from pyspark_kafkalog.stream import reader as stream_reader
 
 import kafkalog
+from tests.spark.conftest import write_topic
 from tests.spark.engine import Checkpoint, Query
 from tests.spark.test_both_places import Target
 from tests.support.waiting import wait_for
@@ -90,3 +94,19 @@ def test_a_topic_that_was_made_anew_is_another(target: Target) -> None:
         drained(target, checkpoint)
     drained(target, checkpoint, failOnDataLoss="false")
     assert len(checkpoint.rows) == 20 + 40
+
+
+@pytest.mark.parametrize("limited", [True, False])
+def test_an_older_spark_whose_available_now_is_one_batch_is_warned_of(
+    tmp_path, monkeypatch, caplog, limited
+):
+    """Spark 4.0 and 4.1 have no such module, and do not say which trigger it is."""
+    monkeypatch.setattr(stream_reader, "_admission", None)
+    write_topic(tmp_path, "t", 1, 10)
+    given = {"path": str(tmp_path), "subscribe": "t", "startingoffsets": "earliest"}
+    if limited:
+        given["maxoffsetspertrigger"] = "4"
+    reader = DefaultSource(given).streamReader(schema_of(NAMES))
+    assert reader.initialOffset() == reader.initialOffset() == {"t": {"0": 0}}
+    assert reader.latestOffset()["t"]["0"] == (4 if limited else 10)
+    assert caplog.text.count("before Spark 4.2 Trigger.AvailableNow") == limited

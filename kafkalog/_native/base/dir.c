@@ -110,20 +110,6 @@ kl_status kl_dir_open(const char *path, int create, kl_dir **out) {
     return KL_OK;
 }
 
-kl_status kl_dir_identify(kl_dir *dir, uint64_t *inode, int64_t *born_ns) {
-    kl_status status = kl_dir_enter(dir);
-    if (status) return status;
-    struct statx found;
-    if (kl_io->statx(dir->fd, "", AT_EMPTY_PATH, STATX_INO | STATX_BTIME, &found))
-        status = kl_fail_errno(errno, "%s: cannot stat", dir->path);
-    if (!status) {
-        *inode = found.stx_ino;
-        *born_ns = kl_born_ns(&found);
-    }
-    kl_unlock(&dir->lock);
-    return status;
-}
-
 void kl_dir_close(kl_dir *dir) {
     if (!dir) return; /* one way out closes what could not be opened, too */
     kl_dir_unlock(dir);

@@ -2,7 +2,9 @@
 #include "io.h"
 
 #include <fcntl.h>
+#include <linux/fs.h>
 #include <stdio.h>
+#include <sys/ioctl.h>
 #include <sys/mman.h>
 #include <sys/sendfile.h>
 #include <sys/syscall.h>
@@ -43,6 +45,14 @@ static int stat_more(int dir_fd, const char *name, int flags, unsigned mask,
     return (int)syscall(SYS_statx, dir_fd, name, flags, mask, out);
 }
 
+/* Drivers of file systems write an int, whatever the size that the request's number names. */
+static int version(int fd, uint64_t *out) {
+    unsigned found[2] = {0, 0};
+    int result = ioctl(fd, FS_IOC_GETVERSION, found);
+    *out = found[0];
+    return result;
+}
+
 static bool cached(int fd, off_t pos, size_t bytes) {
     const uint64_t page_bytes = (uint64_t)sysconf(_SC_PAGESIZE);
     cache_range range = {(uint64_t)pos / page_bytes * page_bytes, 0};
@@ -73,6 +83,7 @@ static const kl_io_table system_calls = {
     .fstat = fstat,
     .fstatat = fstatat,
     .statx = stat_more,
+    .version = version,
     .renameat = renameat,
     .unlinkat = unlinkat,
     .mkdirat = mkdirat,

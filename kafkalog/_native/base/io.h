@@ -29,6 +29,8 @@ typedef struct {
     int (*fstat)(int fd, struct stat *out);
     int (*fstatat)(int dir_fd, const char *name, struct stat *out, int flags);
     int (*statx)(int dir_fd, const char *name, int flags, unsigned mask, struct statx *out);
+    /* FS_IOC_GETVERSION: a number that the next file with this inode does not get. */
+    int (*version)(int fd, uint64_t *out);
     int (*renameat)(int from_fd, const char *from, int to_fd, const char *to);
     int (*unlinkat)(int dir_fd, const char *name, int flags);
     int (*mkdirat)(int dir_fd, const char *name, mode_t mode);

@@ -393,6 +393,8 @@ static int hook_statx(int dir_fd, const char *name, int flags, unsigned mask,
                                    : kl_io_system.statx(dir_fd, name, flags, mask, out);
 }
 
+static int hook_version(int fd, uint64_t *out) { return kl_io_system.version(fd, out); }
+
 static int hook_renameat(int from_fd, const char *from, int to_fd, const char *to) {
     /* A longer name may want a block of its directory; a shorter one finds its place. */
     bool longer = strlen(to) > strlen(from);
@@ -504,6 +506,7 @@ static const kl_io_table hooked_calls = {
     .fstat = hook_fstat,
     .fstatat = hook_fstatat,
     .statx = hook_statx,
+    .version = hook_version,
     .renameat = hook_renameat,
     .unlinkat = hook_unlinkat,
     .mkdirat = hook_mkdirat,

@@ -138,12 +138,41 @@ void kl_dir_unlock(kl_dir *dir) {
     kl_release(mine);
 }
 
+static kl_status identify(const kl_dir *dir, int fd, const char *name, kl_identity *out) {
+    struct statx found;
+    if (kl_io->statx(fd, "", AT_EMPTY_PATH, STATX_INO | STATX_BTIME, &found))
+        return kl_fail_errno(errno, "%s%s: cannot stat", dir->path, name);
+    *out = (kl_identity){found.stx_ino, kl_born_ns(&found), 0};
+    if (kl_io->version(fd, &out->version)) out->version = 0;
+    return KL_OK;
+}
+
+static int open_lock(const kl_dir *dir) {
+    int flags = O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC;
+    return kl_open_at(dir->fd, LOCK_NAME, flags, 0);
+}
+
+kl_status kl_dir_identify(kl_dir *dir, kl_identity *self, kl_identity *of_lock) {
+    kl_status status = kl_dir_enter(dir);
+    if (status) return status;
+    *of_lock = (kl_identity){0, 0, 0};
+    status = identify(dir, dir->fd, "", self);
+    int fd = status ? -1 : open_lock(dir);
+    if (fd >= 0) {
+        status = identify(dir, fd, "/" LOCK_NAME, of_lock);
+        kl_io->close(fd);
+    } else if (!status && errno != ENOENT && errno != EACCES && errno != ELOOP) {
+        status = kl_fail_errno(errno, "%s/" LOCK_NAME ": cannot open", dir->path);
+    }
+    kl_unlock(&dir->lock);
+    return status;
+}
+
 int kl_dir_locked(kl_dir *dir) {
     int result = -1;
     struct flock found = {.l_type = F_WRLCK, .l_whence = SEEK_SET};
     if (kl_dir_enter(dir)) return result;
-    int fd =
-        kl_open_at(dir->fd, LOCK_NAME, O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC, 0);
+    int fd = open_lock(dir);
     if (fd < 0) {
         if (errno == ENOENT) result = 0;
         else kl_fail_errno(errno, "%s/" LOCK_NAME ": cannot open", dir->path);

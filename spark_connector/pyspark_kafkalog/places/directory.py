@@ -13,7 +13,8 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from ..errors import BadOption, DataLoss, ReadError
 from ..options import LARGEST, Key, ReadOptions
 from ..plan import Ends, Marks, Range, lost, task_bytes, within
-from .opened import Opened, which
+from .identity import identity, is_of_folder, of_folder, same
+from .opened import Opened
 from .piece import Piece, columns_wanted, record_batches, tell_lost, told_damage
 
 if TYPE_CHECKING:
@@ -140,25 +141,6 @@ def partition_folders(path: str) -> dict[Key, str]:
     return {(tp.topic, tp.partition): os.path.join(path, name) for tp, name in names}
 
 
-def identity(folder: str) -> str:
-    """What tells a partition from one that has its name later: the topic's id, or the folder's.
-
-    Raises: FileNotFoundError.
-    """
-    from kafkalog.disk import layout
-    from kafkalog.errors import CorruptLog
-
-    try:
-        with open(os.path.join(folder, layout.PARTITION_METADATA), "rb") as file:
-            return str(layout.parse_partition_metadata(file.read(1 << 12)))
-    except (FileNotFoundError, CorruptLog):  # torn by a power cut: the next owner mends it
-        return _inode(folder)
-
-
-def _inode(folder: str) -> str:
-    return "inode {} born {}".format(*which(folder))
-
-
 def ends_of(log: Log, isolation: str) -> Ends:
     """What can be read of a log now."""
     # The end first: a start that moves meanwhile leaves less, and not more than there is.
@@ -196,10 +178,11 @@ def _read(
         try:
             found = identity(piece.folder)
             # A folder without a topic's id gets one when a broker or a store takes it over.
-            if piece.identity not in (found, _inode(piece.folder)):
-                told = f"another log than the one that was planned ({found}, {piece.identity})"
+            planned = piece.identity
+            if not same(planned, found) and not same(planned, of_folder(piece.folder)):
+                told = f"another log than the one that was planned ({found}, {planned})"
                 told += ": the topic was deleted and made anew"
-                if found == _inode(piece.folder):
+                if is_of_folder(found):
                     told += ", or this is a copy: without partition.metadata a folder has no id, "
                     told += "and all tasks must see the very same"
                 tell_lost(f"{where}: {told}", options)

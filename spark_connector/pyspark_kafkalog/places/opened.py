@@ -6,11 +6,12 @@ from __future__ import annotations
 
 from collections import OrderedDict
 from collections.abc import Iterator
-from contextlib import closing, contextmanager
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from ..options import Key
+from .identity import Inode, which
 
 if TYPE_CHECKING:
     from kafkalog import Log
@@ -24,22 +25,11 @@ _SHARE = 4
 @dataclass
 class _Held:
     log: Log
-    folder: tuple[int, int]
-    """Which it is: another one of its name is another log."""
+    which: tuple[Inode, Inode | None]
+    """Another folder of its name, or another lock in it, is another log."""
     files: int
     users: int = 0
     dropped: bool = False
-
-
-def which(folder: str) -> tuple[int, int]:
-    """What tells a folder from the next one of its name.
-
-    Raises: FileNotFoundError.
-    """
-    from kafkalog.disk.directory import Directory
-
-    with closing(Directory(folder)) as directory:
-        return directory.identify()
 
 
 class Opened:
@@ -62,7 +52,7 @@ class Opened:
         held = self._held.get(folder)
         if held is None:
             return None
-        if which(folder) != held.folder:
+        if which(folder) != held.which:
             self.forget(folder)
             return None
         self._held.move_to_end(folder)

@@ -7,12 +7,14 @@ Spark runs again is found in the target, whole, and dropped.
 from __future__ import annotations
 
 import logging
+import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from itertools import groupby
 from typing import TYPE_CHECKING, Any
 
 from ..patience import Patience, patiently
+from .ageing import old_topics, tell_ageing
 from .blocking import Placed, end_dead, tell_blocking
 from .memory import Memory, Write, drop, find, offsets, recall, write_of
 from .options import WriteOptions
@@ -112,13 +114,29 @@ def _write(
                     producer.send_offsets(offsets(write, memory), write.group)
         except kafkalog.Timeout as error:
             _end(producer, error)
-    if options.path is None:
-        what = f"{sink}, batch {write.batch}" if write is not None else sink
-        try:
-            with _admin(options, where) as admin:
-                tell_blocking(options, what, admin, placed)
-        except Exception:  # the rows are there: whoever wrote them again would double them
-            _log.exception("%s: cannot tell whether open transactions hide it", what)
+    _tell(options, where, f"{sink}, batch {write.batch}" if write is not None else sink, placed)
+    _tell_ageing(options, where, parts)
+
+
+def _tell(options: WriteOptions, where: Any, what: str, placed: Placed) -> None:
+    if options.path is not None:
+        return  # `end_dead` left none
+    try:
+        with _admin(options, where) as admin:
+            tell_blocking(options, what, admin, placed)
+    except Exception:  # the rows are there: whoever wrote them again would double them
+        _log.exception("%s: cannot tell whether open transactions hide it", what)
+
+
+def _tell_ageing(options: WriteOptions, where: Any, parts: Sequence[Part]) -> None:
+    ages_ms = old_topics(options.target, parts, time.time_ns() // 1_000_000)
+    if not ages_ms:
+        return
+    try:
+        with _admin(options, where) as admin:
+            tell_ageing(admin, options.target, ages_ms)
+    except Exception:  # as in _tell
+        _log.exception("%s: cannot tell whether retention takes the rows", options.target)
 
 
 def _end(producer: Producer, unanswered: Exception) -> None:

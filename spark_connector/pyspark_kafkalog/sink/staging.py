@@ -36,6 +36,8 @@ _CONFIG = {"max.message.bytes": 2**31 - 1, "message.timestamp.after.max.ms": 2**
 """What a record may be is the target's to say, and the producer's."""
 READ_BYTES = 4 << 20
 """Of staged batches at a time."""
+NEVER_MS = 2**63 - 1
+"""Later than every timestamp."""
 
 
 class Run(NamedTuple):
@@ -56,6 +58,8 @@ class Part:
     records: int
     runs: tuple[Run, ...]
     """In their order."""
+    oldest_ms: int = NEVER_MS
+    """The smallest timestamp."""
 
 
 @dataclass(frozen=True)
@@ -81,6 +85,7 @@ class _Attempt:
 
     folder: str
     runs: dict[Target, list[Run]] = field(default_factory=dict)
+    oldest_ms: dict[Target, int] = field(default_factory=dict)
     log: Log | None = None
 
     def add(self, target: Target, rows: Rows) -> None:
@@ -101,11 +106,19 @@ class _Attempt:
             run = Run(runs[-1].start, run.stop, runs[-1].size + run.size)
             runs.pop()
         runs.append(run)
+        oldest_ms = int(min(rows.timestamps_ms.min(), self.oldest_ms.get(target, NEVER_MS)))
+        self.oldest_ms[target] = oldest_ms
 
     def parts(self) -> tuple[Part, ...]:
         """What is staged."""
         return tuple(
-            Part(self.folder, *target, sum(run.stop - run.start for run in runs), tuple(runs))
+            Part(
+                self.folder,
+                *target,
+                sum(run.stop - run.start for run in runs),
+                tuple(runs),
+                self.oldest_ms[target],
+            )
             for target, runs in self.runs.items()
         )
 

@@ -21,6 +21,7 @@ from ..columns import check_columns
 from ..errors import DataLoss
 from ..options import LATEST, Key, StreamOptions
 from ..places import open_place
+from ..places.identity import is_of_folder, same
 from ..task import partitions_of, read_task
 from .admission import NO_LIMITS, Head, Limits, Waiting, admit, available, ranges_between
 from .hold import Holder
@@ -130,11 +131,22 @@ class _Driver:
         """The start of a new query."""
         if self._initial is None:
             warn_ignored(self._options.ignored)
+            self._warn_old_spark()
             self._watch.require()
             self._initial = self.at = self._resolve(self._look(fresh=True))
             # Until batch 0 is written down nobody knows where `latest` was: it reads nothing.
             self._pin = self._target is None and _says_latest(self._options)
         return self._initial
+
+    def _warn_old_spark(self) -> None:
+        limits = self._limits()
+        if _admission is None and (limits.max_offsets or limits.max_bytes or limits.min_offsets):
+            _log.warning(
+                "before Spark 4.2 Trigger.AvailableNow and Trigger.Once end after one batch, "
+                "within the limits of maxOffsetsPerTrigger, maxBytesPerTrigger and "
+                "minOffsetsPerTrigger: leave these out there, or start the query until nothing "
+                "is left"
+            )
 
     def _resolve(self, head: Head) -> Offsets:
         options, place = self._options, self._watch.place
@@ -215,7 +227,7 @@ class _Driver:
         # Logs that have no id of a topic are known by their folders, while this process lives.
         for key, now in head.identities.items():
             was = self._known.get(key, now)
-            if was != now and was.startswith("inode ") and now.startswith("inode "):
+            if is_of_folder(was) and is_of_folder(now) and not same(was, now):
                 self._anew.add(key)
                 self._lost([f"{key[0]}-{key[1]}: the folder was deleted and made anew"])
         self._known.update(head.identities)

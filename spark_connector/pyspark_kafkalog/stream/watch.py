@@ -12,6 +12,7 @@ from dataclasses import replace
 from .. import plan
 from ..options import Key, Selection, StreamOptions
 from ..places import Place
+from ..places.identity import is_of_topic
 from ..plan import Marks, Range
 from .admission import Head
 
@@ -50,7 +51,7 @@ class Watch:
             self._listed_ms = now_ms
         ends = self.place.ends(list(self._known))
         known = {key: self._known[key] for key in ends}
-        ids = {topic: one for (topic, _), one in known.items() if _is_id(one)}
+        ids = {topic: one for (topic, _), one in known.items() if is_of_topic(one)}
         self._seen = Head(ends, known, ids, self._options.only_flushed)
         done_ms = self._now_ms()
         self._rests_until_ms = done_ms + REST * (done_ms - now_ms)
@@ -64,11 +65,6 @@ class Watch:
         """The same, near enough to each other to cut a micro-batch by its bytes."""
         size = min(self._options.max_bytes, self._options.max_trigger_bytes or 1)
         return self.place.marks(ranges, replace(self._options, max_bytes=size))
-
-
-def _is_id(identity: str) -> bool:
-    """Whether it is a topic's: not of a folder alone, nor what a broker says that knows none."""
-    return not identity.startswith("inode ") and identity.strip("0-") != ""
 
 
 def _present(selection: Selection, present: Sequence[Key]) -> Selection:
