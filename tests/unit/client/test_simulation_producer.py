@@ -31,7 +31,7 @@ PARTS, RUNS = 2, 6
 @pytest.mark.timeout(0)
 @pytest.mark.parametrize("part", range(PARTS))
 def test_a_producer_keeps_its_promises_whatever_happens(part: int) -> None:
-    """P1 to P7 hold under lost, late and doubled messages, leaders that move, topics that are made
+    """P1 to P8 hold under lost, late and doubled messages, leaders that move, topics that are made
     again, limits that shrink, silent nodes and a clock that jumps."""
     for number in rounds(RUNS):
         seed = SEED + number * PARTS + part
