@@ -8,6 +8,7 @@ import os
 import random
 import re
 import secrets
+import shutil
 import signal
 import tempfile
 from collections.abc import Callable, Iterator
@@ -22,6 +23,8 @@ from tests.support.effort import SEED, examples
 from tests.support.waiting import LIMIT_S, wait_for
 
 ROOT = Path(__file__).resolve().parent.parent
+ROOM = 4 << 30
+"""So many bytes have to be free in memory for tests to lie there."""
 
 # Where the test build exists, the whole run uses it: the same sources, with failpoints and
 # an I/O table that can fail.  KAFKALOG_NATIVE=release asks for the other one.
@@ -115,8 +118,10 @@ def _served(request: pytest.FixtureRequest, wait_until: Callable[..., None]) -> 
     if request.param == "kafka":
         yield request.getfixturevalue("apache_kafka")
         return
-    folder = request.getfixturevalue("tmp_path_factory").mktemp("broker") / "log"
-    with brokers.running(request.param, folder) as found:
+    with (
+        _folder(request.getfixturevalue("memory")) as folder,
+        brokers.running(request.param, folder / "log") as found,
+    ):
         wait_until(lambda: answers(found), "the broker takes connections")
         yield found
 
@@ -176,9 +181,27 @@ def root() -> Path:
 @pytest.fixture(scope="session")
 def memory() -> Iterator[Path]:
     """A folder in memory where there is one: a process that dies needs no disk to lose data."""
-    shm = "/dev/shm"
-    with tempfile.TemporaryDirectory(dir=shm if os.access(shm, os.W_OK) else None) as folder:
+    shm = Path("/dev/shm")
+    roomy = os.access(shm, os.W_OK) and shutil.disk_usage(shm).free >= ROOM
+    with _folder(shm if roomy else None) as folder:
+        yield folder
+
+
+@contextlib.contextmanager
+def _folder(where: Path | None) -> Iterator[Path]:
+    """A new folder there, until the block ends."""
+    with tempfile.TemporaryDirectory(dir=where, ignore_cleanup_errors=True) as folder:
         yield Path(folder)
+
+
+@pytest.fixture
+def tmp_path(request: pytest.FixtureRequest) -> Iterator[Path]:
+    """Pytest's, on disk, for tests of what lies there; in memory for tests of what uses a log."""
+    if sharing.IN_MEMORY.match(request.node.nodeid):
+        with _folder(request.getfixturevalue("memory")) as folder:
+            yield folder
+    else:
+        yield request.getfixturevalue("tmp_path")
 
 
 @pytest.fixture
