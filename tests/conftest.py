@@ -82,17 +82,20 @@ def pytest_collection(session: pytest.Session) -> Iterator[None]:
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """What Hypothesis drives can always look for more; files that take long come first, Spark's and
-    what is tried on Apache Kafka before them, so that all processes end at about the same time."""
+    """What Hypothesis drives can always look for more.  Files that take long come first, Spark's
+    and what is tried on Apache Kafka before them, so that all processes end at about the same time;
+    the files of a folder are spread, as those that wait are next to each other."""
     for item in items:
         if getattr(getattr(item, "obj", None), "is_hypothesis_test", False):
             item.add_marker(pytest.mark.explore)
     long = {item.path for item in items if item.get_closest_marker("slow")}
+    rank = sharing.spread({item.path for item in items})
     items.sort(
         key=lambda item: (
             not sharing.SPARK.search(str(item.path)),
             not sharing.KAFKA.match(item.nodeid),
             item.path not in long,
+            rank[item.path],
         )
     )
 

@@ -48,6 +48,18 @@ def growth(data: Path) -> None:
 EVENTS: list[Callable[[Path], None]] = [nothing, retention, deletion, growth]
 
 
+# All of them take most of a minute: one for each event is run every time.
+SHORT = [("_target", nothing), ("_write", deletion), ("forget", retention), ("_write", growth)]
+TRIALS = [
+    pytest.param(
+        step, event,
+        id=f"{step}-{event.__name__}",
+        marks=() if (step, event) in SHORT else pytest.mark.long,
+    )
+    for step in STEPS for event in EVENTS
+]  # fmt: skip
+
+
 def rows(number: int) -> list[list[Any]]:
     """Of a micro-batch: a row from each task."""
     return [values(f"{number}-{task}") for task in range(TASKS)]
@@ -75,8 +87,7 @@ def die(writer: Any, messages: list[Any], number: int, step: str, after: bool) -
     assert os.waitstatus_to_exitcode(status) == 9
 
 
-@pytest.mark.parametrize("event", EVENTS, ids=lambda event: event.__name__)
-@pytest.mark.parametrize("step", STEPS)
+@pytest.mark.parametrize(("step", "event"), TRIALS)
 def test_a_delivery_breaks_off_and_the_topic_changes(
     micro: Any, tmp_path: Path, step: str, event: Callable[[Path], None]
 ) -> None:

@@ -6,7 +6,7 @@ import contextlib
 import importlib
 import os
 import re
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -66,6 +66,17 @@ class Scheduling(LoadFileScheduling):  # type: ignore[misc, unused-ignore]
         if HOUSE.search(file):
             return "house"
         return "spark" if SPARK.search(file) else file
+
+
+def spread(files: Collection[Path]) -> dict[Path, tuple[float, Path]]:
+    """Ranks of files, by which those of each folder are spread evenly over the run."""
+    folders: dict[Path, list[Path]] = {}
+    for file in sorted(files):
+        folders.setdefault(file.parent, []).append(file)
+    return {
+        file: (place / len(some), file)
+        for some in folders.values() for place, file in enumerate(some)
+    }  # fmt: skip
 
 
 def processes() -> int | None:
