@@ -240,7 +240,8 @@ class Core:
         lane = self.waiting.lanes[batch.tp]
         # A broker refuses what follows a refused batch; nothing of it was appended.
         late = code == ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
-        behind = late and any(b.number < batch.number for b in lane.failed)
+        # What is on its way still, to a leader of before perhaps, may come to be refused first.
+        behind = late and (lane.flying > 0 or any(b.number < batch.number for b in lane.failed))
         renewed = late and not behind and self._pid.renewing
         if code == ErrorCode.MESSAGE_TOO_LARGE and batch.count > 1:
             text = f"{problem}; its {batch.count} records go in two batches"

@@ -143,7 +143,7 @@ class World(Time):
         self.events = 0
         self.silent_ms = dict.fromkeys(self.brokers.nodes, 0)
         self.options = SendOptions(
-            acks=-1, codec=0, in_flight=rng.choice([1, 2, 5]), request_bytes=4_000,
+            acks=-1, codec=0, level=None, in_flight=rng.choice([1, 2, 5]), request_bytes=4_000,
             delivery_s=rng.choice([3.0, 8.0, 20.0]), retries=rng.choice([1, 3, 1 << 31, 1 << 31]),
             metadata_s=10.0, metadata_idle_s=300.0, adaptive=False, availability_s=0,
         )  # fmt: skip

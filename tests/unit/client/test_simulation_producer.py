@@ -13,16 +13,19 @@ from typing import Any
 import pytest
 
 from kafkalog import errors
+from kafkalog._native import direct
 from kafkalog.client import core, producer_id
 from kafkalog.client.accumulator import Lane
 from kafkalog.client.core import Answer, Core
 from kafkalog.client.delivery import Batch
 from kafkalog.client.producer_metadata import ProducerMetadata
+from kafkalog.types import TopicPartition
 from kafkalog.wire.error_codes import ErrorCode
 from tests.support.effort import SEED, rounds
 from tests.support.virtual import Violated
-from tests.unit.client.simulation import simulate
+from tests.unit.client.simulation import World, simulate
 
+send = direct("intake_send")
 CANARY_RUNS = 100
 PARTS, RUNS = 2, 6
 
@@ -62,6 +65,31 @@ SAME_OFFSET = 23771
 @pytest.mark.parametrize("seed", [RETRIES_END, SAME_OFFSET])
 def test_seeds_that_found_something(seed: int) -> None:
     simulate(seed)
+
+
+def test_what_overtook_a_batch_is_sent_again() -> None:
+    """The leader has moved: the second batch comes to the new one before the first one does."""
+    world, tp = World(1), TopicPartition("b", 0)
+    world.send(tp, b"known")
+    world.run(1_000)
+    flying = []
+    for value in (b"first", b"second"):
+        intake = world.waiting.intakes["b"]
+        world.waiting.room(intake, 0, len(value), 0.0, world.waiting.turn)
+        assert send(intake.native, value, None, 1, 0, None) is not None
+        lane = world.waiting.lanes[tp]
+        world.waiting.close(lane)
+        flying.append(world.core.pack([lane], world.now_s)[tp])
+    first, second = flying
+    early = Answer(ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER)
+    world.core.answered(second, early, world.now_s)
+    assert lane.failed == [second] and not second.ended
+    world.core.answered(first, Answer(0, 1), world.now_s)
+    world.core.plan(world.now_s + 1, lambda _: 1, lambda _: True)
+    assert world.core.pack([lane], world.now_s + 1) == {tp: second}
+    # Nothing is on its way any more: now it is refused for good.
+    world.core.answered(second, early, world.now_s)
+    assert not lane.failed
 
 
 def parts_have_an_id_of_their_own(patch: pytest.MonkeyPatch) -> None:
