@@ -481,7 +481,7 @@ def test_offsets(at: Command, tmp_path: Path, topic: str) -> None:
     ]  # fmt: skip
     assert lines(at("offsets", f"{topic}:1", "--time", "earliest")) == [f"{topic}:1:0"]
     assert lines(at("offsets", f"{topic}:1", "--time", "max-timestamp")) == [f"{topic}:1:1"]
-    assert lines(at("offsets", f"{topic}:1", "--time", "1500")) == [f"{topic}:1:1"]
+    assert lines(at("offsets", f"{topic}:1", "--time", "1500000")) == [f"{topic}:1:1"]
     assert lines(at("offsets", f"{topic}:0,1", "--time", "1970-01-02")) == [
         f"{topic}:0:", f"{topic}:1:",
     ]  # fmt: skip
