@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager, suppress
+from contextlib import ExitStack, contextmanager
 from typing import Any
 
 from kafkalog.arguments import text, things, whole_number
@@ -71,6 +71,9 @@ def scan_of(where: Where, topic: str | None, **options: Any) -> Iterator[TopicSc
     with ExitStack() as opened:
         logs = []
         for folder in chosen:
-            with suppress(NotFound):  # nothing was ever written there
+            try:
                 logs.append(opened.enter_context(Log(folder, mode="r")))
+            except NotFound:  # nothing was ever written there, unless its disk is away
+                if layout.leads_nowhere(folder):
+                    raise
         yield TopicScan(logs, **options)

@@ -75,6 +75,7 @@ KINDS: dict[str, tuple[str, str]] = {
     "metadata-bytes": (DAMAGE, "the file is not of its format"),
     "checkpoint-bytes": (WARNING, "the checkpoint is not of its format"),
     "checkpoint-range": (DAMAGE, "the checkpoint's offset is past the log's end"),
+    "folder-away": (UNCHECKED, "a link that leads nowhere: its disk is away"),
     "folder-skipped": (NOTE, "a folder that is no partition in use"),
 }
 

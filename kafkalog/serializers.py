@@ -11,6 +11,7 @@ import struct
 from collections.abc import Callable, Mapping
 from typing import Any
 
+from kafkalog.arguments import called
 from kafkalog.errors import ArgumentError
 
 __all__ = [
@@ -39,8 +40,7 @@ def serializers(
 ) -> Mapping[str, Callable[[Any], Any]]:
     """Those that are given, by `key` and `value`.  Raises: ArgumentError for what is none."""
     for name, found in (("key", key), ("value", value)):
-        if found is not None and not callable(found):
-            raise ArgumentError(f"{name}_{kind}: found {found!r}, wanted a callable")
+        called(f"{name}_{kind}", found)
     return {name: one for name, one in (("key", key), ("value", value)) if one is not None}
 
 

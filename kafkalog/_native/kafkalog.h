@@ -444,7 +444,8 @@ typedef struct {
      * for, not waited for.  Only where the high watermark follows the end.  2: the same, but
      * that the caller sees to the sync. */
     int32_t durable;
-    int32_t begin_sync; /* 1: what flush.messages asks for is begun; 0: it is the caller's */
+    int32_t
+        begin_sync; /* 1: what flush.messages asks for is begun; 0: it is the caller's */
 } kl_append_options;
 
 /* Append whole batches as producers sent them, in one write to one segment: all of them are

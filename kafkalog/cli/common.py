@@ -211,12 +211,15 @@ def open_log(tp: "TopicPartition", path: str) -> "Log | None":
 
     Raises: KafkalogError.
     """
+    from kafkalog.disk.layout import leads_nowhere
     from kafkalog.errors import NotFound
     from kafkalog.log.log import Log
 
     try:
         return Log(path, mode="r", topic=tp.topic, partition=tp.partition)
     except NotFound:
+        if leads_nowhere(path):
+            raise
         return None
 
 

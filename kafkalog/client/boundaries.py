@@ -44,7 +44,11 @@ class Boundaries:
     @property
     def in_doubt(self) -> bool:
         """Whether a commit was not answered."""
-        return self.open and self._own().ending is True
+        return (
+            isinstance(self._identity, Transactional)
+            and self._identity.open
+            and (self._identity.ending is True)
+        )
 
     def check(self) -> None:
         """Raise InvalidTxnState where records cannot be sent for want of a transaction."""
@@ -113,10 +117,10 @@ class Boundaries:
         identity, until_s = self._opened(), self._until_s()
         identity.not_given_up()
         self._waiting.waitable()
-        doubted = self.in_doubt
+        doubted, number = self.in_doubt, identity.begun_count
 
-        def end(cluster: Cluster) -> None:  # another may have aborted in the meantime
-            identity.not_given_up()
+        def end(cluster: Cluster) -> None:  # another thread may have aborted it, and begun the next
+            identity.not_given_up(number)
             identity.end(cluster, commit=True)
 
         with self.whole():  # all of a send_many, or nothing
@@ -132,8 +136,10 @@ class Boundaries:
                     f"transactional id {identity.transactional_id!r}: the commit was not answered, "
                     f"and may be there: commit_transaction again ({problem})"
                 ) from problem
-            # Another thread has ended it: what is open is the next one.
-            if not closed and identity.open and not isinstance(problem, errors.InvalidTxnState):
+            # Another thread has ended it: what is open is the next one.  What a broker has said of
+            # this one is the identity's error.
+            other = isinstance(problem, errors.InvalidTxnState) and problem is not identity.error
+            if not closed and identity.open and not other:
                 identity.spoil(problem)
                 if doubted:  # refused at last: the next transaction aborts this one first
                     identity.ending = False

@@ -314,11 +314,14 @@ class Consumer(Positions):
                     for name, deserializer in self._deserializers.items()
                     if (data := getattr(record, name)) is not None
                 }
-            except Exception as problem:
-                left = reversed(records[number:])
+            except BaseException as problem:
+                ours = not isinstance(problem, Exception)  # Ctrl-C: nothing is handed out
+                left = reversed(records[0 if ours else number :])
                 firsts = {TopicPartition(one.topic, one.partition): one for one in left}
                 for tp, first in firsts.items():
                     self._sharing.seek(tp, first.offset, self._reading.epoch(tp, first.offset))
+                if ours:
+                    raise
                 if found:
                     break
                 raise errors.Undeserializable(
@@ -426,13 +429,12 @@ class Consumer(Positions):
 
         Raises: ArgumentError for a partition that is not assigned, and without that setting.
         """
-        if isinstance(offsets, Record):
-            tp = TopicPartition(offsets.topic, offsets.partition)
-            offsets = {
-                tp: Committed(offsets.offset + 1, self._reading.epoch(tp, offsets.offset + 1))
-            }
-        given = arguments.mapping("offsets", offsets)
         with self._used():
+            if isinstance(offsets, Record):
+                tp = TopicPartition(offsets.topic, offsets.partition)
+                behind = offsets.offset + 1
+                offsets = {tp: Committed(behind, self._reading.epoch(tp, behind))}
+            given = arguments.mapping("offsets", offsets)
             rows = {tp: committed_of("offsets", given[tp]) for tp in self._mine(list(given))}
             if self._sharing.stored is None:
                 raise errors.ArgumentError(

@@ -192,6 +192,7 @@ class Batch:
     def end(self, error: errors.KafkalogError | None, base_offset: int = -1) -> None:
         """It is known what became of it: wake who waits, call who asked."""
         with _guard:
+            _guard.wait_for(lambda: not _looking.count)
             if self._ended:
                 return
             self.error = error
@@ -248,14 +249,43 @@ class Batch:
                 self._waiters.pop((future, waiter), None)
 
 
-_guard = threading.RLock()
-"""Guards the end of every batch: it is held for a moment, or while concurrent.futures looks at the
-futures that it is to wait for."""
+_guard = threading.Condition(threading.RLock())
+"""Guards the end of every batch: it is held for a moment."""
+
+
+class _Looking:
+    """The condition of every future, as concurrent.futures takes it: while a thread holds it, no
+    batch ends.  Any number of threads may hold it, so that none waits for another one here while
+    it holds the condition of an executor's future."""
+
+    def __init__(self) -> None:
+        self.count = 0
+
+    def acquire(self) -> bool:
+        with _guard:
+            self.count += 1
+        return True
+
+    def release(self) -> None:
+        with _guard:
+            self.count -= 1
+            if not self.count:
+                _guard.notify_all()
+
+    def __enter__(self) -> None:
+        self.acquire()
+
+    def __exit__(self, *_: object) -> None:
+        self.release()
+
+
+_looking = _Looking()
 
 
 def _new_guard() -> None:
-    global _guard
-    _guard = threading.RLock()
+    global _guard, _looking
+    _guard = threading.Condition(threading.RLock())
+    _looking = _Looking()
 
 
 os.register_at_fork(after_in_child=_new_guard)
@@ -293,6 +323,14 @@ class _Waiters:
         self._future.remove_waiter(waiter)
 
 
+def _snapshot(self: Any) -> tuple[bool, bool, Any, BaseException | None]:
+    """(done, cancelled, result, exception), as asyncio asks for it since CPython 3.15."""
+    if not self.done():
+        return False, False, None, None
+    problem = self.exception()
+    return True, False, None if problem else self.result(), problem
+
+
 class Future:
     """What became of one record, now or later.  Safe to use from many threads.
 
@@ -304,9 +342,10 @@ class Future:
     # by its class, as isinstance sees it, and by what those functions look at.
     if not TYPE_CHECKING:
         _stands_for = futures.Future  # C's __class__
-        _condition = property(lambda self: _guard)
+        _condition = property(lambda self: _looking)
         _waiters = property(_Waiters)
         _state = property(lambda self: "FINISHED" if self._batch.ended else "RUNNING")
+        _get_snapshot = _snapshot
 
     if TYPE_CHECKING:
         _batch: Batch
@@ -396,7 +435,7 @@ class ManyFuture:
 
     if not TYPE_CHECKING:
         __class__ = property(lambda self: futures.Future)
-        _condition = property(lambda self: _guard)
+        _condition = property(lambda self: _looking)
         _waiters = property(_Waiters)
         _state = property(lambda self: "FINISHED" if self.done() else "RUNNING")
 
@@ -448,10 +487,13 @@ class ManyFuture:
         try:
             self.result(timeout)
         except errors.KafkalogError as problem:
-            if not self.done():
-                raise
+            pieces = [one for part in self._parts for one in part[0].pieces(*part[1:])]
+            if all(batch.error is not problem for batch, _, _ in pieces):
+                raise  # it is not known in time
             return problem
         return None
+
+    _get_snapshot = _snapshot
 
     def result(self, timeout: float | None = None) -> list[Piece]:
         """Where the records are, batch by batch; waits, at most `timeout` seconds.

@@ -17,6 +17,7 @@ from kafkalog.client.handle import Handle
 from kafkalog.client.offsets import EARLIEST, LATEST, all_partitions, list_offsets
 from kafkalog.client.reading import Reading
 from kafkalog.client.sharing import Sharing
+from kafkalog.client.subscription import few
 from kafkalog.types import Found, TopicPartition
 
 __all__ = ["Offset", "Positions"]
@@ -146,7 +147,10 @@ class Positions(Handle):
         wanted = self._named("seek_to_committed", partitions)
         with self._used(timeout_ms):
             self._sharing.identity()
-            self._sharing.begin_at(self._mine(wanted))
+            some = self._mine(wanted)
+            if self._sharing.begin_at(some) < len(some):
+                names = few([f"{tp.topic}-{tp.partition}" for tp in some])
+                raise errors.UnknownTopicOrPartition(f"the cluster does not have all of {names}")
 
     def pause(self, *partitions: TopicPartition) -> None:
         """Hand out nothing of these until `resume`; they stay assigned.  None named: nothing."""

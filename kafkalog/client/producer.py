@@ -250,14 +250,14 @@ class Producer(Transactor):
         for one in self._interceptors:
             if hasattr(one, "on_send"):
                 record = one.on_send(record)
-        for name, serializer in made.items():
-            found: Any = getattr(record, name)
-            changed: dict[str, Any] = {} if found is None else {name: serializer(found)}
-            record = record._replace(**changed)
         seen = [one.on_ack for one in self._interceptors if hasattr(one, "on_ack")]
         try:
+            for name, serializer in made.items():
+                found: Any = getattr(record, name)
+                changed: dict[str, Any] = {} if found is None else {name: serializer(found)}
+                record = record._replace(**changed)
             future = self._send(record, turn)
-        except errors.KafkalogError as problem:
+        except Exception as problem:
             for on_ack in seen:
                 on_ack(None, problem)
             raise

@@ -89,6 +89,8 @@ class Transactional(Identity):
         """A transaction is; with an error it can only be aborted."""
         self.second = False
         """Version 2 of KIP-890."""
+        self.begun_count = 0
+        """Transactions so far."""
         self.ending: bool | None = None
         """What its end was to be (True: a commit) that was asked for and is not known to be."""
         self._deciding = threading.Lock()  # guards what becomes of `open` and `ending`
@@ -163,6 +165,7 @@ class Transactional(Identity):
     def begin(self) -> None:
         """What is sent from now on belongs to a new transaction."""
         self.open, self.error, self.ending = True, None, None
+        self.begun_count += 1
 
     def not_in_doubt(self) -> None:
         """Raises: InvalidTxnState: a commit was asked for, and is not known to have failed."""
@@ -172,16 +175,17 @@ class Transactional(Identity):
                 "may be there: commit_transaction again, or close the producer"
             )
 
-    def not_given_up(self) -> None:
+    def not_given_up(self, number: int | None = None) -> None:
         """What an abort dropped is missing in the transaction, be that open still.
 
-        Raises: InvalidTxnState.
+        `number`: as `begun_count` when it was begun.  Raises: InvalidTxnState.
         """
-        if not self.open or self.ending is False:
+        another = number not in (None, self.begun_count)
+        if another or not self.open or self.ending is False:
             raise errors.InvalidTxnState(
                 f"transactional id {self.transactional_id!r}: the transaction was aborted: "
                 "abort_transaction again if that failed, or begin the next one"
-                if self.ending is False
+                if self.ending is False and not another
                 else f"transactional id {self.transactional_id!r}: the transaction has ended"
             )
 

@@ -71,9 +71,10 @@ class Folders:
 
     def bare(self, tp: TopicPartition) -> bool:
         """Whether nothing is in it but what was made with it: neither an id nor a byte of a log."""
-        if self.partition_id(tp) is not None:
+        path = self.path(tp)
+        if self.partition_id(tp) is not None or layout.leads_nowhere(path):
             return False
-        with os.scandir(self.path(tp)) as entries:
+        with os.scandir(path) as entries:
             return all(
                 entry.is_file(follow_symlinks=False)
                 and (entry.name == layout.PARTITION_METADATA or not entry.stat().st_size)
@@ -102,7 +103,7 @@ class Folders:
             with self._lock:
                 others = [self._path(name) for name in self._names.values()]
             for other in others:
-                if other != path and os.path.islink(other) and os.path.samefile(other, path):
+                if other != path and os.path.islink(other) and _same(other, path):
                     raise ArgumentError(
                         f"{path}: found a link to {os.path.realpath(path)}, as {other} is, wanted "
                         "a folder of its own: two logs in one folder destroy each other; remove "
@@ -239,3 +240,11 @@ class Folders:
                 here = [name for name in files if os.path.lexists(self._path(name))]
                 self.directory.sync(here)
                 self._unsynced = False
+
+
+def _same(one: str, other: str) -> bool:
+    """Whether two paths are one folder; not where one leads nowhere, or was taken out since."""
+    try:
+        return os.path.samefile(one, other)
+    except OSError:
+        return False

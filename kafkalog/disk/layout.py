@@ -182,6 +182,11 @@ def look_for_segments(path: str) -> bool:
         return any(_SEGMENT.fullmatch(entry.name) for entry in entries)
 
 
+def leads_nowhere(path: str) -> bool:
+    """Whether a folder's path is a link to nothing: its disk is away, perhaps."""
+    return os.path.islink(path) and not os.path.isdir(path)
+
+
 def check_link(path: str) -> None:
     """Refuse a partition's folder that is a link to nothing, or into a data directory: what lies
     there is another partition's, or will be.  Kafka's servers follow every link.

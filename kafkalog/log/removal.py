@@ -97,9 +97,10 @@ def _tell_ahead(log: Handle, late: SegmentFacts) -> None:
     import logging  # 10 ms at import, for what hardly ever happens
 
     logging.getLogger(__name__).warning(
-        "%s: segment %d has a record of the time %d ms, which is still to come: the segment and "
-        "all behind it stay until retention.ms after that. To delete them before, delete the "
-        "records below %d; message.timestamp.after.max.ms refuses such records",
+        "%s: segment %d has a record with the timestamp %d ms, which lies in the future: "
+        "retention.ms keeps this segment and all later ones until it has passed since then. To "
+        "free the space earlier, delete the records below %d; message.timestamp.after.max.ms "
+        "refuses such records",
         log.path, late.base_offset, late.largest_timestamp_ms, late.next_offset,
     )  # fmt: skip
 

@@ -120,7 +120,7 @@ def times_wanted(limit: Limit, keys: Sequence[Key]) -> dict[Key, int]:
     _check_names(limit, keys)
     if not limit.by_time:
         return {}
-    times_ms = {key: _value(limit, key) for key in keys}
+    times_ms = {key: value_of(limit, key) for key in keys}
     return {key: ms for key, ms in times_ms.items() if ms not in (EARLIEST, LATEST)}
 
 
@@ -195,7 +195,7 @@ def resolve_start(options: ReadOptions, key: Key, ends: Ends, offset: int | None
     Raises: BadOption where nothing was found, and that is an error.
     """
     limit = options.start
-    value = _value(limit, key)
+    value = value_of(limit, key)
     if value in (EARLIEST, LATEST):
         return ends.start if value == EARLIEST else ends.stop
     if limit.by_time:
@@ -212,7 +212,7 @@ def resolve_start(options: ReadOptions, key: Key, ends: Ends, offset: int | None
 
 def _stop(options: ReadOptions, key: Key, ends: Ends, found: Mapping[Key, int | None]) -> int:
     limit = options.end
-    value = _value(limit, key)
+    value = value_of(limit, key)
     if value in (EARLIEST, LATEST):
         return ends.start if value == EARLIEST else ends.stop
     if limit.by_time:
@@ -223,10 +223,10 @@ def _stop(options: ReadOptions, key: Key, ends: Ends, found: Mapping[Key, int | 
 
 def _is_named(limit: Limit, key: Key) -> bool:
     """Whether a limit gives an offset, and not where the log begins, or what a time stands for."""
-    return not limit.by_time and _value(limit, key) != EARLIEST
+    return not limit.by_time and value_of(limit, key) != EARLIEST
 
 
-def _value(limit: Limit, key: Key) -> int:
+def value_of(limit: Limit, key: Key) -> int:
     if limit.each is not None:
         return limit.each[key] if key in limit.each else limit.topics[key[0]]
     assert limit.everywhere is not None

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import time
 from pathlib import Path
 
 import pytest
@@ -31,6 +32,19 @@ def test_a_backfill_into_a_topic_of_seven_days_is_warned_of_once(
     assert "retention.ms (604800000, 7.0 days) goes by them" in first
     with kafkalog.Store(tmp_path / "data") as store:
         assert [one.timestamp_ms for one in store["t"][0].read()][1] == START_MS
+
+
+def test_rows_that_are_not_too_old_do_not_hide_older_ones(
+    job: Job, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    with kafkalog.Store(tmp_path / "data") as store:
+        store.create_topic("t", config={"retention.ms": 7 * 86_400_000})
+    hours_ago = time.time_ns() // 1000 - 2 * 3_600_000_000
+    job([batch(value=[b"late"], timestamp=[hours_ago])], schema="all")
+    assert not warnings(caplog)
+    job(OLD, schema="all")
+    (warning,) = warnings(caplog)
+    assert "topic t" in warning
 
 
 @pytest.mark.parametrize(

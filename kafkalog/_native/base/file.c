@@ -24,7 +24,8 @@ struct kl_file {
     _Atomic bool touched; /* pinned since the clock's hand last passed */
     /* Written to since its last sync.  Who closed it could miss that a write-back failed. */
     _Atomic bool unsynced;
-    pthread_mutex_t syncing; /* held by a sync: the kernel tells one of two that it failed */
+    pthread_mutex_t
+        syncing;    /* held by a sync: the kernel tells one of two that it failed */
     int sync_errno; /* under it, of a sync that the cache ran: the next one fails with it */
     _Atomic int references;
     int generation; /* of the process that made it */

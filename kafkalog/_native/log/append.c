@@ -244,8 +244,7 @@ static kl_status reserve_notes(kl_log *log, const run_facts *run) {
     kl_segment *active = kl_log_active(log);
     size_t regions = (size_t)(run->bytes / KL_REGION_BYTES) + 2;
     kl_status status = kl_segment_reserve_notes(active, entries_of(log, run));
-    if (!status)
-        status = kl_sums_reserve(&active->sums, KL_MIN(run->batches, regions));
+    if (!status) status = kl_sums_reserve(&active->sums, KL_MIN(run->batches, regions));
     if (!status && run->producers)
         status = kl_producers_reserve(&log->producers, run->producers);
     return status;

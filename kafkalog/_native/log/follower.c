@@ -10,9 +10,13 @@ static bool straddles(const kl_log *log, const kl_batch *batch) {
 /* Locked.  Begin at the batch that the start lies in.  Where that waits for a change of
  * segments, others append: what it is follows from the log behind the wait. */
 static kl_status begin_at(kl_log *log, const kl_batch *batch) {
-    kl_log_settle_changes(log);
-    if (log->closed) return kl_fail(KL_E_CLOSED, "log %s is closed", log->path);
-    if (!straddles(log, batch))
+    bool begins = straddles(log, batch);
+    if (begins) {
+        kl_log_settle_changes(log);
+        if (log->closed) return kl_fail(KL_E_CLOSED, "log %s is closed", log->path);
+        begins = straddles(log, batch);
+    }
+    if (!begins)
         return kl_fail(KL_E_UNEXPECTED_APPEND_OFFSET,
                        "log %s: batch begins at offset %lld, the log ends at %lld",
                        log->path, (long long)batch->base_offset, (long long)log->log_end);

@@ -276,7 +276,8 @@ static kl_status aborted_of(kl_log *log, const kl_look *look, const aborted_rang
     if (status) return status;
     walk->done = kl_aborts_find(&segment->aborts, range->start, range->stop, range->out,
                                 range->max_entries, range->count);
-    if (!sealed || segment->aborts.count > 0) {
+    /* One that is not checked, as segments have changed since the look, may lack its list. */
+    if (!sealed || segment->aborts.count > 0 || !segment->aborts_checked) {
         kl_version_note_quiet(version, walk->quiet_from, segment->base_offset);
         walk->quiet_from = kl_look_next_base(look, walk->index);
     }

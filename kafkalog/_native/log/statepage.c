@@ -68,6 +68,9 @@ static void read_boot_id(char out[BOOT_ID_BYTES]) {
     kl_io->close(fd);
 }
 
+/* Of the flags in field 9 of /proc/PID/stat.  The kernel's headers do not hand it out. */
+enum { PF_EXITING = 4 };
+
 /* When a process started, in ticks since boot; -1 when none lives. Field 22 of
  * /proc/PID/stat, counted behind the command's closing bracket. */
 static int64_t process_start(int64_t pid) {
@@ -82,7 +85,11 @@ static int64_t process_start(int64_t pid) {
     char *p = strrchr(text, ')');
     /* Dead, though its parent has not asked for it yet. */
     if (p != NULL && p[1] != 0 && (p[2] == 'Z' || p[2] == 'X')) return -1;
-    for (int field = 2; p != NULL && field < 22; field++) p = strchr(p + 1, ' ');
+    for (int field = 2; p != NULL && field < 22; field++) {
+        /* One that is being killed has closed its files before it is dead. */
+        if (field == 9 && strtoll(p + 1, NULL, 10) & PF_EXITING) return -1;
+        p = strchr(p + 1, ' ');
+    }
     return p == NULL ? -1 : strtoll(p + 1, NULL, 10);
 }
 
@@ -264,8 +271,7 @@ static kl_status refuse(const char *path, long long pid) {
 
 kl_status kl_statepage_check(const char *path, const struct stat *folder) {
     char place[PLACE_BYTES], name[NAME_BYTES];
-    snprintf(place, sizeof place, MEMORY_FOLDER "/kafkalog-%u",
-             (unsigned)page_owner(folder));
+    if (!place_of(page_owner(folder), place)) return KL_OK;
     name_page(name, place, folder);
     int fd = kl_open_at(AT_FDCWD, name, O_RDONLY | O_CLOEXEC | O_NOFOLLOW, 0);
     if (fd < 0) return KL_OK;
@@ -274,8 +280,8 @@ kl_status kl_statepage_check(const char *path, const struct stat *folder) {
     return pid ? refuse(path, pid) : KL_OK;
 }
 
-/* In *out, locked until it is closed, and still what its name says: nobody has swept it, nor
- * will; -1: it cannot be had.  Who sweeps locks it for a moment. */
+/* In *out, locked until it is closed and no longer mapped, and still what its name says: nobody
+ * has swept it, nor will; -1: it cannot be had.  A sweep locks it for a moment. */
 static kl_status open_locked_page(const char *path, uid_t owner, const struct stat *folder,
                                   char name[NAME_BYTES], struct stat *file, int *out) {
     *out = -1;
@@ -350,9 +356,14 @@ static bool map_rows(kl_statepage *page, size_t rows, bool writer) {
         bytes = KL_MIN((size_t)file.st_size, (size_t)PAGE_BYTES + ROWS_MAX * ROW_BYTES);
     }
     if (had) layout = map_file(fd, writer ? PROT_READ | PROT_WRITE : PROT_READ, bytes);
-    kl_io->close(fd);
-    if (layout == NULL) return false;
+    if (layout == NULL) {
+        kl_io->close(fd);
+        return false;
+    }
     kl_io->munmap(page->layout, page->mapped_bytes);
+    /* The lock went with the old mapping; the new one keeps it from here on. */
+    if (writer) (void)flock(fd, LOCK_EX | LOCK_NB);
+    kl_io->close(fd);
     page->layout = layout;
     page->mapped_bytes = bytes;
     return true;

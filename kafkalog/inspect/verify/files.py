@@ -99,7 +99,7 @@ def _verify_folder(folder: Path, report: Report, deep: bool) -> None:
         listing = list_directory(os.fspath(folder))
         for name in listing.partitions.values():
             if not (folder / name).is_dir():
-                report.add("folder-skipped", folder / name, "a link to nothing", "a folder")
+                report.add("folder-away", folder / name, "a link to nothing", "a folder")
         for marked in listing.marked:
             report.add("folder-skipped", folder / marked.name, marked.kind, "a partition in use")
 

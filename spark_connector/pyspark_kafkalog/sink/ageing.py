@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterable
+from math import inf
 from typing import TYPE_CHECKING
 
 from .staging import Part
@@ -22,15 +23,16 @@ YOUNG_MS = 3_600_000
 """Rows that are no older are not asked about: a topic of a shorter retention expects it."""
 TOLD_MAX = 1000
 """Topics that are remembered, so that each is asked for once."""
-_told: dict[tuple[str, str], None] = {}
+_asked: dict[tuple[str, str], float] = {}
+"""The age of a row (ms) above which a topic is asked for again."""
 
 
 def old_topics(target: str, parts: Iterable[Part], now_ms: int) -> dict[str, int]:
-    """The largest age of a row (ms) of each topic that was not asked for in this process."""
+    """The largest age of a row (ms) of each topic of which that is to be asked."""
     ages: dict[str, int] = {}
     for part in parts:
         age_ms = now_ms - part.oldest_ms
-        if age_ms > YOUNG_MS and (target, part.topic) not in _told:
+        if age_ms > _asked.get((target, part.topic), YOUNG_MS):
             ages[part.topic] = max(age_ms, ages.get(part.topic, 0))
     return ages
 
@@ -40,17 +42,22 @@ def tell_ageing(admin: Admin, target: str, ages_ms: dict[str, int]) -> None:
 
     Raises: KafkalogError.
     """
+    for topic in ages_ms:  # first: one that cannot be asked for is not asked for each time
+        _asked[target, topic] = inf
+        if len(_asked) > TOLD_MAX:
+            del _asked[next(iter(_asked))]
     asked = admin.describe_configs([("topic", topic) for topic in ages_ms], names=NAMES)
     for (_, topic), entries in asked.items():
-        _told[target, topic] = None
-        if len(_told) > TOLD_MAX:
-            del _told[next(iter(_told))]
         policy, keeps, kind = (entries[name].value or "" for name in NAMES)
         keeps_ms, age_ms = int(keeps), ages_ms[topic]
-        if "delete" in policy and 0 <= keeps_ms < age_ms and kind == "CreateTime":
-            _log.warning(
-                "%s: topic %s: the column timestamp has times %.1f days old, and retention.ms "
-                "(%d, %.1f days) goes by them: these rows are deleted soon. Set retention.ms of "
-                "the topic to -1 or to more, or hand the time on in another column",
-                target, topic, age_ms / 86_400_000, keeps_ms, keeps_ms / 86_400_000,
-            )  # fmt: skip
+        if "delete" not in policy or keeps_ms < 0 or kind != "CreateTime":
+            continue
+        if age_ms <= keeps_ms:
+            _asked[target, topic] = keeps_ms
+            continue
+        _log.warning(
+            "%s: topic %s: the column timestamp has times %.1f days old, and retention.ms "
+            "(%d, %.1f days) goes by them: a segment is deleted once all of it is that old. Set "
+            "retention.ms of the topic to -1 or to more, or hand the time on in another column",
+            target, topic, age_ms / 86_400_000, keeps_ms, keeps_ms / 86_400_000,
+        )  # fmt: skip

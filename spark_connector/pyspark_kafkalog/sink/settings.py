@@ -30,9 +30,6 @@ NEEDLESS = {
 IGNORED = (
     "auto.include.jmx.reporter",
     "client.dns.lookup",
-    "compression.gzip.level",
-    "compression.lz4.level",
-    "compression.zstd.level",
     "connections.max.idle.ms",
     "enable.metrics.push",
     "metadata.recovery.rebootstrap.trigger.ms",

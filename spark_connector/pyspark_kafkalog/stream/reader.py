@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
@@ -258,14 +258,13 @@ class _Driver:
 def _start(options: StreamOptions, key: Key, head: Head, found: int | None) -> int:
     """Within what the log has; an offset below or above it is checked when it is read."""
     limit = options.start
-    value = limit.each[key] if limit.each is not None else limit.everywhere
-    if not limit.by_time and value == LATEST:
+    if not limit.by_time and plan.value_of(limit, key) == LATEST:
         return head.stop(key)  # with onlyFlushed below the log's end
     return plan.resolve_start(options, key, head.ends[key], found)
 
 
 def _says_latest(options: StreamOptions) -> bool:
     limit = options.start
-    values: Mapping[Key, int | None] = limit.each or {("", 0): limit.everywhere}
+    values = [limit.everywhere, *(limit.each or {}).values(), *limit.topics.values()]
     where_none_matches = limit.by_time and options.start_without_match == "latest"
-    return where_none_matches or LATEST in values.values()
+    return where_none_matches or LATEST in values

@@ -58,6 +58,8 @@ REFUSED: dict[str, Callable[[], Any]] = {
     "assignor: Assignor.user_data": lambda: Consumer(
         NOWHERE, group="g", assignor=assigning("user_data")
     ),
+    "value_serializer": lambda: Producer(NOWHERE, value_serializer=awaited),
+    "key_deserializer": lambda: Consumer(NOWHERE, key_deserializer=awaited),
     "on_warning": lambda: Mirror(NOWHERE, NOWHERE, "t", on_warning=awaited),
     "on_progress": lambda: Mirror(NOWHERE, NOWHERE, "t", on_progress=awaited),
 }

@@ -147,3 +147,28 @@ def test_they_are_futures_that_cannot_be_cancelled(producer: Producer, held: Let
     held(2)
     assert wait([record, many], LIMIT_S).not_done == set()
     assert not record.running() and not many.running()
+
+
+def test_threads_that_look_at_futures_hold_up_one_another_never(
+    producer: Producer, held: Let
+) -> None:
+    """concurrent.futures takes the conditions of all that it waits for, in an order of its own: a
+    thread that holds an executor's would wait for one that waits for it."""
+    one, other = sent(producer, 2)
+    with one._condition:
+        looks = threading.Thread(target=lambda: wait([other], timeout=0))
+        looks.start()
+        looks.join(LIMIT_S)
+        assert not looks.is_alive()
+        held(2)
+        assert not one.done()  # nothing ends while somebody looks
+    assert one.result(LIMIT_S).offset >= 0 and other.result(LIMIT_S).offset >= 0
+
+
+def test_asyncio_is_told_what_is_known(producer: Producer, held: Let) -> None:
+    """As CPython 3.15 asks."""
+    (one,) = sent(producer, 1)
+    assert one._get_snapshot() == (False, False, None, None)
+    held(1)
+    assert one.result(LIMIT_S).offset >= 0
+    assert one._get_snapshot() == (True, False, one.result(), None)

@@ -185,6 +185,6 @@ def test_a_commit_without_an_answer_is_told_of_at_the_end(peer: Peer, member: Co
     peer.on(apis.OFFSET_COMMIT, SILENCE)
     member._cluster.options = member._cluster.options._replace(api_timeout_ms=20)
     member.commit({ZERO: 5}, wait=False, callback=lambda _, how: told.append(how))
-    member.close()
+    member.close(timeout_ms=100)
     (problem,) = told
     assert isinstance(problem, errors.Timeout)

@@ -185,5 +185,5 @@ def test_asyncio_has_them_too(shared: TestBroker, topic: str) -> None:
 )
 def test_they_are_callables(shared: TestBroker, name: str) -> None:
     kind: Any = Consumer if name.endswith("deserializer") else Producer
-    with pytest.raises(errors.ArgumentError, match=f"{name}: found 'json', wanted a callable"):
+    with pytest.raises(errors.ArgumentError, match=f"{name}: found 'json' of type str"):
         kind(shared.bootstrap_servers, **{name: "json"})

@@ -95,11 +95,23 @@ def test_a_link_that_leads_nowhere_is_refused(path, tmp_path):
         with pytest.raises(NotFound, match="elsewhere"):
             manager.get("a", 1)
         assert manager.folders.written(manager.partitions("a")[1])
-        assert ("folder-skipped", str(path / "a-1")) in [
+        assert ("folder-away", str(path / "a-1")) in [
             (one.what, one.file) for one in verify(path).findings
         ]
         (tmp_path / "away").rename(tmp_path / "elsewhere")
         assert manager.get("a", 1).end_offset == 1
+
+
+def test_a_link_whose_disk_is_away_stops_no_other(path, tmp_path):
+    for partition in (1, 2):
+        put_link(path / f"a-{partition}", tmp_path / f"disk-{partition}")
+    (tmp_path / "disk-2").rename(tmp_path / "away")
+    with Manager(path) as manager:
+        assert manager.get("a", 1).append(b"more") == 1
+        assert not manager.folders.bare(manager.partitions("a")[2])
+    with pytest.raises(NotFound, match="a-2"):
+        kafkalog.pandas.read(path, "a")
+    assert len(kafkalog.pandas.read(path, "a", partitions=[0, 1])) == 3
 
 
 @pytest.mark.parametrize("away", [False, True])
