@@ -15,7 +15,7 @@ static void give_spare(kl_producers *producers, kl_producer_entry *entry) {
 
 static kl_producer_entry *take_spare(kl_producers *producers) {
     kl_producer_entry *entry = producers->spare;
-    KL_ASSERT(entry && producers->spare_count > 0);
+    KL_ASSERT(producers->spare_count > 0);
     producers->spare = entry->newer;
     producers->spare_count--;
     return entry;
