@@ -2,7 +2,7 @@
  *
  * A file's `state` holds its pins and a bit that says whether `fd` is open.  A pin adds
  * one and looks at the bit; an eviction swaps "open, no pins" for "closed" in one step, so
- * that either sees the other.  What happens rarely is under mutexes: opening (one at a
+ * that either sees the other.  What happens rarely is under locks: opening (one at a
  * time per file), a sync, and the ring of open files.  Lock order: opening, then the
  * cache's; a sync holds neither. */
 #include "file.h"
@@ -24,9 +24,10 @@ struct kl_file {
     _Atomic bool touched; /* pinned since the clock's hand last passed */
     /* Written to since its last sync.  Who closed it could miss that a write-back failed. */
     _Atomic bool unsynced;
-    pthread_mutex_t
-        syncing;    /* held by a sync: the kernel tells one of two that it failed */
-    int sync_errno; /* under it, of a sync that the cache ran: the next one fails with it */
+    /* The kernel tells one of two syncs that it failed. Those of its log share this, as either
+     * failure is the log's; one that the cache runs has it alone. */
+    pthread_rwlock_t syncing;
+    _Atomic int sync_errno; /* of a sync that the cache ran: the next one fails with it */
     _Atomic int references;
     int generation; /* of the process that made it */
     bool writable;
@@ -132,12 +133,12 @@ static kl_file *pin_unsynced(void) {
 /* Sync it, so that it may be closed; a failure is kept for its log. */
 static void sync_kept(kl_file *file) {
     int result, fd = atomic_load(&file->fd);
-    kl_lock(&file->syncing);
+    KL_ASSERT(pthread_rwlock_wrlock(&file->syncing) == 0);
     atomic_store(&file->unsynced, false);
     do result = kl_io->fdatasync(fd);
     while (result && errno == EINTR);
-    if (result) file->sync_errno = errno;
-    kl_unlock(&file->syncing);
+    if (result) atomic_store(&file->sync_errno, errno);
+    KL_ASSERT(pthread_rwlock_unlock(&file->syncing) == 0);
     kl_file_unpin(file);
     kl_file_drop(file);
 }
@@ -197,7 +198,7 @@ kl_status kl_file_new(const char *dir_path, const char *name, bool writable,
                        name);
     }
     KL_ASSERT(pthread_mutex_init(&file->opening, NULL) == 0);
-    KL_ASSERT(pthread_mutex_init(&file->syncing, NULL) == 0);
+    KL_ASSERT(pthread_rwlock_init(&file->syncing, NULL) == 0);
     file->fd = -1;
     file->references = 1;
     file->generation = kl_process_generation;
@@ -227,7 +228,7 @@ void kl_file_drop(kl_file *file) {
     kl_unlock(&cache.lock);
     if (state & FILE_OPEN) kl_io->close(atomic_load(&file->fd));
     pthread_mutex_destroy(&file->opening);
-    pthread_mutex_destroy(&file->syncing);
+    pthread_rwlock_destroy(&file->syncing);
     kl_release(file->names);
     kl_release(file->dir_path);
     kl_release(file);
@@ -416,14 +417,13 @@ kl_status kl_file_try_sync(kl_file *file, bool *tried) {
     kl_status status = kl_file_pin(file, &fd);
     if (status) return status;
     *tried = true;
-    kl_lock(&file->syncing);
-    int failed = file->sync_errno;
-    file->sync_errno = 0;
+    KL_ASSERT(pthread_rwlock_rdlock(&file->syncing) == 0);
+    int failed = atomic_exchange(&file->sync_errno, 0);
     atomic_store(&file->unsynced, false);
     do result = failed ? (errno = failed, -1) : kl_io->fdatasync(fd);
     while (result && errno == EINTR);
     if (result) (void)file_failed(file, "fdatasync");
-    kl_unlock(&file->syncing);
+    KL_ASSERT(pthread_rwlock_unlock(&file->syncing) == 0);
     if (result) status = KL_E_IO; /* whatever the reason: it does not pass */
     kl_file_unpin(file);
     return status;

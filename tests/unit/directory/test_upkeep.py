@@ -251,7 +251,7 @@ def test_a_record_of_the_future_keeps_its_segment_and_is_told_of_once(directory,
     assert 0 < log.start_offset <= late
     [told] = [record.getMessage() for record in caplog.records]
     [kept] = [one for one in log.segments if one.base_offset <= late < one.next_offset]
-    assert f"a-0: segment {kept.base_offset} has a record of the time {year_ms} ms" in told
+    assert f"a-0: segment {kept.base_offset} has a record with the timestamp {year_ms} ms" in told
     assert f"below {kept.next_offset};" in told
     log.delete_before(kept.next_offset)
     retain(manager)
