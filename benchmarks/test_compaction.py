@@ -21,8 +21,9 @@ import kafkalog
 from benchmarks.measure import SCALE, Side, Want, scaled
 from benchmarks.rivals import kafka_cleaner
 from benchmarks.work import lines
+from tests.support import apache
 
-OURS, KAFKA = "kafkalog", "Kafka 4.1.1, LogCleaner"
+OURS, KAFKA = "kafkalog", f"Kafka {apache.VERSION}, LogCleaner"
 RECORDS, KEYS = 600_000, 150_000
 SEGMENT_BYTES = 16 << 20
 CONFIG = {"cleanup.policy": "compact", "segment.bytes": SEGMENT_BYTES, "file.delete.delay.ms": 0}

@@ -26,6 +26,7 @@ import pytest
 from benchmarks.environment import place
 from benchmarks.measure import SCALE, Side, Want, scaled
 from benchmarks.rivals import kafka_broker
+from tests.support import apache
 
 # kafka-python reads its own files in a way that Python deprecates.
 pytestmark = pytest.mark.filterwarnings("ignore::DeprecationWarning")
@@ -104,7 +105,7 @@ def floor_of(files: int) -> str:
     return f"write(2), {files:,} files"
 
 
-KAFKA = f"Kafka 4.1.1, {MANY:,} partitions"
+KAFKA = f"Kafka {apache.VERSION}, {MANY:,} partitions"
 
 
 class Looks:

@@ -22,11 +22,13 @@ pytest.importorskip("pyspark", "4.0")
 
 from benchmarks.broker.brokers import KAFKA, OURS, Served, brokers
 from benchmarks.spark.session import kafka_source, spark_session
+from tests.support import apache
 
 RECORDS = scaled(500_000, 2_000)
 PARTITIONS = 2
 DIRECTORY, BROKER = "kafkalog, a directory", "kafkalog, a broker"
-TO_KAFKA, THEIRS = "kafkalog, into Kafka 4.1.1", "Spark's Kafka sink, Kafka 4.1.1"
+TO_KAFKA = f"kafkalog, into Kafka {apache.VERSION}"
+THEIRS = f"Spark's Kafka sink, Kafka {apache.VERSION}"
 _numbers = count()
 
 

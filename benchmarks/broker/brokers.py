@@ -16,11 +16,11 @@ from threading import Event
 from benchmarks.broker import programs
 from benchmarks.broker.wire import Connection, create_topic, delete_topic
 from benchmarks.rivals import kafka_broker
-from tests.support.apache import free_port
+from tests.support import apache
 
 __all__ = ["KAFKA", "MOCK", "OURS", "SINK", "Kafka", "Mock", "Ours", "Served", "Sink", "brokers"]
 
-OURS, KAFKA = "kafkalog", "Kafka 4.1.1"
+OURS, KAFKA = "kafkalog", f"Kafka {apache.VERSION}"
 SINK, MOCK = "bare sink", "librdkafka's mock"
 START_S = 60
 PROCESS_CPU = 2
@@ -104,7 +104,7 @@ class Ours(Served):
 
     def __init__(self, directory: Path, settings: Mapping[str, str] | None = None) -> None:
         self.directory = directory
-        self.port = free_port()
+        self.port = apache.free_port()
         self.bootstrap = f"127.0.0.1:{self.port}"
         self._settings = {**SETTINGS, **(settings or {})}
         self._properties = directory.with_suffix(".properties")
@@ -157,7 +157,7 @@ class Sink(Served):
     def __init__(self, directory: Path, partitions: int = 16, sync: bool = False) -> None:
         directory.mkdir(parents=True)
         self.directory = directory
-        port = free_port()
+        port = apache.free_port()
         self.bootstrap = f"127.0.0.1:{port}"
         self._arguments = [str(directory), str(port), str(partitions), str(int(sync))]
 

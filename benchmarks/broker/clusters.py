@@ -13,7 +13,7 @@ from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 
 import kafkalog
-from benchmarks.broker.brokers import OURS, PROCESS_CPU, SETTINGS, Ours
+from benchmarks.broker.brokers import KAFKA, OURS, PROCESS_CPU, SETTINGS, Ours
 from benchmarks.rivals import kafka_broker
 from kafkalog import errors
 from tests.support import apache
@@ -22,9 +22,6 @@ from tests.support.zookeeper import ZooKeeper
 __all__ = ["FSYNC", "KAFKA", "SESSION_MS", "Cluster", "clusters"]
 
 FSYNC = f"{OURS}, fsync"
-VERSION = "4.4.0"
-KAFKA = f"Kafka {VERSION}"
-POM = Path(__file__).with_name("pom.xml")
 NODES = 3
 SESSION_MS = 6_000
 """How long a node may be silent before it counts as dead, of both."""
@@ -226,7 +223,7 @@ class KafkaCluster(Cluster):
             ) + more)  # fmt: skip
             formatting = ["format", "-t", cluster, "-c", str(properties)]
             subprocess.run(
-                apache.java("kafka.tools.StorageTool", *formatting, folder=_jars()),
+                apache.java("kafka.tools.StorageTool", *formatting),
                 check=True, stdout=subprocess.DEVNULL,
             )  # fmt: skip
             self.begin(node)
@@ -235,7 +232,7 @@ class KafkaCluster(Cluster):
 
     def launch(self, node: int) -> subprocess.Popen[bytes]:
         folder = self.directories[node].parent
-        command = ["java", *kafka_broker.JVM, "-cp", f"{_jars()}/*", "kafka.Kafka"]
+        command = ["java", *kafka_broker.JVM, "-cp", f"{apache.jars()}/*", "kafka.Kafka"]
         with (folder / "kafka.out").open("ab") as output:
             return subprocess.Popen(
                 [*command, str(folder / "server.properties")],
@@ -245,11 +242,6 @@ class KafkaCluster(Cluster):
     def controller(self) -> int:
         with kafkalog.Admin(self.bootstrap) as admin:
             return admin.describe_quorum().leader
-
-
-def _jars() -> Path:
-    """Raises: apache.Unavailable."""
-    return apache.fetched(POM, f"kafka-{VERSION}", f"kafka-tools-{VERSION}.jar")
 
 
 def _cpu_s(process: subprocess.Popen[bytes]) -> float:
@@ -262,7 +254,7 @@ def clusters(folder: Path) -> Iterator[dict[str, Cluster]]:
 
     Raises: apache.Unavailable.
     """
-    _jars()
+    apache.jars()
     made: dict[str, Cluster] = {}
     with ExitStack() as running:
         zookeeper = running.enter_context(ZooKeeper(folder / "zookeeper"))

@@ -17,7 +17,7 @@ from tests.support import apache
 __all__ = ["CEILING", "KAFKA_SOURCE", "OURS", "PARQUET", "kafka_source", "spark_session"]
 
 OURS, CEILING = "kafkalog", "prebuilt batches"
-KAFKA_SOURCE = "Spark's Kafka source, Kafka 4.1.1"
+KAFKA_SOURCE = f"Spark's Kafka source, Kafka {apache.VERSION}"
 PARQUET = "parquet"
 ROOT = Path(__file__).resolve().parents[2]
 POM = Path(__file__).with_name("pom.xml")

@@ -183,6 +183,8 @@ typedef struct {
 kl_status kl_records_check(const kl_batch *batch, const uint8_t *records, size_t bytes,
                            int strict, const kl_record_rules *rules,
                            int64_t *max_timestamp);
+/* The most bytes of a record, without its length; the walk ends where the bytes are none. */
+int64_t kl_records_longest(const uint8_t *records, size_t bytes);
 /* A record that breaks a rule. */
 typedef struct {
     int64_t timestamp_ms;

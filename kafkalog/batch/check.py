@@ -15,7 +15,7 @@ from kafkalog.batch.encode import HEADER_BYTES, codec_level, sealed
 from kafkalog.batch.walk import whole_batches
 from kafkalog.config.declare import FOREVER
 from kafkalog.config.topic import TopicConfig, timestamp_window
-from kafkalog.errors import MessageTooLarge
+from kafkalog.errors import InvalidRecord, MessageTooLarge
 
 __all__ = ["Refused", "prepared", "refused_records", "rules_of", "time_is_doubtful"]
 
@@ -102,6 +102,13 @@ def _looked_into(
     codec = batch.attributes & lib.KL_CODEC_MASK
     records = codecs.decompress(codec, whole[HEADER_BYTES:], limit)
     body = ffi.from_buffer(records)
+    allowed = config.max_decompressed_message_bytes
+    if codec and allowed < len(records):
+        longest = lib.kl_records_longest(body, len(records))
+        if longest > allowed:
+            raise InvalidRecord(
+                f"a record of {longest} bytes, max.decompressed.message.bytes allows {allowed}"
+            )
     largest = ffi.new("int64_t *")
     check(lib.kl_records_check(batch, body, len(records), 1, rules_of(config, now_ms), largest))
     if codec == wanted and largest[0] == batch.max_timestamp:

@@ -220,7 +220,7 @@ class Connection:
     def _negotiate(self) -> None:
         api = apis.API_VERSIONS
         body = software()
-        version: int = api.versions.stop - 1
+        version: int = api.max_version
         answer = self._ask_versions(version, body)
         if answer.error_code == ErrorCode.UNSUPPORTED_VERSION and version:
             # A broker that does not know our version answers in version 0, with its range.

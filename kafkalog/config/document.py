@@ -58,7 +58,7 @@ def render_markdown() -> str:
 
 
 def render_differences() -> str:
-    """A section of docs/compatibility.md: which defaults are not Kafka 4.1's, and why.
+    """A section of docs/compatibility.md: which defaults are not Kafka's, and why.
 
     tests/kafka/referee/test_settings.py asks Kafka for all others.
     """
@@ -66,10 +66,10 @@ def render_differences() -> str:
         "",
         "## Defaults that are not Kafka's",
         "",
-        "Of a broker; all its other settings that Kafka knows have Kafka 4.1's defaults. What only",
-        "we have begins with `kafkalog.`.",
+        "Of a broker; all its other settings that Kafka knows have the defaults of Kafka 4.4.0.",
+        "What only we have begins with `kafkalog.`.",
         "",
-        "| setting | here | Apache Kafka 4.1 | why |",
+        "| setting | here | Apache Kafka 4.4.0 | why |",
         "| --- | --- | --- | --- |",
     ]
     for setting in (*TopicConfig.table.values(), *ServerConfig.table.values()):

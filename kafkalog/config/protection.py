@@ -33,6 +33,8 @@ _NOTHING = {
     "sasl.kerberos.principal.to.local.rules": ("DEFAULT",),
     "sasl.mechanism.controller.protocol": ("GSSAPI",),
     "sasl.mechanism.inter.broker.protocol": ("GSSAPI",),
+    "sasl.oauthbearer.allow.unverified.audience": ("false",),
+    "sasl.oauthbearer.allow.unverified.issuer": ("false",),
     "sasl.oauthbearer.clock.skew.seconds": ("30",),
     "sasl.oauthbearer.header.urlencode": ("false",),
     "sasl.oauthbearer.scope.claim.name": ("scope",),

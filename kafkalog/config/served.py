@@ -1,7 +1,7 @@
 """What a broker's settings must be beside what each allows alone: Apache Kafka starts with them.
 
 A bare Log or data directory takes more: small segments, a small memory for the cleaner.
-Source: Kafka 4.1.1 itself, asked by tests/kafka/referee/test_settings.py.
+Source: Apache Kafka itself, asked by tests/kafka/referee/test_settings.py.
 """
 
 from collections.abc import Iterator, Mapping

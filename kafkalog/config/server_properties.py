@@ -14,6 +14,7 @@ _ONE_NODE = "ignored: there is one node, which needs no quorum"
 _LATER = "ignored: it is not there yet"
 _NOBODY = "ignored: this value keeps nobody out"
 _UNTUNED = "ignored: the coordinator needs no tuning"
+_UNTIERED = "ignored: kafkalog has no tiered storage"
 _FAMILIES: tuple[tuple[str, str], ...] = (
     ("controller.", _ONE_NODE),
     ("early.start.listeners", _ONE_NODE),
@@ -40,7 +41,8 @@ _FAMILIES: tuple[tuple[str, str], ...] = (
     ("group.consumer.", _LATER),
     ("group.streams.", _LATER),
     ("group.coordinator.", _UNTUNED),
-    ("remote.log.", "ignored: kafkalog has no tiered storage"),
+    ("remote.log.", _UNTIERED),
+    ("errors.deadletterqueue.", "ignored: there are no share groups"),
     ("metric", _LATER),
     ("kafka.metrics.", _LATER),
     ("auto.include.jmx.reporter", "ignored: there is no JMX"),
@@ -79,6 +81,8 @@ _IGNORED = {
     "producer.purgatory.purge.interval.requests": "ignored: nothing has to be purged",
     "delete.records.purgatory.purge.interval.requests": "ignored: nothing has to be purged",
     "log.dir.failure.timeout.ms": "ignored: there is one data directory",
+    "follower.fetch.last.tiered.offset.enable": _UNTIERED,
+    "config.providers": "ignored: a value is what the file says",
     "node.rack": "ignored: broker.rack is the name",
 }
 """The same, by whole names."""

@@ -18,6 +18,8 @@ __all__ = [
 ]
 
 MINUTE_MS, HOUR_MS = 60_000, 3_600_000
+_ARRAY_MAX = (1 << 31) - 9
+"""The largest array that Kafka counts on in a JVM."""
 
 _TIERED = "Kept for Kafka: kafkalog has no tiered storage."
 _COMPACTION = "compaction"
@@ -122,6 +124,14 @@ class TopicConfig(Settings):
         low=0,
         synonym="message.max.bytes",
     )
+    max_decompressed_message_bytes = Whole(
+        _ARRAY_MAX,
+        "Largest record of a compressed batch, as it is decompressed, that a producer may send.",
+        unit="bytes",
+        low=1,
+        high=_ARRAY_MAX,
+        synonym="max.decompressed.message.bytes",
+    )
     message_timestamp_type = Word(
         "CreateTime",
         "Whether records keep their producer's time or get the time of the append.",
@@ -214,9 +224,16 @@ class TopicConfig(Settings):
     remote_storage_enable = Flag(False, _TIERED, only=False)
     remote_log_copy_disable = Flag(False, _TIERED)
     remote_log_delete_on_disable = Flag(False, _TIERED)
+    remote_copy_lag_ms = Long(0, _TIERED, unit="ms", low=-1, synonym="log.remote.copy.lag.ms")
+    remote_copy_lag_bytes = Long(
+        -1, _TIERED, unit="bytes", low=-1, synonym="log.remote.copy.lag.bytes"
+    )
     local_retention_ms = Long(-2, _TIERED, unit="ms", low=-2, synonym="log.local.retention.ms")
     local_retention_bytes = Long(
         -2, _TIERED, unit="bytes", low=-2, synonym="log.local.retention.bytes"
+    )
+    errors_deadletterqueue_group_enable = Flag(
+        False, "Kept for Kafka: kafkalog has no share groups, whose dead letters it allows."
     )
     kafkalog_durability = Word(
         "fsync",

@@ -41,7 +41,7 @@ _LEAST = "min.insync.replicas"
 FEATURES = {
     METADATA_VERSION: LEVEL_NEW, "group.version": 1, "transaction.version": 2, ELIGIBLE_REPLICAS: 1,
 }  # fmt: skip
-"""Levels in a new directory: those of Kafka 4.1, so that it and all later ones start on it."""
+"""Levels in a new directory: those of Kafka 4.1, so that 4.1 to 4.4 start on it."""
 
 Record = tuple[str, Any]
 _logger = logging.getLogger(__name__)

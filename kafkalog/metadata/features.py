@@ -81,7 +81,8 @@ def _changed(image: MetadataImage, change: FeatureChange, kraft_version: int) ->
             if kind == UNSAFE_DOWNGRADE else "Refusing to perform the requested downgrade because "
             "it might delete metadata information."
         )  # fmt: skip
-        raise Refused(ErrorCode.INVALID_UPDATE_VERSION, f"Invalid metadata.version {level}. {why}")
+        what = f"Unsupported metadata.version downgrade from {current} to {level}"
+        raise Refused(ErrorCode.INVALID_UPDATE_VERSION, f"{what}. {why}")
     return "FeatureLevelRecord", {"name": name, "feature_level": level}
 
 

@@ -53,6 +53,7 @@ def looks_inside(config: TopicConfig) -> bool:
     return (
         (_is_timed(config) and (before_ms < FOREVER or after_ms < AHEAD_MS))
         or config.kafkalog_check_compressed
+        or config.max_decompressed_message_bytes < config.kafkalog_max_decompressed_bytes
         or "compact" in config.cleanup_policy
         or config.compression_type != "producer"
     )

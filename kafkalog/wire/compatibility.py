@@ -50,7 +50,7 @@ it uses the lower one.  Of sarama what its source knows."""
 
 SUITES = (
     ("librdkafka 2.12.0", "its tests against a broker, quick mode *", "85 of 92",
-     "ACLs, SCRAM, settings of groups (4 files); a segment.bytes that Kafka 4.1 refuses, too (2); "
+     "ACLs, SCRAM, settings of groups (4 files); a segment.bytes that Kafka refuses, too (2); "
      "three brokers; 52 skip themselves. Built without RapidJSON, 4 more do: 82 of 88"),
     ("librdkafka 1.8.2", "26 of its tests of consumers, groups, events, idempotence", "all", ""),
     ("kafka-python 3.0.12", "`test/integration` *", "54 of 57",
@@ -88,7 +88,7 @@ SUITES = (
     ("Kafka's tools 4.1.1", "a walk of ours through their options, 247 commands", "as Kafka",
      "as far as was compared: long outputs in part; wording of errors; quotas, ACLs, settings "
      "of groups end with an error that names the API"),
-    ("Kafka's TransactionalMessageCopier 4.1.1", "copies through kills of the broker and of it, "
+    ("Kafka's TransactionalMessageCopier 4.4.0", "copies through kills of the broker and of it, "
      "as its system tests have it", "as Kafka", "it is in `tests/kafka/clients`"),
 )  # fmt: skip
 """Client and version, what was run, how much of it passed, and why the rest does not apply."""
@@ -117,8 +117,8 @@ Rendered from the tables in `kafkalog/wire/tables` and from `kafkalog/wire/compa
 `make docs`; do not edit.
 
 A client asks for the versions of each API (ApiVersions) and uses the highest that both sides
-know, so what counts is that the ranges meet. Each served version is tested against Apache
-Kafka's own declarations and its own codec:
+know, so what counts is that the ranges meet. The Apache Kafka that judges is 4.4.0: each served
+version is tested against its declarations and its codec:
 `tests/unit/wire/test_declared.py::test_an_api_is_as_kafka_declares_it`,
 `tests/kafka/referee/test_codec.py::test_kafka_reads_and_writes_the_same`.
 """

@@ -25,7 +25,7 @@ import java.util.HashMap;
 import java.util.Map;
 import javax.tools.ToolProvider;
 
-import org.apache.kafka.common.utils.Exit;
+import org.apache.kafka.common.utils.internals.Exit;
 
 public class Host {
     /** Stands for the end of a process; some catch it and end with another status. */

@@ -22,9 +22,8 @@ from kafkalog.wire import apis
 from tests.support import jvm
 from tests.support.raw import Raw
 
-VERSION = "4.1.1"
-NEWEST = "4.4.0"
-"""The Kafka that directories change hands with."""
+VERSION = "4.4.0"
+POM_VERSION = f"-Dkafka.version={VERSION}"
 TESTS = Path(__file__).resolve().parents[1]
 POM = TESTS / "kafka" / "referee" / "pom.xml"
 LAST_WITH_ZOOKEEPER = "3.9.2"
@@ -59,12 +58,12 @@ class Unavailable(Exception):
     """Why Apache Kafka cannot run here; a test skips with it."""
 
 
-def jars(version: str = VERSION) -> Path:
+def jars() -> Path:
     """The folder of Kafka's jars, fetched through Maven on first use.
 
     Raises: Unavailable.
     """
-    return fetched(POM, f"kafka-{version}", "kafka-tools-*.jar", f"-Dkafka.version={version}")
+    return fetched(POM, f"kafka-{VERSION}", f"kafka-tools-{VERSION}.jar", POM_VERSION)
 
 
 def jars_with_zookeeper() -> Path:
@@ -116,19 +115,12 @@ def java(main: str, *arguments: str, heap: str = "256m", folder: Path | None = N
     return ["java", *quick, "-cp", f"{folder or jars()}/*", main, *arguments]
 
 
-def ask(main: str, *arguments: str, text: str = "", version: str = VERSION) -> str:
+def ask(main: str, *arguments: str, text: str = "") -> str:
     """What one of Kafka's main classes, or a `.java` file that uses its jars, writes; `text` is
     its input.
 
     Raises: Unavailable.
     """
-    if version != VERSION:  # the JVM that stays up is of one version
-        command = java(main, *arguments, folder=jars(version))
-        ran = subprocess.run(
-            command, input=text, capture_output=True, text=True, check=False, timeout=START_S
-        )
-        assert ran.returncode == 0, (ran.stdout + ran.stderr)[-2000:]
-        return ran.stdout
     found = jvm.run(jars(), [main, *arguments], text)
     assert found.status == 0, (found.out + found.err)[-2000:]
     return found.out
@@ -184,17 +176,13 @@ _ENTRY = re.compile(r"(offset|timestamp|version|producerId): ")
 _HARMLESS = re.compile(r"SLF4J: .*|Log starting offset: .*|.* is empty\.|")
 
 
-DUMP = {
-    VERSION: "kafka.tools.DumpLogSegments",
-    NEWEST: "org.apache.kafka.tools.DumpLogSegments",
-}  # fmt: skip
-"""The class that dumps."""
+DUMP = "org.apache.kafka.tools.DumpLogSegments"
 
 
 def dump(files: list[Path]) -> dict[Path, Dumped]:
     """What DumpLogSegments --deep-iteration says of each file."""
     said = ask(
-        *("kafka.tools.DumpLogSegments", "--deep-iteration", "--print-data-log", "--files"),
+        *(DUMP, "--deep-iteration", "--print-data-log", "--files"),
         ",".join(map(str, files)),
     )
     found = {path: Dumped([], [], [], []) for path in files}
@@ -322,11 +310,12 @@ class Broker(Kafka):
 
     def __init__(
         self, directory: Path, settings: str = "", heap: str = "512m", port: int | None = None,
-        version: str = VERSION,
+        formatted: Sequence[str] = (),
     ) -> None:  # fmt: skip
-        """`port`: where `settings` let it listen, if they say so."""
+        """`port`: where `settings` let it listen, if they say so.  `formatted`: more arguments for
+        the tool that formats."""
         super().__init__(directory.parent / "broker.out")
-        self.version = version
+        self._formatted = formatted
         self.port = port or free_port()
         self.directory = directory
         self._heap = heap
@@ -344,8 +333,8 @@ class Broker(Kafka):
         if not (self.directory / "meta.properties").exists():
             cluster = urlsafe_b64encode(b"k" + secrets.token_bytes(15)).decode().rstrip("=")
             format_it = ("kafka.tools.StorageTool", "format", "-t", cluster)
-            ask(*format_it, "-c", str(self._properties), version=self.version)
-        command = self.command(self._properties, self._heap, jars(self.version))
+            ask(*format_it, *self._formatted, "-c", str(self._properties))
+        command = self.command(self._properties, self._heap, jars())
         self.start(command, self._home, lambda: answers(self.bootstrap_servers))
         return self
 

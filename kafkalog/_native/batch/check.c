@@ -180,6 +180,18 @@ kl_status kl_records_check(const kl_batch *batch, const uint8_t *records, size_t
     return KL_OK;
 }
 
+int64_t kl_records_longest(const uint8_t *records, size_t bytes) {
+    const uint8_t *p = records, *end = records + bytes;
+    int64_t longest = 0;
+    int32_t length;
+    while ((p = kl_get_varint(p, end, &length)) != NULL && length >= 0 &&
+           length <= end - p) {
+        longest = KL_MAX(longest, length);
+        p += length;
+    }
+    return longest;
+}
+
 void kl_records_refused(const kl_batch *batch, const uint8_t *records, size_t bytes,
                         const kl_record_rules *rules, kl_refused_records *out) {
     const uint8_t *p = records, *end = records + bytes;

@@ -61,7 +61,7 @@ def _check(group: Group | None, request: Request) -> ErrorCode:
     body = request.body
     member_id = getattr(body, "member_id", "")
     instance_id = getattr(body, "group_instance_id", None)
-    generation = getattr(body, "generation_id", -1)
+    generation = getattr(body, "generation_id_or_member_epoch", -1)
     if group is None:
         return ErrorCode.NONE if generation < 0 else ErrorCode.ILLEGAL_GENERATION
     if group.state is State.DEAD:

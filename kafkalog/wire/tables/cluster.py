@@ -45,8 +45,11 @@ METADATA = Api(
 )  # fmt: skip
 
 API_VERSIONS = Api(
-    18, "ApiVersions", "0-4", flexible=3, served="0-4",
-    request="ClientSoftwareName:str(3+), ClientSoftwareVersion:str(3+)",
+    18, "ApiVersions", "0-5", flexible=3, served="0-4",
+    request="""
+        ClientSoftwareName:str(3+), ClientSoftwareVersion:str(3+), ClusterId:str(5+ null =null),
+        NodeId:i32(5+ =-1)
+    """,
     response="""
         ErrorCode:i16, ApiKeys[]{ApiKey:i16, MinVersion:i16, MaxVersion:i16},
         ThrottleTimeMs:i32(1+),

@@ -160,9 +160,12 @@ LIST_GROUPS = Api(
 )  # fmt: skip
 
 DELETE_GROUPS = Api(
-    42, "DeleteGroups", "0-2", flexible=2, served="0-2",
+    42, "DeleteGroups", "0-3", flexible=2, served="0-2",
     request="GroupsNames:[]str",
-    response="ThrottleTimeMs:i32, Results[]{GroupId:str, ErrorCode:i16}",
+    response="""
+        ThrottleTimeMs:i32,
+        Results[]{GroupId:str, ErrorCode:i16, ErrorMessage:str(3+ null =null)}
+    """,
 )  # fmt: skip
 
 OFFSET_DELETE = Api(

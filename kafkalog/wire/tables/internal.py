@@ -21,6 +21,7 @@ __all__ = [
     "READ_SHARE_GROUP_STATE",
     "READ_SHARE_GROUP_STATE_SUMMARY",
     "REMOVE_RAFT_VOTER",
+    "UNREGISTER_CONTROLLER",
     "UPDATE_RAFT_VOTER",
     "VOTE",
     "WRITE_SHARE_GROUP_STATE",
@@ -166,10 +167,11 @@ BROKER_REGISTRATION = Api(
 )  # fmt: skip
 
 BROKER_HEARTBEAT = Api(
-    63, "BrokerHeartbeat", "0-1", flexible=0,
+    63, "BrokerHeartbeat", "0-2", flexible=0,
     request="""
         BrokerId:i32, BrokerEpoch:i64(=-1), CurrentMetadataOffset:i64, WantFence:bool,
-        WantShutDown:bool, OfflineLogDirs:[]uuid(1+ tag0)
+        WantShutDown:bool, OfflineLogDirs:[]uuid(1+ tag0),
+        CordonedLogDirs:[]uuid(2+ null tag1 =null)
     """,
     response="""
         ThrottleTimeMs:i32, ErrorCode:i16, IsCaughtUp:bool, IsFenced:bool(=true),
@@ -213,10 +215,10 @@ ASSIGN_REPLICAS_TO_DIRS = Api(
 )  # fmt: skip
 
 ADD_RAFT_VOTER = Api(
-    80, "AddRaftVoter", "0", flexible=0,
+    80, "AddRaftVoter", "0-1", flexible=0,
     request="""
         ClusterId:str(null), TimeoutMs:i32, VoterId:i32, VoterDirectoryId:uuid,
-        Listeners[]{Name:str, Host:str, Port:u16}
+        Listeners[]{Name:str, Host:str, Port:u16}, AckWhenCommitted:bool(1+ =true)
     """,
     response="ThrottleTimeMs:i32, ErrorCode:i16, ErrorMessage:str(null)",
 )  # fmt: skip
@@ -279,13 +281,14 @@ READ_SHARE_GROUP_STATE = Api(
 )  # fmt: skip
 
 WRITE_SHARE_GROUP_STATE = Api(
-    85, "WriteShareGroupState", "0", flexible=0,
+    85, "WriteShareGroupState", "0-1", flexible=0,
     request="""
         GroupId:str,
         Topics[]{
             TopicId:uuid,
             Partitions[]{
                 Partition:i32, StateEpoch:i32, LeaderEpoch:i32, StartOffset:i64,
+                DeliveryCompleteCount:i32(1+ =-1),
                 StateBatches[]{
                     FirstOffset:i64, LastOffset:i64, DeliveryState:i8, DeliveryCount:i16
                 }
@@ -312,7 +315,7 @@ DELETE_SHARE_GROUP_STATE = Api(
 )  # fmt: skip
 
 READ_SHARE_GROUP_STATE_SUMMARY = Api(
-    87, "ReadShareGroupStateSummary", "0", flexible=0,
+    87, "ReadShareGroupStateSummary", "0-1", flexible=0,
     request="""
         GroupId:str,
         Topics[]{
@@ -324,8 +327,14 @@ READ_SHARE_GROUP_STATE_SUMMARY = Api(
             TopicId:uuid,
             Partitions[]{
                 Partition:i32, ErrorCode:i16, ErrorMessage:str(null =null), StateEpoch:i32,
-                LeaderEpoch:i32, StartOffset:i64
+                LeaderEpoch:i32, StartOffset:i64, DeliveryCompleteCount:i32(1+ =-1)
             }
         }
     """,
+)  # fmt: skip
+
+UNREGISTER_CONTROLLER = Api(
+    94, "UnregisterController", "0", flexible=0,
+    request="ControllerId:i32",
+    response="ThrottleTimeMs:i32, ErrorCode:i16, ErrorMessage:str(null)",
 )  # fmt: skip

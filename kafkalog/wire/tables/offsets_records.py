@@ -71,7 +71,7 @@ OFFSETS_RECORDS: dict[int, tuple[Message, Message]] = {
             GroupId:str
         """),
         Message("ConsumerGroupTargetAssignmentMetadataValue", "0", 0, """
-            AssignmentEpoch:i32
+            AssignmentEpoch:i32, AssignmentTimestamp:i64(tag0)
         """),
     ),
     7: (
@@ -88,8 +88,12 @@ OFFSETS_RECORDS: dict[int, tuple[Message, Message]] = {
         """),
         Message("ConsumerGroupCurrentMemberAssignmentValue", "0", 0, """
             MemberEpoch:i32, PreviousMemberEpoch:i32, State:i8,
-            AssignedPartitions[]{TopicId:uuid, Partitions:[]i32},
-            PartitionsPendingRevocation[]{TopicId:uuid, Partitions:[]i32}
+            AssignedPartitions[]{
+                TopicId:uuid, Partitions:[]i32, AssignmentEpochs:[]i32(null tag0)
+            },
+            PartitionsPendingRevocation[]{
+                TopicId:uuid, Partitions:[]i32, AssignmentEpochs:[]i32(null tag0)
+            }
         """),
     ),
     10: (
@@ -111,7 +115,7 @@ OFFSETS_RECORDS: dict[int, tuple[Message, Message]] = {
             GroupId:str
         """),
         Message("ShareGroupTargetAssignmentMetadataValue", "0", 0, """
-            AssignmentEpoch:i32
+            AssignmentEpoch:i32, AssignmentTimestamp:i64(tag0)
         """),
     ),
     13: (
@@ -152,7 +156,10 @@ OFFSETS_RECORDS: dict[int, tuple[Message, Message]] = {
     17: (
         Message("StreamsGroupMetadataKey", "0", None, "GroupId:str"),
         Message("StreamsGroupMetadataValue", "0", 0, """
-            Epoch:i32, MetadataHash:i64
+            Epoch:i32, MetadataHash:i64, ValidatedTopologyEpoch:i32(tag0 =-1),
+            LastAssignmentConfigs[](null tag1){Key:str, Value:str},
+            StoredDescriptionTopologyEpoch:i32(tag2 =-1),
+            FailedDescriptionTopologyEpoch:i32(tag3 =-1)
         """),
     ),
     19: (
@@ -170,7 +177,7 @@ OFFSETS_RECORDS: dict[int, tuple[Message, Message]] = {
             GroupId:str
         """),
         Message("StreamsGroupTargetAssignmentMetadataValue", "0", 0, """
-            AssignmentEpoch:i32
+            AssignmentEpoch:i32, AssignmentTimestamp:i64(tag0)
         """),
     ),
     21: (
@@ -189,12 +196,24 @@ OFFSETS_RECORDS: dict[int, tuple[Message, Message]] = {
         """),
         Message("StreamsGroupCurrentMemberAssignmentValue", "0", 0, """
             MemberEpoch:i32, PreviousMemberEpoch:i32, State:i8,
-            ActiveTasks[]{SubtopologyId:str, Partitions:[]i32},
-            StandbyTasks[]{SubtopologyId:str, Partitions:[]i32},
-            WarmupTasks[]{SubtopologyId:str, Partitions:[]i32},
-            ActiveTasksPendingRevocation[]{SubtopologyId:str, Partitions:[]i32},
-            StandbyTasksPendingRevocation[]{SubtopologyId:str, Partitions:[]i32},
-            WarmupTasksPendingRevocation[]{SubtopologyId:str, Partitions:[]i32}
+            ActiveTasks[]{
+                SubtopologyId:str, Partitions:[]i32, AssignmentEpochs:[]i32(null tag0)
+            },
+            StandbyTasks[]{
+                SubtopologyId:str, Partitions:[]i32, AssignmentEpochs:[]i32(null tag0)
+            },
+            WarmupTasks[]{
+                SubtopologyId:str, Partitions:[]i32, AssignmentEpochs:[]i32(null tag0)
+            },
+            ActiveTasksPendingRevocation[]{
+                SubtopologyId:str, Partitions:[]i32, AssignmentEpochs:[]i32(null tag0)
+            },
+            StandbyTasksPendingRevocation[]{
+                SubtopologyId:str, Partitions:[]i32, AssignmentEpochs:[]i32(null tag0)
+            },
+            WarmupTasksPendingRevocation[]{
+                SubtopologyId:str, Partitions:[]i32, AssignmentEpochs:[]i32(null tag0)
+            }
         """),
     ),
     23: (

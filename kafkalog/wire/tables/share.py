@@ -14,6 +14,7 @@ __all__ = [
     "SHARE_GROUP_HEARTBEAT",
     "STREAMS_GROUP_DESCRIBE",
     "STREAMS_GROUP_HEARTBEAT",
+    "STREAMS_GROUP_TOPOLOGY_DESCRIPTION_UPDATE",
 ]
 
 SHARE_GROUP_HEARTBEAT = Api(
@@ -52,10 +53,11 @@ SHARE_GROUP_DESCRIBE = Api(
 )  # fmt: skip
 
 SHARE_FETCH = Api(
-    78, "ShareFetch", "1", flexible=0,
+    78, "ShareFetch", "1-2", flexible=0,
     request="""
         GroupId:str(null =null), MemberId:str(null), ShareSessionEpoch:i32, MaxWaitMs:i32,
         MinBytes:i32, MaxBytes:i32(=2147483647), MaxRecords:i32, BatchSize:i32,
+        ShareAcquireMode:i8(2+), IsRenewAck:bool(2+),
         Topics[]{
             TopicId:uuid,
             Partitions[]{
@@ -82,9 +84,9 @@ SHARE_FETCH = Api(
 )  # fmt: skip
 
 SHARE_ACKNOWLEDGE = Api(
-    79, "ShareAcknowledge", "1", flexible=0,
+    79, "ShareAcknowledge", "1-2", flexible=0,
     request="""
-        GroupId:str(null =null), MemberId:str(null), ShareSessionEpoch:i32,
+        GroupId:str(null =null), MemberId:str(null), ShareSessionEpoch:i32, IsRenewAck:bool(2+),
         Topics[]{
             TopicId:uuid,
             Partitions[]{
@@ -95,6 +97,7 @@ SHARE_ACKNOWLEDGE = Api(
     """,
     response="""
         ThrottleTimeMs:i32, ErrorCode:i16, ErrorMessage:str(null =null),
+        AcquisitionLockTimeoutMs:i32(2+),
         Responses[]{
             TopicId:uuid,
             Partitions[]{
@@ -107,7 +110,7 @@ SHARE_ACKNOWLEDGE = Api(
 )  # fmt: skip
 
 STREAMS_GROUP_HEARTBEAT = Api(
-    88, "StreamsGroupHeartbeat", "0", flexible=0,
+    88, "StreamsGroupHeartbeat", "0-1", flexible=0,
     request="""
         GroupId:str, MemberId:str, MemberEpoch:i32, EndpointInformationEpoch:i32,
         InstanceId:str(null =null), RackId:str(null =null), RebalanceTimeoutMs:i32(=-1),
@@ -140,12 +143,13 @@ STREAMS_GROUP_HEARTBEAT = Api(
     """,
     response="""
         ThrottleTimeMs:i32, ErrorCode:i16, ErrorMessage:str(null =null), MemberId:str,
-        MemberEpoch:i32, HeartbeatIntervalMs:i32, AcceptableRecoveryLag:i32,
-        TaskOffsetIntervalMs:i32, Status[](null =null){StatusCode:i8, StatusDetail:str},
+        MemberEpoch:i32, HeartbeatIntervalMs:i32, AcceptableRecoveryLagLegacy:i32(0),
+        TaskOffsetIntervalMs:i32, AcceptableRecoveryLag:i64(1+ =-1),
+        Status[](null){StatusCode:i8, StatusDetail:str},
         ActiveTasks[](null =null){SubtopologyId:str, Partitions:[]i32},
         StandbyTasks[](null =null){SubtopologyId:str, Partitions:[]i32},
         WarmupTasks[](null =null){SubtopologyId:str, Partitions:[]i32},
-        EndpointInformationEpoch:i32,
+        TopologyDescriptionRequired:bool(1+), EndpointInformationEpoch:i32,
         PartitionsByUserEndpoint[](null =null){
             UserEndpoint{Host:str, Port:u16}, ActivePartitions[]{Topic:str, Partitions:[]i32},
             StandbyPartitions[]{Topic:str, Partitions:[]i32}
@@ -154,8 +158,10 @@ STREAMS_GROUP_HEARTBEAT = Api(
 )  # fmt: skip
 
 STREAMS_GROUP_DESCRIBE = Api(
-    89, "StreamsGroupDescribe", "0", flexible=0,
-    request="GroupIds:[]str, IncludeAuthorizedOperations:bool",
+    89, "StreamsGroupDescribe", "0-1", flexible=0,
+    request="""
+        GroupIds:[]str, IncludeAuthorizedOperations:bool, IncludeTopologyDescription:bool(1+)
+    """,
     response="""
         ThrottleTimeMs:i32,
         Groups[]{
@@ -194,13 +200,60 @@ STREAMS_GROUP_DESCRIBE = Api(
                 },
                 IsClassic:bool
             },
-            AuthorizedOperations:i32(=-2147483648)
+            AuthorizedOperations:i32(=-2147483648),
+            TopologyDescription(1+ null =null){
+                Subtopologies[]{
+                    SubtopologyId:str,
+                    Nodes[]{
+                        Name:str, NodeType:i8, SourceTopics:[]str, SinkTopic:str(null =null),
+                        Stores:[]str, Successors:[]str
+                    }
+                },
+                GlobalStores[]{
+                    Source{
+                        Name:str, NodeType:i8, SourceTopics:[]str, SinkTopic:str(null =null),
+                        Stores:[]str, Successors:[]str
+                    },
+                    Processor{
+                        Name:str, NodeType:i8, SourceTopics:[]str, SinkTopic:str(null =null),
+                        Stores:[]str, Successors:[]str
+                    }
+                }
+            },
+            TopologyDescriptionStatus:i8(1+), AssignorName:str(1+ null =null)
         }
     """,
 )  # fmt: skip
 
+STREAMS_GROUP_TOPOLOGY_DESCRIPTION_UPDATE = Api(
+    93, "StreamsGroupTopologyDescriptionUpdate", "0", flexible=0,
+    request="""
+        GroupId:str, MemberId:str, TopologyEpoch:i32,
+        TopologyDescription{
+            Subtopologies[]{
+                SubtopologyId:str,
+                Nodes[]{
+                    Name:str, NodeType:i8, SourceTopics:[]str, SinkTopic:str(null =null),
+                    Stores:[]str, Successors:[]str
+                }
+            },
+            GlobalStores[]{
+                Source{
+                    Name:str, NodeType:i8, SourceTopics:[]str, SinkTopic:str(null =null),
+                    Stores:[]str, Successors:[]str
+                },
+                Processor{
+                    Name:str, NodeType:i8, SourceTopics:[]str, SinkTopic:str(null =null),
+                    Stores:[]str, Successors:[]str
+                }
+            }
+        }
+    """,
+    response="ThrottleTimeMs:i32, ErrorCode:i16, ErrorMessage:str(null =null)",
+)  # fmt: skip
+
 DESCRIBE_SHARE_GROUP_OFFSETS = Api(
-    90, "DescribeShareGroupOffsets", "0", flexible=0,
+    90, "DescribeShareGroupOffsets", "0-1", flexible=0,
     request="""
         Groups[]{
             GroupId:str, Topics[](null){TopicName:str, Partitions:[]i32}
@@ -213,8 +266,8 @@ DESCRIBE_SHARE_GROUP_OFFSETS = Api(
             Topics[]{
                 TopicName:str, TopicId:uuid,
                 Partitions[]{
-                    PartitionIndex:i32, StartOffset:i64, LeaderEpoch:i32, ErrorCode:i16,
-                    ErrorMessage:str(null =null)
+                    PartitionIndex:i32, StartOffset:i64, LeaderEpoch:i32, Lag:i64(1+ =-1),
+                    ErrorCode:i16, ErrorMessage:str(null =null)
                 }
             },
             ErrorCode:i16, ErrorMessage:str(null =null)

@@ -131,7 +131,7 @@ class Kafkalog(Server):
 
 
 class ApacheKafka(Server):
-    """Apache Kafka 4.1.1."""
+    """Apache Kafka."""
 
     name = "kafka"
     _broker: apache.Broker | None = None

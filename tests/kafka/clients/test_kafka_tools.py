@@ -55,7 +55,7 @@ def test_topics(tool: Callable[..., str], admin: Any, wait_until: Callable[..., 
 
 
 def test_settings(tool: Callable[..., str], new_topic: Callable[..., str]) -> None:
-    configs, topic = "kafka.admin.ConfigCommand", new_topic()
+    configs, topic = f"{TOOLS}.ConfigCommand", new_topic()
     entity = ("--entity-type", "topics", "--entity-name", topic)
     tool(configs, "--alter", *entity, "--add-config", "retention.bytes=12345,segment.ms=60000")
     assert "retention.bytes=12345" in tool(configs, "--describe", *entity)
@@ -98,10 +98,10 @@ def test_groups_and_offsets(
 
 def test_the_console(tool: Callable[..., str], new_topic: Callable[..., str]) -> None:
     topic = new_topic()
-    given = ("--property", "parse.key=true", "--property", "key.separator=:")
+    given = ("--reader-property", "parse.key=true", "--reader-property", "key.separator=:")
     lines = "".join(f"k{i}:line {i}\n" for i in range(20))
     tool(f"{TOOLS}.ConsoleProducer", "--topic", topic, *given, text=lines)
-    shown = ("--property", "print.key=true", "--property", "key.separator=:")
+    shown = ("--formatter-property", "print.key=true", "--formatter-property", "key.separator=:")
     said = tool(
         f"{TOOLS}.consumer.ConsoleConsumer", "--topic", topic, "--from-beginning",
         "--max-messages", "20", *shown,

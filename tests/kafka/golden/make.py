@@ -13,8 +13,7 @@ import sys
 from pathlib import Path
 
 from tests.kafka.golden.maker import Making
-from tests.kafka.golden.recipes import RECIPES, VERSIONS
-from tests.support import apache
+from tests.kafka.golden.recipes import RECIPES
 
 
 def main(words: list[str]) -> None:
@@ -24,8 +23,7 @@ def main(words: list[str]) -> None:
         sys.exit(f"{__doc__}\nCASE: {', '.join(RECIPES)}" + f"; found {unknown}" * bool(unknown))
     seed = int(os.environ.get("KAFKALOG_SEED", "1"))
     for name in words[1:] or RECIPES:
-        version = VERSIONS.get(name, apache.VERSION)
-        RECIPES[name](Making(Path(words[0]) / name, seed, version))
+        RECIPES[name](Making(Path(words[0]) / name, seed))
         print(f"made {name}", flush=True)
 
 

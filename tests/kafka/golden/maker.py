@@ -55,9 +55,8 @@ def row(message: Message) -> dict[str, Any]:
 class Making:
     """A case that is being made; `draw` is all that is random in it."""
 
-    def __init__(self, case: Path, seed: int, version: str = apache.VERSION) -> None:
+    def __init__(self, case: Path, seed: int) -> None:
         self.case = case
-        self.version = version
         self.draw = random.Random(seed)
         self.topics: dict[str, int] = {}
         """Those that the case is about, with their partitions."""
@@ -74,7 +73,7 @@ class Making:
     @contextmanager
     def broker(self, settings: str = "") -> Iterator[AdminClient]:
         """Kafka runs, and answers."""
-        with apache.Broker(self.log, SETTINGS + settings, version=self.version) as broker:
+        with apache.Broker(self.log, SETTINGS + settings) as broker:
             self.servers = broker.bootstrap_servers
             yield AdminClient({"bootstrap.servers": self.servers})
 
@@ -212,10 +211,7 @@ class Making:
             files.setdefault(whose, []).append(str(path.relative_to(self.case)))
         for topic, logs in files.items():
             deep = [decoders[topic]] if topic else ["--deep-iteration"]
-            command = apache.java(
-                apache.DUMP[self.version], *deep, "--files", ",".join(logs),
-                folder=apache.jars(self.version),
-            )  # fmt: skip
+            command = apache.java(apache.DUMP, *deep, "--files", ",".join(logs))
             said = subprocess.run(
                 command, cwd=self.case, capture_output=True, text=True, check=True
             ).stdout

@@ -18,7 +18,6 @@ from confluent_kafka.admin import NewPartitions
 
 from kafkalog.wire import apis
 from tests.kafka.golden.maker import EARLIEST, LATEST, METADATA, START_MS, Making, until
-from tests.support import apache
 from tests.support.batches import CODECS
 from tests.support.raw import Raw
 
@@ -382,5 +381,3 @@ RECIPES: dict[str, Callable[[Making], None]] = {
     "transactions": transactions,
 }
 """By the name of the case."""
-VERSIONS = {"kraft-4.4": apache.NEWEST}
-"""Of the Kafka that makes it, where that is not the one of the tests."""

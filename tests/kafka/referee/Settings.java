@@ -23,7 +23,7 @@ public class Settings {
 
     static String ask(String scope, String name, String value) {
         try {
-            Properties given = scope.equals("broker") ? base() : new Properties();
+            Properties given = base();
             given.put(name, value);
             if (name.equals("node.id")) given.put("controller.quorum.voters", value + "@localhost:9093");
             if (scope.equals("broker")) {
@@ -32,7 +32,7 @@ public class Settings {
                 new LogConfig(logs);
             } else {
                 var logs = new KafkaConfig(base(), false).extractLogConfigMap();
-                LogConfig.validate(Map.of(), given, logs, false);
+                LogConfig.validate(Map.of(), Map.of(name, value), logs, false);
             }
             return "ok";
         } catch (Throwable problem) {

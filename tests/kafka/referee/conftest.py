@@ -11,17 +11,7 @@ __all__ = ["empty"]
 @pytest.fixture(scope="session")
 def kafka_jars():
     """The folder of Apache Kafka's jars."""
-    return jars(apache.VERSION)
-
-
-@pytest.fixture(scope="session")
-def newest_kafka_jars():
-    """Those of the Kafka that directories change hands with."""
-    return jars(apache.NEWEST)
-
-
-def jars(version):
     try:
-        return apache.jars(version)
+        return apache.jars()
     except apache.Unavailable as reason:
         pytest.skip(str(reason))

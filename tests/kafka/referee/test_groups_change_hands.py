@@ -96,11 +96,11 @@ def told_by_us(desk: Desk) -> dict[str, Any]:
 
 def test_groups_change_hands(tmp_path: Path) -> None:
     try:
-        apache.jars(apache.NEWEST)
+        apache.jars()
     except apache.Unavailable as reason:
         pytest.skip(str(reason))
     directory = tmp_path / "data"
-    with apache.Broker(directory, SETTINGS, version=apache.NEWEST) as broker:
+    with apache.Broker(directory, SETTINGS) as broker:
         KafkaSide(broker.port).prepare()
 
     journal = LogJournal(directory)
@@ -109,7 +109,7 @@ def test_groups_change_hands(tmp_path: Path) -> None:
     ours = told_by_us(desk)
     journal.close()
 
-    with apache.Broker(directory, SETTINGS, version=apache.NEWEST) as broker:
+    with apache.Broker(directory, SETTINGS) as broker:
         side = KafkaSide(broker.port)
         side.wait_for_groups()
         theirs = told_by_kafka(side)

@@ -55,11 +55,11 @@ def produce(broker, codec, values):
     producer.close()
 
 
-def test_a_directory_passes_between_kafka_and_kafkalog(newest_kafka_jars, tmp_path):
+def test_a_directory_passes_between_kafka_and_kafkalog(kafka_jars, tmp_path):
     """Kafka writes, we append, Kafka appends again; each reads all that the others wrote."""
     directory = tmp_path / "data"
     paths = [directory / f"{TOPIC}-{number}" for number in range(PARTITIONS)]
-    with apache.Broker(directory, SETTINGS, version=apache.NEWEST) as broker:
+    with apache.Broker(directory, SETTINGS) as broker:
         with contextlib.closing(
             KafkaAdminClient(bootstrap_servers=broker.bootstrap_servers)
         ) as client:
@@ -81,7 +81,7 @@ def test_a_directory_passes_between_kafka_and_kafkalog(newest_kafka_jars, tmp_pa
         assert len(first[number]) == 200 + 50 + len(CODECS) * 300
 
     total = sum(map(len, first.values()))
-    with apache.Broker(directory, SETTINGS, version=apache.NEWEST) as broker:
+    with apache.Broker(directory, SETTINGS) as broker:
         assert "Recovering unflushed segment" not in broker.output()
         assert consume(broker, total) == first
         produce(broker, "lz4", [b"kafka again %d" % i for i in range(100)])

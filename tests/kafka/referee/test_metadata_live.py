@@ -34,8 +34,8 @@ Wait = Callable[..., None]
 def running(directory: Path) -> Iterator[tuple[apache.Broker, Any]]:
     """Apache Kafka on the directory, and an admin client."""
     try:
-        broker = apache.Broker(directory, version=apache.NEWEST)
-        apache.jars(apache.NEWEST)
+        broker = apache.Broker(directory)
+        apache.jars()
     except apache.Unavailable as reason:
         pytest.skip(str(reason))
     with broker:
@@ -311,8 +311,8 @@ def test_a_quorum_with_voters_of_its_own(tmp_path: Path) -> None:
     """Formatted with --standalone (KIP-853): voters and kraft.version are records, and stay."""
     directory = tmp_path / "data"
     try:
-        broker = apache.Broker(directory, version=apache.NEWEST)
-        apache.jars(apache.NEWEST)
+        broker = apache.Broker(directory)
+        apache.jars()
     except apache.Unavailable as reason:
         pytest.skip(str(reason))
     properties = tmp_path / "server.properties"
@@ -322,7 +322,7 @@ def test_a_quorum_with_voters_of_its_own(tmp_path: Path) -> None:
     properties.write_text(dynamic)
     cluster = "A" * 21 + "Q"
     tool = ["kafka.tools.StorageTool", "format", "--standalone", "-t", cluster]
-    apache.ask(*tool, "-c", str(properties), version=apache.NEWEST)
+    apache.ask(*tool, "-c", str(properties))
     with ours(directory) as (manager, metadata):
         assert metadata.image.cluster_id == cluster
         make(metadata, "first", 1)
@@ -346,9 +346,9 @@ def test_kafkas_tools_read_our_metadata(tmp_path: Path) -> None:
         metadata.take_snapshot()
     folder = directory / "__cluster_metadata-0"
     files = [*sorted(folder.glob("*.log")), *sorted(folder.glob("*.checkpoint"))]
-    tool = [apache.DUMP[apache.NEWEST], "--cluster-metadata-decoder", "--files"]
+    tool = [apache.DUMP, "--cluster-metadata-decoder", "--files"]
     try:
-        said = apache.ask(*tool, ",".join(map(str, files)), version=apache.NEWEST)
+        said = apache.ask(*tool, ",".join(map(str, files)))
     except apache.Unavailable as reason:
         pytest.skip(str(reason))
     assert said.count('"type":"PARTITION_RECORD","version":2') == 4

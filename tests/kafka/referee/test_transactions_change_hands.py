@@ -93,7 +93,7 @@ def end(client: Client, raw: Raw, wait_until: Wait, commit: bool) -> None:
 
 def test_transactions_change_hands(tmp_path: Path, wait_until: Wait) -> None:
     try:
-        apache.jars(apache.NEWEST)
+        apache.jars()
     except apache.Unavailable as reason:
         pytest.skip(str(reason))
     directory = tmp_path / "data"
@@ -106,7 +106,7 @@ def test_transactions_change_hands(tmp_path: Path, wait_until: Wait) -> None:
     as_killed(directory, 3)
 
     with (
-        apache.Broker(directory, version=apache.NEWEST) as kafka,
+        apache.Broker(directory) as kafka,
         Raw(f"127.0.0.1:{kafka.port}") as raw,
     ):
         ready(raw, wait_until)

@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from tests.kafka.suites.suite import RUN_S, Outcome, Suite, call, copied
+from tests.support import apache
 
 _WORDS: dict[str, Outcome] = {"pass": "passed", "fail": "failed", "skip": "skipped"}
 _ACLS = "ACLs (an Apache Kafka without an authorizer refuses them, too)"
@@ -52,7 +53,7 @@ def _kafka_go_prepare(folder: Path) -> None:
 
 
 def _kafka_go_run(folder: Path, _: str) -> dict[str, Outcome]:
-    return _run(folder / "module", {"KAFKA_VERSION": "4.1.1", "KAFKA_SKIP_NETTEST": "1"}, [])
+    return _run(folder / "module", {"KAFKA_VERSION": apache.VERSION, "KAFKA_SKIP_NETTEST": "1"}, [])
 
 
 FRANZ_GO = Suite("franz-go", "1.22.2", _franz_prepare, _franz_run, {})

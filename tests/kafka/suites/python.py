@@ -8,6 +8,7 @@ import xml.etree.ElementTree as ET
 from pathlib import Path
 
 from tests.kafka.suites.suite import RUN_S, Outcome, Suite, call, fetched
+from tests.support import apache
 
 VERSION = "3.0.12"
 SERVICE = """
@@ -48,7 +49,7 @@ def run(folder: Path, bootstrap: str) -> dict[str, Outcome]:
     command = [str(folder / "venv/bin/python"), "-m", "pytest", "-q", "test/integration"]
     env = {
         "KAFKA_URI": f"kafka://{bootstrap}",
-        "KAFKA_VERSION": "4.1.1",
+        "KAFKA_VERSION": apache.VERSION,
         "PYTHONPATH": ".",
         "KAFKA_ROOT": ".",
     }

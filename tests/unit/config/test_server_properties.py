@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pytest
+
 from kafkalog.config.server import ServerConfig
 from kafkalog.config.server_properties import read_properties, sorted_out
 from kafkalog.server.broker import Broker
@@ -61,6 +63,21 @@ def test_what_is_not_there_yet_says_so() -> None:
     names = ["quota.window.num", "share.coordinator.threads", "transaction.two.phase.commit.enable"]
     for name, note in zip(names, sorted_out(dict.fromkeys(names, "x")).notes, strict=True):
         assert note == f"{name}: ignored: it is not there yet"
+
+
+@pytest.mark.parametrize(
+    ("name", "why"),
+    [
+        ("errors.deadletterqueue.topic.name.prefix", "there are no share groups"),
+        ("group.streams.assignors", "it is not there yet"),
+        ("follower.fetch.last.tiered.offset.enable", "kafkalog has no tiered storage"),
+        ("remote.log.index.file.cache.ttl.ms", "kafkalog has no tiered storage"),
+        ("config.providers", "a value is what the file says"),
+        ("controller.quorum.auto.join.enable", "there is one node, which needs no quorum"),
+    ],
+)
+def test_what_kafka_4_4_added_and_is_not_here_has_its_reason(name: str, why: str) -> None:
+    assert sorted_out({name: "x"}).notes == (f"{name}: ignored: {why}",)
 
 
 def test_the_zookeeper_eras_broker_id_is_the_node_id() -> None:

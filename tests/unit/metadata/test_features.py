@@ -92,7 +92,7 @@ def test_metadata_are_not_taken_back(raw: Raw) -> None:
     )
     unsafe = "Unsafe metadata downgrade is not supported in this version."
     for kind, why in ((2, refusing), (3, unsafe)):
-        told = f"{PREFIX}Invalid metadata.version 20. {why}"
+        told = f"{PREFIX}Unsupported metadata.version downgrade from {LEVEL_NEW} to 20. {why}"
         assert change(raw, ("metadata.version", 20, kind)) == (BAD, told)
 
 

@@ -241,6 +241,26 @@ def test_a_batch_that_grows_too_large_is_refused(raw: Raw) -> None:
     assert found.error_code == ErrorCode.MESSAGE_TOO_LARGE
 
 
+@covers("max.decompressed.message.bytes")
+@pytest.mark.parametrize("codec", ["gzip", "snappy", "lz4", "zstd"])
+def test_a_record_that_grows_too_large_is_refused(raw: Raw, codec: str) -> None:
+    """What counts is a record as it lies in the batch, without its length: 7 bytes and the value
+    here.  A batch that came uncompressed is not looked at, as in Kafka."""
+    raw.create("t", max_decompressed_message_bytes="100")
+
+    def send(value_bytes: int, codec: str) -> int:
+        rows = [batches.Row(b"v"), batches.Row(b"v" * value_bytes), batches.Row(b"v" * 40)]
+        return int(raw.produce_batch("t", batches.batch(rows, codec=codec)).error_code)
+
+    assert send(93, codec) == 0
+    assert send(94, codec) == ErrorCode.INVALID_RECORD
+    assert send(94, "none") == 0
+    set_(raw, compression_type="zstd" if codec == "gzip" else "gzip")
+    assert send(93, codec) == 0
+    assert send(94, codec) == ErrorCode.INVALID_RECORD
+    assert send(94, "none") == 0
+
+
 @covers("min.insync.replicas")
 def test_more_replicas_in_sync_than_there_are_is_no_hindrance(raw: Raw) -> None:
     """The effective number is never above the topic's replicas, so that one node serves."""
@@ -506,6 +526,9 @@ KEPT = {
     "remote.log.delete.on.disable": "true",
     "local.retention.ms": "1000",
     "local.retention.bytes": "1000",
+    "remote.copy.lag.ms": "1000",
+    "remote.copy.lag.bytes": "1000",
+    "errors.deadletterqueue.group.enable": "true",
 }
 
 

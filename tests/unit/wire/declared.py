@@ -41,12 +41,11 @@ class Resolved(NamedTuple):
 
 
 def messages() -> dict[str, dict[str, Any]]:
-    """Every message that Kafka still codes, by name; of the metadata log those of the newest.
+    """Every message that Kafka still codes, by name.
 
     Raises: apache.Unavailable.
     """
-    newest = _messages(apache.jars(apache.NEWEST), apache.NEWEST, ("metadata",))
-    return _messages(apache.jars(), apache.VERSION, JARS) | newest
+    return _messages(apache.jars(), apache.VERSION, JARS)
 
 
 def messages_with_zookeeper() -> dict[str, dict[str, Any]]:
@@ -57,7 +56,7 @@ def messages_with_zookeeper() -> dict[str, dict[str, Any]]:
     return _messages(apache.jars_with_zookeeper(), apache.LAST_WITH_ZOOKEEPER, JARS[:1])
 
 
-@lru_cache(maxsize=3)
+@lru_cache(maxsize=2)
 def _messages(folder: Path, kafka: str, jars: tuple[str, ...]) -> dict[str, dict[str, Any]]:
     found = {}
     for jar in jars:

@@ -21,7 +21,7 @@ def test_what_is_served_can_be_coded(api: apis.Api) -> None:
 def test_what_is_not_served_is_known_only() -> None:
     assert apis.PRODUCE.served == range(14)
     assert apis.SHARE_FETCH.served is None
-    assert (apis.SHARE_FETCH.min_version, apis.SHARE_FETCH.max_version) == (1, 1)
+    assert (apis.SHARE_FETCH.min_version, apis.SHARE_FETCH.max_version) == (1, 2)
     assert apis.SHARE_FETCH.key not in apis.SERVED
 
 

@@ -102,7 +102,9 @@ def _streams() -> tuple[Path, Path]:
     """The folder of the word count's classes, and that of Kafka Streams' jars."""
     compiler, name = _program("javac"), f"streams-{apache.VERSION}"
     try:
-        jars = apache.fetched(HERE / "streams" / "pom.xml", name, "kafka-streams-*.jar")
+        jars = apache.fetched(
+            HERE / "streams" / "pom.xml", name, "kafka-streams-*.jar", apache.POM_VERSION
+        )
     except apache.Unavailable as reason:
         raise Unavailable(str(reason)) from None
     source = str(HERE / "streams" / "WordCount.java")
