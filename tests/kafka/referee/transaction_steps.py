@@ -370,7 +370,6 @@ def levels_of_features(raw: Raw) -> Any:
     return [
         change(2, (name, 3, 1)), change(2, (name, 1, 1)), change(2, (name, -1, 1)),
         change(2, (name, 1, 9)), change(2, ("none.such", 1, 1)), change(2, ("none.such", 0, 2)),
-        change(2, ("metadata.version", 20, 2)), change(2, ("metadata.version", 20, 3)),
         change(2, ("metadata.version", 20, 1)), change(2, ("metadata.version", 99, 1)),
         change(1, (name, 3, 1)), change(0, (name, 3, 1)), change(1, (name, 1, 2), dry=True),
         change(2, (name, 1, 2), ("none.such", 1, 1)), change(2, (name, 1, 2), dry=True),
