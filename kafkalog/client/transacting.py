@@ -343,7 +343,7 @@ class Transactional(Identity):
             "group_id": by.group,
             "producer_id": self.producer_id,
             "producer_epoch": self.epoch,
-            "generation_id": by.generation,
+            "generation_id_or_member_epoch": by.generation,
             "member_id": by.member_id,
             "group_instance_id": by.instance_id,
             "topics": [{"name": name, "partitions": rows} for name, rows in topics.items()],

@@ -20,6 +20,7 @@ from kafkalog.wire.tables.cluster import (
     METADATA,
     PUSH_TELEMETRY,
     UNREGISTER_BROKER,
+    UNREGISTER_CONTROLLER,
     UPDATE_FEATURES,
 )
 from kafkalog.wire.tables.groups import (
@@ -199,6 +200,7 @@ __all__ = [
     "SYNC_GROUP",
     "TXN_OFFSET_COMMIT",
     "UNREGISTER_BROKER",
+    "UNREGISTER_CONTROLLER",
     "UPDATE_FEATURES",
     "UPDATE_RAFT_VOTER",
     "VOTE",

@@ -97,9 +97,7 @@ NOTES = {
     0: "0 to 2 are announced and refused: without them older librdkafka takes a broker for one "
     "that cannot compress (KAFKA-18659).",
     1: "18 is for followers.",
-    2: "10 says how long remote storage may take: there is none.",
-    8: "10 names topics by id, as the groups of KIP-848 do.",
-    9: "10 names topics by id, as the groups of KIP-848 do.",
+    2: "10 and 11 ask about remote storage: there is none.",
     18: "A version that is not known is answered in version 0, so that the client asks again.",
     22: "6 is for two-phase commits of others (KIP-939).",
     27: "For administrators: `kafkalog transactions abort`, Kafka's own tool.",

@@ -18,6 +18,7 @@ __all__ = [
     "METADATA",
     "PUSH_TELEMETRY",
     "UNREGISTER_BROKER",
+    "UNREGISTER_CONTROLLER",
     "UPDATE_FEATURES",
 ]
 
@@ -45,8 +46,11 @@ METADATA = Api(
 )  # fmt: skip
 
 API_VERSIONS = Api(
-    18, "ApiVersions", "0-4", flexible=3, served="0-4",
-    request="ClientSoftwareName:str(3+), ClientSoftwareVersion:str(3+)",
+    18, "ApiVersions", "0-5", flexible=3, served="0-5",
+    request="""
+        ClientSoftwareName:str(3+), ClientSoftwareVersion:str(3+), ClusterId:str(5+ null =null),
+        NodeId:i32(5+ =-1)
+    """,
     response="""
         ErrorCode:i16, ApiKeys[]{ApiKey:i16, MinVersion:i16, MaxVersion:i16},
         ThrottleTimeMs:i32(1+),
@@ -69,7 +73,7 @@ ALTER_REPLICA_LOG_DIRS = Api(
 )  # fmt: skip
 
 DESCRIBE_LOG_DIRS = Api(
-    35, "DescribeLogDirs", "1-5", flexible=2, served="1-4",
+    35, "DescribeLogDirs", "1-5", flexible=2, served="1-5",
     request="Topics[](null){Topic:str, Partitions:[]i32}",
     response="""
         ThrottleTimeMs:i32, ErrorCode:i16(3+),
@@ -189,6 +193,12 @@ DESCRIBE_CLUSTER = Api(
 UNREGISTER_BROKER = Api(
     64, "UnregisterBroker", "0", flexible=0,
     request="BrokerId:i32",
+    response="ThrottleTimeMs:i32, ErrorCode:i16, ErrorMessage:str(null)",
+)  # fmt: skip
+
+UNREGISTER_CONTROLLER = Api(
+    94, "UnregisterController", "0", flexible=0,
+    request="ControllerId:i32",
     response="ThrottleTimeMs:i32, ErrorCode:i16, ErrorMessage:str(null)",
 )  # fmt: skip
 

@@ -85,12 +85,13 @@ WRITE_TXN_MARKERS = Api(
 )  # fmt: skip
 
 TXN_OFFSET_COMMIT = Api(
-    28, "TxnOffsetCommit", "0-5", flexible=3, served="0-5",
+    28, "TxnOffsetCommit", "0-6", flexible=3, served="0-6",
     request="""
         TransactionalId:str, GroupId:str, ProducerId:i64, ProducerEpoch:i16,
-        GenerationId:i32(3+ =-1), MemberId:str(3+), GroupInstanceId:str(3+ null =null),
+        GenerationIdOrMemberEpoch:i32(3+ =-1), MemberId:str(3+),
+        GroupInstanceId:str(3+ null =null),
         Topics[]{
-            Name:str,
+            Name:str(0-5), TopicId:uuid(6+),
             Partitions[]{
                 PartitionIndex:i32, CommittedOffset:i64, CommittedLeaderEpoch:i32(2+ =-1),
                 CommittedMetadata:str(null)
@@ -100,7 +101,7 @@ TXN_OFFSET_COMMIT = Api(
     response="""
         ThrottleTimeMs:i32,
         Topics[]{
-            Name:str, Partitions[]{PartitionIndex:i32, ErrorCode:i16}
+            Name:str(0-5), TopicId:uuid(6+), Partitions[]{PartitionIndex:i32, ErrorCode:i16}
         }
     """,
 )  # fmt: skip

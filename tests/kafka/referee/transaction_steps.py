@@ -105,8 +105,9 @@ class Client:
     ) -> list[int]:  # fmt: skip
         parts = [{"partition_index": number, "committed_offset": 3, "committed_metadata": ""}
                  for number in partitions]  # fmt: skip
-        body = {**self.who(**off), "group_id": group, "generation_id": generation,
-                "topics": [{"name": topic, "partitions": parts}]}  # fmt: skip
+        topics = [{"name": topic, "partitions": parts}]
+        body = {**self.who(**off), "group_id": group, "topics": topics,
+                "generation_id_or_member_epoch": generation}  # fmt: skip
 
         def call() -> dict[int, int]:
             (found,) = self.raw.call(apis.TXN_OFFSET_COMMIT, version, **body).topics

@@ -23,7 +23,7 @@ TOPIC, BROKER = 2, 4
 # ---- ApiVersions ---------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("version", range(5))
+@pytest.mark.parametrize("version", range(6))
 def test_every_version_lists_every_served_api(raw: Raw, version: int) -> None:
     found = raw.call(
         apis.API_VERSIONS, version, client_software_name="test", client_software_version="1"
@@ -44,7 +44,7 @@ def test_an_unknown_version_is_answered_in_version_0_with_the_range(raw: Raw) ->
     found = raw.receive(apis.API_VERSIONS, 0)
     assert found.error_code == ErrorCode.UNSUPPORTED_VERSION
     (own,) = found.api_keys
-    assert (own.api_key, own.min_version, own.max_version) == (18, 0, 4)
+    assert (own.api_key, own.min_version, own.max_version) == (18, 0, 5)
     assert raw.call(apis.API_VERSIONS, 0).error_code == ErrorCode.NONE  # and goes on
 
 
@@ -54,6 +54,21 @@ def test_software_names_have_their_form(raw: Raw) -> None:
             apis.API_VERSIONS, 3, client_software_name=name, client_software_version=version
         )
         assert found.error_code == ErrorCode.INVALID_REQUEST
+
+
+def test_a_client_of_another_cluster_or_node_begins_again(broker: Broker, raw: Raw) -> None:
+    """KIP-1242; who names one of both says nothing, and none asks nothing."""
+    who = {"client_software_name": "x", "client_software_version": "1"}
+    here = {"cluster_id": broker._node.image.cluster_id, "node_id": broker._node.node_id}
+    none, invalid = ErrorCode.NONE, ErrorCode.INVALID_REQUEST
+    again = ErrorCode.REBOOTSTRAP_REQUIRED
+    for more, error in (
+        ({}, none), (here, none), ({**here, "node_id": 99}, again),
+        ({**here, "cluster_id": "other"}, again), ({"node_id": 1}, invalid),
+        ({"cluster_id": here["cluster_id"]}, invalid),
+    ):  # fmt: skip
+        found = raw.call(apis.API_VERSIONS, 5, **who, **more)
+        assert (found.error_code, bool(found.api_keys)) == (error, error is none), more
 
 
 def test_protocols_that_are_not_there_yet_are_not_announced(raw: Raw) -> None:

@@ -392,7 +392,7 @@ def test_the_topic_of_offsets_is_deleted_in_the_middle(raw: Raw, wait_until: Wai
 def test_a_generation_that_is_over_commits_nothing(raw: Raw, wait_until: Wait) -> None:
     ready(raw, wait_until)
     client = Client(raw)
-    found = client.commit_offsets(7, 5, generation_id=3, member_id="gone")
+    found = client.commit_offsets(7, 5, generation_id_or_member_epoch=3, member_id="gone")
     assert found is ErrorCode.ILLEGAL_GENERATION
     assert committed(raw).committed_offset == -1
 

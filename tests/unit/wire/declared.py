@@ -49,6 +49,14 @@ def messages() -> dict[str, dict[str, Any]]:
     return _messages(apache.jars(), apache.VERSION, JARS) | newest
 
 
+def newest_messages() -> dict[str, dict[str, Any]]:
+    """Every message that clients and brokers of the newest Kafka send, by name.
+
+    Raises: apache.Unavailable.
+    """
+    return _messages(apache.jars(apache.NEWEST), apache.NEWEST, JARS[:1])
+
+
 def messages_with_zookeeper() -> dict[str, dict[str, Any]]:
     """What is sent, by the last Kafka that ran on ZooKeeper.
 
@@ -57,7 +65,7 @@ def messages_with_zookeeper() -> dict[str, dict[str, Any]]:
     return _messages(apache.jars_with_zookeeper(), apache.LAST_WITH_ZOOKEEPER, JARS[:1])
 
 
-@lru_cache(maxsize=3)
+@lru_cache(maxsize=4)
 def _messages(folder: Path, kafka: str, jars: tuple[str, ...]) -> dict[str, dict[str, Any]]:
     found = {}
     for jar in jars:
