@@ -9,7 +9,7 @@ enum {
 };
 
 /* The first flexible version of each API.  Source: flexibleVersions of the schemas of Kafka
- * 4.1, and of 3.9 for the four that 4.0 dropped; KIP-482. */
+ * 4.4, and of 3.9 for the four that 4.0 dropped; KIP-482. */
 static const int8_t first_flexible[] = {
     9, 12,    6, 9, 4, 2, 6, 3,     /* Produce to ControlledShutdown */
     8, 6,     3, 6, 4, 4, 4, 5,     /* OffsetCommit to DescribeGroups */
@@ -22,9 +22,9 @@ static const int8_t first_flexible[] = {
     0, 0,     0, 0, 0, 0, 0, 0,     /* UnregisterBroker */
     0, 0,     0, 0, 0, 0, 0, 0,     /* PushTelemetry */
     0, 0,     0, 0, 0, 0, 0, 0,     /* AddRaftVoter */
-    0, 0,     0, 0, 0,              /* StreamsGroupHeartbeat to DeleteShareGroupOffsets */
+    0, 0,     0, 0, 0, 0, 0,        /* StreamsGroupHeartbeat to UnregisterController */
 };
-KL_STATIC_ASSERT(sizeof first_flexible == 93, "one for each API key of Kafka 4.1");
+KL_STATIC_ASSERT(sizeof first_flexible == 95, "one for each API key of Kafka 4.4");
 
 bool kl_header_flexible(int16_t api_key, int16_t api_version) {
     return api_key >= 0 && (size_t)api_key < sizeof first_flexible &&

@@ -191,13 +191,13 @@ DESCRIBE_CLUSTER = Api(
 )  # fmt: skip
 
 UNREGISTER_BROKER = Api(
-    64, "UnregisterBroker", "0", flexible=0,
+    64, "UnregisterBroker", "0", flexible=0, served="0",
     request="BrokerId:i32",
     response="ThrottleTimeMs:i32, ErrorCode:i16, ErrorMessage:str(null)",
 )  # fmt: skip
 
 UNREGISTER_CONTROLLER = Api(
-    94, "UnregisterController", "0", flexible=0,
+    94, "UnregisterController", "0", flexible=0, served="0",
     request="ControllerId:i32",
     response="ThrottleTimeMs:i32, ErrorCode:i16, ErrorMessage:str(null)",
 )  # fmt: skip
