@@ -113,7 +113,8 @@ def _end(
     transactions: Coordinator[TransactionCore], markers: Markers, marker: Marker, few: bool
 ) -> None:
     """Write a marker that the coordinator wants written, one of `few`, and tell it."""
-    producer = Producer(marker.producer_id, marker.epoch, marker.commit, marker.coordinator_epoch)
+    producer = Producer(marker.producer_id, marker.epoch, marker.commit, marker.coordinator_epoch,
+                        marker.version)  # fmt: skip
     told = partial(transactions.core.marked, marker)
     markers.write(
         marker.where, producer, lambda error: transactions.post(partial(told, error)), at_once=few

@@ -222,7 +222,8 @@ class _Marking:
             number, where = key
             marker = self._request.body.markers[number]
             producer = Producer(marker.producer_id, marker.producer_epoch,
-                                marker.transaction_result, marker.coordinator_epoch)  # fmt: skip
+                                marker.transaction_result, marker.coordinator_epoch,
+                                marker.transaction_version)  # fmt: skip
             self._node.markers.write(where, producer, partial(self._done, key))
 
     def _done(self, key: tuple[int, TopicPartition], error: ErrorCode) -> None:

@@ -66,7 +66,7 @@ END_TXN = Api(
 )  # fmt: skip
 
 WRITE_TXN_MARKERS = Api(
-    27, "WriteTxnMarkers", "1-2", flexible=1, served="1",
+    27, "WriteTxnMarkers", "1-2", flexible=1, served="1-2",
     request="""
         Markers[]{
             ProducerId:i64, ProducerEpoch:i16, TransactionResult:bool,
