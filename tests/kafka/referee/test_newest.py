@@ -14,6 +14,7 @@ from kafkalog.metadata.kraft.records import LEVEL
 from kafkalog.server.broker import Broker
 from kafkalog.wire import apis
 from kafkalog.wire.values import ZERO_UUID
+from tests.kafka.referee import transaction_steps
 from tests.support import apache
 from tests.support.raw import Raw
 from tests.support.waiting import wait_for
@@ -208,6 +209,83 @@ def offsets_of_transactions_by_id(raw: Raw) -> Any:
     asked_now: Any = None
     wait_for(over, "the end of the transaction", 60)
     return found, ended.error_code, named(asked_now.groups[0].topics, known)
+
+
+@step
+def markers_of_version_2_of_transactions(raw: Raw) -> Any:
+    """KIP-1228: one of the epoch of an open transaction is late, and ends nothing."""
+    client = transaction_steps.Client(raw, "marked-twice")
+    client.init()
+    client.init()
+
+    def mark(transaction: int, epoch: int = 0, coordinator: int = 5, version: int = 2) -> int:
+        marker = {
+            "producer_id": client.producer_id, "producer_epoch": client.epoch + epoch,
+            "transaction_result": False, "coordinator_epoch": coordinator,
+            "topics": [{"name": "two", "partition_indexes": [0]}],
+            "transaction_version": transaction,
+        }  # fmt: skip
+        (found,) = raw.call(apis.WRITE_TXN_MARKERS, version, markers=[marker]).markers
+        return int(found.topics[0].partitions[0].error_code)
+
+    def open_now() -> bool:
+        asked = [{"name": "two", "partition_indexes": [0]}]
+        (found,) = raw.call(apis.DESCRIBE_PRODUCERS, 0, topics=asked).topics[0].partitions
+        return any(one.current_txn_start_offset >= 0 for one in found.active_producers)
+
+    told = [client.add(0), client.write(), open_now()]
+    told += [mark(2), open_now(), mark(3), mark(2, epoch=-1), open_now()]
+    told += [mark(2, version=1), open_now(), mark(2), mark(2), mark(2, coordinator=4)]
+    told += [client.write(), open_now(), mark(1), open_now(), mark(2)]
+    told += [client.write(), mark(2), mark(2, epoch=1), open_now(), mark(2), mark(2, epoch=1)]
+    return [*told, mark(2, epoch=1, coordinator=4), mark(0, epoch=1), open_now()]
+
+
+@step
+def the_directory_of_the_log(raw: Raw) -> Any:
+    """It is the one that DescribeLogDirs names; each side has one of its own."""
+    (directory,) = raw.call(apis.DESCRIBE_LOG_DIRS, 4, topics=[]).results
+    found = []
+    for names, resource in ((["log.dirs"], "1"), (["log.dirs"], ""), (None, "1")):
+        asked = {"resource_type": 4, "resource_name": resource, "configuration_keys": names}
+        body = {"resources": [asked], "include_synonyms": True, "include_documentation": False}
+        (one,) = raw.call(apis.DESCRIBE_CONFIGS, 4, **body).results
+        for each in one.configs:
+            if each.name == "log.dirs":
+                synonyms = [(s.name, s.value == directory.log_dir, s.source) for s in each.synonyms]
+                found.append(
+                    (
+                        resource,
+                        each.value == directory.log_dir,
+                        each.read_only,
+                        each.config_source,
+                        each.is_sensitive,
+                        each.config_type,
+                        synonyms,
+                    )
+                )
+    return found  # fmt: skip
+
+
+@step
+def a_version_that_is_not_announced(raw: Raw) -> Any:
+    body = {"transactional_id": "two-phases", "transaction_timeout_ms": 60_000}
+    try:
+        return raw.call(apis.INIT_PRODUCER_ID, 6, **body, enable2_pc=True).error_code
+    except ConnectionError:
+        return None
+
+
+@step
+def registrations_ended(raw: Raw) -> Any:
+    """That broker 1 itself is unregistered only we refuse."""
+
+    def told(found: Any) -> tuple[int, str | None]:
+        return found.error_code, found.error_message
+
+    brokers = [raw.call(apis.UNREGISTER_BROKER, 0, broker_id=one) for one in (7, -1)]
+    controllers = [raw.call(apis.UNREGISTER_CONTROLLER, 0, controller_id=one) for one in (1, 7, -1)]
+    return [told(one) for one in (*brokers, *controllers)]
 
 
 @step

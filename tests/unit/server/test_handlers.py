@@ -71,6 +71,25 @@ def test_a_client_of_another_cluster_or_node_begins_again(broker: Broker, raw: R
         assert (found.error_code, bool(found.api_keys)) == (error, error is none), more
 
 
+def test_a_version_that_is_coded_and_not_announced_closes_the_connection(broker: Broker) -> None:
+    """As with Kafka, whose clients ask for versions first."""
+    with Raw(broker.bootstrap_servers) as raw, pytest.raises(ConnectionError):
+        raw.call(apis.INIT_PRODUCER_ID, 6, transactional_id="x", transaction_timeout_ms=1000)
+
+
+def test_a_broker_tells_its_directory_as_a_setting(broker: Broker, raw: Raw) -> None:
+    """Where all are asked for, or this one; of all brokers there is none."""
+    number = str(broker._node.node_id)
+    for resource, keys, told in (
+        (number, None, True), (number, ["log.dirs"], True), (number, ["node.id"], False),
+        ("", None, False),
+    ):  # fmt: skip
+        asked = {"resource_type": 4, "resource_name": resource, "configuration_keys": keys}
+        (found,) = raw.call(apis.DESCRIBE_CONFIGS, 4, resources=[asked]).results
+        values = [one.value for one in found.configs if one.name == "log.dirs"]
+        assert values == [broker._node.manager.path] * told, resource
+
+
 def test_protocols_that_are_not_there_yet_are_not_announced(raw: Raw) -> None:
     found = raw.call(apis.API_VERSIONS, 4, client_software_name="test", client_software_version="1")
     told = {one.name: one.max_version_level for one in found.finalized_features}
