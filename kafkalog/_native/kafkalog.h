@@ -441,7 +441,9 @@ typedef struct {
     int64_t expected_offset; /* else KL_E_UNEXPECTED_APPEND_OFFSET */
     int64_t now_ms;          /* -1: the clock */
     int32_t continues; /* 1: in a transaction open here; 2: a new producer begins at 0 */
-    int32_t in_place;  /* 1: `batches` is the caller's alone, stamped without a copy */
+    int32_t
+        raised; /* 1: markers of version 2 of transactions, whose ends raise the epoch */
+    int32_t in_place; /* 1: `batches` is the caller's alone, stamped without a copy */
     /* 1: the high watermark stays below these records until they are on disk; a sync is asked
      * for, not waited for.  Only where the high watermark follows the end.  2: the same, but
      * that the caller sees to the sync. */

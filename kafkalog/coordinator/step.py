@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 from kafkalog.wire.error_codes import ErrorCode
 
 __all__ = [
+    "VERSION_2",
     "Answer",
     "Body",
     "JournalRecord",
@@ -19,6 +20,8 @@ __all__ = [
     "all_of",
 ]
 
+VERSION_2 = 2
+"""Of transactions, KIP-890: each end raises the epoch."""
 Body = dict[str, Any]
 """The fields of a response, by the names that kafkalog.wire gives them."""
 Answer = Callable[[Body], None]
@@ -51,6 +54,13 @@ class Producer(NamedTuple):
     and has no records."""
     coordinator_epoch: int = 0
     """Of the marker."""
+    version: int = 0
+    """Of the transaction that a marker ends: one of version 2 raises the epoch."""
+
+    @property
+    def raised(self) -> bool:
+        """Whether the marker's epoch is above that of its transaction."""
+        return self.version >= VERSION_2
 
 
 Settle = Callable[["Step", ErrorCode], None]

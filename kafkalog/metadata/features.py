@@ -28,6 +28,9 @@ KNOWN = {*SUPPORTED, "group.version", "share.version", "streams.version"}
 """Those that Kafka 4.4 has."""
 UPGRADE, SAFE_DOWNGRADE, UNSAFE_DOWNGRADE = 1, 2, 3
 """What a change may be."""
+RECORDS_CHANGED = frozenset((7, 8, 11, 13, 14, 15, 17, 23, 30, 32, 33))
+"""Levels of metadata.version at which records changed: from one of these no way leads back.
+Source: Kafka's MetadataVersion."""
 PREFIX = "The update failed for all features since the following feature had an error: "
 
 
@@ -75,7 +78,7 @@ def _changed(image: MetadataImage, change: FeatureChange, kraft_version: int) ->
         raise _invalid(change, "Can't downgrade to a newer version.")
     if name not in KNOWN:
         raise _invalid(change, f"Feature {name} not found.")
-    if name == METADATA_VERSION and level < current:
+    if name == METADATA_VERSION and RECORDS_CHANGED & {*range(level + 1, current + 1)}:
         why = (
             "Unsafe metadata downgrade is not supported in this version."
             if kind == UNSAFE_DOWNGRADE else "Refusing to perform the requested downgrade because "

@@ -86,5 +86,11 @@ class Changeable(Metadata, Protocol):
     def update_features(self, asked: FeatureChanges) -> Result:
         """The error of all, if there is one."""
 
+    def unregister_broker(self, broker_id: int) -> Result:
+        """The error, if there is one."""
+
+    def unregister_controller(self, controller_id: int) -> Result:
+        """The error, if there is one."""
+
     def quorum(self) -> Quorum:
         """What DescribeQuorum tells."""

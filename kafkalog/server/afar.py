@@ -204,6 +204,7 @@ class Afar:
             "producer_epoch": producer.epoch,
             "transaction_result": bool(producer.commit),
             "coordinator_epoch": producer.coordinator_epoch,
+            "transaction_version": producer.version,
             "topics": [{"name": where.topic, "partition_indexes": [where.partition]}],
         }
 

@@ -23,6 +23,7 @@ from kafkalog.config.replica import RACK_AWARE
 from kafkalog.config.served import check_served
 from kafkalog.config.server import ServerConfig
 from kafkalog.coordinator.groups.core import GroupCore
+from kafkalog.coordinator.groups.offsets import Known
 from kafkalog.coordinator.step import Producer
 from kafkalog.coordinator.thread import Coordinator
 from kafkalog.coordinator.transactions.core import TransactionCore
@@ -112,7 +113,8 @@ def _end(
     transactions: Coordinator[TransactionCore], markers: Markers, marker: Marker, few: bool
 ) -> None:
     """Write a marker that the coordinator wants written, one of `few`, and tell it."""
-    producer = Producer(marker.producer_id, marker.epoch, marker.commit, marker.coordinator_epoch)
+    producer = Producer(marker.producer_id, marker.epoch, marker.commit, marker.coordinator_epoch,
+                        marker.version)  # fmt: skip
     told = partial(transactions.core.marked, marker)
     markers.write(
         marker.where, producer, lambda error: transactions.post(partial(told, error)), at_once=few
@@ -248,8 +250,9 @@ class Broker:
         self._undo.append(acknowledger.stop)
         bulk = Bulk(name)
         self._undo.append(bulk.stop)
+        known = Known(partitions.count, partitions.id_of, partitions.name_of)
         coordinator = Coordinator(
-            GroupCore(config, lambda: str(uuid4()), partitions.count),
+            GroupCore(config, lambda: str(uuid4()), known),
             Journal(OFFSETS_TOPIC, manager, partitions, reactor, acknowledger),
             self._clock, name="group",
         )  # fmt: skip

@@ -62,8 +62,10 @@ class Dispatch:
         if first:
             self._warned.add(kind)
         level = logging.WARNING if first else logging.INFO
-        if request.api is None or request.version not in request.api.versions:
-            # Nobody knows how its answer would have to look.
+        api = request.api
+        if api is None or request.version not in api.versions or api.served is not None:
+            # Nobody knows how its answer would have to look; or nobody asks who knows what is
+            # announced, and Kafka closes.
             _logger.log(level, "%r is not served; its connection is closed", request)
             request.drop()
             return

@@ -74,6 +74,7 @@ class Journal:
             found = self._reactor.append(
                 self._topic, partition, _batch(records, now_ms, producer), acks=-1, now_ms=now_ms,
                 leader_epoch=epoch, coordinator=True,
+                raised=producer is not None and producer.raised,
             )  # fmt: skip
         except (KafkalogError, OSError) as problem:
             done(code_of(problem))

@@ -186,7 +186,12 @@ class Markers:
                 if not free:
                     return False
                 found = self._reactor.append(
-                    *where, batch, now_ms=now_ms, leader_epoch=epoch, coordinator=True
+                    *where,
+                    batch,
+                    now_ms=now_ms,
+                    leader_epoch=epoch,
+                    coordinator=True,
+                    raised=producer.raised,
                 )
         except Exception as problem:
             self._tell(where, problem, done)

@@ -24,6 +24,7 @@ from kafkalog.metadata.configs import is_sensitive
 from kafkalog.metadata.image import INTERNAL_TOPICS, TOPIC
 from kafkalog.metadata.settings import changed_topics
 from kafkalog.types import TopicPartition
+from kafkalog.wire.values import ZERO_UUID
 
 if TYPE_CHECKING:
     from kafkalog.config.server import ServerConfig
@@ -130,6 +131,15 @@ class Partitions:
         """How many partitions a topic has; 0: there is none of that name."""
         found = self._image.topics.get(topic)
         return 0 if found is None else len(found.partitions)
+
+    def id_of(self, topic: str) -> uuid.UUID:
+        """A topic's id; ZERO_UUID: there is none of that name."""
+        found = self._image.topics.get(topic)
+        return ZERO_UUID if found is None else found.id
+
+    def name_of(self, topic_id: uuid.UUID) -> str | None:
+        """The name of the topic of that id."""
+        return self._image.names.get(topic_id)
 
     def log(self, topic: str, partition: int) -> "Log":
         """The log of a partition, known to the data plane from now on.

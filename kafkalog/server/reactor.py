@@ -535,11 +535,13 @@ class Reactor:
         one_batch: bool = False,
         continues: bool = False,
         joins: bool = False,
+        raised: bool = False,
     ) -> Appended:
         """Append whole batches as the leader; consumers that wait are answered.
 
         `continues`: a transactional batch must find its transaction open in the partition;
-        `joins`: or begin with sequence 0, where its producer is new there.
+        `joins`: or begin with sequence 0, where its producer is new there.  `raised`: markers are
+        of version 2 of transactions, whose ends raise the epoch.
 
         With acks -1 they are committed when `wait` for last_offset + 1 returns.
 
@@ -552,6 +554,7 @@ class Reactor:
         options.origin = _COORDINATOR if coordinator else _CLIENT
         options.leader_epoch, options.now_ms = leader_epoch, now_ms
         options.one_batch, options.continues = one_batch, 2 if joins else continues
+        options.raised = raised
         out = ffi.new("kl_appended *")
         check(lib.kl_server_append(self._c, topic.encode(), partition, what, out))
         return Appended(

@@ -20,6 +20,7 @@ from kafkalog.wire.tables.cluster import (
     METADATA,
     PUSH_TELEMETRY,
     UNREGISTER_BROKER,
+    UNREGISTER_CONTROLLER,
     UPDATE_FEATURES,
 )
 from kafkalog.wire.tables.groups import (
@@ -54,7 +55,6 @@ from kafkalog.wire.tables.internal import (
     READ_SHARE_GROUP_STATE,
     READ_SHARE_GROUP_STATE_SUMMARY,
     REMOVE_RAFT_VOTER,
-    UNREGISTER_CONTROLLER,
     UPDATE_RAFT_VOTER,
     VOTE,
     WRITE_SHARE_GROUP_STATE,

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from kafkalog.wire.api import Api
 from kafkalog.wire.apis import BY_KEY
 
-__all__ = ["CLIENTS", "render_markdown"]
+__all__ = ["CLIENTS", "LATEST", "render_markdown"]
 
 CLIENTS: dict[str, dict[int, int]] = {
     "librdkafka 2.16": {
@@ -97,11 +97,9 @@ NOTES = {
     0: "0 to 2 are announced and refused: without them older librdkafka takes a broker for one "
     "that cannot compress (KAFKA-18659).",
     1: "18 is for followers.",
-    2: "10 says how long remote storage may take: there is none.",
-    8: "10 names topics by id, as the groups of KIP-848 do.",
-    9: "10 names topics by id, as the groups of KIP-848 do.",
+    2: "10 and 11 ask about remote storage: there is none.",
     18: "A version that is not known is answered in version 0, so that the client asks again.",
-    22: "6 is for two-phase commits of others (KIP-939).",
+    22: "6 (KIP-939) is not stable in Kafka 4.4, whose brokers do not announce it either.",
     27: "For administrators: `kafkalog transactions abort`, Kafka's own tool.",
     66: "Patterns as RE2's, without flags, word boundaries and Unicode classes.",
     43: "One node leads everything: the answer says so.",
@@ -110,6 +108,17 @@ NOTES = {
     60: "No broker is ever fenced here.",
 }
 
+LATEST = {
+    0: 13, 1: 18, 2: 11, 3: 13, 8: 10, 9: 10, 10: 6, 11: 9, 12: 4, 13: 5, 14: 5, 15: 6, 16: 5,
+    17: 1, 18: 5, 19: 7, 20: 6, 21: 2, 22: 5, 23: 4, 24: 5, 25: 4, 26: 5, 27: 2, 28: 6, 29: 3,
+    30: 3, 31: 3, 32: 4, 33: 2, 34: 2, 35: 5, 36: 2, 37: 3, 38: 3, 39: 2, 40: 2, 41: 3, 42: 3,
+    43: 2, 44: 1, 45: 1, 46: 0, 47: 0, 48: 1, 49: 1, 50: 0, 51: 0, 55: 2, 57: 2, 60: 2, 61: 0,
+    64: 0, 65: 0, 66: 2, 68: 1, 69: 1, 71: 0, 72: 0, 74: 1, 75: 0, 76: 1, 77: 1, 78: 2, 79: 2,
+    80: 1, 81: 0, 83: 0, 84: 0, 85: 1, 86: 0, 87: 1, 88: 1, 89: 1, 90: 1, 91: 0, 92: 0, 93: 0,
+    94: 0,
+}  # fmt: skip
+"""The highest version of each API that a broker of Apache Kafka 4.4 announces.  Those that are not
+here are for controllers."""
 HEAD = """\
 # Compatibility
 
@@ -137,13 +146,15 @@ def _span(versions: range) -> str:
 def _served() -> Iterator[str]:
     yield "## Served\n"
     yield "What the broker announces. Flexible: the first version with compact types and tagged"
-    yield "fields (KIP-482).\n"
-    yield "| key | API | versions | flexible | |"
-    yield "| --- | --- | --- | --- | --- |"
+    yield "fields (KIP-482). Missing: versions that a broker of Apache Kafka 4.4 announces, too.\n"
+    yield "| key | API | versions | missing | flexible | |"
+    yield "| --- | --- | --- | --- | --- | --- |"
     for api in BY_KEY.values():
         if api.served is not None:
+            missing = range(api.served.stop, LATEST[api.key] + 1)
             yield (
-                f"| {api.key} | {api.name} | {_span(api.served)} | {_flexible(api)} "
+                f"| {api.key} | {api.name} | {_span(api.served)} "
+                f"| {_span(missing) if missing else ''} | {_flexible(api)} "
                 f"| {NOTES.get(api.key, '')} |"
             )
 
@@ -193,12 +204,17 @@ def _suites() -> Iterator[str]:
 def _coded() -> Iterator[str]:
     yield "\n## Known, not served\n"
     yield "The codec has all of Kafka's APIs, for the client's side and for what comes later."
-    yield "A broker that lists one must do what it says, so these are not listed.\n"
-    yield "| key | API | versions that can be coded |"
-    yield "| --- | --- | --- |"
+    yield "A broker that lists one must do what it says, so these are not listed. A broker of"
+    yield "Apache Kafka 4.4 announces the versions up to those in the third column; the others"
+    yield "are for controllers.\n"
+    yield "| key | API | Kafka 4.4 | versions that can be coded |"
+    yield "| --- | --- | --- | --- |"
     for api in BY_KEY.values():
         if api.served is None:
-            yield f"| {api.key} | {api.name} | {_span(api.versions)} |"
+            yield (
+                f"| {api.key} | {api.name} | {LATEST.get(api.key, 'controllers')} "
+                f"| {_span(api.versions)} |"
+            )
 
 
 def _records() -> Iterator[str]:

@@ -137,8 +137,10 @@ static kl_status check_open(const kl_log *log, const kl_append_options *how,
                    (long long)batch->producer_id, batch->producer_epoch);
 }
 
-/* Locked.  Whether its coordinator is the one that the producer had here last, or a newer one. */
-static kl_status check_marker(kl_log *log, const kl_batch *batch, const uint8_t *data) {
+/* Locked.  Whether its coordinator is the one that the producer had here last, or a newer one,
+ * and whether it ends what is open now. */
+static kl_status check_marker(kl_log *log, const kl_batch *batch, const uint8_t *data,
+                              bool raised) {
     int32_t type, coordinator_epoch;
     kl_status status = kl_batch_control(batch, data, &type, &coordinator_epoch);
     if (status || (type != KL_CONTROL_ABORT && type != KL_CONTROL_COMMIT)) return status;
@@ -147,7 +149,7 @@ static kl_status check_marker(kl_log *log, const kl_batch *batch, const uint8_t 
                        "marker of producer %lld: epoch %d, wanted at least 0",
                        (long long)batch->producer_id, batch->producer_epoch);
     return kl_producers_check_marker(&log->producers, batch->producer_id,
-                                     batch->producer_epoch, coordinator_epoch);
+                                     batch->producer_epoch, coordinator_epoch, raised);
 }
 
 /* Locked.  Whether a batch of a producer may follow those before it.  *known: it repeats one. */
@@ -155,7 +157,7 @@ static kl_status check_producer(kl_log *log, const arrival *in, kl_producers *af
                                 const kl_batch *batch, const uint8_t *data,
                                 const kl_producer_batch **known) {
     if (batch->producer_id < 0) return KL_OK;
-    if (kl_batch_is_control(batch)) return check_marker(log, batch, data);
+    if (kl_batch_is_control(batch)) return check_marker(log, batch, data, in->how.raised);
     return kl_producers_try(&log->producers, in->count > 1 ? after : NULL, batch,
                             in->how.origin == KL_ORIGIN_CLIENT, known);
 }
@@ -291,7 +293,7 @@ kl_status kl_log_append_marker(kl_log *log, int64_t producer_id, int16_t produce
     kl_status status = kl_log_enter_write(log);
     if (status) return status;
     status = kl_producers_check_marker(&log->producers, producer_id, producer_epoch,
-                                       coordinator_epoch);
+                                       coordinator_epoch, false);
     if (status) goto out;
     int64_t now_ms = timestamp_ms >= 0 ? timestamp_ms : kl_now_ms();
     uint8_t data[KL_MARKER_BYTES_MAX];

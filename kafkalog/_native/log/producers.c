@@ -274,10 +274,17 @@ kl_status kl_producers_try(kl_producers *producers, kl_producers *after,
 }
 
 kl_status kl_producers_check_marker(kl_producers *producers, int64_t producer_id,
-                                    int16_t producer_epoch, int32_t coordinator_epoch) {
+                                    int16_t producer_epoch, int32_t coordinator_epoch,
+                                    bool raised) {
     const kl_producer_entry *entry = kl_producers_find(producers, producer_id);
     if (entry == NULL) return KL_OK;
     kl_status status = check_epoch(entry, producer_epoch); /* in this order, as Kafka */
+    if (!status && raised && producer_epoch == entry->producer_epoch &&
+        entry->txn_start_offset >= 0 && producer_epoch != INT16_MAX)
+        return kl_fail(KL_E_INVALID_PRODUCER_EPOCH,
+                       "producer %lld: epoch %d has a transaction open, the end of the one "
+                       "before comes late",
+                       (long long)producer_id, producer_epoch);
     if (status || coordinator_epoch >= entry->coordinator_epoch) return status;
     return kl_fail(KL_E_TRANSACTION_COORDINATOR_FENCED,
                    "producer %lld: coordinator epoch %d is fenced, the log has seen %d",

@@ -98,9 +98,11 @@ static inline int64_t kl_producers_heard(int64_t timestamp_ms, int64_t now_ms) {
     return KL_MIN(timestamp_ms, now_ms);
 }
 /* Check a marker before it is appended: KL_E_TRANSACTION_COORDINATOR_FENCED,
- * KL_E_INVALID_PRODUCER_EPOCH. */
+ * KL_E_INVALID_PRODUCER_EPOCH.  `raised`: its epoch is one above that of the transaction, so
+ * that one of the epoch of an open transaction ends the one before, late (KIP-1228). */
 kl_status kl_producers_check_marker(kl_producers *producers, int64_t producer_id,
-                                    int16_t producer_epoch, int32_t coordinator_epoch);
+                                    int16_t producer_epoch, int32_t coordinator_epoch,
+                                    bool raised);
 /* Note a marker at `offset`.  *first_offset: where its transaction began here, -1: it had
  * no open one (nothing to abort). */
 kl_status kl_producers_apply_marker(kl_producers *producers, int64_t producer_id,

@@ -19,6 +19,7 @@ from kafkalog.coordinator.weight import Weight
 from kafkalog.wire import apis
 from kafkalog.wire.api import Api
 from kafkalog.wire.error_codes import ErrorCode
+from kafkalog.wire.values import ZERO_UUID
 
 __all__ = ["ANY_PARTITION", "SERVED", "GroupCore"]
 
@@ -43,6 +44,7 @@ EMPTY_GROUP_ALLOWED = {apis.OFFSET_COMMIT, apis.OFFSET_FETCH}
 
 ANY_PARTITION = 1 << 31
 """As a number of partitions: whatever is named exists."""
+ANY_TOPIC = offsets.Known(lambda _name: ANY_PARTITION, lambda _name: ZERO_UUID, lambda _id: None)
 GROUPS_VERSION = 8
 """From this version on OffsetFetch asks for several groups."""
 
@@ -64,16 +66,15 @@ class GroupCore(Core[GroupShard]):
         self,
         config: GroupConfig,
         new_id: Callable[[], str],
-        topic_partitions: offsets.Known = lambda _name: ANY_PARTITION,
+        known: offsets.Known = ANY_TOPIC,
     ) -> None:
-        """`new_id` makes the unique part of member ids; `topic_partitions` tells how many
-        partitions a topic has, 0: there is none of the name."""
+        """`new_id` makes the unique part of member ids; `known` tells which topics there are."""
         super().__init__(config.offsets_commit_timeout_ms)
         self.config = config
         self.weight = Weight()
         """About what all groups take in memory."""
         self._new_id = new_id
-        self._known = topic_partitions
+        self._known = known
         self._handlers: dict[Api, Callable[[GroupShard, Step, Request], None]] = {
             apis.JOIN_GROUP: groups.join,
             apis.SYNC_GROUP: groups.sync,
@@ -194,7 +195,9 @@ class GroupCore(Core[GroupShard]):
             if shard is None:
                 found.append(offsets.fetch_failed(asked, request.version, error))
             else:
-                found.append(offsets.fetch(shard, asked, request.body.require_stable))
+                by_id = request.version >= offsets.IDS_VERSION
+                stable = request.body.require_stable
+                found.append(offsets.fetch(shard, asked, stable, self._known, by_id))
         self._fetched(step, request, found)
 
     @staticmethod

@@ -9,6 +9,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator
 from enum import Enum
 from typing import NamedTuple
+from uuid import UUID
 
 from kafkalog.coordinator.groups.weight import (
     GROUP_BYTES,
@@ -19,6 +20,7 @@ from kafkalog.coordinator.groups.weight import (
 from kafkalog.coordinator.step import Answer
 from kafkalog.coordinator.weight import Weight
 from kafkalog.types import TopicPartition
+from kafkalog.wire.values import ZERO_UUID
 
 __all__ = [
     "CONSUMER",
@@ -70,6 +72,12 @@ class CommittedOffset(NamedTuple):
     """When the request asked for it to be forgotten; -1: it did not."""
     position: int
     """Grows with each commit: which of two is the newer one."""
+    topic_id: UUID = ZERO_UUID
+    """Of the topic that had the name then; ZERO_UUID: not known."""
+
+    def of_other(self, topic_id: UUID) -> bool:
+        """Whether it was committed for a topic of another id, as far as both are known."""
+        return ZERO_UUID not in (self.topic_id, topic_id) and self.topic_id != topic_id
 
 
 class Commit(NamedTuple):

@@ -7,7 +7,8 @@ Source: Kafka's OffsetMetadataManager; KIP-211 (expiry), KIP-447 (require stable
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Iterator
-from typing import Any
+from typing import Any, NamedTuple
+from uuid import UUID
 
 from kafkalog.coordinator.core import append_error
 from kafkalog.coordinator.groups import records
@@ -18,8 +19,12 @@ from kafkalog.coordinator.groups.weight import offset_bytes
 from kafkalog.coordinator.step import Body, JournalRecord, Producer, Request, Step
 from kafkalog.types import TopicPartition
 from kafkalog.wire.error_codes import ErrorCode
+from kafkalog.wire.values import ZERO_UUID
 
 __all__ = [
+    "IDS_VERSION",
+    "TXN_IDS_VERSION",
+    "Known",
     "commit",
     "commit_failed",
     "delete",
@@ -39,13 +44,55 @@ MINUTE_MS = 60_000
 UNKNOWN = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
 ABSENT_VERSION = 9
 """From this version of OffsetCommit on a group that is not there has an error of its own."""
+IDS_VERSION, TXN_IDS_VERSION = 10, 6
+"""From these versions of OffsetCommit and OffsetFetch, and of TxnOffsetCommit, on topics have ids
+in the place of names (KIP-848, KIP-1319)."""
 GROUP_ERROR_VERSION = 2
 """From this version on OffsetFetch has an error of the whole group."""
 
 Taken = dict[TopicPartition, CommittedOffset]
 """What is to be committed."""
-Known = Callable[[str], int]
-"""How many partitions a topic has; 0: there is none of this name."""
+
+
+class Known(NamedTuple):
+    """What is asked about topics."""
+
+    partition_count: Callable[[str], int]
+    """How many partitions a topic has; 0: there is none of this name."""
+    id_of: Callable[[str], UUID]
+    """A topic's id; ZERO_UUID: there is none of this name."""
+    name_of: Callable[[UUID], str | None]
+    """The name of the topic of an id."""
+
+
+class _Topic(NamedTuple):
+    """A topic that a request names, and what is known of it."""
+
+    name: str
+    id: UUID
+    partition_count: int
+    absent: ErrorCode
+    """Of a partition that it does not have."""
+    by_id: bool = False
+    """Whether the answer names it by its id."""
+
+
+def _topic(topic: Any, known: Known, by_id: bool) -> _Topic:
+    """Of an entry of a request; `by_id`: it has an id, and no name."""
+    if not by_id:
+        return _Topic(
+            topic.name, known.id_of(topic.name), known.partition_count(topic.name), UNKNOWN
+        )
+    name = known.name_of(topic.topic_id)
+    if name is None:
+        return _Topic("", topic.topic_id, 0, ErrorCode.UNKNOWN_TOPIC_ID, by_id)
+    return _Topic(name, topic.topic_id, known.partition_count(name), UNKNOWN, by_id)
+
+
+def _commits_by_id(request: Request) -> bool:
+    """Whether an OffsetCommit or TxnOffsetCommit names topics by their ids."""
+    transactional = hasattr(request.body, "transactional_id")
+    return request.version >= (TXN_IDS_VERSION if transactional else IDS_VERSION)
 
 
 # ---- OffsetCommit --------------------------------------------------------------------------
@@ -95,11 +142,20 @@ def refused(results: list[Body]) -> list[Body]:
 def commit_failed(step: Step, request: Request, error: ErrorCode, known: Known) -> None:
     """Answer an OffsetCommit with an error for every partition."""
     topics: list[Body] = []
-    for topic in request.body.topics:
-        count = known(topic.name)
-        results = [_result(p, error if _exists(p, count) else UNKNOWN) for p in topic.partitions]
-        topics.append({"name": topic.name, "partitions": results})
+    for asked in request.body.topics:
+        topic = _topic(asked, known, _commits_by_id(request))
+        results = [
+            _result(p, error if _exists(p, topic.partition_count) else topic.absent)
+            for p in asked.partitions
+        ]
+        topics.append(_answered(topic, results))
     step.answer(request.answer, topics=topics)
+
+
+def _answered(topic: _Topic, partitions: list[Body]) -> Body:
+    """An entry of an answer."""
+    named = {"topic_id": topic.id} if topic.by_id else {"name": topic.name}
+    return {**named, "partitions": partitions}
 
 
 def _exists(partition: Any, count: int) -> bool:
@@ -146,14 +202,14 @@ def take(
     asked_ms = getattr(body, "retention_time_ms", -1)  # not of a TxnOffsetCommit
     expire_ms = -1 if asked_ms < 0 else step.wall_ms + asked_ms
     topics: list[Body] = []
-    for topic in body.topics:
-        count = known(topic.name)
+    for asked in body.topics:
+        topic = _topic(asked, known, _commits_by_id(request))
         results = []
-        for partition in topic.partitions:
+        for partition in asked.partitions:
             metadata = partition.committed_metadata or ""
             error = ErrorCode.NONE
-            if not _exists(partition, count):
-                error = UNKNOWN
+            if not _exists(partition, topic.partition_count):
+                error = topic.absent
             elif _java_length(metadata) > limit:
                 error = ErrorCode.OFFSET_METADATA_TOO_LARGE
             else:
@@ -165,9 +221,10 @@ def take(
                     step.wall_ms,
                     expire_ms,
                     -1,
+                    topic.id,
                 )
             results.append(_result(partition, error))
-        topics.append({"name": topic.name, "partitions": results})
+        topics.append(_answered(topic, results))
     return topics
 
 
@@ -218,36 +275,45 @@ def write_commit(
 # ---- OffsetFetch ---------------------------------------------------------------------------
 
 
-def fetch(shard: GroupShard, asked: Any, stable: bool) -> Body:
+def fetch(shard: GroupShard, asked: Any, stable: bool, known: Known, by_id: bool) -> Body:
     """The committed offsets of one group; `stable`: not while a transaction may change them.
 
-    `asked`: with group_id, and topics (None: all) of name and partition_indexes.
+    `asked`: with group_id, and topics (None: all) of name and partition_indexes.  `by_id`: topics
+    have ids; an offset of the topic that had the name before is none.
     """
     group = shard.groups.get(asked.group_id)
     if group is not None and group.state is State.DEAD:
         group = None
-    wanted = _wanted(group, asked)
     topics: list[Body] = []
-    for topic, partitions in wanted:
+    for topic, partitions in _wanted(group, asked, known, by_id):
         found = []
         for partition in partitions:
-            where = TopicPartition(topic, partition)
-            if group is None:
+            where = TopicPartition(topic.name, partition)
+            if topic.absent is ErrorCode.UNKNOWN_TOPIC_ID:
+                found.append(_found(partition, None, topic.absent))
+            elif group is None:
                 found.append(_found(partition, None))
             elif stable and group.unstable(where):
                 found.append(_found(partition, None, ErrorCode.UNSTABLE_OFFSET_COMMIT))
             else:
-                found.append(_found(partition, group.offset(topic, partition)))
-        topics.append({"name": topic, "partitions": found})
+                offset = group.offset(*where)
+                other = by_id and offset is not None and offset.of_other(topic.id)
+                found.append(_found(partition, None if other else offset))
+        topics.append(_answered(topic, found))
     return {"group_id": asked.group_id, "topics": topics, "error_code": ErrorCode.NONE}
 
 
-def _wanted(group: Group | None, asked: Any) -> Iterator[tuple[str, Iterable[int]]]:
+def _wanted(
+    group: Group | None, asked: Any, known: Known, by_id: bool
+) -> Iterator[tuple[_Topic, Iterable[int]]]:
     if asked.topics is not None:
         for topic in asked.topics:
-            yield topic.name, topic.partition_indexes
+            yield _topic(topic, known, by_id), topic.partition_indexes
     elif group is not None:
-        yield from group.offsets.items()
+        for name, partitions in group.offsets.items():
+            topic_id = known.id_of(name)
+            if topic_id != ZERO_UUID or not by_id:
+                yield _Topic(name, topic_id, 0, UNKNOWN, by_id), partitions
 
 
 def _found(
@@ -287,7 +353,7 @@ def delete(shard: GroupShard, step: Step, request: Request, known: Known) -> Non
     topics: list[Body] = []
     existing = set(group.known_offsets())
     for topic in body.topics:
-        count = known(topic.name)
+        count = known.partition_count(topic.name)
         used = group.subscribes(topic.name)
         error = ErrorCode.GROUP_SUBSCRIBED_TO_TOPIC if used else ErrorCode.NONE
         asked = [TopicPartition(topic.name, p.partition_index) for p in topic.partitions]

@@ -1,21 +1,23 @@
 """The records of __consumer_offsets that groups are written as.
 
-Formats: docs/format.md, kafkalog.wire.records.  Written are GroupMetadataValue version 3 and
-OffsetCommitValue version 3 (1 with an expiry of its own), which every Kafka since 2.3 reads;
-read are all versions.
+Formats: docs/format.md, kafkalog.wire.records.  Written are GroupMetadataValue version 3, which
+every Kafka since 2.3 reads, and OffsetCommitValue version 4, which has the topic's id and which
+every Kafka since 3.5 reads (KIP-915); 3 without an id, 1 with an expiry of its own.  Read are all
+versions.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from functools import lru_cache
+from uuid import UUID
 
 from kafkalog.coordinator.groups.group import CONSUMER, CommittedOffset, Group, Member, State
 from kafkalog.coordinator.step import JournalRecord
 from kafkalog.errors import KafkalogError
 from kafkalog.types import TopicPartition
 from kafkalog.wire.records import CONSUMER_PROTOCOL, OFFSETS
-from kafkalog.wire.values import Struct
+from kafkalog.wire.values import ZERO_UUID, Struct
 
 __all__ = [
     "FOREIGN",
@@ -32,7 +34,7 @@ __all__ = [
 
 GROUP, OFFSET = "GroupMetadata", "OffsetCommit"
 GROUP_VERSION = 3
-OFFSET_VERSION, EXPIRING_OFFSET_VERSION = 3, 1
+OFFSET_VERSION, EXPIRING_OFFSET_VERSION, ID_OFFSET_VERSION = 3, 1, 4
 
 FOREIGN = (8, 7, 6, 5, 16, 4, 3)
 """Kinds of records of the protocol of KIP-848, in the order in which Kafka takes their
@@ -95,8 +97,10 @@ def _offset_value(offset: CommittedOffset) -> bytes:
         "metadata": offset.metadata,
         "commit_timestamp": offset.commit_ms,
         "expire_timestamp": offset.expire_ms,
+        "topic_id": offset.topic_id,
     }
-    version = OFFSET_VERSION if offset.expire_ms < 0 else EXPIRING_OFFSET_VERSION
+    version = OFFSET_VERSION if offset.topic_id == ZERO_UUID else ID_OFFSET_VERSION
+    version = version if offset.expire_ms < 0 else EXPIRING_OFFSET_VERSION
     return OFFSETS.encode_value(OFFSET, version, fields)
 
 
@@ -138,7 +142,14 @@ def loaded_offset(value: Struct, position: int) -> CommittedOffset:
         value.commit_timestamp,
         value.expire_timestamp,
         position,
+        _one_of_each(value.topic_id),
     )
+
+
+@lru_cache(maxsize=16_384)
+def _one_of_each(topic_id: UUID) -> UUID:
+    """The same object for the same id: many offsets have it."""
+    return topic_id
 
 
 # ---- what members say ----------------------------------------------------------------------

@@ -63,7 +63,9 @@ def _check(group: Group | None, request: Request) -> ErrorCode:
     instance_id = getattr(body, "group_instance_id", None)
     generation = getattr(body, "generation_id_or_member_epoch", -1)
     if group is None:
-        return ErrorCode.NONE if generation < 0 else ErrorCode.ILLEGAL_GENERATION
+        late = request.version >= offsets.TXN_IDS_VERSION
+        absent = ErrorCode.GROUP_ID_NOT_FOUND if late else ErrorCode.ILLEGAL_GENERATION
+        return ErrorCode.NONE if generation < 0 else absent
     if group.state is State.DEAD:
         return ErrorCode.COORDINATOR_NOT_AVAILABLE
     if generation < 0 and group.state is State.EMPTY:

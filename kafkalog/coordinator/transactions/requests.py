@@ -10,13 +10,12 @@ from collections.abc import Callable, Iterable
 from typing import NamedTuple
 
 from kafkalog.coordinator.core import append_error
-from kafkalog.coordinator.step import Step
+from kafkalog.coordinator.step import VERSION_2, Step
 from kafkalog.coordinator.transactions.shard import TransactionShard
 from kafkalog.coordinator.transactions.transaction import (
     COMPLETE,
     NONE,
     PARTITION_BYTES,
-    VERSION_2,
     State,
     Status,
     Transaction,

@@ -47,6 +47,8 @@ class Marker(NamedTuple):
     epoch: int
     commit: bool
     coordinator_epoch: int
+    version: int
+    """Of the transaction."""
 
 
 class Outside(NamedTuple):
@@ -183,6 +185,6 @@ class TransactionShard(Shard):
         step.effects.append(
             Marker(
                 self.partition, self.life, one.transactional_id, where, status.producer_id,
-                status.epoch, status.commits, self.epoch,
+                status.epoch, status.commits, self.epoch, status.version,
             )
         )  # fmt: skip

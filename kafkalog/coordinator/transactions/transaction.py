@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable
 from enum import IntEnum
 from typing import NamedTuple
 
-from kafkalog.coordinator.step import Step
+from kafkalog.coordinator.step import VERSION_2, Step
 from kafkalog.coordinator.weight import Weight
 from kafkalog.types import TopicPartition
 from kafkalog.wire.error_codes import ErrorCode
@@ -36,8 +36,6 @@ NONE = -1
 """As a producer id or an epoch: there is none."""
 EPOCH_MAX = 32_767
 """No client is given it, so that its last epoch can be fenced, too."""
-VERSION_2 = 2
-"""Of KIP-890: each end raises the epoch."""
 TRANSACTION_BYTES, PARTITION_BYTES = 1_500, 400
 """What a transactional id takes in memory beside its name, its timers and all that is on its way
 included, and what each partition of its open transaction takes.  Measured, and rounded up."""

@@ -26,7 +26,7 @@ from kafkalog.errors import (
     told_once,
 )
 from kafkalog.log.log import Log, handle_of
-from kafkalog.metadata import configs, directory, features, settings
+from kafkalog.metadata import configs, directory, features, registrations, settings
 from kafkalog.metadata import plan as controller
 from kafkalog.metadata.asked import (
     FeatureChanges,
@@ -433,6 +433,16 @@ class MetadataLog:
         return self._plan(
             lambda image: features.update_features(image, asked, self._site, version)
         )[0]
+
+    def unregister_broker(self, broker_id: int) -> Result:
+        """UnregisterBroker: the error, if there is one."""
+        return self._plan(lambda image: registrations.unregister_broker(image, broker_id))[0]
+
+    def unregister_controller(self, controller_id: int) -> Result:
+        """UnregisterController: the error, if there is one."""
+        return self._plan(lambda image: registrations.unregister_controller(image, controller_id))[
+            0
+        ]
 
     def quorum(self) -> Quorum:
         """What DescribeQuorum tells of this log."""

@@ -22,6 +22,7 @@ from kafkalog.server.handlers import (
     producers,
     reassign,
     records,
+    registrations,
     topics,
     transactions,
 )
@@ -101,6 +102,8 @@ ROUTES: dict[int, Route] = {
         (apis.DESCRIBE_QUORUM, cluster.describe_quorum, (_DESCRIBE, _CLUSTER)),
         (apis.DESCRIBE_CLUSTER, cluster.describe_cluster, (_DESCRIBE, _CLUSTER)),
         (apis.DESCRIBE_PRODUCERS, producers.describe_producers, (_READ, _TOPIC)),
+        (apis.UNREGISTER_BROKER, registrations.unregister_broker, (_ALTER, _CLUSTER)),
+        (apis.UNREGISTER_CONTROLLER, registrations.unregister_controller, (_ALTER, _CLUSTER)),
         (apis.LIST_CONFIG_RESOURCES, configs.list_config_resources,
          (Operation.DESCRIBE_CONFIGS, _CLUSTER)),
         (apis.DESCRIBE_TOPIC_PARTITIONS, metadata.describe_topic_partitions, (_DESCRIBE, _TOPIC)),

@@ -24,17 +24,27 @@ ZERO_SINCE = 4
 
 def api_versions(node: Node, request: Request) -> None:
     """Every API with its versions, and the levels of features."""
-    body = request.body
-    if request.version >= 3 and not (
-        SOFTWARE.fullmatch(body.client_software_name)
-        and SOFTWARE.fullmatch(body.client_software_version)
-    ):
-        request.answer({"error_code": ErrorCode.INVALID_REQUEST})
+    error = _refused(node, request)
+    if error is not ErrorCode.NONE:
+        request.answer({"error_code": error})
         return
     image = node.image
     on = tuple((name, level) for name, level in image.features.items() if name in SUPPORTED)
     data = _encoded(request.version, on, image.offset, node.clustered)
     request.answer_bytes(data, 0)  # always header version 0: who asks knows no version yet
+
+
+def _refused(node: Node, request: Request) -> ErrorCode:
+    """Whether the caller says properly what it is, and is where it believes to be (KIP-1242)."""
+    body = request.body
+    software = (body.client_software_name, body.client_software_version)
+    if request.version >= 3 and not all(map(SOFTWARE.fullmatch, software)):
+        return ErrorCode.INVALID_REQUEST
+    if (body.cluster_id is None) != (body.node_id == -1):
+        return ErrorCode.INVALID_REQUEST
+    here = (node.image.cluster_id, node.node_id)
+    elsewhere = body.cluster_id is not None and (body.cluster_id, body.node_id) != here
+    return ErrorCode.REBOOTSTRAP_REQUIRED if elsewhere else ErrorCode.NONE
 
 
 @cache

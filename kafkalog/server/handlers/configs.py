@@ -3,6 +3,7 @@ know."""
 
 from typing import Any
 
+from kafkalog.metadata.asked import SettingsAsked
 from kafkalog.metadata.image import BROKER, CLIENT_METRICS, GROUP, TOPIC
 from kafkalog.server import asked
 from kafkalog.server.node import Node
@@ -16,6 +17,9 @@ __all__ = [
     "list_config_resources",
 ]
 
+LOG_DIRS = "log.dirs"
+STATIC_SOURCE, LIST_TYPE = 4, 7
+"""Kafka's ConfigSource and ConfigType of what a properties file says, and of a list."""
 KINDS_SINCE = 1
 """Before this version the question was for settings of client metrics only."""
 BROKER_LOGGER = 8
@@ -25,7 +29,30 @@ _KINDS = (BROKER, TOPIC, GROUP, CLIENT_METRICS)
 
 def describe_configs(node: Node, request: Request) -> dict[str, Any]:
     """Every setting of each resource, or those that were asked for."""
-    return {"results": node.metadata.describe_configs(asked.settings(request.body))}
+    wanted = asked.settings(request.body)
+    results = node.metadata.describe_configs(wanted)
+    keys = {(one.kind, one.name): one.keys for one in wanted.resources}
+    for result in results:
+        where = (result["resource_type"], result["resource_name"])
+        asked_for = LOG_DIRS in (keys[where] or (LOG_DIRS,))
+        if where == (BROKER, str(node.node_id)) and asked_for:
+            result["configs"].append(_directory(node, wanted))
+    return {"results": results}
+
+
+def _directory(node: Node, wanted: SettingsAsked) -> dict[str, Any]:
+    """The data directory as the setting that it is of Kafka: it is given beside the others here."""
+    said = {"name": LOG_DIRS, "value": node.manager.path, "source": STATIC_SOURCE}
+    return {
+        "name": LOG_DIRS,
+        "value": node.manager.path,
+        "read_only": True,
+        "config_source": STATIC_SOURCE,
+        "is_sensitive": False,
+        "synonyms": [said] if wanted.synonyms else [],
+        "config_type": LIST_TYPE,
+        "documentation": "The data directory." if wanted.documentation else None,
+    }
 
 
 def alter_configs(node: Node, request: Request) -> dict[str, Any]:

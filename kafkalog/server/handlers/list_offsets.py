@@ -15,7 +15,9 @@ if TYPE_CHECKING:
 __all__ = ["list_offsets", "not_yet"]
 
 LATEST, EARLIEST, MAX_TIMESTAMP, EARLIEST_LOCAL, LATEST_TIERED = -1, -2, -3, -4, -5
-SINCE = {LATEST: 1, EARLIEST: 1, MAX_TIMESTAMP: 7, EARLIEST_LOCAL: 8, LATEST_TIERED: 9}
+EARLIEST_PENDING_UPLOAD = -6
+SINCE = {LATEST: 1, EARLIEST: 1, MAX_TIMESTAMP: 7, EARLIEST_LOCAL: 8, LATEST_TIERED: 9,
+         EARLIEST_PENDING_UPLOAD: 11}  # fmt: skip
 """The version of the request from which each special timestamp has a meaning."""
 _NOTHING = -1, -1, -1
 _ENDS = (LATEST, EARLIEST, EARLIEST_LOCAL)
@@ -73,7 +75,7 @@ def _one(node: Node, request: Request, topic: str, asked: Any) -> dict[str, Any]
 
 def _look(log: "Log", body: Any, timestamp: int) -> tuple[int, int, int]:
     """(timestamp, offset, leader epoch); -1 where there is none."""
-    if timestamp == LATEST_TIERED:
+    if timestamp in (LATEST_TIERED, EARLIEST_PENDING_UPLOAD):  # there is no remote storage
         return _NOTHING
     if timestamp in (EARLIEST, EARLIEST_LOCAL):
         return -1, log.start_offset, _epoch_at(log, log.start_offset)

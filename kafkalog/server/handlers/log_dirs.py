@@ -34,12 +34,14 @@ def describe_log_dirs(node: Node, request: Request) -> dict[str, Any]:
     ]
     disk = os.statvfs(node.manager.path)
     failed = node.partitions.any_offline()
+    broker = image.brokers.get(node.node_id)
     one = {
         "error_code": ErrorCode.KAFKA_STORAGE_ERROR if failed else ErrorCode.NONE,
         "log_dir": node.manager.path,
         "topics": topics,
         "total_bytes": disk.f_blocks * disk.f_frsize,
         "usable_bytes": disk.f_bavail * disk.f_frsize,
+        "is_cordoned": bool(broker and broker.cordoned),
     }
     return {"results": [one]}
 

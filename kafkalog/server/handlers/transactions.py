@@ -5,6 +5,7 @@ from collections.abc import Mapping
 from functools import partial
 from typing import Any
 
+from kafkalog.coordinator.groups.offsets import TXN_IDS_VERSION
 from kafkalog.coordinator.step import Producer, Step
 from kafkalog.coordinator.step import Request as Asking
 from kafkalog.coordinator.transactions.core import Results
@@ -89,8 +90,9 @@ def as_writer(error: ErrorCode, knows: bool) -> ErrorCode:
 def txn_offset_commit(node: Node, request: Request) -> None:
     """The coordinator of transactions says whether the producer may, that of groups does it."""
     body = request.body
-    if not any(_is_there(node, topic, one) for topic in body.topics for one in topic.partitions):
-        _refuse(node, request, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+    named = _named(node, request)
+    if not any(_is_there(node, name, one) for topic, name in named for one in topic.partitions):
+        _refuse(node, request)
         return
     if not body.group_id:
         _refuse(node, request, ErrorCode.INVALID_GROUP_ID)
@@ -150,23 +152,34 @@ def _commit(node: Node, request: Request, guard: Guard) -> None:
         raise
 
 
-def _is_there(node: Node, topic: Any, one: Any) -> bool:
-    return node.partitions.has(topic.name, one.partition_index)
+def _is_there(node: Node, name: str | None, one: Any) -> bool:
+    return name is not None and node.partitions.has(name, one.partition_index)
 
 
-def _refuse(node: Node, request: Request, error: ErrorCode) -> None:
+def _refuse(
+    node: Node, request: Request, error: ErrorCode = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+) -> None:
     """Each partition is told so; one that is not there, that."""
-    gone = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
 
-    def told(topic: Any, one: Any) -> dict[str, Any]:
-        code = error if _is_there(node, topic, one) else gone
+    def told(name: str | None, one: Any) -> dict[str, Any]:
+        known = name is not None
+        gone = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION if known else ErrorCode.UNKNOWN_TOPIC_ID
+        code = error if _is_there(node, name, one) else gone
         return {"partition_index": one.partition_index, "error_code": code}
 
     topics = [
-        {"name": topic.name, "partitions": [told(topic, one) for one in topic.partitions]}
-        for topic in request.body.topics
-    ]
+        {"name": topic.name, "topic_id": topic.topic_id,
+         "partitions": [told(name, one) for one in topic.partitions]}
+        for topic, name in _named(node, request)
+    ]  # fmt: skip
     request.answer({"topics": topics})
+
+
+def _named(node: Node, request: Request) -> list[tuple[Any, str | None]]:
+    """The topics of a TxnOffsetCommit and their names; None: there is none of its id."""
+    by_id = request.version >= TXN_IDS_VERSION
+    name_of = node.partitions.name_of
+    return [(one, name_of(one.topic_id) if by_id else one.name) for one in request.body.topics]
 
 
 # ---- WriteTxnMarkers -----------------------------------------------------------------------
@@ -209,7 +222,8 @@ class _Marking:
             number, where = key
             marker = self._request.body.markers[number]
             producer = Producer(marker.producer_id, marker.producer_epoch,
-                                marker.transaction_result, marker.coordinator_epoch)  # fmt: skip
+                                marker.transaction_result, marker.coordinator_epoch,
+                                marker.transaction_version)  # fmt: skip
             self._node.markers.write(where, producer, partial(self._done, key))
 
     def _done(self, key: tuple[int, TopicPartition], error: ErrorCode) -> None:

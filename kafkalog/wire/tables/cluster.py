@@ -18,6 +18,7 @@ __all__ = [
     "METADATA",
     "PUSH_TELEMETRY",
     "UNREGISTER_BROKER",
+    "UNREGISTER_CONTROLLER",
     "UPDATE_FEATURES",
 ]
 
@@ -45,7 +46,7 @@ METADATA = Api(
 )  # fmt: skip
 
 API_VERSIONS = Api(
-    18, "ApiVersions", "0-5", flexible=3, served="0-4",
+    18, "ApiVersions", "0-5", flexible=3, served="0-5",
     request="""
         ClientSoftwareName:str(3+), ClientSoftwareVersion:str(3+), ClusterId:str(5+ null =null),
         NodeId:i32(5+ =-1)
@@ -72,7 +73,7 @@ ALTER_REPLICA_LOG_DIRS = Api(
 )  # fmt: skip
 
 DESCRIBE_LOG_DIRS = Api(
-    35, "DescribeLogDirs", "1-5", flexible=2, served="1-4",
+    35, "DescribeLogDirs", "1-5", flexible=2, served="1-5",
     request="Topics[](null){Topic:str, Partitions:[]i32}",
     response="""
         ThrottleTimeMs:i32, ErrorCode:i16(3+),
@@ -190,8 +191,14 @@ DESCRIBE_CLUSTER = Api(
 )  # fmt: skip
 
 UNREGISTER_BROKER = Api(
-    64, "UnregisterBroker", "0", flexible=0,
+    64, "UnregisterBroker", "0", flexible=0, served="0",
     request="BrokerId:i32",
+    response="ThrottleTimeMs:i32, ErrorCode:i16, ErrorMessage:str(null)",
+)  # fmt: skip
+
+UNREGISTER_CONTROLLER = Api(
+    94, "UnregisterController", "0", flexible=0, served="0",
+    request="ControllerId:i32",
     response="ThrottleTimeMs:i32, ErrorCode:i16, ErrorMessage:str(null)",
 )  # fmt: skip
 

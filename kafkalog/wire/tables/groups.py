@@ -21,7 +21,7 @@ __all__ = [
 ]
 
 OFFSET_COMMIT = Api(
-    8, "OffsetCommit", "2-10", flexible=8, served="2-9",
+    8, "OffsetCommit", "2-10", flexible=8, served="2-10",
     request="""
         GroupId:str, GenerationIdOrMemberEpoch:i32(=-1), MemberId:str,
         GroupInstanceId:str(7+ null =null), RetentionTimeMs:i64(2-4 =-1),
@@ -42,7 +42,7 @@ OFFSET_COMMIT = Api(
 )  # fmt: skip
 
 OFFSET_FETCH = Api(
-    9, "OffsetFetch", "1-10", flexible=6, served="1-9",
+    9, "OffsetFetch", "1-10", flexible=6, served="1-10",
     request="""
         GroupId:str(1-7), Topics[](1-7 null2+){Name:str, PartitionIndexes:[]i32},
         Groups[](8+){
@@ -160,11 +160,10 @@ LIST_GROUPS = Api(
 )  # fmt: skip
 
 DELETE_GROUPS = Api(
-    42, "DeleteGroups", "0-3", flexible=2, served="0-2",
+    42, "DeleteGroups", "0-3", flexible=2, served="0-3",
     request="GroupsNames:[]str",
     response="""
-        ThrottleTimeMs:i32,
-        Results[]{GroupId:str, ErrorCode:i16, ErrorMessage:str(3+ null =null)}
+        ThrottleTimeMs:i32, Results[]{GroupId:str, ErrorCode:i16, ErrorMessage:str(3+ null =null)}
     """,
 )  # fmt: skip
 

@@ -21,7 +21,6 @@ __all__ = [
     "READ_SHARE_GROUP_STATE",
     "READ_SHARE_GROUP_STATE_SUMMARY",
     "REMOVE_RAFT_VOTER",
-    "UNREGISTER_CONTROLLER",
     "UPDATE_RAFT_VOTER",
     "VOTE",
     "WRITE_SHARE_GROUP_STATE",
@@ -331,10 +330,4 @@ READ_SHARE_GROUP_STATE_SUMMARY = Api(
             }
         }
     """,
-)  # fmt: skip
-
-UNREGISTER_CONTROLLER = Api(
-    94, "UnregisterController", "0", flexible=0,
-    request="ControllerId:i32",
-    response="ThrottleTimeMs:i32, ErrorCode:i16, ErrorMessage:str(null)",
 )  # fmt: skip

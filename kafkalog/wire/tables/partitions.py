@@ -75,7 +75,7 @@ FETCH = Api(
 )  # fmt: skip
 
 LIST_OFFSETS = Api(
-    2, "ListOffsets", "1-11", flexible=6, served="1-10",
+    2, "ListOffsets", "1-11", flexible=6, served="1-11",
     request="""
         ReplicaId:i32, IsolationLevel:i8(2+),
         Topics[]{

@@ -66,7 +66,7 @@ END_TXN = Api(
 )  # fmt: skip
 
 WRITE_TXN_MARKERS = Api(
-    27, "WriteTxnMarkers", "1-2", flexible=1, served="1",
+    27, "WriteTxnMarkers", "1-2", flexible=1, served="1-2",
     request="""
         Markers[]{
             ProducerId:i64, ProducerEpoch:i16, TransactionResult:bool,
@@ -85,7 +85,7 @@ WRITE_TXN_MARKERS = Api(
 )  # fmt: skip
 
 TXN_OFFSET_COMMIT = Api(
-    28, "TxnOffsetCommit", "0-6", flexible=3, served="0-5",
+    28, "TxnOffsetCommit", "0-6", flexible=3, served="0-6",
     request="""
         TransactionalId:str, GroupId:str, ProducerId:i64, ProducerEpoch:i16,
         GenerationIdOrMemberEpoch:i32(3+ =-1), MemberId:str(3+),

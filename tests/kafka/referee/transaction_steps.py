@@ -104,9 +104,9 @@ class Client:
     ) -> list[int]:  # fmt: skip
         parts = [{"partition_index": number, "committed_offset": 3, "committed_metadata": ""}
                  for number in partitions]  # fmt: skip
-        body = {**self.who(**off), "group_id": group,
-                "generation_id_or_member_epoch": generation,
-                "topics": [{"name": topic, "partitions": parts}]}  # fmt: skip
+        topics = [{"name": topic, "partitions": parts}]
+        body = {**self.who(**off), "group_id": group, "topics": topics,
+                "generation_id_or_member_epoch": generation}  # fmt: skip
 
         def call() -> dict[int, int]:
             (found,) = self.raw.call(apis.TXN_OFFSET_COMMIT, version, **body).topics
@@ -363,7 +363,6 @@ def levels_of_features(raw: Raw) -> Any:
     return [
         change(2, (name, 3, 1)), change(2, (name, 1, 1)), change(2, (name, -1, 1)),
         change(2, (name, 1, 9)), change(2, ("none.such", 1, 1)), change(2, ("none.such", 0, 2)),
-        change(2, ("metadata.version", 20, 2)), change(2, ("metadata.version", 20, 3)),
         change(2, ("metadata.version", 20, 1)), change(2, ("metadata.version", 99, 1)),
         change(1, (name, 3, 1)), change(0, (name, 3, 1)), change(1, (name, 1, 2), dry=True),
         change(2, (name, 1, 2), ("none.such", 1, 1)), change(2, (name, 1, 2), dry=True),

@@ -5,12 +5,15 @@ from __future__ import annotations
 import random
 from collections.abc import Sequence
 from typing import Any
+from uuid import UUID
 
 from kafkalog.config.group import GroupConfig
 from kafkalog.coordinator.groups.core import GroupCore
+from kafkalog.coordinator.groups.offsets import Known
 from kafkalog.wire import apis
 from kafkalog.wire.error_codes import ErrorCode
 from kafkalog.wire.records import CONSUMER_PROTOCOL
+from kafkalog.wire.values import ZERO_UUID
 from tests.unit.coordinator.bench import PARTITIONS, Bench, MemoryJournal, Reply
 
 
@@ -38,15 +41,29 @@ class Desk(Bench[GroupCore]):
         """`topics`: those that exist and their partitions; None: any."""
         self.settings = settings or config()
         self.topics = topics
+        self.names: dict[UUID, str] = {}
+        """Of the topics whose ids were asked for."""
         self._random = random.Random(seed)
         super().__init__(journal, partitions)
 
     def new_core(self) -> GroupCore:
         rng = self._random
-        return GroupCore(self.settings, lambda: f"{rng.getrandbits(48):012x}", self._known)
+        known = Known(self._count, self.id_of, lambda topic_id: self.names.get(topic_id))
+        return GroupCore(self.settings, lambda: f"{rng.getrandbits(48):012x}", known)
 
-    def _known(self, topic: str) -> int:
+    def _count(self, topic: str) -> int:
         return 1000 if self.topics is None else self.topics.get(topic, 0)
+
+    def id_of(self, topic: str) -> UUID:
+        """Of a topic that there is: the same as long as nothing is put into `names`."""
+        if not self._count(topic):
+            return ZERO_UUID
+        for topic_id, name in self.names.items():
+            if name == topic:
+                return topic_id
+        made = UUID(int=len(self.names) + 1)
+        self.names[made] = topic
+        return made
 
     # ---- requests --------------------------------------------------------------------------
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from typing import Any
+from uuid import UUID
 
 import pytest
 
@@ -80,15 +81,60 @@ def test_unknown_partitions_are_told_one_by_one() -> None:
     assert "other" not in desk.listed()
 
 
-def test_records_are_version_3_or_1_with_an_expiry_of_their_own(desk: Desk) -> None:
+def test_records_are_version_4_or_1_with_an_expiry_of_their_own(desk: Desk) -> None:
     desk.commit({T0: 7}, leader_epoch=2, metadata="m")
     key, version, value = last_record(desk)
-    assert (key.group, key.topic, key.partition, version) == ("g", "t", 0, 3)
+    assert (key.group, key.topic, key.partition, version) == ("g", "t", 0, 4)
+    assert value.topic_id == desk.id_of("t")
     assert (value.offset, value.leader_epoch, value.metadata) == (7, 2, "m")
     assert value.commit_timestamp == WALL_MS
     desk.commit({T0: 7}, version=4, retention_ms=1_000)
     _, version, value = last_record(desk)
     assert (version, value.expire_timestamp) == (1, WALL_MS + 1_000)
+
+
+def by_id(desk: Desk, topic_id: UUID, *partitions: int) -> list[tuple[int, int]]:
+    """(offset, error) of each partition, asked for by version 10."""
+    topics = [{"topic_id": topic_id, "partition_indexes": list(partitions)}]
+    reply = desk.call(apis.OFFSET_FETCH, 10, {"groups": [{"group_id": "g", "topics": topics}]})
+    (found,) = reply.groups[0].topics
+    assert found.topic_id == topic_id
+    return [(one.committed_offset, one.error_code) for one in found.partitions]
+
+
+def test_topics_have_ids(desk: Desk) -> None:
+    """KIP-848: one that is not known fails its own partitions only."""
+    known, strange = desk.id_of("t"), UUID(int=99)
+    parts = [{"partition_index": 0, "committed_offset": 7, "committed_metadata": ""}]
+    topics = [{"topic_id": one, "partitions": parts} for one in (strange, known)]
+    reply = desk.call(apis.OFFSET_COMMIT, 10, {"group_id": "g", "member_id": "", "topics": topics})
+    told = [(one.topic_id, one.partitions[0].error_code) for one in reply.topics]
+    assert told == [(strange, ErrorCode.UNKNOWN_TOPIC_ID), (known, NONE)]
+    assert desk.offsets() == {T0: 7}
+    assert by_id(desk, known, 0, 1) == [(7, NONE), (-1, NONE)]
+    assert by_id(desk, strange, 0) == [(-1, ErrorCode.UNKNOWN_TOPIC_ID)]
+    every = {"groups": [{"group_id": "g", "topics": None}]}
+    (found,) = desk.call(apis.OFFSET_FETCH, 10, every).groups[0].topics
+    assert (found.topic_id, found.partitions[0].committed_offset) == (known, 7)
+
+
+def test_an_offset_of_a_recreated_topic_is_of_its_id(desk: Desk) -> None:
+    """Also when the coordinator has it from the journal; by name it is still there."""
+    desk.commit({T0: 7})
+    desk.names = {UUID(int=50): "t"}
+    for _ in range(2):
+        assert by_id(desk, UUID(int=50), 0) == [(-1, NONE)]
+        assert desk.offsets() == {T0: 7}
+        desk.restart()
+    desk.commit({T0: 8})
+    assert by_id(desk, UUID(int=50), 0) == [(8, NONE)]
+
+
+def test_an_offset_whose_topic_id_nobody_wrote_is_of_any(desk: Desk) -> None:
+    """As an older version of its record has it."""
+    desk.commit({T0: 7}, version=4, retention_ms=MINUTE_MS)
+    desk.restart()
+    assert by_id(desk, desk.id_of("t"), 0) == [(7, NONE)]
 
 
 def test_a_commit_is_one_batch_and_shows_when_it_is_written(desk: Desk) -> None:

@@ -96,6 +96,27 @@ def test_metadata_are_not_taken_back(raw: Raw) -> None:
         assert change(raw, ("metadata.version", 20, kind)) == (BAD, told)
 
 
+@pytest.mark.parametrize("kind", [2, 3])
+@pytest.mark.parametrize(("high", "low"), [(28, 27), (29, 27), (31, 30), (26, 23)])
+def test_a_level_between_which_no_record_changed_is_taken_back(
+    raw: Raw, high: int, low: int, kind: int
+) -> None:
+    """Kafka's MetadataVersion says at which levels the records changed."""
+    if high > LEVEL_NEW:
+        assert change(raw, ("metadata.version", high, 1)) == (OK, None)
+        assert change(raw, ("metadata.version", low, 1))[0] == BAD
+    assert change(raw, ("metadata.version", low, kind), dry=True) == (OK, None)
+    assert change(raw, ("metadata.version", low, kind)) == (OK, None)
+    assert levels(raw)["metadata.version"] == low
+
+
+@pytest.mark.parametrize("changed", [30, 32, 33])
+def test_a_level_at_which_records_changed_is_not_taken_back(raw: Raw, changed: int) -> None:
+    assert change(raw, ("metadata.version", LEVEL, 1)) == (OK, None)
+    assert change(raw, ("metadata.version", changed - 1, 2))[0] == BAD
+    assert levels(raw)["metadata.version"] == LEVEL
+
+
 def test_older_versions_name_each_feature(raw: Raw) -> None:
     """And know one kind of downgrade at first."""
     asked = [{"feature": TV, "max_version_level": 1, "allow_downgrade": True}]

@@ -5,7 +5,9 @@ from __future__ import annotations
 import pytest
 
 from kafkalog.wire import apis
-from kafkalog.wire.compatibility import CLIENTS, NOTES, render_markdown
+from kafkalog.wire.compatibility import CLIENTS, LATEST, NOTES, render_markdown
+from tests.support import apache
+from tests.unit.wire import declared
 
 REFUSED = {0: range(3)}  # Produce: announced, but nobody can code them
 
@@ -30,6 +32,23 @@ def test_every_client_has_a_version_in_common(client: str) -> None:
     """Even one that looks only at the highest version that a broker announces, as kafkajs does."""
     for key, highest in CLIENTS[client].items():
         assert min(highest, apis.BY_KEY[key].max_version) in apis.SERVED[key]
+
+
+def test_the_document_knows_what_kafka_announces() -> None:
+    """A version that is not stable yet is announced by no broker."""
+    try:
+        kafka = declared.messages()
+    except apache.Unavailable as reason:
+        pytest.skip(f"Apache Kafka cannot be asked: {reason}")
+    requests = [one for one in kafka.values() if one["type"] == "request"]
+    theirs = {
+        one["apiKey"]: declared.versions(one["validVersions"]).stop - 1
+        - one.get("latestVersionUnstable", False)
+        for one in requests if "broker" in one["listeners"]
+    }  # fmt: skip
+    assert theirs == LATEST
+    named = {one["apiKey"]: one["name"].removesuffix("Request") for one in requests}
+    assert named == {api.key: api.name for api in apis.BY_KEY.values()}
 
 
 def test_the_document_names_every_api() -> None:

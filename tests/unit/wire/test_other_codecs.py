@@ -27,6 +27,8 @@ try:
     kio_serial: Any = importlib.import_module("kio.serial")
 except ImportError:  # it wants Python 3.11
     kio_index = kio_serial = None
+RENAMED = {"generation_id_or_member_epoch": "generation_id"}
+"""Ours, as Kafka 4.4 has it, and what it was before."""
 with_kio = pytest.mark.skipif(kio_index is None, reason="kio is not installed")
 
 
