@@ -202,9 +202,14 @@ class Accumulator:
             self.direct.clear()
             self.lock.notify_all()
 
-    def hold(self, why: str) -> None:
-        """Take nothing until `resume`: it is refused by name.  What was taken is to be sent."""
+    def hold(self, why: str, turn: int | None = None) -> None:
+        """Take nothing until `resume`: it is refused by name.  What was taken is to be sent.
+
+        `turn`: whose; None: it does not matter.  Raises: as check_turn.
+        """
         with self.lock:
+            if turn is not None:
+                self.check_turn(turn)
             self.held = why
             self.turn += 1
             self.be_plain(False)

@@ -314,14 +314,8 @@ class Consumer(Positions):
                     for name, deserializer in self._deserializers.items()
                     if (data := getattr(record, name)) is not None
                 }
-            except BaseException as problem:
-                ours = not isinstance(problem, Exception)  # Ctrl-C: nothing is handed out
-                left = reversed(records[0 if ours else number :])
-                firsts = {TopicPartition(one.topic, one.partition): one for one in left}
-                for tp, first in firsts.items():
-                    self._sharing.seek(tp, first.offset, self._reading.epoch(tp, first.offset))
-                if ours:
-                    raise
+            except Exception as problem:
+                self._put_back(records[number:])
                 if found:
                     break
                 raise errors.Undeserializable(
@@ -330,14 +324,24 @@ class Consumer(Positions):
             found.append(record._replace(**values))
         return found
 
-    def _shown(self, records: list[Record]) -> list[Record]:
-        if self._deserializers:
-            records = self._deserialized(records)
-        for one in self._interceptors if records else ():
-            see = getattr(one, "on_consume", None)
-            if see is not None:
-                with logged("on_consume"):
-                    records = see(records)
+    def _put_back(self, records: Sequence[Record]) -> None:
+        """They stand first the next time."""
+        firsts = {TopicPartition(one.topic, one.partition): one for one in reversed(records)}
+        for tp, first in firsts.items():
+            self._sharing.seek(tp, first.offset, self._reading.epoch(tp, first.offset))
+
+    def _shown(self, read: list[Record]) -> list[Record]:
+        try:
+            records = self._deserialized(read) if self._deserializers else read
+            for one in self._interceptors if records else ():
+                see = getattr(one, "on_consume", None)
+                if see is not None:
+                    with logged("on_consume"):
+                        records = see(records)
+        except BaseException as problem:
+            if not isinstance(problem, Exception):  # Ctrl-C: nothing is handed out
+                self._put_back(read)
+            raise
         return records
 
     def _next(self, timeout_ms: float | None, take: Callable[[], Any]) -> Any:
