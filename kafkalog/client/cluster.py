@@ -40,7 +40,6 @@ __all__ = [
     "Cluster",
     "PartitionInfo",
     "TopicInfo",
-    "passing",
     "places_of",
 ]
 

@@ -191,15 +191,15 @@ class Consumer(Positions):
             self._sharing.subscribe(made)
 
     def assign(self, partitions: Iterable[TopicPartition]) -> None:
-        """Read these partitions, whoever else does, in the place of those before.
+        """Read these partitions, whoever else does, in the place of those before, whose positions
+        are committed in the background, if that is automatic.
 
         Raises: ArgumentError while topics are subscribed to.
         """
         with self._used():
             if self._sharing.subscription:
                 raise errors.ArgumentError("assign: topics are subscribed to; unsubscribe first")
-            self._sharing.manual = True
-            self._sharing.replace(arguments.partitions("partitions", partitions))
+            self._sharing.assign(arguments.partitions("partitions", partitions))
 
     def incremental_assign(self, partitions: Iterable[TopicPartition]) -> None:
         """Read these partitions, too, as `assign`; those that are read already go on.
@@ -226,7 +226,8 @@ class Consumer(Positions):
                 raise errors.ArgumentError(
                     "incremental_unassign: topics are subscribed to; unsubscribe first"
                 )
-            self._sharing.part_with(self._mine(partitions))
+            gone = set(self._mine(partitions))
+            self._sharing.assign([tp for tp in self._sharing.assignment if tp not in gone])
 
     def unsubscribe(self, timeout_ms: float | None = None) -> None:
         """Read nothing; leave the group."""

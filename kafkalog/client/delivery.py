@@ -395,8 +395,11 @@ class Future:
         return batch.error
 
     def add_done_callback(self, callback: Callable[[Future], object]) -> None:
-        """Call `callback` with this when it is known: at once, or in the producer's thread, which
-        waits meanwhile.  What it raises is logged.  Raises: ArgumentError: it is async."""
+        """Call `callback` with this: at once if it is known, else later in the producer's thread,
+        which sends nothing until the callback returns.  What it raises is logged.
+
+        Raises: ArgumentError: it is async.
+        """
         called("callback", callback)
         self._batch.then(lambda: callback(self))
 

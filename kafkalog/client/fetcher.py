@@ -14,10 +14,10 @@ from uuid import UUID
 from kafkalog import errors
 from kafkalog.batch.walk import end_of
 from kafkalog.client import sessions
-from kafkalog.client.cluster import Backoff, Cluster, TopicInfo, passing, places_of
+from kafkalog.client.cluster import Backoff, Cluster, TopicInfo, places_of
 from kafkalog.client.connection import Connection, answering
 from kafkalog.client.epochs import USABLE_VERSION, Epochs, Leader, Place
-from kafkalog.client.failures import check_code, failure, is_retriable
+from kafkalog.client.failures import check_code, failure, is_retriable, passing
 from kafkalog.client.fetched import Ends, Fetched, FetchOptions
 from kafkalog.client.lost import LostPlaces
 from kafkalog.client.openings import Opening

@@ -13,9 +13,9 @@ from typing import NamedTuple
 
 from kafkalog import errors
 from kafkalog.client.background import Background
-from kafkalog.client.cluster import Cluster, passing
+from kafkalog.client.cluster import Cluster
 from kafkalog.client.connection import Connection
-from kafkalog.client.failures import check_code
+from kafkalog.client.failures import check_code, passing
 from kafkalog.client.groups import GroupMetadata
 from kafkalog.client.transport import Address
 from kafkalog.wire import apis

@@ -12,9 +12,9 @@ from typing import Any, NamedTuple
 
 from kafkalog import errors
 from kafkalog.client.assignors import Assignor, Subscriber
-from kafkalog.client.cluster import Cluster, passing
+from kafkalog.client.cluster import Cluster
 from kafkalog.client.connection import Connection
-from kafkalog.client.failures import check_code
+from kafkalog.client.failures import check_code, passing
 from kafkalog.client.groups import GroupMetadata
 from kafkalog.client.keeper import COORDINATOR_MOVED, Keeper, leave_group
 from kafkalog.client.patience import NotYet

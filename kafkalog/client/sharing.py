@@ -396,11 +396,12 @@ class Sharing:
         self.cluster.patience.forget("positions")  # others may have committed meanwhile
         self._fresh = True
 
-    def part_with(self, partitions: Sequence[TopicPartition]) -> None:
-        """Read these no more; positions are committed before, if that is automatic."""
-        if self.committing:
+    def assign(self, partitions: Iterable[TopicPartition]) -> None:
+        """Read exactly these, by hand; positions are committed before, if that is automatic."""
+        if self.committing:  # no rebalance does it
             self._commit_by_itself(wait=False)
-        self.replace(set(self._assigned) - set(partitions))
+        self.manual = True
+        self.replace(partitions)
 
     def _mind_missing(self, until_s: float) -> None:
         """Note what the fetcher has set aside, and go on with what the cluster has again."""

@@ -11,7 +11,7 @@ from typing import NamedTuple
 from kafkalog import arguments, errors
 from kafkalog.batch.codecs import CODECS
 from kafkalog.client.admin import Admin
-from kafkalog.client.cluster import passing
+from kafkalog.client.failures import passing
 from kafkalog.client.handle import Handle
 from kafkalog.client.transport import Where
 from kafkalog.mirror.copying import Copying, Counts, Tell, Wish

@@ -164,14 +164,17 @@ def test_partitions_come_and_go_one_by_one(shared: TestBroker) -> None:
         assert reader.assignment == [] and reader.poll(0) == []
 
 
+@pytest.mark.parametrize("auto", [True, False])
+@pytest.mark.parametrize("how", ["assign", "incremental_unassign"])
 def test_what_is_unassigned_is_committed_if_that_is_automatic(
-    shared: TestBroker, group: str
+    shared: TestBroker, group: str, how: str, auto: bool
 ) -> None:
-    with consumer(shared, group, auto_commit=True) as reader:
-        reader.incremental_assign([ZERO, ONE])
+    with consumer(shared, group, auto_commit=auto) as reader:
+        reader.assign([ZERO, ONE])
         read(reader, 10)
-        reader.incremental_unassign([ZERO])
-    assert shared.committed(group) == {ZERO: 5, ONE: 5}
+        getattr(reader, how)([ONE if how == "assign" else ZERO])
+        assert reader.assignment == [ONE]
+    assert shared.committed(group) == ({ZERO: 5, ONE: 5} if auto else {})
 
 
 @pytest.mark.parametrize("name", ["incremental_assign", "incremental_unassign"])

@@ -14,6 +14,7 @@ from kafkalog.client.producer import Producer
 from kafkalog.client.transacting import Transactional
 from kafkalog.types import TopicPartition
 from kafkalog.wire import apis
+from kafkalog.wire.error_codes import ErrorCode
 from tests.support.scripted import Peer
 from tests.support.waiting import LIMIT_S, wait_for
 from tests.unit.client.gate import Gate
@@ -128,6 +129,20 @@ def test_a_commit_that_an_abort_and_a_begin_overtook(
     producer.send("t", b"z")
     producer.commit_transaction()
     assert ends(broker) == [False, True]
+
+
+def test_an_end_of_which_the_coordinator_knows_nothing(broker: Peer, producer: Producer) -> None:
+    """UNKNOWN_SERVER_ERROR: it may be committed, so it is not aborted instead."""
+    broker.on(apis.END_TXN, {"error_code": ErrorCode.UNKNOWN_SERVER_ERROR}, {})
+    with pytest.raises(errors.Timeout, match="UNKNOWN_SERVER_ERROR"):
+        producer.commit_transaction()
+    assert producer.in_doubt
+    with pytest.raises(errors.InvalidTxnState, match="may be there"):
+        producer.abort_transaction()
+    producer.commit_transaction()
+    assert ends(broker) == [True, True] and not producer.in_doubt
+    with producer.transaction():
+        producer.send("t", b"y")
 
 
 def test_an_end_is_decided_once(producer: Producer) -> None:
