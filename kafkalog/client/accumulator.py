@@ -472,7 +472,7 @@ class Accumulator:
         for batch in self.hurry_all():
             left_s = None if until_s is None else max(until_s - time.monotonic(), 0)
             if not batch.wait(left_s):
-                raise errors.Timeout(f"not all was acknowledged in {timeout:g} s")
+                raise errors.Timeout(f"not all was acknowledged in {(timeout or 0) * 1000:g} ms")
 
     def weigh(self, unavailable: Callable[[str], Collection[int]]) -> None:
         """Let records without a key go where less waits (KIP-794).

@@ -52,8 +52,13 @@ class Delivery(NamedTuple):
     count: int  # type: ignore[assignment]  # a tuple's count() is of no use here
     record_bytes: int
     """Of keys and values."""
-    seconds: float
+    latency_ms: float
     """From its first sending to its acknowledgement."""
+
+    @property
+    def seconds(self) -> float:
+        """`latency_ms`, as it was spelled before, in seconds."""
+        return self.latency_ms / 1000
 
 
 class SendOptions(NamedTuple):

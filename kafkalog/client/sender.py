@@ -332,8 +332,8 @@ class Sender:
         if problem is not None:
             self._waiting.failed(problem, batch.records)
         elif self._on_delivery is not None:
-            seconds = time.monotonic() - batch.first_sent_s
-            told = Delivery(batch.tp, base_offset, batch.count, batch.record_bytes, seconds)
+            latency_ms = (time.monotonic() - batch.first_sent_s) * 1000
+            told = Delivery(batch.tp, base_offset, batch.count, batch.record_bytes, latency_ms)
             try:
                 self._on_delivery(told)
             except Exception:

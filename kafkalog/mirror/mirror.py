@@ -20,6 +20,7 @@ __all__ = ["Mirror", "MirrorStatus"]
 
 _logger = logging.getLogger(__name__)
 PAUSE_S, PAUSE_MAX_S = 0.5, 30.0
+REFRESH_MS = 30_000
 TRIES_ONCE = 5
 """How often `copy` begins anew without having copied anything meanwhile."""
 LEGAL = re.compile(r"[A-Za-z0-9._-]{1,200}")
@@ -64,7 +65,8 @@ class Mirror(Handle):
         replication_factor: int = -1,
         compression: str = "none",
         transaction_bytes: int = 16 << 20,
-        refresh_s: float = 30.0,
+        refresh_ms: float | None = None,
+        refresh_s: float | None = None,
         on_warning: Callable[[str], object] | None = None,
         on_progress: Callable[[MirrorStatus], object] | None = None,
     ) -> None:
@@ -74,9 +76,9 @@ class Mirror(Handle):
         `rename`: the name in the target, {} the source's.  `name`: of the mirror, by default the
         id of the source's cluster; of two with one name the second ends the first.
         `compression`: of batches that are made anew.  `transaction_bytes`: how much one
-        transaction takes, about.  `refresh_s`: how often topics, settings and groups are looked
-        for.  `on_warning` hears sentences, by default the log does; `on_progress` the status,
-        several times a second.
+        transaction takes, about.  `refresh_ms`: how often topics, settings and groups are looked
+        for (None: every 30 s); `refresh_s`: older, in seconds.  `on_warning` hears sentences, by
+        default the log does; `on_progress` the status, several times a second.
 
         Raises: ArgumentError, Closed.
         """
@@ -89,6 +91,7 @@ class Mirror(Handle):
             raise errors.ArgumentError(
                 f"name: found {name!r}, wanted up to 200 of letters, digits, '.', '_', '-'"
             )
+        every_ms = arguments.time_of("refresh_ms", refresh_ms, refresh_s, "refresh_s")
         self._wish = Wish(
             source,
             target,
@@ -99,10 +102,10 @@ class Mirror(Handle):
             arguments.whole_number("replication_factor", replication_factor, -1, 32_767),
             arguments.one_of("compression", compression, CODECS),
             arguments.whole_number("transaction_bytes", transaction_bytes, 1, 1 << 30),
-            refresh_s,
+            (REFRESH_MS if every_ms is None else every_ms) / 1000,
         )
-        if not isinstance(refresh_s, (int, float)) or not 0 < refresh_s <= threading.TIMEOUT_MAX:
-            raise errors.ArgumentError(f"refresh_s: found {refresh_s!r}, wanted more than 0")
+        if not self._wish.refresh_s:
+            raise errors.ArgumentError("refresh_ms: found 0, wanted more")
         arguments.called("on_warning", on_warning)
         arguments.called("on_progress", on_progress)
         self._warn = on_warning or _logger.warning
