@@ -355,6 +355,7 @@ class Consumer(Positions):
         while True:
             self._keeper.polled_s = self._cluster.clock.monotonic_s()
             self._waker.check()
+            self._cluster.openings.close_idle()
             self._cluster.patience.due.clear()
             sharing.keep_up(until_s)
             if not sharing.holds:

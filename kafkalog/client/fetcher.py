@@ -302,7 +302,7 @@ class Fetcher:
 
     def _ask(self, node: int, partitions: Iterable[TopicPartition]) -> None:
         connection = self._connections.get(node)
-        if connection is None or connection.closed:
+        if connection is None or not connection.usable():
             connection = self._connected(node)
             if connection is None:
                 return

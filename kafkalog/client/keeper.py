@@ -199,7 +199,7 @@ class Keeper(Background):
 
         The first is to where its owner has joined: nobody has to be asked for the way.
         """
-        if self._connection is None or self._connection.closed:
+        if self._connection is None or not self._connection.usable():
             place, self._place = self._place, None
             if place is not None:
                 self._connection = self.cluster.openings.connect(place)

@@ -177,7 +177,7 @@ class Membership:
         )
 
     def _send(self, api: Any, body: dict[str, Any], until_s: float) -> None:
-        if self._connection is None or self._connection.closed:
+        if self._connection is None or not self._connection.usable():
             with self.cluster.patience.errand_of("coordinator", until_s):
                 node = self.cluster.coordinator(self.metadata.group)
                 # Of its own: a join waits long.

@@ -151,6 +151,7 @@ class Sender:
         for node, request, problem, posted in self._flights.opened(now_s):
             self._went(node, request, problem, posted)
         self._line.settle()
+        self.cluster.openings.close_idle()
         next_s = self.tasks.run(now_s, self._line)
         next_s = min(next_s, self._waiting.close_due(now_s, self._leaving))
         self.core.expire(now_s, self._flights.batches())
@@ -198,6 +199,8 @@ class Sender:
         """Lanes that can send now, by node; when others may."""
         plan = self.core.plan(now_s, self._metadata.leader, self._flights.takes)
         found, next_s = plan.nodes, plan.next_s
+        if plan.stalled:  # perhaps by a broker that is left alone for a moment
+            next_s = min(next_s, self.cluster.openings.rests.soonest_s(now_s))
         if plan.lost and self._line.free:  # else it rings
             next_s = min(next_s, max(self._metadata.next_s, now_s + 0.001))
         if self.identity.ready:
