@@ -232,6 +232,11 @@ class Producer(_Above):
         found: bool = self._below.in_doubt
         return found
 
+    async def metrics(self) -> dict[str, float]:
+        """As kafkalog.Producer.metrics; at once, whatever the thread below does."""
+        found: dict[str, float] = self._below.metrics()
+        return found
+
     @_as(_producer.Producer.send)
     async def send(self, *words: Any, **named: Any) -> RecordMetadata:
         """Send a record; its metadata (topic, partition, offset, time) once it is acknowledged.
@@ -458,6 +463,11 @@ class Consumer(_Above):
             into.extend(poll(max(until_s - time.monotonic(), 0.0) * 1000, *words))
         except WakeUp:
             return
+
+    async def metrics(self) -> dict[str, float]:
+        """As kafkalog.Consumer.metrics; at once, whatever the thread below does."""
+        found: dict[str, float] = self._below.metrics()
+        return found
 
     @_as(_consumer.Consumer.subscribe)
     async def subscribe(self, *words: Any, **named: Any) -> None:

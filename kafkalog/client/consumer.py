@@ -22,6 +22,7 @@ from kafkalog.client.fetcher import Fetcher
 from kafkalog.client.groups import Committed, GroupMetadata, committed_offsets
 from kafkalog.client.keeper import Keeper, Tempo
 from kafkalog.client.membership import MemberOptions, Membership
+from kafkalog.client.metrics import consumer_metrics
 from kafkalog.client.positions import Offset, Positions
 from kafkalog.client.reading import Reading
 from kafkalog.client.settings import client_options, fetch_options, heartbeat_options
@@ -389,6 +390,23 @@ class Consumer(Positions):
     def wakeup(self) -> None:
         """Let the poll of another thread, now or the next one, end with WakeUp."""
         self._waker.wakeup()
+
+    def metrics(self) -> dict[str, float]:
+        """What it has done so far, by the names of Kafka's metrics: docs/clients.md has them.  From
+        any thread, also after `close`."""
+        fetcher, sharing, member = self._fetcher, self._sharing, self._membership
+        assigned = sharing.assignment
+        lags = (self._reading.lag(tp, sharing.stable_only) for tp in assigned)
+        return {
+            "records-consumed-total": float(self._reading.count),
+            "records-lag-max": float(max(lags, default=0)),
+            "assigned-partitions": float(len(assigned)),
+            "rebalance-total": float(member.rebalances if member else 0),
+            **consumer_metrics(
+                fetcher.fetch_bytes, fetcher.fetch_ms, self._committer.commit_ms,
+                self._keeper.beat_ms,
+            ),
+        }  # fmt: skip
 
     # ---- commits -----------------------------------------------------------------------
 

@@ -61,6 +61,11 @@ class Flights:
         """Whether nothing is on its way."""
         return not self._opening and not any(self._flying.values())
 
+    @property
+    def count(self) -> int:
+        """Requests on their way.  From any thread."""
+        return sum(len(some) for some in list(self._flying.values()))
+
     def batches(self) -> list[Batch]:
         """All that is on its way, or waits for a connection."""
         requests = [*chain.from_iterable(self._flying.values())]

@@ -72,6 +72,8 @@ class Membership:
         """How many partitions each topic had when it shared them out; None: it does not lead."""
         self.topics: set[str] = set()
         """Of all members, when it leads."""
+        self.rebalances = 0
+        """How often it was given a share."""
         self._keeper = keeper
         self._waker = waker
         self._connection: Connection | None = None
@@ -235,6 +237,7 @@ class Membership:
         self.state = OUT
         check_code(self._answer.error_code, f"group {self.metadata.group!r}")
         self.state = IN
+        self.rebalances += 1
         self.share = _share(self._answer.assignment)
         self._told = self.share, self.metadata.generation
         self.latest = self.metadata

@@ -379,6 +379,13 @@ class Producer(Transactor):
             ]  # fmt: skip
         return _together(futures)
 
+    def metrics(self) -> dict[str, float]:
+        """What it has done so far, by the names of Kafka's metrics: docs/clients.md has them.  From
+        any thread, also after `close`."""
+        there, used = self.config.buffer_memory, self._waiting.used
+        room = {"buffer-total-bytes": float(there), "buffer-available-bytes": float(there - used)}
+        return {**self._sender.metrics(), **room}
+
     def partitions(self, topic: str) -> int:
         """How many partitions a topic has; the broker may make it now.
 

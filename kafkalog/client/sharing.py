@@ -444,9 +444,8 @@ class Sharing:
         """
         new = self._there([tp for tp in self._assigned if self.reading.position(tp) is None])
         self._fresh = bool(new)
-        if not new:
-            return
-        self._fresh = self.begin_at(new) < len(new)
+        if new:
+            self._fresh = self.begin_at(new) < len(new)
 
     def begin_at(self, partitions: Sequence[TopicPartition]) -> int:
         """Go on where the group has left off, or as auto.offset.reset says; of how many of them
@@ -528,10 +527,11 @@ class Sharing:
             )
         left_ms = max(1, round((until_s - self.cluster.clock.monotonic_s()) * 1000))
         try:
-            put_offsets(
-                self.cluster, member.group, offsets, member.generation, member.member_id,
-                member.instance_id, left_ms,
-            ).check()  # fmt: skip
+            with self.committer.commit_ms.timed():
+                put_offsets(
+                    self.cluster, member.group, offsets, member.generation, member.member_id,
+                    member.instance_id, left_ms,
+                ).check()  # fmt: skip
         except errors.KafkalogError as problem:
             self._fenced(member, problem)
             raise

@@ -84,11 +84,12 @@ async def produce() -> None:
             await same.send("t", b"v")
         await producer.abort_transaction()
         await producer.check()
+        sent: dict[str, float] = await producer.metrics()
         count: int = await producer.partitions("t")
         number: int = producer.producer_id
         doubt: bool = producer.in_doubt
         await producer.close(timeout_ms=1_000)
-    print(done.offset, many.result(), count, number, doubt)
+    print(sent, done.offset, many.result(), count, number, doubt)
     await producer.send("t")  # type: ignore[call-arg]
     await producer.send("t", 1)  # type: ignore[arg-type]
     aio.Producer("h:1", linger=5)  # type: ignore[call-arg]
@@ -126,7 +127,8 @@ async def consume() -> None:
         ends: dict[TopicPartition, int] = await consumer.end_offsets([TP])
         times: dict[TopicPartition, Found | None] = await consumer.offsets_for_times({TP: 1})
         lag: int = await consumer.lag(TP)
-        print(consumer.assignment, consumer.subscription, consumer.paused)
+        read: float = (await consumer.metrics())["records-consumed-total"]
+        print(read, consumer.assignment, consumer.subscription, consumer.paused)
         await consumer.close(commit=False)
     print(records, columns, one, some, me, at, partitions, topics, begins, ends, times, lag)
     await consumer.seek(TP, "3")  # type: ignore[arg-type]
