@@ -203,7 +203,7 @@ class Sharing:
         absent: set[str] = set()
         for name in sorted(subscription.topics):
             try:
-                if name not in self._absent and not create:  # it may have been made a moment ago
+                if name not in self._absent:  # it may have been made a moment ago
                     self.cluster.topic(name)
                 wanted += (TopicPartition(name, p) for p in self.cluster.topics[name].partitions)
             except errors.UnknownTopicOrPartition as problem:

@@ -26,7 +26,7 @@ class ConsumerConfig(Settings):
 
     scope = "consumer"
 
-    allow_auto_create_topics = Flag(False, "Whether the broker may make a topic that is missing.")
+    allow_auto_create_topics = Flag(True, "Whether the broker may make a topic that is missing.")
     auto_commit_interval_ms = Whole(5_000, "How often positions are committed.", unit="ms", low=0)
     auto_offset_reset = Word(
         "latest",
@@ -73,7 +73,8 @@ class ConsumerConfig(Settings):
     max_poll_records = Whole(500, "What one poll returns at most.", low=1)
     metadata_max_age_ms = Whole(300_000, "Then metadata is asked for again.", unit="ms", low=1)
     partition_assignment_strategy = Word(
-        "range", "range, roundrobin, sticky, cooperative-sticky; several with commas."
+        "range,cooperative-sticky",
+        "range, roundrobin, sticky, cooperative-sticky; several with commas.",
     )
     reconnect_backoff_ms = Whole(
         50, "The first pause before a broker that could not be reached is tried again.",
