@@ -75,10 +75,10 @@ class Mirror(Handle):
         `topics`, `groups`: regular expressions that the whole name matches; None: no groups.
         `rename`: the name in the target, {} the source's.  `name`: of the mirror, by default the
         id of the source's cluster; of two with one name the second ends the first.
-        `compression`: of batches that are made anew.  `transaction_bytes`: how much one
-        transaction takes, about.  `refresh_ms`: how often topics, settings and groups are looked
-        for (None: every 30 s); `refresh_s`: older, in seconds.  `on_warning` hears sentences, by
-        default the log does; `on_progress` the status, several times a second.
+        `compression`: of batches that are made again.  `transaction_bytes`: about what one
+        transaction takes.  `refresh_ms`: how often it looks for topics, settings and groups (None:
+        every 30 s); `refresh_s`: older, in seconds.  `on_warning` hears sentences, by default the
+        log does; `on_progress` the status, several times a second.
 
         Raises: ArgumentError, Closed.
         """
@@ -92,10 +92,10 @@ class Mirror(Handle):
                 f"name: found {name!r}, wanted up to 200 of letters, digits, '.', '_', '-'"
             )
         every_ms = arguments.time_of("refresh_ms", refresh_ms, refresh_s, "refresh_s")
+        if every_ms == 0:
+            raise errors.ArgumentError("refresh_ms: found 0, wanted more")
         self._wish = Wish(
-            source,
-            target,
-            name,
+            source, target, name,
             _pattern("topics", topics),
             None if groups is None else _pattern("groups", groups),
             rename,
@@ -103,17 +103,15 @@ class Mirror(Handle):
             arguments.one_of("compression", compression, CODECS),
             arguments.whole_number("transaction_bytes", transaction_bytes, 1, 1 << 30),
             (REFRESH_MS if every_ms is None else every_ms) / 1000,
-        )
-        if not self._wish.refresh_s:
-            raise errors.ArgumentError("refresh_ms: found 0, wanted more")
+        )  # fmt: skip
         arguments.called("on_warning", on_warning)
         arguments.called("on_progress", on_progress)
         self._warn = on_warning or _logger.warning
         self._on_progress = on_progress
         self._stop = threading.Event()
         self._counts = Counts()
-        for where in (source, target):
-            Admin(where).close()  # addresses that are none are told now
+        Admin(source).close()  # addresses that are none are told now
+        Admin(target).close()
 
     @property
     def status(self) -> MirrorStatus:
