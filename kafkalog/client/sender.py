@@ -161,6 +161,8 @@ class Sender:
             self._went(node, request, problem, posted)
         self._line.settle()
         self.cluster.openings.close_idle()
+        if self._line.free:
+            self._line.cluster.openings.close_idle()
         next_s = self.tasks.run(now_s, self._line)
         next_s = min(next_s, self._waiting.close_due(now_s, self._leaving))
         self.core.expire(now_s, self._flights.batches())

@@ -13,10 +13,12 @@ from kafkalog import Consumer, TopicPartition, errors
 from kafkalog.client.cluster import Cluster
 from kafkalog.client.openings import RESTS_MAX, Rests
 from kafkalog.client.transport import Address, Options
+from kafkalog.clock import ManualClock
 from kafkalog.wire import apis
 from tests.support.scripted import SILENCE, Peer
 from tests.support.waiting import LIMIT_S, wait_for
 from tests.unit.client.members import OPTIONS as MEMBER
+from tests.unit.client.members import Coordinator
 from tests.unit.client.producing import make
 
 LONG_MS = 3_600_000
@@ -198,6 +200,7 @@ def test_a_producer_closes_what_it_does_not_use(broker: Peer) -> None:
             producer.send("t", b"x", partition=0).result(LIMIT_S)
             leaders = list(producer._sender._flights._connections.values())
             wait_for(lambda some=leaders: all(one.closed for one in some), "it was closed")
+        wait_for(lambda: not broker.open, "those for metadata, too")
 
 
 def test_a_consumer_closes_what_it_does_not_use(peer: Peer) -> None:
@@ -211,6 +214,26 @@ def test_a_consumer_closes_what_it_does_not_use(peer: Peer) -> None:
         wait_for(lambda: consumer.poll(1) or first.closed, "it was closed")
         fetches = peer.count(apis.FETCH)
         wait_for(lambda: consumer.poll(1) or peer.count(apis.FETCH) > fetches + 1, "it reads on")
+
+
+def test_a_consumers_threads_close_what_they_do_not_use(peer: Peer) -> None:
+    """The one that commits had nothing to do for a while."""
+    clock = ManualClock()
+    Coordinator(peer)
+    config = {**MEMBER["config"], "connections.max.idle.ms": 1}
+    with Consumer(peer.servers, group="g", auto_commit=False, config=config, clock=clock) as one:
+        one.assign([TopicPartition("t", 0)])
+        one.commit({TopicPartition("t", 0): 1}, wait=False)
+        cluster = one._committer.cluster
+        wait_for(lambda: one._committer.finished(), "it is committed")
+        made = list(cluster._open.values())
+        assert made
+
+        def closed() -> bool:
+            clock.advance(60_000)
+            return all(connection.closed for connection in made)
+
+        wait_for(closed, "they are closed")
 
 
 def test_never_is_never(peer: Peer) -> None:
