@@ -96,8 +96,8 @@ class Batch:
     __slots__ = (
         "__weakref__", "_callbacks", "_ended", "_lock", "_waiters", "attempts", "base_offset",
         "begun_s", "count", "data", "doubtful", "error", "first_sent_s", "hurry", "log_append_ms",
-        "memory", "number", "owner", "parts", "pid", "record_bytes", "reserved", "sequence", "tp",
-        "whole",
+        "memory", "number", "owner", "parts", "pid", "posted", "record_bytes", "reserved",
+        "sequence", "tp", "whole",
     )  # fmt: skip
 
     def __init__(self, owner: Any, tp: TopicPartition, memory: Any, number: int) -> None:
@@ -123,6 +123,8 @@ class Batch:
         self.whole: Batch | None = None
         """What it is a part of."""
         self.attempts = 0
+        self.posted = False
+        """Whether a request with it was on its way."""
         self.doubtful = False
         """Whether an attempt may have stored it, though nobody said so."""
         self.hurry = False

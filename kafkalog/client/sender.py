@@ -276,8 +276,9 @@ class Sender:
         self._request_records.add(sum(batch.count for batch in batches))
         for batch in batches:
             self._batch_bytes.add(len(batch.data or b""))
-            if batch.attempts > 1:
+            if batch.posted:
                 self._retried += batch.count
+            batch.posted = True
 
     def _lost(
         self, node: int, problem: errors.KafkalogError, *more: Request, posted: bool = True

@@ -148,6 +148,8 @@ def test_a_producer_goes_to_the_next_leader_in_the_time(broker: Peer, rude: Rude
         wait_for(lambda: rude.count, "it was tried")
         broker.on(apis.METADATA, broker.metadata({"t": 1}))
         assert future.result(LIMIT_S).offset == 0
+        found = producer.metrics()
+        assert (found["record-send-total"], found["record-retry-total"]) == (1, 0)
     assert rude.count == 1
 
 
