@@ -13,32 +13,31 @@ import asyncio
 import threading
 import time
 from collections import deque
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Collection, Coroutine, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import asynccontextmanager
 from functools import partial, wraps
-from inspect import getmembers, isawaitable, isfunction
-from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
+from inspect import isawaitable, signature
+from typing import Any, ClassVar, Concatenate, ParamSpec, TypeVar, overload
 
 from kafkalog import arguments, errors
-from kafkalog.batch.columns import Rows
 from kafkalog.client import admin as _admin
 from kafkalog.client import consumer as _consumer
 from kafkalog.client import producer as _producer
-from kafkalog.client.committer import Callback
 from kafkalog.client.delivery import ManyFuture, RecordMetadata
+from kafkalog.client.groups import Committed
 from kafkalog.client.handle import Handle
-from kafkalog.client.positions import Offset
-from kafkalog.client.subscription import Listener
 from kafkalog.client.visits import Visit, visiting
 from kafkalog.errors import WakeUp
 from kafkalog.log.scan import ScanBatch
-from kafkalog.types import Header, Record, TopicPartition
+from kafkalog.types import Record, TopicPartition
 
 __all__ = ["Admin", "Consumer", "Producer"]
 
 T = TypeVar("T")
+P = ParamSpec("P")
 Self = TypeVar("Self", bound="_Above")
+Sending = TypeVar("Sending", bound="Producer")
 SLICE_MS = 1_000
 """How long the thread below waits for records at once: a wait for ever is many of these, so that
 no thread is left in one."""
@@ -88,11 +87,6 @@ class _Above(Handle):
                 self._ended = True
             self._thread.shutdown(wait=False)
 
-    async def close(self, *words: Any, **named: Any) -> None:
-        """Close it, as the blocking object is closed.  Idempotent."""
-        if not self._ended:
-            await self._whole(self._close, self._below.close, *words, **named)
-
     async def __aenter__(self: Self) -> Self:
         return self
 
@@ -102,10 +96,6 @@ class _Above(Handle):
 
     def __repr__(self) -> str:
         return f"aio.{self._below!r}"
-
-    if TYPE_CHECKING:
-
-        def __getattr__(self, name: str) -> Callable[..., Awaitable[Any]]: ...
 
 
 def _now(call: Callable[..., T], *words: Any, **named: Any) -> Future[T]:
@@ -117,68 +107,138 @@ def _now(call: Callable[..., T], *words: Any, **named: Any) -> Future[T]:
     return made
 
 
-def _awaited(name: str, method: Callable[..., Any]) -> Any:
-    """A blocking method as one that is awaited."""
+def _awaited(
+    method: Callable[Concatenate[Any, P], T], afresh: bool = False
+) -> Callable[Concatenate[Any, P], Coroutine[Any, Any, T]]:
+    """A blocking method as one that is awaited; `afresh`: what was read and not handed out is given
+    back first."""
 
     @wraps(method)
-    async def call(self: _Above, *words: Any, **named: Any) -> Any:
-        return await self._run(getattr(self._below, name), *words, **named)
+    async def call(self: Any, /, *words: P.args, **named: P.kwargs) -> T:
+        below: Callable[P, T] = getattr(self._below, method.__name__)
+        if afresh:
+            below = partial(self._afresh, below)
+        found: T = await self._run(below, *words, **named)
+        return found
 
     return call
 
 
-def _methods(above: type[_Above]) -> type[_Above]:
-    """Give a class all public methods and properties of the one below that it has not itself."""
-    own = {*vars(above), "close", "wakeup"}
-    for name, method in getmembers(above.Below, isfunction):
-        if not name.startswith("_") and name not in own:
-            setattr(above, name, _awaited(name, method))
-    for name, found in getmembers(above.Below, lambda one: isinstance(one, property)):
-        if not name.startswith("_") and name not in own:
-            setattr(above, name, property(partial(_seen, name), doc=found.__doc__))
-    begin, end = above.__init__, above.close
+def _closing(
+    method: Callable[Concatenate[Any, P], None],
+) -> Callable[Concatenate[Any, P], Coroutine[Any, Any, None]]:
+    """The end of a blocking object as one that is awaited.  Idempotent."""
 
-    @wraps(above.Below.__init__)
-    def __init__(self: _Above, *words: Any, **named: Any) -> None:
-        begin(self, *words, **named)
+    @wraps(method)
+    async def close(self: Any, /, *words: P.args, **named: P.kwargs) -> None:
+        if not self._ended:
+            await self._whole(self._close, self._below.close, *words, **named)
 
-    @wraps(above.Below.close)
-    async def close(self: _Above, *words: Any, **named: Any) -> None:
-        await end(self, *words, **named)
-
-    setattr(above, "__init__", __init__)  # noqa: B010  # mypy knows it as another
-    setattr(above, "close", close)  # noqa: B010
-    return above
+    return close
 
 
-def _seen(name: str, self: _Above) -> Any:
-    """What a property of the object below says."""
-    return getattr(self._below, name)
+def _as(
+    below: Callable[Concatenate[Any, P], object],
+) -> Callable[[Callable[..., T]], Callable[Concatenate[Any, P], T]]:
+    """A method takes what the blocking one takes, and returns what it says itself."""
+
+    def give(method: Callable[..., T]) -> Callable[Concatenate[Any, P], T]:
+        method.__signature__ = signature(below)  # type: ignore[attr-defined]
+        return method
+
+    return give
 
 
-@_methods
 class Admin(_Above):
     """`kafkalog.Admin` for asyncio: every method is awaited.  `async with`."""
 
     Below = _admin.Admin
 
+    @_as(_admin.Admin.__init__)
+    def __init__(self, *words: Any, **named: Any) -> None:
+        super().__init__(*words, **named)
 
-@_methods
+    close = _closing(_admin.Admin.close)
+    abort_transaction = _awaited(_admin.Admin.abort_transaction)
+    alter_configs = _awaited(_admin.Admin.alter_configs)
+    alter_group_offsets = _awaited(_admin.Admin.alter_group_offsets)
+    alter_partition_reassignments = _awaited(_admin.Admin.alter_partition_reassignments)
+    create_partitions = _awaited(_admin.Admin.create_partitions)
+    create_topic = _awaited(_admin.Admin.create_topic)
+    create_topics = _awaited(_admin.Admin.create_topics)
+    delete_group_offsets = _awaited(_admin.Admin.delete_group_offsets)
+    delete_groups = _awaited(_admin.Admin.delete_groups)
+    delete_records = _awaited(_admin.Admin.delete_records)
+    delete_topic = _awaited(_admin.Admin.delete_topic)
+    delete_topics = _awaited(_admin.Admin.delete_topics)
+    describe_cluster = _awaited(_admin.Admin.describe_cluster)
+    describe_configs = _awaited(_admin.Admin.describe_configs)
+    describe_features = _awaited(_admin.Admin.describe_features)
+    describe_groups = _awaited(_admin.Admin.describe_groups)
+    describe_log_dirs = _awaited(_admin.Admin.describe_log_dirs)
+    describe_producers = _awaited(_admin.Admin.describe_producers)
+    describe_quorum = _awaited(_admin.Admin.describe_quorum)
+    describe_topics = _awaited(_admin.Admin.describe_topics)
+    describe_transactions = _awaited(_admin.Admin.describe_transactions)
+    elect_leaders = _awaited(_admin.Admin.elect_leaders)
+    fence_producers = _awaited(_admin.Admin.fence_producers)
+    find_hanging_transactions = _awaited(_admin.Admin.find_hanging_transactions)
+    list_config_resources = _awaited(_admin.Admin.list_config_resources)
+    list_group_offsets = _awaited(_admin.Admin.list_group_offsets)
+    list_groups = _awaited(_admin.Admin.list_groups)
+    list_offsets = _awaited(_admin.Admin.list_offsets)
+    list_partition_reassignments = _awaited(_admin.Admin.list_partition_reassignments)
+    list_topics = _awaited(_admin.Admin.list_topics)
+    list_transactions = _awaited(_admin.Admin.list_transactions)
+    move_replicas = _awaited(_admin.Admin.move_replicas)
+    remove_group_members = _awaited(_admin.Admin.remove_group_members)
+    update_features = _awaited(_admin.Admin.update_features)
+
+    @property
+    def closed(self) -> bool:
+        """Whether it was closed."""
+        found: bool = self._below.closed
+        return found
+
+
 class Producer(_Above):
     """`kafkalog.Producer` for asyncio.  `async with` waits until all is acknowledged."""
 
     Below = _producer.Producer
 
-    async def send(
-        self,
-        topic: str,
-        value: bytes | None,
-        key: bytes | None = None,
-        *,
-        partition: int | None = None,
-        timestamp_ms: int | None = None,
-        headers: Iterable[Header] = (),
-    ) -> RecordMetadata:
+    @_as(_producer.Producer.__init__)
+    def __init__(self, *words: Any, **named: Any) -> None:
+        super().__init__(*words, **named)
+
+    close = _closing(_producer.Producer.close)
+    abort_transaction = _awaited(_producer.Producer.abort_transaction)
+    begin_transaction = _awaited(_producer.Producer.begin_transaction)
+    check = _awaited(_producer.Producer.check)
+    commit_transaction = _awaited(_producer.Producer.commit_transaction)
+    flush = _awaited(_producer.Producer.flush)
+    init_transactions = _awaited(_producer.Producer.init_transactions)
+    partitions = _awaited(_producer.Producer.partitions)
+    send_offsets = _awaited(_producer.Producer.send_offsets)
+
+    @property
+    def producer_id(self) -> int:
+        """The id that the brokers gave; -1: none yet."""
+        found: int = self._below.producer_id
+        return found
+
+    @property
+    def in_doubt(self) -> bool:
+        """Whether a commit was not answered: `commit_transaction` again ends it, either way."""
+        found: bool = self._below.in_doubt
+        return found
+
+    async def metrics(self) -> dict[str, float]:
+        """As kafkalog.Producer.metrics; at once, whatever the thread below does."""
+        found: dict[str, float] = self._below.metrics()
+        return found
+
+    @_as(_producer.Producer.send)
+    async def send(self, *words: Any, **named: Any) -> RecordMetadata:
         """Send a record; its metadata (topic, partition, offset, time) once it is acknowledged.
 
         Many at once: `await asyncio.gather(*(producer.send(...) for ...))`, or `send_many`.
@@ -187,43 +247,29 @@ class Producer(_Above):
 
         Raises: as kafkalog.Producer.send and the future that it gives.
         """
-        sent = await self._run(
-            self._below.send, topic, value, key, partition=partition, timestamp_ms=timestamp_ms,
-            headers=headers,
-        )  # fmt: skip
-        found: RecordMetadata = await self._known(sent)
+        found: RecordMetadata = await self._known(
+            await self._run(self._below.send, *words, **named)
+        )
         return found
 
-    async def send_many(
-        self,
-        topic: str,
-        values: Rows,
-        keys: Rows = None,
-        *,
-        partition: int | None = None,
-        timestamps_ms: Any = None,
-        headers: Sequence[Iterable[Header] | None] | None = None,
-    ) -> ManyFuture:
+    @_as(_producer.Producer.send_many)
+    async def send_many(self, *words: Any, **named: Any) -> ManyFuture:
         """Send many records; what `kafkalog.Producer.send_many` says of them, once they are
         acknowledged.  Cancelled: as `send`, all of them or none.
 
         Raises: as kafkalog.Producer.send_many and the future that it gives; what becomes of
         others' records is theirs.
         """
-        return await self._many(
-            self._below.send_many, topic, values, keys, partition=partition,
-            timestamps_ms=timestamps_ms, headers=headers,
-        )  # fmt: skip
+        return await self._many(self._below.send_many, *words, **named)
 
-    async def send_batches(
-        self, topic: str, batches: bytes | memoryview, *, partition: int | None = None
-    ) -> ManyFuture:
+    @_as(_producer.Producer.send_batches)
+    async def send_batches(self, *words: Any, **named: Any) -> ManyFuture:
         """Send the records of whole batches; what `kafkalog.Producer.send_batches` says of them,
         once they are acknowledged.  Cancelled: as `send`, all of them or none.
 
         Raises: as send_many.
         """
-        return await self._many(self._below.send_batches, topic, batches, partition=partition)
+        return await self._many(self._below.send_batches, *words, **named)
 
     async def _many(self, send: Callable[..., ManyFuture], *words: Any, **named: Any) -> ManyFuture:
         def hurried() -> ManyFuture:
@@ -250,7 +296,7 @@ class Producer(_Above):
         return sent.result()
 
     @asynccontextmanager
-    async def transaction(self: Self) -> AsyncIterator[Self]:
+    async def transaction(self: Sending) -> AsyncIterator[Sending]:
         """A transaction: committed at the end of the block, aborted when it is left by an
         exception, also by being cancelled.
 
@@ -281,7 +327,6 @@ def _soon(loop: asyncio.AbstractEventLoop, call: Callable[..., object], *words: 
         loop.call_soon_threadsafe(call, *words)
 
 
-@_methods
 class Consumer(_Above):
     """`kafkalog.Consumer` for asyncio.  `async with`, `async for record in consumer`.
 
@@ -291,15 +336,53 @@ class Consumer(_Above):
 
     Below = _consumer.Consumer
 
-    def __init__(self, *where: Any, **options: Any) -> None:
+    @_as(_consumer.Consumer.__init__)
+    def __init__(self, *words: Any, **named: Any) -> None:
         """As kafkalog.Consumer.  Nothing is sent yet."""
-        super().__init__(*where, **options)
+        super().__init__(*words, **named)
         self._handing = threading.Lock()  # guards what follows; never held over a wait
         self._unseen: deque[Record] = deque()  # read below, not handed out
         self._columns: deque[Any] = deque()
         self._filling: asyncio.Future[None] | None = None
         self._turn = False
         """Whether the thread has begun with what fills."""
+
+    close = _closing(_consumer.Consumer.close)
+    beginning_offsets = _awaited(_consumer.Consumer.beginning_offsets)
+    end_offsets = _awaited(_consumer.Consumer.end_offsets)
+    group_metadata = _awaited(_consumer.Consumer.group_metadata)
+    lag = _awaited(_consumer.Consumer.lag)
+    list_topics = _awaited(_consumer.Consumer.list_topics)
+    offsets_for_times = _awaited(_consumer.Consumer.offsets_for_times)
+    partitions = _awaited(_consumer.Consumer.partitions)
+    resume = _awaited(_consumer.Consumer.resume)
+    store_offsets = _awaited(_consumer.Consumer.store_offsets)
+    assign = _awaited(_consumer.Consumer.assign, afresh=True)
+    incremental_assign = _awaited(_consumer.Consumer.incremental_assign, afresh=True)
+    incremental_unassign = _awaited(_consumer.Consumer.incremental_unassign, afresh=True)
+    pause = _awaited(_consumer.Consumer.pause, afresh=True)
+    seek = _awaited(_consumer.Consumer.seek, afresh=True)
+    seek_to_beginning = _awaited(_consumer.Consumer.seek_to_beginning, afresh=True)
+    seek_to_committed = _awaited(_consumer.Consumer.seek_to_committed, afresh=True)
+    seek_to_end = _awaited(_consumer.Consumer.seek_to_end, afresh=True)
+    unsubscribe = _awaited(_consumer.Consumer.unsubscribe, afresh=True)
+
+    @overload
+    async def committed(
+        self, tp: TopicPartition, timeout_ms: float | None = None
+    ) -> Committed | None: ...
+
+    @overload
+    async def committed(
+        self, tp: Collection[TopicPartition], timeout_ms: float | None = None
+    ) -> dict[TopicPartition, Committed | None]: ...
+
+    async def committed(
+        self, tp: TopicPartition | Collection[TopicPartition], timeout_ms: float | None = None
+    ) -> Committed | dict[TopicPartition, Committed | None] | None:
+        """As kafkalog.Consumer.committed."""
+        call: Callable[..., Any] = self._below.committed
+        return await self._run(call, tp, timeout_ms)
 
     async def poll(
         self, timeout_ms: float | None = 1_000, max_records: int | None = None
@@ -381,34 +464,24 @@ class Consumer(_Above):
         except WakeUp:
             return
 
-    async def subscribe(
-        self,
-        topics: str | Iterable[str] | None = None,
-        *,
-        pattern: str | None = None,
-        on_assigned: Listener | None = None,
-        on_revoked: Listener | None = None,
-        on_lost: Listener | None = None,
-    ) -> None:
+    async def metrics(self) -> dict[str, float]:
+        """As kafkalog.Consumer.metrics; at once, whatever the thread below does."""
+        found: dict[str, float] = self._below.metrics()
+        return found
+
+    @_as(_consumer.Consumer.subscribe)
+    async def subscribe(self, *words: Any, **named: Any) -> None:
         """As kafkalog.Consumer.subscribe.  A listener may be `async def`: it is awaited in the loop
         in which the consumer is used, for up to max_poll_interval_ms, and may await all of the
         consumer's methods but those that poll.  Another one is called in the thread below.
         """
-        listeners = {"on_assigned": on_assigned, "on_revoked": on_revoked, "on_lost": on_lost}
-        await self._run(self._below.subscribe, topics, pattern=pattern, **self._awaiting(listeners))
+        await self._run(self._below.subscribe, *words, **self._awaiting(named))
 
-    async def commit(
-        self,
-        offsets: Mapping[TopicPartition, Offset] | None = None,
-        *,
-        wait: bool = True,
-        callback: Callback | None = None,
-        timeout_ms: float | None = None,
-    ) -> None:
+    @_as(_consumer.Consumer.commit)
+    async def commit(self, *words: Any, **named: Any) -> None:
         """As kafkalog.Consumer.commit; without offsets: up to what was handed out.  `callback` may
         be `async def`, as a listener."""
-        called = self._awaiting({"callback": callback})
-        await self._run(self._commit, offsets, wait=wait, timeout_ms=timeout_ms, **called)
+        await self._run(self._commit, *words, **self._awaiting(named))
 
     def _awaiting(self, named: Mapping[str, Any]) -> dict[str, Any]:
         """The same arguments; what is called is awaited where it wants to be."""
@@ -425,7 +498,7 @@ class Consumer(_Above):
 
         return call
 
-    def _commit(self, offsets: Mapping[TopicPartition, Any] | None, **named: Any) -> None:
+    def _commit(self, offsets: Mapping[TopicPartition, Any] | None = None, **named: Any) -> None:
         if offsets is None and self._below._sharing.stored is None and self._firsts():
             mine = self._below.assignment
             epoch = self._below._sharing.reading.epoch
@@ -466,6 +539,11 @@ class Consumer(_Above):
         """The topics that are subscribed to."""
         return list(self._below.subscription)
 
+    @property
+    def paused(self) -> list[TopicPartition]:
+        """The partitions that are paused, sorted."""
+        return list(self._below.paused)
+
     async def position(self, tp: TopicPartition, timeout_ms: float | None = None) -> int:
         """The offset behind the last record that was handed out, as kafkalog.Consumer.position."""
         return await self._run(self._position, arguments.partition("tp", tp), timeout_ms)
@@ -473,51 +551,6 @@ class Consumer(_Above):
     def _position(self, tp: TopicPartition, timeout_ms: float | None = None) -> int:
         first = self._firsts().get(tp)
         return int(self._below.position(tp, timeout_ms)) if first is None else first
-
-    async def seek(self, tp: TopicPartition, offset: Offset) -> None:
-        """Go on from `offset`.  Raises: ArgumentError for a partition that is not assigned."""
-        await self._run(self._afresh, self._below.seek, tp, offset)
-
-    async def seek_to_beginning(
-        self, *partitions: TopicPartition, timeout_ms: float | None = None
-    ) -> None:
-        """Go on from where logs begin.  Raises: as `seek`."""
-        await self._run(
-            self._afresh, self._below.seek_to_beginning, *partitions, timeout_ms=timeout_ms
-        )
-
-    async def seek_to_end(
-        self, *partitions: TopicPartition, timeout_ms: float | None = None
-    ) -> None:
-        """Go on from where logs end.  Raises: as `seek`."""
-        await self._run(self._afresh, self._below.seek_to_end, *partitions, timeout_ms=timeout_ms)
-
-    async def seek_to_committed(
-        self, *partitions: TopicPartition, timeout_ms: float | None = None
-    ) -> None:
-        """As kafkalog.Consumer.seek_to_committed."""
-        call = self._below.seek_to_committed
-        await self._run(self._afresh, call, *partitions, timeout_ms=timeout_ms)
-
-    async def pause(self, *partitions: TopicPartition) -> None:
-        """Hand out nothing of these until `resume`.  Raises: as `seek`."""
-        await self._run(self._afresh, self._below.pause, *partitions)
-
-    async def assign(self, partitions: Iterable[TopicPartition]) -> None:
-        """As kafkalog.Consumer.assign."""
-        await self._run(self._afresh, self._below.assign, partitions)
-
-    async def incremental_assign(self, partitions: Iterable[TopicPartition]) -> None:
-        """As kafkalog.Consumer.incremental_assign."""
-        await self._run(self._afresh, self._below.incremental_assign, partitions)
-
-    async def incremental_unassign(self, partitions: Iterable[TopicPartition]) -> None:
-        """As kafkalog.Consumer.incremental_unassign."""
-        await self._run(self._afresh, self._below.incremental_unassign, partitions)
-
-    async def unsubscribe(self, timeout_ms: float | None = None) -> None:
-        """As kafkalog.Consumer.unsubscribe."""
-        await self._run(self._afresh, self._below.unsubscribe, timeout_ms)
 
     def _afresh(self, call: Callable[..., None], *words: Any, **named: Any) -> None:
         self._give_back()

@@ -166,6 +166,20 @@ def wait_ms(name: str, value: Any) -> float | None:
     return min(value, PATIENCE_MS_MAX)
 
 
+def time_of(name: str, value_ms: Any, seconds: Any, named: str) -> float | None:
+    """`value_ms`, or what its older spelling `named` has in seconds; in milliseconds.
+
+    Raises: ArgumentError: both were given; as `wait_ms`.
+    """
+    if seconds is None:
+        return wait_ms(name, value_ms)
+    if value_ms is not None:
+        raise ArgumentError(f"{named}: found it and {name}, wanted {name} alone")
+    if not isinstance(seconds, (int, float)) or not seconds >= 0:
+        raise ArgumentError(f"{named}: found {_shown(seconds)}, wanted seconds or None")
+    return wait_ms(name, seconds * 1000)
+
+
 def partition(name: str, value: Any) -> TopicPartition:
     """A partition from any pair of topic and number.  Raises: ArgumentError, naming it."""
     if not isinstance(value, tuple) or len(value) != 2:

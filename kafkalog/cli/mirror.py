@@ -88,7 +88,7 @@ def run(options: argparse.Namespace) -> int:
         replication_factor=options.replication_factor,
         compression=options.compression,
         transaction_bytes=options.transaction_bytes,
-        refresh_s=options.refresh_s,
+        refresh_ms=options.refresh_s * 1000,
         on_warning=view.warn,
         on_progress=view.show,
     )

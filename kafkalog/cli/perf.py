@@ -176,7 +176,7 @@ def _produce(cluster: "Cluster", options: argparse.Namespace) -> dict[str, Any]:
     sent = [0, 0]
 
     def done(delivery: "Delivery") -> None:
-        latencies.append((delivery.seconds, delivery.count))
+        latencies.append((delivery.latency_ms / 1000, delivery.count))
         sent[0] += delivery.count
         sent[1] += delivery.record_bytes
         progress.update(sent[0], sent[1])

@@ -202,9 +202,14 @@ class Accumulator:
             self.direct.clear()
             self.lock.notify_all()
 
-    def hold(self, why: str) -> None:
-        """Take nothing until `resume`: it is refused by name.  What was taken is to be sent."""
+    def hold(self, why: str, turn: int | None = None) -> None:
+        """Take nothing until `resume`: it is refused by name.  What was taken is to be sent.
+
+        `turn`: whose; None: it does not matter.  Raises: as check_turn.
+        """
         with self.lock:
+            if turn is not None:
+                self.check_turn(turn)
             self.held = why
             self.turn += 1
             self.be_plain(False)
@@ -467,7 +472,7 @@ class Accumulator:
         for batch in self.hurry_all():
             left_s = None if until_s is None else max(until_s - time.monotonic(), 0)
             if not batch.wait(left_s):
-                raise errors.Timeout(f"not all was acknowledged in {timeout:g} s")
+                raise errors.Timeout(f"not all was acknowledged in {(timeout or 0) * 1000:g} ms")
 
     def weigh(self, unavailable: Callable[[str], Collection[int]]) -> None:
         """Let records without a key go where less waits (KIP-794).

@@ -22,7 +22,8 @@ from kafkalog.client.asked import (
 from kafkalog.client.cluster import Cluster, TopicInfo
 from kafkalog.client.locked import Locked
 from kafkalog.client.results import Results, only
-from kafkalog.client.transport import Options, Where
+from kafkalog.client.settings import admin_options
+from kafkalog.client.transport import Where
 from kafkalog.clock import Clock
 from kafkalog.config.admin import AdminConfig
 from kafkalog.types import Found, TopicPartition
@@ -72,15 +73,7 @@ class Admin(Locked):
         }
         given = {key: value for key, value in named.items() if value is not None}
         made = AdminConfig({**arguments.mapping("config", config or {}), **given})
-        options = Options(
-            made.client_id,
-            min(made.socket_connection_setup_timeout_ms, made.request_timeout_ms),
-            made.request_timeout_ms,
-            made.default_api_timeout_ms,
-            made.retry_backoff_ms,
-            made.retry_backoff_max_ms,
-        )
-        super().__init__(Cluster(where, options, clock))
+        super().__init__(Cluster(where, admin_options(made), clock))
 
     # ---- topics ------------------------------------------------------------------------
 

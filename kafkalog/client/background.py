@@ -13,6 +13,8 @@ from kafkalog.client.cluster import Cluster
 __all__ = ["Background"]
 
 _logger = logging.getLogger(__name__)
+LOOK_S = 60.0
+"""How often it is looked for connections that nobody uses."""
 END_S = 1.0
 """How long `stop` waits for the thread; it ends by itself when its request does."""
 
@@ -84,5 +86,7 @@ class Background(ABC):
                 due = self._due()
                 if callable(due):
                     return due
-                self.clock.wait_until(self._condition, due)
+                self.cluster.openings.close_idle()
+                look_s = self.clock.monotonic_s() + LOOK_S
+                self.clock.wait_until(self._condition, look_s if due is None else min(due, look_s))
         return None

@@ -114,6 +114,7 @@ class Boundaries:
 
     def commit(self) -> None:
         """As Producer.commit_transaction."""
+        turn = self._waiting.turn
         identity, until_s = self._opened(), self._until_s()
         identity.not_given_up()
         self._waiting.waitable()
@@ -124,7 +125,7 @@ class Boundaries:
             identity.end(cluster, commit=True)
 
         with self.whole():  # all of a send_many, or nothing
-            self._waiting.hold("the transaction is being committed")
+            self._waiting.hold("the transaction is being committed", turn)
         # Of what is not acknowledged by then nothing is decided: it may be committed yet.
         self._waiting.drain(self._block_s)
         try:

@@ -40,7 +40,6 @@ __all__ = [
     "Cluster",
     "PartitionInfo",
     "TopicInfo",
-    "passing",
     "places_of",
 ]
 
@@ -206,7 +205,7 @@ class Cluster:
         Raises: PeerGone, Timeout, BadAnswer, UnsupportedVersion; as `refresh`.
         """
         found = self._open.get(node)
-        if found is not None and not found.closed:
+        if found is not None and found.usable():
             return found
         self._open[node] = made = self.openings.connect(self.place(node))
         return made
@@ -233,11 +232,14 @@ class Cluster:
         for the last one tried.
         """
         for connection in (self._first, *self._open.values()):
-            if connection is not None and not connection.closed and not connection.waiting:
+            if connection is not None and not connection.waiting and connection.usable():
                 return connection
         problem: errors.KafkalogError | None = None
         known = [address for address in self.nodes.values() if address not in self.servers]
-        for address in sorted((*self.servers, *known), key=lambda at: at == self._silent):
+        rests = self.openings.rests
+        for address in sorted(
+            (*self.servers, *known), key=lambda at: (rests.left_s(at) > 0, at == self._silent)
+        ):
             try:
                 self._first = self.openings.connect(address)
             except (NotYet, errors.WakeUp):

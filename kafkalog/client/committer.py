@@ -13,6 +13,7 @@ from kafkalog.client.background import Background
 from kafkalog.client.cluster import Cluster
 from kafkalog.client.groups import Committed, GroupMetadata, put_offsets
 from kafkalog.client.membership import REJOIN
+from kafkalog.client.metrics import Tally
 from kafkalog.client.patience import Wait
 from kafkalog.client.subscription import logged
 from kafkalog.types import TopicPartition
@@ -84,6 +85,8 @@ class Committer(Background):
         self._commits: deque[Committing] = deque()
         self._now: Committing | None = None
         self._done: deque[Committing] = deque()
+        self.commit_ms = Tally()
+        """How long each took that was answered by a yes, its owner's own, too."""
 
     # ---- for the owner -----------------------------------------------------------------
 
@@ -159,7 +162,8 @@ class Committer(Background):
             return
         problem: errors.KafkalogError | None = None
         try:
-            self._put(given)
+            with self.commit_ms.timed():
+                self._put(given)
         except errors.KafkalogError as found:
             problem = found
         with self._condition:

@@ -135,6 +135,8 @@ class Connection:
         self._came = 0
         self._unsent: list[memoryview] = []
         self._forks = _forks
+        self._used_s = time.monotonic()
+        """When a request was last sent, or an answer came."""
         way = Tcp([address]) if transport is None else transport
         self._socket: socket.socket | None = way.connect(address, options)
         try:
@@ -160,6 +162,25 @@ class Connection:
     def unsent(self) -> bool:
         """Whether some of what was posted waits for `pump`."""
         return bool(self._unsent)
+
+    def usable(self) -> bool:
+        """Whether a request may go on it: one that was not used for connections.max.idle.ms, or
+        that the broker has closed in the meantime, is closed now."""
+        self.close_idle(time.monotonic())
+        if self._socket is not None and self._quiet and answering([self], 0):
+            self.close()  # nothing is due but its end
+        return self._socket is not None
+
+    def close_idle(self, now_s: float) -> None:
+        """Close it where nothing is due and nobody has used it for connections.max.idle.ms."""
+        idle_ms = self.options.idle_ms
+        if self._quiet and 0 <= idle_ms <= (now_s - self._used_s) * 1000:
+            self.close()
+
+    @property
+    def _quiet(self) -> bool:
+        """Whether nothing is on its way; a child leaves its parent's alone."""
+        return not (self._sent or self._unsent) and self._forks == _forks
 
     def fileno(self) -> int:
         """For select: readable means that an answer, or the end, has come."""
@@ -328,6 +349,7 @@ class Connection:
 
     def _post(self, api: Any, version: int, encoded: bytes) -> int:
         self._correlation_id = self._correlation_id + 1 & 0x7FFFFFFF
+        self._used_s = time.monotonic()
         header = encode_request_header(api, version, self._correlation_id, self.options.client_id)
         head = SIZE.pack(len(header) + len(encoded)) + header
         self._unsent += [memoryview(head), memoryview(encoded)]
@@ -383,6 +405,7 @@ class Connection:
     def _send(self, api: Any, version: int, body: bytes, answered: bool) -> int:
         where = self._open()
         self._correlation_id = self._correlation_id + 1 & 0x7FFFFFFF
+        self._used_s = time.monotonic()
         header = encode_request_header(api, version, self._correlation_id, self.options.client_id)
         patience_s = min(self.options.request_timeout_ms / 1000, self.patience.left_s())
         where.settimeout(patience_s)
@@ -461,6 +484,7 @@ class Connection:
             self.give_up()
             raise
         self._begin_answer(None)
+        self._used_s = time.monotonic()
         return frame
 
     def _begin_answer(self, size: int | None) -> None:

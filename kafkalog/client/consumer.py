@@ -22,6 +22,7 @@ from kafkalog.client.fetcher import Fetcher
 from kafkalog.client.groups import Committed, GroupMetadata, committed_offsets
 from kafkalog.client.keeper import Keeper, Tempo
 from kafkalog.client.membership import MemberOptions, Membership
+from kafkalog.client.metrics import consumer_metrics
 from kafkalog.client.positions import Offset, Positions
 from kafkalog.client.reading import Reading
 from kafkalog.client.settings import client_options, fetch_options, heartbeat_options
@@ -191,15 +192,15 @@ class Consumer(Positions):
             self._sharing.subscribe(made)
 
     def assign(self, partitions: Iterable[TopicPartition]) -> None:
-        """Read these partitions, whoever else does, in the place of those before.
+        """Read these partitions, whoever else does, in the place of those before, whose positions
+        are committed in the background, if that is automatic.
 
         Raises: ArgumentError while topics are subscribed to.
         """
         with self._used():
             if self._sharing.subscription:
                 raise errors.ArgumentError("assign: topics are subscribed to; unsubscribe first")
-            self._sharing.manual = True
-            self._sharing.replace(arguments.partitions("partitions", partitions))
+            self._sharing.assign(arguments.partitions("partitions", partitions))
 
     def incremental_assign(self, partitions: Iterable[TopicPartition]) -> None:
         """Read these partitions, too, as `assign`; those that are read already go on.
@@ -226,7 +227,8 @@ class Consumer(Positions):
                 raise errors.ArgumentError(
                     "incremental_unassign: topics are subscribed to; unsubscribe first"
                 )
-            self._sharing.part_with(self._mine(partitions))
+            gone = set(self._mine(partitions))
+            self._sharing.assign([tp for tp in self._sharing.assignment if tp not in gone])
 
     def unsubscribe(self, timeout_ms: float | None = None) -> None:
         """Read nothing; leave the group."""
@@ -314,14 +316,8 @@ class Consumer(Positions):
                     for name, deserializer in self._deserializers.items()
                     if (data := getattr(record, name)) is not None
                 }
-            except BaseException as problem:
-                ours = not isinstance(problem, Exception)  # Ctrl-C: nothing is handed out
-                left = reversed(records[0 if ours else number :])
-                firsts = {TopicPartition(one.topic, one.partition): one for one in left}
-                for tp, first in firsts.items():
-                    self._sharing.seek(tp, first.offset, self._reading.epoch(tp, first.offset))
-                if ours:
-                    raise
+            except Exception as problem:
+                self._put_back(records[number:])
                 if found:
                     break
                 raise errors.Undeserializable(
@@ -330,14 +326,24 @@ class Consumer(Positions):
             found.append(record._replace(**values))
         return found
 
-    def _shown(self, records: list[Record]) -> list[Record]:
-        if self._deserializers:
-            records = self._deserialized(records)
-        for one in self._interceptors if records else ():
-            see = getattr(one, "on_consume", None)
-            if see is not None:
-                with logged("on_consume"):
-                    records = see(records)
+    def _put_back(self, records: Sequence[Record]) -> None:
+        """They stand first the next time."""
+        firsts = {TopicPartition(one.topic, one.partition): one for one in reversed(records)}
+        for tp, first in firsts.items():
+            self._sharing.seek(tp, first.offset, self._reading.epoch(tp, first.offset))
+
+    def _shown(self, read: list[Record]) -> list[Record]:
+        try:
+            records = self._deserialized(read) if self._deserializers else read
+            for one in self._interceptors if records else ():
+                see = getattr(one, "on_consume", None)
+                if see is not None:
+                    with logged("on_consume"):
+                        records = see(records)
+        except BaseException as problem:
+            if not isinstance(problem, Exception):  # Ctrl-C: nothing is handed out
+                self._put_back(read)
+            raise
         return records
 
     def _next(self, timeout_ms: float | None, take: Callable[[], Any]) -> Any:
@@ -350,6 +356,7 @@ class Consumer(Positions):
         while True:
             self._keeper.polled_s = self._cluster.clock.monotonic_s()
             self._waker.check()
+            self._cluster.openings.close_idle()
             self._cluster.patience.due.clear()
             sharing.keep_up(until_s)
             if not sharing.holds:
@@ -383,6 +390,23 @@ class Consumer(Positions):
     def wakeup(self) -> None:
         """Let the poll of another thread, now or the next one, end with WakeUp."""
         self._waker.wakeup()
+
+    def metrics(self) -> dict[str, float]:
+        """What it has done so far, by the names of Kafka's metrics: docs/clients.md has them.  From
+        any thread, also after `close`."""
+        fetcher, sharing, member = self._fetcher, self._sharing, self._membership
+        assigned = sharing.assignment
+        lags = (self._reading.lag(tp, sharing.stable_only) for tp in assigned)
+        return {
+            "records-consumed-total": float(self._reading.count),
+            "records-lag-max": float(max(lags, default=0)),
+            "assigned-partitions": float(len(assigned)),
+            "rebalance-total": float(member.rebalances if member else 0),
+            **consumer_metrics(
+                fetcher.fetch_bytes, fetcher.fetch_ms, self._committer.commit_ms,
+                self._keeper.beat_ms,
+            ),
+        }  # fmt: skip
 
     # ---- commits -----------------------------------------------------------------------
 

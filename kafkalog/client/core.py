@@ -17,7 +17,14 @@ from kafkalog._native import direct, lib
 from kafkalog.batch import codecs
 from kafkalog.client.accumulator import Accumulator, Lane
 from kafkalog.client.delivery import SEQUENCES, Batch, SendOptions
-from kafkalog.client.failures import failure, failure_class, in_doubt, is_retriable, passing
+from kafkalog.client.failures import (
+    failure,
+    failure_class,
+    in_doubt,
+    is_retriable,
+    passing,
+    says_nothing,
+)
 from kafkalog.client.portions import names_max
 from kafkalog.client.producer_id import NEVER_S, ProducerId
 from kafkalog.client.transport import Options
@@ -262,6 +269,7 @@ class Core:
             told = code not in _MOVING
             self._again(batch, str(problem), now_s, tell=told, at_once=answer.moved)
         else:
+            batch.doubtful = batch.doubtful or says_nothing(code)
             self._refused(batch, problem)
 
     def unanswered(self, batch: Batch, problem: errors.KafkalogError) -> None:

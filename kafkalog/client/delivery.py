@@ -52,8 +52,13 @@ class Delivery(NamedTuple):
     count: int  # type: ignore[assignment]  # a tuple's count() is of no use here
     record_bytes: int
     """Of keys and values."""
-    seconds: float
+    latency_ms: float
     """From its first sending to its acknowledgement."""
+
+    @property
+    def seconds(self) -> float:
+        """`latency_ms`, as it was spelled before, in seconds."""
+        return self.latency_ms / 1000
 
 
 class SendOptions(NamedTuple):
@@ -91,8 +96,8 @@ class Batch:
     __slots__ = (
         "__weakref__", "_callbacks", "_ended", "_lock", "_waiters", "attempts", "base_offset",
         "begun_s", "count", "data", "doubtful", "error", "first_sent_s", "hurry", "log_append_ms",
-        "memory", "number", "owner", "parts", "pid", "record_bytes", "reserved", "sequence", "tp",
-        "whole",
+        "memory", "number", "owner", "parts", "pid", "posted", "record_bytes", "reserved",
+        "sequence", "tp", "whole",
     )  # fmt: skip
 
     def __init__(self, owner: Any, tp: TopicPartition, memory: Any, number: int) -> None:
@@ -118,6 +123,8 @@ class Batch:
         self.whole: Batch | None = None
         """What it is a part of."""
         self.attempts = 0
+        self.posted = False
+        """Whether a request with it was on its way."""
         self.doubtful = False
         """Whether an attempt may have stored it, though nobody said so."""
         self.hurry = False
@@ -395,8 +402,11 @@ class Future:
         return batch.error
 
     def add_done_callback(self, callback: Callable[[Future], object]) -> None:
-        """Call `callback` with this when it is known: at once, or in the producer's thread, which
-        waits meanwhile.  What it raises is logged.  Raises: ArgumentError: it is async."""
+        """Call `callback` with this: at once if it is known, else later in the producer's thread,
+        which sends nothing until the callback returns.  What it raises is logged.
+
+        Raises: ArgumentError: it is async.
+        """
         called("callback", callback)
         self._batch.then(lambda: callback(self))
 

@@ -6,7 +6,8 @@ import logging
 from collections.abc import Callable
 
 from kafkalog import errors
-from kafkalog.client.cluster import Cluster, passing
+from kafkalog.client.cluster import Cluster
+from kafkalog.client.failures import passing
 from kafkalog.client.patience import NotYet
 
 __all__ = ["Errands"]

@@ -15,7 +15,10 @@ __all__ = [
     "is_retriable",
     "name_of",
     "passing",
+    "says_nothing",
 ]
+
+_NUMBERS = frozenset(int(code) for code in ErrorCode)
 
 
 def name_of(code: int) -> str:
@@ -32,6 +35,12 @@ def is_retriable(code: int) -> bool:
         return bool(ErrorCode(code).retriable)
     except ValueError:
         return False
+
+
+def says_nothing(code: int) -> bool:
+    """Whether an error number leaves open what was done: a broker's own fault, or a number that we
+    do not know."""
+    return code == ErrorCode.UNKNOWN_SERVER_ERROR or code not in _NUMBERS
 
 
 def passing(problem: errors.KafkalogError) -> bool:
@@ -74,7 +83,7 @@ def check_code(code: int, what: str, detail: str | None = None) -> None:
 
 
 def in_doubt(problem: errors.KafkalogError) -> errors.KafkalogError:
-    """The same, of a batch with an attempt before this one of which nobody said what became."""
-    made = type(problem)(f"{problem}; the records may have been stored by an earlier attempt")
+    """The same, of a batch with an attempt of which nobody said what became."""
+    made = type(problem)(f"{problem}; the records may have been stored")
     made.__cause__ = problem
     return made

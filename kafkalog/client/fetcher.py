@@ -14,12 +14,13 @@ from uuid import UUID
 from kafkalog import errors
 from kafkalog.batch.walk import end_of
 from kafkalog.client import sessions
-from kafkalog.client.cluster import Backoff, Cluster, TopicInfo, passing, places_of
+from kafkalog.client.cluster import Backoff, Cluster, TopicInfo, places_of
 from kafkalog.client.connection import Connection, answering
 from kafkalog.client.epochs import USABLE_VERSION, Epochs, Leader, Place
-from kafkalog.client.failures import check_code, failure, is_retriable
+from kafkalog.client.failures import check_code, failure, is_retriable, passing
 from kafkalog.client.fetched import Ends, Fetched, FetchOptions
 from kafkalog.client.lost import LostPlaces
+from kafkalog.client.metrics import Tally
 from kafkalog.client.openings import Opening
 from kafkalog.client.patience import NotYet
 from kafkalog.client.portions import names_max
@@ -111,6 +112,8 @@ class Fetcher:
         self._nearer: dict[TopicPartition, tuple[int, float]] = {}
         """The replica that is asked in the leader's place, and until when."""
         self._backoff: Backoff | None = None
+        self.fetch_bytes, self.fetch_ms = Tally(), Tally()
+        """Of each answer: its batches, and how long it took."""
         self._wait = wait
         self._found: list[Fetched] = []
         self._problem: errors.KafkalogError | None = None
@@ -302,7 +305,7 @@ class Fetcher:
 
     def _ask(self, node: int, partitions: Iterable[TopicPartition]) -> None:
         connection = self._connections.get(node)
-        if connection is None or connection.closed:
+        if connection is None or not connection.usable():
             connection = self._connected(node)
             if connection is None:
                 return
@@ -333,8 +336,7 @@ class Fetcher:
             connection.send(apis.FETCH, *self._request(connection, said, said.after))
         else:
             connection.post(apis.FETCH, *self._request(connection, said, said.after))
-        patience_ms = self.options.max_wait_ms + self.cluster.options.request_timeout_ms
-        self._asked[node] = _Asked(offsets, said, time.monotonic() + patience_ms / 1000)
+        self._asked[node] = _Asked(offsets, said, time.monotonic() + self._patience_ms / 1000)
 
     def _fetchable(
         self, node: int, connection: Connection, partitions: Iterable[TopicPartition]
@@ -435,6 +437,7 @@ class Fetcher:
             count = sum(len(topic.partitions) for topic in answer.responses)
             session_id = getattr(answer, "session_id", 0)
             self._sessions[node] = sessions.answered(said, session_id, count)
+        self._count(answer, due_s)
         failed: dict[TopicPartition, int] = {}
         places = places_of(answer)
         for topic in answer.responses:
@@ -450,6 +453,16 @@ class Fetcher:
                     failed[tp] = code  # else it is asked for there, at once
         for tp, code in failed.items():
             self._rest(failure(code, f"fetch of {tp.topic}-{tp.partition}"), [tp])
+
+    def _count(self, answer: Any, due_s: float) -> None:
+        rows = (row for topic in answer.responses for row in topic.partitions)
+        self.fetch_bytes.add(sum(len(row.records or b"") for row in rows))
+        self.fetch_ms.add(self._patience_ms + (time.monotonic() - due_s) * 1000)
+
+    @property
+    def _patience_ms(self) -> int:
+        """How long an answer may take."""
+        return self.options.max_wait_ms + self.cluster.options.request_timeout_ms
 
     def _look(self, tp: TopicPartition, row: Any, start: int) -> int:
         """Take what an answer holds of a partition; a failure of it that passes, else 0."""

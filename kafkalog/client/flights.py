@@ -61,6 +61,11 @@ class Flights:
         """Whether nothing is on its way."""
         return not self._opening and not any(self._flying.values())
 
+    @property
+    def count(self) -> int:
+        """Requests on their way.  From any thread."""
+        return sum(len(some) for some in list(self._flying.values()))
+
     def batches(self) -> list[Batch]:
         """All that is on its way, or waits for a connection."""
         requests = [*chain.from_iterable(self._flying.values())]
@@ -72,7 +77,10 @@ class Flights:
         if node in self._opening or len(self._flying.get(node, ())) >= self._most:
             return False
         connection = self._connections.get(node)
-        return connection is None or not connection.unsent
+        if connection is None or connection.closed:
+            place = self._cluster.nodes.get(node)
+            return place is None or not self._cluster.openings.rests.left_s(place)
+        return not connection.unsent
 
     def send(self, node: int, request: Request) -> bool:
         """Put a request on its way; False: once there is a connection, see `opened`.
@@ -80,7 +88,7 @@ class Flights:
         Raises: why it cannot be; what is on its way there is lost, too.
         """
         connection = self._connections.get(node)
-        if connection is not None and not connection.closed:
+        if connection is not None and connection.usable():
             self._post(node, connection, request)
             return True
         opening = self._cluster.openings.begin(self._cluster.place(node), self._ring)

@@ -7,8 +7,8 @@ from collections.abc import Callable, Mapping, Sequence
 
 from kafkalog import errors
 from kafkalog.client.accumulator import Lane
-from kafkalog.client.cluster import Cluster, passing
-from kafkalog.client.failures import check_code
+from kafkalog.client.cluster import Cluster
+from kafkalog.client.failures import check_code, passing
 from kafkalog.client.line import Line
 from kafkalog.client.producer_id import NEVER_S, ProducerId
 from kafkalog.wire import apis

@@ -13,10 +13,11 @@ from typing import NamedTuple
 
 from kafkalog import errors
 from kafkalog.client.background import Background
-from kafkalog.client.cluster import Cluster, passing
+from kafkalog.client.cluster import Cluster
 from kafkalog.client.connection import Connection
-from kafkalog.client.failures import check_code
+from kafkalog.client.failures import check_code, passing
 from kafkalog.client.groups import GroupMetadata
+from kafkalog.client.metrics import Tally
 from kafkalog.client.transport import Address
 from kafkalog.wire import apis
 from kafkalog.wire.error_codes import ErrorCode
@@ -69,6 +70,8 @@ class Keeper(Background):
         self._joining = False
         self._heard_s = 0.0
         self._next_beat_s = 0.0
+        self.beat_ms = Tally()
+        """How long each heartbeat was on its way that was answered."""
         self._problem: errors.KafkalogError | None = None
         self._left = False
 
@@ -170,7 +173,9 @@ class Keeper(Background):
                 "member_id": member.member_id,
                 "group_instance_id": member.instance_id,
             }
-            answer = self._connected(member.group).call(apis.HEARTBEAT, body)
+            connection = self._connected(member.group)
+            with self.beat_ms.timed():
+                answer = connection.call(apis.HEARTBEAT, body)
             check_code(answer.error_code, f"group {member.group!r}")
         except errors.KafkalogError as found:
             heard = found.code == ErrorCode.REBALANCE_IN_PROGRESS
@@ -199,7 +204,7 @@ class Keeper(Background):
 
         The first is to where its owner has joined: nobody has to be asked for the way.
         """
-        if self._connection is None or self._connection.closed:
+        if self._connection is None or not self._connection.usable():
             place, self._place = self._place, None
             if place is not None:
                 self._connection = self.cluster.openings.connect(place)

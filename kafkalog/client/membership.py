@@ -12,9 +12,9 @@ from typing import Any, NamedTuple
 
 from kafkalog import errors
 from kafkalog.client.assignors import Assignor, Subscriber
-from kafkalog.client.cluster import Cluster, passing
+from kafkalog.client.cluster import Cluster
 from kafkalog.client.connection import Connection
-from kafkalog.client.failures import check_code
+from kafkalog.client.failures import check_code, passing
 from kafkalog.client.groups import GroupMetadata
 from kafkalog.client.keeper import COORDINATOR_MOVED, Keeper, leave_group
 from kafkalog.client.patience import NotYet
@@ -72,6 +72,8 @@ class Membership:
         """How many partitions each topic had when it shared them out; None: it does not lead."""
         self.topics: set[str] = set()
         """Of all members, when it leads."""
+        self.rebalances = 0
+        """How often it was given a share."""
         self._keeper = keeper
         self._waker = waker
         self._connection: Connection | None = None
@@ -177,7 +179,7 @@ class Membership:
         )
 
     def _send(self, api: Any, body: dict[str, Any], until_s: float) -> None:
-        if self._connection is None or self._connection.closed:
+        if self._connection is None or not self._connection.usable():
             with self.cluster.patience.errand_of("coordinator", until_s):
                 node = self.cluster.coordinator(self.metadata.group)
                 # Of its own: a join waits long.
@@ -235,6 +237,7 @@ class Membership:
         self.state = OUT
         check_code(self._answer.error_code, f"group {self.metadata.group!r}")
         self.state = IN
+        self.rebalances += 1
         self.share = _share(self._answer.assignment)
         self._told = self.share, self.metadata.generation
         self.latest = self.metadata

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import math
 import os
+import random
 import threading
+import time
 from collections.abc import Callable
 from weakref import WeakSet
 
@@ -13,19 +15,71 @@ from kafkalog.client.connection import Connection
 from kafkalog.client.patience import NotYet, Patience
 from kafkalog.client.transport import Address, Options, Transport
 
-__all__ = ["Opening", "Openings"]
+__all__ = ["Opening", "Openings", "Rests"]
+
+LOOK_S = 1.0
+"""How often it is looked for connections that nobody uses."""
+RESTS_MAX = 1_000
+"""So many addresses that could not be reached are remembered; a cluster has fewer nodes."""
+
+
+class Rests:
+    """Brokers that could not be reached, by address: when each may be tried again.
+
+    The pause doubles with each failure, and a fifth of it is left to chance, as Java's clients do
+    it.  Safe to use from many threads.
+    """
+
+    def __init__(self, first_ms: int, most_ms: int) -> None:
+        """`first_ms`, `most_ms`: the first pause, and the longest."""
+        self._first_ms = first_ms
+        self._most_ms = max(first_ms, most_ms)
+        self._lock = threading.Lock()  # guards what follows
+        self._rests: dict[Address, tuple[float, float]] = {}
+        """(until when, the next pause in ms)."""
+
+    def left_s(self, address: Address) -> float:
+        """How long it is to be left alone yet; 0: it is not."""
+        until_s, _ = self._rests.get(address, (0.0, 0.0))
+        return max(until_s - time.monotonic(), 0.0)
+
+    def soonest_s(self, now_s: float) -> float:
+        """When the next one may be tried again; infinite: none waits."""
+        with self._lock:
+            return min((at for at, _ in self._rests.values() if at > now_s), default=math.inf)
+
+    def failed(self, address: Address) -> None:
+        """It could not be reached now."""
+        with self._lock:
+            _, pause_ms = self._rests.pop(address, (0.0, float(self._first_ms)))
+            if len(self._rests) >= RESTS_MAX:
+                del self._rests[next(iter(self._rests))]
+            until_s = time.monotonic() + pause_ms * random.uniform(0.8, 1.2) / 1000
+            self._rests[address] = until_s, min(pause_ms * 2, self._most_ms)
+
+    def reached(self, address: Address) -> None:
+        """It could."""
+        with self._lock:
+            self._rests.pop(address, None)
 
 
 class Opening:
     """A connection that is being made in a thread of its own, which nobody waits for at an end."""
 
     def __init__(
-        self, address: Address, options: Options, transport: Transport, ring: Callable[[], None]
+        self,
+        address: Address,
+        options: Options,
+        transport: Transport,
+        ring: Callable[[], None],
+        rests: Rests,
     ) -> None:
         """`ring`: it was made, or cannot be."""
         self.done = False
         self._where = address, options, transport
         self._ring = ring
+        self._rests = rests
+        self._given_up = threading.Event()
         self._pid = os.getpid()
         self._lock = threading.Lock()  # guards what follows
         self._made: Connection | None = None
@@ -38,12 +92,17 @@ class Opening:
             self._run()
 
     def _run(self) -> None:
+        address, options, transport = self._where
         try:
-            made = Connection(*self._where)
+            if rest_s := self._rests.left_s(address):
+                self._given_up.wait(rest_s)
+            if self._unwanted:
+                raise errors.Closed(f"{address}: the connection is not wanted any more")
+            made = _reach(address, options, transport, self._rests)
         except errors.KafkalogError as problem:
             self._problem = problem
         except BaseException as problem:
-            self._problem = errors.PeerGone(f"{self._where[0]}: {problem!r}")
+            self._problem = errors.PeerGone(f"{address}: {problem!r}")
         else:
             with self._lock:
                 if self._unwanted:
@@ -61,12 +120,29 @@ class Opening:
 
     def give_up(self) -> None:
         """It is closed, now or when it comes."""
-        if os.getpid() != self._pid:  # a child: the thread is not there, and may have held it
-            self._lock = threading.Lock()
+        if os.getpid() != self._pid:  # a child: the thread is not there, and may have held them
+            self._lock, self._given_up = threading.Lock(), threading.Event()
         with self._lock:
             self._unwanted = True
+            self._given_up.set()
             if self._made is not None:
                 self._made.close()
+
+
+def _reach(
+    address: Address, options: Options, transport: Transport, rests: Rests,
+    patience: Patience | None = None,
+) -> Connection:  # fmt: skip
+    """A connection, and whether there is one is noted.  Raises: as Connection."""
+    try:
+        made = Connection(address, options, transport, patience)
+    except (NotYet, errors.WakeUp, errors.Closed):
+        raise
+    except errors.KafkalogError:
+        rests.failed(address)
+        raise
+    rests.reached(address)
+    return made
 
 
 class Openings:
@@ -78,6 +154,7 @@ class Openings:
         """A wait for one that is being made can be ended, too; it costs a thread each."""
         self.ring: Callable[[], None] = lambda: None
         """Ends a wait of `patience`: a connection was made, or cannot be."""
+        self.rests = Rests(options.reconnect_backoff_ms, options.reconnect_backoff_max_ms)
         self._options = options
         self._transport = transport
         self._patience = patience
@@ -85,6 +162,7 @@ class Openings:
         """Those for which a later call waits."""
         self._lock = threading.Condition()  # guards what follows
         self._made: WeakSet[Connection] = WeakSet()
+        self._look_s = 0.0
         self.over = False
 
     def connect(self, address: Address) -> Connection:
@@ -93,9 +171,13 @@ class Openings:
         """
         patience = self._patience
         if not self.apart and patience.wait is None:
+            self._rest(address)
             left_ms = min(self._options.connect_timeout_ms, patience.left_s() * 1000)
             options = self._options._replace(connect_timeout_ms=max(1, int(left_ms)))
-            return Connection(address, options, self._transport, patience)
+            made = _reach(address, options, self._transport, self.rests, patience)
+            with self._lock:
+                self._made.add(made)
+            return made
         opening = self._begun.pop(address, None) or self.begin(address, self._told)
         try:
             self._await(opening, address)
@@ -106,6 +188,30 @@ class Openings:
             else:
                 opening.give_up()
             raise
+
+    def _rest(self, address: Address) -> None:
+        """Leave one alone that could not be reached a moment ago.
+
+        Raises: Timeout: the call is over; Closed.
+        """
+        patience = self._patience
+        while (rest_s := self.rests.left_s(address)) and not self.over:
+            with self._lock:
+                self._lock.wait_for(lambda: self.over, min(rest_s, patience.left_s()))
+            if not patience.left_s():
+                raise errors.Timeout(f"{address}: no connection in the time of the call")
+        if self.over:
+            raise errors.Closed("the client was closed before it was connected")
+
+    def close_idle(self) -> None:
+        """Close those that were not used for connections.max.idle.ms; looked at now and then."""
+        now_s, idle_ms = time.monotonic(), self._options.idle_ms
+        if idle_ms < 0 or now_s < self._look_s:
+            return
+        self._look_s = now_s + min(LOOK_S, idle_ms / 1000)
+        with self._lock:
+            for connection in list(self._made):
+                connection.close_idle(now_s)
 
     def _await(self, opening: Opening, address: Address) -> None:
         """Until it is done.  Raises: Timeout: the call is over; NotYet: it goes on later."""
@@ -123,7 +229,7 @@ class Openings:
 
     def begin(self, address: Address, ring: Callable[[], None]) -> Opening:
         """A connection for `take`, once `ring` has been called."""
-        return Opening(address, self._options, self._transport, ring)
+        return Opening(address, self._options, self._transport, ring, self.rests)
 
     def take(self, opening: Opening) -> Connection:
         """What was made.  Raises: as `connect`."""

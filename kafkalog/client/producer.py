@@ -379,6 +379,13 @@ class Producer(Transactor):
             ]  # fmt: skip
         return _together(futures)
 
+    def metrics(self) -> dict[str, float]:
+        """What it has done so far, by the names of Kafka's metrics: docs/clients.md has them.  From
+        any thread, also after `close`."""
+        there, used = self.config.buffer_memory, self._waiting.used
+        room = {"buffer-total-bytes": float(there), "buffer-available-bytes": float(there - used)}
+        return {**self._sender.metrics(), **room}
+
     def partitions(self, topic: str) -> int:
         """How many partitions a topic has; the broker may make it now.
 
@@ -389,14 +396,14 @@ class Producer(Transactor):
 
     # ---- the end of what was sent ------------------------------------------------------
 
-    def flush(self, timeout: float | None = None) -> None:
+    def flush(self, timeout: float | None = None, *, timeout_ms: float | None = None) -> None:
         """Send everything now, and wait until it is known what became of it.
 
-        Raises: Timeout (seconds); the first failure since this was last called, be it told by a
-        future already.
+        `timeout`: older, in seconds.  Raises: Timeout (`timeout_ms`); the first failure since this
+        was last called, be it told by a future already.
         """
         self._check(transaction=False)
-        self._waiting.drain(timeout)
+        self._waiting.drain(_seconds(timeout_ms, timeout))
         self.check()
 
     def check(self) -> None:
@@ -408,19 +415,21 @@ class Producer(Transactor):
         if problem is not None:
             raise problem
 
-    def close(self, timeout: float | None = None) -> None:
-        """Wait until all is acknowledged, at most `timeout` seconds, and end.
+    def close(self, timeout: float | None = None, *, timeout_ms: float | None = None) -> None:
+        """Wait until all is acknowledged, at most `timeout_ms`, and end; `timeout`: older, in
+        seconds.
 
         An open transaction is aborted.  What is left then is given up: its futures say so.
         Harmless when repeated; in a forked child it only forgets.
 
         Raises: as flush, after all was closed; ArgumentError in a callback, where it is not.
         """
+        most_s = _seconds(timeout_ms, timeout)
         if self._gone():
             return
         problem: errors.KafkalogError | None = None
         try:
-            self._finish(timeout)
+            self._finish(most_s)
         except errors.KafkalogError as found:
             if not self._closed:
                 raise
@@ -494,6 +503,11 @@ class Producer(Transactor):
     def __repr__(self) -> str:
         state = "closed, " if self._closed else ""
         return f"Producer({state}id {self._identity.producer_id}, epoch {self._identity.epoch})"
+
+
+def _seconds(timeout_ms: float | None, timeout: float | None) -> float | None:
+    found_ms = arguments.time_of("timeout_ms", timeout_ms, timeout, "timeout")
+    return None if found_ms is None else found_ms / 1000
 
 
 def _bytes(name: str, found: Any) -> bytes | None:

@@ -7,7 +7,8 @@ from collections.abc import Callable, Mapping
 
 from kafkalog import errors
 from kafkalog.client.accumulator import Accumulator, Lane
-from kafkalog.client.cluster import Cluster, passing
+from kafkalog.client.cluster import Cluster
+from kafkalog.client.failures import passing
 from kafkalog.client.line import Line
 from kafkalog.types import TopicPartition
 

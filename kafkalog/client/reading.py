@@ -38,6 +38,8 @@ class Reading:
         self._rows: Rows | None = None
         self._made = 0
         """Of the rows."""
+        self._count = 0
+        """Of those before, handed out."""
         self._items = _NONE
         """Those that were made and are not handed out."""
         self._records: Decoder | None = None
@@ -51,6 +53,15 @@ class Reading:
         if self._now is not None and self._now.tp == tp:
             self._settle()
         return self._positions.get(tp)
+
+    def lag(self, tp: TopicPartition, stable: bool) -> int:
+        """Records between what was handed out, but for the block that is, and the end that was last
+        heard of; `stable`: of what is committed.  0: it is not known.  From any thread."""
+        at, ends = self._positions.get(tp), self.fetcher.ends.get(tp)
+        if at is None or ends is None:
+            return 0
+        end = ends.last_stable_offset if stable else ends.high_watermark
+        return max(end - at, 0)
 
     def reached(self, tp: TopicPartition) -> Committed | None:
         """The position as it is committed; None: there is none yet."""
@@ -109,7 +120,13 @@ class Reading:
         self._use(None)
         self._now, self._blocks = None, iter(())
 
+    @property
+    def count(self) -> int:
+        """Records that were handed out.  From any thread, though it may be late then."""
+        return self._count + self._made - length_hint(self._items)
+
     def _use(self, rows: Rows | None) -> None:
+        self._count += self._made - length_hint(self._items)
         for _ in self._items:  # somebody may iterate over the same
             pass
         self._rows, self._made, self._items = rows, 0, _NONE
@@ -215,6 +232,7 @@ class Reading:
             try:
                 for batch in blocks:
                     found.append(batch)
+                    self._count += len(batch)
                     self._positions[one.tp] = batch.last_offset + 1
             except errors.KafkalogError as problem:
                 self._retreat(one.tp)

@@ -6,8 +6,9 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from typing import Any, Generic, TypeAlias, TypeVar
 
 from kafkalog import errors
-from kafkalog.client.cluster import Backoff, Cluster, passing
+from kafkalog.client.cluster import Backoff, Cluster
 from kafkalog.client.connection import Connection
+from kafkalog.client.failures import passing
 from kafkalog.client.patience import NotYet
 from kafkalog.client.portions import portions
 from kafkalog.wire.error_codes import ErrorCode

@@ -13,7 +13,7 @@ import random
 import threading
 import time
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from typing import Any
 
 from kafkalog import errors
@@ -26,6 +26,7 @@ from kafkalog.client.delivery import Batch, Delivery, SendOptions
 from kafkalog.client.flights import Flights, Request
 from kafkalog.client.identity import Identity
 from kafkalog.client.line import Line
+from kafkalog.client.metrics import Tally, producer_metrics
 from kafkalog.client.producer_metadata import ProducerMetadata
 from kafkalog.client.tasks import Tasks
 from kafkalog.client.transport import Address
@@ -67,6 +68,8 @@ class Sender:
         self.tasks = Tasks(self.wake)
         self._line = Line(Cluster(cluster, cluster.options, cluster.clock), self.wake)
         self._flights = Flights(cluster, options.in_flight, options.acks != 0, self.wake)
+        self._batch_bytes, self._request_records, self._latency_ms = Tally(), Tally(), Tally()
+        self._retried = self._failed = 0
         self._over = self._leaving = False
         self._pid = os.getpid()
         self._thread = threading.Thread(target=self._run, name="kafkalog-producer", daemon=True)
@@ -81,6 +84,12 @@ class Sender:
         self._waiting = self.core.waiting = waiting
         waiting.emptier = self._thread
         self._thread.start()
+
+    def metrics(self) -> dict[str, float]:
+        """What was sent, and what came of it.  From any thread."""
+        counted = self._batch_bytes, self._request_records, self._latency_ms
+        found = producer_metrics(*counted, self._retried, self._failed)
+        return {**found, "requests-in-flight": float(self._flights.count)}
 
     def stop(self) -> None:
         """End, whatever waits; returns when the thread has."""
@@ -151,6 +160,9 @@ class Sender:
         for node, request, problem, posted in self._flights.opened(now_s):
             self._went(node, request, problem, posted)
         self._line.settle()
+        self.cluster.openings.close_idle()
+        if self._line.free:
+            self._line.cluster.openings.close_idle()
         next_s = self.tasks.run(now_s, self._line)
         next_s = min(next_s, self._waiting.close_due(now_s, self._leaving))
         self.core.expire(now_s, self._flights.batches())
@@ -198,6 +210,8 @@ class Sender:
         """Lanes that can send now, by node; when others may."""
         plan = self.core.plan(now_s, self._metadata.leader, self._flights.takes)
         found, next_s = plan.nodes, plan.next_s
+        if plan.stalled:  # perhaps by a broker that is left alone for a moment
+            next_s = min(next_s, self.cluster.openings.rests.soonest_s(now_s))
         if plan.lost and self._line.free:  # else it rings
             next_s = min(next_s, max(self._metadata.next_s, now_s + 0.001))
         if self.identity.ready:
@@ -248,12 +262,23 @@ class Sender:
         posted: bool = True,
     ) -> None:
         """A request is on its way, or cannot be; `posted`: some of it may have gone."""
+        if problem is None:
+            self._count(request.batches.values())
         if problem is not None:
             self._lost(node, problem, request, posted=posted)
         elif self.options.acks == 0:  # that is all that will be known
             for batch in request.batches.values():
                 self.core.answered(batch, Answer(ErrorCode.NONE), time.monotonic())
             self._do()
+
+    def _count(self, batches: Collection[Batch]) -> None:
+        """These are on their way."""
+        self._request_records.add(sum(batch.count for batch in batches))
+        for batch in batches:
+            self._batch_bytes.add(len(batch.data or b""))
+            if batch.posted:
+                self._retried += batch.count
+            batch.posted = True
 
     def _lost(
         self, node: int, problem: errors.KafkalogError, *more: Request, posted: bool = True
@@ -286,6 +311,8 @@ class Sender:
             self._lost(node, problem)
             return
         now_s = time.monotonic()
+        patience_ms = self.cluster.options.request_timeout_ms
+        self._latency_ms.add((now_s - request.until_s) * 1000 + patience_ms)
         left = dict(request.batches)
         places = places_of(answer)
         for topic in answer.responses:
@@ -330,10 +357,11 @@ class Sender:
         self, batch: Batch, problem: errors.KafkalogError | None, base_offset: int = -1
     ) -> None:
         if problem is not None:
+            self._failed += batch.records
             self._waiting.failed(problem, batch.records)
         elif self._on_delivery is not None:
-            seconds = time.monotonic() - batch.first_sent_s
-            told = Delivery(batch.tp, base_offset, batch.count, batch.record_bytes, seconds)
+            latency_ms = (time.monotonic() - batch.first_sent_s) * 1000
+            told = Delivery(batch.tp, base_offset, batch.count, batch.record_bytes, latency_ms)
             try:
                 self._on_delivery(told)
             except Exception:

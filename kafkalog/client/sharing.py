@@ -203,7 +203,7 @@ class Sharing:
         absent: set[str] = set()
         for name in sorted(subscription.topics):
             try:
-                if name not in self._absent and not create:  # it may have been made a moment ago
+                if name not in self._absent:  # it may have been made a moment ago
                     self.cluster.topic(name)
                 wanted += (TopicPartition(name, p) for p in self.cluster.topics[name].partitions)
             except errors.UnknownTopicOrPartition as problem:
@@ -396,11 +396,12 @@ class Sharing:
         self.cluster.patience.forget("positions")  # others may have committed meanwhile
         self._fresh = True
 
-    def part_with(self, partitions: Sequence[TopicPartition]) -> None:
-        """Read these no more; positions are committed before, if that is automatic."""
-        if self.committing:
+    def assign(self, partitions: Iterable[TopicPartition]) -> None:
+        """Read exactly these, by hand; positions are committed before, if that is automatic."""
+        if self.committing:  # no rebalance does it
             self._commit_by_itself(wait=False)
-        self.replace(set(self._assigned) - set(partitions))
+        self.manual = True
+        self.replace(partitions)
 
     def _mind_missing(self, until_s: float) -> None:
         """Note what the fetcher has set aside, and go on with what the cluster has again."""
@@ -443,9 +444,8 @@ class Sharing:
         """
         new = self._there([tp for tp in self._assigned if self.reading.position(tp) is None])
         self._fresh = bool(new)
-        if not new:
-            return
-        self._fresh = self.begin_at(new) < len(new)
+        if new:
+            self._fresh = self.begin_at(new) < len(new)
 
     def begin_at(self, partitions: Sequence[TopicPartition]) -> int:
         """Go on where the group has left off, or as auto.offset.reset says; of how many of them
@@ -527,10 +527,11 @@ class Sharing:
             )
         left_ms = max(1, round((until_s - self.cluster.clock.monotonic_s()) * 1000))
         try:
-            put_offsets(
-                self.cluster, member.group, offsets, member.generation, member.member_id,
-                member.instance_id, left_ms,
-            ).check()  # fmt: skip
+            with self.committer.commit_ms.timed():
+                put_offsets(
+                    self.cluster, member.group, offsets, member.generation, member.member_id,
+                    member.instance_id, left_ms,
+                ).check()  # fmt: skip
         except errors.KafkalogError as problem:
             self._fenced(member, problem)
             raise

@@ -9,7 +9,8 @@ from functools import partial
 from typing import Any
 
 from kafkalog import errors
-from kafkalog.client.cluster import Cluster, passing
+from kafkalog.client.cluster import Cluster
+from kafkalog.client.failures import passing
 from kafkalog.client.line import Line
 
 __all__ = ["Tasks"]

@@ -14,9 +14,9 @@ from typing import Any, NamedTuple, Protocol
 
 from kafkalog import errors
 from kafkalog.client.accumulator import Lane
-from kafkalog.client.cluster import GROUP, TRANSACTION, Cluster, passing
+from kafkalog.client.cluster import GROUP, TRANSACTION, Cluster
 from kafkalog.client.connection import Connection
-from kafkalog.client.failures import check_code, is_retriable
+from kafkalog.client.failures import check_code, is_retriable, passing, says_nothing
 from kafkalog.client.identity import Identity
 from kafkalog.client.line import Line
 from kafkalog.client.portions import portions
@@ -281,6 +281,8 @@ class Transactional(Identity):
         self.decide(commit)
         answer = connection.call(apis.END_TXN, body, version)
         code = answer.error_code
+        if says_nothing(code):  # it may have been done: the same is asked again
+            check_code(code, f"transactional id {self.transactional_id!r}: EndTxn")
         if code and not is_retriable(code):
             self.ending = None
         if not (code == ErrorCode.INVALID_TXN_STATE and not commit and self._only_unsure):

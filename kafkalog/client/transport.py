@@ -40,6 +40,11 @@ class Options(NamedTuple):
     retry_backoff_max_ms: int = 1_000
     response_bytes_max: int = 256 << 20
     """A larger answer is refused by its size field."""
+    reconnect_backoff_ms: int = 50
+    """The first pause before a broker that could not be reached is tried again."""
+    reconnect_backoff_max_ms: int = 1_000
+    idle_ms: int = 540_000
+    """A connection that is not used for so long is closed; -1: none is."""
 
 
 class Client(Protocol):

@@ -49,6 +49,9 @@ def options_of(settings: ProducerConfig) -> Options:
         storage_timeout_ms=settings.kafkalog_storage_timeout_ms,
         retry_backoff_ms=settings.retry_backoff_ms,
         retry_backoff_max_ms=max(settings.retry_backoff_ms, settings.retry_backoff_max_ms),
+        reconnect_backoff_ms=settings.reconnect_backoff_ms,
+        reconnect_backoff_max_ms=settings.reconnect_backoff_max_ms,
+        idle_ms=settings.connections_max_idle_ms,
     )
 
 

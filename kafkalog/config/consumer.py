@@ -26,7 +26,7 @@ class ConsumerConfig(Settings):
 
     scope = "consumer"
 
-    allow_auto_create_topics = Flag(False, "Whether the broker may make a topic that is missing.")
+    allow_auto_create_topics = Flag(True, "Whether the broker may make a topic that is missing.")
     auto_commit_interval_ms = Whole(5_000, "How often positions are committed.", unit="ms", low=0)
     auto_offset_reset = Word(
         "latest",
@@ -37,6 +37,12 @@ class ConsumerConfig(Settings):
     client_id = Word("kafkalog", "The name in the brokers' logs.")
     client_rack = Word(
         "", "Where this consumer stands: told to the group's leader, and for nearer replicas."
+    )
+    connections_max_idle_ms = Whole(
+        540_000,
+        "A connection that is not used for so long is closed; -1: none is.",
+        unit="ms",
+        low=-1,
     )
     default_api_timeout_ms = Whole(60_000, "For one call with all that is tried.", unit="ms", low=1)
     enable_auto_commit = Flag(True, "Whether positions of a group are committed by themselves.")
@@ -67,8 +73,14 @@ class ConsumerConfig(Settings):
     max_poll_records = Whole(500, "What one poll returns at most.", low=1)
     metadata_max_age_ms = Whole(300_000, "Then metadata is asked for again.", unit="ms", low=1)
     partition_assignment_strategy = Word(
-        "range", "range, roundrobin, sticky, cooperative-sticky; several with commas."
+        "range,cooperative-sticky",
+        "range, roundrobin, sticky, cooperative-sticky; several with commas.",
     )
+    reconnect_backoff_ms = Whole(
+        50, "The first pause before a broker that could not be reached is tried again.",
+        unit="ms", low=0,
+    )  # fmt: skip
+    reconnect_backoff_max_ms = Whole(1_000, "The longest.", unit="ms", low=0)
     request_timeout_ms = Whole(30_000, "For one answer.", unit="ms", low=1)
     retry_backoff_ms = Whole(100, "The first pause after a failure.", unit="ms", low=0)
     retry_backoff_max_ms = Whole(1_000, "The longest.", unit="ms", low=0)

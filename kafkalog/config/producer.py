@@ -39,6 +39,12 @@ class ProducerConfig(Settings):
     compression_lz4_level = Whole(9, "lz4's level.", low=1, high=17)
     compression_zstd_level = Whole(3, "zstd's level.", low=-131072, high=22)
     compression_type = Word("none", "The codec.", choices=("none", "gzip", "snappy", "lz4", "zstd"))
+    connections_max_idle_ms = Whole(
+        540_000,
+        "A connection that is not used for so long is closed; -1: none is.",
+        unit="ms",
+        low=-1,
+    )
     delivery_timeout_ms = Whole(
         120_000, "From send to the acknowledgement, with all that is tried.", unit="ms", low=1
     )
@@ -70,6 +76,11 @@ class ProducerConfig(Settings):
     partitioner_availability_timeout_ms = Whole(
         0, "A leader that takes nothing for so long gets none of them; 0: never.", unit="ms", low=0
     )
+    reconnect_backoff_ms = Whole(
+        50, "The first pause before a broker that could not be reached is tried again.",
+        unit="ms", low=0,
+    )  # fmt: skip
+    reconnect_backoff_max_ms = Whole(1_000, "The longest.", unit="ms", low=0)
     request_timeout_ms = Whole(30_000, "For one answer.", unit="ms", low=1)
     retries = Whole(2_147_483_647, "How often a batch is sent again.", low=0)
     retry_backoff_ms = Whole(100, "The first pause before it is.", unit="ms", low=0)

@@ -11,7 +11,7 @@ from typing import NamedTuple
 from kafkalog import arguments, errors
 from kafkalog.batch.codecs import CODECS
 from kafkalog.client.admin import Admin
-from kafkalog.client.cluster import passing
+from kafkalog.client.failures import passing
 from kafkalog.client.handle import Handle
 from kafkalog.client.transport import Where
 from kafkalog.mirror.copying import Copying, Counts, Tell, Wish
@@ -20,6 +20,7 @@ __all__ = ["Mirror", "MirrorStatus"]
 
 _logger = logging.getLogger(__name__)
 PAUSE_S, PAUSE_MAX_S = 0.5, 30.0
+REFRESH_MS = 30_000
 TRIES_ONCE = 5
 """How often `copy` begins anew without having copied anything meanwhile."""
 LEGAL = re.compile(r"[A-Za-z0-9._-]{1,200}")
@@ -64,7 +65,8 @@ class Mirror(Handle):
         replication_factor: int = -1,
         compression: str = "none",
         transaction_bytes: int = 16 << 20,
-        refresh_s: float = 30.0,
+        refresh_ms: float | None = None,
+        refresh_s: float | None = None,
         on_warning: Callable[[str], object] | None = None,
         on_progress: Callable[[MirrorStatus], object] | None = None,
     ) -> None:
@@ -73,10 +75,10 @@ class Mirror(Handle):
         `topics`, `groups`: regular expressions that the whole name matches; None: no groups.
         `rename`: the name in the target, {} the source's.  `name`: of the mirror, by default the
         id of the source's cluster; of two with one name the second ends the first.
-        `compression`: of batches that are made anew.  `transaction_bytes`: how much one
-        transaction takes, about.  `refresh_s`: how often topics, settings and groups are looked
-        for.  `on_warning` hears sentences, by default the log does; `on_progress` the status,
-        several times a second.
+        `compression`: of batches that are made again.  `transaction_bytes`: about what one
+        transaction takes.  `refresh_ms`: how often it looks for topics, settings and groups (None:
+        every 30 s); `refresh_s`: older, in seconds.  `on_warning` hears sentences, by default the
+        log does; `on_progress` the status, several times a second.
 
         Raises: ArgumentError, Closed.
         """
@@ -89,28 +91,27 @@ class Mirror(Handle):
             raise errors.ArgumentError(
                 f"name: found {name!r}, wanted up to 200 of letters, digits, '.', '_', '-'"
             )
+        every_ms = arguments.time_of("refresh_ms", refresh_ms, refresh_s, "refresh_s")
+        if every_ms == 0:
+            raise errors.ArgumentError("refresh_ms: found 0, wanted more")
         self._wish = Wish(
-            source,
-            target,
-            name,
+            source, target, name,
             _pattern("topics", topics),
             None if groups is None else _pattern("groups", groups),
             rename,
             arguments.whole_number("replication_factor", replication_factor, -1, 32_767),
             arguments.one_of("compression", compression, CODECS),
             arguments.whole_number("transaction_bytes", transaction_bytes, 1, 1 << 30),
-            refresh_s,
-        )
-        if not isinstance(refresh_s, (int, float)) or not 0 < refresh_s <= threading.TIMEOUT_MAX:
-            raise errors.ArgumentError(f"refresh_s: found {refresh_s!r}, wanted more than 0")
+            (REFRESH_MS if every_ms is None else every_ms) / 1000,
+        )  # fmt: skip
         arguments.called("on_warning", on_warning)
         arguments.called("on_progress", on_progress)
         self._warn = on_warning or _logger.warning
         self._on_progress = on_progress
         self._stop = threading.Event()
         self._counts = Counts()
-        for where in (source, target):
-            Admin(where).close()  # addresses that are none are told now
+        Admin(source).close()  # addresses that are none are told now
+        Admin(target).close()
 
     @property
     def status(self) -> MirrorStatus:

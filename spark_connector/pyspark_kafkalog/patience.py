@@ -27,7 +27,8 @@ def patiently(step: Callable[[], T], patience: Patience, what: str) -> T:
     Raises: the last failure.
     """
     from kafkalog import KafkalogError
-    from kafkalog.client.cluster import Backoff, passing
+    from kafkalog.client.cluster import Backoff
+    from kafkalog.client.failures import passing
     from kafkalog.client.transport import Options
     from kafkalog.clock import SystemClock
 

@@ -30,7 +30,6 @@ NEEDLESS = {
 IGNORED = (
     "auto.include.jmx.reporter",
     "client.dns.lookup",
-    "connections.max.idle.ms",
     "enable.metrics.push",
     "metadata.recovery.rebootstrap.trigger.ms",
     "metadata.recovery.strategy",
@@ -39,8 +38,6 @@ IGNORED = (
     "metrics.recording.level",
     "metrics.sample.window.ms",
     "receive.buffer.bytes",
-    "reconnect.backoff.max.ms",
-    "reconnect.backoff.ms",
     "send.buffer.bytes",
     "socket.connection.setup.timeout.max.ms",
     "socket.connection.setup.timeout.ms",

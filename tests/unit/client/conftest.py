@@ -19,7 +19,9 @@ from tests.support.scripted import Peer, produced
 from tests.unit.client.members import Coordinator, joined
 from tests.unit.client.producing import PRODUCER_ID
 
-QUICK = Options(retry_backoff_ms=1, retry_backoff_max_ms=5)
+QUICK = Options(
+    retry_backoff_ms=1, retry_backoff_max_ms=5, reconnect_backoff_ms=1, reconnect_backoff_max_ms=5
+)
 """For tests in which something fails: it is tried again soon.  Whoever lets a peer say nothing has
 to say how long that is waited for: a machine under load is no such peer."""
 

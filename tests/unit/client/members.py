@@ -18,6 +18,8 @@ OPTIONS: dict[str, Any] = {
     "config": {
         "retry.backoff.ms": 1,
         "retry.backoff.max.ms": 5,
+        "reconnect.backoff.ms": 1,
+        "reconnect.backoff.max.ms": 5,
         "default.api.timeout.ms": 20_000,
         "request.timeout.ms": 20_000,
         "fetch.max.wait.ms": 10,

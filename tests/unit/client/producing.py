@@ -40,7 +40,10 @@ def batches(peer: Peer) -> list[Batch]:
     ]
 
 
-PATIENCE = {"retry.backoff.ms": 1, "retry.backoff.max.ms": 5, "max.block.ms": 60_000}
+PATIENCE = {
+    "retry.backoff.ms": 1, "retry.backoff.max.ms": 5, "max.block.ms": 60_000,
+    "reconnect.backoff.ms": 1, "reconnect.backoff.max.ms": 5,
+}  # fmt: skip
 
 
 def make(peer: Peer, config: dict[str, object] | None = None, **options: Any) -> Producer:

@@ -364,3 +364,10 @@ def test_a_child_of_a_fork_is_refused(coordinator: Coordinator, peer: Peer) -> N
         with pytest.raises(errors.ForkedHandle):
             consumer.poll(0)
         consumer._pid -= 1
+
+
+def test_it_offers_range_and_cooperative_sticky(peer: Peer, member: Consumer) -> None:
+    """As Java's, and gives all back before a rebalance while range may be taken."""
+    asked = peer.sent(apis.JOIN_GROUP)[-1]
+    assert [one.name for one in asked.protocols] == ["range", "cooperative-sticky"]
+    assert member._membership is not None and not member._membership.cooperative

@@ -20,7 +20,10 @@ from tests.unit.client.members import OPTIONS as MEMBER
 from tests.unit.client.members import Coordinator, joined
 
 A, B = TopicPartition("ta", 0), TopicPartition("tb", 0)
-OPTIONS: dict[str, Any] = {"auto_offset_reset": "earliest", "config": {"fetch.max.wait.ms": 10}}
+OPTIONS: dict[str, Any] = {
+    "auto_offset_reset": "earliest",
+    "config": {"fetch.max.wait.ms": 10, "allow.auto.create.topics": False},
+}
 
 
 @pytest.fixture
@@ -146,12 +149,25 @@ def test_a_topic_of_another_member_that_is_not_there_yet(broker: TestBroker) -> 
 def test_a_subscribed_topic_is_made_where_that_is_allowed(
     broker: TestBroker, group: str | None
 ) -> None:
-    config = {**OPTIONS["config"], "allow.auto.create.topics": True}
-    reader = Reader(broker, group=group, config=config)
+    reader = Reader(broker, group=group, config={"fetch.max.wait.ms": 10})  # the default
     with reader.consumer as consumer:
         consumer.subscribe(["made", "tb"])
         reader.until(lambda: TopicPartition("made", 0) in consumer.assignment)
         assert reader.raised == []
+
+
+def test_a_broker_that_makes_none_is_told_of_once(tmp_path: Path) -> None:
+    config = {"auto.create.topics.enable": False}
+    with TestBroker(tmp_path / "b", config=config) as broker:
+        broker.create_topic("tb")
+        broker.fill("tb", ["tb"])
+        reader = Reader(broker, config={"fetch.max.wait.ms": 10})
+        with reader.consumer as consumer:
+            consumer.subscribe(["never", "tb"])
+            reader.until(lambda: reader.values and reader.raised)
+            reader.until(lambda: True)
+            assert reader.raised == ["the cluster has no topic 'never'"]
+            assert consumer.assignment == [B]
 
 
 @pytest.mark.parametrize("allowed", [False, True])

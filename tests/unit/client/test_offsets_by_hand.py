@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import pytest
@@ -14,6 +15,7 @@ from tests.support.waiting import LIMIT_S
 
 LIMIT_MS = LIMIT_S * 1000
 ZERO, ONE = TopicPartition("t", 0), TopicPartition("t", 1)
+GONE = TopicPartition("gone", 0)
 BY_HAND = {"enable.auto.offset.store": False}
 
 
@@ -102,6 +104,30 @@ def test_without_the_setting_nothing_is_stored(shared: TestBroker, group: str) -
             reader.store_offsets({ZERO: 1})
 
 
+def test_another_thread_stores_nothing_and_looks_at_nothing(
+    shared: TestBroker, group: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """While one polls: what was read may be changing."""
+    problems: list[BaseException | None] = []
+
+    class Looks:
+        def on_consume(self, records: list[Record]) -> list[Record]:
+            with ThreadPoolExecutor() as pool, monkeypatch.context() as now:
+                now.setattr(reader._reading, "epoch", lambda *_: pytest.fail("it looked"))
+                problems.append(pool.submit(reader.store_offsets, records[0]).exception())
+            return records
+
+    with consumer(shared, group, config=BY_HAND, interceptors=[Looks()]) as reader:
+        reader.assign([ZERO])
+        (record,) = read(reader, 1)
+        assert [type(one) for one in problems] == [errors.WrongThread]
+        reader.commit()
+        assert shared.committed(group) == {}
+        reader.store_offsets(record)
+        reader.commit()
+    assert shared.committed(group) == {ZERO: 1}
+
+
 def test_asyncio_commits_what_was_stored(shared: TestBroker, group: str) -> None:
     async def work() -> None:
         async with aio.Consumer(
@@ -138,14 +164,17 @@ def test_partitions_come_and_go_one_by_one(shared: TestBroker) -> None:
         assert reader.assignment == [] and reader.poll(0) == []
 
 
+@pytest.mark.parametrize("auto", [True, False])
+@pytest.mark.parametrize("how", ["assign", "incremental_unassign"])
 def test_what_is_unassigned_is_committed_if_that_is_automatic(
-    shared: TestBroker, group: str
+    shared: TestBroker, group: str, how: str, auto: bool
 ) -> None:
-    with consumer(shared, group, auto_commit=True) as reader:
-        reader.incremental_assign([ZERO, ONE])
+    with consumer(shared, group, auto_commit=auto) as reader:
+        reader.assign([ZERO, ONE])
         read(reader, 10)
-        reader.incremental_unassign([ZERO])
-    assert shared.committed(group) == {ZERO: 5, ONE: 5}
+        getattr(reader, how)([ONE if how == "assign" else ZERO])
+        assert reader.assignment == [ONE]
+    assert shared.committed(group) == ({ZERO: 5, ONE: 5} if auto else {})
 
 
 @pytest.mark.parametrize("name", ["incremental_assign", "incremental_unassign"])
@@ -206,6 +235,17 @@ def test_there_is_something_to_seek_to(shared: TestBroker, group: str) -> None:
         reader.assign([ZERO])
         with pytest.raises(errors.ArgumentError, match="group: none was given"):
             reader.seek_to_committed(ZERO)
+
+
+def test_seek_where_a_topic_is_missing(shared: TestBroker, group: str) -> None:
+    """It says so; what is there is sought."""
+    with consumer(shared, group) as reader:
+        reader.assign([ZERO, GONE])
+        reader.seek(ZERO, 5)
+        reader.commit({ZERO: 3})
+        with pytest.raises(errors.UnknownTopicOrPartition, match="gone-0, t-0"):
+            reader.seek_to_committed(*reader.assignment)
+        assert reader.position(ZERO) == 3
 
 
 def test_asyncio_assigns_and_seeks(shared: TestBroker, group: str) -> None:

@@ -65,3 +65,51 @@ def test_the_names_of_kafka_python(kind: str) -> None:
     kafka = pytest.importorskip("kafka")
     cls = {"Producer": "KafkaProducer", "Consumer": "KafkaConsumer", "Admin": "KafkaAdminClient"}
     assert set(names(kind, 3)) <= set(getattr(kafka, cls[kind]).DEFAULT_CONFIG)
+
+
+PATIENCE = {
+    "connections.max.idle.ms": 540_000, "reconnect.backoff.ms": 50,
+    "reconnect.backoff.max.ms": 1_000, "request.timeout.ms": 30_000, "retry.backoff.ms": 100,
+    "retry.backoff.max.ms": 1_000,
+}  # fmt: skip
+JAVAS: dict[str, dict[str, object]] = {
+    "Producer": {
+        **PATIENCE, "acks": "all", "batch.size": 16_384, "buffer.memory": 33_554_432,
+        "compression.gzip.level": -1, "compression.lz4.level": 9, "compression.zstd.level": 3,
+        "compression.type": "none", "delivery.timeout.ms": 120_000, "enable.idempotence": True,
+        "linger.ms": 5, "max.block.ms": 60_000, "max.in.flight.requests.per.connection": 5,
+        "max.request.size": 1_048_576, "metadata.max.age.ms": 300_000,
+        "metadata.max.idle.ms": 300_000, "partitioner.adaptive.partitioning.enable": True,
+        "partitioner.availability.timeout.ms": 0, "retries": 2_147_483_647,
+        "transaction.timeout.ms": 60_000,
+    },
+    "Consumer": {
+        **PATIENCE, "allow.auto.create.topics": True, "auto.commit.interval.ms": 5_000,
+        "auto.offset.reset": "latest", "check.crcs": True, "client.rack": "",
+        "default.api.timeout.ms": 60_000, "enable.auto.commit": True,
+        "exclude.internal.topics": True, "fetch.max.bytes": 52_428_800, "fetch.max.wait.ms": 500,
+        "fetch.min.bytes": 1, "heartbeat.interval.ms": 3_000,
+        "isolation.level": "read_uncommitted", "max.partition.fetch.bytes": 1_048_576,
+        "max.poll.interval.ms": 300_000, "max.poll.records": 500, "metadata.max.age.ms": 300_000,
+        "partition.assignment.strategy": "range,cooperative-sticky", "session.timeout.ms": 45_000,
+        "socket.connection.setup.timeout.ms": 10_000,
+    },
+    "Admin": {
+        **PATIENCE, "connections.max.idle.ms": 300_000, "default.api.timeout.ms": 60_000,
+        "socket.connection.setup.timeout.ms": 10_000,
+    },
+}  # fmt: skip
+OWN = {
+    "client.id", "enable.auto.offset.store", "group.id", "group.instance.id",
+    "kafkalog.storage.timeout.ms", "partitioner", "transactional.id",
+}  # fmt: skip
+"""Names, which have no default there, and what Java's clients do not have."""
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_defaults_are_javas(kind: str) -> None:
+    """Those of Apache Kafka 4; but for batch.size, as docs/clients.md has it."""
+    found = {name: one.default for name, one in CONFIGS[kind].table.items()}
+    assert found.keys() - JAVAS[kind].keys() <= OWN
+    differ = {name for name, value in JAVAS[kind].items() if found[name] != value}
+    assert differ == ({"batch.size"} if kind == "Producer" else set())

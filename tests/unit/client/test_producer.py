@@ -153,8 +153,15 @@ def test_a_future_has_patience_of_its_own(broker: Peer) -> None:
     with pytest.raises(errors.Timeout, match=r"t-0: not acknowledged in 0\.01 s"):
         producer.send("t", b"x", partition=0).result(0.01)
     future = producer.send("t", b"x", partition=0)
+    for words in ({"timeout_ms": 10}, {"timeout": 0.01}):
+        with pytest.raises(errors.Timeout, match="not all was acknowledged in 10 ms"):
+            producer.flush(**words)
+    for words in ({"timeout_ms": 10, "timeout": 1}, {"timeout_ms": -1}, {"timeout": "1"}):
+        for call in (producer.flush, producer.close):
+            with pytest.raises(errors.ArgumentError, match="timeout"):
+                call(**words)  # type: ignore[operator]
     with pytest.raises(errors.Timeout):
-        producer.close(timeout=0.01)
+        producer.close(timeout_ms=10)
     with pytest.raises(errors.Closed, match="before this was acknowledged"):
         future.result()
 

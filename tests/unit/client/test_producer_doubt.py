@@ -119,9 +119,12 @@ def names_nothing(request: Any, version: int) -> Any:
 
 @pytest.mark.parametrize(
     "end",
-    [CLOSE, produced([ErrorCode.REQUEST_TIMED_OUT]), names_nothing],
-    ids=["lost", "timed out", "not named"],
-)
+    [
+        CLOSE, produced([ErrorCode.REQUEST_TIMED_OUT]), names_nothing,
+        produced([ErrorCode.UNKNOWN_SERVER_ERROR]), produced([9999]),
+    ],
+    ids=["lost", "timed out", "not named", "a fault", "unknown"],
+)  # fmt: skip
 def test_what_may_be_there_says_so_when_its_retries_end(broker: Peer, end: Any) -> None:
     """Also where an answer says nothing of it."""
     broker.on(apis.PRODUCE, end)
@@ -133,12 +136,16 @@ def test_what_may_be_there_says_so_when_its_retries_end(broker: Peer, end: Any) 
 
 
 def test_what_was_not_stored_is_refused_without_a_doubt(broker: Peer) -> None:
-    broker.on(apis.PRODUCE, produced([ErrorCode.NOT_ENOUGH_REPLICAS]))
-    producer = make(broker, retries=0)
-    with pytest.raises(errors.Timeout, match=r"NOT_ENOUGH_REPLICAS; retries: 0$"):
-        producer.send("t", b"x", partition=0).result(LIMIT_S)
-    with pytest.raises(errors.Timeout):
-        producer.close()
+    for code, words in (
+        (ErrorCode.NOT_ENOUGH_REPLICAS, r"NOT_ENOUGH_REPLICAS; retries: 0$"),
+        (ErrorCode.TOPIC_AUTHORIZATION_FAILED, r"TOPIC_AUTHORIZATION_FAILED$"),
+    ):
+        broker.on(apis.PRODUCE, produced([code]))
+        producer = make(broker, retries=0)
+        with pytest.raises(errors.KafkalogError, match=words):
+            producer.send("t", b"x", partition=0).result(LIMIT_S)
+        with pytest.raises(errors.KafkalogError, match=words):
+            producer.close()
 
 
 # ---- searched ------------------------------------------------------------------------------

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
@@ -13,6 +14,7 @@ from kafkalog.client.producer import Producer
 from kafkalog.client.transacting import Transactional
 from kafkalog.types import TopicPartition
 from kafkalog.wire import apis
+from kafkalog.wire.error_codes import ErrorCode
 from tests.support.scripted import Peer
 from tests.support.waiting import LIMIT_S, wait_for
 from tests.unit.client.gate import Gate
@@ -93,6 +95,54 @@ def test_an_abort_while_a_commit_is_on_its_way(
     gate.open.set()
     commit.result(LIMIT_S)
     assert ends(broker) == [True]
+
+
+@pytest.mark.parametrize(
+    ("part", "name"), [("_boundaries", "whole"), ("_waiting", "drain")], ids=["early", "late"]
+)
+def test_a_commit_that_an_abort_and_a_begin_overtook(
+    broker: Peer, producer: Producer, pool: ThreadPoolExecutor, monkeypatch: pytest.MonkeyPatch,
+    part: str, name: str,
+) -> None:  # fmt: skip
+    """Its thread stood still before it waited for the records, or after that: the next transaction
+    is not its own, and takes records."""
+    stood, go = threading.Event(), threading.Event()
+    call = getattr(getattr(producer, part), name)
+
+    def stand_still(*words: Any) -> Any:
+        found = call(*words)
+        if not stood.is_set():
+            stood.set()
+            assert go.wait(LIMIT_S)
+        return found
+
+    monkeypatch.setattr(getattr(producer, part), name, stand_still)
+    commit = pool.submit(producer.commit_transaction)
+    assert stood.wait(LIMIT_S)
+    producer.abort_transaction()
+    producer.begin_transaction()
+    producer.send("t", b"y")
+    go.set()
+    with pytest.raises(errors.InvalidTxnState, match=ENDED):
+        commit.result(LIMIT_S)
+    assert ends(broker) == [False]
+    producer.send("t", b"z")
+    producer.commit_transaction()
+    assert ends(broker) == [False, True]
+
+
+def test_an_end_of_which_the_coordinator_knows_nothing(broker: Peer, producer: Producer) -> None:
+    """UNKNOWN_SERVER_ERROR: it may be committed, so it is not aborted instead."""
+    broker.on(apis.END_TXN, {"error_code": ErrorCode.UNKNOWN_SERVER_ERROR}, {})
+    with pytest.raises(errors.Timeout, match="UNKNOWN_SERVER_ERROR"):
+        producer.commit_transaction()
+    assert producer.in_doubt
+    with pytest.raises(errors.InvalidTxnState, match="may be there"):
+        producer.abort_transaction()
+    producer.commit_transaction()
+    assert ends(broker) == [True, True] and not producer.in_doubt
+    with producer.transaction():
+        producer.send("t", b"y")
 
 
 def test_an_end_is_decided_once(producer: Producer) -> None:

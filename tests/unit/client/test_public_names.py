@@ -55,6 +55,40 @@ def test_all_that_is_taken_or_returned_is_exported() -> None:
     assert all(getattr(kafkalog, one.__name__) is one for one in found if one.__name__ not in INNER)
 
 
+OLDER = {
+    ("Producer", "flush", "timeout"), ("Producer", "close", "timeout"),
+    ("Mirror", "__init__", "refresh_s"),
+}  # fmt: skip
+FUTURES = {
+    (kind, name, "timeout") for kind in ("Future", "ManyFuture") for name in ("result", "exception")
+}
+"""As concurrent.futures has them, which take them for its own."""
+
+
+def test_every_time_is_in_milliseconds_and_says_so() -> None:
+    """But what functions of concurrent.futures call, and older spellings, which go on."""
+    found = {
+        (kind, name, one.name)
+        for kind in kafkalog.__all__
+        if inspect.isclass(getattr(kafkalog, kind)) and kind != "Clock"  # time.monotonic's
+        for name, call in inspect.getmembers(getattr(kafkalog, kind), callable)
+        if not name.startswith("_") or name == "__init__"
+        for one in _signature(call)
+        if re.search(
+            r"timeout|interval|duration|linger|seconds|(^|_)(s|sec|secs|minutes)$", one.name
+        )
+        and not one.name.endswith("_ms")
+    }
+    assert found - FUTURES == OLDER
+
+
+def _signature(call: Any) -> list[inspect.Parameter]:
+    try:
+        return list(inspect.signature(call).parameters.values())
+    except (TypeError, ValueError):  # in C
+        return []
+
+
 def parameters(call: Any) -> list[tuple[str, Any, Any, str]]:
     return [
         (one.name, one.kind, one.default, str(one.annotation))

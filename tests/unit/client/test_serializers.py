@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import re
 from collections.abc import Iterator
 from typing import Any
 
@@ -36,7 +37,7 @@ def shared(tmp_path_factory: pytest.TempPathFactory) -> Iterator[TestBroker]:
 
 @pytest.fixture
 def topic(shared: TestBroker, request: pytest.FixtureRequest) -> str:
-    name = str(request.node.originalname)
+    name = re.sub(r"\W", "-", request.node.name)
     shared.create_topic(name, 1)
     return name
 
@@ -164,6 +165,67 @@ def test_a_record_that_cannot_be_read_is_not_skipped(shared: TestBroker, topic: 
         with pytest.raises(errors.Undeserializable):
             next(coming)
         assert reader.position(tp) == 2
+
+
+@pytest.mark.parametrize("where", ["deserializer", "on_consume"])
+@pytest.mark.parametrize("iterated", [False, True], ids=["poll", "iteration"])
+def test_ctrl_c_loses_no_record(shared: TestBroker, topic: str, where: str, iterated: bool) -> None:
+    """Nothing was handed out: what was read comes with the next call."""
+    with Producer(shared.bootstrap_servers) as producer:
+        producer.send_many(topic, [b"%d" % i for i in range(4)])
+    pressed: list[str] = []
+
+    def press(at: str) -> None:
+        if at == where and not pressed:
+            pressed.append(at)
+            raise KeyboardInterrupt
+
+    def number(data: bytes) -> int:
+        if data == b"2":
+            press("deserializer")
+        return int(data)
+
+    class Looks:
+        def on_consume(self, records: list[Record]) -> list[Record]:
+            press("on_consume")
+            return records
+
+    with consumer(shared, topic, value_deserializer=number, interceptors=[Looks()]) as reader:
+        found: list[Any] = []
+
+        def some() -> list[Record]:
+            return [next(iter(reader))] if iterated else reader.poll(LIMIT_MS)
+
+        while len(found) < 4:
+            try:
+                found += [one.value for one in some()]
+            except KeyboardInterrupt:
+                assert reader.position(TopicPartition(topic, 0)) == len(found)
+    assert found == [0, 1, 2, 3] and pressed == [where]
+
+
+def test_who_waits_for_an_acknowledgement_is_told_what_a_serializer_raised(
+    shared: TestBroker, topic: str
+) -> None:
+    acked: list[Any] = []
+
+    class Looks:
+        def on_ack(self, metadata: Any, error: Any) -> None:
+            acked.append((metadata and metadata.offset, error))
+
+    def picky(value: object) -> bytes:
+        if value == "no":
+            raise ValueError(value)
+        return str(value).encode()
+
+    with Producer(
+        shared.bootstrap_servers, value_serializer=picky, interceptors=[Looks()]
+    ) as producer:
+        with pytest.raises(ValueError, match="no") as raised:
+            producer.send(topic, "no")  # type: ignore[arg-type]
+        assert acked == [(None, raised.value)]
+        producer.send(topic, "yes").result(LIMIT_S)  # type: ignore[arg-type]
+    assert acked[1:] == [(0, None)]
 
 
 def test_asyncio_has_them_too(shared: TestBroker, topic: str) -> None:

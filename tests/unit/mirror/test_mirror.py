@@ -102,7 +102,7 @@ def running(mirror: kafkalog.Mirror) -> tuple[threading.Thread, list[BaseExcepti
 
 
 def test_new_topics_partitions_and_settings_are_picked_up(source: str, target: str) -> None:
-    mirror = kafkalog.Mirror(source, target, "o.*", rename="dc1.{}", name="m", refresh_s=0.2)
+    mirror = kafkalog.Mirror(source, target, "o.*", rename="dc1.{}", name="m", refresh_ms=200)
     thread, failed = running(mirror)
     try:
         with kafkalog.Admin(source) as admin, kafkalog.Admin(target) as copy:
@@ -204,7 +204,7 @@ def test_a_mirror_does_not_copy_what_it_writes(source: str) -> None:
     "wrong",
     [{"topics": "("}, {"rename": "copy"}, {"rename": "a b{}"}, {"name": "a/b"}, {"groups": "["},
      {"transaction_bytes": 0}, {"replication_factor": 1 << 20}, {"compression": "rar"},
-     {"refresh_s": 0}, {"source": "h:port"}],
+     {"refresh_s": 0}, {"refresh_ms": 0}, {"refresh_ms": 1, "refresh_s": 1}, {"source": "h:port"}],
 )  # fmt: skip
 def test_absurd_arguments_are_refused_by_name(wrong: dict[str, Any]) -> None:
     given: dict[str, Any] = {"source": "h:1", "target": "h:2", "topics": "t", **wrong}

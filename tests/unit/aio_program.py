@@ -1,0 +1,136 @@
+"""A user's program with every call of the asyncio clients, for a type checker: it is not run.
+
+What a user may get wrong is marked, and a mark that marks nothing is an error, too.
+"""
+
+from __future__ import annotations
+
+from uuid import UUID
+
+from kafkalog import (
+    Committed,
+    CreatedTopic,
+    Found,
+    GroupMetadata,
+    ManyFuture,
+    PartitionInfo,
+    Record,
+    RecordMetadata,
+    Results,
+    ScanBatch,
+    TopicPartition,
+    aio,
+)
+
+TP = TopicPartition("t", 0)
+
+
+async def administrate() -> None:
+    async with aio.Admin("h:1", client_id="me") as admin:
+        names: list[str] = await admin.list_topics(internal=True, timeout_ms=1_000)
+        made: Results[str, CreatedTopic] = await admin.create_topics(["t", ("u", 3)])
+        topic_id: UUID = made["t"].topic_id
+        await admin.create_topic("t", 3)
+        await admin.create_partitions({"t": 4})
+        await admin.describe_topics(names)
+        await admin.delete_records({TP: 3})
+        await admin.delete_topics(["t"])
+        await admin.delete_topic("t")
+        await admin.alter_configs({("topic", "t"): {"retention.ms": 1}})
+        await admin.describe_configs([("topic", "t")])
+        await admin.list_config_resources()
+        await admin.list_groups()
+        await admin.describe_groups(["g"])
+        await admin.list_group_offsets("g")
+        await admin.alter_group_offsets("g", {TP: 1})
+        await admin.delete_group_offsets("g", [TP])
+        await admin.remove_group_members("g")
+        await admin.delete_groups(["g"])
+        await admin.list_offsets({TP: -1})
+        await admin.describe_cluster()
+        await admin.describe_quorum()
+        await admin.describe_features()
+        await admin.update_features({"transaction.version": 2})
+        await admin.describe_log_dirs()
+        await admin.move_replicas({})
+        await admin.elect_leaders([TP])
+        await admin.alter_partition_reassignments({TP: [1]})
+        await admin.list_partition_reassignments()
+        await admin.describe_producers([TP])
+        await admin.list_transactions()
+        await admin.describe_transactions(["x"])
+        await admin.abort_transaction(TP, 1, 0)
+        await admin.fence_producers(["x"])
+        await admin.find_hanging_transactions([TP])
+        await admin.close()
+        over: bool = admin.closed
+    print(topic_id, over)
+    await admin.list_topics(internl=True)  # type: ignore[call-arg]
+    await admin.list_topic()  # type: ignore[attr-defined]
+    aio.Admin()  # type: ignore[call-arg]
+
+
+async def produce() -> None:
+    async with aio.Producer("h:1", linger_ms=5, transactional_id="x") as producer:
+        await producer.init_transactions()
+        await producer.begin_transaction()
+        done: RecordMetadata = await producer.send("t", b"v", b"k", headers=[("h", b"v")])
+        many: ManyFuture = await producer.send_many("t", [b"a", None])
+        await producer.send_batches("t", b"")
+        await producer.send_offsets({TP: 1}, "g")
+        await producer.flush(timeout_ms=1_000)
+        await producer.commit_transaction()
+        async with producer.transaction() as same:
+            await same.send("t", b"v")
+        await producer.abort_transaction()
+        await producer.check()
+        sent: dict[str, float] = await producer.metrics()
+        count: int = await producer.partitions("t")
+        number: int = producer.producer_id
+        doubt: bool = producer.in_doubt
+        await producer.close(timeout_ms=1_000)
+    print(sent, done.offset, many.result(), count, number, doubt)
+    await producer.send("t")  # type: ignore[call-arg]
+    await producer.send("t", 1)  # type: ignore[arg-type]
+    aio.Producer("h:1", linger=5)  # type: ignore[call-arg]
+
+
+async def awaited(partitions: list[TopicPartition]) -> None:
+    """A listener."""
+
+
+async def consume() -> None:
+    async with aio.Consumer("h:1", "t", group="g") as consumer:
+        await consumer.subscribe(["t"], on_revoked=awaited)
+        records: list[Record] = await consumer.poll(1_000, max_records=5)
+        columns: list[ScanBatch] = await consumer.poll_arrow(1_000)
+        async for record in consumer:
+            await consumer.store_offsets(record)
+        await consumer.commit({TP: 1}, wait=False)
+        one: Committed | None = await consumer.committed(TP)
+        some: dict[TopicPartition, Committed | None] = await consumer.committed([TP])
+        me: GroupMetadata = await consumer.group_metadata()
+        await consumer.unsubscribe()
+        await consumer.assign([TP])
+        await consumer.incremental_assign([TP])
+        await consumer.incremental_unassign([TP])
+        at: int = await consumer.position(TP)
+        await consumer.seek(TP, 3)
+        await consumer.seek_to_beginning(TP)
+        await consumer.seek_to_end(TP, timeout_ms=5)
+        await consumer.seek_to_committed(TP)
+        await consumer.pause(TP)
+        await consumer.resume(TP)
+        partitions: list[TopicPartition] = await consumer.partitions("t")
+        topics: dict[str, list[PartitionInfo]] = await consumer.list_topics()
+        begins: dict[TopicPartition, int] = await consumer.beginning_offsets([TP])
+        ends: dict[TopicPartition, int] = await consumer.end_offsets([TP])
+        times: dict[TopicPartition, Found | None] = await consumer.offsets_for_times({TP: 1})
+        lag: int = await consumer.lag(TP)
+        read: float = (await consumer.metrics())["records-consumed-total"]
+        print(read, consumer.assignment, consumer.subscription, consumer.paused)
+        await consumer.close(commit=False)
+    print(records, columns, one, some, me, at, partitions, topics, begins, ends, times, lag)
+    await consumer.seek(TP, "3")  # type: ignore[arg-type]
+    await consumer.subscribe(topic="t")  # type: ignore[call-arg]
+    await consumer.wakeup()  # type: ignore[attr-defined]
