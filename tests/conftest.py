@@ -18,7 +18,7 @@ from typing import Any
 import hypothesis
 import pytest
 
-from tests.support import brokers, cases, sharing
+from tests.support import brokers, cases, messages, sharing
 from tests.support.effort import SEED, examples
 from tests.support.waiting import LIMIT_S, wait_for
 
@@ -66,6 +66,15 @@ def pytest_xdist_auto_num_workers() -> int | None:
 def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
     """Of `--dist loadfile`."""
     return sharing.Scheduling(config, log) if config.option.dist == "loadfile" else None
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_configure_node(node: Any) -> None:
+    messages.take_apart(node)
+
+
+def pytest_sessionstart(session: pytest.Session) -> None:
+    messages.send_together(session.config)
 
 
 @pytest.hookimpl(wrapper=True)
