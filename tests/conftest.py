@@ -199,6 +199,11 @@ def memory() -> Iterator[Path]:
         yield folder
 
 
+@pytest.fixture(scope="session")
+def disk(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("disk")
+
+
 @contextlib.contextmanager
 def _folder(where: Path | None) -> Iterator[Path]:
     """A new folder there, until the block ends."""
@@ -208,12 +213,16 @@ def _folder(where: Path | None) -> Iterator[Path]:
 
 @pytest.fixture
 def tmp_path(request: pytest.FixtureRequest) -> Iterator[Path]:
-    """Pytest's, on disk, for tests of what lies there; in memory for tests of what uses a log."""
+    """On disk for tests of what lies there; in memory for tests of what uses a log.
+
+    Pytest's own looks through the folders of all tests before, and keeps them.
+    """
     if sharing.IN_MEMORY.match(request.node.nodeid):
         with _folder(request.getfixturevalue("memory")) as folder:
             yield folder
     else:
-        yield request.getfixturevalue("tmp_path")
+        with _folder(request.getfixturevalue("disk")) as folder:
+            yield folder
 
 
 @pytest.fixture
