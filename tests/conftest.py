@@ -18,7 +18,7 @@ from typing import Any
 import hypothesis
 import pytest
 
-from tests.support import brokers, cases, sharing
+from tests.support import brokers, cases, messages, sharing
 from tests.support.effort import SEED, examples
 from tests.support.waiting import LIMIT_S, wait_for
 
@@ -66,6 +66,15 @@ def pytest_xdist_auto_num_workers() -> int | None:
 def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
     """Of `--dist loadfile`."""
     return sharing.Scheduling(config, log) if config.option.dist == "loadfile" else None
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_configure_node(node: Any) -> None:
+    messages.take_apart(node)
+
+
+def pytest_sessionstart(session: pytest.Session) -> None:
+    messages.send_together(session.config)
 
 
 @pytest.hookimpl(wrapper=True)
@@ -190,6 +199,11 @@ def memory() -> Iterator[Path]:
         yield folder
 
 
+@pytest.fixture(scope="session")
+def disk(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("disk")
+
+
 @contextlib.contextmanager
 def _folder(where: Path | None) -> Iterator[Path]:
     """A new folder there, until the block ends."""
@@ -199,12 +213,16 @@ def _folder(where: Path | None) -> Iterator[Path]:
 
 @pytest.fixture
 def tmp_path(request: pytest.FixtureRequest) -> Iterator[Path]:
-    """Pytest's, on disk, for tests of what lies there; in memory for tests of what uses a log."""
+    """On disk for tests of what lies there; in memory for tests of what uses a log.
+
+    Pytest's own looks through the folders of all tests before, and keeps them.
+    """
     if sharing.IN_MEMORY.match(request.node.nodeid):
         with _folder(request.getfixturevalue("memory")) as folder:
             yield folder
     else:
-        yield request.getfixturevalue("tmp_path")
+        with _folder(request.getfixturevalue("disk")) as folder:
+            yield folder
 
 
 @pytest.fixture

@@ -9,6 +9,7 @@ import gzip
 import struct
 import time
 from collections.abc import Callable
+from functools import cache
 
 import cramjam
 import lz4.frame
@@ -71,19 +72,31 @@ def snappy(data: bytes) -> bytes:
     return bytes(cramjam.snappy.compress_raw(data))
 
 
-LARGE = one_record(80 << 20)
+@cache
+def large() -> bytes:
+    return one_record(80 << 20)
+
+
 WINDOW_2_GIB = b"\x28\xb5\x2f\xfd\x00" + bytes([21 << 3]) + struct.pack("<I", 1 << 3 | 3)[:3] + b"a"
 BOMBS: dict[str, tuple[int, Callable[[], bytes]]] = {
-    "gzip": (GZIP, lambda: gzip.compress(LARGE)),
+    "gzip": (GZIP, lambda: gzip.compress(large())),
     "gzip of 40 members": (GZIP, lambda: gzip.compress(bytes(2 << 20)) * 40),
     "snappy, raw": (SNAPPY, lambda: snappy(one_record(20 << 20))),
     "snappy, xerial": (SNAPPY, lambda: xerial([snappy(bytes(2 << 20))] * 10)),
-    "lz4": (LZ4, lambda: lz4.frame.compress(LARGE, block_size=7, store_size=False)),
-    "zstd": (ZSTD, lambda: zstd(LARGE)),
-    "zstd that says so": (ZSTD, lambda: zstd(LARGE, claims=True)),
+    "lz4": (LZ4, lambda: lz4.frame.compress(large(), block_size=7, store_size=False)),
+    "zstd": (ZSTD, lambda: zstd(large())),
+    "zstd that says so": (ZSTD, lambda: zstd(large(), claims=True)),
     "zstd of runs": (ZSTD, lambda: runs(20_000)),
 }
 """Each holds far more than its topic allows, in less than 1 MB."""
+
+
+@cache
+def bomb_of(name: str) -> bytes:
+    codec, make = BOMBS[name]
+    return packed(codec, make())
+
+
 SNAPPY_CODES = {
     **{(topic, "snappy, raw"): 0 for topic in ("compacted", "recompressed")},
     **{(topic, "snappy, xerial"): INVALID_RECORD for topic in INSIDE},
@@ -95,8 +108,7 @@ SNAPPY_CODES = {
 def test_what_is_looked_into_has_a_limit(victim: Victim, name: str) -> None:
     """MESSAGE_TOO_LARGE, and never more memory than thrice the limit: pieces, in two
     libraries' hands, and the whole."""
-    codec, make = BOMBS[name]
-    bomb = packed(codec, make())
+    codec, bomb = BOMBS[name][0], bomb_of(name)
     assert len(bomb) < 1_048_588
     for topic in INSIDE:
         grows = (3 * LIMIT_MIB + 16) * MIB
@@ -109,15 +121,14 @@ def test_what_is_looked_into_has_a_limit(victim: Victim, name: str) -> None:
 @pytest.mark.parametrize("name", BOMBS)
 def test_what_is_not_looked_into_costs_nothing(victim: Victim, name: str) -> None:
     """It is stored as it came: who reads it decompresses it, with a limit of his own."""
-    codec, make = BOMBS[name]
     for topic in OUTSIDE:
         with victim.attacked(f"{name} to {topic}", 16 * MIB), connected(victim) as peer:
-            assert peer.produce_one(packed(codec, make()), (topic, 0)).error_code == 0
+            assert peer.produce_one(bomb_of(name), (topic, 0)).error_code == 0
 
 
 def test_bombs_at_once_take_memory_once(victim: Victim) -> None:
     """Twelve clients, eight I/O threads: what is large is looked into one at a time."""
-    bomb = packed(ZSTD, zstd(LARGE))
+    bomb = packed(ZSTD, zstd(large()))
     clients = []
     with victim.attacked("12 bombs at once", (3 * LIMIT_MIB + 8 * 16 + 32) * MIB):
         for _ in range(12):

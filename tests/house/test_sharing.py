@@ -1,4 +1,4 @@
-"""What a run of many processes shares out is run, each test once."""
+"""What a run of many processes shares out is run, each test once, and what became of it arrives."""
 
 from __future__ import annotations
 
@@ -9,7 +9,13 @@ import pytest
 pytest_plugins = ["pytester"]
 
 CONFTEST = """
-from tests.support import sharing
+from tests.support import messages, sharing
+
+def pytest_configure_node(node):
+    messages.take_apart(node)
+
+def pytest_sessionstart(session):
+    messages.send_together(session.config)
 
 def pytest_xdist_make_scheduler(config, log):
     return sharing.Scheduling(config, log)
@@ -32,12 +38,31 @@ def test_one(number):
         died.touch()
         os._exit(7)
 """
+ERRORS = """
+import warnings
+import pytest
+
+@pytest.fixture
+def broken(request):
+    print("said by setup")
+    warnings.warn("a warning of setup")
+    assert request.node.name != "test_setup", "no setup"
+    yield
+    assert 0, "no teardown"
+
+def test_setup(broken):
+    pass
+
+def test_teardown(broken):
+    pass
+"""
 
 
 def test_a_process_that_dies_takes_no_test_along(
     pytester: pytest.Pytester, root: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Another runs what it has left, and each begins with its own share of the files."""
+    """Another runs what it has left, and each begins with its own share of the files.  Errors,
+    output and warnings around tests are told."""
     monkeypatch.setenv("PYTHONPATH", str(root))
     monkeypatch.setenv("PYTEST_DISABLE_PLUGIN_AUTOLOAD", "1")
     pytester.makeini("[pytest]\naddopts = --import-mode=importlib\n")
@@ -45,9 +70,11 @@ def test_a_process_that_dies_takes_no_test_along(
     folder = pytester.mkpydir("cases")
     for name in "abcd":
         (folder / f"test_{name}.py").write_text(FILE.format(dies=2 if name == "b" else -1))
+    (folder / "test_e.py").write_text(ERRORS)
     words = ("-p", "xdist", "-n", "2", "--dist", "loadfile", "cases")
     done = pytester.runpytest_subprocess(*words)
-    done.assert_outcomes(passed=16, failed=1)
+    done.assert_outcomes(passed=17, failed=1, errors=2, warnings=2)
+    assert done.outlines.count("said by setup") == 2
     imports = [line.split() for line in (pytester.path / "imports.txt").read_text().splitlines()]
     orders: dict[str, list[str]] = {}
     for process, name in imports:

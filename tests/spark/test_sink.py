@@ -141,15 +141,15 @@ def test_many_partitions_cost_an_append_each(
 
 
 @pytest.mark.parametrize(
-    ("rows", "wanted"),
+    ("columns", "wanted"),
     [
-        (batch(value=[b"x"], topic=[None]), "KAFKA_NULL_TOPIC_IN_DATA"),
-        (batch(value=[b"x"], topic=["a"], partition=[-1]), "partition: found -1"),
+        ({"topic": [None]}, "KAFKA_NULL_TOPIC_IN_DATA"),
+        ({"topic": ["a"], "partition": [-1]}, "partition: found -1"),
     ],
 )
-def test_rows_that_cannot_be(job: Job, tmp_path: Path, rows: Any, wanted: str) -> None:
+def test_rows_that_cannot_be(job: Job, tmp_path: Path, columns: Any, wanted: str) -> None:
     with pytest.raises(SinkError, match=wanted):
-        job([rows], schema="all", topic="")
+        job([batch(value=[b"x"], **columns)], schema="all", topic="")
     assert not list((tmp_path / "data.staging").glob("*/*/*"))
 
 

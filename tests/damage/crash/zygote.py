@@ -44,10 +44,14 @@ def serve(orders: socket.socket) -> None:
         if not data:
             return
         (report_fd,) = array.array("i", ancillary[0][2])
+        order = json.loads(data)
+        module, colon, _ = order["work"].rpartition(":")
+        if colon:  # here, and not in each worker
+            importlib.import_module(module)
         last_pid = os.fork()
         if last_pid == 0:
             orders.close()
-            _work(work.WORKS, json.loads(data), report_fd)
+            _work(work.WORKS, order, report_fd)
         os.close(report_fd)
         orders.send(str(last_pid).encode())
 

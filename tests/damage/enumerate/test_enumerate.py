@@ -101,7 +101,7 @@ def test_a_planted_bug_is_found(canary, recorded, memory):
     name = CANARIES[canary]
     steps, root = recorded(name)
     place = memory / f"canary-{canary.__name__}"
-    trace = enumeration(name, canary(steps), root, place, share=1)
+    trace = enumeration(name, canary(steps), root, place, share=8)
     with pytest.raises(Fault) as found:
         trace.systematic()
     print(found.value)
@@ -113,7 +113,7 @@ def test_what_is_derived_again_needs_no_sync(forgotten, recorded, memory):
     name = DERIVED[forgotten]
     steps, root = recorded(name)
     place = memory / f"derived-{forgotten.__name__}"
-    enumeration(name, forgotten(steps), root, place, share=8).systematic()
+    enumeration(name, forgotten(steps), root, place).systematic()
 
 
 def test_what_is_kept_whole_is_what_the_disk_holds(recorded, memory, native_test):

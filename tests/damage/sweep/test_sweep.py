@@ -32,7 +32,7 @@ from tests.damage.sweep.reference import THINNED, Reference, table_of
 from tests.support import batches
 from tests.support.effort import EXPLORING, LONG, SEED
 
-WORKERS = 2
+WORKERS = 2 if EXPLORING or LONG else 1
 FLIPS, OTHERS = (1500, 500) if EXPLORING else (120, 50)  # of each worker
 REPAIRS, OPENINGS, HEADERS = (250, 150, 60) if EXPLORING else (40, 25, 15)
 # The limit is on address space, which these would reserve far ahead of use.

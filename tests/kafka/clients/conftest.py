@@ -19,7 +19,7 @@ from tests.kafka.clients.agent import Agent
 
 AGAINST = os.environ.get("KAFKALOG_CLIENTS_AGAINST", "kafkalog")
 SIDES = list(servers.SIDES) if AGAINST == "both" else [AGAINST]
-HERE = Path(__file__).parent
+HERE = f"{Path(__file__).parent}/"
 START_S = 180
 TEST_S = 300
 """A first test may compile a client; the limit is not on what is tested."""
@@ -27,7 +27,7 @@ TEST_S = 300
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
-        if HERE in item.path.parents and item.get_closest_marker("timeout") is None:
+        if str(item.path).startswith(HERE) and item.get_closest_marker("timeout") is None:
             item.add_marker(pytest.mark.timeout(TEST_S))
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import datetime
 import importlib
+import importlib.util
 import io
 import pkgutil
 import random
@@ -22,14 +23,12 @@ from tests.unit.wire.strategies import RANGES, any_number, random_fields
 SAMPLES = 3
 
 kafka_protocol = pytest.importorskip("kafka.protocol")
-try:
-    kio_index: Any = importlib.import_module("kio.index")
-    kio_serial: Any = importlib.import_module("kio.serial")
-except ImportError:  # it wants Python 3.11
-    kio_index = kio_serial = None
 RENAMED = {"generation_id_or_member_epoch": "generation_id"}
 """Ours, as Kafka 4.4 has it, and what it was before."""
-with_kio = pytest.mark.skipif(kio_index is None, reason="kio is not installed")
+with_kio = pytest.mark.skipif(
+    importlib.util.find_spec("kio") is None,  # it wants Python 3.11
+    reason="kio is not installed",
+)
 
 
 @lru_cache(maxsize=1)
@@ -123,10 +122,12 @@ def kio_number(rng: random.Random, field: Field) -> Any:
 @cache
 def kio_class(message: Message, key: int, version: int) -> Any:
     """Its class of a message's version; None where it has none."""
+    from kio import index
+
     load = "load_request_schema" if message.title.endswith("request") else "load_response_schema"
     try:
-        return getattr(kio_index, load)(key, version)
-    except kio_index.KioIndexError:
+        return getattr(index, load)(key, version)
+    except index.KioIndexError:
         return None
 
 
@@ -142,12 +143,14 @@ def test_kio_knows_nearly_all_that_we_know() -> None:
 
 @with_kio
 def test_kio_agrees(rng: random.Random) -> None:
+    from kio import serial
+
     for key, message in SIDES:
         for version in message.versions:
             theirs = kio_class(message, key, version)
             if theirs is None:
                 continue
-            read, write = kio_serial.entity_reader(theirs), kio_serial.entity_writer(theirs)
+            read, write = serial.entity_reader(theirs), serial.entity_writer(theirs)
             for _ in range(SAMPLES):
                 fields = random_fields(rng, message.fields, version, kio_number)
                 encoded = message.encode(version, fields)
