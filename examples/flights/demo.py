@@ -53,7 +53,7 @@ def first_steps(tour: Tour, directory: Path) -> list[Flight]:
         with tour.step("Find by time: the first flight of 4 July"):
             steps.find(manager, flights)
         with tour.step("Columns into Arrow: departures by hour of the day"):
-            steps.departures(manager, flights)
+            steps.departures(manager)
     # One process owns a directory: the next writer is another one.
     with tour.step("Kill -9 a writer in the middle, and recover"):
         crash.kill_and_recover(directory, parted)
@@ -91,7 +91,7 @@ def with_spark(
             say(f"skipped: {session}")
         return
     with tour.step("Spark over the same directory: delay by carrier and month"):
-        delays.by_carrier_and_month(session, directory, flights)
+        delays.by_carrier_and_month(session, directory)
     with tour.step("Stream it: Spark from topic to topic, exactly once, stopped in the middle"):
         stream.a_month(session, directory, flights)
     if full:
