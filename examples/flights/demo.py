@@ -1,8 +1,8 @@
 """A year of flights through the log: `make demo`; `make demo-full` with the whole pipeline.
 
 Writes a data directory (default `demo-data` here, made anew each time), and goes through what
-one does with a log: append, look, find, crash, count, stream, serve, move in transactions, test,
-lose a node of three, delete, dump, verify, draw.
+one does with a log: append, look, find, count, crash, serve, move in transactions, test, lose a
+node of three, analyse and stream with Spark, delete, dump, verify, draw.
 """
 
 from __future__ import annotations
@@ -33,8 +33,9 @@ def run(directory: Path, full: bool = False) -> None:
     with ExitStack() as undo:
         session = sparks.why_none() or undo.enter_context(sparks.Session())
         flights = first_steps(tour, directory)
-        with_spark(tour, directory, flights, session, full)
-    last_steps(tour, directory, flights)
+        with_clients(tour, directory, flights)
+        with_spark(tour, directory, flights, session, full)  # which has started by now
+    last_steps(tour, directory)
 
 
 def first_steps(tour: Tour, directory: Path) -> list[Flight]:
@@ -53,15 +54,15 @@ def first_steps(tour: Tour, directory: Path) -> list[Flight]:
         with tour.step("Find by time: the first flight of 4 July"):
             steps.find(manager, flights)
         with tour.step("Columns into Arrow: departures by hour of the day"):
-            steps.departures(manager, flights)
+            steps.departures(manager)
     # One process owns a directory: the next writer is another one.
     with tour.step("Kill -9 a writer in the middle, and recover"):
         crash.kill_and_recover(directory, parted)
     return flights
 
 
-def last_steps(tour: Tour, directory: Path, flights: list[Flight]) -> None:
-    """Served to clients, replicated, and cut in half."""
+def with_clients(tour: Tour, directory: Path, flights: list[Flight]) -> None:
+    """Served, and replicated."""
     with tour.step("Serve it: an unmodified Kafka client reads, writes, joins a group"):
         served.by_a_kafka_client(directory, flights)
     with tour.step("A transaction: read, transform, write, commit; broken off once"):
@@ -70,16 +71,6 @@ def last_steps(tour: Tour, directory: Path, flights: list[Flight]) -> None:
         tested.with_a_broker_each()
     with tour.step("Three nodes: kill -9 the one that leads, under load"):
         failover.a_leader_is_killed(directory / "failover.svg")
-    with layout.open_directory(directory) as manager:
-        with tour.step("Delete the first half of the year"):
-            steps.delete_half(manager)
-        with tour.step("Draw what is left"):
-            steps.picture(manager, directory / "flights-from-july.svg", "flights, from July on")
-    with tour.step("Dump a batch, as Kafka's own tool would"):
-        steps.dump(directory)
-    with tour.step("Verify: batches, checksums, indexes"):
-        steps.verify(directory)
-    tour.finish()
 
 
 def with_spark(
@@ -91,12 +82,26 @@ def with_spark(
             say(f"skipped: {session}")
         return
     with tour.step("Spark over the same directory: delay by carrier and month"):
-        delays.by_carrier_and_month(session, directory, flights)
+        delays.by_carrier_and_month(session, directory)
     with tour.step("Stream it: Spark from topic to topic, exactly once, stopped in the middle"):
         stream.a_month(session, directory, flights)
     if full:
         with tour.step("Stream three months, with kill -9 of Spark's driver in the middle"):
             stream.a_quarter_of_the_year(directory, flights)
+
+
+def last_steps(tour: Tour, directory: Path) -> None:
+    """Cut in half, and looked at again."""
+    with layout.open_directory(directory) as manager:
+        with tour.step("Delete the first half of the year"):
+            steps.delete_half(manager)
+        with tour.step("Draw what is left"):
+            steps.picture(manager, directory / "flights-from-july.svg", "flights, from July on")
+    with tour.step("Dump a batch, as Kafka's own tool would"):
+        steps.dump(directory)
+    with tour.step("Verify: batches, checksums, indexes"):
+        steps.verify(directory)
+    tour.finish()
 
 
 def main() -> int:

@@ -1,10 +1,11 @@
 """One small Spark session for all steps that use it.
 
-Starting one takes seconds, so it starts in the background while earlier steps run.
+Starting one takes seconds, so it starts in the background while the steps before run.
 """
 
 from __future__ import annotations
 
+import os
 import re
 import shutil
 import subprocess
@@ -14,6 +15,7 @@ from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from importlib import import_module
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -39,6 +41,20 @@ def why_none() -> str | None:
     return None
 
 
+def _compiled_pyspark(folder: Path) -> None:
+    """Let Spark's Python processes use the installed package.
+
+    Spark puts its `pyspark.zip` before that, which holds no compiled files: each process compiles
+    what it imports, for a second and more.  So this is a home of Spark without it.
+    """
+    spec = find_spec("pyspark")
+    if "SPARK_HOME" in os.environ or spec is None or spec.origin is None:
+        return
+    for name in ("bin", "jars"):
+        (folder / name).symlink_to(Path(spec.origin).with_name(name))
+    os.environ["SPARK_HOME"] = str(folder)
+
+
 class Session:
     """The session of `examples/pipeline`.  It starts in the background, and stops at the end."""
 
@@ -49,6 +65,7 @@ class Session:
         self._started = self._starter.submit(self._start)
 
     def _start(self) -> Any:
+        _compiled_pyspark(Path(self._folder.name))
         spark = import_module("query").session(Path(self._folder.name), self._log.fileno())
         spark.sparkContext.setLogLevel("ERROR")
         spark.sql(WARM_UP).collect()

@@ -35,7 +35,7 @@ def session(folder: Path, stderr: int | None = None) -> Any:
         "spark.app.name": "days",
         "spark.ui.enabled": "false",
         "spark.ui.showConsoleProgress": "false",
-        "spark.sql.shuffle.partitions": "2",
+        "spark.sql.shuffle.partitions": "1",
         "spark.sql.session.timeZone": "UTC",
         "spark.sql.warehouse.dir": str(folder / "warehouse"),
         "spark.python.unix.domain.socket.enabled": "true",

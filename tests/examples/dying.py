@@ -1,16 +1,12 @@
-"""Runs an example of delivery until nothing is left to read, or kill -9 at a call.
-
-    python -m tests.examples.dying EXAMPLE METHOD NUMBER before|after SERVERS SOURCE TARGET
-
-METHOD `none`: it is not killed.
-"""
+"""An example of delivery that runs until nothing is left to read, or kill -9 at a call."""
 
 from __future__ import annotations
 
+import contextlib
 import importlib.util
 import os
 import signal
-import sys
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -20,10 +16,18 @@ EXAMPLES = Path(__file__).resolve().parents[2] / "examples" / "delivery"
 POLL_RECORDS = 5
 
 
-class Point:
-    """The call at which it ends."""
+Report = Callable[..., None]
 
-    def __init__(self, method: str, number: int, when: str) -> None:
+
+class Over(Exception):
+    """Nothing is left to read."""
+
+
+class Point:
+    """The call at which it ends; it reports that first."""
+
+    def __init__(self, report: Report, method: str, number: int, when: str) -> None:
+        self.report = report
         self.method, self.number, self.when = method, number, when
         self.calls = 0
 
@@ -32,11 +36,15 @@ class Point:
         self.calls += method == self.method
         here = method == self.method and self.calls == self.number
         if here and self.when == "before":
-            os.kill(os.getpid(), signal.SIGKILL)
+            self.kill()
         found = below(*words, **named)
         if here:
-            os.kill(os.getpid(), signal.SIGKILL)
+            self.kill()
         return found
+
+    def kill(self) -> None:
+        self.report("killed")
+        os.kill(os.getpid(), signal.SIGKILL)
 
 
 def dying(point: Point) -> tuple[type, type]:
@@ -60,7 +68,7 @@ def dying(point: Point) -> tuple[type, type]:
             while not (found := super().poll(100, POLL_RECORDS)):
                 tps = self.assignment
                 if tps and all(self.position(tp) >= end for tp, end in self._ends().items()):
-                    sys.exit(0)
+                    raise Over
             return found
 
         def _ends(self) -> Any:
@@ -72,14 +80,13 @@ def dying(point: Point) -> tuple[type, type]:
     return Producer, Consumer
 
 
-def main(name: str, method: str, number: str, when: str, *where: str) -> None:
+def run(report: Report, name: str, point: tuple[str, int, str], where: list[str]) -> None:
+    """An example between two topics, `where` its arguments; a point at the method `none`: it is
+    not killed."""
     spec = importlib.util.spec_from_file_location(name, EXAMPLES / f"{name}.py")
     assert spec is not None and spec.loader is not None
     example = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(example)
-    example.Producer, example.Consumer = dying(Point(method, int(number), when))
-    example.main(*where)
-
-
-if __name__ == "__main__":
-    main(*sys.argv[1:])
+    example.Producer, example.Consumer = dying(Point(report, *point))
+    with contextlib.suppress(Over):
+        example.main(*where)

@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import signal
-import subprocess
-import sys
 from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
@@ -12,9 +9,9 @@ from pathlib import Path
 import pytest
 
 from kafkalog import Broker, Consumer, Producer
+from tests.damage.crash.zygote import Zygote
 from tests.support.stable import stable_ends
 
-ROOT = Path(__file__).resolve().parents[2]
 COUNT = 20
 SENT = [b"%d" % i for i in range(COUNT)]
 
@@ -48,22 +45,27 @@ SURE = {("commit", 2, "after"): "lost", ("flush", 2, "after"): "twice"}
 
 
 @pytest.fixture(scope="module")
-def servers(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+def servers(memory: Path) -> Iterator[str]:
     config = {
         "group.initial.rebalance.delay.ms": 0,
         "offsets.topic.num.partitions": 1,
         "transaction.state.log.num.partitions": 1,
     }
-    with Broker(tmp_path_factory.mktemp("delivery") / "data", config=config) as broker:
+    with Broker(memory / "delivery", config=config) as broker:
         yield broker.bootstrap_servers
 
 
-def run(name: str, point: Point, *where: str) -> int:
-    """The status of an example that is killed there."""
-    command = [sys.executable, "-m", "tests.examples.dying", name, *map(str, point), *where]
-    done = subprocess.run(command, cwd=ROOT, timeout=120, capture_output=True, text=True)
-    assert done.returncode in (0, -signal.SIGKILL), done.stderr
-    return done.returncode
+@pytest.fixture(scope="module")
+def zygote() -> Iterator[Zygote]:
+    with Zygote("kafkalog.client.producer", "kafkalog.client.consumer") as found:
+        yield found
+
+
+def run(zygote: Zygote, name: str, point: Point, *where: str) -> str:
+    """How an example ended, of which a point is that it is killed there."""
+    worker = zygote.start("tests.examples.dying:run", name=name, point=point, where=where)
+    ((ended,),) = worker.reports()
+    return str(ended)
 
 
 def read(servers: str, topic: str) -> list[bytes | None]:
@@ -81,7 +83,9 @@ def read(servers: str, topic: str) -> list[bytes | None]:
 @pytest.mark.parametrize(
     ("name", "point"), [(name, point) for name, points in KINDS.items() for point in points]
 )
-def test_killed_there_it_keeps_what_it_promises(servers: str, name: str, point: Point) -> None:
+def test_killed_there_it_keeps_what_it_promises(
+    servers: str, zygote: Zygote, name: str, point: Point
+) -> None:
     """Loss only; duplicates only; neither."""
     source, target = (f"{name}-{'-'.join(map(str, point))}-{end}" for end in ("in", "out"))
     with Producer(servers) as producer:
@@ -89,8 +93,8 @@ def test_killed_there_it_keeps_what_it_promises(servers: str, name: str, point: 
             producer.send(source, value, partition=0)
     with Producer(servers) as producer:
         assert producer.partitions(target) == 1
-    assert run(name, point, servers, source, target) == -signal.SIGKILL
-    assert run(name, ("none", 0, "before"), servers, source, target) == 0
+    assert run(zygote, name, point, servers, source, target) == "killed"
+    assert run(zygote, name, ("none", 0, "before"), servers, source, target) == "done"
     found = Counter(read(servers, target))
     assert set(found) <= set(SENT)
     lost = sum(value not in found for value in SENT)

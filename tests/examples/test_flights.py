@@ -7,6 +7,8 @@ from importlib.util import find_spec
 
 import pytest
 
+pa = pytest.importorskip("pyarrow")
+
 
 @pytest.fixture(scope="module")
 def source(root):
@@ -34,6 +36,27 @@ def source(root):
 def test_new_york_time_is_told_in_utc(source, local, utc) -> None:
     wanted = datetime.fromisoformat(utc).replace(tzinfo=timezone.utc)
     assert source.new_york_ms(*local) == wanted.timestamp() * 1000
+
+
+def test_columns_become_json(source) -> None:
+    """As Python writes a row; what JSON would escape is refused."""
+    rows = [{"month": 1, "carrier": "UA", "dep_delay": -4}, {"month": 2, "carrier": None}]
+    table = pa.Table.from_pylist(rows)
+    wanted = [json.dumps({"dep_delay": None, **row}, sort_keys=True) for row in rows]
+    values = source.as_json(table).to_pylist()
+    assert values[0] == '{"month":1,"carrier":"UA","dep_delay":-4}'
+    assert [json.dumps(json.loads(value), sort_keys=True) for value in values] == wanted
+    for text in ('"', "\\", "\n"):
+        with pytest.raises(ValueError, match="column carrier: found a text that JSON escapes"):
+            source.as_json(pa.table({"carrier": [f"U{text}A"]}))
+
+
+def test_an_hour_that_is_not_new_yorks_is_refused(source) -> None:
+    place = {"year": [2013] * 2, "month": [7] * 2, "day": [4] * 2, "hour": [0] * 2}
+    right, wrong = (source.new_york_ms(2013, 7, 4, hour) for hour in (0, 1))
+    source.check_hours(pa.table(place), pa.array([right, right]))
+    with pytest.raises(ValueError, match="hour 0 of 2013-07-04T05:00:00Z is not New York time"):
+        source.check_hours(pa.table(place), pa.array([right, wrong]))
 
 
 @pytest.mark.long

@@ -17,14 +17,14 @@ pytestmark = pytest.mark.spark
 MINUTE_MS, FLIGHTS = 60_000, 180
 
 
-def test_the_programs_of_the_page_run(
-    spark: Any, root: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: Any
-) -> None:
+@pytest.fixture
+def blocks(root: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> list[Any]:
+    """The programs, in a working directory with the flights that they want."""
     for package in ("duckdb", "polars"):
         pytest.importorskip(package)
     text = (root / "docs" / "spark.md").read_text()
-    blocks = re.findall(r"```python\n(.*?)```", text.split("## Setting up")[0], re.DOTALL)
-    assert len(blocks) == 4
+    found = re.findall(r"```python\n(.*?)```", text.split("## Setting up")[0], re.DOTALL)
+    assert len(found) == 4
     monkeypatch.chdir(tmp_path)
     with kafkalog.Store("data") as store:
         (flights,) = store.create_topic("flights")
@@ -33,9 +33,31 @@ def test_the_programs_of_the_page_run(
             [(b"AA", b"UA")[n % 2] for n in range(FLIGHTS)],
             [START_MS + n * MINUTE_MS for n in range(FLIGHTS)],
         )
+    return [compile(block, "spark.md", "exec") for block in found]
+
+
+def test_the_programs_without_a_stream_run(spark: Any, blocks: list[Any], capfd: Any) -> None:
+    """The first and the last; what the streams between them leave is written by a batch."""
+    names: dict[str, Any] = {}
+    exec(blocks[0], names)
+    table = names["flights"].groupBy("carrier").count().collect()
+    assert {row.carrier: row["count"] for row in table} == {"AA": 90, "UA": 90}
+    late = names["flights"].where("delay >= 15").selectExpr("carrier key", "string(delay) value")
+    late.write.format("kafkalog").mode("append").option("topic", "late").save(names["data"])
+    exec(blocks[-1], names)
+    assert names["counted"] == [("AA", 42), ("UA", 48)]
+    printed = capfd.readouterr().out
+    assert "avg(delay)" in printed and "AA" in printed
+
+
+@pytest.mark.long
+def test_the_programs_of_the_page_run(
+    spark: Any, blocks: list[Any], tmp_path: Path, capfd: Any
+) -> None:
+    """All, one after the other."""
     names: dict[str, Any] = {}
     for block in blocks:
-        exec(compile(block, "spark.md", "exec"), names)
+        exec(block, names)
     table = names["flights"].groupBy("carrier").count().collect()
     assert {row.carrier: row["count"] for row in table} == {"AA": 90, "UA": 90}
     # The last window is not over: the watermark lies in it.

@@ -2,7 +2,8 @@
 
 A fresh interpreter costs a tenth of a second, a fork a millisecond: that is the difference
 between a few and many hundred kills in a test.  The zygote itself opens no log and has no
-second thread.  `python -m tests.damage.crash.zygote FD` serves orders on that socket.
+second thread.  `python -m tests.damage.crash.zygote FD [MODULE...]` serves orders on that socket,
+with those modules loaded, too.
 """
 
 import array
@@ -29,12 +30,12 @@ LOADED = (  # what kafkalog would otherwise import at first use, in each worker 
 )  # fmt: skip
 
 
-def serve(orders: socket.socket) -> None:
+def serve(orders: socket.socket, more: list[str]) -> None:
     """Fork a worker per order until the other end closes; the last one is reaped late,
     so that its pid stays its own while the parent may still signal it."""
     from tests.damage.crash import work
 
-    for name in LOADED:
+    for name in (*LOADED, *more):
         importlib.import_module(name)
     last_pid = 0
     while True:
@@ -102,10 +103,11 @@ class Worker:
 class Zygote:
     """The parent's side; a context manager."""
 
-    def __init__(self) -> None:
+    def __init__(self, *more: str) -> None:
+        """`more`: modules that its workers find loaded."""
         self._orders, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         fd = theirs.fileno()
-        command = [sys.executable, "-m", "tests.damage.crash.zygote", str(fd)]
+        command = [sys.executable, "-m", "tests.damage.crash.zygote", str(fd), *more]
         self._process = subprocess.Popen(command, pass_fds=[fd], cwd=ROOT)
         theirs.close()
 
@@ -132,4 +134,4 @@ class Zygote:
 
 
 if __name__ == "__main__":
-    serve(socket.socket(fileno=int(sys.argv[1])))
+    serve(socket.socket(fileno=int(sys.argv[1])), sys.argv[2:])
