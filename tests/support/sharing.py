@@ -22,7 +22,8 @@ SPARK = re.compile(r"tests/spark/test_\w*session\.py$")
 KAFKA = re.compile(r"tests/(?!kafka/).*\[kafka[-\]]")
 """Tests of ours that Apache Kafka proves right: one of it is enough for all."""
 IN_MEMORY = re.compile(
-    r"tests/unit/(cli|client|cluster|coordinator|mirror|replication|scan|server|testing)/"
+    r"tests/(unit/(cli|client|cluster|coordinator|mirror|replication|scan|server|testing)/"
+    r"|kafka/(clients/|cluster/|golden/test_answers))"
 )
 """Tests of what uses logs: a disk's file system takes a sixth of their processor time.  Logs, and
 what depends on how a disk keeps them, are tested on disk."""
