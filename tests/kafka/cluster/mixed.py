@@ -176,8 +176,9 @@ class Load:
 
 
 @pytest.fixture(scope="module")
-def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
-    home = tmp_path_factory.mktemp("member")
+def cluster(memory: Path) -> Iterator[Cluster]:
+    home = memory / "member"
+    home.mkdir()
     try:
         with ZooKeeper(home / "zookeeper") as zookeeper:
             hosts = f"{zookeeper.hosts}/kafka"

@@ -136,8 +136,9 @@ class Nodes:
 
 
 @pytest.fixture(scope="module")
-def made(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Nodes]:
-    home = tmp_path_factory.mktemp("commands")
+def made(memory: Path) -> Iterator[Nodes]:
+    home = memory / "commands"
+    home.mkdir()
     try:
         with ZooKeeper(home / "zookeeper") as zookeeper:
             hosts = f"{zookeeper.hosts}/kafka"

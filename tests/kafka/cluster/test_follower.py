@@ -133,8 +133,9 @@ class Kafka:
 
 
 @pytest.fixture(scope="module")
-def kafka(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Kafka]:
-    home = tmp_path_factory.mktemp("follower")
+def kafka(memory: Path) -> Iterator[Kafka]:
+    home = memory / "follower"
+    home.mkdir()
     try:
         with ZooKeeper(home / "zookeeper") as zookeeper:
             hosts = f"{zookeeper.hosts}/kafka"
@@ -242,12 +243,21 @@ def begin(kafka: Kafka, tmp_path: Path) -> Iterator[Begin]:
         one.close()
 
 
-@pytest.mark.parametrize("version", [17, 14, 12, 11])
-@pytest.mark.parametrize("durable", [False, True])
+@pytest.mark.parametrize(
+    ("version", "durable"),
+    [
+        (17, False), (11, True),
+        *(pytest.param(*other, marks=pytest.mark.long) for other in
+          [(17, True), (14, False), (14, True), (12, False), (12, True), (11, False)]),
+    ],
+)  # fmt: skip
 def test_every_kind_of_batch_arrives_as_it_is(
     kafka: Kafka, begin: Begin, version: int, durable: bool
 ) -> None:
-    """Compressed, idempotent, committed and aborted; acks=all is answered by our fetches."""
+    """Compressed, idempotent, committed and aborted; acks=all is answered by our fetches.
+
+    In `make test` the newest version and the oldest, durable.
+    """
     topic = kafka.topic(segment_bytes="100000")
     following = begin(QUICK._replace(version_max=version))
     durability = "fsync" if durable else "os"
@@ -323,13 +333,19 @@ def test_what_the_leader_deleted_is_begun_behind(kafka: Kafka, begin: Begin) -> 
     following.start_of(log, 20)
 
 
-@pytest.mark.parametrize("version", [17, 11])
-@pytest.mark.parametrize("alone", [[(0, 5)], [(0, 1), (1, 4)], [(1, 40)]])
+@pytest.mark.parametrize(
+    ("version", "alone"),
+    [
+        (17, [(0, 5)]), (17, [(0, 1), (1, 4)]), (11, [(1, 40)]),
+        *(pytest.param(*other, marks=pytest.mark.long) for other in
+          [(17, [(1, 40)]), (11, [(0, 5)]), (11, [(0, 1), (1, 4)])]),
+    ],
+)  # fmt: skip
 def test_what_the_leader_never_had_is_cut(
     kafka: Kafka, begin: Begin, alone: Sequence[tuple[int, int]], version: int
 ) -> None:
     """We wrote alone at the end of epoch 0, or led epoch 1, of which the leader of epoch 2 knows
-    nothing: that goes, and nothing else."""
+    nothing: that goes, and nothing else.  In `make test` each way once."""
     topic = kafka.topic()
     following = begin(QUICK._replace(version_max=version))
     kafka.produce(topic, *[b"both"] * 10)

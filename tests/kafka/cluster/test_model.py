@@ -6,6 +6,7 @@ import queue
 import random
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -37,9 +38,9 @@ ATTEMPTS = 5
 
 
 @pytest.fixture(scope="module")
-def zookeeper(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ZooKeeper]:
+def zookeeper(memory: Path) -> Iterator[ZooKeeper]:
     try:
-        with ZooKeeper(tmp_path_factory.mktemp("zookeeper") / "one") as running:
+        with ZooKeeper(memory / "model") as running:
             yield running
     except apache.Unavailable as reason:
         pytest.skip(f"ZooKeeper cannot run here: {reason}")

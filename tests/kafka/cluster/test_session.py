@@ -6,6 +6,7 @@ import contextlib
 import queue
 import threading
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 from uuid import UUID
 
@@ -39,9 +40,9 @@ pytestmark = [pytest.mark.java, pytest.mark.slow]
 
 
 @pytest.fixture(scope="module")
-def zookeeper(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ZooKeeper]:
+def zookeeper(memory: Path) -> Iterator[ZooKeeper]:
     try:
-        with ZooKeeper(tmp_path_factory.mktemp("zookeeper") / "one") as running:
+        with ZooKeeper(memory / "session") as running:
             yield running
     except apache.Unavailable as reason:
         pytest.skip(f"ZooKeeper cannot run here: {reason}")
