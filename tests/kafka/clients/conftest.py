@@ -56,11 +56,14 @@ def start_server(side: str) -> Callable[..., Any]:
 @pytest.fixture(scope="session")
 def server(
     start_server: Callable[..., Any],
-    tmp_path_factory: pytest.TempPathFactory,
+    side: str,
+    memory: Path,
     wait_until: Callable[..., None],
 ) -> Iterator[servers.Server]:
     """One broker for all tests; each has topics and groups of its own."""
-    with start_server(tmp_path_factory.mktemp("server") / "data") as made:
+    home = memory / f"server-{side}"
+    home.mkdir()
+    with start_server(home / "data") as made:
         wait_until(made.answers, "the broker takes connections", START_S)
         Admin(made.bootstrap).until_ready()
         yield made

@@ -10,13 +10,17 @@ import importlib.util
 import shutil
 import subprocess
 import sys
+from collections.abc import Sequence
 from functools import cache
 from pathlib import Path
+from typing import Any
+
+import pytest
 
 from tests.support import apache, prepared
 from tests.support.prepared import Unavailable
 
-__all__ = ["CLIENTS", "Unavailable", "archive", "command"]
+__all__ = ["CLIENTS", "Unavailable", "archive", "command", "some"]
 
 HERE = Path(__file__).resolve().parent
 CLIENTS = ("confluent", "kafka-python", "aiokafka", "java", "franz-go", "sarama", "kafkajs")
@@ -29,6 +33,11 @@ SCRIPTS = {
 }
 BUILD_S = 300
 QUICK = [*prepared.QUICK, "-Xmx256m"]
+
+
+def some(*names: str, long: Sequence[str]) -> list[Any]:
+    """The clients of a test; those of `long` take their turn in `make test-long`."""
+    return [*names, *(pytest.param(name, marks=pytest.mark.long) for name in long)]
 
 
 @cache
