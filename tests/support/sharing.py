@@ -19,8 +19,14 @@ SPARK = re.compile(r"tests/spark/test_\w*session\.py$")
 """Files whose tests start Spark: ten seconds of a processor, and as many until it is warm."""
 
 
-KAFKA = re.compile(r"tests/(?!kafka/).*\[kafka[-\]]")
-"""Tests of ours that Apache Kafka proves right: one of it is enough for all."""
+KAFKA = re.compile(
+    r"tests/(?!kafka/).*\[kafka[-\]]|tests/kafka/(clients/test_mirror|referee/test_plane)\.py"
+)
+"""Tests of ours that Apache Kafka proves right, and others that ask one as it is: one for all."""
+CLIENTS = re.compile(
+    r"tests/kafka/clients/test_(admin|groups|kafka_tools|kcat|records|streams|transactions)\.py"
+)
+"""They share a broker and a program for each client; mostly they wait."""
 IN_MEMORY = re.compile(
     r"tests/(unit/(cli|client|cluster|coordinator|mirror|replication|scan|server|testing)/"
     r"|kafka/(clients/|cluster/|golden/test_answers))"
@@ -66,6 +72,8 @@ class Scheduling(LoadFileScheduling):  # type: ignore[misc, unused-ignore]
             return "kafka"
         if HOUSE.search(file):
             return "house"
+        if CLIENTS.search(file):
+            return "clients"
         return "spark" if SPARK.search(file) else file
 
 
