@@ -27,6 +27,8 @@ CLIENTS = re.compile(
     r"tests/kafka/clients/test_(admin|groups|kafka_tools|kcat|records|streams|transactions)\.py"
 )
 """They share a broker and a program for each client; mostly they wait."""
+ZOOKEEPER = re.compile(r"tests/kafka/cluster/test_(commands|follower|member|model|session)\.py")
+"""They share a ZooKeeper."""
 IN_MEMORY = re.compile(
     r"tests/(unit/(cli|client|cluster|coordinator|mirror|replication|scan|server|testing)/"
     r"|kafka/(clients/|cluster/|golden/test_answers))"
@@ -72,8 +74,9 @@ class Scheduling(LoadFileScheduling):  # type: ignore[misc, unused-ignore]
             return "kafka"
         if HOUSE.search(file):
             return "house"
-        if CLIENTS.search(file):
-            return "clients"
+        for name, files in (("clients", CLIENTS), ("zookeeper", ZOOKEEPER)):
+            if files.search(file):
+                return name
         return "spark" if SPARK.search(file) else file
 
 

@@ -6,7 +6,6 @@ import contextlib
 import queue
 import threading
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -31,15 +30,6 @@ from tests.support.zookeeper import ZooKeeper, ends
 
 pytest.importorskip("kazoo")
 pytestmark = [pytest.mark.java, pytest.mark.slow]
-
-
-@pytest.fixture(scope="module")
-def zookeeper(memory: Path) -> Iterator[ZooKeeper]:
-    try:
-        with ZooKeeper(memory / "session") as running:
-            yield running
-    except apache.Unavailable as reason:
-        pytest.skip(f"ZooKeeper cannot run here: {reason}")
 
 
 class Told:

@@ -147,7 +147,8 @@ def test_kafka_starts_on_our_directory_and_we_go_on_with_it(
 ) -> None:
     """Offsets that a group committed to the one are known to the other.
 
-    `starts`: of Kafka, one after the other, as its own log must open again, too.
+    `starts`: of Kafka, one after the other, as its own log must open again, too.  After two it
+    starts once more, on what we went on with.
     """
     directory = tmp_path / "data"
     with ours(directory) as (manager, metadata):
@@ -195,9 +196,10 @@ def test_kafka_starts_on_our_directory_and_we_go_on_with_it(
     with Broker(directory, config=SERVED) as mine:
         assert committed(mine.bootstrap_servers, "billing") == 2
         assert committed(mine.bootstrap_servers, "shipping") == 1
-    with running(directory) as (broker, admin):
-        assert consumed(broker, "orders", 3 + 2 * starts)[-1] == b"five"
-        assert "last" in admin.list_topics()
+    if starts > 1:
+        with running(directory) as (broker, admin):
+            assert consumed(broker, "orders", 3 + 2 * starts)[-1] == b"five"
+            assert "last" in admin.list_topics()
 
 
 @pytest.mark.long
