@@ -12,9 +12,10 @@ from pathlib import Path
 import pytest
 
 from tests.kafka.clients import programs
+from tests.support import prepared
 
 LIMIT_S = 280
-QUICK = " ".join(programs.QUICK[:2])
+QUICK = " ".join(prepared.QUICK)
 """Maven, the compiler and the tests run for a few seconds each."""
 Suite = Callable[..., subprocess.CompletedProcess[str]]
 

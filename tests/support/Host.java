@@ -1,7 +1,7 @@
-// Kafka's Java code in one JVM that stays up: main classes, or sources of ours, one after another.
+// Kafka's Java code in one JVM that stays up: main classes, one after another.
 //
-// In:  how many words, each as a length and its bytes: a class or the path of a .java file, then its
-//      arguments; what it reads from its input, as a length and its bytes.
+// In:  how many words, each as a length and its bytes: a class, then its arguments; what it reads
+//      from its input, as a length and its bytes.
 // Out: its exit status; what it wrote to its output and to its errors, each as a length and its bytes.
 //
 // All numbers are of four bytes, the highest first.
@@ -16,14 +16,7 @@ import java.io.InputStream;
 import java.io.OutputStream;
 import java.io.PrintStream;
 import java.lang.reflect.InvocationTargetException;
-import java.net.URL;
-import java.net.URLClassLoader;
 import java.nio.charset.StandardCharsets;
-import java.nio.file.Files;
-import java.nio.file.Path;
-import java.util.HashMap;
-import java.util.Map;
-import javax.tools.ToolProvider;
 
 import org.apache.kafka.common.utils.internals.Exit;
 
@@ -80,32 +73,12 @@ public class Host {
         }
     }
 
-    static final Map<String, Class<?>> compiled = new HashMap<>();
-
-    static Class<?> named(String name) throws Exception {
-        if (!name.endsWith(".java")) return Class.forName(name);
-        Class<?> known = compiled.get(name);
-        if (known == null) {
-            Path folder = Files.createTempDirectory("kafkalog-java-");
-            String path = System.getProperty("java.class.path");
-            String[] how = {"-nowarn", "-d", folder.toString(), "-cp", path, name};
-            if (ToolProvider.getSystemJavaCompiler().run(null, System.err, System.err, how) != 0) {
-                throw new IllegalArgumentException(name + " does not compile");
-            }
-            URL[] here = {folder.toUri().toURL()};
-            String own = Path.of(name).getFileName().toString().replace(".java", "");
-            known = new URLClassLoader(here, Host.class.getClassLoader()).loadClass(own);
-            compiled.put(name, known);
-        }
-        return known;
-    }
-
     static int run(String[] words) {
         String[] arguments = new String[words.length - 1];
         System.arraycopy(words, 1, arguments, 0, arguments.length);
         ended = null;
         try {
-            var main = named(words[0]).getMethod("main", String[].class);
+            var main = Class.forName(words[0]).getMethod("main", String[].class);
             main.setAccessible(true);
             main.invoke(null, (Object) arguments);
             return ended == null ? 0 : ended;

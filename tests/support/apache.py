@@ -11,7 +11,6 @@ import subprocess
 import tempfile
 import threading
 import time
-import zlib
 from base64 import urlsafe_b64encode
 from collections.abc import Callable, Sequence
 from functools import lru_cache
@@ -19,7 +18,8 @@ from pathlib import Path
 from typing import NamedTuple
 
 from kafkalog.wire import apis
-from tests.support import jvm
+from tests.support import jvm, prepared
+from tests.support.prepared import Unavailable
 from tests.support.raw import Raw
 
 VERSION = "4.4.0"
@@ -54,10 +54,6 @@ log.dirs={directory}
 )
 
 
-class Unavailable(Exception):
-    """Why Apache Kafka cannot run here; a test skips with it."""
-
-
 def jars() -> Path:
     """The folder of Kafka's jars, fetched through Maven on first use.
 
@@ -87,10 +83,9 @@ def fetched(pom: Path, name: str, one_of_them: str, *properties: str) -> Path:
     for program in ("java", "mvn"):
         if shutil.which(program) is None:
             raise Unavailable(f"no {program}: install a Java 17 runtime and Maven")
-    cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "kafkalog"
+    cache = prepared.kept()
     folder = cache / name
     if not list(folder.glob(one_of_them)):
-        cache.mkdir(parents=True, exist_ok=True)
         with tempfile.TemporaryDirectory(dir=cache) as fresh:
             fetch = [
                 *("mvn", "-B", "-q", "-f", str(pom), "dependency:copy-dependencies"),
@@ -109,15 +104,13 @@ def java(main: str, *arguments: str, heap: str = "256m", folder: Path | None = N
 
     `folder`: of other jars than `jars()`.
     """
-    # Started often and briefly: the simple compiler and collector start fastest.
-    quick = ["-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC", f"-Xmx{heap}"]
-    quick.append("-Dorg.slf4j.simpleLogger.defaultLogLevel=warn")
-    return ["java", *quick, "-cp", f"{folder or jars()}/*", main, *arguments]
+    how = [*prepared.QUICK, f"-Xmx{heap}", "-Dorg.slf4j.simpleLogger.defaultLogLevel=warn"]
+    return ["java", *how, "-cp", f"{folder or jars()}/*", main, *arguments]
 
 
 def ask(main: str, *arguments: str, text: str = "") -> str:
-    """What one of Kafka's main classes, or a `.java` file that uses its jars, writes; `text` is
-    its input.
+    """What one of Kafka's main classes, or one of ours that uses its jars, writes; `text` is its
+    input.
 
     Raises: Unavailable.
     """
@@ -224,15 +217,6 @@ def free_port() -> int:
             return port
 
 
-@lru_cache
-def _archive(folder: Path) -> Path:
-    """Where a broker's classes are kept as the JVM has them in memory, of these jars and this Java:
-    a start with them takes half of the processor time."""
-    program = Path(str(shutil.which("java"))).resolve()
-    known = f"{program} {program.stat().st_mtime_ns}"
-    return folder / f"broker-{zlib.crc32(known.encode()):08x}.jsa"
-
-
 class Program:
     """A program that serves, and writes what it says to a file, behind what is there."""
 
@@ -280,28 +264,37 @@ class Program:
         return self._output.read_text(errors="replace")
 
 
-class Kafka(Program):
-    """A broker's JVM, of any version."""
+class Java(Program):
+    """A JVM that serves, with its classes kept for the next start."""
 
-    _making: Path | None = None  # an archive that its end writes
+    _archive: prepared.Archive | None = None
 
-    def command(self, properties: Path, heap: str, folder: Path) -> list[str]:
-        """What starts it, by these jars."""
-        program, *rest = java("kafka.Kafka", str(properties), heap=heap, folder=folder)
-        archive = _archive(folder)
-        if archive.exists():
-            self._making = None
-            how = f"-XX:SharedArchiveFile={archive}"
-        else:
-            self._making = archive.with_suffix(f".{secrets.token_hex(4)}")
-            how = f"-XX:ArchiveClassesAtExit={self._making}"
-        return [program, how, "-Xlog:disable", *rest]
+    def kept(self, name: str, command: list[str], folder: Path) -> list[str]:
+        """The command, with the archive of this name, of these jars."""
+        self._archive = prepared.Archive(folder, name)
+        return self._archive.within(command)
 
     def stop(self) -> int:
         status = super().stop()
-        if self._making is not None and self._making.exists():
-            self._making.replace(self._making.with_suffix(".jsa"))
+        if self._archive is not None:
+            self._archive.ended()
         return status
+
+    def end(self) -> None:
+        """At once, unless an end in order is to write the archive."""
+        if self._archive is not None and self._archive.wanted:
+            self.stop()
+        else:
+            self.kill()
+
+
+class Kafka(Java):
+    """A broker's JVM, of any version."""
+
+    def command(self, properties: Path, heap: str, folder: Path) -> list[str]:
+        """What starts it, by these jars."""
+        command = java("kafka.Kafka", str(properties), heap=heap, folder=folder)
+        return self.kept("broker", command, folder)
 
 
 class Broker(Kafka):

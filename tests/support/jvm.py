@@ -4,6 +4,7 @@ than most answers."""
 from __future__ import annotations
 
 import atexit
+import contextlib
 import os
 import select
 import struct
@@ -13,10 +14,16 @@ import time
 from pathlib import Path
 from typing import IO, NamedTuple
 
+from tests.support import prepared
+
 __all__ = ["Ran", "run"]
 
 HOST = Path(__file__).with_name("Host.java")
+OURS = HOST.parents[1] / "kafka" / "referee"
+"""Where main classes of ours are."""
 LIMIT_S = 200.0
+VARIED = 3
+"""Of so many main classes an archive serves whatever is asked next."""
 
 
 class Ran(NamedTuple):
@@ -28,47 +35,61 @@ class Ran(NamedTuple):
 
 
 def run(jars: Path, words: list[str], text: str = "", limit_s: float = LIMIT_S) -> Ran:
-    """Run a main class of the jars, or a `.java` file, with its arguments.
+    """Run a main class of the jars, or one of ours, with its arguments.
 
     One after another, in a JVM of this process's own, which is started for the first one.  One
-    that ends badly, or is silent for longer, is replaced for the next question.
+    that ends badly, or is silent for longer, is replaced for the next question.  Raises:
+    prepared.Unavailable.
     """
     with _lock:
-        process = _running(jars)
+        host = _running(jars)
         try:
-            return _ask(process, words, text, time.monotonic() + limit_s)
+            host.asked.add(words[0])
+            return _ask(host.process, words, text, time.monotonic() + limit_s)
         except BaseException:
             _end()
             raise
 
 
+class _Host(NamedTuple):
+    owner: int  # whose child it is: a fork has none
+    process: subprocess.Popen[bytes]
+    archive: prepared.Archive
+    asked: set[str]  # main classes
+
+
 _lock = threading.Lock()
-_host: tuple[int, subprocess.Popen[bytes]] | None = None
-"""Whose child it is, and it: a fork has none."""
+_host: _Host | None = None
 
 
-def _running(jars: Path) -> subprocess.Popen[bytes]:
+def _running(jars: Path) -> _Host:
     global _host
-    if _host is None or _host[0] != os.getpid():
-        # The simple compiler and collector start fastest.
-        quick = ["-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC", "-Xmx512m"]
+    if _host is None or _host.owner != os.getpid():
+        jar = prepared.compiled("host", [HOST, *sorted(OURS.glob("*.java"))], jars)
+        archive = prepared.Archive(jars, jar.parent.name)
+        command = ["java", *prepared.QUICK, "-Xmx512m", "-cp", f"{jar}:{jars}/*", "Host"]
         process = subprocess.Popen(
-            ["java", *quick, "-cp", f"{jars}/*", str(HOST)],
-            stdin=subprocess.PIPE, stdout=subprocess.PIPE, bufsize=0,
-        )  # fmt: skip
-        _host = os.getpid(), process
-        atexit.register(_end)
-    return _host[1]
+            archive.within(command), stdin=subprocess.PIPE, stdout=subprocess.PIPE, bufsize=0
+        )
+        _host = _Host(os.getpid(), process, archive, set())
+        atexit.register(_end, at_once=False)
+    return _host
 
 
-def _end() -> None:
+def _end(at_once: bool = True) -> None:
+    """`at_once`: without the archive that an end in order may write."""
     global _host
-    if _host is not None and _host[0] == os.getpid():
-        _host[1].kill()
-        _host[1].wait()
-        for pipe in (_host[1].stdin, _host[1].stdout):
-            assert pipe is not None
-            pipe.close()
+    if _host is not None and _host.owner == os.getpid():
+        _, process, archive, asked = _host
+        assert process.stdin is not None and process.stdout is not None
+        process.stdin.close()
+        if not at_once and archive.wanted and len(asked) >= VARIED:
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                process.wait(LIMIT_S)
+                archive.ended()
+        process.kill()
+        process.wait()
+        process.stdout.close()
     _host = None
 
 

@@ -19,10 +19,19 @@ SPARK = re.compile(r"tests/spark/test_\w*session\.py$")
 """Files whose tests start Spark: ten seconds of a processor, and as many until it is warm."""
 
 
-KAFKA = re.compile(r"tests/(?!kafka/).*\[kafka[-\]]")
-"""Tests of ours that Apache Kafka proves right: one of it is enough for all."""
+KAFKA = re.compile(
+    r"tests/(?!kafka/).*\[kafka[-\]]|tests/kafka/(clients/test_mirror|referee/test_plane)\.py"
+)
+"""Tests of ours that Apache Kafka proves right, and others that ask one as it is: one for all."""
+CLIENTS = re.compile(
+    r"tests/kafka/clients/test_(admin|groups|kafka_tools|kcat|records|streams|transactions)\.py"
+)
+"""They share a broker and a program for each client; mostly they wait."""
+ZOOKEEPER = re.compile(r"tests/kafka/cluster/test_(commands|follower|member|model|session)\.py")
+"""They share a ZooKeeper."""
 IN_MEMORY = re.compile(
-    r"tests/(spark|unit/(cli|client|cluster|coordinator|mirror|replication|scan|server|testing))/"
+    r"tests/(spark/|unit/(cli|client|cluster|coordinator|mirror|replication|scan|server|testing)/"
+    r"|kafka/(clients/|cluster/|golden/test_answers))"
 )
 """Tests of what uses logs: a disk's file system takes a sixth of their processor time.  Logs, and
 what depends on how a disk keeps them, are tested on disk."""
@@ -65,6 +74,9 @@ class Scheduling(LoadFileScheduling):  # type: ignore[misc, unused-ignore]
             return "kafka"
         if HOUSE.search(file):
             return "house"
+        for name, files in (("clients", CLIENTS), ("zookeeper", ZOOKEEPER)):
+            if files.search(file):
+                return name
         return "spark" if SPARK.search(file) else file
 
 

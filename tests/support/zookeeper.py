@@ -82,7 +82,7 @@ def _expire(hosts: str, path: str) -> bool:
         asking.close()
 
 
-class ZooKeeper(apache.Program):
+class ZooKeeper(apache.Java):
     """A ZooKeeper of one server; a context manager, in which it answers from the first line on.
 
     Raises: apache.Unavailable.
@@ -106,10 +106,11 @@ class ZooKeeper(apache.Program):
         properties.write_text(ZOOKEEPER.format(data=self._folder / "data", port=self.port))
         main = "org.apache.zookeeper.server.quorum.QuorumPeerMain"
         command = apache.java(main, str(properties), folder=self._jars)
+        command = self.kept("zookeeper", command, self._jars)
         self.start(command, self._folder, lambda: serves("127.0.0.1", self.port))
 
     def __exit__(self, *_: object) -> None:
-        self.kill()
+        self.end()
 
 
 class Broker(apache.Kafka):

@@ -38,7 +38,12 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from tests.support.prepared import Archive
+
 ANSWER_S = 150
+END_S = 60
+VARIED = {"produce", "join"}
+"""With the classes of these an archive serves all requests."""
 
 
 class ClientError(Exception):
@@ -90,9 +95,17 @@ class State(NamedTuple):
 class Agent:
     """A running client program; a context manager that ends it."""
 
-    def __init__(self, name: str, command: Sequence[str], bootstrap: str, errors: Path) -> None:
+    def __init__(
+        self, name: str, command: Sequence[str], bootstrap: str, errors: Path,
+        archive: Archive | None = None,
+    ) -> None:  # fmt: skip
+        """`archive`: of the classes of one in Java."""
         self.name = name
         self._errors = errors
+        self._archive = archive
+        self._asked: set[str] = set()
+        if archive is not None:
+            command = archive.within(command)
         with errors.open("ab") as output:
             self._process = subprocess.Popen(
                 [*command, bootstrap], stdin=subprocess.PIPE, stdout=subprocess.PIPE,
@@ -105,6 +118,12 @@ class Agent:
         return self
 
     def __exit__(self, *_: object) -> None:
+        """At once, unless an end in order is to write the archive."""
+        if self._archive is not None and self._archive.wanted and self._asked >= VARIED:
+            assert self._process.stdin
+            self._process.stdin.close()
+            self._process.wait(END_S)
+            self._archive.ended()
         self.kill()
 
     def _listen(self) -> None:
@@ -129,6 +148,7 @@ class Agent:
         Raises: ClientError, when the client says so or does not answer in time.
         """
         assert self._process.stdin
+        self._asked.add(do)
         self._process.stdin.write(json.dumps({"do": do, **fields}) + "\n")
         self._process.stdin.flush()
         try:

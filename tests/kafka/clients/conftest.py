@@ -56,11 +56,14 @@ def start_server(side: str) -> Callable[..., Any]:
 @pytest.fixture(scope="session")
 def server(
     start_server: Callable[..., Any],
-    tmp_path_factory: pytest.TempPathFactory,
+    side: str,
+    memory: Path,
     wait_until: Callable[..., None],
 ) -> Iterator[servers.Server]:
     """One broker for all tests; each has topics and groups of its own."""
-    with start_server(tmp_path_factory.mktemp("server") / "data") as made:
+    home = memory / f"server-{side}"
+    home.mkdir()
+    with start_server(home / "data") as made:
         wait_until(made.answers, "the broker takes connections", START_S)
         Admin(made.bootstrap).until_ready()
         yield made
@@ -141,17 +144,15 @@ def agent(
     """`agent(name)`: the running agent of a client, shared by all tests that do not end it."""
     running: dict[str, Agent] = {}
     errors = tmp_path_factory.mktemp("agents")
+    with contextlib.ExitStack() as ending:
 
-    def get(name: str) -> Agent:
-        if name not in running:
-            running[name] = Agent(
-                name, command_of(name), server.bootstrap, errors / f"{name}.err"
-            )  # fmt: skip
-        return running[name]
+        def get(name: str) -> Agent:
+            if name not in running:
+                made = begun(name, server.bootstrap, errors / f"{name}.err")
+                running[name] = ending.enter_context(made)
+            return running[name]
 
-    yield get
-    for one in running.values():
-        one.kill()
+        yield get
 
 
 @pytest.fixture
@@ -161,18 +162,17 @@ def new_agent(server: servers.Server, tmp_path: Path) -> Iterator[Callable[..., 
 
         def start(name: str, bootstrap: str | None = None) -> Agent:
             errors = tmp_path / f"{name}-{next(_numbers)}.err"
-            return running.enter_context(
-                Agent(name, command_of(name), bootstrap or server.bootstrap, errors)
-            )
+            return running.enter_context(begun(name, bootstrap or server.bootstrap, errors))
 
         yield start
 
 
-def command_of(name: str) -> list[str]:
+def begun(name: str, bootstrap: str, errors: Path) -> Agent:
     try:
-        return programs.command(name)
+        command, archive = programs.command(name), programs.archive(name)
     except programs.Unavailable as reason:
         pytest.skip(str(reason))
+    return Agent(name, command, bootstrap, errors, archive)
 
 
 @pytest.fixture(params=programs.CLIENTS)

@@ -1,6 +1,7 @@
 """Groups of real clients: members come, go, crash, come back; positions are kept.
 
-The walk-throughs of a coordinator's life, each with every client that can take part.
+The walk-throughs of a coordinator's life, each with every client that can take part; the dearest
+with some of them in `make test`, with the others in `make test-long`.
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ from typing import Any
 import pytest
 
 from tests.kafka.clients.agent import Agent, ClientError, Member, Record
+from tests.kafka.clients.programs import some
 from tests.support.stopped import standing_still
 
 PARTITIONS = 4
@@ -19,9 +21,16 @@ SESSION_MS = 1500
 JOIN_S = 90.0
 RANGE = ("confluent", "kafka-python", "aiokafka", "java", "franz-go", "sarama")
 """Clients whose members agree on "range"; kafkajs has names of its own."""
-STATIC = ("confluent", "kafka-python", "java", "franz-go", "sarama")
 OURS = "kafkalog"
 """Our own client, beside all of these."""
+
+CRASH = some("confluent", "aiokafka", "franz-go", OURS, long=["kafka-python", "java", "sarama"])
+STATIC = some("confluent", "kafka-python", "sarama", OURS, long=["java", "franz-go"])
+SAME_INSTANCE = some("java", long=["confluent"])
+GROWN = some(
+    "confluent", "java", "sarama", "kafkajs", long=["kafka-python", "aiokafka", "franz-go"]
+)
+"""In `make test` members of each library crash, or have an instance id."""
 
 Wait = Callable[..., None]
 Start = Callable[..., Agent]
@@ -82,9 +91,10 @@ def test_positions_are_committed_and_taken_up(
 def test_everyone_sees_everyones_commits(
     topic: str, agent: Callable[[str], Agent], new_group: str, wait_until: Wait
 ) -> None:
-    """Each client in turn takes the group on from where the one before left it."""
-    done = 0
-    for name in (*RANGE, OURS, "kafkajs"):
+    """Each client in turn takes the group on from where the one before left it; the next one reads
+    its commit, and all read the last."""
+    done, readers = 0, (*RANGE, OURS)
+    for turn, name in enumerate((*RANGE, OURS, "kafkajs")):
         one = agent(name)
         fill(one, topic, [0], 3)
         member = one.join(new_group, [topic])
@@ -93,9 +103,8 @@ def test_everyone_sees_everyones_commits(
         member.commit()
         member.leave()
         done += 3
-        assert {agent(reader).committed(new_group, topic, [0])[0] for reader in (*RANGE, OURS)} == {
-            done
-        }
+        assert agent(readers[(turn + 1) % len(readers)]).committed(new_group, topic, [0]) == [done]
+    assert {agent(reader).committed(new_group, topic, [0])[0] for reader in readers} == {done}
 
 
 def test_a_group_of_all_clients(
@@ -115,7 +124,7 @@ def test_a_group_of_all_clients(
         member.leave()
 
 
-@pytest.mark.parametrize("name", (*RANGE, OURS))
+@pytest.mark.parametrize("name", CRASH)
 def test_a_member_crashes(
     name: str, topic: str, agent: Callable[[str], Agent], new_agent: Start, new_group: str,
     wait_until: Wait,
@@ -142,7 +151,7 @@ def test_a_member_crashes(
     survivor.leave()
 
 
-@pytest.mark.parametrize("name", (*STATIC, OURS))
+@pytest.mark.parametrize("name", STATIC)
 def test_a_static_member_restarts(
     name: str, topic: str, agent: Callable[[str], Agent], new_agent: Start, new_group: str,
     wait_until: Wait,
@@ -162,7 +171,7 @@ def test_a_static_member_restarts(
     staying.leave()
 
 
-@pytest.mark.parametrize("name", ("confluent", "java"))
+@pytest.mark.parametrize("name", SAME_INSTANCE)
 def test_two_with_one_instance_id(
     name: str, topic: str, new_agent: Start, new_group: str, wait_until: Wait
 ) -> None:
@@ -175,11 +184,14 @@ def test_two_with_one_instance_id(
     assert "fenced" in old.state().failed.lower()
 
 
+@pytest.mark.parametrize("name", GROWN)
 def test_partitions_are_added(
-    client: Agent, new_topic: Callable[..., str], admin: Any, new_group: str, wait_until: Wait
-) -> None:
+    name: str, agent: Callable[[str], Agent], new_topic: Callable[..., str], admin: Any,
+    new_group: str, wait_until: Wait,
+) -> None:  # fmt: skip
     from confluent_kafka.admin import NewPartitions
 
+    client = agent(name)
     topic = new_topic(2)
     member = client.join(new_group, [topic])
     wait_until(lambda: member.partitions() == {0, 1}, "it has both", JOIN_S)

@@ -15,7 +15,7 @@ from tests.kafka.clients.conftest import Admin
 from tests.kafka.clients.servers import Server
 from tests.support.effort import LONG
 
-KILLS = 30 if LONG else 4
+KILLS = 30 if LONG else 3
 """Of the broker and of clients, in turn; the long form draws who it is."""
 BETWEEN = 80
 """Transfers that are read between two kills, at least."""

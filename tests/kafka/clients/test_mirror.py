@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -15,16 +14,13 @@ from tests.support.mirrors import PARTITIONS, TOPIC
 from tests.support.stable import stable_ends
 
 
-@pytest.fixture(scope="module")
-def kafka(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    with brokers.running("kafka", tmp_path_factory.mktemp("kafka") / "data") as where:
-        yield where
-
-
 @pytest.mark.java
-def test_there_and_back(kafka: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_there_and_back(
+    apache_kafka: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     """Records, settings and groups, through a broker of Apache Kafka: what comes back is what
     went, and what is added on the way follows."""
+    kafka = apache_kafka
     with (
         brokers.running("kafkalog", tmp_path / "first") as first,
         brokers.running("kafkalog", tmp_path / "last") as last,

@@ -12,6 +12,7 @@ from collections.abc import Callable
 import pytest
 
 from tests.kafka.clients.agent import Agent, Record
+from tests.kafka.clients.programs import some
 from tests.kafka.clients.servers import Server
 
 PARTITIONS = 3
@@ -59,9 +60,11 @@ def cut_while_it_produces(
     return said["acked"], said["failed"]
 
 
-@pytest.mark.parametrize(
-    "name", ["confluent", "kafka-python", "aiokafka", "java", "franz-go", "sarama", "kafkajs"]
-)
+# In `make test` one of most languages.
+CUT = some("confluent", "java", "franz-go", "sarama", long=["kafka-python", "aiokafka", "kafkajs"])
+
+
+@pytest.mark.parametrize("name", CUT)
 def test_idempotent_producers_under_dropped_connections(
     name: str, server: Server, new_agent: Callable[..., Agent], agent: Callable[[str], Agent],
     new_topic: Callable[..., str], rng: random.Random, wait_until: Wait,
@@ -108,7 +111,7 @@ def test_a_consumer_that_waits_is_told(
     waiting.leave()
 
 
-@pytest.mark.parametrize("name", ["java", "kafka-python", "franz-go"])
+@pytest.mark.parametrize("name", some("java", long=["kafka-python", "franz-go"]))
 def test_fetch_sessions(
     name: str, agent: Callable[[str], Agent], new_topic: Callable[..., str], new_group: str,
     wait_until: Wait,

@@ -7,7 +7,6 @@ positions in the same transaction, every third one aborted and done again.
 from __future__ import annotations
 
 import asyncio
-import subprocess
 from collections.abc import Callable
 from typing import Any
 
@@ -229,19 +228,12 @@ def test_javas_producer_uses_version_2(
 ) -> None:
     """Kafka's own tools: a producer of many short transactions, and what is told of them."""
     topic = new_topic(2, "perf")
-    try:
-        jars = apache.jars()
-    except apache.Unavailable as reason:
-        pytest.skip(str(reason))
 
     def tool(name: str, *arguments: str) -> str:
-        quick = ["-Xmx128m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1"]
-        done = subprocess.run(
-            ["java", *quick, "-cp", f"{jars}/*", f"org.apache.kafka.tools.{name}", *arguments],
-            capture_output=True, text=True, timeout=120,
-        )  # fmt: skip
-        assert done.returncode == 0, done.stdout + done.stderr
-        return done.stdout
+        try:
+            return apache.ask(f"org.apache.kafka.tools.{name}", *arguments)
+        except apache.Unavailable as reason:
+            pytest.skip(str(reason))
 
     tool("ProducerPerformance", "--topic", topic, "--num-records", "600", "--record-size", "20",
          "--throughput", "600", "--transactional-id", new_group, "--transaction-duration-ms", "50",

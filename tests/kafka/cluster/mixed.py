@@ -15,7 +15,6 @@ from kafkalog.log.log import Log
 from kafkalog.metadata.zookeeper import tree
 from kafkalog.metadata.zookeeper.session import Session
 from kafkalog.wire import apis
-from tests.support import apache
 from tests.support.copies import batches_in
 from tests.support.raw import Raw
 from tests.support.waiting import wait_for
@@ -176,17 +175,14 @@ class Load:
 
 
 @pytest.fixture(scope="module")
-def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
-    home = tmp_path_factory.mktemp("member")
-    try:
-        with ZooKeeper(home / "zookeeper") as zookeeper:
-            hosts = f"{zookeeper.hosts}/kafka"
-            with (
-                Broker(home / "kafka", hosts, KAFKA, KAFKAS) as kafka,
-                Session(hosts, lambda _: None) as session,
-            ):
-                made = Cluster(home, kafka, session)
-                yield made
-                made.ours.close()
-    except apache.Unavailable as reason:
-        pytest.skip(f"Kafka cannot run here: {reason}")
+def cluster(memory: Path, zookeeper: ZooKeeper) -> Iterator[Cluster]:
+    home = memory / "member"
+    home.mkdir()
+    hosts = f"{zookeeper.hosts}/member"
+    with (
+        Broker(home / "kafka", hosts, KAFKA, KAFKAS) as kafka,
+        Session(hosts, lambda _: None) as session,
+    ):
+        made = Cluster(home, kafka, session)
+        yield made
+        made.ours.close()

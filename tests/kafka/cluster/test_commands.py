@@ -136,19 +136,16 @@ class Nodes:
 
 
 @pytest.fixture(scope="module")
-def made(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Nodes]:
-    home = tmp_path_factory.mktemp("commands")
-    try:
-        with ZooKeeper(home / "zookeeper") as zookeeper:
-            hosts = f"{zookeeper.hosts}/kafka"
-            with Broker(home / "kafka", hosts, KAFKA, KAFKAS) as kafka:
-                found = Nodes(home, kafka, hosts)
-                yield found
-                found.admin.close()
-                for node in list(found.ours):
-                    found.ours.pop(node).close()
-    except apache.Unavailable as reason:
-        pytest.skip(f"Kafka cannot run here: {reason}")
+def made(memory: Path, zookeeper: ZooKeeper) -> Iterator[Nodes]:
+    home = memory / "commands"
+    home.mkdir()
+    hosts = f"{zookeeper.hosts}/commands"
+    with Broker(home / "kafka", hosts, KAFKA, KAFKAS) as kafka:
+        found = Nodes(home, kafka, hosts)
+        yield found
+        found.admin.close()
+        for node in list(found.ours):
+            found.ours.pop(node).close()
 
 
 @pytest.fixture
@@ -458,7 +455,7 @@ def test_a_directory_that_was_alone_is_adopted(nodes: Nodes) -> None:
 
 def test_the_first_of_a_cluster_gives_it_its_id(nodes: Nodes) -> None:
     """On an empty tree; the group's offsets and the producers' ids come along."""
-    home, hosts = nodes.home / "founder", nodes.hosts.replace("/kafka", "/founded")
+    home, hosts = nodes.home / "founder", nodes.hosts.replace("/commands", "/founded")
     with kafkalog.Broker(home, config=ALONE) as alone:
         servers = alone.bootstrap_servers
         with kafkalog.Producer(servers, transactional_id="x") as one, one.transaction():

@@ -10,7 +10,7 @@ import pytest
 
 from kafkalog.cluster.controller import elect
 from kafkalog.cluster.controller.elect import Leadership
-from tests.support import apache
+from tests.support import apache, prepared
 
 pytestmark = [pytest.mark.java, pytest.mark.slow]
 KINDS = ("offline", "unclean", "reassign", "preferred", "shutdown")
@@ -64,12 +64,13 @@ def answers(asked: list[str]) -> list[str]:
     """What Kafka says to each line."""
     try:
         jars = apache.jars_with_zookeeper()
+        program = Path(__file__).with_name("Elections.java")
+        jar = prepared.compiled("elections", [program], jars)
     except apache.Unavailable as reason:
         pytest.skip(f"Apache Kafka cannot be asked: {reason}")
-    program = str(Path(__file__).with_name("Elections.java"))
     done = subprocess.run(
-        apache.java(program, folder=jars), input="\n".join(asked) + "\n",
-        capture_output=True, text=True, timeout=apache.START_S,
+        ["java", *prepared.QUICK, "-cp", f"{jar}:{jars}/*", "Elections"],
+        input="\n".join(asked) + "\n", capture_output=True, text=True, timeout=apache.START_S,
     )  # fmt: skip
     assert done.returncode == 0, done.stderr[-3000:]
     return done.stdout.splitlines()

@@ -1,4 +1,4 @@
-"""Our fetcher follows partitions that Apache Kafka 3.9 leads: every copy is the leader's bytes."""
+"""Our fetcher follows partitions that Apache Kafka 3.9 leads, to the byte; and we read its tree."""
 
 from __future__ import annotations
 
@@ -16,11 +16,14 @@ from kafkalog import errors
 from kafkalog.client.transport import parse_servers
 from kafkalog.log.log import Log
 from kafkalog.metadata.zookeeper import tree
+from kafkalog.metadata.zookeeper.loading import load
+from kafkalog.metadata.zookeeper.reading import read_tree
 from kafkalog.metadata.zookeeper.session import Create, Delete, Session
 from kafkalog.replication.copies import Copy
 from kafkalog.replication.fetcher import Fetcher, FetcherOptions, Follow, Replica
 from kafkalog.types import TopicPartition
 from kafkalog.wire import apis
+from tests.kafka.cluster import deeds
 from tests.support import apache
 from tests.support.copies import append_alone, batches_in, open_copy
 from tests.support.raw import Raw
@@ -54,10 +57,10 @@ class Kafka:
 
         wait_for(found, "it coordinates")
 
-    def register(self) -> None:
+    def register(self, rack: str | None = None) -> None:
         """Let the controller think that we live."""
         endpoint = tree.Endpoint("PLAINTEXT", "127.0.0.1", apache.free_port(), "PLAINTEXT")
-        data = tree.write_broker(tree.BrokerNode((endpoint,), None, 5, {}))
+        data = tree.write_broker(tree.BrokerNode((endpoint,), rack, 5, {}))
         assert self.session.commit([Create(tree.broker_path(US), data, ephemeral=True)]).done
         wait_for(lambda: US in self.known(), "we are known")
 
@@ -133,22 +136,16 @@ class Kafka:
 
 
 @pytest.fixture(scope="module")
-def kafka(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Kafka]:
-    home = tmp_path_factory.mktemp("follower")
-    try:
-        with ZooKeeper(home / "zookeeper") as zookeeper:
-            hosts = f"{zookeeper.hosts}/kafka"
-            with (
-                Broker(home / "kafka", hosts) as broker,
-                Session(hosts, lambda _: None) as session,
-            ):
-                made = Kafka(broker, session)
-                made.coordinate()
-                made.register()
-                yield made
-                made.raw.close()
-    except apache.Unavailable as reason:
-        pytest.skip(f"Kafka cannot run here: {reason}")
+def kafka(memory: Path, zookeeper: ZooKeeper) -> Iterator[Kafka]:
+    home = memory / "follower"
+    home.mkdir()
+    hosts = f"{zookeeper.hosts}/follower"
+    with Broker(home / "kafka", hosts) as broker, Session(hosts, lambda _: None) as session:
+        made = Kafka(broker, session)
+        made.coordinate()
+        made.register()
+        yield made
+        made.raw.close()
 
 
 class Following:
@@ -242,12 +239,57 @@ def begin(kafka: Kafka, tmp_path: Path) -> Iterator[Begin]:
         one.close()
 
 
-@pytest.mark.parametrize("version", [17, 14, 12, 11])
-@pytest.mark.parametrize("durable", [False, True])
+def test_what_the_tree_says_is_what_a_broker_says(kafka: Kafka) -> None:
+    """And it takes our registration for a broker's."""
+    raw, session = kafka.raw, kafka.session
+    kafka.leave()
+    deeds.create(raw, {"plain": [[1], [1], [1]], "other": [[1]]})
+    first_id = deeds.producer_id(raw)
+    said = raw.call(apis.METADATA, 12, topics=None, include_topic_authorized_operations=False)
+    found = read_tree(session, US)
+    assert found == load(session.tree("/"), US)
+    assert not found.problems
+    assert found.image.cluster_id == said.cluster_id
+    assert found.image.next_producer_id >= first_id + 1000
+    assert {t.name: (t.topic_id, len(t.partitions)) for t in said.topics} == {
+        name: (topic.id, len(topic.partitions)) for name, topic in found.image.topics.items()
+    }
+    for topic in said.topics:
+        assert topic.topic_id != UUID(int=0)
+        for row in topic.partitions:
+            ours = found.image.topics[topic.name].partitions[row.partition_index]
+            assert (ours.leader, ours.leader_epoch) == (row.leader_id, row.leader_epoch)
+            assert (*ours.isr,) == (*row.isr_nodes,)
+
+    def brokers() -> set[tuple[int, str | None]]:
+        return {(row.node_id, row.rack) for row in raw.call(apis.METADATA, 9, topics=[]).brokers}
+
+    assert brokers() == {(1, None)}
+    kafka.register("r2")
+    wait_for(lambda: brokers() == {(1, None), (US, "r2")}, "its rack is known")
+    epoch = session.read(tree.broker_path(US))
+    assert epoch is not None
+    registered = load(session.tree(tree.BROKERS), US).image.brokers[US]
+    assert (registered.epoch, registered.rack) == (epoch.created, "r2")
+    kafka.leave()
+    kafka.register()
+
+
+@pytest.mark.parametrize(
+    ("version", "durable"),
+    [
+        (17, False), (11, True),
+        *(pytest.param(*other, marks=pytest.mark.long) for other in
+          [(17, True), (14, False), (14, True), (12, False), (12, True), (11, False)]),
+    ],
+)  # fmt: skip
 def test_every_kind_of_batch_arrives_as_it_is(
     kafka: Kafka, begin: Begin, version: int, durable: bool
 ) -> None:
-    """Compressed, idempotent, committed and aborted; acks=all is answered by our fetches."""
+    """Compressed, idempotent, committed and aborted; acks=all is answered by our fetches.
+
+    In `make test` the newest version and the oldest, durable.
+    """
     topic = kafka.topic(segment_bytes="100000")
     following = begin(QUICK._replace(version_max=version))
     durability = "fsync" if durable else "os"
@@ -323,13 +365,19 @@ def test_what_the_leader_deleted_is_begun_behind(kafka: Kafka, begin: Begin) -> 
     following.start_of(log, 20)
 
 
-@pytest.mark.parametrize("version", [17, 11])
-@pytest.mark.parametrize("alone", [[(0, 5)], [(0, 1), (1, 4)], [(1, 40)]])
+@pytest.mark.parametrize(
+    ("version", "alone"),
+    [
+        (17, [(0, 5)]), (17, [(0, 1), (1, 4)]), (11, [(1, 40)]),
+        *(pytest.param(*other, marks=pytest.mark.long) for other in
+          [(17, [(1, 40)]), (11, [(0, 5)]), (11, [(0, 1), (1, 4)])]),
+    ],
+)  # fmt: skip
 def test_what_the_leader_never_had_is_cut(
     kafka: Kafka, begin: Begin, alone: Sequence[tuple[int, int]], version: int
 ) -> None:
     """We wrote alone at the end of epoch 0, or led epoch 1, of which the leader of epoch 2 knows
-    nothing: that goes, and nothing else."""
+    nothing: that goes, and nothing else.  In `make test` each way once."""
     topic = kafka.topic()
     following = begin(QUICK._replace(version_max=version))
     kafka.produce(topic, *[b"both"] * 10)

@@ -88,10 +88,19 @@ def coordinated_by(cluster: Cluster, node: int, kind: int) -> str:
     return name
 
 
-@pytest.mark.parametrize("coordinator", [KAFKA, OURS])
-@pytest.mark.parametrize("first", [KAFKA, OURS])
+@pytest.mark.parametrize(
+    ("coordinator", "first"),
+    [
+        (KAFKA, OURS), (OURS, KAFKA),
+        pytest.param(KAFKA, KAFKA, marks=pytest.mark.long),
+        pytest.param(OURS, OURS, marks=pytest.mark.long),
+    ],
+)  # fmt: skip
 def test_transactions_over_both(cluster: Cluster, coordinator: int, first: int) -> None:
-    """Each coordinates; each leads one of the partitions; offsets of a group belong to them."""
+    """Each coordinates; each leads one of the partitions; offsets of a group belong to them.
+
+    `first`: where the client goes first; in `make test` to the other one.
+    """
     topic = cluster.topic([KAFKA, OURS], [OURS, KAFKA])
     name = coordinated_by(cluster, coordinator, 1)
     groups = [coordinated_by(cluster, node, 0) for node in (KAFKA, OURS)]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import queue
 import random
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any
 
@@ -22,7 +22,6 @@ from kafkalog.metadata.zookeeper.session import (
     Timeouts,
 )  # fmt: skip
 from kafkalog.testing.zookeeper import Asking, Tree
-from tests.support import apache
 from tests.support.effort import SEED, rounds
 from tests.support.waiting import LIMIT_S
 from tests.support.zookeeper import ZooKeeper
@@ -34,15 +33,6 @@ NAMES = ("/a", "/b", "/a/x", "/a/y", "/b/x", "/a/x/1")
 END = "/end"
 TIMEOUT_MS = 20_000
 ATTEMPTS = 5
-
-
-@pytest.fixture(scope="module")
-def zookeeper(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ZooKeeper]:
-    try:
-        with ZooKeeper(tmp_path_factory.mktemp("zookeeper") / "one") as running:
-            yield running
-    except apache.Unavailable as reason:
-        pytest.skip(f"ZooKeeper cannot run here: {reason}")
 
 
 Call = Callable[[Asked, Asked], Any]

@@ -176,8 +176,9 @@ class Cluster:
 
 
 @pytest.fixture(scope="module")
-def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
-    home = tmp_path_factory.mktemp("ours")
+def cluster(memory: Path) -> Iterator[Cluster]:
+    home = memory / "ours"
+    home.mkdir()
     try:
         with ZooKeeper(home / "zookeeper") as zookeeper:
             made = Cluster(home, zookeeper)

@@ -1,4 +1,4 @@
-"""A session with a real ZooKeeper, and what a real broker of Kafka 3.9 leaves there."""
+"""A session with a real ZooKeeper."""
 
 from __future__ import annotations
 
@@ -7,15 +7,12 @@ import queue
 import threading
 from collections.abc import Iterator
 from typing import Any
-from uuid import UUID
 
 import pytest
 
 from kafkalog import errors
 from kafkalog.errors import DuplicateBrokerRegistration
 from kafkalog.metadata.zookeeper import tree
-from kafkalog.metadata.zookeeper.loading import load
-from kafkalog.metadata.zookeeper.reading import read_tree
 from kafkalog.metadata.zookeeper.registering import cluster_id, patiently, register
 from kafkalog.metadata.zookeeper.session import (
     Check,
@@ -27,24 +24,12 @@ from kafkalog.metadata.zookeeper.session import (
     Set,
     Timeouts,
 )  # fmt: skip
-from kafkalog.wire import apis
-from tests.kafka.cluster import deeds
 from tests.support import apache
-from tests.support.raw import Raw
 from tests.support.waiting import LIMIT_S, wait_for
-from tests.support.zookeeper import Broker, ZooKeeper, ends
+from tests.support.zookeeper import ZooKeeper, ends
 
 pytest.importorskip("kazoo")
 pytestmark = [pytest.mark.java, pytest.mark.slow]
-
-
-@pytest.fixture(scope="module")
-def zookeeper(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ZooKeeper]:
-    try:
-        with ZooKeeper(tmp_path_factory.mktemp("zookeeper") / "one") as running:
-            yield running
-    except apache.Unavailable as reason:
-        pytest.skip(f"ZooKeeper cannot run here: {reason}")
 
 
 class Told:
@@ -186,49 +171,6 @@ def test_who_starts_waits_for_a_zookeeper_that_is_away(told: Told, tmp_path: Any
 def test_where_no_zookeeper_is() -> None:
     with pytest.raises(errors.ZooKeeperAway, match="no ZooKeeper answers at"):
         Session(f"127.0.0.1:{apache.free_port()}/x", lambda _: None, Timeouts(connection_ms=300))
-
-
-def test_a_node_of_ours_joins_a_broker_of_kafka(zookeeper: ZooKeeper, tmp_path: Any) -> None:
-    """What its tree says is what it says itself; and it takes our registration for a broker's."""
-    hosts = f"{zookeeper.hosts}/kafka"
-    with (
-        Broker(tmp_path / "kafka", hosts) as kafka,
-        Raw(kafka.bootstrap_servers) as raw,
-        Session(hosts, lambda _: None) as session,
-    ):
-        deeds.create(raw, {"plain": [[1], [1], [1]], "other": [[1]]})
-        first_id = deeds.producer_id(raw)
-        said = raw.call(apis.METADATA, 12, topics=None, include_topic_authorized_operations=False)
-        found = read_tree(session, 2)
-        assert found == load(session.tree("/"), 2)
-        assert not found.problems
-        assert found.image.cluster_id == said.cluster_id
-        assert found.image.next_producer_id >= first_id + 1000
-        assert {t.name: (t.topic_id, len(t.partitions)) for t in said.topics} == {
-            name: (topic.id, len(topic.partitions)) for name, topic in found.image.topics.items()
-        }
-        for topic in said.topics:
-            for row in topic.partitions:
-                ours = found.image.topics[topic.name].partitions[row.partition_index]
-                assert (ours.leader, ours.leader_epoch) == (row.leader_id, row.leader_epoch)
-                assert (*ours.isr,) == (*row.isr_nodes,)
-        node = tree.BrokerNode(
-            (tree.Endpoint("PLAINTEXT", "127.0.0.1", apache.free_port(), "PLAINTEXT"),), "r2", 5, {}
-        )
-        path = tree.broker_path(2)
-        assert session.commit([Create(path, tree.write_broker(node), ephemeral=True)]).done
-        wait_for(lambda: brokers(raw) == {(1, None), (2, "r2")}, "it is told of ours")
-        epoch = session.read(path)
-        assert epoch is not None
-        registered = load(session.tree(tree.BROKERS), 2).image.brokers[2]
-        assert (registered.epoch, registered.rack) == (epoch.created, "r2")
-        assert session.commit([Delete(path)]).done
-        wait_for(lambda: brokers(raw) == {(1, None)}, "ours is gone")
-        assert all(topic.id != UUID(int=0) for topic in found.image.topics.values())
-
-
-def brokers(raw: Raw) -> set[tuple[int, str | None]]:
-    return {(row.node_id, row.rack) for row in raw.call(apis.METADATA, 9, topics=[]).brokers}
 
 
 def test_a_broker_is_registered_once(session: Session, tmp_path: Any) -> None:

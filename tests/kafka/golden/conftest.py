@@ -1,4 +1,4 @@
-"""Copies of Kafka's data directories that a test may write to, made once per case."""
+"""Copies of Kafka's data directories that a test may write to, made once per case, in memory."""
 
 from pathlib import Path
 
@@ -8,13 +8,13 @@ from tests.support import trees
 
 
 @pytest.fixture(scope="session")
-def writable(tmp_path_factory):
+def writable(memory):
     """From a data directory to a copy of it, the same one each time."""
     copies: dict[Path, Path] = {}
 
     def copy_of(directory: Path) -> Path:
         if directory not in copies:
-            target = tmp_path_factory.mktemp("kafka", numbered=True) / directory.name
+            target = memory / f"golden{len(copies)}" / directory.name
             copies[directory] = trees.copy_tree(directory, target)
         return copies[directory]
 

@@ -18,9 +18,10 @@ def where(values):
     return {"argvalues": values, "ids": kafka_data.ids(values)}
 
 
-@pytest.fixture(params=["r", "w"])
+@pytest.fixture(params=["r", "w"], scope="class")
 def log(request, partition, writable):
-    """The partition, opened for reading where it lies and for writing in a copy."""
+    """The partition, opened for reading where it lies and for writing in a copy; for all tests that
+    ask it."""
     if request.param == "r":
         path = partition.path
     else:
@@ -29,7 +30,7 @@ def log(request, partition, writable):
         yield opened
 
 
-@pytest.mark.parametrize("partition", **where(ANSWERED))
+@pytest.mark.parametrize("partition", **where(ANSWERED), scope="class")
 class TestAnswers:
     def test_records(self, log, partition):
         assert read_all(log) == kafka_data.expected_records(partition)

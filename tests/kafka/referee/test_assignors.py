@@ -5,7 +5,6 @@ even, keeps as much, and reads what Java's members tell.  One JVM is asked for a
 from __future__ import annotations
 
 import random
-from pathlib import Path
 
 import pytest
 
@@ -65,7 +64,7 @@ def line_of(member: Subscriber) -> str:
 def asked(lines: list[str]) -> list[str]:
     text = "".join(line + "\n" for line in lines)
     try:
-        said = apache.ask(str(Path(__file__).with_name("Assign.java")), text=text)
+        said = apache.ask("Assign", text=text)
     except apache.Unavailable as reason:
         pytest.skip(str(reason))
     found = said.split("\n")[:-1]

@@ -6,7 +6,6 @@ import json
 import math
 import random
 import re
-from pathlib import Path
 
 import pytest
 
@@ -36,7 +35,7 @@ MARKERS = (0, 1)  # of transactions: their version stands before what Kafka's co
 def ask(lines: list[str]) -> list[str]:
     """What Kafka says to each line."""
     try:
-        said = apache.ask(str(Path(__file__).with_name("Codec.java")), text="\n".join(lines) + "\n")
+        said = apache.ask("Codec", text="\n".join(lines) + "\n")
     except apache.Unavailable as reason:
         pytest.skip(f"Apache Kafka cannot be asked: {reason}")
     return said.splitlines()

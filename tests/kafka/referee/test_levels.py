@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import pytest
 
 from kafkalog.metadata.features import RECORDS_CHANGED
@@ -15,7 +13,7 @@ pytestmark = [pytest.mark.java, pytest.mark.slow]
 
 def test_kafka_lowers_the_same_levels() -> None:
     try:
-        said = apache.ask(str(Path(__file__).with_name("Levels.java")))
+        said = apache.ask("Levels")
     except apache.Unavailable as reason:
         pytest.skip(str(reason))
     pairs = [tuple(map(int, line.split())) for line in said.splitlines()]

@@ -1,4 +1,5 @@
-"""A directory goes from Apache Kafka to kafkalog and back, written by both."""
+"""A directory goes from Apache Kafka to kafkalog and back, written by both: at length, what
+test_kafkas_directory_comes_home does with one that Kafka wrote before."""
 
 import contextlib
 
@@ -55,6 +56,7 @@ def produce(broker, codec, values):
     producer.close()
 
 
+@pytest.mark.long
 def test_a_directory_passes_between_kafka_and_kafkalog(kafka_jars, tmp_path):
     """Kafka writes, we append, Kafka appends again; each reads all that the others wrote."""
     directory = tmp_path / "data"

@@ -27,6 +27,8 @@ from tests.unit.metadata.conftest import request
 pytestmark = [pytest.mark.java, pytest.mark.slow, pytest.mark.timeout(300)]
 
 ENDPOINT = ("PLAINTEXT", "127.0.0.1", 9092, 0)
+CODECS = ("zstd", "snappy", "lz4", "gzip", None)
+SERVED = {"listeners": "PLAINTEXT://127.0.0.1:0", "offsets.topic.num.partitions": "1"}
 Wait = Callable[..., None]
 
 
@@ -139,9 +141,15 @@ def _own(found: Any) -> dict[str, str]:
     return own
 
 
+@pytest.mark.parametrize("starts", [1, pytest.param(2, marks=pytest.mark.long)])
 def test_kafka_starts_on_our_directory_and_we_go_on_with_it(
-    tmp_path: Path, wait_until: Wait
+    starts: int, tmp_path: Path, wait_until: Wait
 ) -> None:
+    """Offsets that a group committed to the one are known to the other.
+
+    `starts`: of Kafka, one after the other, as its own log must open again, too.  After two it
+    starts once more, on what we went on with.
+    """
     directory = tmp_path / "data"
     with ours(directory) as (manager, metadata):
         make(metadata, "orders", 3, retention_ms="-1", cleanup_policy="compact")
@@ -156,7 +164,9 @@ def test_kafka_starts_on_our_directory_and_we_go_on_with_it(
         make(metadata, "late", 1, flush_ms="1000")
         known["late"] = metadata.image.topics["late"].id
         block = metadata.allocate_producer_ids()
-    for again in (False, True):  # its own log, too, must open a second time
+    with Broker(directory, config=SERVED) as mine:
+        assert committed(mine.bootstrap_servers, "billing", 2) == 2
+    for start in range(starts):
         with running(directory) as (broker, admin):
             assert admin.describe_cluster()["cluster_id"] == cluster
             names = ["late", "orders", "plain.topic"]
@@ -167,23 +177,29 @@ def test_kafka_starts_on_our_directory_and_we_go_on_with_it(
             }  # fmt: skip
             assert topic_settings(admin, "late") == {"flush.ms": "1000"}
             assert consumed(broker, "orders", 2)[:2] == [b"one", b"two"]
+            assert committed(broker.bootstrap_servers, "billing") == 2
             send(broker, "orders", [b"three", b"four"])
-            assert "ERROR" not in broker.output(), broker.output()[-4000:]
-            if again:
+            if start == starts - 1:
+                assert committed(broker.bootstrap_servers, "shipping", 1) == 1
                 theirs(broker, admin, wait_until, preallocate="true")
+            assert "ERROR" not in broker.output(), broker.output()[-4000:]
     with ours(directory) as (manager, metadata):
         image = metadata.image
         assert {n: t.id for n, t in image.topics.items() if n in known} == known
         assert image.config(2, "theirs") == {"preallocate": "true"}
         assert manager.topic_config("theirs").preallocate
-        assert values(manager, "orders") == [b"one", b"two", *[b"three", b"four"] * 2]
+        assert values(manager, "orders") == [b"one", b"two", *[b"three", b"four"] * starts]
         assert values(manager, "theirs") == [b"x"]
         assert metadata.allocate_producer_ids().start > block.start
         append(manager, metadata, "orders", [b"five"])
         make(metadata, "last", 1)
-    with running(directory) as (broker, admin):
-        assert consumed(broker, "orders", 7)[-1] == b"five"
-        assert "last" in admin.list_topics()
+    with Broker(directory, config=SERVED) as mine:
+        assert committed(mine.bootstrap_servers, "billing") == 2
+        assert committed(mine.bootstrap_servers, "shipping") == 1
+    if starts > 1:
+        with running(directory) as (broker, admin):
+            assert consumed(broker, "orders", 3 + 2 * starts)[-1] == b"five"
+            assert "last" in admin.list_topics()
 
 
 @pytest.mark.long
@@ -258,6 +274,11 @@ def test_kafkas_directory_comes_home(kafka_cases: Path, tmp_path: Path) -> None:
     with ours(directory) as (manager, metadata):
         make(metadata, "ours", 1)
         append(manager, metadata, "ours", [b"one"])
+        for codec in CODECS:
+            many = [b"many, %d " % i * 20 for i in range(100)]
+            manager.get("ours", 0).append_many(many, compression=codec, batch_bytes=5000)
+        written = values(manager, "ours")
+        assert len(written) == 1 + 100 * len(CODECS)
         append(manager, metadata, "orders-s1", [b"more"])
         metadata.take_snapshot()
     with running(directory) as (broker, admin):
@@ -265,11 +286,15 @@ def test_kafkas_directory_comes_home(kafka_cases: Path, tmp_path: Path) -> None:
         assert set(admin.list_topics()) >= set(topics)
         for name, topic in topics.items():
             assert topic_settings(admin, name) == topic["configs"]
-        assert consumed(broker, "ours", 1) == [b"one"]
+        assert "Recovering unflushed segment" not in broker.output()
+        assert consumed(broker, "ours", 1) == written
+        send(broker, "ours", [b"theirs"])
         assert consumed(broker, "orders-s1", 20)  # some are markers or aborted
-        committed = admin.list_group_offsets("billing-s1")
-        assert "12" in str(committed)
+        assert "12" in str(admin.list_group_offsets("billing-s1"))
         assert "ERROR" not in broker.output(), broker.output()[-4000:]
+    with ours(directory) as (manager, _):
+        assert values(manager, "ours") == [*written, b"theirs"]
+        assert manager.get("ours", 0).verify().clean
 
 
 def committed(bootstrap: str, group: str, offset: int | None = None) -> int | None:
@@ -284,26 +309,6 @@ def committed(bootstrap: str, group: str, offset: int | None = None) -> int | No
     found: int | None = consumer.committed(partition)
     consumer.close()
     return found
-
-
-def test_groups_go_along(tmp_path: Path) -> None:
-    """Offsets that a group committed to the one are known to the other."""
-    directory = tmp_path / "data"
-    with Broker(directory, listeners="PLAINTEXT://127.0.0.1:0") as mine:
-        client = KafkaAdminClient(bootstrap_servers=mine.bootstrap_servers)
-        client.create_topics([NewTopic("orders", 1, 1)])
-        client.close()
-        send(mine, "orders", [b"one", b"two", b"three"])
-        assert committed(mine.bootstrap_servers, "billing", 2) == 2
-    with running(directory) as (theirs, _):
-        assert consumed(theirs, "orders", 3) == [b"one", b"two", b"three"]
-        assert committed(theirs.bootstrap_servers, "billing") == 2
-        assert committed(theirs.bootstrap_servers, "shipping", 1) == 1
-        assert "ERROR" not in theirs.output(), theirs.output()[-4000:]
-    with Broker(directory, listeners="PLAINTEXT://127.0.0.1:0") as mine:
-        assert committed(mine.bootstrap_servers, "billing") == 2
-        assert committed(mine.bootstrap_servers, "shipping") == 1
-        assert consumed(mine, "orders", 3) == [b"one", b"two", b"three"]
 
 
 @pytest.mark.long

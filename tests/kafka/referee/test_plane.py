@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from kafkalog.wire import apis
-from tests.support import apache, batches
+from tests.support import batches
 from tests.support.batches import Row, batch
 from tests.unit.plane.peer import ALL, LEADER, Peer, Served, one
 from tests.unit.plane.test_produce import REFUSED, ROWS, idempotent
@@ -26,7 +26,6 @@ TOPICS: dict[str, dict[str, str]] = {
     "small": {"segment.bytes": "1048576", "max.message.bytes": "1500000"},
 }
 LED = ("plain", "fetched")
-SETTINGS = "offsets.topic.replication.factor=1\nauto.create.topics.enable=false\n"
 NOW_MS = int(time.time() * 1000)
 
 
@@ -45,43 +44,39 @@ def create(peer: Peer) -> None:
 
 
 @pytest.fixture(scope="module")
-def both(tmp_path_factory, wait_until) -> Iterator[Callable[[], tuple[Peer, Peer]]]:
+def both(tmp_path_factory, apache_kafka, wait_until) -> Iterator[Callable[[], tuple[Peer, Peer]]]:
     """New connections to Kafka and to us."""
-    try:
-        apache.jars()
-    except apache.Unavailable as reason:
-        pytest.skip(str(reason))
+    port = int(apache_kafka.rpartition(":")[2])
     served = Served(tmp_path_factory.mktemp("ours"))
     for name, config in TOPICS.items():
         served.put(name, 2, config=config)
-    with apache.Broker(tmp_path_factory.mktemp("kafka") / "data", SETTINGS, heap="256m") as kafka:
-        found: list[Peer] = []
+    found: list[Peer] = []
 
-        def answers() -> bool:
-            try:
-                found.append(Peer(("127.0.0.1", kafka.port)))
-                create(found[-1])
-            except (OSError, AssertionError):
-                return False
-            return True
+    def answers() -> bool:
+        try:
+            found.append(Peer(("127.0.0.1", port)))
+            create(found[-1])
+        except (OSError, AssertionError):
+            return False
+        return True
 
-        wait_until(answers, "Kafka has the topics")
-        ids = found[-1].topic_ids
+    wait_until(answers, "Kafka has the topics")
+    ids = found[-1].topic_ids
 
-        def connect() -> tuple[Peer, Peer]:
-            theirs = Peer(("127.0.0.1", kafka.port))
-            theirs.topic_ids = ids
-            return theirs, served.connect()
+    def connect() -> tuple[Peer, Peer]:
+        theirs = Peer(("127.0.0.1", port))
+        theirs.topic_ids = ids
+        return theirs, served.connect()
 
-        # Leaders are there when a produce is taken; and the same on our side.
-        for name in LED:
-            served.reactor.append(name, 1, one())
-        wait_until(
-            lambda: all(not found[-1].produce_one(one(), (name, 1)).error_code for name in LED),
-            "Kafka leads",
-            60,
-        )
-        yield connect
+    # Leaders are there when a produce is taken; and the same on our side.
+    for name in LED:
+        served.reactor.append(name, 1, one())
+    wait_until(
+        lambda: all(not found[-1].produce_one(one(), (name, 1)).error_code for name in LED),
+        "Kafka leads",
+        60,
+    )
+    yield connect
     served.close()
 
 

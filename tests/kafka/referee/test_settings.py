@@ -6,7 +6,6 @@ One JVM is asked for all of them: Kafka's own classes check what a start checks.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -83,7 +82,7 @@ def answers(lines: list[tuple[str, ...]]) -> list[str]:
     """What Kafka says to each line."""
     text = "".join("\t".join(line) + "\n" for line in lines)
     try:
-        said = apache.ask(str(Path(__file__).with_name("Settings.java")), text=text)
+        said = apache.ask("Settings", text=text)
     except apache.Unavailable as reason:
         pytest.skip(str(reason))
     found = said.splitlines()

@@ -10,7 +10,7 @@ from typing import Any
 
 from kafkalog.wire import apis
 from tests.unit.coordinator.desk import subscription
-from tests.unit.coordinator.sides import Side
+from tests.unit.coordinator.sides import LOOK_S, Side
 
 Script = Callable[[Side], None]
 
@@ -340,7 +340,7 @@ def reach(side: Side, group: str, state: str) -> None:
         seen.append(sent)
         return bool(sent.body.groups[0].group_state == state)
 
-    side.until(reached, f"{group} is {state}")
+    side.until(reached, f"{group} is {state}", LOOK_S)
     side.see(f"{group} is {state}", seen[-1])
 
 

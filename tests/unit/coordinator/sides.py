@@ -25,6 +25,8 @@ from tests.unit.coordinator.desk import Desk, config
 CLIENT = "client"
 PATIENCE_S = LIMIT_S
 ARRIVAL_S = 0.1
+LOOK_S = 0.02
+"""Between two looks that cost more than to see an answer: at the machine's sockets, at a group."""
 SETTINGS = {
     # Members that begin a group together have to come in this time, whatever the machine does.
     "group.initial.rebalance.delay.ms": 2_000,
@@ -52,7 +54,7 @@ def plain(value: Any, names: dict[str, str]) -> Any:
 
 def unread_bytes(ports: tuple[int, int]) -> int:
     """What waits in the socket of this machine that has these ports, its own and its peer's."""
-    for family in ("tcp", "tcp6"):
+    for family in ("tcp6", "tcp"):  # a JVM listens to both by one of the former
         for line in Path(f"/proc/net/{family}").read_text().splitlines()[1:]:
             _, own, peer, _, queues, *_ = line.split()
             if (int(own.rpartition(":")[2], 16), int(peer.rpartition(":")[2], 16)) == ports:
@@ -111,8 +113,8 @@ class Side(ABC):
         """Whether the answer is there."""
 
     @abstractmethod
-    def until(self, condition: Callable[[], bool], what: str) -> None:
-        """Let time pass until the condition holds."""
+    def until(self, condition: Callable[[], bool], what: str, pause_s: float = 0.005) -> None:
+        """Let time pass until the condition holds; `pause_s`: between two looks."""
 
     def park(self, api: Api, version: int, fields: dict[str, Any]) -> Any:
         """Send a request that may have to wait, so that it comes before the next one."""
@@ -178,7 +180,7 @@ class KafkaSide(Side):
             self.until(lambda: self.answered(found) and self.answered(told), "a coordinator")
             return not found.body.error_code and not any(g.error_code for g in told.body.groups)
 
-        self.until(coordinates, "__consumer_offsets")
+        self.until(coordinates, "__consumer_offsets", LOOK_S)
 
     def _reachable(self) -> bool:
         with contextlib.suppress(OSError):
@@ -191,7 +193,8 @@ class KafkaSide(Side):
 
     def park(self, api: Api, version: int, fields: dict[str, Any]) -> Pending:
         sent: Pending = super().park(api, version, fields)
-        self.until(sent.read, "the request is read")
+        sent.done.wait(LOOK_S)
+        self.until(sent.read, "the request is read", LOOK_S)
         # Nobody tells that it got from there to the group; answered or not, after this time it has.
         sent.done.wait(ARRIVAL_S)
         return sent
@@ -200,8 +203,8 @@ class KafkaSide(Side):
         assert sent.failed is None, f"{sent.api.name} v{sent.version}: {sent.failed!r}"
         return sent.done.is_set()
 
-    def until(self, condition: Callable[[], bool], what: str) -> None:
-        wait_for(condition, f"Kafka: {what}", PATIENCE_S, pause_s=0.001)
+    def until(self, condition: Callable[[], bool], what: str, pause_s: float = 0.005) -> None:
+        wait_for(condition, f"Kafka: {what}", PATIENCE_S, pause_s)
 
 
 class OurSide(Side):
@@ -218,7 +221,7 @@ class OurSide(Side):
     def answered(self, sent: Any) -> bool:
         return not sent.waits
 
-    def until(self, condition: Callable[[], bool], what: str) -> None:
+    def until(self, condition: Callable[[], bool], what: str, pause_s: float = 0) -> None:
         for _ in range(2000):
             if condition():
                 return

@@ -23,8 +23,6 @@ from tests.unit.wire.strategies import RANGES, any_number, random_fields
 SAMPLES = 3
 
 kafka_protocol = pytest.importorskip("kafka.protocol")
-RENAMED = {"generation_id_or_member_epoch": "generation_id"}
-"""Ours, as Kafka 4.4 has it, and what it was before."""
 with_kio = pytest.mark.skipif(
     importlib.util.find_spec("kio") is None,  # it wants Python 3.11
     reason="kio is not installed",

@@ -6,20 +6,21 @@ wants them; where a toolchain or a registry is missing they are Unavailable, wit
 
 from __future__ import annotations
 
-import hashlib
 import importlib.util
-import os
 import shutil
 import subprocess
 import sys
-import tempfile
-from collections.abc import Callable
+from collections.abc import Sequence
 from functools import cache
 from pathlib import Path
+from typing import Any
 
-from tests.support import apache
+import pytest
 
-__all__ = ["CLIENTS", "Unavailable", "command"]
+from tests.support import apache, prepared
+from tests.support.prepared import Unavailable
+
+__all__ = ["CLIENTS", "Unavailable", "archive", "command", "some"]
 
 HERE = Path(__file__).resolve().parent
 CLIENTS = ("confluent", "kafka-python", "aiokafka", "java", "franz-go", "sarama", "kafkajs")
@@ -31,12 +32,12 @@ SCRIPTS = {
     "mover": ("mover.py", "confluent_kafka"),
 }
 BUILD_S = 300
-QUICK = ["-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC", "-Xmx256m"]
-"""Of Java: what starts fastest."""
+QUICK = [*prepared.QUICK, "-Xmx256m"]
 
 
-class Unavailable(Exception):
-    """Why a client cannot run here; a test skips with it."""
+def some(*names: str, long: Sequence[str]) -> list[Any]:
+    """The clients of a test; those of `long` take their turn in `make test-long`."""
+    return [*names, *(pytest.param(name, marks=pytest.mark.long) for name in long)]
 
 
 @cache
@@ -54,11 +55,21 @@ def command(name: str) -> list[str]:
         classes = f"{_java()}:{apache.jars()}/*"
         return ["java", *QUICK, "-cp", classes, "Agent"]
     if name == "streams":
-        folder, jars = _streams()
-        return ["java", *QUICK, "-cp", f"{folder}:{jars}/*", "WordCount"]
+        jar, jars = _streams()
+        return ["java", *QUICK, "-cp", f"{jar}:{jars}/*", "WordCount"]
     if name == "kafkajs":
         return [_program("node"), str(_kafkajs() / "agent.js")]
     return [str(_go() / name.partition("-")[0])]
+
+
+def archive(name: str) -> prepared.Archive | None:
+    """Of a client's classes, where it is Java's.
+
+    Raises: Unavailable.
+    """
+    if name != "java":
+        return None
+    return prepared.Archive(apache.jars(), f"agent-{_java().parent.name}")
 
 
 def _program(name: str) -> str:
@@ -66,13 +77,6 @@ def _program(name: str) -> str:
     if found is None:
         raise Unavailable(f"no {name} on this machine")
     return found
-
-
-def _cache() -> Path:
-    root = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
-    folder = root / "kafkalog" / "clients"
-    folder.mkdir(parents=True, exist_ok=True)
-    return folder
 
 
 def _run(arguments: list[str], where: Path) -> None:
@@ -86,46 +90,37 @@ def _run(arguments: list[str], where: Path) -> None:
 
 @cache
 def _java() -> Path:
-    """The folder of the Java agent's classes."""
-    compiler = _program("javac")
-    try:
-        jars = apache.jars()
-    except apache.Unavailable as reason:
-        raise Unavailable(str(reason)) from None
-    return _made_of(
-        "java", lambda fresh: [compiler, "-d", str(fresh), "-cp", f"{jars}/*", *_sources("java")]
-    )
+    """The jar of the Java agent."""
+    return prepared.compiled("clients/java", _sources("java"), apache.jars())
 
 
 @cache
 def _streams() -> tuple[Path, Path]:
-    """The folder of the word count's classes, and that of Kafka Streams' jars."""
-    compiler, name = _program("javac"), f"streams-{apache.VERSION}"
-    try:
-        jars = apache.fetched(
-            HERE / "streams" / "pom.xml", name, "kafka-streams-*.jar", apache.POM_VERSION
-        )
-    except apache.Unavailable as reason:
-        raise Unavailable(str(reason)) from None
-    source = str(HERE / "streams" / "WordCount.java")
-    made = _made_of(
-        "streams", lambda fresh: [compiler, "-d", str(fresh), "-cp", f"{jars}/*", source]
+    """The jar of the word count, and the folder of Kafka Streams' jars."""
+    name = f"streams-{apache.VERSION}"
+    jars = apache.fetched(
+        HERE / "streams" / "pom.xml", name, "kafka-streams-*.jar", apache.POM_VERSION
     )
-    return made, jars
+    source = HERE / "streams" / "WordCount.java"
+    return prepared.compiled("clients/streams", [source], jars), jars
 
 
 @cache
 def _go() -> Path:
     """The folder of the Go agents; their modules come through Go's proxy."""
     go = _program("go")
-    return _made_of("go", lambda fresh: [go, "build", "-o", f"{fresh}/", "./franz", "./sarama"])
+
+    def build(folder: Path) -> None:
+        _run([go, "build", "-o", f"{folder}/", "./franz", "./sarama"], HERE / "go")
+
+    return prepared.made_of("clients/go", _sources("go"), build)
 
 
 @cache
 def _kafkajs() -> Path:
     """The folder with kafkajs and its agent."""
-    npm, folder = _program("npm"), _cache() / "js"
-    folder.mkdir(exist_ok=True)
+    npm, folder = _program("npm"), prepared.kept() / "clients" / "js"
+    folder.mkdir(parents=True, exist_ok=True)
     for file in ("package.json", "agent.js"):
         shutil.copy(HERE / "js" / file, folder / file)
     if not (folder / "node_modules" / "kafkajs").is_dir():
@@ -133,21 +128,5 @@ def _kafkajs() -> Path:
     return folder
 
 
-def _sources(folder: str) -> list[str]:
-    return sorted(str(path) for path in (HERE / folder).rglob("*") if path.is_file())
-
-
-def _made_of(folder: str, arguments: Callable[[Path], list[str]]) -> Path:
-    """What a compiler made of a folder's sources; once for as long as they do not change."""
-    digest = hashlib.sha256()
-    for path in _sources(folder):
-        digest.update(Path(path).read_bytes())
-    made = _cache() / f"{folder}-{digest.hexdigest()[:16]}"
-    if not made.is_dir():
-        with tempfile.TemporaryDirectory(dir=_cache()) as fresh:
-            target = Path(fresh) / "made"
-            target.mkdir()
-            _run(arguments(target), HERE / folder)
-            if not made.is_dir():
-                os.rename(target, made)
-    return made
+def _sources(folder: str) -> list[Path]:
+    return sorted(path for path in (HERE / folder).rglob("*") if path.is_file())
