@@ -280,6 +280,11 @@ kl_status kl_statepage_check(const char *path, const struct stat *folder) {
     return pid ? refuse(path, pid) : KL_OK;
 }
 
+/* A page is its owner's, or was made just now and not given away yet. */
+static bool is_ours(const struct stat *file, uid_t owner) {
+    return file->st_uid == owner || file->st_uid == geteuid();
+}
+
 /* In *out, locked until it is closed and no longer mapped, and still what its name says: nobody
  * has swept it, nor will; -1: it cannot be had.  A sweep locks it for a moment. */
 static kl_status open_locked_page(const char *path, uid_t owner, const struct stat *folder,
@@ -291,6 +296,10 @@ static kl_status open_locked_page(const char *path, uid_t owner, const struct st
         if (fd < 0) return KL_OK;
         bool locked = flock(fd, LOCK_EX | LOCK_NB) == 0;
         bool known = kl_io->fstat(fd, file) == 0;
+        if (known && !is_ours(file, owner)) { /* nor is what it says */
+            kl_io->close(fd);
+            return KL_OK;
+        }
         long long pid = known && file->st_size > 0 ? kept_by(fd, locked) : 0;
         if (locked && known && !pid &&
             kl_io->fstatat(AT_FDCWD, name, &named, AT_SYMLINK_NOFOLLOW) == 0 &&
@@ -317,8 +326,7 @@ kl_status kl_statepage_create(const char *path, const struct stat *folder, size_
     if (fd < 0) return status;
     page_layout *layout = NULL;
     /* Blocks first: a store to a page that a full memory file system cannot give kills. */
-    bool mine = file.st_uid == owner ||
-                (file.st_uid == geteuid() && fchown(fd, owner, (gid_t)-1) == 0);
+    bool mine = file.st_uid == owner || fchown(fd, owner, (gid_t)-1) == 0;
     size_t bytes = rows > 0 && has_room(fd) ? bytes_for(rows) : PAGE_BYTES;
     if (mine && kl_io->fallocate(fd, 0, 0, (off_t)bytes) == 0)
         layout = map_file(fd, PROT_READ | PROT_WRITE, bytes);
@@ -343,7 +351,6 @@ static bool map_rows(kl_statepage *page, size_t rows, bool writer) {
     if (rows > ROWS_MAX) return false;
     if (bytes <= page->mapped_bytes) return true;
     struct stat file;
-    page_layout *layout = NULL;
     int flags = (writer ? O_RDWR : O_RDONLY) | O_CLOEXEC | O_NOFOLLOW;
     int fd = kl_open_at(AT_FDCWD, page->name, flags, 0);
     if (fd < 0) return false;
@@ -355,15 +362,12 @@ static bool map_rows(kl_statepage *page, size_t rows, bool writer) {
         had = file.st_size >= (off_t)bytes;
         bytes = KL_MIN((size_t)file.st_size, (size_t)PAGE_BYTES + ROWS_MAX * ROW_BYTES);
     }
-    if (had) layout = map_file(fd, writer ? PROT_READ | PROT_WRITE : PROT_READ, bytes);
-    if (layout == NULL) {
-        kl_io->close(fd);
-        return false;
-    }
-    kl_io->munmap(page->layout, page->mapped_bytes);
-    /* The lock went with the old mapping; the new one keeps it from here on. */
-    if (writer) (void)flock(fd, LOCK_EX | LOCK_NB);
     kl_io->close(fd);
+    if (!had) return false;
+    /* The mapping holds a writer's lock: a new one would be without it for a moment, and for good
+     * when somebody else locks the page just then. */
+    void *layout = mremap(page->layout, page->mapped_bytes, bytes, MREMAP_MAYMOVE);
+    if (layout == MAP_FAILED) return false;
     page->layout = layout;
     page->mapped_bytes = bytes;
     return true;
