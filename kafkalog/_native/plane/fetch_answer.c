@@ -40,7 +40,8 @@ static void put_aborted(out *out, const kl_fetch *fetch, const kl_fetch_item *it
     }
 }
 
-/* The tagged fields of a partition: where its log diverges, who leads it. */
+/* The tagged fields of a partition: the epoch at which the logs diverge, and the current
+ * leader. */
 static void put_tags(out *out, const kl_fetch_item *item) {
     enum { TAG_DIVERGING = 0, TAG_LEADER = 1, DIVERGING_BYTES = 13 };
     bool diverging = item->diverging_end >= 0;

@@ -34,7 +34,7 @@ static size_t fault_bytes_max(const kl_produce_fault *fault) {
     return bytes;
 }
 
-/* The tagged fields of a partition: who leads it. */
+/* The tagged fields of a partition: its current leader. */
 static uint8_t *put_tags(uint8_t *p, const kl_request *request, const kl_produce_item *item,
                          kl_leaders *leaders) {
     enum { TAG_LEADER = 0 };
