@@ -136,7 +136,7 @@ class Folders:
             data = folder.read(layout.PARTITION_METADATA, 1 << 12)
         if data is None or layout.is_torn_partition_metadata(data):
             return None  # a power cut after it was made and before anything was flushed
-        return layout.parse_partition_metadata(data)
+        return layout.parse_partition_metadata(data, os.path.join(path, layout.PARTITION_METADATA))
 
     def name_properly(self, tp: TopicPartition) -> None:
         """Give a folder that is named as its topic alone the number that Kafka wants.

@@ -50,10 +50,11 @@ def identify(
         _unmake(folders)
     elif data is not None:
         try:
-            return layout.parse_meta_properties(data)
+            path = os.path.join(directory.path, layout.META_PROPERTIES)
+            return layout.parse_meta_properties(data, path)
         except CorruptLog as damage:
             raise CorruptLog(
-                f"{directory.path}/{damage}; put back a copy of the file, or move it away and take "
+                f"{damage}; put back a copy of the file, or move it away and take "
                 f"the directory over: kafkalog adopt --dir {directory.path}"
             ) from None
     if mode == "r":

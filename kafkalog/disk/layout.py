@@ -285,10 +285,10 @@ def is_torn_partition_metadata(data: bytes) -> bool:
     return b"\0" in data or begun or _ID_LINES.startswith(data)
 
 
-def parse_partition_metadata(data: bytes) -> "uuid.UUID":
-    """The topic id in a partition.metadata file.
+def parse_partition_metadata(data: bytes, path: str = PARTITION_METADATA) -> "uuid.UUID":
+    """The topic id in a partition.metadata file, which lies at `path`.
 
-    Raises: CorruptLog.
+    Raises: CorruptLog, naming the path.
     """
     found: dict[str, str] = {}
     for line in data.decode("utf-8", "replace").splitlines():
@@ -296,15 +296,13 @@ def parse_partition_metadata(data: bytes) -> "uuid.UUID":
         if colon:
             found[name.strip()] = value.strip()
     if found.get("version") != "0":
-        raise CorruptLog(
-            f"{PARTITION_METADATA}: found version {found.get('version')!r}, wanted '0'"
-        )
+        raise CorruptLog(f"{path}: found version {found.get('version')!r}, wanted '0'")
     try:
         value_id = parse_uuid(found.get("topic_id", ""))
     except ValueError as error:
-        raise CorruptLog(f"{PARTITION_METADATA}: topic_id: {error}") from None
+        raise CorruptLog(f"{path}: topic_id: {error}") from None
     if value_id.int == 0:
-        raise CorruptLog(f"{PARTITION_METADATA}: topic_id: found the zero id, which is nobody's")
+        raise CorruptLog(f"{path}: topic_id: found the zero id, which is nobody's")
     return value_id
 
 
@@ -333,28 +331,28 @@ class MetaProperties(NamedTuple):
     directory_id: "uuid.UUID | None"
 
 
-def parse_meta_properties(data: bytes) -> MetaProperties:
-    """The meta.properties of a data directory.
+def parse_meta_properties(data: bytes, path: str = META_PROPERTIES) -> MetaProperties:
+    """The meta.properties of a data directory, which lies at `path`.
 
-    Raises: CorruptLog.
+    Raises: CorruptLog, naming the path.
     """
 
     def number(values: Mapping[str, str], name: str) -> int:
         found = values.get(name)
         if found is None or not re.fullmatch(r"-?[0-9]{1,10}", found.strip()):
-            raise CorruptLog(f"{META_PROPERTIES}: {name}: found {found!r}, wanted a number")
+            raise CorruptLog(f"{path}: {name}: found {found!r}, wanted a number")
         return int(found.strip())
 
     values = parse_properties(data.decode("utf-8", "replace"))
     version = number(values, "version")
     if version not in (0, 1):
-        raise CorruptLog(f"{META_PROPERTIES}: version: found {version}, wanted 0 or 1")
+        raise CorruptLog(f"{path}: version: found {version}, wanted 0 or 1")
     directory_id = None
     if "directory.id" in values:
         try:
             directory_id = parse_uuid(values["directory.id"])
         except ValueError as error:
-            raise CorruptLog(f"{META_PROPERTIES}: directory.id: {error}") from None
+            raise CorruptLog(f"{path}: directory.id: {error}") from None
     # A ZooKeeper broker gets its number at its first start: the file may lack it.
     owner = "broker.id" if version == 0 else "node.id"
     node_id = -1 if version == 0 and owner not in values else number(values, owner)

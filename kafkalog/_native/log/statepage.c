@@ -42,6 +42,10 @@ typedef struct {
     _Atomic int64_t changes; /* odd while files are being changed beside appends */
 } page_layout;
 KL_STATIC_ASSERT(sizeof(page_layout) <= PAGE_BYTES, "a page holds it");
+KL_STATIC_ASSERT(ATOMIC_INT_LOCK_FREE == 2 && ATOMIC_LLONG_LOCK_FREE == 2,
+                 "other processes read them: a lock of this one would not do");
+KL_STATIC_ASSERT(NAME_BYTES > PLACE_BYTES + 2 * (1 + 16), "a name fits");
+KL_STATIC_ASSERT(ROWS_MIN > 0, "a page of entries has some");
 KL_STATIC_ASSERT(sizeof(kl_page_values) == VALUE_COUNT * sizeof(int64_t),
                  "the values are copied as a row of numbers");
 KL_STATIC_ASSERT(offsetof(kl_page_values, offset_entries) == ENTRIES_AT * sizeof(int64_t),
@@ -280,6 +284,11 @@ kl_status kl_statepage_check(const char *path, const struct stat *folder) {
     return pid ? refuse(path, pid) : KL_OK;
 }
 
+/* A page is its owner's, or was made just now and not given away yet. */
+static bool is_ours(const struct stat *file, uid_t owner) {
+    return file->st_uid == owner || file->st_uid == geteuid();
+}
+
 /* In *out, locked until it is closed and no longer mapped, and still what its name says: nobody
  * has swept it, nor will; -1: it cannot be had.  A sweep locks it for a moment. */
 static kl_status open_locked_page(const char *path, uid_t owner, const struct stat *folder,
@@ -291,6 +300,10 @@ static kl_status open_locked_page(const char *path, uid_t owner, const struct st
         if (fd < 0) return KL_OK;
         bool locked = flock(fd, LOCK_EX | LOCK_NB) == 0;
         bool known = kl_io->fstat(fd, file) == 0;
+        if (known && !is_ours(file, owner)) { /* nor is what it says */
+            kl_io->close(fd);
+            return KL_OK;
+        }
         long long pid = known && file->st_size > 0 ? kept_by(fd, locked) : 0;
         if (locked && known && !pid &&
             kl_io->fstatat(AT_FDCWD, name, &named, AT_SYMLINK_NOFOLLOW) == 0 &&
@@ -317,8 +330,7 @@ kl_status kl_statepage_create(const char *path, const struct stat *folder, size_
     if (fd < 0) return status;
     page_layout *layout = NULL;
     /* Blocks first: a store to a page that a full memory file system cannot give kills. */
-    bool mine = file.st_uid == owner ||
-                (file.st_uid == geteuid() && fchown(fd, owner, (gid_t)-1) == 0);
+    bool mine = file.st_uid == owner || fchown(fd, owner, (gid_t)-1) == 0;
     size_t bytes = rows > 0 && has_room(fd) ? bytes_for(rows) : PAGE_BYTES;
     if (mine && kl_io->fallocate(fd, 0, 0, (off_t)bytes) == 0)
         layout = map_file(fd, PROT_READ | PROT_WRITE, bytes);
@@ -343,7 +355,6 @@ static bool map_rows(kl_statepage *page, size_t rows, bool writer) {
     if (rows > ROWS_MAX) return false;
     if (bytes <= page->mapped_bytes) return true;
     struct stat file;
-    page_layout *layout = NULL;
     int flags = (writer ? O_RDWR : O_RDONLY) | O_CLOEXEC | O_NOFOLLOW;
     int fd = kl_open_at(AT_FDCWD, page->name, flags, 0);
     if (fd < 0) return false;
@@ -355,15 +366,12 @@ static bool map_rows(kl_statepage *page, size_t rows, bool writer) {
         had = file.st_size >= (off_t)bytes;
         bytes = KL_MIN((size_t)file.st_size, (size_t)PAGE_BYTES + ROWS_MAX * ROW_BYTES);
     }
-    if (had) layout = map_file(fd, writer ? PROT_READ | PROT_WRITE : PROT_READ, bytes);
-    if (layout == NULL) {
-        kl_io->close(fd);
-        return false;
-    }
-    kl_io->munmap(page->layout, page->mapped_bytes);
-    /* The lock went with the old mapping; the new one keeps it from here on. */
-    if (writer) (void)flock(fd, LOCK_EX | LOCK_NB);
     kl_io->close(fd);
+    if (!had) return false;
+    /* The mapping holds a writer's lock: a new one would be without it for a moment, and for good
+     * when somebody else locks the page just then. */
+    void *layout = mremap(page->layout, page->mapped_bytes, bytes, MREMAP_MAYMOVE);
+    if (layout == MAP_FAILED) return false;
     page->layout = layout;
     page->mapped_bytes = bytes;
     return true;
@@ -372,6 +380,8 @@ static bool map_rows(kl_statepage *page, size_t rows, bool writer) {
 /* The entries of an index that are not shown yet into their rows, at `place` of each. */
 static void show(kl_statepage *page, kl_index *index, size_t entry_bytes, size_t place) {
     const uint8_t *entries = kl_index_bytes(index).data;
+    KL_ASSERT(index->shown <= index->count);
+    KL_ASSERT(PAGE_BYTES + index->count * ROW_BYTES <= page->mapped_bytes);
     for (; index->shown < index->count; index->shown++)
         memcpy(row_at(page, index->shown) + place, entries + index->shown * entry_bytes,
                entry_bytes);
@@ -405,6 +415,7 @@ void kl_statepage_publish(kl_statepage *page, const kl_page_values *values) {
     int64_t row[ENTRIES_AT];
     memcpy(row, values, sizeof row);
     uint32_t sequence = atomic_load_explicit(&layout->sequence, memory_order_relaxed);
+    KL_TEST_ASSERT((sequence & 1) == 0); /* nobody else publishes */
     atomic_store_explicit(&layout->sequence, sequence + 1, memory_order_relaxed);
     atomic_thread_fence(memory_order_release);
     for (int i = 0; i < ENTRIES_AT; i++)

@@ -49,7 +49,7 @@ struct kl_exchange {
     kl_letter wake;
     _Atomic(bool) wake_posted;
     _Atomic(bool) read; /* Python needs the frame no more, and posted a wake to say so */
-    bool ended;         /* meanwhile: it is kept until its wake came out of the box */
+    bool ended; /* only its wake is still on the way: it is freed when that arrives */
 
     kl_buffer memory; /* of the response, from its size field on */
     kl_part *parts;

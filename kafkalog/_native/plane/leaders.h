@@ -1,5 +1,5 @@
-/* leaders.h: who leads what an answer refuses, and where the clients of its listener reach those
- * nodes.  KIP-951. */
+/* leaders.h: the current leaders of the partitions that a response rejects, and the endpoints of
+ * these nodes on the client's listener.  KIP-951. */
 #ifndef KL_LEADERS_H
 #define KL_LEADERS_H
 

@@ -160,10 +160,14 @@ def carry_out(path: str, adoption: Adoption, session: Session) -> str:
     """Write the tree, then make the directory a node's; where its own metadata are now.
 
     Raises: Locked: somebody serves the directory; ArgumentError: the tree has changed since it was
-    read; ZooKeeperAway; OSError.
+    read; CorruptLog; ZooKeeperAway; OSError.
     """
+    meta = os.path.join(path, layout.META_PROPERTIES)
     with Directory(os.path.abspath(path)) as directory:
         directory.lock()
+        with open(meta, "rb") as file:
+            before = file.read()
+        known = layout.parse_meta_properties(before, meta).directory_id
         if cluster_id(session, adoption.cluster) != adoption.cluster:
             raise ArgumentError(
                 f"ZooKeeper at {session.hosts}: it is another cluster's meanwhile: try again"
@@ -175,23 +179,20 @@ def carry_out(path: str, adoption: Adoption, session: Session) -> str:
                     f"{step[done.refused].path}: {done.why}: the tree has changed meanwhile; the "
                     "directory is as it was: try again"
                 )
-        aside = _turn(path, adoption, directory)
+        turned = MetaProperties(0, adoption.node, adoption.cluster, known)
+        aside = _turn(path, before, turned, directory)
     if adoption.controller:
         session.commit([Delete(tree.CONTROLLER)])  # who is elected next reads all anew
     return aside
 
 
-def _turn(path: str, adoption: Adoption, directory: Directory) -> str:
+def _turn(path: str, before: bytes, turned: MetaProperties, directory: Directory) -> str:
     """The directory itself: what it was is kept beside it."""
     aside = _free_name(path + ASIDE)
     os.makedirs(aside, mode=0o700)
-    with open(os.path.join(path, layout.META_PROPERTIES), "rb") as file:
-        before = file.read()
     with open(os.path.join(aside, layout.META_PROPERTIES), "wb") as file:
         file.write(before)
         os.fsync(file.fileno())
-    known = layout.parse_meta_properties(before).directory_id
-    turned = MetaProperties(0, adoption.node, adoption.cluster, known)
     directory.replace(layout.META_PROPERTIES, layout.render_meta_properties(turned))
     # Last: as long as it is there, all can be done again.
     name = f"{METADATA_TOPIC}-0"

@@ -195,6 +195,14 @@ def test_a_topic_has_its_partitions_and_one_id(path):
         assert [tp.partition for tp in manager.partitions("orders")] == found
 
 
+def test_a_damaged_partition_metadata_is_named_by_its_path(path):
+    with Manager(path) as manager:
+        manager.create_topic("orders")
+        (path / "orders-0/partition.metadata").write_text("version: 7\n")
+        with pytest.raises(CorruptLog, match=f"^{path}/orders-0/partition.metadata: found version"):
+            manager.folders.partition_id(TopicPartition("orders", 0))
+
+
 def test_what_cannot_be_made_is_refused(path):
     """A name that is taken, one that no topic has, a number below 0."""
     with Manager(path) as manager:

@@ -147,8 +147,10 @@ def test_partition_metadata_is_kafkas(kafka_cases):
 )  # fmt: skip
 def test_damaged_partition_metadata_is_refused_by_name(data):
     """Empty, another version, no id, the zero id."""
-    with pytest.raises(CorruptLog, match=r"partition\.metadata"):
+    with pytest.raises(CorruptLog, match=r"^partition\.metadata: "):
         layout.parse_partition_metadata(data)
+    with pytest.raises(CorruptLog, match=r"^/data/orders-0/partition\.metadata: "):
+        layout.parse_partition_metadata(data, "/data/orders-0/partition.metadata")
 
 
 # ---- meta.properties ----------------------------------------------------------------------------
@@ -189,6 +191,8 @@ def test_damaged_meta_properties_are_refused_by_name(data, word):
     """Which key, what was found."""
     with pytest.raises(CorruptLog, match=word):
         layout.parse_meta_properties(data)
+    with pytest.raises(CorruptLog, match=rf"^/data/meta\.properties: .*{word}"):
+        layout.parse_meta_properties(data, "/data/meta.properties")
 
 
 def test_a_new_directory_gets_ids_of_its_own():

@@ -1,14 +1,18 @@
 """A `.txnindex` that is gone: what was aborted is found again, whoever asks for it first."""
 
 import shutil
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 import kafkalog
+from kafkalog._native import check
 from tests.support import batches
 from tests.support.batches import Row
+from tests.support.waiting import LIMIT_S
 
 TIME_MS = 1_700_000_000_000
 COMPACTED = {"cleanup.policy": "compact", "min.cleanable.dirty.ratio": 0}
@@ -106,6 +110,39 @@ def test_of_the_last_segment_of_a_directory_that_kafka_closed(tmp_path: Path, mo
     with kafkalog.Log(root / "events-0", mode=mode) as log:
         assert committed(log) == [(0, b"committed"), (3, b"tail")]
         assert [(a.first_offset, a.last_offset) for a in log.aborted(0, 4)] == [(1, 2)]
+
+
+def test_a_list_that_is_looked_for_during_a_truncation(
+    lost: Path, native_test: tuple[Any, Any], wait_until: Callable[..., None]
+) -> None:
+    """A list is not rebuilt when segments have changed since the look, so the next look at it
+    must find that nobody knows it yet."""
+    _, lib = native_test
+    with kafkalog.Log(lost, config=COMPACTED) as log:
+        log.append(b"cut", key=b"c", timestamp_ms=TIME_MS)
+        log.roll()
+        log.append(b"deleted", key=b"c", timestamp_ms=TIME_MS)
+        log.flush()  # what a roll does behind it renames files, too
+        lib.kl_io_reset()
+        with ThreadPoolExecutor(2) as pool:
+            try:
+                lib.kl_io_hold_one(b"renameat", 1)  # the cut is shown, the names are not gone
+                cutting = pool.submit(lib.kl_log_truncate, log._c, 5)
+                wait_until(lambda: lib.kl_io_waiting(b"renameat") == 1, "a segment is going")
+                lib.kl_io_hold_one(b"openat", 1)
+                looking = pool.submit(log.aborted, 0, 4)
+                wait_until(lambda: lib.kl_io_waiting(b"openat") == 1, "the list is looked for")
+                lib.kl_io_hold_one(b"fsync", 1)  # the names are gone, the cut one is not copied
+                lib.kl_io_hold(b"renameat", lib.KL_HOLD_NONE)
+                wait_until(lambda: lib.kl_io_waiting(b"fsync") == 1, "the segment is gone")
+                lib.kl_io_hold(b"openat", lib.KL_HOLD_NONE)
+                found = looking.result(timeout=LIMIT_S)
+            finally:
+                lib.kl_io_reset()
+            check(cutting.result(timeout=LIMIT_S))
+        assert [(one.first_offset, one.last_offset) for one in found] == [(1, 2)]
+        assert committed(log) == COMMITTED
+    expect(lost, COMMITTED)
 
 
 def looks(lib: Any, log: kafkalog.Log, start: int, stop: int) -> int:

@@ -1,5 +1,6 @@
 """The page in shared memory by which readers learn what a writer shows."""
 
+import fcntl
 import os
 import struct
 import subprocess
@@ -157,3 +158,74 @@ def test_a_page_that_is_being_made_is_not_swept(tmp_path, native_test, wait_unti
                 assert page_of(path, os.geteuid()).exists()
     finally:
         hooks.kl_io_reset()
+
+
+def is_locked(page: Path) -> bool:
+    with page.open("rb") as file:
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            return True
+    return False
+
+
+def test_a_page_that_grew_is_still_locked(tmp_path):
+    """By the lock a writer in another container, to which the pid in the page says nothing, sees
+    that somebody has the log open."""
+    path = tmp_path / "log-0"
+    with kafkalog.Log(path, config={"index.interval.bytes": 100}) as log:
+        sizes = []
+        page = page_of(path, os.geteuid())
+        for i in range(400):
+            log.append(b"v" * 100, timestamp_ms=1_000 + i)
+            if not sizes or page.stat().st_size > sizes[-1]:
+                sizes.append(page.stat().st_size)
+                assert is_locked(page), sizes
+        assert len(sizes) > 2
+
+
+@pytest.fixture
+def others_place() -> Iterator[Path]:
+    """Where USER's pages would lie, made by another user before USER had any."""
+    place = SHM / f"kafkalog-{USER}"
+    place.mkdir(mode=0o700)
+    os.chown(place, USER + 1, -1)
+    yield place
+
+
+def claim(folder: Path, place: Path, kept: Path) -> None:
+    """A page in `place` that says that a living process writes to `folder`, owned as the place."""
+    page = bytearray(page_of(kept, os.geteuid()).read_bytes())
+    found, (magic, *_) = folder.stat(), struct.unpack_from("<Q", page)
+    struct.pack_into("<QQQ", page, 0, magic, found.st_dev, found.st_ino)
+    false = place / page_of(folder, USER).name
+    false.write_bytes(page)
+    os.chown(false, place.stat().st_uid, -1)
+
+
+@root
+def test_a_page_in_a_place_of_somebody_elses_is_not_believed(given_away, others_place, tmp_path):
+    """Anyone can make a folder in /dev/shm, and would keep a log from being opened with it."""
+    with kafkalog.Log(tmp_path / "kept-0") as kept:
+        kept.append(b"x")
+        claim(given_away, others_place, tmp_path / "kept-0")
+        with kafkalog.Log(given_away) as log:
+            assert log.append(b"written") == 0
+        [file] = others_place.iterdir()
+        assert file.stat().st_uid == USER + 1
+
+
+@root
+def test_nor_is_one_that_took_a_place_later(given_away, tmp_path):
+    """The user's own place was there when this process looked, and is gone."""
+    with kafkalog.Log(tmp_path / "kept-0") as kept:
+        kept.append(b"x")
+        with kafkalog.Log(given_away) as log:
+            log.append(b"first")
+        place = page_of(given_away, USER).parent
+        place.rmdir()
+        place.mkdir(mode=0o700)
+        os.chown(place, USER + 1, -1)
+        claim(given_away, place, tmp_path / "kept-0")
+        with kafkalog.Log(given_away) as log:
+            assert log.append(b"written") == 1
