@@ -67,7 +67,7 @@ def read_in_group(
         group_instance_id=options.instance_id,
         auto_offset_reset="none" if options.reset == "error" else options.reset,
         isolation=options.isolation,
-        config={"allow.auto.create.topics": False},  # who prints makes no topic
+        config={"allow.auto.create.topics": False},  # to print makes no topic
     )
     try:
         with _Whole(consumer):

@@ -110,7 +110,7 @@ class Mirror(Handle):
         self._on_progress = on_progress
         self._stop = threading.Event()
         self._counts = Counts()
-        Admin(source).close()  # addresses that are none are told now
+        Admin(source).close()  # an address that is none is refused now
         Admin(target).close()
 
     @property
