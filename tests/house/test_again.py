@@ -22,6 +22,17 @@ def nth():
     number = int(count.read_text()) if count.exists() else 0
     count.write_text(str(number + 1))
     return number
+
+def again(name):
+    flag = Path(name)
+    found = flag.exists()
+    flag.touch()
+    return found
+
+@pytest.fixture
+def late(request):
+    yield
+    assert again("late") and request.node.name != "test_late_wrong", "too late"
 """
 
 
@@ -44,7 +55,8 @@ def run(pytester: pytest.Pytester, root: Path, monkeypatch: pytest.MonkeyPatch) 
 def test_a_test_that_passes_alone_is_unsteady(
     run: Run, failures: int, arguments: tuple[str, ...]
 ) -> None:
-    """It is named with what went wrong first, and the run has not failed."""
+    """It is named with what went wrong first, and the run has not failed.  Errors around a test
+    count as its failure."""
     done = run(
         f"""
         def test_steady():
@@ -53,53 +65,41 @@ def test_a_test_that_passes_alone_is_unsteady(
         @pytest.mark.parametrize("word", ["a b - c"])
         def test_unsteady(word):
             assert nth() >= {failures}, "too early"
+
+        def test_late(late):
+            pass
         """,
         *arguments,
     )
     assert done.ret == 0
-    done.stdout.fnmatch_lines(
-        ["*unsteady: failed, then passed alone*", "test_it.py::test_unsteady?a b - c?",
-         "    AssertionError: too early", "*= 1 passed, 1 unsteady in *"]
-    )  # fmt: skip
+    for nodeid, wrong in (("test_unsteady?a b - c?", "early"), ("test_late", "late")):
+        done.stdout.fnmatch_lines(
+            ["*unsteady: failed, then passed alone*", f"test_it.py::{nodeid}",
+             f"    AssertionError: too {wrong}", "*= 1 passed, 2 unsteady in *"]
+        )  # fmt: skip
     done.stdout.no_fnmatch_line("*= FAILURES =*")
     assert "too early" in Path(again.KEPT).read_text()
 
 
 def test_what_fails_every_time_fails_the_run(run: Run) -> None:
+    """Itself, or what is around it."""
     done = run(
         """
         def test_wrong():
             assert nth() == 17
 
-        def test_unsteady(tmp_path):
-            flag = Path("flag")
-            found = flag.exists()
-            flag.touch()
-            assert found
+        def test_late_wrong(late):
+            pass
+
+        def test_unsteady():
+            assert again("flag")
         """
     )
     assert done.ret == 1
     assert Path("count.txt").read_text() == "3"
-    done.stdout.fnmatch_lines(["*= FAILURES =*", "*= 1 failed, 1 unsteady in *"])
-
-
-def test_errors_around_a_test_count_as_its_failure(run: Run) -> None:
-    done = run(
-        """
-        @pytest.fixture
-        def late():
-            yield
-            assert nth() >= 1
-
-        def test_unsteady(late):
-            pass
-        """
+    done.stdout.fnmatch_lines(
+        ["*= ERRORS =*", "*= FAILURES =*", "*= 1 failed, 1 passed, 1 error, 1 unsteady in *"]
     )
-    assert done.ret == 0
-    done.stdout.fnmatch_lines(["*= 1 unsteady in *"])
-    Path("count.txt").write_text("-9")
-    assert run("@pytest.fixture\ndef late():\n    yield\n    assert nth() > 9\n\n"
-               "def test_it(late): pass").ret == 1  # fmt: skip
 
 
 def test_many_unsteady_tests_fail_the_run(run: Run) -> None:

@@ -29,7 +29,7 @@ FULL = {"ENOSPC": (b"room", errno.ENOSPC), "EDQUOT": (b"room", errno.EDQUOT),
         "EMFILE": (b"openat", errno.EMFILE)}  # fmt: skip
 TRIES_MAX = 3
 """So often a step may be refused while the disk is full."""
-LOG_SAMPLE, BROKER_SAMPLE = (60, 12) if EXPLORING or LONG else (20, 5)
+LOG_SAMPLE, BROKER_SAMPLE = (60, 12) if EXPLORING or LONG else (12, 4)
 LIVES = {
     "a log alone": lambda folder: LogLife(folder, alone=True),
     "a log in a directory": lambda folder: LogLife(folder, alone=False),

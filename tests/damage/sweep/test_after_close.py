@@ -29,7 +29,7 @@ from tests.support.effort import EXPLORING, LONG
 
 SETTINGS = {"segment.bytes": 4000, "index.interval.bytes": 300, "file.delete.delay.ms": 0}
 TEXTS = ("checkpoint", ".kafka_cleanshutdown", "meta.properties", "partition.metadata")
-BITS = 200 if EXPLORING else 15
+BITS = 200 if EXPLORING else 8
 """Of each file, a sample; KAFKALOG_LONG=1: each of them."""
 
 
