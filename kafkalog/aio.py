@@ -2,9 +2,9 @@
 
 The event loop never waits for a socket or a lock.  Arguments, results and failures are those of
 the blocking calls.  The calls of one object are made one after another, in the order in which
-they were awaited.  A call whose await is cancelled is not made when its turn had not come yet;
-else it goes on to its end, unseen.  What that means for records: see `Consumer.poll` and
-`Producer.send`.
+they were awaited.  If an await is cancelled before the call's turn, the call is not made;
+otherwise it runs to its end, unseen.  `Consumer.poll` and `Producer.send` say what that means for
+records.
 """
 
 from __future__ import annotations

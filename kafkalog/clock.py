@@ -21,7 +21,7 @@ class Clock(Protocol):
     def wait_until(self, condition: threading.Condition, until_s: float | None) -> None:
         """Wait, with `condition` held, until it is notified or monotonic_s() >= until_s.
 
-        None: until it is notified.  May return early, so callers look again.
+        None: until it is notified.  May return early, so callers check again.
         """
 
 

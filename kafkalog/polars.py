@@ -1,4 +1,4 @@
-"""Topics as polars' lazy frames: what a query does not want is not read."""
+"""Topics as polars' lazy frames: a query reads only what it needs."""
 
 from __future__ import annotations
 

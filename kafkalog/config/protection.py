@@ -69,6 +69,6 @@ def refuse_protection(name: str, value: object, where: str = "") -> None:
     """
     if protects(name, value):
         raise InvalidSetting(
-            f"{where}{name}: found a value, wanted none: it protects, and it is not there yet; "
-            "who takes it out lets everybody who reaches a listener do everything"
+            f"{where}{name}: found a value, wanted none: kafkalog cannot protect in this way yet; "
+            "without the setting, everyone who reaches a listener may do everything"
         )

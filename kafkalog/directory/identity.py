@@ -130,7 +130,7 @@ def _unmake(folders: Folders) -> None:
 
 
 def check_agrees(path: str, config: Mapping[str, object] | None, known: TopicConfig) -> None:
-    """Refuse settings that are others than those in effect for everybody who writes.
+    """Refuse settings that differ from those in effect for every writer.
 
     Raises: ArgumentError; UnknownSetting, InvalidSetting.
     """
@@ -138,6 +138,6 @@ def check_agrees(path: str, config: Mapping[str, object] | None, known: TopicCon
     for name in asked if asked != known else ():
         if asked[name] != known[name]:
             raise ArgumentError(
-                f"{path}: {name}: found {asked[name]!r}, wanted {known[name]!r}, as the topic has "
-                "it for everybody who writes"
+                f"{path}: {name}: found {asked[name]!r}, wanted {known[name]!r}, the topic's own "
+                "value, which applies to every writer"
             )

@@ -275,7 +275,7 @@ class DirectoryState:
                 self.directory.replace(LOG_START, render_offsets(self._entries[LOG_START]))
                 self._written[LOG_START] = dict(self._entries[LOG_START])
             except NoSpace as error:
-                self._problem(f"{path}: is not written anew: {error}")
+                self._problem(f"{path}: could not be rewritten: {error}")
 
     def _problem(self, sentence: str) -> None:
         self.problems.append(sentence)

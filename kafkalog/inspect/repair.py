@@ -367,7 +367,7 @@ def _keep_lines(path: Path) -> str:
     done = set_aside(path)
     with Directory(path.parent) as directory:
         directory.replace(path.name, render_offsets(entries))
-    return f"{done}; written anew with its {len(entries)} whole lines"
+    return f"{done}; rewritten with its {len(entries)} whole lines"
 
 
 def _segment(path: Path) -> SegmentFiles:

@@ -151,8 +151,8 @@ class Handle:
         also when another thread closes it.  `sync` False: for many logs at once, whose owner
         sees to it that all is on disk before anything vouches for them.
 
-        On a full disk what a clean close writes may be missing: a warning says so, and the
-        next open recovers.
+        On a full disk the files of a clean close may be missing: a warning says so, and the next
+        open recovers.
 
         Raises: StorageOffline, IoFailed; the log is closed then, too, and is recovered when
         it is opened again.
@@ -270,7 +270,7 @@ class Handle:
         lib.kl_log_flush_start(self.c, ffi.new("int64_t *"))
 
     def flush(self) -> None:
-        """Return when all that was appended before the call is on disk.
+        """Return when everything appended before the call is on disk.
 
         Raises: StorageOffline, Closed; IoFailed, NoMemory, NoSpace, which pass.
         """

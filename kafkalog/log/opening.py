@@ -178,9 +178,9 @@ def _tell_left(path: str, recovery: Recovery) -> None:
         import logging
 
         logging.getLogger(__name__).warning(
-            "%s: was not closed cleanly, and there is no room to keep what is to be cut from byte "
-            "%d of %s on: it stays where it is; reads and retention go on, appends when there is "
-            "room", path, recovery.truncated_pos, name,
+            "%s: was not closed cleanly, and there is no room to back up what must be cut from "
+            "byte %d of %s on: it stays where it is; reads and retention go on, appends when "
+            "there is room", path, recovery.truncated_pos, name,
         )  # fmt: skip
 
 

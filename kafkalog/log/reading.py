@@ -303,7 +303,7 @@ def follow_columns(
     """See Log.follow_arrow."""
     offset = log.end_offset if start is None else whole_number("start", start)
     if "stop" in options:
-        raise ArgumentError("stop: who follows has no end; `scan` has one")
+        raise ArgumentError("stop: `follow` has no end; `scan` has one")
     bound = bound_of(options.get("isolation", COMMITTED))
     if timeout_ms is not None:
         whole_number("timeout_ms", timeout_ms, 0)

@@ -157,7 +157,7 @@ def check_alone(image: MetadataImage, meta: MetaProperties | None) -> None:
     others = [number for number in image.brokers if number != meta.node_id]
     if others:
         raise ArgumentError(
-            f"found brokers {others} beside {meta.node_id}, wanted a directory of a single node"
+            f"found brokers {others} besides {meta.node_id}, wanted a directory of a single node"
         )
     check_level(image.features.get(METADATA_VERSION, LEVEL_NEW))
     for topic, partition in image.partitions():

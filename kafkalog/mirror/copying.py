@@ -250,7 +250,7 @@ class Copying:
             known = self._progress.get(TopicPartition(info.name, number))
             if known and known.topic_id != _id_of(info):
                 return (
-                    f"it was deleted and made anew in the source (id {_id_of(info)}, the copy is "
+                    f"it was recreated in the source (id {_id_of(info)}, the copy is "
                     f"of {known.topic_id}): let a mirror of another name copy it to another topic"
                 )
         return ""

@@ -44,12 +44,12 @@ class MirrorStatus(NamedTuple):
 
 
 class Mirror(Handle):
-    """Topics of `source` in `target`: records, settings, groups' offsets.
+    """Copies topics of `source` to `target`: records, settings, groups' offsets.
 
-    How far it is stands in a topic of the target, `kafkalog-mirror.NAME`, written in the same
-    transactions as the records: whoever goes on after it was killed, at any moment, leaves out
-    nothing and repeats nothing.  One thread at a time, but `stop`.  Nothing is kept open between
-    two calls.
+    A topic of the target, `kafkalog-mirror.NAME`, holds its progress, written in the same
+    transactions as the records: a mirror that continues after a kill, at any moment, misses
+    nothing and repeats nothing.  One thread at a time, except for `stop`.  Nothing stays open
+    between two calls.
     """
 
     def __init__(
@@ -114,7 +114,7 @@ class Mirror(Handle):
 
     @property
     def status(self) -> MirrorStatus:
-        """How far it is.  From any thread."""
+        """Its progress.  From any thread."""
         c = self._counts
         return MirrorStatus(
             c.topics, c.partitions, c.records, c.bytes, c.transactions, c.groups, c.lag,
@@ -126,22 +126,22 @@ class Mirror(Handle):
             self._on_progress(self.status)
 
     def stop(self) -> None:
-        """Let `run` and `copy` end soon, with what is under way.  From any thread, and from a
-        handler of signals."""
+        """Make `run` and `copy` end soon, after the current transaction.  From any thread, and from a
+        signal handler."""
         self._stop.set()
 
     def copy(self) -> MirrorStatus:
-        """Copy all that may be read in the source now, and return.
+        """Copy everything that is readable in the source now, and return.
 
-        What fails for a time is tried again.  Raises: as `run`; that failure, when it does not end.
+        Transient failures are retried.  Raises: as `run`; a transient failure that does not end.
         """
         return self._again(once=True)
 
     def run(self) -> MirrorStatus:
         """Copy until `stop` is called.
 
-        Raises: ProducerFenced: another mirror of its name runs; ArgumentError: it would copy what
-        it writes; MessageTooLarge and what else lasts.
+        Raises: ProducerFenced: another mirror with its name runs; ArgumentError: it would copy what
+        it writes; MessageTooLarge and other lasting failures.
         """
         return self._again(once=False)
 

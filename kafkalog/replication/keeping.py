@@ -33,7 +33,7 @@ def keep(log: Log, start: int, end: int) -> str:
     except OSError as problem:
         if isinstance(problem, KafkalogError):
             raise
-        raise IoFailed(f"{log.path}: what is to be cut could not be kept: {problem}") from problem
+        raise IoFailed(f"{log.path}: could not keep what must be cut: {problem}") from problem
 
 
 def _keep(log: Log, start: int, end: int) -> str:

@@ -231,7 +231,7 @@ class Copies(Partitions):
             self._owed.pop(tp, None)
             if fetcher := self._followed.pop(tp, None):
                 fetcher.drop([tp])
-            _logger.error("%s-%d: is offline here until this node starts anew: see the disk", *tp)
+            _logger.error("%s-%d: is offline here until this node restarts: check the disk", *tp)
         self._member.fail(those)
         return bool(those)
 

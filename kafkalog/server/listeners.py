@@ -188,9 +188,7 @@ def own_host() -> str:
     try:
         socket.getaddrinfo(name, None)
     except OSError as problem:
-        _logger.warning(
-            "%s: %s; clients are told 127.0.0.1: set advertised.listeners", name, problem
-        )
+        _logger.warning("%s: %s; clients get 127.0.0.1: set advertised.listeners", name, problem)
         return "127.0.0.1"
     return name
 

@@ -169,7 +169,7 @@ class Markers:
             try:
                 append()
             except Exception:
-                _logger.exception("a failure of what was to be told")  # the next has its turn
+                _logger.exception("the request failed")  # the next has its turn
 
     def _append(
         self, where: TopicPartition, epoch: int, producer: Producer, done: Done, wait: bool = True

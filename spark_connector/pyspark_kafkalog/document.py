@@ -20,49 +20,50 @@ Rendered from `spark_connector/pyspark_kafkalog`: `make docs`.
 _SETUP = """
 ## Setting up
 
-With `.option("kafka.bootstrap.servers", "broker:9092")` in the place of the path all of this reads
-and writes brokers, ours or Apache Kafka's, without Spark's own source and its jars.
+With `.option("kafka.bootstrap.servers", "broker:9092")` instead of a path, all of this reads and
+writes brokers, of kafkalog or Apache Kafka, without Spark's own source and its jars.
 
-PySpark 4.0 or later finds the source by the name of its package `pyspark_kafkalog`. Where it does
+PySpark 4.0 or later finds the source by the name of its package, `pyspark_kafkalog`. If it does
 not (another `pyspark_*` package on the path that cannot be imported hides them all), call
 `pyspark_kafkalog.register(spark)`. Every executor must see the directory at the same path, or reach
-the brokers, and have kafkalog of the driver's version installed. A read is a snapshot of the moment
-when it was planned: `load()` again to see more. It works while a writer writes.
+the brokers, and have the driver's version of kafkalog installed. A read is a snapshot of the moment
+when it was planned: call `load()` again to see more. You can read while a writer writes.
 
-Spark's workers are the `python3` of `PATH`. In a virtual environment that is not activated that is
-another one, without kafkalog: set `PYSPARK_PYTHON` to the environment's `bin/python` before the
+Spark's workers run the `python3` of `PATH`. In a virtual environment that is not activated, that
+is another one, without kafkalog: set `PYSPARK_PYTHON` to the environment's `bin/python` before the
 session begins, as in `os.environ["PYSPARK_PYTHON"] = sys.executable`.
 """
 
 _COLUMNS = """
 ## Columns
 
-Those of Spark's Kafka source, so that a query written for it runs unchanged. All may be null to
-Spark. A schema with some of them, in any order, is the other way to prune:
-`spark.read.schema("offset long, value binary")`. Fewer columns are faster; `headers` costs most.
+The columns are those of Spark's Kafka source, so a query written for it runs unchanged. Spark
+treats all of them as nullable. To prune columns, you can also give a schema with some of them, in
+any order: `spark.read.schema("offset long, value binary")`. Fewer columns are faster; `headers`
+costs most.
 """
 
 _OPTIONS = """
 ## Options
 
-Names and meanings are those of Spark's Kafka source; `of`: batch reads, streams, or both. A name
-that is not known is refused with the nearest known one. A batch ignores the options of streams,
-with a warning; a stream refuses those that end a batch.
+Names and meanings are those of Spark's Kafka source; `of` says whether an option is for batch
+reads, streams, or both. An unknown name is refused, and the error suggests the nearest known one.
+A batch ignores the options of streams, with a warning; a stream refuses those that end a batch.
 """
 
 _CLIENT = """
-`kafka.*` are settings of Kafka's consumer. Where a path is read all are ignored, with a warning;
-where brokers are, some are obeyed, and one that no consumer has is refused with the nearest.
+`kafka.*` are settings of Kafka's consumer. A read of a path ignores all of them, with a warning. A
+read of brokers obeys some, and refuses a name that no consumer has, with the nearest known one.
 A plan waits for brokers that are away, as in a restart: by default for 180 s, with a warning.
-Connections are without encryption and passwords: `kafka.security.protocol` can only be PLAINTEXT,
+Connections have no encryption and no passwords: `kafka.security.protocol` can only be PLAINTEXT,
 and `kafka.sasl.*` and `kafka.ssl.*` are refused.
 """
 
 _PORTED = """
 ### Replacing Spark's Kafka source
 
-A query changes the name of its format. Then each option means what it did, but for what is said
-here. Names that nobody knows are refused; there they are ignored.
+Change the name of the format in your query. Each option then means the same, with the exceptions
+listed here. Unknown names are refused; Spark's source ignores them.
 """
 
 _STREAM = """
@@ -77,38 +78,38 @@ flights = (
 )
 ```
 
-A query goes on from its checkpoint: no record is lost or read twice, whoever dies. With the sink of
-this package, which drops a batch that it has, that holds from topic to topic. AvailableNow reads
-what is there when the query starts, in batches within the limits, and ends. Streams want Spark 4.0;
-AvailableNow in more than one batch and lag want 4.2. On 4.0 and 4.1 AvailableNow and Once end after
-one batch within the limits, with a warning: leave out `maxOffsetsPerTrigger` and
-`maxBytesPerTrigger` there, or start the query until nothing is left.
+A query continues from its checkpoint: no record is lost or read twice, whichever process dies. With
+the sink of this package, which drops repeated batches, this holds from topic to topic. AvailableNow
+reads what is there when the query starts, in batches within the limits, and ends. Streams need
+Spark 4.0; AvailableNow in more than one batch, and lag, need 4.2. On 4.0 and 4.1 AvailableNow and
+Once end after one batch within the limits, with a warning: leave out `maxOffsetsPerTrigger` and
+`maxBytesPerTrigger` there, or restart the query until nothing is left.
 
 With a schema of your own (`readStream.schema(...)`, `read.schema(...)`) Spark does not ask the
 source at `load()`: a topic that is missing is an error when the read begins.
 
-Offsets in checkpoints are the Kafka source's, `{"flights":{"0":23}}`, and next to the topics
-`@ids`, their ids, and of batch 0 `@start`, where it began: Spark does not keep that. So with
-`failOnDataLoss` a query stops when records went that it has not read (retention, a topic deleted, a
-log cut) and also when its topic was deleted and created again, even while it did not run; with
-`false` it warns, reads what is left, and a new topic from its start. A plain folder has no topic
+Checkpoints have the Kafka source's offsets, `{"flights":{"0":23}}`, and also `@ids`, the ids of the
+topics, and in batch 0 `@start`, the starting offsets, which Spark does not keep. So with
+`failOnDataLoss` a query stops if unread records are gone (retention, a deleted topic, a truncated
+log), and also if its topic was recreated, even while the query did not run. With `false` it warns,
+reads what is left, and reads a new topic from its start. A plain folder has no topic
 id: a query notices that the folder, or the log in it, was replaced only while it runs. A batch read
-fails in the same cases when its tasks find another log than the one that was planned. New
+fails in the same cases if its tasks find another log than the planned one. New
 partitions are found within a second and read from their first record.
 
-A query of Spark's own source goes on here from its checkpoint, when the name of the format is
-changed. The way back is a new checkpoint, since Spark's own source refuses `@ids` and `@start`.
-Give it as `startingOffsets` the last line of the newest file in `offsets` of the old checkpoint,
-without these two names, once `commits` has a file of the same number. The state of aggregations
-stays behind.
+To move a query from Spark's own source, change the name of the format: it continues from its
+checkpoint. The way back needs a new checkpoint, since Spark's own source refuses `@ids` and
+`@start`. As `startingOffsets`, give it the last line of the newest file in `offsets` of the old
+checkpoint, without these two names, once `commits` has a file with the same number. The state of
+aggregations is lost.
 
-A query that says `latest`, or no start at all, begins where the logs end when it first starts. Its
-batch 0 is empty: it writes down where that was.
+A query with `latest`, or without a start, begins at the ends of the logs when it first starts. Its
+batch 0 is empty: it records these ends.
 
-`examples/pipeline` is a whole program: flights from topic to topic by event-time windows, killed in
-the middle, with the result that an undisturbed one has.
+`examples/pipeline` is a whole program: it moves flights from topic to topic by event-time windows,
+is killed in the middle, and gives the same result as an undisturbed run.
 
-How far a query is behind:
+To see how far a query is behind:
 
 ```python
 from pyspark_kafkalog import lag
@@ -117,13 +118,13 @@ lag(query.lastProgress).total
 lag(query.lastProgress).each[("flights", 0)]
 ```
 
-`retentionHold` keeps segments that the query has not read from retention by time and by size:
-`.kafkalog_hold.<name>` beside the partitions says from which offsets on, and moves with each batch.
-A hold has an end: `retentionHoldMaxBytes` of each partition, and `retentionHoldMaxAge` after the
-query stopped, since Spark does not tell its sources that it did. What it keeps `Expiry.held` of
-`Log.apply_retention` counts, in segments. Brokers are not asked: a hold wants a path, and so does
-`onlyFlushed`. `kafkalog holds` shows them, and ends one. Apache Kafka's own broker takes no notice
-of the file.
+`retentionHold` protects segments that the query has not read from retention by time and by size.
+The file `.kafkalog_hold.<name>`, next to the partitions' folders, has the offsets, which move with
+each batch. A hold has limits: `retentionHoldMaxBytes` for each partition, and `retentionHoldMaxAge`
+after the query stopped, since Spark does not notify its sources when it stops. `Expiry.held`, from
+`Log.apply_retention`, counts the segments that holds keep. A hold works only with a path, not with
+brokers, and so does `onlyFlushed`. `kafkalog holds` lists and ends holds. Apache Kafka's own broker
+ignores the file.
 """
 
 _WRITE = """

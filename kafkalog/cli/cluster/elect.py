@@ -41,8 +41,8 @@ def _unclean(
     what = (
         f"{plural(len(wanted), 'partition')} without a leader "
         f"({', '.join(f'{tp.topic}-{tp.partition}' for tp in wanted[:5])}"
-        f"{', ...' if len(wanted) > 5 else ''}): who lives is to lead, and what only others had "
-        "is lost."
+        f"{', ...' if len(wanted) > 5 else ''}): live replicas will lead, and records that only "
+        "others had are lost."
     )
     if not options.yes and not agreed(what):
         raise CommandError(f"{what} Nothing was done: start a node that was in sync, or give --yes")

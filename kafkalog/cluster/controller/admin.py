@@ -29,7 +29,7 @@ from kafkalog.wire.values import ZERO_UUID
 
 __all__ = ["create_partitions", "create_topics", "delete_topics"]
 
-CHANGED = Refused(ErrorCode.UNKNOWN_SERVER_ERROR, "The topic changed meanwhile: ask again.")
+CHANGED = Refused(ErrorCode.UNKNOWN_SERVER_ERROR, "The topic has changed since: try again.")
 Body = dict[str, Any]
 Replicas = dict[int, tuple[int, ...]]
 
@@ -117,7 +117,7 @@ def _chosen(topic: Any) -> Replicas:
     if len(replicas) < len(topic.assignments) or sorted(replicas) != [*range(len(replicas))]:
         problem = "partitions should be a consecutive 0-based integer sequence"
     elif 0 in sizes:
-        problem = "a partition is to have no replica"
+        problem = "a partition would have no replica"
     elif len(sizes) > 1:
         problem = "All partitions should have the same number of replicas"
     elif any(len({*brokers}) < len(brokers) for brokers in replicas.values()):

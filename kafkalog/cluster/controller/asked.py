@@ -119,7 +119,7 @@ def _why(code: ErrorCode) -> str | None:
         ErrorCode.PREFERRED_LEADER_NOT_AVAILABLE: "The preferred leader is not in sync, or away.",
         ErrorCode.ELIGIBLE_LEADERS_NOT_AVAILABLE: "No replica of the partition is there to lead.",
     }
-    return said.get(code, "The partition changed meanwhile; try again.")
+    return said.get(code, "The partition has changed since; try again.")
 
 
 def rebalanced(office: Office) -> Steps[None]:

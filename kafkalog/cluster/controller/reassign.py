@@ -113,7 +113,7 @@ def _reassign(
     for key in wanted:
         answers[key] = None if key in done else Refusal(
             ErrorCode.UNKNOWN_SERVER_ERROR,
-            "what the tree says of the partition changed meanwhile: ask again",
+            "the partition's state in ZooKeeper has changed since: try again",
         )  # fmt: skip
     if live and context.asked_by_tree.keys() & done:
         yield from _asked_by_tree(context, done)  # the latest takes precedence

@@ -166,14 +166,14 @@ def carry_out(path: str, adoption: Adoption, session: Session) -> str:
         directory.lock()
         if cluster_id(session, adoption.cluster) != adoption.cluster:
             raise ArgumentError(
-                f"ZooKeeper at {session.hosts}: it is another cluster's meanwhile: try again"
+                f"ZooKeeper at {session.hosts}: the cluster id has changed since: try again"
             )
         for step in adoption.steps:
             done = session.commit(step)
             if not done.done:
                 raise ArgumentError(
-                    f"{step[done.refused].path}: {done.why}: the tree has changed meanwhile; the "
-                    "directory is as it was: try again"
+                    f"{step[done.refused].path}: {done.why}: ZooKeeper has changed since; the "
+                    "directory is unchanged: try again"
                 )
         aside = _turn(path, adoption, directory)
     if adoption.controller:

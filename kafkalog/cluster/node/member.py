@@ -154,7 +154,9 @@ class Member:
         """The session ended, and with it the registration: another life begins, to which what
         the controller said to the one before is void.  What is led is led on until it says more.
         """
-        _logger.warning("broker %d: its session with ZooKeeper ended; it registers anew", self.node)
+        _logger.warning(
+            "broker %d: its session with ZooKeeper ended; it registers again", self.node
+        )
         with self._lock:
             self._register()
 
@@ -330,7 +332,7 @@ class Member:
             try:
                 call()
             except Exception:
-                _logger.exception("broker %d: a change was told, and not followed", self.node)
+                _logger.exception("broker %d: could not follow a change", self.node)
 
     # ---- what the controller is told -------------------------------------------------------------
 

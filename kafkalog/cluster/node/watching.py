@@ -92,7 +92,7 @@ class Watching:
         """Once, however often it is tried again."""
         if self._said != (said := repr(problem)):
             self._said = said
-            _logger.log(level, "what ZooKeeper told is not followed: %s", problem,
+            _logger.log(level, "could not follow a change in ZooKeeper: %s", problem,
                         exc_info=traceback)  # fmt: skip
 
     def _look(self) -> None:

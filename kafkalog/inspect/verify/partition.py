@@ -137,7 +137,7 @@ def verify_segment_file(files: SegmentFiles, suffix: str, report: Report, deep: 
 def _verify_index_file(files: SegmentFiles, suffix: str, report: Report) -> None:
     kind = OffsetIndexCheck if suffix == ".index" else TimeIndexCheck
     if not files.path(".log").exists():
-        report.add("orphan", files.path(suffix), "no .log beside it", "the segment's .log")
+        report.add("orphan", files.path(suffix), "no .log next to it", "the segment's .log")
         return
     index = kind(files, report)
     quiet = BatchCheck(Report(), deep=False, locked=False)

@@ -93,4 +93,4 @@ def _operations(
 def mark_refused(result: Body) -> None:
     """Its operations were not done: somebody else changed the settings."""
     result["error_code"] = int(ErrorCode.UNKNOWN_SERVER_ERROR)
-    result["error_message"] = "The settings changed meanwhile: ask again."
+    result["error_message"] = "The settings have changed since: try again."

@@ -137,7 +137,7 @@ def test_a_failure_that_is_often_met_says_what_to_do(kafkalog: Command, tmp_path
         port = one.getsockname()[1]
         refused = kafkalog("topics", "--bootstrap-server", f"127.0.0.1:{port}")
         assert refused.status == 1
-        assert refused.err.endswith("nobody listens there; kafkalog serve begins a broker\n")
+        assert refused.err.endswith("nothing listens there; kafkalog serve starts a broker\n")
         one.listen()
         status, told = served(tmp_path, f"127.0.0.1:{port}")
         assert status == 1 and "another port" in told
