@@ -126,8 +126,8 @@ class Mirror(Handle):
             self._on_progress(self.status)
 
     def stop(self) -> None:
-        """Make `run` and `copy` end soon, after the current transaction.  From any thread, and from a
-        signal handler."""
+        """Make `run` and `copy` end soon, after the current transaction.  From any thread, and from
+        a signal handler."""
         self._stop.set()
 
     def copy(self) -> MirrorStatus:
