@@ -76,7 +76,7 @@ class _Above(Handle):
         return _now(call, *words, **named)  # it says that it is closed
 
     async def _whole(self, call: Callable[..., T], *words: Any, **named: Any) -> T:
-        """As `_run`; but once awaited it is done, whoever is cancelled meanwhile."""
+        """As `_run`; but once awaited the call completes, even if the await is cancelled."""
         return await asyncio.shield(asyncio.wrap_future(self._submit(call, *words, **named)))
 
     def _close(self, call: Callable[..., object], *words: Any, **named: Any) -> None:

@@ -88,7 +88,8 @@ class Store:
         config: Mapping[str, object] | None = None,
         clock: Clock | None = None,
     ) -> None:
-        """Open the directory at `path`, made when missing; no other process can meanwhile.
+        """Open the directory at `path`, created if missing; no other process can open it until
+        `close`.
 
         `config`: a broker's settings, as for `kafkalog.Broker`.
 

@@ -223,7 +223,7 @@ def _shares(items: Sequence[_In], sizes: Sequence[int]) -> list[Sequence[_In]]:
 def _settle(futures: Sequence[Future[Any]]) -> None:
     """Return when none of them runs: the caller's memory is theirs until then.
 
-    A Ctrl-C that comes meanwhile is raised afterwards.
+    A Ctrl-C during the call is raised afterwards.
     """
     interrupt: BaseException | None = None
     for future in futures:

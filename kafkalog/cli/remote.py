@@ -42,7 +42,7 @@ CLIENT_ID = "kafkalog-cli"
 RECORD_BYTES_MAX = 1 << 30
 """How large a record may be the broker says."""
 STORAGE_TIMEOUT_MS = 2_000
-"""Who waits at a terminal wants to know that a disk is full."""
+"""A user at a terminal wants to know that a disk is full."""
 
 Property = tuple[str, Mapping[str, object] | None]
 """The option that a client property stands for, and what its values mean."""

@@ -253,10 +253,10 @@ def _existing(place: ClusterPlace, names: list[str], if_exists: bool) -> list[st
 
 @contextmanager
 def _known(place: ClusterPlace, name: str, if_exists: bool) -> Iterator[None]:
-    """What is done to a topic, which must exist unless it need not.
+    """Wraps a change of a topic, which must exist unless `if_exists`.
 
-    Looking first is not enough: it may go meanwhile, and a node that is asked what there is may
-    not know yet what another has deleted.
+    Looking first is not enough: the topic may be deleted in between, and the node that is asked
+    may not know yet what another has deleted.
     """
     from kafkalog.errors import UnknownTopicOrPartition
 

@@ -249,7 +249,7 @@ class Core(Generic[S]):
 
     def tick(self, step: Step) -> None:
         """Run the timers whose time has come."""
-        # Those that are set meanwhile have their turn in the next step, so that this ends.
+        # Timers that are set here have their turn in the next step, so that this ends.
         due = []
         while (key := self.timers.due(step.now_ms)) is not None:
             due.append(key)
@@ -312,7 +312,7 @@ class Core(Generic[S]):
         late = append is None
         append = append or self._late.pop(number, None)
         if append is None:
-            return  # this broker resigned meanwhile
+            return  # this broker has resigned since
         if error is ErrorCode.REQUEST_TIMED_OUT and not late:
             # The journal gave up before we did: nothing more will be heard of it.
             error = ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND

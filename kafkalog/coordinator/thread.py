@@ -202,8 +202,8 @@ class Coordinator(Generic[C]):
         """Let something happen to the core when its turn comes, as a request; False: it never will.
 
         Waits while too many requests are queued.  `here`: it may happen in the caller's thread
-        before this returns, and what others ask meanwhile; so no step of a coordinator may be
-        under way in it, and it must hold no lock.
+        before this returns, together with requests that others bring; so that thread must not be
+        inside a step of a coordinator, and must hold no lock.
         """
         with self._wake:
             while len(self._requests) >= QUEUED_MAX and not self._closing:
@@ -408,7 +408,7 @@ class Coordinator(Generic[C]):
                 self._post(event)
 
     def _tell(self, partition: int, problem: Exception) -> None:
-        """Who has to mend it knows from this line where and how."""
+        """Log where the problem is and how to repair it."""
         what = f"{self._name} coordinator: partition {partition} cannot be read"
         if isinstance(problem, NotLeaderOrFollower):
             LOG.info("%s: %s", what, problem)

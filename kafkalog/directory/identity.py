@@ -36,10 +36,10 @@ _FIRST_KINDS = frozenset({b"\x04", b"\x0c"})
 def identify(
     folders: Folders, mode: str, adopt: bool, node_id: int, gather: bool = False
 ) -> layout.MetaProperties | None:
-    """What meta.properties says; in mode "w" it is made, with `node_id`, where there is none.
+    """What meta.properties says; in mode "w" it is created, with `node_id`, if there is none.
 
-    A directory whose first start was cut off by a loss of power, so that nobody has seen anything
-    of it, is made anew.  `gather`: what is new is not on disk before Directory.settle.
+    If a power cut interrupted a directory's first start, so that nobody has seen anything of it,
+    the directory is created again.  `gather`: new files are not on disk before Directory.settle.
 
     Raises: CorruptLog; ArgumentError for partition folders without it, unless `adopt`.
     """

@@ -376,7 +376,7 @@ class Manager:
             self.make(tp.topic, topic_id, [tp.partition])
             if source.topic_id(*tp) == topic_id:
                 return
-            self._delete(tp, None)  # the topic was deleted meanwhile
+            self._delete(tp, None)  # the topic has been deleted since
             self.folders.sync()
         raise UnknownTopicOrPartition(
             f"{self.path}: the metadata names no partition {tp[0]}-{tp[1]}"

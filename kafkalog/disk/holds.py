@@ -43,7 +43,7 @@ class Hold(NamedTuple):
 
 
 def write_hold(root: str, hold: Hold, now_ms: int) -> None:
-    """Say, or say anew, what is to be kept of the directory `root`; sweeps holds that ended.
+    """Write or replace a hold of the directory `root`; removes holds that have ended.
 
     Raises: ArgumentError for a name that is none, or when there are HOLDS_MAX others; NotFound,
     IoFailed.

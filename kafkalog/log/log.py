@@ -113,7 +113,7 @@ class Log:
         self._near: Near | None = None
         self._forgotten: weakref.finalize[..., Log] | None = None
         if lent.shared:
-            # Who drops it without close leaves it to be given back.  In a thread of its own:
+            # A Log dropped without close is still released.  In a thread of its own, since
             # the collector runs anywhere, also where the locks that this takes are held.
             self._forgotten = weakref.finalize(
                 self, start_new_thread, _give_back_quietly, (self.path, lent.give_back)

@@ -90,7 +90,7 @@ def _plan_again(
 def log_config(config: TopicConfig) -> Any:
     """A kl_log_config filled from `config`; kl_log_open and kl_log_configure copy it."""
     global _last
-    last = _last  # another thread may put its own there meanwhile
+    last = _last  # another thread may replace it
     if last[0] is not config:
         _last = last = config, _log_config(config)
     return last[1]

@@ -1,4 +1,4 @@
-"""Who looks after an open log: its data directory's manager, or its own folder."""
+"""The owner of an open log: its data directory's manager, or its own folder."""
 
 import os
 from collections.abc import Mapping
@@ -197,7 +197,8 @@ def absorbed(state: DirectoryState, path: str, tp: TopicPartition) -> bool:
         start = alone.log_start(tp)
         if start > state.log_start(tp):
             state.save(log_starts={tp: start})
-        # Who wrote to it in the directory since, as Kafka, knows better how far it goes.
+        # A program that wrote to it in the directory since, such as Kafka, knows better how far it
+        # goes.
         point, there = max(0, alone.recovery_point(tp)), state.recovery_point(tp)
         # One that stood alone under another name says nothing of this one: all is looked at.
         state.save(recovery_points={tp: min(point, there) if there >= 0 else point})

@@ -53,10 +53,10 @@ class Source(Protocol):
 
 
 def records_in(log: Source, part: slice) -> Iterator[Record]:
-    """What of `log[start:stop]` is there, as of a list: nothing is out of range.
+    """The records of `log[start:stop]` that exist; as with a list, nothing is out of range.
 
-    Negative numbers count records from the end.  What retention deletes meanwhile is
-    passed over.  Raises: ArgumentError, CorruptMessage.
+    Negative numbers count records from the end.  Records that retention deletes in the
+    process are skipped.  Raises: ArgumentError, CorruptMessage.
     """
     if part.step not in (None, 1):
         raise ArgumentError(f"step: found {part.step!r}, wanted none")

@@ -84,7 +84,7 @@ _RECORD_ROWS, _RECORD_BYTES = 4096, 1 << 20
 
 
 class Columnar:
-    """Rows as columns, read anew by each method and each iteration: what all scans share."""
+    """Rows as columns, which each method and iteration reads again: the base of all scans."""
 
     _columns: tuple[str, ...]
 
@@ -102,7 +102,7 @@ class Columnar:
         values and headers.  A record batch of the log is never split over two of them.
 
         Raises: OffsetOutOfRange, CorruptMessage, MessageTooLarge (a compressed batch that
-        passes the limit), StaleLog (the log was truncated meanwhile), Closed.  The rows
+        passes the limit), StaleLog (the log was truncated during the pass), Closed.  The rows
         before the damage come first.
         """
         with closing(self._pass(sum(_BITS[name] for name in self._columns))) as blocks:

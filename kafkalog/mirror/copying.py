@@ -38,7 +38,7 @@ __all__ = ["Copying", "Counts", "Tell", "Wish"]
 
 CLIENT_ID = "kafkalog-mirror"
 BATCH_BYTES = 512 << 10
-"""Of batches that are made anew: half of what a topic takes by default."""
+"""Of rebuilt batches: half of what a topic takes by default."""
 RECORD_BYTES_MAX = 1 << 30
 """How large a record may be the target says."""
 ANSWER_BYTES = 16 << 20
@@ -99,7 +99,7 @@ class Counts:
 
 
 class Tell(NamedTuple):
-    """Who hears of it."""
+    """Where warnings and progress are reported."""
 
     warning: Callable[[str], object]
     progress: Callable[[], object]
@@ -332,8 +332,8 @@ class Copying:
     # ---- records -----------------------------------------------------------------------
 
     def go_on(self, once: bool) -> bool:
-        """Copy until it is stopped; `once`: until all is copied that may be read now.  False: it
-        has to begin anew.
+        """Copy until it is stopped; `once`: until everything readable now is copied.  False: it
+        has to start over.
 
         Raises: what fails.
         """
@@ -497,7 +497,7 @@ class Copying:
             done = self.target.alter_group_offsets(group.group, moved)
             self.counts.groups += len(done.done)
             for problem in done.errors.values():
-                # Who has members there has come over, and is ahead of us.
+                # A group with members there has moved over, and is ahead of us.
                 if problem.code != ErrorCode.UNKNOWN_MEMBER_ID:
                     self._say_once(f"group {group.group!r}: {problem}")
 

@@ -21,7 +21,7 @@ __all__ = ["Mirror", "MirrorStatus"]
 _logger = logging.getLogger(__name__)
 PAUSE_S, PAUSE_MAX_S = 0.5, 30.0
 TRIES_ONCE = 5
-"""How often `copy` begins anew without having copied anything meanwhile."""
+"""How often `copy` starts over without progress."""
 LEGAL = re.compile(r"[A-Za-z0-9._-]{1,200}")
 
 
@@ -73,7 +73,7 @@ class Mirror(Handle):
         `topics`, `groups`: regular expressions that the whole name matches; None: no groups.
         `rename`: the name in the target, {} the source's.  `name`: of the mirror, by default the
         id of the source's cluster; of two with one name the second ends the first.
-        `compression`: of batches that are made anew.  `transaction_bytes`: how much one
+        `compression`: of rebuilt batches.  `transaction_bytes`: how much one
         transaction takes, about.  `refresh_s`: how often topics, settings and groups are looked
         for.  `on_warning` hears sentences, by default the log does; `on_progress` the status,
         several times a second.

@@ -76,5 +76,5 @@ class Asking:
         self.session = sessions.answered(said, session_id, partitions)
 
     def lost(self, code: int = 0) -> None:
-        """Everything is said anew."""
+        """Send everything again."""
         self.session = sessions.lost(self.session, code)

@@ -1,4 +1,4 @@
-"""Who is in sync with a leader, as its controller knows it and as the leader wants it.
+"""The ISR of a leader, as its controller knows it and as the leader wants it.
 
 Pure.  The leader proposes (AlterPartition), the controller decides, and an answer may be lost:
 until the leader knows better each proposal may hold.  So a record is shown once all of the maximal

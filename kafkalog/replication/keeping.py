@@ -1,8 +1,8 @@
-"""What a copy is told to drop though it was shown lies beside its log from then on.
+"""Records that were shown and that a copy must drop are kept next to its log.
 
-Who was elected without being in sync has not what others have, and they are cut to it: Kafka's
-`unclean.leader.election.enable`.  What was acknowledged may be among it, so that somebody may
-want it back.
+A leader that was elected without being in sync lacks records of the others, and they are cut to
+its log: Kafka's `unclean.leader.election.enable`.  Acknowledged records may be among them, and an
+operator may want them back.
 """
 
 from __future__ import annotations

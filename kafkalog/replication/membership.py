@@ -67,7 +67,7 @@ class Membership(Metadata, Protocol):
         """A way to the controller, for what must not wait for what others ask of it."""
 
     def ask_no_more(self) -> None:
-        """Who waits for the controller does so no more, nor will; lines of others stay."""
+        """End all waits for the controller, now and later; lines of others stay open."""
 
     def alter_configs(
         self, asked: SettingChanges,

@@ -41,7 +41,7 @@ BATCHED = 4
 
 
 class _Peer:
-    """What one node is asked, in a thread of its own: what has come meanwhile goes out at once, and
+    """Requests to one node, in a thread of its own: all that have accumulated go out at once, and
     the answers come in the same order."""
 
     def __init__(self, member: Membership, broker: int, name: str) -> None:

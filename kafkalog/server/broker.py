@@ -193,7 +193,7 @@ class Broker:
     # ---- beginning -------------------------------------------------------------------------
 
     def _try_to_listen(self, planned: Sequence[places.Listener]) -> None:
-        """Who cannot listen shall not have made a directory for it."""
+        """Fail before a directory is created, if the broker cannot listen."""
         with closing(Reactor(self._config)) as reactor:
             for number, one in enumerate(planned):
                 _listen(reactor, one, number)

@@ -255,8 +255,8 @@ class Faults:
             request.answer(self._metadata(request, code))
         elif request.api is apis.FETCH and code not in _OF_SESSIONS:
             if request.version >= 7 and body.session_epoch > 0:
-                # It names only what changed: no partition's error can be told.  Who is told this
-                # asks for all of them at once, and then they can.
+                # It names only changed partitions, so it has no place for partitions' errors.  This
+                # error makes the client ask for all of them, and the answer then has a place.
                 self._miss(fault)
                 code = ErrorCode.FETCH_SESSION_ID_NOT_FOUND
                 answer_failure(request, code, message)

@@ -154,7 +154,7 @@ class Markers:
         return True  # nothing is waited for here, whatever `wait` says
 
     def _open(self, where: TopicPartition) -> None:
-        """Open a log, then write the markers that came for it meanwhile."""
+        """Open a log, then write the markers that have come for it."""
         try:
             self._partitions.log(*where)
         except Exception as problem:
@@ -217,7 +217,7 @@ class Markers:
             return ErrorCode.REQUEST_TIMED_OUT
         gone = isinstance(problem, (Closed, NotFound, UnknownTopicOrPartition))
         if gone and self._partitions.has(*where):
-            return ErrorCode.NOT_LEADER_OR_FOLLOWER  # the broker ends, or the log is opened anew
+            return ErrorCode.NOT_LEADER_OR_FOLLOWER  # the broker ends, or the log is reopened
         found = known_code(problem)
         return ErrorCode.UNKNOWN_SERVER_ERROR if found is None else found
 

@@ -111,7 +111,7 @@ class Partitions:
         return self._image.partition(topic, partition) is not None
 
     def state(self, topic: str, partition: int) -> "Partition | None":
-        """Who leads a partition; None: there is no such."""
+        """The leader of a partition; None: there is no such partition."""
         return self._image.partition(topic, partition)
 
     def leader_epoch(self, topic: str, partition: int) -> int:
@@ -162,7 +162,7 @@ class Partitions:
         with self._lock:
             if self._served.get(tp) is not log:
                 if self._id(tp) != topic_id:
-                    raise self._unknown(tp)  # deleted and made anew since
+                    raise self._unknown(tp)  # recreated since
                 self._serve(tp, log, epoch)
                 _tell_recovery(log)
                 if self._offline.pop(tp, None):
@@ -174,7 +174,7 @@ class Partitions:
         try:
             return self._manager.get(*tp)
         except TopicExists:
-            # Who made the topic makes its folder at this moment.
+            # Whatever created the topic is creating its folder at this moment.
             return self._metadata.followed(lambda: self._manager.get(*tp))
 
     def obey(self, config: "ServerConfig") -> None:

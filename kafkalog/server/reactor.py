@@ -258,7 +258,7 @@ class Reactor:
     def stop(self, timeout_ms: int) -> None:
         """Take no new connections and requests; answer what is in flight; close all.
 
-        Threads must go on taking and answering meanwhile.  Idempotent.
+        Threads must go on taking and answering until it returns.  Idempotent.
 
         Raises: Timeout, when some were not answered in time; all is closed just so.
         """
@@ -574,7 +574,7 @@ class Reactor:
         `cuts`: of an append; a cut since then ends it, though the log may have grown again.
 
         Raises: StaleLog (cut below it), StorageOffline (it never will), Closed (removed
-        meanwhile), NotFound.
+        in the meantime), NotFound.
         """
         status = lib.kl_server_wait(
             self._c, topic.encode(), partition, offset, cuts, on_disk, timeout_ms

@@ -50,7 +50,7 @@ class Copied(Protocol):
 
 
 class Judge(Protocol):
-    """Who is told what must hold."""
+    """Gets the events by which the invariants are checked."""
 
     def reigns(self, node: int, epoch: int) -> None:
         """A controller was elected."""

@@ -1,4 +1,4 @@
-"""Who writes and reads while a cluster is broken: the history that is judged."""
+"""Clients that write and read while faults happen: their history is judged."""
 
 from __future__ import annotations
 

@@ -89,7 +89,7 @@ def _reverted(now: isr.Isr, asked: isr.Isr, row: Any) -> isr.Isr:
 
 
 def _believed(now: isr.Isr, asked: isr.Isr, row: Any) -> isr.Isr:
-    """An answer counts, whatever came meanwhile."""
+    """An answer counts, whatever has happened since."""
     if row.error_code or now.leader_epoch != row.leader_epoch:
         return isr.answered(now, asked, row)
     return now._replace(in_sync=tuple(row.isr), partition_epoch=row.partition_epoch, proposal=None)

@@ -155,7 +155,7 @@ class Replica:
 
     @property
     def waits(self) -> set[int]:
-        """Who has asked for records, and waits for some; consumers are CONSUMER."""
+        """Those that have asked for records and wait; consumers are CONSUMER."""
         return {ask.replica for ask, _, _ in self._parked}
 
     def __repr__(self) -> str:
@@ -409,7 +409,7 @@ class Replica:
             self.node.after(HELD_MS, self._release)
 
     def look(self) -> None:
-        """Who lags is to leave."""
+        """Propose that lagging followers leave the ISR."""
         if self.isr is not None:
             lag_ms, epochs = self.node.setup.lag_ms, self.node.epochs()
             self.change(self.node.rules.shrink(self.isr, self._states(), lag_ms, epochs))

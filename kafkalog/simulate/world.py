@@ -157,7 +157,7 @@ class Connection:
 
     @property
     def sender(self) -> int:
-        """Who opened it."""
+        """The node that opened it."""
         return self._sender.number
 
     def ask(

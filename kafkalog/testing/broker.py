@@ -145,7 +145,7 @@ class TestBroker:
         self.broker.pause()
 
     def resume(self) -> None:
-        """Go on: what came meanwhile is answered."""
+        """Go on: pending requests are answered."""
         self.broker.resume()
 
     # ---- faults ------------------------------------------------------------------------------
@@ -319,7 +319,7 @@ def _read(log: Log, isolation: str) -> list[Record]:
     while True:
         try:
             return list(log.read(isolation=isolation))
-        except OffsetOutOfRange:  # what it began with was deleted meanwhile
+        except OffsetOutOfRange:  # the starting offset has been deleted since
             continue
 
 

@@ -36,8 +36,8 @@ SETTINGS: Mapping[str, object] = {
     "replica.lag.time.max.ms": 1000,
     "controlled.shutdown.retry.backoff.ms": 20,
 }
-"""What differs from one node's; whatever a test gives goes over it.  Who is gone leaves those that
-are in sync after a second."""
+"""Differences from one node's settings; a test's own override them.  A node that is gone leaves
+the ISR after a second."""
 
 
 class TestCluster:

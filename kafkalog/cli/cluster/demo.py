@@ -146,7 +146,7 @@ class _Load:
 
 
 class _Watch:
-    """Who leads, who is in sync, and how far the copies are, looked at again and again."""
+    """Watches the leader, the ISR and the copies' progress."""
 
     def __init__(self, servers: str) -> None:
         self.moments: list[Moment] = []

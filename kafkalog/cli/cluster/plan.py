@@ -136,7 +136,7 @@ def _shared(nodes: Collection[int], node: int, racks: Racks) -> int:
 
 
 def _best(nodes: Collection[int], racks: Racks, there: Counter[int]) -> int | None:
-    """Who should have one more replica of what these have; None: all have it."""
+    """The node that should get one more replica of what these have; None: all have it."""
     free = [n for n in racks if n not in nodes]
     return min(free, key=lambda n: (_shared(nodes, n, racks), there[n], n), default=None)
 

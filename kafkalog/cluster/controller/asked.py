@@ -144,4 +144,4 @@ ANSWERS: Mapping[int, Answer] = {
     apis.ALTER_PARTITION_REASSIGNMENTS.key: alter_reassignments,
     apis.LIST_PARTITION_REASSIGNMENTS.key: list_reassignments,
 }
-"""Who answers what, by the API's key."""
+"""The handlers, by the API's key."""

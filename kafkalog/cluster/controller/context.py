@@ -69,7 +69,7 @@ class Write(NamedTuple):
 
 
 class Assignment(NamedTuple):
-    """Who keeps partitions of a topic, and their states with it, all or nothing."""
+    """New assignments of a topic's partitions, together with their states, all or nothing."""
 
     topic: str
     after: Mapping[TopicPartition, Partition]
@@ -113,7 +113,7 @@ class Context:
         image = loaded.image
         self.brokers: dict[int, Broker] = dict(image.brokers)
         self.ending: set[int] = set()
-        """Who has asked to be let go, and may not be elected."""
+        """Brokers that have asked for a controlled shutdown, and may not be elected."""
         self.lost_directories: dict[int, frozenset[TopicPartition]] = {}
         """What each broker holds on a disk that failed."""
         self.ids: dict[str, uuid.UUID] = {name: topic.id for name, topic in image.topics.items()}
@@ -147,7 +147,8 @@ class Context:
     # ---- who is there ---------------------------------------------------------------------
 
     def electable(self, key: TopicPartition) -> frozenset[int]:
-        """Who may lead a partition, or be in sync: who lives, has its disk, and is to stay."""
+        """Brokers that may lead a partition, or be in sync: alive, with their disk, and not
+        ending."""
         return frozenset(one for one in self.holding(key) if one not in self.ending)
 
     def holding(self, key: TopicPartition) -> Iterator[int]:
@@ -278,7 +279,7 @@ class Context:
 
 
 def leadership(one: Partition) -> Leadership:
-    """Who leads a partition, as elections have it."""
+    """The leadership of a partition, as elections have it."""
     return Leadership(one.leader, one.leader_epoch, one.isr, bool(one.leader_recovery_state))
 
 

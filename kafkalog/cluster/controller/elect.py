@@ -1,11 +1,11 @@
-"""Who leads a partition next.
+"""Elects the next leader of a partition.
 
 Pure.  The rules are those of Kafka's controller on ZooKeeper (3.9), which is asked the same by
 tests/kafka/cluster/test_elect.py; kafka.md of the specification, 3.9.
 
-`live` is who may be elected: who is registered, has the partition's disk, and is not about to end.
-Each election gives the partition's next leadership, or None where nobody may lead.  The leader's
-epoch rises with every one, also where the same broker leads on: its followers are to ask again.
+`live` are the brokers that may be elected: registered, with the partition's disk, and not about to
+end.  Each election gives the partition's next leadership, or None if no broker may lead.  The
+leader's epoch rises with every one, also if the same broker leads on: its followers must ask again.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""Who is the controller: whose session owns /controller.
+"""Elects the controller: the node whose session owns /controller.
 
-As Kafka's brokers elect it: the znode and its epoch's next number are one write, so that whoever
-writes by an epoch can tell whether it is still the last.
+As Kafka's brokers elect it: the znode and the next epoch are one write, so that a controller can
+check with each write that its epoch is still the latest.
 """
 
 from __future__ import annotations

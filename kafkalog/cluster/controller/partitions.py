@@ -97,7 +97,7 @@ def without_reborn(
 
 
 def believe(context: Context, told: Gathered) -> Deciding[None]:
-    """Who died and came back while nobody reigned is not believed as if it had lived."""
+    """A broker that died and came back while there was no controller does not stay in ISRs."""
     wanted = {}
     for key, reborn in context.reborn.items():
         one, live = context.partitions[key], context.electable(key)

@@ -51,12 +51,12 @@ def moving(one: Partition) -> bool:
 
 
 def target(one: Partition) -> tuple[int, ...]:
-    """Who is to keep a partition in the end."""
+    """The nodes that keep a partition in the end."""
     return _without(one.replicas, one.removing_replicas)
 
 
 def _origin(one: Partition) -> tuple[int, ...]:
-    """Who kept it before."""
+    """The nodes that kept it before."""
     return _without(one.replicas, one.adding_replicas)
 
 
@@ -88,7 +88,7 @@ def _complete(one: Partition) -> bool:
 
 
 Asked = Mapping[TopicPartition, "tuple[int, ...] | None"]
-"""Who is to keep each partition; None: what is under way is given up."""
+"""The nodes that shall keep each partition; None: cancel its move."""
 
 
 def reassign(
@@ -235,8 +235,8 @@ def _go_on(
 def _write_ends(
     context: Context, told: Gathered, ending: Mapping[TopicPartition, Partition]
 ) -> Deciding[None]:
-    """These have ended, once all have been told so.  Where somebody changed the topic meanwhile,
-    they are as they were, and end another time."""
+    """End these moves, once all brokers have been informed.  If somebody has changed the topic
+    since, its moves stay as they were, and end another time."""
     if not ending:
         return
     told.hurry()

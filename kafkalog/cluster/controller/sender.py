@@ -137,9 +137,9 @@ class Sender:
 
 
 def _shortened(waiting: Iterable[Send]) -> Iterator[Send]:
-    """Who lives, as it was to be said last: Kafka's brokers follow nobody whom they do not know,
-    and what is sent next may name one.  With it the partitions that are deleted: the controller
-    forgets them with their topic.  Then all that is to be stopped with, as one request."""
+    """The requests that remain.  First the latest live brokers, since Kafka's brokers follow only
+    brokers that they know, and the next request may name one.  It includes the partitions being
+    deleted: the controller forgets them with their topic.  Then all StopReplica, as one request."""
     by_api: dict[Api, list[Send]] = {}
     for one in waiting:
         by_api.setdefault(one.api, []).append(one)

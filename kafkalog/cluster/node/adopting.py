@@ -39,7 +39,7 @@ class Adoption(NamedTuple):
     steps: tuple[tuple[Operation, ...], ...]
     """Each is done whole or not at all."""
     controller: bool
-    """Somebody is the controller and has to look anew: another election is had."""
+    """There is a controller, which must read again: force another election."""
 
 
 def read_alone(path: str) -> MetadataImage:
@@ -177,7 +177,7 @@ def carry_out(path: str, adoption: Adoption, session: Session) -> str:
                 )
         aside = _turn(path, adoption, directory)
     if adoption.controller:
-        session.commit([Delete(tree.CONTROLLER)])  # who is elected next reads all anew
+        session.commit([Delete(tree.CONTROLLER)])  # the next controller reads everything again
     return aside
 
 

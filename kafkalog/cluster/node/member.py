@@ -306,7 +306,7 @@ class Member:
             self._tell(Change(old, image, (), (), tuple(new)))
 
     def _set(self, changed: Sequence[entities.Entity]) -> None:
-        """Somebody set something of these, which is read anew."""
+        """Read the settings of these again: somebody changed them."""
         found = {}
         for entity in changed:
             if len(entity) == 2 and entity[0] in KINDS:
@@ -358,7 +358,7 @@ class Member:
         return made
 
     def ask_no_more(self) -> None:
-        """Who waits for the controller does so no more, nor will; lines of others stay."""
+        """End all waits for the controller, now and later; lines of others stay open."""
         self._line.close()
 
     def create_topics(self, asked: NewTopics) -> list[Result]:

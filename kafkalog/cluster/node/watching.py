@@ -78,7 +78,7 @@ class Watching:
             self._due = event not in (Life.AWAY, Life.EXPIRED)  # it is once it is connected again
 
     def _do(self) -> None:
-        """What is due; what fails of it stays so, and what is told meanwhile is heard."""
+        """Do what is due; what fails stays due, and new notifications are heard."""
         if not self._due or self._ended.is_set():
             return
         if self._expired:

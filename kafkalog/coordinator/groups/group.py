@@ -307,7 +307,7 @@ class Group:
         self.weigh(member)
 
     def weigh(self, member: Member) -> None:
-        """Count a member that changed anew."""
+        """Count a changed member again."""
         found = member_bytes(member.names, member.protocols, member.assignment)
         self.weight.add(found - member.weighed_bytes)
         member.weighed_bytes = found

@@ -293,8 +293,8 @@ def _record_replacement(
         shard.keep_session(group, member, step.now_ms)
         body = rebalance.current_generation(group, member.member_id, [])
         if version < SKIP_ASSIGNMENT_VERSION:
-            # A leader that does not know of the skip would assign anew: it is told that
-            # somebody else leads.
+            # A leader that does not know of the skip would assign again, so the answer names
+            # another leader.
             body["leader"] = old_leader
         elif member.member_id == group.leader:
             body["members"] = rebalance.members_for_leader(group)
@@ -376,7 +376,7 @@ def _assign(shard: GroupShard, step: Step, group: Group, assignments: dict[str, 
     generation = group.generation
 
     def settle(step: Step, error: ErrorCode) -> None:
-        # Somebody may have come or gone meanwhile, then the next generation is on its way.
+        # If a member has joined or left since, the next generation is under way.
         if group.state is not State.COMPLETING or group.generation != generation:
             return
         if error is ErrorCode.NONE:

@@ -27,7 +27,7 @@ def commit(shard: GroupShard, step: Step, request: Request, known: Known) -> Non
     group = shard.groups.get(body.group_id)
     error = _check(group, request)
     if error is ErrorCode.NONE and not request.holds():
-        error = ErrorCode.INVALID_TXN_STATE  # its transaction ended meanwhile
+        error = ErrorCode.INVALID_TXN_STATE  # its transaction has ended since
     if error is not ErrorCode.NONE:
         offsets.commit_failed(step, request, error, known)
         return

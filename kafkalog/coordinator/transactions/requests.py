@@ -41,7 +41,7 @@ UNMAPPED = ErrorCode.INVALID_PRODUCER_ID_MAPPING
 
 
 class Asked(NamedTuple):
-    """Who asks: a transactional id, and the producer that its client is."""
+    """The caller: a transactional id, and the producer that its client claims to be."""
 
     transactional_id: str
     producer_id: int

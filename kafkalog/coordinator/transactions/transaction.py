@@ -116,7 +116,7 @@ class Transaction:
         self.status = status
         """What is in the journal."""
         self.pending: Status | None = None
-        """What is on its way into the journal: no other change is begun meanwhile."""
+        """The change that is being written to the journal: no other one begins until it ends."""
         self.deadline_ms: int | None = None
         """When its open transaction is over, on the monotonic clock."""
         self.markers: set[TopicPartition] = set()

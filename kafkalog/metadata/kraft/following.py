@@ -53,7 +53,7 @@ class Followers:
             except KafkalogError as error:
                 # They are gone from the metadata: the next start takes their folders out.
                 _logger.error("%s: %s", self._manager.path, error)
-            # Of those that were made anew in the same change; the old ones were in the way.
+            # Folders of topics recreated in the same change; the old folders were in the way.
             self.make_folders(change.new, (topic.name for topic in gone))
 
     def _told(self, tell: Callable[[], object]) -> None:

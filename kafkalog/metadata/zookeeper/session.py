@@ -203,8 +203,8 @@ class Session:
         self._told(now.get(state, Life.EXPIRED))
 
     def _answer(self, asked: Any) -> Any:
-        """What came of an asynchronous call of kazoo's: the others wait as long as nobody answers,
-        and take what is asked meanwhile."""
+        """The result of an asynchronous call of kazoo's: its other calls wait for as long as no
+        server answers, and accept more requests."""
         kazoo = self._kazoo
         away = (
             kazoo.exceptions.ConnectionLoss, kazoo.exceptions.SessionExpiredError,
@@ -265,8 +265,8 @@ class Session:
         return found
 
     def tree(self, *roots: str) -> dict[str, Znode]:
-        """All znodes at and below these paths, read many at once; one that goes meanwhile is
-        left out."""
+        """All znodes at and below these paths, read many at once; one that is deleted in the
+        process is left out."""
         found: dict[str, Znode] = {}
         level = list(roots)
         while level:

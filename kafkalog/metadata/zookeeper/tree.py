@@ -78,7 +78,7 @@ def partition_path(topic: str, partition: int) -> str:
 
 
 class ControllerNode(NamedTuple):
-    """Who is the controller."""
+    """The controller's node."""
 
     broker: int
     timestamp_ms: int
@@ -252,7 +252,7 @@ def _replicas(replicas: Replicas) -> dict[str, list[int]]:
 
 
 class PartitionState(NamedTuple):
-    """Who leads a partition, and who has all of it; its partition epoch is the znode's version."""
+    """A partition's leader and ISR; its partition epoch is the znode's version."""
 
     leader: int
     """NO_LEADER while nobody does."""

@@ -1,4 +1,4 @@
-"""Who waits until what was appended counts: acks=all, in the order of the appends."""
+"""Waits until appends are acknowledged as acks=all is, in their order."""
 
 import logging
 import math

@@ -93,7 +93,8 @@ class InSync:
                 self._held.add(tp)
         self._held = {tp for tp in self._held if not self._release(tp)}
         if epochs != self._known:
-            # Who was not known to live was told in vain that it has caught up, and once only.
+            # A follower that was not known to be alive caught up unnoticed, and is reported only
+            # once.
             self._known = epochs
             self._copies.tell_again()
         self._failed += self._copies.failed()
@@ -110,7 +111,7 @@ class InSync:
         try:
             states = self._reactor.followers(*tp)
         except NotFound:
-            return  # deleted meanwhile: the others are looked at all the same
+            return  # deleted since: the others are still checked
         self._copies.change(tp, lambda isr: shrink(isr, states, self._lag_ms, self._epochs()))
 
     def _release(self, tp: TopicPartition) -> bool:
