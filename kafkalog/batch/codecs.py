@@ -160,7 +160,7 @@ def _threads() -> int:
 
 
 def _shared_pool() -> ThreadPoolExecutor:
-    """Threads beside the caller's own, which works too."""
+    """Threads in addition to the caller's own, which works too."""
     global _pool
     with _pool_lock:
         if _pool is None:

@@ -22,9 +22,9 @@ example:
 """
 
 SWITCH_S = 0.001
-"""For how long one of Python's threads runs while others want to: a request of 20,000 partitions
-takes a tenth of a second, and every small one beside it needs several turns.  Python's own 5 ms
-are what a broker inside another program keeps: there it is that program's to say."""
+"""How long one of Python's threads runs while others wait: a request of 20,000 partitions takes a
+tenth of a second, and every small one at the same time needs several turns.  A broker inside
+another program keeps Python's own 5 ms: there that program decides."""
 LEVELS = ("DEBUG", "INFO", "WARNING", "ERROR")
 
 

@@ -307,7 +307,7 @@ def _tell(waiter: Any, future: Any) -> None:
 
 
 class _Waiters:
-    """Who waits for a future, as the list that concurrent.futures takes it for."""
+    """The waiters of a future, which look like a list to concurrent.futures."""
 
     __slots__ = ("_future",)
 
@@ -395,8 +395,8 @@ class Future:
         return batch.error
 
     def add_done_callback(self, callback: Callable[[Future], object]) -> None:
-        """Call `callback` with this when it is known: at once, or in the producer's thread, which
-        waits meanwhile.  What it raises is logged.  Raises: ArgumentError: it is async."""
+        """Call `callback` with this future when it is done: at once, or in the producer's thread,
+        which waits for it.  What it raises is logged.  Raises: ArgumentError: it is async."""
         called("callback", callback)
         self._batch.then(lambda: callback(self))
 

@@ -226,7 +226,7 @@ def move_replicas(
 
 
 def describe_quorum(cluster: Cluster) -> QuorumInfo:
-    """Who keeps the metadata.
+    """The quorum of the metadata.
 
     Raises: UnsupportedVersion for a cluster without KRaft; what a broker answers.
     """

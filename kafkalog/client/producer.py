@@ -301,12 +301,12 @@ class Producer(Transactor):
     def send_batches(
         self, topic: str, batches: bytes | memoryview, *, partition: int | None = None
     ) -> ManyFuture:
-        """Take the records of whole record batches, as `Log.read_batches` gives them: keys,
-        values, times and headers stay, batches are made anew.
+        """Send the records of whole record batches, as `Log.read_batches` returns them: keys,
+        values, times and headers stay, batches are rebuilt.
 
-        `partition` None: by the keys.  As send_many nothing is done per record in Python, but for
-        a partitioner other than murmur2 and interceptors.  What a transaction aborted is for the
-        caller to leave out.
+        `partition` None: by the keys.  As in send_many, Python does no work per record, except for
+        a partitioner other than murmur2 and interceptors.  The caller must leave out aborted
+        records.
 
         Raises: as send; ArgumentError for a control batch or half of one; CorruptMessage,
         UnsupportedForMessageFormat, UnsupportedCompressionType.  The records before were taken.

@@ -50,7 +50,7 @@ _NOTHING = {
     "ssl.trustmanager.algorithm": ("PKIX",),
     "ssl.truststore.type": ("JKS",),
 }
-"""Values that Kafka has where nothing is said, beside the empty one."""
+"""Kafka's default values, besides the empty one."""
 
 
 def protects(name: str, value: object) -> bool:

@@ -226,7 +226,7 @@ class Core(Generic[S]):
 
     @property
     def all_told(self) -> ErrorCode:
-        """What a list of everything says beside what it lists: NONE when that is all of it."""
+        """The error code of a list of everything: NONE if the list is complete."""
         if self.stopped or (self.unread and not self.loading):
             return ErrorCode.COORDINATOR_NOT_AVAILABLE
         return ErrorCode.COORDINATOR_LOAD_IN_PROGRESS if self.loading else ErrorCode.NONE

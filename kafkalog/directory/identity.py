@@ -117,7 +117,7 @@ def _is_unmade(name: str) -> bool:
 
 
 def _unmake(folders: Folders) -> None:
-    """Take out what is left; on return nothing of it can come back beside what is made next."""
+    """Remove what is left; after the return nothing of it can reappear next to new files."""
     tp = TopicPartition(layout.METADATA_TOPIC, 0)
     if folders.name(tp) is not None:
         folders.take_out(tp)

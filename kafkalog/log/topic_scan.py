@@ -29,7 +29,7 @@ AHEAD_BYTES = 256 << 20
 """Of decoded blocks that nobody has taken yet: a batch that was compressed well is one block,
 whatever its size.  Each thread may have one more in its hands."""
 PIECES_AHEAD = 1
-"""Pieces that are begun before they are wanted, beside one a thread."""
+"""Pieces that are started ahead, in addition to one per thread."""
 THREADS_MAX = 64
 THREADS_DEFAULT_MAX = 8
 """On a machine of many processors: each thread has its blocks in memory."""

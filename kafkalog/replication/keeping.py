@@ -22,7 +22,7 @@ PIECE_BYTES = 1 << 20
 
 
 def keep(log: Log, start: int, end: int) -> str:
-    """Copy the batches of these offsets into a file beside the log, on disk when this returns; its
+    """Copy the batches of these offsets into a file next to the log, on disk when this returns; its
     path.  The first batch may begin before `start`.
 
     Raises: CorruptLog: there are too many such files; IoFailed, and what a read raises.  Then

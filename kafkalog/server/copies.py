@@ -209,8 +209,8 @@ class Copies(Partitions):
         """Neither lead nor follow any more what went offline; whether anything did since this was
         asked last.
 
-        Who fetches from it is refused, and must not be taken for one that lags: the others would
-        leave the ISR, and none of them could lead.
+        Its followers' fetches are refused, so they must not count as lagging: they would leave the
+        ISR, and none of them could lead.
         """
         count = int(lib.kl_logs_failed())
         if count == self._failures:

@@ -1,4 +1,4 @@
-"""What must not be in the project: things left undone, and words of elsewhere."""
+"""What must not be in the project: things left undone, words of elsewhere, translated phrases."""
 
 from __future__ import annotations
 
@@ -15,6 +15,11 @@ ELSEWHERE = re.compile(
     r"|\bdeveloper ses[s]ion\b|sub-?ag[e]nt"
     r"|\b[Ii]ss[u]es? (\*|#?\d)|\bthe br[i]ef\b",
 )
+TRANSLATED = re.compile(
+    r"\b([Aa]ne[w]|[Mm]eanwhil[e])\b"
+    r"|(^\W*|[.:;!?\"] +|[\"#*(|] ?)Wh[o] (?![^.]*\?)"
+)
+"""Phrases that docs/style.md refuses, and sentences that begin with a person and ask nothing."""
 NO_CHECK = re.compile(r"\bassert (True|1)\b|except( Exception| BaseException)?: *(pass|\.\.\.)$")
 
 
@@ -35,6 +40,25 @@ def test_no_words_of_elsewhere() -> None:
     assert matches(tree.files(), ELSEWHERE) == []
 
 
+def plain(path: Path) -> bool:
+    """Whether the prose rules hold for a file."""
+    parts = path.relative_to(tree.ROOT).parts
+    if parts[:2] in (("docs", "performance.md"), ("docs", "performance"), ("docs", "style.md")):
+        return False  # rendered from measurements; and the page that shows what not to write
+    return parts[0] in PLAIN and parts[:2] not in TO_DO
+
+
+PLAIN = ("README.md", "CHANGELOG.md", "Makefile", "docs", "kafkalog", "spark_connector")
+PLAIN += ("benchmarks", "examples")
+TO_DO = (("kafkalog", "_native"),)
+"""Folders that are not rewritten yet."""
+
+
+def test_prose_is_plain_english() -> None:
+    """docs/style.md, "Plain English": rewrite the sentence, do not just replace the word."""
+    assert matches(filter(plain, tree.files()), TRANSLATED) == []
+
+
 TESTS = [path for path in tree.with_suffix(".py") if tree.ROOT / "tests" in path.parents]
 
 
@@ -51,3 +75,12 @@ def test_the_patterns_find_what_they_are_for() -> None:
     assert ELSEWHERE.search("see /wo" + "rk/main")
     assert ELSEWHERE.search("as iss" + "ue 12 says")
     assert not ELSEWHERE.search("the group's session timeout")
+    for text in (
+        "made ane" + "w",
+        "Meanwhil" + "e it",
+        "# Wh" + "o asks waits.",
+        "It ends.  Wh" + "o is",
+    ):
+        assert TRANSLATED.search(text)
+    assert not TRANSLATED.search("test_what_begins_ane" + "w")
+    assert not TRANSLATED.search("Wh" + "o leads?")

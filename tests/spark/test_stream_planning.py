@@ -83,7 +83,7 @@ def test_a_topic_that_was_made_anew_is_known_by_its_id():
     """Its offsets could pass for those of the old one."""
     offer = available(Offsets({A: 3}, {"t": "old"}), head({A: (0, 10)}, {"t": "new"}))
     assert offer.begins == {A: 0} and offer.ids == {"t": "new"}
-    assert "deleted and made anew (old is now new)" in offer.lost[0]
+    assert "deleted and recreated (old is now new)" in offer.lost[0]
     for was, now in ({}, {"t": "new"}), ({"t": "old"}, {}):  # nothing is known of one of them
         assert not available(Offsets({A: 3}, was), head({A: (0, 10)}, now)).lost
 

@@ -46,9 +46,9 @@ class Gathered:
         self._known: defaultdict[int, dict[TopicPartition, None]] = defaultdict(dict)
 
     def lead(self, brokers: Iterable[int], key: TopicPartition, *, new: bool = False) -> None:
-        """Tell brokers who leads a partition, and with whom; `new`: it has no data anywhere.
+        """Send brokers the leader and ISR of a partition; `new`: it has no data anywhere.
 
-        Who has dropped it, since its topic is deleted, would make it again: that one is not told.
+        A broker that has dropped it, since its topic is deleted, would recreate it: skip that one.
         """
         dropped = self._context.dropped.get(key[0], ())
         for broker in brokers:
@@ -86,10 +86,10 @@ class Gathered:
         return found
 
     def sends(self) -> list[Send]:
-        """What was announced; then one request of each kind to each broker that lives, as things
-        stand now.
+        """What was announced; then one request of each kind to each live broker, with the current
+        state.
 
-        Who is to stop with a partition is not told to follow it.
+        A broker that must stop a partition is not asked to follow it.
         """
         for broker, keys in self._stops.items():
             for key in keys:

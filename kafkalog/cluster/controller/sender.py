@@ -58,7 +58,7 @@ class Sender:
         """Tell it, after all that it was told before.
 
         A broker that is too far behind is told who lives, which partitions are deleted and what it
-        is to stop with, none of which the controller would say again; then, in the place of all
+        is to stop with, none of which the controller would say again; then, instead of all
         else that waited, what is true by then.
         """
         with self._lock:

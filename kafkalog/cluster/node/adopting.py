@@ -182,7 +182,7 @@ def carry_out(path: str, adoption: Adoption, session: Session) -> str:
 
 
 def _turn(path: str, adoption: Adoption, directory: Directory) -> str:
-    """The directory itself: what it was is kept beside it."""
+    """Convert the directory itself: its former metadata is kept next to it."""
     aside = _free_name(path + ASIDE)
     os.makedirs(aside, mode=0o700)
     with open(os.path.join(path, layout.META_PROPERTIES), "rb") as file:

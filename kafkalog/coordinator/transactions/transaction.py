@@ -39,7 +39,7 @@ EPOCH_MAX = 32_767
 VERSION_2 = 2
 """Of KIP-890: each end raises the epoch."""
 TRANSACTION_BYTES, PARTITION_BYTES = 1_500, 400
-"""What a transactional id takes in memory beside its name, its timers and all that is on its way
+"""What a transactional id takes in memory besides its name, its timers and all that is in flight
 included, and what each partition of its open transaction takes.  Measured, and rounded up."""
 
 

@@ -66,7 +66,7 @@ def verify_partition(
             if known and files.sealed and files.base_offset <= point < files.limit:
                 after = segments[segments.index(files) + 1 :]
                 _check_point(files, after, check, point, report)
-        except FileNotFoundError:  # retention goes on beside us
+        except FileNotFoundError:  # retention goes on at the same time
             report.add("segment-gone", files.path(".log"), "no file", "the segment")
             replay.forget(files.limit)
             continue

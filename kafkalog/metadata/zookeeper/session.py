@@ -101,7 +101,7 @@ class Delete(NamedTuple):
 
 
 class Check(NamedTuple):
-    """A znode has this version, or nothing of what stands beside it is done."""
+    """A znode has this version, or none of the write's other operations is done."""
 
     path: str
     version: int
@@ -338,7 +338,7 @@ def _znode(data: bytes, stat: Any) -> Znode:
 
 
 STAND_INS: dict[str, Callable[[Told], Session]] = {}
-"""By hosts that are no address: what answers in this process, in the place of an ensemble; for
+"""By hosts that are no address: what answers in this process instead of an ensemble; for
 tests of what uses a cluster, see kafkalog.testing."""
 
 

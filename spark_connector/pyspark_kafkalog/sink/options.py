@@ -132,7 +132,7 @@ def _staging(given: Mapping[str, str], path: str | None) -> str:
     text = given.get("stagingdir", "").strip()
     if text:  # not itself: old folders in it that are not ours stay
         return os.path.join(local_path("stagingDir", text), "kafkalog-staging")
-    if path is not None:  # beside it: Kafka does not start with a strange folder in its data
+    if path is not None:  # next to it: Kafka does not start with an unknown folder in its data
         return f"{path}.staging"
     try:
         checkpoint = local_path("checkpointLocation", given.get("checkpointlocation", "").strip())

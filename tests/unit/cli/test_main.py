@@ -166,7 +166,7 @@ def test_the_help_of_an_action_has_its_own_options(kafkalog: Command) -> None:
     for words in (["topics", "create"], ["topics", "--create"]):
         shown = kafkalog(*words, "--help").out
         assert "usage: kafkalog topics create" in shown
-        assert "Make topics." in shown
+        assert "Create topics." in shown
         assert "--replication-factor" in shown and "--bootstrap-server" in shown
         assert "--draw" not in shown and "--if-exists" not in shown
     shown = kafkalog("groups", "reset-offsets", "--help").out
