@@ -227,7 +227,7 @@ class Producer(_Above):
 
     async def _many(self, send: Callable[..., ManyFuture], *words: Any, **named: Any) -> ManyFuture:
         def hurried() -> ManyFuture:
-            """On the thread: whoever waits for so many does not linger."""
+            """On the thread: a wait for this many records does not linger."""
             sent = send(*words, **named)
             sent.hurry()
             return sent
@@ -270,7 +270,7 @@ class Producer(_Above):
             raise
 
     def _unwanted(self, begun: Future[None]) -> None:
-        """On the thread: nobody is left who would end what has begun."""
+        """On the thread: no caller is left to end the transaction."""
         if begun.exception() is None:
             self._below._roll_back()
 

@@ -164,7 +164,7 @@ def _shared_pool() -> ThreadPoolExecutor:
     global _pool
     with _pool_lock:
         if _pool is None:
-            # Its import costs 20 ms, which who never decompresses many does not pay.
+            # Its import costs 20 ms, paid only when many batches are decompressed.
             from concurrent.futures import ThreadPoolExecutor
 
             _pool = ThreadPoolExecutor(max(1, _threads() - 1), "kafkalog-codec")

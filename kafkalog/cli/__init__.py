@@ -42,7 +42,7 @@ COMMANDS: dict[str, str] = {
     "test-broker": "run a broker for a test suite in any language; it exits with its parent",
 }
 HIDDEN = {"failpoints": "list the failpoints of the test build"}
-"""For who builds kafkalog: neither the overview nor the document shows them."""
+"""For developers of kafkalog: neither the overview nor the document shows them."""
 
 EXIT_CODES = {
     0: "done; verify: no damage; cluster status, check: no problem",

@@ -229,7 +229,7 @@ def warn(text: str) -> None:
 
 
 def agreed(what: str) -> bool:
-    """Ask whoever sits at the terminal whether to go on with `what`, a sentence.
+    """Ask the user at the terminal whether to go on with `what`, a sentence.
 
     Nobody there is no, and so is Ctrl-D.  On the error output: what is printed may go into a
     program.

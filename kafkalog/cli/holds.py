@@ -1,4 +1,4 @@
-"""`kafkalog holds`: what readers who lag keep from retention."""
+"""`kafkalog holds`: what lagging readers hold back from retention."""
 
 import argparse
 import os

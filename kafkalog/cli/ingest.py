@@ -256,7 +256,7 @@ class _Run:
                 self.blank += block.blank
                 self.writer.add(block, clock.now_ms())
                 if path == "-":
-                    self.writer.flush_waiting()  # whoever pipes wants to see it now
+                    self.writer.flush_waiting()  # a user of a pipe wants to see it now
                 done = self.read_before + source.position()
                 self.progress.update(self.writer.records, done)
             self.read_before += source.position()

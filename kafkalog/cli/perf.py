@@ -269,7 +269,7 @@ def _consume(cluster: "Cluster", options: argparse.Namespace) -> dict[str, Any]:
 
 
 def _end_to_end(cluster: "Cluster", options: argparse.Namespace) -> dict[str, Any]:
-    """One record on its way at a time: sent, and fetched by who waits for it."""
+    """One record in flight at a time: sent, and fetched by a waiting consumer."""
     from kafkalog.client.fetcher import Fetcher
     from kafkalog.client.offsets import LATEST, list_offsets
     from kafkalog.types import TopicPartition

@@ -352,7 +352,7 @@ class _Run:
                     if options.sync:
                         future.result()
                 if path == "-":
-                    producer.flush()  # whoever pipes wants to see it now
+                    producer.flush()  # a user of a pipe wants to see it now
                 producer.check()
                 self.progress.update(self.records, self.read_before + source.position())
             self.read_before += source.position()

@@ -43,7 +43,7 @@ TIMES is 1 by default; `all` means until heal.  The broker exits when its standa
 that is a pipe, and always when the process that started it is gone.
 """
 LINE_MAX = 1 << 16
-"""Bytes of a command; who sends more is cut off."""
+"""Bytes of a command; a longer one closes the connection."""
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:

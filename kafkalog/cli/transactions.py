@@ -1,4 +1,4 @@
-"""`kafkalog transactions`: who has one, which of them hang, and the end of those."""
+"""`kafkalog transactions`: list and describe transactions, find hanging ones and end them."""
 
 import argparse
 import time

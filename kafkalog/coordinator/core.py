@@ -69,7 +69,7 @@ class Append(NamedTuple):
     epoch: int
     """The leader epoch in which it was decided: in another one it is not appended."""
     deadline_ms: int
-    """When who waits for it is told that it takes too long."""
+    """When its waiters are told that it takes too long."""
     producer: Producer | None = None
     """Whose batch, or marker, it is."""
 
@@ -92,7 +92,7 @@ class Core(Generic[S]):
     """All that this broker coordinates of one kind.  One thread only: the coordinator's."""
 
     def __init__(self, append_timeout_ms: int) -> None:
-        """`append_timeout_ms`: how long an append may take before who waits for it is told."""
+        """`append_timeout_ms`: how long an append may take before its waiters get an error."""
         self.timers = Timers()
         self.partition_count = 0
         """Of the journal's topic; 0: there is none yet."""
@@ -140,7 +140,7 @@ class Core(Generic[S]):
 
     @abstractmethod
     def _resigned(self, shard: S, step: Step) -> None:
-        """A shard is here no longer: tell who waits."""
+        """A shard has left this node: tell its waiters."""
 
     @abstractmethod
     def _expire(self, key: Key, step: Step) -> None:
@@ -320,7 +320,7 @@ class Core(Generic[S]):
         all_of(partial(tell, step, error) for tell in outcomes if tell is not None)
 
     def _time_out(self, step: Step) -> None:
-        """Tell who waits for appends that take too long."""
+        """Answer the waiters of appends that take too long."""
         due = []
         for append in self._waiting.values():
             if append.deadline_ms > step.now_ms:

@@ -77,7 +77,7 @@ class Coordinator(Generic[C]):
         self.core = core
         """What is coordinated: `post` what is to be done with it."""
         self.borrows = True
-        """Whether who brings a request may be kept with it; see `ask`."""
+        """Whether the calling thread may carry out its request; see `ask`."""
         self._journal = journal
         self._clock = clock
         self._name = name
@@ -328,7 +328,7 @@ class Coordinator(Generic[C]):
             # a look that is out of date by then comes to nothing.
             with self._wake:
                 self._look(dict(step.loads))
-        self._give(step)  # nobody waits for what is done outside but who is told of it
+        self._give(step)  # only those that are notified wait for effects outside
         effects, step.effects = step.effects, []
         for effect in effects:
             try:

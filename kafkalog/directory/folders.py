@@ -31,7 +31,7 @@ class Folders:
         self._claimed: dict[TopicPartition, uuid.UUID] = {}  # whose ids were looked at
         self.marked: tuple[layout.MarkedFolder, ...] = ()
         """Folders being deleted, moved or left over, as of the last listing."""
-        self._unsynced = True  # names may not be on disk yet: who made them may have been killed
+        self._unsynced = True  # names may not be on disk yet: their creator may have been killed
         self.list()
 
     def list(self) -> None:
@@ -93,7 +93,7 @@ class Folders:
         return self._path(name)
 
     def own_path(self, tp: TopicPartition) -> str:
-        """The folder's path, for who writes there: nothing else of a data directory is in it.
+        """The folder's path, for its writer: nothing else of a data directory is in it.
 
         Raises: UnknownTopicOrPartition; ArgumentError, NotFound for a link that is refused.
         """

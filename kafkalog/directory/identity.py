@@ -1,4 +1,4 @@
-"""Whose a data directory is, and whether who writes into it agrees with its settings."""
+"""The identity of a data directory, and whether a writer agrees with its settings."""
 
 import os
 from collections.abc import Mapping

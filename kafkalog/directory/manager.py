@@ -194,7 +194,7 @@ class Manager:
 
     @property
     def has_source(self) -> bool:
-        """Whether somebody told it who knows the topics."""
+        """Whether it has a source that knows the topics."""
         return bool(self._source)
 
     def use(self, source: TopicSource) -> None:
@@ -412,7 +412,7 @@ class Manager:
         return Handle(folder, open_plan(self.state, tp, config, self.clock, clean), self)
 
     def lend(self, folder: layout.Folder, config: Mapping[str, object] | None) -> Lent:
-        """A partition's log for who asked for it by its path; see shared.
+        """A partition's log, looked up by its path; see shared.
 
         The folder is made when it is missing.  One that is open in this process is shared.
         `config` goes over the topic's settings where nobody else has a say in them: what is

@@ -1,9 +1,9 @@
-"""Retention holds: what a reader who lags wants kept for a while, in a file of its name.
+"""Retention holds: what a lagging reader wants kept for a while, in a file of its name.
 
 A hold is a file next to the partitions' folders, `.kafkalog_hold.<name>`, one for all partitions
 that its reader reads, and says by JSON where it goes on, until when it counts and how many bytes of
-a partition it may keep. Whoever may write to the directory may hold; who deletes obeys, within
-these bounds. Kafka's own broker takes no notice of the file.
+a partition it may keep. Every program that may write to the directory may hold; deletion obeys,
+within these bounds. Kafka's own broker takes no notice of the file.
 """
 
 import os

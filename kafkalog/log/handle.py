@@ -24,7 +24,7 @@ WAIT_SLICE_MS = 50
 
 
 class Owner(Protocol):
-    """What an open log tells, and asks, whoever took the lock for it."""
+    """What an open log reports to, and asks of, the owner of its lock."""
 
     @property
     def state(self) -> DirectoryState:
@@ -99,7 +99,7 @@ class Handle:
         self._obey(config)
 
     def husk(self) -> "Handle":
-        """The same log as one that is closed: what is left to who gave it back."""
+        """The same log, but closed: what a user keeps that has released it."""
         out = ffi.new("kl_log **")
         check(lib.kl_log_husk(os.fsencode(self.path), out))
         left = Handle.__new__(Handle)

@@ -188,8 +188,8 @@ def absorbed(state: DirectoryState, path: str, tp: TopicPartition) -> bool:
 
     Raises: Locked when it is still open; IoFailed, NoSpace.
     """
-    # Two looks at each of ten thousand: who stood alone has its lock there, and it goes last; a
-    # copy without hidden files has none, and would show what was deleted without its start.
+    # Two looks at each of ten thousand: a log that stood alone has its lock there, and it goes
+    # last; a copy without hidden files has none, and would show what was deleted without its start.
     if not any(os.path.lexists(f"{path}/{name}") for name in (LOCK, LOG_START)):
         return False
     alone = DirectoryState(path, "w", own=True)

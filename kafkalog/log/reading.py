@@ -1,4 +1,4 @@
-"""Records for who reads a log as a sequence: iteration, `log[offset]`, slices, following it."""
+"""A log read as a sequence of records: iteration, `log[offset]`, slices, following it."""
 
 from __future__ import annotations
 

@@ -47,7 +47,7 @@ WAIT_MS = 500
 LINGER_MS = 50
 """How long a transaction waits for more, each time."""
 OPEN_S = 1.0
-"""And in all: who reads the copy sees records that much later."""
+"""And in all: readers of the copy see records that much later."""
 READ_MS = 50
 """The last is a marker, for which no record comes."""
 STATE_S = 60.0

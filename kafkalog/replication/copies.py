@@ -1,4 +1,4 @@
-"""A partition's log on this node, as who follows writes it.
+"""A partition's log on this node, as a follower writes it.
 
 The one place that does what `following` decides.  One thread at a time.
 """

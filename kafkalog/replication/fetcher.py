@@ -378,7 +378,7 @@ class Fetcher:
             self._failed(tp, one, problem)
 
     def _held_back(self, tp: TopicPartition, one: _Followed, now: Copied) -> bool:
-        """Whether it took its share for now; who is in sync goes on."""
+        """Whether it took its share for now; a copy in sync goes on."""
         throttle = self.options.throttle
         behind = one.shown is None or one.shown > now.log_end
         return throttle is not None and behind and throttle.holds(tp, _now_ms())

@@ -1,7 +1,7 @@
 """What a node copies while it is behind may be held back, so that clients are not slowed.
 
-Kafka's ReplicationQuotaManager: who moves partitions names the replicas that are throttled, and a
-rate; copies that are in sync are never held back, but what they get counts.
+Kafka's ReplicationQuotaManager: the mover of partitions names the replicas that are throttled, and
+a rate; copies that are in sync are never held back, but what they get counts.
 """
 
 from __future__ import annotations

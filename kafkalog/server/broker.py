@@ -156,7 +156,8 @@ class Broker:
         for name, value in given.items():
             refuse_protection(name, value)
         if given.get(REBALANCE_DELAY) is None:
-            given[REBALANCE_DELAY] = 0  # who embeds a broker knows when all members are there
+            given[REBALANCE_DELAY] = 0  # a program with its own broker knows when all members are
+            # there
         if listeners is not None or "listeners" not in given:
             given["listeners"] = places.named(ANY_PORT if listeners is None else listeners)
         self._config = ServerConfig.of(given)

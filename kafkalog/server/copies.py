@@ -262,7 +262,7 @@ class Copies(Partitions):
             self._empty.discard(tp)
             known = self._served.get(tp)
         if known is not None:
-            # First the log, then who may write to it: no record gets an epoch of before.
+            # First the log, then the permission to write: no record gets an older epoch.
             epoch = self._member.lead(known)
             with self._lock:
                 self._serve(tp, known, epoch)
@@ -286,7 +286,7 @@ class Copies(Partitions):
         return told(self.led.get(tp), now) or self.led[tp]
 
     def tell(self, tp: TopicPartition) -> None:
-        """Let the data plane know who is in sync.  Under the lock."""
+        """Pass the ISR to the data plane.  Under the lock."""
         self._reactor.set_followers(*tp, followers(self.led[tp], self._broker_epochs()))
 
     def _broker_epochs(self) -> dict[int, int]:

@@ -54,7 +54,7 @@ class Node(NamedTuple):
     begun: "Bulk"
     """Goes on with writes once it has."""
     deletions: "Deletions"
-    """Answers who deletes records once the copies have dropped them."""
+    """Answers DeleteRecords once the replicas have dropped the records."""
     kraft: "Changeable | None"
     """Of a node that is alone, its metadata as it may change them."""
     member: "Membership | None"

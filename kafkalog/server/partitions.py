@@ -193,7 +193,7 @@ class Partitions:
             return TopicPartition(topic, partition) in self._served
 
     def look(self, topic: str, partition: int) -> "Log | None":
-        """As `log`, for who only reads: None where nothing was ever written, so that a look
+        """As `log`, for reading only: None if nothing was ever written, so that a look
         makes no file.  Such a partition begins and ends at 0, in the epoch of its leader.
         """
         tp = TopicPartition(topic, partition)
@@ -209,7 +209,7 @@ class Partitions:
         return self.log(topic, partition)
 
     def read(self, topic: str, partition: int) -> None:
-        """Let the data plane answer who reads the partition; as `look`, no file is made for it.
+        """Let the data plane answer reads of the partition; like `look`, this creates no file.
 
         Raises: as `log`.
         """
@@ -314,7 +314,7 @@ class Partitions:
             self._lead_anew(new, changed | self._other_roles(change))
 
     def _other_roles(self, change: "Change") -> set[str]:
-        """Topics of which the metadata say who leads."""
+        """Topics whose leaders the metadata has."""
         return {topic.name for topic in change.changed}
 
     @staticmethod
@@ -346,7 +346,7 @@ class Partitions:
             self._served.pop(tp, None)
             self._empty.discard(tp)
             self._offline.pop(tp, None)
-        # Nobody appends any more and who waits is answered; then the metadata takes the files.
+        # Appends have ended and waiting requests are answered; then the metadata takes the files.
         self._reactor.remove_topic(topic.name)
 
 

@@ -424,7 +424,7 @@ class Reactor:
         check(lib.kl_server_set_threads(self._c, count))
 
     def remove_topic(self, name: str) -> None:
-        """Serve it no more: on return no call uses its logs, and who waited is answered.
+        """Stop serving it: on return no call uses its logs, and waiting requests are answered.
 
         Raises: NotFound.
         """
@@ -443,8 +443,8 @@ class Reactor:
     # ---- the copies of a partition that is led here --------------------------------------------
 
     def set_followers(self, topic: str, partition: int, followers: Sequence[Follower]) -> None:
-        """Say who follows a partition: records are shown that each of the maximal ISR has; with
-        none, all.  In the same leader epoch those that stay keep what they fetched.
+        """Set the followers of a partition: records are shown that each of the maximal ISR has;
+        with none, all. In the same leader epoch those that stay keep what they fetched.
 
         Raises: NotFound, ArgumentError.
         """

@@ -88,7 +88,7 @@ class Ends(NamedTuple):
 
 
 class Where(NamedTuple):
-    """A client's request for who leads a partition: a node, and its leader epoch."""
+    """A client's request for a partition's leader: a node, and its leader epoch."""
 
     tp: TopicPartition
 
@@ -164,7 +164,7 @@ class Replica:
     # ---- what the controller wants -----------------------------------------------------------
 
     def hold(self, effect: Lead | Follow) -> None:
-        """As kafkalog.server.copies does it: first the log, then who may write to it."""
+        """As kafkalog.server.copies does it: first the log, then the permission to write."""
         node, state = self.node, effect.held.state
         self.moved()  # what it shows as the leader is judged as that
         self.command = None
@@ -208,7 +208,7 @@ class Replica:
         self.leader_epoch, self.leads = state.leader_epoch, ours
 
     def tell(self) -> None:
-        """Let the data plane know who is in sync."""
+        """Pass the ISR to the data plane."""
         assert self.isr is not None
         those = self.node.rules.followers(self.isr, self.node.epochs())
         rows = ffi.new("kl_follower[]", [
@@ -307,7 +307,7 @@ class Replica:
                 self._flush_later()
         self.moved()
 
-    # ---- who reads --------------------------------------------------------------------------
+    # ---- readers ----------------------------------------------------------------------------
 
     def fetch(self, ask: Fetch, reply: Callable[[Row], None]) -> None:
         """Answer a Fetch now, or when there is something to answer."""

@@ -68,7 +68,7 @@ class TestBroker:
         """Of the broker, over all its lives, see `turn_back`; `advance(ms)` lets time pass at once.
         """
         self.keep = False
-        """For who removes the directory at the end: not to do so."""
+        """Keeps the directory from being removed at the end."""
         self._port = Port(port)
         self._broker: Broker | None = None
         try:
@@ -155,7 +155,7 @@ class TestBroker:
         """Answer the next `times` requests of an API with an error, by Kafka's names (or numbers):
         `fail("Produce", "NOT_LEADER_OR_FOLLOWER", times=2)`.  None: all, until `heal`.
 
-        `client_id`: only who calls itself so.  The fault's `hits` tell how many it was.
+        `client_id`: only clients with this id.  The fault's `hits` count the requests.
 
         Raises: ArgumentError.
         """

@@ -1,4 +1,4 @@
-"""`kafkalog cluster`: the nodes of a cluster, the copies of its partitions, and who leads them.
+"""`kafkalog cluster`: the nodes of a cluster, the replicas of its partitions, and their leaders.
 
 A module for each action; `plan` decides what is moved, `moving` moves it.
 """

@@ -1,4 +1,4 @@
-"""`kafkalog cluster elect`: the first replica leads, or (unclean) whoever lives."""
+"""`kafkalog cluster elect`: elects the preferred replica, or (unclean) any live one."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ __all__ = ["elect", "run"]
 
 
 def run(cluster: Cluster, options: argparse.Namespace, words: list[str]) -> int:
-    """Elect, and say who leads now; 1: some could not be."""
+    """Elect, and print the new leaders; 1: some elections failed."""
     found = look(cluster)
     some = chosen(found, words)
     if options.unclean:

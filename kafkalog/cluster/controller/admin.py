@@ -104,7 +104,7 @@ def _new_id(office: Office) -> uuid.UUID:
 
 
 def _chosen(topic: Any) -> Replicas:
-    """As whoever asks chose them."""
+    """As the caller chose them."""
     if topic.num_partitions != -1 or topic.replication_factor != -1:
         raise Refused(
             ErrorCode.INVALID_REQUEST,

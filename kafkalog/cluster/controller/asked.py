@@ -1,7 +1,7 @@
 """What nodes and clients ask of a controller, and what it answers: the bodies of responses.
 
 Steps, as kafkalog.cluster.controller.steps has them.  What is asked for is answered when it is
-written, and all who are to know of it were sent it.
+written, and all brokers concerned were sent it.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ def controlled_shutdown(office: Office, request: Any, version: int) -> Steps[Bod
 
 
 def allocate_producer_ids(office: Office, request: Any, version: int) -> Steps[Body]:
-    """AllocateProducerIds: a block that nobody gets a second time, whoever reigns."""
+    """AllocateProducerIds: a block that no broker gets twice, whichever node is the controller."""
     none = {"producer_id_start": 0, "producer_id_len": 0}
     sender = office.context.brokers.get(request.broker_id)
     if sender is None:

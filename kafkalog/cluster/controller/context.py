@@ -1,6 +1,6 @@
 """What a controller knows of its cluster.
 
-A cache of the tree: it is filled once, by who is elected, and each change is in the tree first.
+A cache of the tree: the elected controller fills it once, and each change is in the tree first.
 Which brokers live is the only thing that comes from elsewhere.
 """
 
@@ -46,7 +46,7 @@ NEVER_LED = -1
 
 
 class Reign(NamedTuple):
-    """Of the controller that decides: who it is, and by what its writes prove it."""
+    """The identity of the deciding controller, and how its writes prove it."""
 
     broker: int
     epoch: int
@@ -123,7 +123,7 @@ class Context:
         self.written_by: dict[TopicPartition, int] = dict(loaded.written_by)
         """The epoch of the controller that wrote a partition's state."""
         self.reborn: dict[TopicPartition, frozenset[int]] = dict(_reborn(loaded))
-        """Of an ISR, who was registered after it was written: nobody saw that it had died."""
+        """Members of an ISR that registered after it was written: nobody saw that they had died."""
         self.deleted: set[str] = set(loaded.deleted)
         """Topics that are to be deleted; nobody is elected for them."""
         self.dropped: Copies = {}
@@ -144,7 +144,7 @@ class Context:
         """What /admin/reassign_partitions says, as far as it is not done."""
         self._unclean = _unclean(loaded)
 
-    # ---- who is there ---------------------------------------------------------------------
+    # ---- live brokers ---------------------------------------------------------------------
 
     def electable(self, key: TopicPartition) -> frozenset[int]:
         """Brokers that may lead a partition, or be in sync: alive, with their disk, and not

@@ -1,4 +1,4 @@
-"""Drives a controller: one thread between a session with ZooKeeper, brokers, and who asks.
+"""Drives a controller: one thread between a session with ZooKeeper, brokers, and callers.
 
 The session is the controller's own.  A watch that fires, an answer and a question only go into its
 queue; the thread tells the controller one after another, and does what it wants done.
@@ -104,7 +104,7 @@ class Driver:
             answer(None)
 
     def stop(self) -> None:
-        """End: who reigns here resigns, and who waits is told so.  Idempotent."""
+        """End: resign if this node is the controller, and answer waiting requests.  Idempotent."""
         with self._asking:
             if self._ended.is_set():
                 return

@@ -6,11 +6,11 @@ of the new are in sync; then by the new alone, one of which leads it, and the ot
 have.  Another reassignment, or that it is given up, takes the place of one that is under way.
 
 It ends in two writes, as with Kafka's controller: by the first one of the new leads and they alone
-are in sync; then who goes is stopped; by the second nobody is on the way any more.  A controller
-that is elected in between finds that the end is due, and stops who goes once more: nobody else
-would.
+are in sync; then the removed replicas are stopped; by the second the move has ended.  A controller
+that is elected in between finds that the end is due, and stops the removed replicas once more:
+nobody else would.
 
-Kafka's controller writes who keeps a partition and who leads it one after the other.  Here they are
+Kafka's controller writes a partition's replicas and its leader one after the other.  Here they are
 one write, so that no controller that is elected in between finds the half of it.  And who has the
 last copy that is in sync is not sent away: Kafka's later controllers (KRaft) refuse that, too.
 """
@@ -204,7 +204,7 @@ def resume(
 def _go_on(
     context: Context, told: Gathered, wanted: Mapping[TopicPartition, Partition]
 ) -> Deciding[set[TopicPartition]]:
-    """Write who keeps partitions, and who leads them so; those that were written."""
+    """Write the replicas and leaders of partitions; returns those that were written."""
     if not wanted:
         return set()
     done: set[TopicPartition] = set()

@@ -39,7 +39,7 @@ class Sender:
         self, address: Address, broker: int, node: int,
         told: Callable[[Answered | Behind], None],
     ) -> None:  # fmt: skip
-        """`node`: who sends.  `told` is called in the thread."""
+        """`node`: the sender.  `told` is called in the thread."""
         self.address = address
         self._broker = broker
         self._options = Options(client_id=str(node))
@@ -55,11 +55,11 @@ class Sender:
         self._thread.start()
 
     def send(self, request: Send) -> None:
-        """Tell it, after all that it was told before.
+        """Send it, after all earlier requests.
 
-        A broker that is too far behind is told who lives, which partitions are deleted and what it
-        is to stop with, none of which the controller would say again; then, instead of all
-        else that waited, what is true by then.
+        A broker that is too far behind gets the live brokers, the deleted partitions and the
+        partitions to stop, which the controller would not repeat; then, instead of everything
+        else that waited, the state as it is by then.
         """
         with self._lock:
             self._waiting.append(request)

@@ -111,8 +111,8 @@ def topics_seen(office: Office) -> Steps[None]:
 
 
 def _topics_read(office: Office, names: Sequence[str]) -> Steps[None]:
-    """What topics say, and whether who is out of sync may lead them; the end of a move that could
-    not be written, since a topic had changed, is written now."""
+    """Topics' settings, and whether a replica out of sync may lead them; the end of a move that
+    could not be written, since a topic had changed, is written now."""
     asked = [
         read
         for name in names

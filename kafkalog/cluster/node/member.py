@@ -1,7 +1,7 @@
 """A broker's membership in a cluster on ZooKeeper: where its metadata come from.
 
 Partitions and brokers come from the controller's requests, settings from the tree.  What changes
-the metadata is asked of the controller.  To whoever follows the image it is as any other source.
+the metadata is asked of the controller.  To followers of the image it is like any other source.
 """
 
 from __future__ import annotations
@@ -115,7 +115,7 @@ class Member:
         self._standing = Standing(node, -1, controller, loaded.controller_epoch, loaded.image, {})
 
     def identify(self, cluster: str) -> None:
-        """The cluster's id is this: whoever found none in the tree has made it."""
+        """The cluster id: the first node that found none in the tree has created it."""
         with self._lock:
             image = self.image._replace(cluster_id=cluster)
             self._standing = self._standing._replace(image=image)

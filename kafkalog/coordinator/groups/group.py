@@ -229,7 +229,7 @@ class Group:
     # ---- members ---------------------------------------------------------------------------
 
     def add(self, member: Member, protocol_type: str) -> None:
-        """Take a member in, who is nobody's replacement."""
+        """Add a new member that replaces no other."""
         if not self.members:
             self.be_of(protocol_type)
         if self.leader is None:
@@ -337,7 +337,7 @@ class Group:
     # ---- protocols -------------------------------------------------------------------------
 
     def supports(self, protocol_type: str, names: Iterable[str]) -> bool:
-        """Whether somebody who speaks these protocols may join."""
+        """Whether a member with these protocols may join."""
         names = list(names)
         if self.state is State.EMPTY:
             return bool(protocol_type and names)

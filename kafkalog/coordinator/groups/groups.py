@@ -264,7 +264,7 @@ def _record_replacement(
 ) -> None:
     """Write down the new id of a static member, `pair` old and new, without a rebalance.
 
-    `before`: who led, and the version of the JoinGroup.
+    `before`: the leader before, and the version of the JoinGroup.
     """
     old, member = pair
     old_leader, version = before
@@ -438,7 +438,8 @@ def leave(shard: GroupShard, step: Step, request: Request) -> None:
 def _leaving(
     shard: GroupShard, group: Group, asked: list[tuple[str, str | None]]
 ) -> tuple[list[Body], list[Member]]:
-    """What to tell those who ask to leave, and the members who go; pending ids are gone."""
+    """The answers to members that ask to leave, and the members that go; pending ids are
+    dropped."""
     results: list[Body] = []
     going: dict[str, Member] = {}
     for member_id, instance_id in asked:
@@ -455,7 +456,7 @@ def _leaving(
 
 
 def _check_leave(group: Group, member_id: str, instance_id: str | None) -> tuple[ErrorCode, str]:
-    """What to tell somebody who leaves, and who leaves thereby ("": nobody)."""
+    """The answer to a leaving member, and the member that leaves ("": none)."""
     if not member_id and instance_id is not None:
         # Without a member id: an administrator removes a static member.
         known = group.static.get(instance_id)

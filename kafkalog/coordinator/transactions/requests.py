@@ -66,7 +66,7 @@ Then = Callable[[Step, ErrorCode], None]
 def init_producer(
     shard: TransactionShard, step: Step, asked: Asked, timeout_ms: int, then: Told
 ) -> None:
-    """Give a client the next epoch of its transactional id, which fences who had it before."""
+    """Give a client the next epoch of its transactional id, which fences its former producer."""
     if not asked.transactional_id:
         then(step, Given(ErrorCode.INVALID_REQUEST))
         return
@@ -117,7 +117,7 @@ def _initialized(
     """The status to write, or the answer for now."""
     status = one.status
     if one.pending is not None or status.prepared:
-        return CONCURRENT  # also to who was told the next producer id, which it has not yet
+        return CONCURRENT  # also to a client with the next producer id, which is not valid yet
     wanted = None if asked.producer_id == NONE else asked.epoch
     if wanted is not None and not (
         status.epoch == NONE

@@ -22,7 +22,7 @@ _logger = logging.getLogger(__name__)
 
 
 class Followers:
-    """The folders of a directory's partitions, and who listens.  One thread at a time."""
+    """The folders of a directory's partitions, and the listeners.  One thread at a time."""
 
     def __init__(self, manager: "Manager", removed: set[object]) -> None:
         """`removed`: ids of topics whose removal is on disk; what is left of them may go."""

@@ -61,7 +61,7 @@ def altered(
 ) -> Altered:  # fmt: skip
     """What becomes of the resource of `asked`, as `each` gives it.
 
-    `image`: who answers, and which topics and settings there are; `znode`: the resource's.
+    `image`: the answering node's, with topics and settings; `znode`: the resource's.
     """
     one = asked.resources[0]
     known = image._replace(configs={**image.configs, (one.kind, one.name): _said(one, znode)})

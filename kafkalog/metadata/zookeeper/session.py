@@ -219,7 +219,7 @@ class Session:
             ) from problem
 
     def _watch(self, path: str, children: bool, wanted: bool) -> _Watch | None:
-        # Equal ones are one to kazoo: who reads twice is told once.
+        # Equal ones are one to kazoo: a second read adds no notification.
         return _Watch(self._told, Seen(path, children)) if wanted else None
 
     # ---- reading ------------------------------------------------------------------------------

@@ -174,8 +174,8 @@ def _endpoint(found: Document, text: str, protocols: Mapping[str, str]) -> Endpo
 
 
 def write_broker(node: BrokerNode) -> bytes:
-    """/brokers/ids/N, version 5; `host` and `port`, for who knows no listeners, are those of
-    the first endpoint without encryption."""
+    """/brokers/ids/N, version 5; `host` and `port`, for readers that know no listeners, are those
+    of the first endpoint without encryption."""
     plain = next((each for each in node.endpoints if each.protocol == "PLAINTEXT"), None)
     fields = {
         "version": 5,

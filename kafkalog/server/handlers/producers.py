@@ -1,4 +1,4 @@
-"""DescribeProducers: who is remembered in a partition."""
+"""DescribeProducers: the producers that a partition remembers."""
 
 from typing import Any
 

@@ -112,7 +112,7 @@ class Opened:
             held.log.close()
 
     def close(self) -> None:
-        """Close all; whoever has one lent goes on with it."""
+        """Close all; a user that has borrowed one goes on with it."""
         for folder in list(self._held):
             self.forget(folder)
 
