@@ -158,7 +158,7 @@ static kl_status read_records(kl_fetch *fetch, kl_fetch_item *item, budget *budg
     if (status) return status;
     if (where.bytes && (!slices || where.bytes <= COPIED_BYTES_MAX)) {
         status = copy_records(fetch, item);
-        /* Cut meanwhile: the client comes again. */
+        /* Cut since: the client retries. */
         budget->more |= status == KL_E_STALE;
         if (status) return status == KL_E_STALE ? KL_OK : status;
     } else if (where.bytes) {
@@ -218,7 +218,7 @@ static int16_t read_entered(const kl_request *request, kl_fetch *fetch, kl_fetch
     kl_log *log = replica->log;
     if (code == CODE_NONE) code = check_diverging(item, log);
     if (code) return code;
-    if (log == NULL) { /* what it gets meanwhile is seen when it is watched */
+    if (log == NULL) { /* later records are seen when it is watched */
         item->bound = item->high_watermark = item->last_stable = item->log_start = 0;
         bool beyond = item->offset != 0 && item->diverging_end < 0;
         return beyond ? CODE_OFFSET_OUT_OF_RANGE : CODE_NONE;
