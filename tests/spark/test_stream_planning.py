@@ -99,7 +99,7 @@ def test_a_target_is_not_passed():
 
 
 def test_only_what_is_on_disk():
-    """What was read already stays read: a writer that begins anew knows less than the last one."""
+    """What was read already stays read: a restarted writer knows less than the last one."""
     now = Head({A: Ends(0, 10, 6)}, {}, {}, only_flushed=True)
     assert available(Offsets({A: 3}), now).stops == {A: 6}
     offer = available(Offsets({A: 8}), now)

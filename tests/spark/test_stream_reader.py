@@ -59,7 +59,7 @@ class Clock:
         return self.ms
 
     def later(self) -> None:
-        """Folders are listed anew."""
+        """Folders are listed again."""
         self.ms += LIST_MS
 
 
@@ -524,7 +524,7 @@ def test_a_small_batch_of_a_large_log_looks_at_its_own_segments(tmp_path, monkey
 
 
 def test_a_look_that_takes_long_is_not_made_all_the_time(store, monkeypatch):
-    """A tenth of the time at most; what came meanwhile is seen by the next one."""
+    """A tenth of the time at most; the next one sees what has come since."""
     checkpoint, clock = Checkpoint(), Clock()
     query = Query(store.path, checkpoint, clock, subscribe="t", **EARLIEST)
     query.drain()

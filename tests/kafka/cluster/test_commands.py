@@ -201,7 +201,7 @@ def test_first_replicas_are_elected(nodes: Nodes) -> None:
 
 
 def test_an_unclean_election_asks_first(nodes: Nodes) -> None:
-    """Who was not in sync leads then, without what only the other had."""
+    """A replica out of sync leads then, without what only the other had."""
     topic = nodes.topic("unclean", [SECOND, THIRD])
     nodes.produce(topic, 3)
     nodes.end(THIRD)
@@ -257,7 +257,7 @@ def test_a_node_is_drained(nodes: Nodes) -> None:
 
 
 def test_what_is_moving_is_seen_and_given_up(nodes: Nodes) -> None:
-    """Who cannot fetch gets no copy; a second plan waits for the first."""
+    """A node that cannot fetch gets no copy; a second plan waits for the first."""
     topic = nodes.topic("moving", [SECOND])
     nodes.produce(topic, 10)
     nodes.ours[SECOND].faults.disconnect("Fetch", times=None)

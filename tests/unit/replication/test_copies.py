@@ -123,7 +123,7 @@ def lead(copy: Copy) -> None:
 CHANGES: dict[str, Callable[[Copy], object]] = {
     "leads": lead,
     "is cut to what is shown": lambda copy: copy.do(Cut(copy.now().high_watermark)),
-    "begins anew": lambda copy: copy.do(Restart(250)),
+    "starts over": lambda copy: copy.do(Restart(250)),
 }
 
 
