@@ -142,22 +142,23 @@ rows.write.format("kafkalog").mode("append").option("topic", "flights").save("da
 )
 ```
 
-Columns as in Spark's Kafka sink: `value` (needed), `key`, `topic`, `partition`, `headers`; and
-`timestamp`, else it is the time of the write. Others are left out. Keys find their partition as
-those of a Java producer do.
+Columns are those of Spark's Kafka sink: `value` (required), `key`, `topic`, `partition`, `headers`;
+and `timestamp`, by default the time of the write. Other columns are left out. A key chooses its
+partition as in a Java producer.
 
 Tasks stage their rows in files; the driver writes them in one Kafka transaction, which also commits
 the number of the batch as an offset of the group `spark-sink-<sinkId>`. So a reader of committed
-records sees a micro-batch whole or not at all, and one that Spark runs again, after whatever died,
+records sees a micro-batch whole or not at all, and a batch that Spark runs again after a failure
 is found there and dropped. This holds as long as the target remembers the group: seven days without
 a batch (`offsets.retention.minutes`). A new checkpoint is a new query, and writes again, unless
 `sinkId` says that it is the same: then its batches up to the last number of the old one are
-dropped, with a warning, whatever rows they have. A commit that is not answered is asked for again;
-a batch write without `batchId` says in its error when it stays unknown whether the rows are there.
-With a path the driver opens the directory for each batch, and only one process can at a time:
-queries that write to one directory take turns. While a broker has it, write to the broker instead.
+dropped, with a warning, whatever rows they have. A commit without an answer is retried; the error
+of a batch write without `batchId` says if it stays unknown whether the rows are there.
+
+With a path the driver opens the directory for each batch, which only one process can do at a time:
+queries that write to one directory take turns. While a broker has it open, write to the broker.
 A delivery waits for a directory that is in use, and for brokers that are away, as in a restart, for
-as long as `kafka.delivery.timeout.ms` says (120 s), with a warning that names the process that has
+up to `kafka.delivery.timeout.ms` (120 s), with a warning that names the process that has
 the directory. Reports need not hold up a sink: `kafkalog.polars.scan(path, topic)`,
 `kafkalog.pandas.read(path, topic)`, `Log(folder, mode="r")`, `kafkalog consume --dir` and this
 source take no lock; `kafkalog.Store(path)` does.
@@ -169,10 +170,10 @@ broker or a store that stays open for half a minute, or for `Log.apply_retention
 
 In `foreachBatch` give each write the number of the batch, and `sinkId`, as in the program above.
 The target remembers each write of a batch by its set of topics, so that a batch that runs again
-writes only what is missing. Two writes of a batch to the same topics need different `sinkId`s: the
-second is taken for the first. It fails if it has another number of rows and comes from the same run
-of the query; otherwise it is dropped, with a warning if it may be another write. Make the writes of
-one `sinkId` one after the other: of two at a time one fails.
+writes only what is missing. Two writes of a batch to the same topics need different `sinkId`s;
+otherwise the second counts as a repetition of the first. It fails if it has another number of rows
+and comes from the same run of the query; otherwise it is dropped, with a warning if it may be
+another write. Make the writes of one `sinkId` one after another: of two at a time one fails.
 
 A driver that dies during a delivery leaves a transaction open, and readers of committed records see
 nothing past the offset where it begins. With a path, the next delivery of any query aborts it: the
@@ -188,12 +189,12 @@ Records age by their timestamps. A backfill that writes the time of events as th
 rows as soon as retention runs. The first delivery of such rows to a topic logs a warning: set
 `retention.ms` of the topic before, or keep the time of the event in the value.
 
-The mode is `append`: Spark hands no other to a Python source but `overwrite`, which a log does not
-know. A streaming aggregation in `update` mode is written in `foreachBatch`. Writing streams wants
-Spark 4.1 or later.
+The mode is `append`. Spark passes only one other mode to a Python source, `overwrite`, which a log
+does not have. Write a streaming aggregation in `update` mode in `foreachBatch`. Writing streams
+needs Spark 4.1 or later.
 
-A topic that is missing is created with one partition, or as the brokers' `num.partitions` says. As
-a partition is what one task reads, as a rule, create a large topic before the first write:
+A missing topic is created with one partition, or with the brokers' `num.partitions`. Usually one
+task reads one partition, so create a large topic before the first write:
 
 ```python
 with kafkalog.Store("data") as store:
@@ -212,24 +213,24 @@ _PORTED_SINK = """
 _TAIL = """
 ## Good to know
 
-- Choose ranges by options: a filter of a query is applied by Spark to all that was read. Filters
+- Choose ranges by options: Spark applies a query's filter to everything that was read. Filters
   are not pushed down, because Spark 4.1 to 4.3 would reuse the plan of one filter for another
   (`tests/spark/test_session.py::test_a_source_that_takes_filters_returns_wrong_rows`).
 - `CREATE TEMPORARY VIEW v USING kafkalog OPTIONS (...)` works. A table made by `CREATE TABLE`
   needs its options again when it is read: `SELECT ... FROM t WITH ('path' = '...', ...)`.
 - `spark.python.unix.domain.socket.enabled=true` (Spark 4.1 and later) makes tasks start faster.
 - `No module named 'pyspark_kafkalog'` in a task: the executors' Python has no kafkalog. Install it
-  there, or ship an environment: `--archives env.tar.gz#env`, `PYSPARK_PYTHON=env/bin/python`. Where
-  their Python has pyarrow and cffi the folders `kafkalog` and `pyspark_kafkalog` are enough:
+  there, or ship an environment: `--archives env.tar.gz#env`, `PYSPARK_PYTHON=env/bin/python`. If
+  their Python has pyarrow and cffi, the folders `kafkalog` and `pyspark_kafkalog` are enough:
   `--archives package.tar.gz#shipped`, `spark.executorEnv.PYTHONPATH=shipped`. `--py-files` cannot
-  carry them, since Python does not load a C core out of a zip. Folders that lie at the same path on
-  each machine need no more than the driver's `PYTHONPATH`, which Spark hands on.
+  carry them, since Python does not load a C core out of a zip. For folders at the same path on
+  each machine, the driver's `PYTHONPATH` is enough, which Spark passes on.
 - In a thread that Python made, a write fails with `DATA_SOURCE_NOT_FOUND`, because Spark looks for
   Python sources in the thread's active session, and there is none: call
   `pyspark_kafkalog.register(spark)` in the thread first.
-- Through Spark Connect all of this works as it stands; the packages belong to the server.
-- A worker keeps the logs of its last read open. After a writer was killed, opening a log means to
-  read what of its last segment was not flushed: once for each worker, and not for each task.
+- All of this also works through Spark Connect; install the packages on the server.
+- A worker keeps the logs of its last read open. After a writer was killed, opening a log reads the
+  unflushed part of its last segment: once per worker, not once per task.
 - There are no statistics for the planner: use `broadcast()` for a small topic in a join.
 """
 
@@ -245,7 +246,7 @@ def render_markdown() -> str:
     lines += [f"Obeyed: {_names(CLIENT)}. Ignored with a warning: {_names(NO_MEANING)}."]
     lines += [
         "",
-        "A task asks for 4 MiB at once where `kafka.max.partition.fetch.bytes` says nothing.",
+        "A task fetches 4 MiB at once unless `kafka.max.partition.fetch.bytes` is set.",
     ]
     lines += [_PORTED.rstrip(), *_table("option", "here", "test in `tests/spark`")]
     lines += (f"| `{name}` | {one.here} | `{one.test}` |" for name, one in PORTED.items())
