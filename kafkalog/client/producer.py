@@ -50,13 +50,14 @@ class Outgoing(NamedTuple):
 
 
 class Interceptor(Protocol):
-    """Looks at records on their way; either method may be missing."""
+    """Sees records before they are sent and after they are acknowledged; either method may be
+    missing."""
 
     def on_send(self, record: Outgoing) -> Outgoing:
-        """The record that is sent in its place."""
+        """The record to send instead."""
 
     def on_ack(self, metadata: RecordMetadata | None, error: BaseException | None) -> object:
-        """What became of a record; in the producer's thread."""
+        """The outcome of a record; called in the producer's thread."""
 
 
 class Producer(Transactor):
@@ -159,7 +160,7 @@ class Producer(Transactor):
         timestamp_ms: int | None = None,
         headers: Iterable[Header] = (),
     ) -> Future:
-        """Take a record; it goes out with its batch, when that is full or old enough.
+        """Queue a record; it is sent with its batch, when that is full or old enough.
 
         `timestamp_ms`: since 1970; None: now.  Waits, at most max.block.ms, when the buffer is
         full or the topic is not known yet.
@@ -281,11 +282,11 @@ class Producer(Transactor):
         timestamps_ms: Any = None,
         headers: Sequence[Iterable[Header] | None] | None = None,
     ) -> ManyFuture:
-        """Take many records: lists of bytes and None, NumPy arrays, Arrow arrays.
+        """Queue many records: lists of bytes and None, NumPy arrays, Arrow arrays.
 
-        As `send` for each row, but that nothing is done per record in Python; rows with headers,
-        a partitioner other than murmur2, serializers and interceptors are.  Not atomic, but
-        within a transaction: after an error some rows were taken.
+        Like `send` for each row, but Python does no work per record, except for rows with headers,
+        a partitioner other than murmur2, serializers and interceptors.  Atomic only within a
+        transaction: after an error some rows were taken.
 
         Raises: as send.
         """
@@ -380,7 +381,7 @@ class Producer(Transactor):
         return _together(futures)
 
     def partitions(self, topic: str) -> int:
-        """How many partitions a topic has; the broker may make it now.
+        """The number of partitions of a topic, which the broker may create now.
 
         Raises: UnknownTopicOrPartition, Timeout (max.block.ms), Closed.
         """
@@ -390,10 +391,10 @@ class Producer(Transactor):
     # ---- the end of what was sent ------------------------------------------------------
 
     def flush(self, timeout: float | None = None) -> None:
-        """Send everything now, and wait until it is known what became of it.
+        """Send everything now, and wait for the outcome.
 
-        Raises: Timeout (seconds); the first failure since this was last called, be it told by a
-        future already.
+        Raises: Timeout (seconds); the first failure since the last call, even if a future has
+        already raised it.
         """
         self._check(transaction=False)
         self._waiting.drain(timeout)
@@ -411,7 +412,7 @@ class Producer(Transactor):
     def close(self, timeout: float | None = None) -> None:
         """Wait until all is acknowledged, at most `timeout` seconds, and end.
 
-        An open transaction is aborted.  What is left then is given up: its futures say so.
+        An open transaction is aborted.  Records left then are given up: their futures fail.
         Harmless when repeated; in a forked child it only forgets.
 
         Raises: as flush, after all was closed; ArgumentError in a callback, where it is not.
