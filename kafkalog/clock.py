@@ -90,7 +90,7 @@ class SkippingClock(SystemClock):
 
     def __init__(self) -> None:
         self._waiters = _Waiters()
-        self._lock = threading.RLock()  # guards what follows; held while followers are told
+        self._lock = threading.RLock()  # guards what follows; held while followers are notified
         self._ahead_ms = 0
         self._followers: list[Callable[[int], None]] = []
 

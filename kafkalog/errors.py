@@ -102,7 +102,8 @@ def passes(problem: BaseException) -> bool:
 
 
 def told_once(problem: BaseException) -> object:
-    """What is the same of failures that are told once: on a full disk every file has its words."""
+    """The common part of failures that are logged once: on a full disk every file has its own
+    text."""
     return NoSpace if isinstance(problem, NoSpace) else (type(problem), str(problem))
 
 

@@ -76,7 +76,7 @@ class _Parser(argparse.ArgumentParser):
         raise UsageError(f"{where}{message}; see {self.prog} --help")
 
     def _print_message(self, message: str, file: Any = None) -> None:
-        """As argparse, but what cannot be written is told."""
+        """As argparse, but a failed write is reported."""
         (file or sys.stderr).write(message)
 
 

@@ -42,7 +42,7 @@ SECONDS_LIMIT = 100_000_000_000  # as milliseconds this is 1973, as seconds the 
 
 
 class CommandError(Exception):
-    """A failure that is told in one line on stderr; exit status 1."""
+    """A failure that is reported in one line on stderr; exit status 1."""
 
     status = 1
 

@@ -36,7 +36,7 @@ MARKERS = {
 }
 MAX_SEQUENCE = (1 << 31) - 1
 
-# A row: its kind, then what is told of it.
+# A row: its kind, then its fields.
 Row = dict[str, Any]
 
 

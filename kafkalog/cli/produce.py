@@ -219,7 +219,7 @@ def _headers(pairs: list[str]) -> tuple[tuple[str, bytes | None], ...]:
 def outgoing(
     source: Input, form: str, shape: Shape, bad: Bad, blank: Callable[[int], None]
 ) -> Iterator[list[Outgoing]]:
-    """The records of an input, block by block; `blank` is told of lines without anything.
+    """The records of an input, block by block; `blank` is called with empty lines.
 
     Raises: CommandError.
     """
@@ -316,7 +316,7 @@ class _Run:
         options = self.options
         try:
             with open_producer(options, self._delivered, options.partitioner) as producer:
-                # Also of nothing: a topic that does not exist is told at once.
+                # Also for no records: a topic that does not exist is reported at once.
                 producer.partitions(options.topic)
                 self.progress.begun = time.monotonic()
                 for path in self.files:

@@ -51,7 +51,7 @@ _TOO_LARGE = {
 def append_error(
     error: ErrorCode, too_large: ErrorCode = ErrorCode.UNKNOWN_SERVER_ERROR
 ) -> ErrorCode:
-    """What a client is told when the journal failed with `error`."""
+    """The error for a client when the journal failed with `error`."""
     if error in _NOT_AVAILABLE:
         return ErrorCode.COORDINATOR_NOT_AVAILABLE
     if error in _NOT_COORDINATOR:
@@ -202,7 +202,7 @@ class Core(Generic[S]):
             self.timers.set(("load", partition, "", ""), step.now_ms + LOAD_AGAIN_MS)
 
     def resign(self, partition: int, step: Step) -> None:
-        """This broker no longer coordinates a partition: what waits is told so."""
+        """This broker no longer coordinates a partition: answer waiting requests so."""
         self._forget_look(partition)
         step.loads = [one for one in step.loads if one[0] != partition]
         shard = self.shards.pop(partition, None)

@@ -390,7 +390,7 @@ class Coordinator(Generic[C]):
                 batches = self._journal.read(partition, epoch)
                 self.core.load(shard, batches, self._clock.now_ms())
             except Exception as problem:
-                if partition not in self._unread:  # told once, tried again and again
+                if partition not in self._unread:  # logged once, retried again and again
                     self._unread.add(partition)
                     self._tell(partition, problem)
                 self._looked(partition, epoch, partial(self.core.not_loaded, partition, epoch))

@@ -67,7 +67,7 @@ class Folders:
         except FileNotFoundError:
             return os.path.islink(self._path(name or ""))  # else it was taken out since
         except OSError:
-            return True  # who opens it is told why
+            return True  # opening it says why
 
     def bare(self, tp: TopicPartition) -> bool:
         """Whether nothing is in it but what was made with it: neither an id nor a byte of a log."""
@@ -131,7 +131,7 @@ class Folders:
         """
         path = self.path(tp)
         if os.path.islink(path) and not os.path.isdir(path):
-            return None  # who opens it is told why
+            return None  # opening it says why
         with Directory(path) as folder:
             data = folder.read(layout.PARTITION_METADATA, 1 << 12)
         if data is None or layout.is_torn_partition_metadata(data):

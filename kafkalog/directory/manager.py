@@ -90,7 +90,7 @@ class Manager:
         if not callable(topic_config):
             TopicConfig.of(topic_config)  # a mistake shows here, not at the first log
         self._pid = os.getpid()
-        self._idle = threading.Condition()  # guards what follows, is told when `_busy` shrinks
+        self._idle = threading.Condition()  # guards what follows, notified when `_busy` shrinks
         self._handles: dict[TopicPartition, Handle] = {}  # the logs that are open
         self._logs: dict[TopicPartition, Log] = {}  # of these, what `get` has handed out
         self._busy: set[TopicPartition] = set()  # being opened, made or removed

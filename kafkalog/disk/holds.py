@@ -67,7 +67,7 @@ def remove_hold(root: str, name: str) -> None:
 
 
 def read_holds(root: str, now_ms: int, sweep: bool = False) -> list[Hold]:
-    """The holds of the directory `root` that count now, by name; a file that is none is told of.
+    """The holds of the directory `root` that count now, by name; a file that is none is reported.
 
     `sweep`: remove those that ended.
     """

@@ -1,4 +1,4 @@
-"""Mend what verify found: first a plan, then, when told to, its execution.
+"""Repairs what verify found: first a plan, then, on request, its execution.
 
 `plan` is pure: a report in, actions out.  Only bytes that verify called bad are ever cut, and
 they are kept in a `.damaged` file next to the segment; good batches behind them stay.  Derived

@@ -396,7 +396,7 @@ class Copying:
         )  # fmt: skip
 
     def _is_ours(self, one: Fetched) -> bool:
-        """Whether an answer goes on where the copy ends; a topic where it does not is told."""
+        """Whether an answer goes on where the copy ends; a topic where it does not is reported."""
         known = self.fetcher.cluster.topics.get(one.tp.topic)
         if known is not None and _id_of(known) != self._progress[one.tp].topic_id:
             self._put_aside(one.tp.topic, self._refusal(known))

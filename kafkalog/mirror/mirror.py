@@ -38,7 +38,7 @@ class MirrorStatus(NamedTuple):
     groups: int
     """Offsets of groups that were written."""
     lag: int
-    """Offsets between what is copied and what may be read in the source, as it was told last."""
+    """Offsets between what is copied and what may be read in the source, as last reported."""
     aside: dict[str, str]
     """Topics that are not copied any more, and why."""
 
@@ -110,7 +110,7 @@ class Mirror(Handle):
         self._stop = threading.Event()
         self._counts = Counts()
         for where in (source, target):
-            Admin(where).close()  # addresses that are none are told now
+            Admin(where).close()  # invalid addresses fail now
 
     @property
     def status(self) -> MirrorStatus:

@@ -46,7 +46,7 @@ DIVERGING_VERSION_MIN = 12
 """Before it a leader does not say where logs part: it is asked by OffsetForLeaderEpoch first."""
 EARLIEST, LATEST = -2, -1
 GRACE_MS = 30_000
-"""What an answer may take beyond the time that the leader was told to wait."""
+"""What an answer may take beyond the leader's requested wait."""
 LOOK_S = 1.0
 """How often each copy is looked at: its log start may move without us."""
 HELD_S = 0.1

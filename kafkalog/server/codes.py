@@ -1,4 +1,4 @@
-"""What a client is told of a failure."""
+"""The error codes that clients get for failures."""
 
 import logging
 

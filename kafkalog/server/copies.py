@@ -326,7 +326,7 @@ class Copies(Partitions):
         return found
 
     def _registered(self, epoch: int) -> None:
-        """Leaders are told by whom they are followed from now on."""
+        """Set the followers of leaders from now on."""
         for fetcher in self._fetchers.values():
             fetcher.replica = Replica(self._member.node, epoch)
 

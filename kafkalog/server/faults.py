@@ -39,7 +39,7 @@ _OF_SESSIONS = (
     ErrorCode.INVALID_FETCH_SESSION_EPOCH,
     ErrorCode.FETCH_SESSION_TOPIC_ID_ERROR,
 )
-"""What a Fetch is told as a whole; all other errors are those of partitions."""
+"""Errors of a Fetch as a whole; all other errors are those of partitions."""
 _PLAIN = str.maketrans("", "", "_- ")
 
 Route = Callable[[Request], None]
@@ -267,7 +267,7 @@ class Faults:
             answer_failure(request, code, message)
 
     def _metadata(self, request: Request, code: ErrorCode) -> dict[str, Any]:
-        """Each topic has the error; where the nodes are is told as always."""
+        """Each topic has the error; the nodes' addresses are as always."""
         node, body = self._node, request.body
         every = body.topics is None or (request.version == 0 and not body.topics)
         if every:

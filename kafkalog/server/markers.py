@@ -68,7 +68,7 @@ class Markers:
         self._behind: dict[TopicPartition, deque[Write]] = {}
         """Markers for logs that are being opened."""
         self._failing: dict[TopicPartition, tuple[type, ErrorCode]] = {}
-        """What a partition's markers met with: told when it changes."""
+        """The latest failure of a partition's markers: logged when it changes."""
 
     def write(
         self, where: TopicPartition, producer: Producer, done: Done, *, at_once: bool = False

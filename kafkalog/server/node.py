@@ -44,7 +44,7 @@ class Node(NamedTuple):
     coordinator: "Coordinator[GroupCore]"
     acknowledger: "Acknowledger"
     advertised: tuple[Advertised, ...]
-    """What clients are told, by the number of the listener that they use."""
+    """The addresses for clients, by the number of the listener that they use."""
     producer_ids: "ProducerIds"
     bulk: "Bulk"
     transactions: "Coordinator[TransactionCore]"
@@ -88,7 +88,7 @@ class Node(NamedTuple):
 
     @property
     def rack(self) -> str | None:
-        """The rack that clients are told."""
+        """The rack that is reported to clients."""
         return self.config.broker_rack or None
 
     def alone(self) -> "Changeable":

@@ -88,7 +88,7 @@ class Answered(NamedTuple):
 
 
 class Behind(NamedTuple):
-    """So much waited for a broker that what waited was dropped: it is to be told all again."""
+    """Too much waited for a broker and was dropped: send it everything again."""
 
     broker: int
 
@@ -161,7 +161,7 @@ class Timer(NamedTuple):
 
 
 class Resign(NamedTuple):
-    """Another reigns by now: be the controller no more; Deposed need not be told."""
+    """Another controller was elected: resign; Deposed need not follow."""
 
 
 Effect: TypeAlias = Commit | Look | Send | Reply | Timer | Resign

@@ -1,4 +1,4 @@
-"""What brokers are told: gathered while an event is decided, then one of each kind a broker.
+"""Requests to brokers: gathered while an event is decided, then one of each kind per broker.
 
 First the live brokers, to brokers that may not know them yet: a broker follows only brokers that it
 knows, and is not told again.  Then leadership to a partition's replicas, and metadata to all
@@ -33,7 +33,7 @@ class Send(NamedTuple):
 
 
 class Gathered:
-    """What is to be told about one event."""
+    """The requests that follow from one event."""
 
     def __init__(self, context: Context, listener: str) -> None:
         """`listener`: the one by which brokers reach each other."""

@@ -89,7 +89,7 @@ class Sender:
         self._hang_up()
 
     def _done(self, what: Send | Behind) -> bool:
-        """Whether it is answered, and that is told; else, after a pause, it is tried again."""
+        """Whether it was answered, which is reported; otherwise it is retried after a pause."""
         pause_s = RETRY_S
         try:
             self._told(what if isinstance(what, Behind) else Answered(what, self._ask(what)))

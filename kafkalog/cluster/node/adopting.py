@@ -35,7 +35,7 @@ class Adoption(NamedTuple):
     cluster: str
     """The cluster's id, which the directory gets; its own where the tree has none."""
     topics: tuple[Topic, ...]
-    """Those that are told in the tree."""
+    """Those that the tree has."""
     steps: tuple[tuple[Operation, ...], ...]
     """Each is done whole or not at all."""
     controller: bool

@@ -94,7 +94,7 @@ class Member:
         self.timeouts = timeouts
         self.patience_s = max(timeouts.connection_ms, 2 * timeouts.session_ms) / 1000
         """How long a start waits for ZooKeeper, once it was reached."""
-        self._lock = threading.RLock()  # guards what follows; held while listeners are told
+        self._lock = threading.RLock()  # guards what follows; held while listeners are notified
         self._listeners: list[Listener] = []
         self.reconfigure: Callable[[str | None], None] = lambda _: None
         """Let open logs of a topic, or all, obey their settings as they are now."""
@@ -334,7 +334,7 @@ class Member:
             except Exception:
                 _logger.exception("broker %d: could not follow a change", self.node)
 
-    # ---- what the controller is told -------------------------------------------------------------
+    # ---- reports to the controller ---------------------------------------------------------------
 
     def fail(self, partitions: Collection[TopicPartition]) -> None:
         """The logs of these went offline: they are not held any more."""

@@ -175,7 +175,7 @@ def _may_stop(standing: Standing, tp: TopicPartition, leader_epoch: int) -> Erro
     return ErrorCode.FENCED_LEADER_EPOCH if old else ErrorCode.NONE
 
 
-# ---- what clients are told ---------------------------------------------------------------------
+# ---- metadata for clients ----------------------------------------------------------------------
 
 
 def update_metadata(standing: Standing, request: Any) -> tuple[Standing, Change | None, Fields]:

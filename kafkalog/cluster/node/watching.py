@@ -30,7 +30,7 @@ class Watching:
         changed: Callable[[Sequence[entities.Entity]], None],
         begun: Callable[[], None],
     ) -> None:
-        """What is written from here on is told; nothing is before `start`.
+        """Writes from here on are notified, but none before `start`.
 
         `told`: what the session tells.  `begun`: a session ended, with all that was ephemeral of
         it, and there is another.  Both are called in the thread, and again where they raise.
@@ -52,7 +52,7 @@ class Watching:
         self._thread.start()
 
     def stop(self) -> None:
-        """End; on return nothing is told."""
+        """End; after the return there are no more notifications."""
         self._ended.set()
         self._told.put(None)
         if self._thread.is_alive() and threading.current_thread() is not self._thread:
@@ -71,7 +71,7 @@ class Watching:
                 self._say(logging.ERROR, problem, traceback=True)
 
     def _hear(self) -> None:
-        """What is told next; with something left to do nothing is waited for long."""
+        """The next notification; waits only shortly while something is left to do."""
         with suppress(queue.Empty):
             event = self._told.get(timeout=RETRY_S if self._due else None)
             self._expired = self._expired or event is Life.EXPIRED

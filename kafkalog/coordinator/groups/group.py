@@ -174,7 +174,7 @@ class Group:
         self.pending_sync: set[str] = set()
         """Members of the generation that have not asked for their assignment yet."""
         self.topics: set[str] | None = None
-        """Subscribed by members of protocol type "consumer"; None: cannot be told."""
+        """Subscribed by members of protocol type "consumer"; None: unknown."""
         self.offsets: dict[str, dict[int, CommittedOffset]] = {}
         """By topic and partition."""
         self.pending_offsets: dict[int, dict[TopicPartition, CommittedOffset]] = {}
@@ -355,7 +355,7 @@ class Group:
         return max(votes, key=votes.__getitem__, default=None)
 
     def subscribes(self, topic: str) -> bool:
-        """Whether members use the topic, as far as can be told: if in doubt, they do."""
+        """Whether members use the topic, as far as known: if in doubt, they do."""
         if self.topics is None:
             return self.protocol_type == CONSUMER
         return topic in self.topics

@@ -49,7 +49,7 @@ class Asked(NamedTuple):
 
 
 class Given(NamedTuple):
-    """What a producer is told."""
+    """The answer to a producer."""
 
     error: ErrorCode
     producer_id: int = NONE
@@ -173,7 +173,7 @@ def add_partitions(
     wanted = frozenset(partitions)
     status = one.status
     if one.pending is not None or status.prepared:
-        # The end before is being told, most often: its producer need not ask twice.
+        # Usually the previous end is being written: its producer need not ask twice.
         waiting = Waiting(
             lambda step: add_partitions(shard, step, asked, wanted, version, then), then
         )

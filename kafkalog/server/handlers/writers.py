@@ -48,7 +48,7 @@ _RETRY = {
     ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, ErrorCode.COORDINATOR_NOT_AVAILABLE,
     ErrorCode.NOT_COORDINATOR,
 }  # fmt: skip
-"""What a producer does not expect of a partition: told NOT_ENOUGH_REPLICAS it asks again."""
+"""Errors that a producer does not expect of a partition: with NOT_ENOUGH_REPLICAS it retries."""
 
 
 class Writes(NamedTuple):
