@@ -61,9 +61,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
         "end-to-end: one record at a time, from the send until it is read",
     )
     add_bootstrap(parser)
-    parser.add_argument(
-        "--topic", required=True, help="the topic to use; produce fills it with random bytes"
-    )
+    parser.add_argument("--topic", required=True, help="the topic; produce fills it with noise")
     parser.add_argument(
         "--num-records",
         "--messages",

@@ -75,9 +75,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
         "JSON as `kafkalog consume --format json` prints it; whole: each file is one "
         "record, with its name as the key",
     )
-    parser.add_argument(
-        "--partition", type=int, metavar="P", help="send all records to this partition"
-    )
+    parser.add_argument("--partition", type=int, metavar="P", help="the partition of all records")
     parser.add_argument(
         "--acks",
         "--request-required-acks",
