@@ -224,7 +224,7 @@ def test_a_plan_is_shown_and_carried_out(nodes: Nodes) -> None:
     for partition in range(3):
         nodes.produce(topic, 100, partition)
     ran = nodes.run("reassign", topic, "--replication-factor", 3)
-    assert "3 partitions: 6 replicas to copy" in ran.out and "give --execute" in ran.out
+    assert "3 partitions: 6 replicas to copy" in ran.out and "--execute does it" in ran.out
     assert [r["replicas"] for r in nodes.rows("status", topic)] == [[KAFKA]] * 3, "only shown"
     ran = nodes.run("reassign", topic, "--replication-factor", 3, "--execute")
     assert (ran.status, ran.out) == (0, "3 partitions moved\n"), ran
