@@ -19,7 +19,7 @@ CPPCHECK := --quiet --error-exitcode=1 --std=c11 --enable=warning,portability --
             --suppress=missingIncludeSystem --suppress=shiftTooManyBitsSigned \
             --suppress=shiftNegativeLHS --suppress=ctuuninitvar -D_GNU_SOURCE -UKL_TEST
 
-# Who forbids Python its compiled files pays for them at each start: tests start hundreds.
+# Without compiled files every start of Python takes longer, and the tests start hundreds.
 unexport PYTHONDONTWRITEBYTECODE
 
 # Two processes more than processors (tests/support/sharing.py).  A file's tests stay in one, as

@@ -44,7 +44,7 @@ def scaled(count: int, least: int = 1) -> int:
 
 @dataclass(frozen=True)
 class Side:
-    """Who does the work of a row, and how.
+    """One competitor of a row, and how it does the work.
 
     `run` does `count` of the row's units and is what is timed; it is given what `setup`
     returned, if there is one, as is `done` afterwards.  A `run` that returns a float has taken

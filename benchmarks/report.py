@@ -2,8 +2,8 @@
 
 `python -m benchmarks.report RUN.json ...`, where a RUN.json is what
 `pytest benchmarks --benchmark-only --benchmark-json RUN.json` wrote, or the results.json that
-this wrote before: of rows that are in several the last counts, so that one area can be measured
-anew.  Everything is rendered from docs/performance/results.json, which is written first.
+this wrote before: if a row is in several, the last one counts, so that one area can be measured
+again.  Everything is rendered from docs/performance/results.json, which is written first.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ INTRODUCTION = """\
 # Performance
 
 Every figure below is a median of rounds in which all sides of a row took turns, so that a slow
-spell of the machine met all of them; in brackets, or beside it, stand the slowest and the fastest
+spell of the machine met all of them; in brackets, or next to it, are the slowest and the fastest
 round.  A ratio is one of medians; its spread is that of the rounds.  Rivals are set up for the
 same safety on return as kafkalog, and no more.  Nobody's figures but those of one run are
 compared: on another machine measure again.

@@ -2,9 +2,9 @@
 Kafka's own tool) loads one broker after another.
 
 acks=1, no compression, 10,000 messages a batch, linger 5 ms, PLAINTEXT over loopback; the
-broker, durability `os`, is a process of its own beside Apache Kafka with its default settings
-and the JVM options of its scripts.  At most 1 GB a round to a fresh topic, after `sync` and with
-the memory for it touched.  The bare sink is the least that a broker can do
+broker, durability `os`, is a process of its own, compared with Apache Kafka with its default
+settings and the JVM options of its scripts. At most 1 GB a round to a fresh topic, after `sync` and
+with the memory for it touched. The bare sink is the least that a broker can do
 (benchmarks/broker/sink.c); librdkafka's mock has no disk and runs in the client: the limit of
 the client itself.
 """

@@ -67,7 +67,7 @@ def place(request: pytest.FixtureRequest, folder: Path) -> Iterator[Place]:
 
 @pytest.fixture
 def inside(place: Place, folder: Path) -> Iterator[Broker | None]:
-    """Our broker in this process with the same; beside Apache Kafka None."""
+    """Our broker in this process with the same; None for Apache Kafka."""
     if place.shown != OURS:
         yield None
         return

@@ -1,4 +1,4 @@
-"""Three nodes, three copies: kafkalog on ZooKeeper beside Apache Kafka as its own quorum.
+"""Three nodes, three replicas: kafkalog on ZooKeeper, Apache Kafka as its own quorum.
 
 All of them run in one machine, each node a process of its own; the session timeout of both is 6 s.
 acks=all, min.insync.replicas=2, three partitions, each node leads one; a C program on librdkafka
@@ -6,7 +6,7 @@ produces.  The CPU time is that of all nodes together, and of ZooKeeper.  Kafka 
 is kafkalog.durability=fsync, where an acknowledged record is on the disks of all in sync.
 A fail-over is timed from kill -9 to the first acknowledgement of a record of the same
 partition, a controller's from kill -9 until a topic is made; both contain the session timeout.
-A follower that is stopped for a while catches up with what its leaders wrote meanwhile; the
+A follower that is stopped for a while catches up with what its leaders have written since; the
 floor is sendfile over a socket into a file.
 """
 

@@ -1,7 +1,7 @@
-"""A topic as columns, beside the same columns as files made for that.
+"""A topic as columns, compared with the same columns in columnar files.
 
 Two partitions of records of 100 B, uncompressed, in batches of 64 KiB, of which a query wants the
-values alone, their length in sum; all from the page cache.  Beside it one Arrow IPC file, read
+values alone, their length in sum; all from the page cache.  Compared with one Arrow IPC file, read
 and not mapped into memory, and one of parquet, zstd.  Each tool reads all three.
 """
 

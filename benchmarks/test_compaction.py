@@ -1,4 +1,4 @@
-"""Compaction, beside Kafka's own log cleaner on copies of the same folder.
+"""Compaction, compared with Kafka's own log cleaner on copies of the same folder.
 
 Four versions of each key on average, in segments of 16 MiB; everything but an empty active
 segment is cleaned.  Kafka's cleaner is called as a broker's cleaner thread calls it, with its

@@ -1,4 +1,4 @@
-"""The log itself, from Python: what has no rival beside it.
+"""The log itself, from Python: operations without a rival.
 
 Records are 100 bytes; a log is on the file system of the folder that is measured, in the page
 cache on return.

@@ -2,9 +2,9 @@
 
 Each figure comes from a process of its own, which opens a directory that was closed cleanly.
 Resident memory is that of the whole process, Python or Java and all, after every log took its
-first record.  Appends go to all partitions in turn, one record a call, beside ten partitions.
-Kafka's time is from the start of its process until the leader of each partition answers;
-ours is from opening the directory until every log is open (starting Python comes before).
+first record.  Appends go to all partitions in turn, one record a call, compared with ten
+partitions. Kafka's time is from the start of its process until the leader of each partition
+answers; ours is from opening the directory until every log is open (starting Python comes before).
 The floor is the same bytes by write(2) to as many files in turn.
 """
 

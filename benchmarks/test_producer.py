@@ -1,8 +1,8 @@
-"""Producers in Python: `send` and `send_many` beside confluent-kafka's `produce`.
+"""Producers in Python: `send` and `send_many`, compared with confluent-kafka's `produce`.
 
 One call a record (or one for all), acks=all with idempotence, linger 5 ms, no compression, until
 all is acknowledged; batches are each client's own default.  The broker, durability `os`, is a
-process of its own beside Apache Kafka; in process it is a `Store`, which has this process's
+process of its own, like Apache Kafka; in process it is a `Store`, which has this process's
 threads.  A fresh topic of one partition each round.
 """
 

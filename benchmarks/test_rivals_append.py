@@ -27,7 +27,7 @@ ONE_BY_ONE = {Sqlite: 20_000, Lmdb: 60_000, Rocks: 60_000}
 MANY = {Sqlite: 200_000, Lmdb: 300_000, Rocks: 200_000}
 TRANSACTION = 1_000
 ENVELOPE_BYTES = 61 + 9
-"""What a record of 100 bytes in a batch of its own takes beside its value."""
+"""The overhead of a record of 100 bytes in its own batch."""
 
 
 def ahead(ours: str, rivals: list[Side]) -> list[Want]:

@@ -1,4 +1,4 @@
-"""A whole log into an Arrow table, beside columnar files that hold the same table.
+"""A whole log into an Arrow table, compared with columnar files that hold the same table.
 
 All sides work on one thread and end with the sum of the lengths of the value column.  The
 columns are those in which a columnar file has no advantage but its layout: key, value, offset,

@@ -1,4 +1,4 @@
-"""Batches into a socket: `send_to` beside sendfile(2) of the same bytes.
+"""Batches into a socket: `send_to`, compared with sendfile(2) of the same bytes.
 
 Another process takes them from a TCP connection on loopback and throws them away.
 """

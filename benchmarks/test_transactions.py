@@ -2,7 +2,7 @@
 next.
 
 acks=all, no compression, PLAINTEXT over loopback; each client's next transaction waits for the
-commit of its last one.  The broker, durability `os`, is a process of its own beside Apache Kafka
+commit of its last one.  The broker, durability `os`, is a process of its own, like Apache Kafka
 with its default settings and the JVM options of its scripts: neither waits for the disk.  `plain`
 is the same program without transactions: an idempotent producer that flushes where the other
 commits.

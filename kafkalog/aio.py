@@ -2,9 +2,9 @@
 
 The event loop never waits for a socket or a lock.  Arguments, results and failures are those of
 the blocking calls.  The calls of one object are made one after another, in the order in which
-they were awaited.  A call whose await is cancelled is not made when its turn had not come yet;
-else it goes on to its end, unseen.  What that means for records: see `Consumer.poll` and
-`Producer.send`.
+they were awaited.  If an await is cancelled before the call's turn, the call is not made;
+otherwise it runs to its end, unseen.  `Consumer.poll` and `Producer.send` say what that means for
+records.
 """
 
 from __future__ import annotations
@@ -75,7 +75,7 @@ class _Above(Handle):
         return _now(call, *words, **named)  # it says that it is closed
 
     async def _whole(self, call: Callable[..., T], *words: Any, **named: Any) -> T:
-        """As `_run`; but once awaited it is done, whoever is cancelled meanwhile."""
+        """As `_run`; but once awaited the call completes, even if the await is cancelled."""
         return await asyncio.shield(asyncio.wrap_future(self._submit(call, *words, **named)))
 
     def _close(self, call: Callable[..., object], *words: Any, **named: Any) -> None:
@@ -273,7 +273,7 @@ class Producer(_Above):
 
     async def _many(self, send: Callable[..., ManyFuture], *words: Any, **named: Any) -> ManyFuture:
         def hurried() -> ManyFuture:
-            """On the thread: whoever waits for so many does not linger."""
+            """On the thread: a wait for this many records does not linger."""
             sent = send(*words, **named)
             sent.hurry()
             return sent
@@ -316,7 +316,7 @@ class Producer(_Above):
             raise
 
     def _unwanted(self, begun: Future[None]) -> None:
-        """On the thread: nobody is left who would end what has begun."""
+        """On the thread: no caller is left to end the transaction."""
         if begun.exception() is None:
             self._below._roll_back()
 

@@ -21,7 +21,7 @@ class Clock(Protocol):
     def wait_until(self, condition: threading.Condition, until_s: float | None) -> None:
         """Wait, with `condition` held, until it is notified or monotonic_s() >= until_s.
 
-        None: until it is notified.  May return early, so callers look again.
+        None: until it is notified.  May return early, so callers check again.
         """
 
 
@@ -76,21 +76,21 @@ class _Waiters:
         return len(self._all)
 
     def wake(self) -> None:
-        """Wake all who wait."""
+        """Wake all waiting threads."""
         for condition in self:
             with condition:
                 condition.notify_all()
 
 
 class SkippingClock(SystemClock):
-    """The machine's clocks, with `advance` to move them ahead: for who will not wait.
+    """The machine's clocks, with `advance` to move them ahead, for tests that will not wait.
 
     Time goes on between the moves, so that clients with clocks of their own find nothing strange.
     """
 
     def __init__(self) -> None:
         self._waiters = _Waiters()
-        self._lock = threading.RLock()  # guards what follows; held while followers are told
+        self._lock = threading.RLock()  # guards what follows; held while followers are notified
         self._ahead_ms = 0
         self._followers: list[Callable[[int], None]] = []
 
@@ -108,7 +108,7 @@ class SkippingClock(SystemClock):
         return super().monotonic_s() + self._ahead_ms / 1000
 
     def advance(self, ms: int) -> None:
-        """Let `ms` pass at once on both clocks, and wake whoever waits for what is due now."""
+        """Let `ms` pass at once on both clocks, and wake threads whose time has come."""
         if ms < 0:
             raise ValueError(f"ms: found {ms}, wanted at least 0: time does not turn back")
         with self._lock:
@@ -139,7 +139,7 @@ class SkippingClock(SystemClock):
 
 
 class ManualClock:
-    """A clock for tests: it stands still until `advance`, which wakes whoever waits on it."""
+    """A clock for tests: it stands still until `advance`, which wakes all that wait on it."""
 
     def __init__(self, now_ms: int = 1_700_000_000_000) -> None:
         self._waiters = _Waiters()

@@ -102,7 +102,8 @@ def passes(problem: BaseException) -> bool:
 
 
 def told_once(problem: BaseException) -> object:
-    """What is the same of failures that are told once: on a full disk every file has its words."""
+    """The common part of failures that are logged once: on a full disk every file has its own
+    text."""
     return NoSpace if isinstance(problem, NoSpace) else (type(problem), str(problem))
 
 
@@ -123,7 +124,7 @@ class InvalidSetting(ArgumentError):
 
 
 class UnknownSetting(InvalidSetting):
-    """There is no setting of that name; the message names the nearest one."""
+    """There is no setting with that name; the message names the nearest one."""
 
 
 class InvalidTopic(ArgumentError):
@@ -163,7 +164,7 @@ class ForkedHandle(KafkalogError, RuntimeError):
 
 
 class WrongThread(KafkalogError, RuntimeError):
-    """Another thread is using what is for one thread at a time."""
+    """Another thread is using an object that allows only one thread at a time."""
 
 
 class WakeUp(KafkalogError):
@@ -177,7 +178,7 @@ class ReadOnly(KafkalogError):
 
 
 class Timeout(KafkalogError, TimeoutError):
-    """The time is over; what was waited for may still happen."""
+    """The timeout has passed; what was waited for may still happen."""
 
     code = 7
     retriable = True
@@ -185,7 +186,7 @@ class Timeout(KafkalogError, TimeoutError):
 
 
 class BufferTooSmall(KafkalogError, ValueError):
-    """The caller's buffer does not hold what was asked for."""
+    """The caller's buffer is too small for the result."""
 
     status = "KL_E_BUFFER_TOO_SMALL"
 
@@ -201,7 +202,7 @@ class NoMemory(KafkalogError, MemoryError):
 
 
 class IoFailed(KafkalogError, OSError):
-    """A system call failed and nothing was changed; `.errno` tells which way."""
+    """A system call failed and nothing was changed; `.errno` says how."""
 
     code = 56
     retriable = True
@@ -241,11 +242,11 @@ class CorruptLog(KafkalogError):
 
 
 class BadAnswer(KafkalogError):
-    """A broker's answer breaks the protocol, or is none of Kafka's; its connection was closed."""
+    """A broker's answer breaks the protocol, or is not Kafka's; its connection was closed."""
 
 
 class BadZnode(KafkalogError):
-    """A znode of the cluster's tree in ZooKeeper does not say what Kafka's say."""
+    """A znode of the cluster in ZooKeeper does not hold what Kafka would write."""
 
 
 class StaleLog(KafkalogError):
@@ -265,7 +266,7 @@ class PeerGone(KafkalogError, ConnectionError):
 
 
 class ZooKeeperAway(KafkalogError, ConnectionError):
-    """No server of the ensemble answered in time; whether a write was done is not known."""
+    """No server of the ensemble answered in time; it is unknown whether a write was done."""
 
     retriable = True
 
@@ -342,13 +343,13 @@ class UnsupportedForMessageFormat(KafkalogError):
 
 
 class UnsupportedVersion(KafkalogError, ValueError):
-    """A request, response or record has a version that is not known here."""
+    """A request, response or record has an unknown version."""
 
     code = 35
 
 
 class OutOfOrderSequenceNumber(KafkalogError):
-    """A producer's batch does not follow on its last one."""
+    """A producer's batch does not follow its last one."""
 
     code = 45
     status = "KL_E_OUT_OF_ORDER_SEQUENCE_NUMBER"
@@ -376,7 +377,7 @@ class TransactionCoordinatorFenced(KafkalogError):
 
 
 class UnexpectedAppendOffset(KafkalogError, ValueError):
-    """The log's end is another one: append's `expected_offset`, or a follower's batch."""
+    """The log ends elsewhere than an append's `expected_offset` or a follower's batch requires."""
 
     status = "KL_E_UNEXPECTED_APPEND_OFFSET"
 
@@ -392,7 +393,7 @@ class Undeserializable(KafkalogError, ValueError):
 
 
 class TransactionAborted(KafkalogError):
-    """The transaction was aborted, and this with it."""
+    """The transaction was aborted, and with it this record or call."""
 
 
 class FencedLeaderEpoch(KafkalogError):
@@ -412,20 +413,20 @@ class NotLeaderOrFollower(KafkalogError):
 
 
 class NotController(KafkalogError):
-    """This node does not decide that, and does not know, or reach, who does."""
+    """This node is not the controller, and does not know or cannot reach it."""
 
     code = 41
     retriable = True
 
 
 class DuplicateBrokerRegistration(KafkalogError):
-    """Another broker of that number lives in the cluster."""
+    """Another live broker in the cluster has that id."""
 
     code = 101
 
 
 class NotEnoughReplicas(KafkalogError):
-    """Fewer copies are in sync than min.insync.replicas wants for acks=all."""
+    """Fewer replicas are in sync than min.insync.replicas requires for acks=all."""
 
     code = 19
     retriable = True

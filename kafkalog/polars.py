@@ -1,4 +1,4 @@
-"""Topics as polars' lazy frames: what a query does not want is not read."""
+"""Topics as polars' lazy frames: a query reads only what it needs."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def scan(
     columns: Sequence[str] | None = None,
     **options: Any,
 ) -> polars.LazyFrame:
-    """A topic as a `polars.LazyFrame`, read when it is collected, each time anew.
+    """A topic as a `polars.LazyFrame`, which each `collect` reads again.
 
     Only the columns that the query wants are decoded, and `head` ends the read.  Filters that
     compare offset, timestamp, partition or key with a constant are looked at while reading

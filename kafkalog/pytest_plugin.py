@@ -1,4 +1,4 @@
-"""Fixtures for pytest: a broker of its own for each test, or one for all with a prefix each.
+"""Fixtures for pytest: a broker for each test, or one for all tests with a prefix for each.
 
 Loaded by pytest through its entry point; what costs time is imported by the fixtures that want it.
 """
@@ -52,7 +52,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     group.addoption(
         "--kafkalog-disk",
         action="store_true",
-        help="kafkalog's brokers have their data below tmp_path from the begin, not in memory",
+        help="keep the data of kafkalog's brokers below tmp_path from the start, not in memory",
     )
 
 
@@ -65,7 +65,7 @@ def pytest_configure(config: pytest.Config) -> None:
 def pytest_runtest_makereport(
     item: pytest.Item,
 ) -> Generator[None, pytest.TestReport, pytest.TestReport]:
-    """Keep a broker's directory when its test failed, and tell where it is."""
+    """Keep a broker's directory if its test failed, and report its path."""
     report = yield
     if report.failed:
         item.stash[_FAILED] = True
@@ -148,7 +148,7 @@ def kafkalog_config() -> Mapping[str, object]:
 def kafkalog_broker(
     request: pytest.FixtureRequest, tmp_path: Path, kafkalog_config: Mapping[str, object]
 ) -> Iterator[TestBroker]:
-    """A broker of this test's own, with its data in memory: see TestBroker.
+    """A broker for this test, with its data in memory: see TestBroker.
 
     `@pytest.mark.kafkalog(config={...}, topics={"orders": 3})` gives it settings and topics.
     """
@@ -160,7 +160,7 @@ def kafkalog_broker(
 def kafkalog_cluster(
     request: pytest.FixtureRequest, tmp_path: Path, kafkalog_config: Mapping[str, object]
 ) -> Iterator[TestCluster]:
-    """Three nodes of this test's own, with their data in memory: see TestCluster.
+    """Three nodes for this test, with their data in memory: see TestCluster.
 
     The same marker gives them settings, and topics of three copies.
     """
@@ -190,7 +190,7 @@ def _marked(
 def kafkalog_store(
     request: pytest.FixtureRequest, tmp_path: Path, kafkalog_config: Mapping[str, object]
 ) -> Iterator[Store]:
-    """The same without a port, for clients of this process: a kafkalog.Store of this test's own."""
+    """The same without a port, for clients of this process: a kafkalog.Store for this test."""
     from kafkalog.store import Store
     from kafkalog.testing.broker import SETTINGS
 
@@ -206,7 +206,7 @@ def kafkalog_session_broker(
     tmp_path_factory: pytest.TempPathFactory,
     kafkalog_config: Mapping[str, object],
 ) -> Iterator[TestBroker]:
-    """One broker for all tests, of each of xdist's processes: see kafkalog_topic_prefix."""
+    """One broker for all tests, one per xdist process: see kafkalog_topic_prefix."""
     yield from _serving(request, tmp_path_factory.mktemp("kafkalog"), kafkalog_config, {})
 
 
@@ -214,7 +214,7 @@ def kafkalog_session_broker(
 def kafkalog_topic_prefix(
     request: pytest.FixtureRequest, kafkalog_session_broker: TestBroker
 ) -> Iterator[str]:
-    """What this test's names of topics and groups begin with, at kafkalog_session_broker.
+    """The prefix of this test's topics and groups at kafkalog_session_broker.
 
     Afterwards its topics are deleted (but when it failed), the broker is healed, and its clock
     shows the machine's time.

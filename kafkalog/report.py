@@ -12,7 +12,7 @@ __all__ = ["DAMAGE", "KINDS", "NOTE", "UNCHECKED", "WARNING", "Finding", "Report
 
 DAMAGE, UNCHECKED, WARNING, NOTE = "damage", "unchecked", "warning", "note"
 
-# what -> (severity, sentence).  Damage: whoever believes this file gets a wrong answer or
+# what -> (severity, sentence).  Damage: a reader that believes this file gets a wrong answer or
 # an error.  Unchecked: could not be read.  Warning: the next open for writing mends it
 # without loss.  Note: worth knowing.
 KINDS: dict[str, tuple[str, str]] = {

@@ -1,7 +1,7 @@
-"""What makes bytes of keys and values, and the other way round: of JSON, text and numbers.
+"""Serializers and deserializers of keys and values: JSON, text and numbers.
 
 For `Producer(value_serializer=to_json)` and `Consumer(value_deserializer=from_json)`; any other
-callable of one argument serves as well.  Bytes are those of Java's serializers of these names.
+callable with one argument works, too.  They write the bytes of Java's serializers of these names.
 """
 
 from __future__ import annotations

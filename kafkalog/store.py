@@ -77,8 +77,9 @@ class _End:
 class Store:
     """A broker that only this process reaches, and its clients.
 
-    Everything that a client of Kafka can do, with the same classes: `kafkalog.Producer(store)` is
-    `store.producer()`.  Safe to use from many threads.  Closed by `close`, or as a context manager.
+    It offers everything that a Kafka client can do, with the same classes:
+    `kafkalog.Producer(store)` is `store.producer()`.  Safe to use from many threads.  Closed by
+    `close`, or as a context manager.
     """
 
     def __init__(
@@ -87,7 +88,8 @@ class Store:
         config: Mapping[str, object] | None = None,
         clock: Clock | None = None,
     ) -> None:
-        """Open the directory at `path`, made when missing; no other process can meanwhile.
+        """Open the directory at `path`, created if missing; no other process can open it until
+        `close`.
 
         `config`: a broker's settings, as for `kafkalog.Broker`.
 
@@ -147,7 +149,7 @@ class Store:
     def create_topic(
         self, name: str, partitions: int = 1, config: Mapping[str, object] | None = None
     ) -> Topic:
-        """Make a topic with settings by Kafka's names.
+        """Create a topic with settings by Kafka's names.
 
         `partitions` -1: as many as `num.partitions`.
 
@@ -237,7 +239,7 @@ class Store:
         return self._closed
 
     def close(self) -> None:
-        """Close its logs and, of a directory of its own, first its clients, the last one first,
+        """Close its logs.  If it owns the directory, close its clients first, the last one first,
         and then everything, with a clean marker.  Harmless when repeated.
 
         Raises: the first failure, after everything was closed.

@@ -1,1 +1,1 @@
-"""The broker beside its rivals: programs that load it, and the brokers that are loaded."""
+"""The broker compared with its rivals: load programs, and the brokers under load."""

@@ -33,7 +33,7 @@ SETTINGS = {
     "group.initial.rebalance.delay.ms": "0",
     "offsets.topic.num.partitions": "1",
 }
-"""What Apache Kafka is given beside us, too (tests/support/apache.py)."""
+"""What Apache Kafka gets in a comparison, too (tests/support/apache.py)."""
 
 
 class Served:

@@ -1,4 +1,4 @@
-"""The fields of a record in other stores, to be iterated: like with like beside a Record.
+"""The fields of a record in other stores, to be iterated: a fair comparison with a Record.
 
 Both hold number, time, key and value and give them back as a tuple, without headers or the
 names of topic and partition, which a Record has besides.

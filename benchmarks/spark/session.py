@@ -1,4 +1,4 @@
-"""Spark sessions as users have them, with Spark's own Kafka source beside ours."""
+"""Spark sessions as users have them, with Spark's own Kafka source and kafkalog's."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
 """A year of flights through the log: `make demo`; `make demo-full` with the whole pipeline.
 
-Writes a data directory (default `demo-data` here, made anew each time), and goes through what
+Writes a data directory (default `demo-data` here, recreated each time), and goes through what
 one does with a log: append, look, find, count, crash, serve, move in transactions, test, lose a
 node of three, analyse and stream with Spark, delete, dump, verify, draw.
 """

@@ -656,7 +656,7 @@ typedef struct {
 /* ---- compaction ------------------------------------------------------------------------ */
 
 /* One round over a log: the keys of the batches from first_dirty_offset on are put into a
- * map, as many as it holds, and every segment below where that ended is written anew
+ * map, as many as it holds, and every segment below where that ended is rewritten
  * without the records that a later one of their key replaced. */
 typedef struct {
     int64_t first_dirty_offset; /* below it every key is there once already */
@@ -666,7 +666,7 @@ typedef struct {
     int64_t map_bytes;    /* of the map, 24 bytes an entry */
     double map_load;      /* how much of it may be full: above 0, at most 0.95 */
     int64_t pause_bytes;  /* read and written before the caller has a say */
-    uint8_t hash_key[16]; /* random; chosen anew for each round */
+    uint8_t hash_key[16]; /* random; another for each round */
 } kl_clean_options;
 
 typedef struct {
@@ -693,7 +693,7 @@ kl_status kl_clean_open(kl_log *log, const kl_clean_options *options, kl_cleaner
 /* Go on.  KL_CLEAN_PAUSE: step again.  KL_CLEAN_INFLATE, KL_CLEAN_DEFLATE: `bodies` has
  * *count bodies to be decompressed, or compressed; give each, in order, to kl_clean_give,
  * then step again; they are valid until then.  KL_CLEAN_END: all is done and on disk.
- * KL_E_STALE: the log was truncated or deleted from meanwhile; what was finished holds. */
+ * KL_E_STALE: the log has been truncated or deleted from since; finished steps hold. */
 kl_status kl_clean_step(kl_cleaner *cleaner, kl_compressed *bodies, int32_t max_bodies,
                         int32_t *count, int32_t *state);
 kl_status kl_clean_give(kl_cleaner *cleaner, int32_t index, const uint8_t *data,

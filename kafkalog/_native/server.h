@@ -212,8 +212,8 @@ kl_status kl_server_put_offline(kl_server *server, const char *topic, int32_t pa
 kl_status kl_server_remove_topic(kl_server *server, const char *name);
 kl_status kl_server_remove_partition(kl_server *server, const char *topic,
                                      int32_t partition);
-/* Who follows a partition that is led here: records are shown that each of the maximal ISR has.
- * None: all.  Where they were told before in this leader epoch, they keep what they fetched.
+/* The followers of a partition that is led here: records are shown that each of the maximal ISR
+ * has.  None: all.  Followers set before in this leader epoch keep what they fetched.
  * KL_E_NOT_FOUND, KL_E_ARGUMENT, KL_E_NO_MEMORY. */
 kl_status kl_server_set_followers(kl_server *server, const char *topic, int32_t partition,
                                   const kl_follower *followers, int32_t count);
@@ -286,7 +286,7 @@ kl_status kl_server_append(kl_server *server, const char *topic, int32_t partiti
 /* Wait until the high watermark reaches `offset` and, where acks=all means on disk or
  * `on_disk` (the append said sync_due), all below it is there.  KL_E_TIMEOUT: call again.
  * KL_E_STORAGE: it never will.  KL_E_STALE: it was cut off; `cuts`, as the append
- * says, tells it also where the log has grown again; -1: unknown.  KL_E_CLOSED: removed meanwhile.
+ * says, tells it also where the log has grown again; -1: unknown.  KL_E_CLOSED: removed since.
  * KL_E_NOT_FOUND. */
 kl_status kl_server_wait(kl_server *server, const char *topic, int32_t partition,
                          int64_t offset, int64_t cuts, int32_t on_disk, int32_t timeout_ms);

@@ -36,7 +36,7 @@ class Refused(NamedTuple):
 def time_is_doubtful(batches: bytes, config: TopicConfig, now_ms: int) -> bool:
     """Whether the header of a compressed batch, the first, cannot say the largest timestamp of
     its records, or says one that is too far ahead: which records are to blame only they tell.
-    (sarama leaves -1 there; Kafka writes the header anew.)
+    (sarama leaves -1 there; Kafka rewrites the header.)
     """
     if _is_plain(batches):
         return False

@@ -160,11 +160,11 @@ def _threads() -> int:
 
 
 def _shared_pool() -> ThreadPoolExecutor:
-    """Threads beside the caller's own, which works too."""
+    """Threads in addition to the caller's own, which works too."""
     global _pool
     with _pool_lock:
         if _pool is None:
-            # Its import costs 20 ms, which who never decompresses many does not pay.
+            # Its import costs 20 ms, paid only when many batches are decompressed.
             from concurrent.futures import ThreadPoolExecutor
 
             _pool = ThreadPoolExecutor(max(1, _threads() - 1), "kafkalog-codec")
@@ -223,7 +223,7 @@ def _shares(items: Sequence[_In], sizes: Sequence[int]) -> list[Sequence[_In]]:
 def _settle(futures: Sequence[Future[Any]]) -> None:
     """Return when none of them runs: the caller's memory is theirs until then.
 
-    A Ctrl-C that comes meanwhile is raised afterwards.
+    A Ctrl-C during the call is raised afterwards.
     """
     interrupt: BaseException | None = None
     for future in futures:

@@ -16,7 +16,7 @@ from kafkalog.wire.runtime import uvarint_bytes
 __all__ = ["Columns", "Rows", "encoded_headers"]
 
 BATCH_BYTES, ROW_BYTES, HEADER_BYTES = 64, 48, 12
-"""At most what a batch, a record and a header take beside their keys, names and values: a
+"""Upper bounds of what a batch, a record and a header take besides their keys, names and values: a
 record has seven numbers of at most ten bytes, of which only two may be so long."""
 
 _join = direct("join_direct")

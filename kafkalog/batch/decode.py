@@ -1,7 +1,7 @@
 """The records of batches: one decoder.
 
-A scan reads a log into columns in C; this is for who wants single records, of a fetch, of the
-metadata or a coordinator's journal, or of a damaged file.
+A scan reads a log into columns in C; this is for callers that want single records, of a fetch, of
+the metadata or a coordinator's journal, or of a damaged file.
 """
 
 from __future__ import annotations

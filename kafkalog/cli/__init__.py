@@ -19,36 +19,36 @@ from kafkalog.cli.common import CommandError, UsageError
 __all__ = ["COMMANDS", "main", "parser_of", "render_markdown"]
 
 COMMANDS: dict[str, str] = {
-    "serve": "a broker on a port, for any Kafka client",
+    "serve": "run a broker on a port, for any Kafka client",
     "ingest": "append the lines of files (text, JSON, CSV; plain, gzip, zstd) to a topic",
     "produce": "send the lines of files, JSON records or whole files to a broker's topic",
     "consume": "print the records of a topic, from a data directory or a broker",
     "topics": "show what a data directory or a cluster holds; create, alter, delete topics",
     "groups": "list and describe consumer groups with their lag; reset their offsets; delete them",
-    "transactions": "list and describe transactions; find those that hang, and end them",
+    "transactions": "list and describe transactions; find hanging ones and end them",
     "configs": "show and change the settings of topics and brokers",
-    "cluster": "a cluster of nodes: try one here; status, drain, reassign, elect, check, adopt",
+    "cluster": "administer a cluster: status, drain, reassign, elect, check, adopt; try one here",
     "features": "show and change the levels of a cluster's features",
-    "offsets": "show where partitions begin and end, or what lies at a time",
-    "mirror": "copy topics, settings and groups' offsets from one cluster to another, each once",
+    "offsets": "show where partitions begin and end, or the offset at a time",
+    "mirror": "copy topics, settings and groups' offsets between clusters, each record once",
     "perf": "measure a broker: produce, consume, end to end",
     "dump": "show what is inside Kafka's files, batch by batch",
     "verify": "check every byte that can be checked",
-    "repair": "show how damage would be mended, and mend it when told to",
-    "compact": "keep only the last record of each key, in the segments that are sealed",
-    "holds": "show what readers who lag keep from retention; end a hold",
-    "adopt": "take over a directory whose topics no metadata names",
-    "simulate": "break a simulated cluster in every way, by seed, and see that nothing is lost",
-    "test-broker": "a broker for a test suite in any language, which ends with its parent",
+    "repair": "show how damage would be repaired; --execute repairs it",
+    "compact": "keep only the last record of each key, in sealed segments",
+    "holds": "show what lagging readers hold back from retention; end a hold",
+    "adopt": "adopt a directory whose topics no metadata names",
+    "simulate": "inject faults into a simulated cluster, by seed, and check that nothing is lost",
+    "test-broker": "run a broker for a test suite in any language; it exits with its parent",
 }
 HIDDEN = {"failpoints": "list the failpoints of the test build"}
-"""For who builds kafkalog: neither the overview nor the document shows them."""
+"""For developers of kafkalog: neither the overview nor the document shows them."""
 
 EXIT_CODES = {
-    0: "done; for verify: no damage; for cluster status, check: all is well",
-    1: "failed; for verify: damage, or something that could not be checked; for cluster status, "
-    "check: something is not well",
-    2: "wrong use: an argument, a path or a name that does not exist",
+    0: "done; verify: no damage; cluster status, check: no problem",
+    1: "failed; verify: damage, or something that could not be checked; cluster status, check: "
+    "a problem",
+    2: "wrong usage: an argument, a path or a name that does not exist",
     130: "ended by Ctrl-C",
 }
 
@@ -76,7 +76,7 @@ class _Parser(argparse.ArgumentParser):
         raise UsageError(f"{where}{message}; see {self.prog} --help")
 
     def _print_message(self, message: str, file: Any = None) -> None:
-        """As argparse, but what cannot be written is told."""
+        """As argparse, but a failed write is reported."""
         (file or sys.stderr).write(message)
 
 
@@ -247,7 +247,7 @@ def _unknown(command: str) -> str:
 
 
 _NEXT = {
-    errno.ECONNREFUSED: "nobody listens there; kafkalog serve begins a broker",
+    errno.ECONNREFUSED: "nothing listens there; kafkalog serve starts a broker",
     errno.EADDRINUSE: "give --listen another port, or port 0 for a free one",
     errno.EBADF: "the output was closed",
 }
@@ -307,7 +307,7 @@ def render_markdown() -> str:
         "| --- | --- |",
         *(f"| {code} | {text} |" for code, text in EXIT_CODES.items()),
         "",
-        "A mistake is one line on stderr that begins with `kafkalog:`. With `KAFKALOG_DEBUG=1`",
+        "An error is one line on stderr that begins with `kafkalog:`. With `KAFKALOG_DEBUG=1`",
         "in the environment a failure shows its traceback.",
     ]
     for name in COMMANDS:

@@ -22,10 +22,10 @@ def arguments(parser: argparse.ArgumentParser) -> None:
         type=int,
         default=1,
         metavar="N",
-        help="the node's number where meta.properties has none (default: 1)",
+        help="the node's id, if meta.properties has none (default: 1)",
     )
     parser.add_argument(
-        "--dry-run", action="store_true", help="show the topics that would be taken in"
+        "--dry-run", action="store_true", help="show the topics that would be adopted"
     )
 
 

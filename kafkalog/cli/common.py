@@ -42,7 +42,7 @@ SECONDS_LIMIT = 100_000_000_000  # as milliseconds this is 1973, as seconds the 
 
 
 class CommandError(Exception):
-    """A failure that is told in one line on stderr; exit status 1."""
+    """A failure that is reported in one line on stderr; exit status 1."""
 
     status = 1
 
@@ -229,7 +229,7 @@ def warn(text: str) -> None:
 
 
 def agreed(what: str) -> bool:
-    """Ask whoever sits at the terminal whether to go on with `what`, a sentence.
+    """Ask the user at the terminal whether to go on with `what`, a sentence.
 
     Nobody there is no, and so is Ctrl-D.  On the error output: what is printed may go into a
     program.

@@ -32,25 +32,25 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     add_dir(parser)
     parser.add_argument("--partition", type=int, metavar="N", help="only this one")
     parser.add_argument(
-        "--execute", action="store_true", help="do it; without this nothing is written"
+        "--execute", action="store_true", help="carry it out; without this nothing is written"
     )
     parser.add_argument(
         "--roll",
         action="store_true",
-        help="seal the active segment first, so that its records take part, too",
+        help="seal the active segment first, so that its records are compacted, too",
     )
     parser.add_argument(
         "--memory",
         type=count_argument,
         default=128,
         metavar="MIB",
-        help="for keys, 24 bytes each; more keys than fit take more rounds (default 128)",
+        help="memory for keys, 24 bytes each; if not all fit, it takes more rounds (default 128)",
     )
     parser.add_argument(
         "--max-bytes-per-second",
         type=count_argument,
         metavar="N",
-        help="read and write no faster (default: no limit)",
+        help="limit reads and writes (default: no limit)",
     )
     parser.add_argument(
         "--set",

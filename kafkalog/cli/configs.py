@@ -26,8 +26,8 @@ example:
 """
 
 ACTIONS = {
-    "describe": "the settings that were changed, or all of them",
-    "alter": "give settings new values, or their defaults back",
+    "describe": "show the settings that were changed, or all of them",
+    "alter": "set settings, or reset them to their defaults",
 }
 OF_BROKERS = {"broker", "default of all brokers", "properties file"}
 """Where a broker's settings come from that are not the default."""
@@ -50,7 +50,9 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     add_actions(parser, ACTIONS, "NAME")
     parser.add_argument("--topic", metavar="NAME", help="the topic")
     parser.add_argument("--broker", metavar="ID", help="the broker with this node id")
-    parser.add_argument("--broker-defaults", action="store_true", help="what holds for all brokers")
+    parser.add_argument(
+        "--broker-defaults", action="store_true", help="the defaults for all brokers"
+    )
     parser.add_argument(
         "--entity-type", choices=tuple(TYPES), help="what --entity-name names, as in Kafka's tool"
     )
@@ -59,24 +61,26 @@ def arguments(parser: argparse.ArgumentParser) -> None:
         "--entity-default", action="store_true", help="the same as --broker-defaults"
     )
     parser.add_argument(
-        "--all", action="store_true", help="describe: also the settings that nobody changed"
+        "--all", action="store_true", help="describe: also settings that were not changed"
     )
     parser.add_argument(
         "--add-config",
         action="append",
         default=[],
         metavar="NAME=VALUE,...",
-        help="alter: new values; one with commas stands in brackets: a=[x,y]",
+        help="alter: new values; put a value with commas in brackets: a=[x,y]",
     )
     parser.add_argument(
         "--delete-config",
         action="append",
         default=[],
         metavar="NAME,...",
-        help="alter: back to the default",
+        help="alter: reset to the default",
     )
     parser.add_argument(
-        "--dry-run", action="store_true", help="alter: let the broker check it, change nothing"
+        "--dry-run",
+        action="store_true",
+        help="alter: let the broker check the change, but change nothing",
     )
     parser.add_argument("--json", action="store_true", help="one JSON object per setting")
 

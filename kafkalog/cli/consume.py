@@ -40,18 +40,20 @@ def arguments(parser: argparse.ArgumentParser) -> None:
         action="append",
         default=[],
         metavar="NAME",
-        help="the topic's name; may be given again",
+        help="the topic's name; may be repeated",
     )
-    parser.add_argument("--partition", type=int, metavar="P", help="only this one (default: all)")
+    parser.add_argument(
+        "--partition", type=int, metavar="P", help="only this partition (default: all)"
+    )
     start = parser.add_mutually_exclusive_group()
     start.add_argument(
         "--offset",
         default="earliest",
         metavar="N|earliest|latest",
-        help="where to begin (default: earliest); -N: N offsets before the end",
+        help="where to start (default: earliest); -N: N offsets before the end",
     )
     start.add_argument(
-        "--from-time", metavar="TIME", help="begin at this time: ISO 8601 (UTC), or a number of ms"
+        "--from-time", metavar="TIME", help="start at this time: ISO 8601 (UTC), or a number of ms"
     )
     start.add_argument(
         "--from-beginning",
@@ -60,27 +62,29 @@ def arguments(parser: argparse.ArgumentParser) -> None:
         const="earliest",
         help="the same as --offset earliest",
     )
-    parser.add_argument("--max-messages", type=count_argument, metavar="N", help="then stop")
+    parser.add_argument(
+        "--max-messages", type=count_argument, metavar="N", help="stop after N records"
+    )
     _format_arguments(parser)
     parser.add_argument(
         "--isolation",
         "--isolation-level",
         choices=("read_uncommitted", "read_committed"),
         default="read_uncommitted",
-        help="read_committed: without open and aborted transactions",
+        help="read_committed: leave out open and aborted transactions",
     )
     parser.add_argument(
         "--order",
         choices=("partition", "time"),
         default="partition",
-        help="of several partitions: one after another, or merged by time",
+        help="several partitions: one after another, or merged by time",
     )
-    parser.add_argument("--include", metavar="REGEX", help="all topics whose whole name it matches")
+    parser.add_argument("--include", metavar="REGEX", help="all topics whose whole name matches")
     parser.add_argument(
         "--timeout-ms",
         type=count_argument,
         metavar="MS",
-        help="wait for more, and end when nothing came for so long",
+        help="wait for more, and exit when nothing has arrived for this long",
     )
     parser.add_argument("--follow", action="store_true", help="wait for more; Ctrl-C ends it")
     _broker_arguments(parser.add_argument_group("with --bootstrap-server"))
@@ -91,9 +95,10 @@ def _format_arguments(parser: argparse.ArgumentParser) -> None:
         "--format",
         default="value",
         metavar="value|json|PATTERN",
-        help="a line per record: the value's bytes, a JSON object, or a pattern of %%t topic, "
-        "%%p partition, %%o offset, %%k key, %%v value, %%T time in ms, %%D time as a date, "
-        "%%K and %%V sizes (-1: null), %%h headers, %%e leader epoch, %%%% and \\n, \\t",
+        help="a line per record: the value's bytes, a JSON object, or a pattern with %%t "
+        "topic, %%p partition, %%o offset, %%k key, %%v value, %%T time in ms, %%D time "
+        "as a date, %%K and %%V sizes (-1: null), %%h headers, %%e leader epoch, %%%% and "
+        "\\n, \\t",
     )
     parser.add_argument(
         "--property",
@@ -110,19 +115,19 @@ def _broker_arguments(group: Any) -> None:
     group.add_argument(
         "--group",
         metavar="NAME",
-        help="share the partitions with the other members of this group, begin where it left off, "
-        "and commit what was printed",
+        help="share the partitions with the other members of this group, continue from its "
+        "committed offsets, and commit what was printed",
     )
     group.add_argument(
         "--instance-id",
         metavar="NAME",
-        help="a static member: its partitions wait for it while it is away",
+        help="be a static member: its partitions are kept for it while it is away",
     )
     group.add_argument(
         "--reset",
         choices=("earliest", "latest", "error"),
         default="earliest",
-        help="--group: where to begin without a committed offset (default: earliest)",
+        help="--group: where to start without a committed offset (default: earliest)",
     )
     group.add_argument(
         "--consumer-property",
@@ -130,7 +135,7 @@ def _broker_arguments(group: Any) -> None:
         action="append",
         default=[],
         metavar="NAME=VALUE",
-        help=f"the same by Kafka's names: {', '.join(CONSUMER_PROPERTIES)}",
+        help=f"these options by Kafka's names: {', '.join(CONSUMER_PROPERTIES)}",
     )
 
 
@@ -151,7 +156,7 @@ def run(options: argparse.Namespace) -> int:
             from kafkalog.cli.membership import read_in_group
 
             refuse(options, "a group decides that", partition=None, order="partition")
-            left_off = "a group begins where it left off; see --reset"
+            left_off = "a group continues from its committed offsets; see --reset"
             refuse(options, left_off, from_time=None, offset="earliest")
             read_in_group(place.cluster, options, topics, output)
     return 0

@@ -36,7 +36,7 @@ MARKERS = {
 }
 MAX_SEQUENCE = (1 << 31) - 1
 
-# A row: its kind, then what is told of it.
+# A row: its kind, then its fields.
 Row = dict[str, Any]
 
 
@@ -45,19 +45,25 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "path",
         nargs="+",
-        help="a segment's file, a partition's folder or a data directory; nothing is written",
+        help="a file of a segment, a partition's folder or a data directory; nothing is written",
     )
-    parser.add_argument("--records", action="store_true", help="also each record of each batch")
+    parser.add_argument(
+        "--records", action="store_true", help="also show each record of each batch"
+    )
     parser.add_argument("--json", action="store_true", help="one JSON object per line")
     parser.add_argument(
         "--from-offset",
         type=int,
         default=0,
         metavar="N",
-        help="only batches of .log files that reach this offset",
+        help="only batches of .log files from this offset on",
     )
     parser.add_argument(
-        "--max-batches", type=int, default=None, metavar="N", help="of each .log file, then stop"
+        "--max-batches",
+        type=int,
+        default=None,
+        metavar="N",
+        help="stop after N batches of each .log file",
     )
 
 

@@ -17,10 +17,10 @@ example:
 """
 
 ACTIONS = {
-    "describe": "the levels that the broker knows and those in use (what is done without action)",
+    "describe": "show the levels that the broker supports and those in use (the default action)",
     "upgrade": "give features higher levels",
     "downgrade": "give features lower levels",
-    "disable": "the same with level 0",
+    "disable": "set features to level 0",
 }
 
 OPTIONS = {
@@ -49,13 +49,15 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     add_actions(parser, ACTIONS, "FEATURE")
     parser.add_argument(
         "--feature", action="append", default=[], metavar="FEATURE=LEVEL",
-        help="the same as a word; to disable: without level",
+        help="the same as the positional name; to disable, without a level",
     )  # fmt: skip
     parser.add_argument(
-        "--unsafe", action="store_true", help="downgrade, disable: though metadata may be lost"
+        "--unsafe", action="store_true", help="downgrade, disable: even if metadata may be lost"
     )
-    parser.add_argument("--dry-run", action="store_true", help="let the broker check it only")
-    parser.add_argument("--json", action="store_true", help="describe: one JSON object a feature")
+    parser.add_argument(
+        "--dry-run", action="store_true", help="let the broker check the change, but change nothing"
+    )
+    parser.add_argument("--json", action="store_true", help="describe: one JSON object per feature")
 
 
 def run(options: argparse.Namespace) -> int:

@@ -33,11 +33,12 @@ example:
 """
 
 ACTIONS = {
-    "list": "the groups (what is done when no action is given)",
-    "describe": "what a group has committed, how far behind it is, who reads",
-    "reset-offsets": "where a group without members goes on; shows it, does it with --execute",
-    "delete": "remove groups that have no members, with their offsets",
-    "delete-offsets": "forget what a group has committed for --topic",
+    "list": "list the groups (the default action)",
+    "describe": "show a group's committed offsets, its lag and its members",
+    "reset-offsets": "change where a group without members continues; shows the plan, "
+    "--execute carries it out",
+    "delete": "delete groups without members, with their offsets",
+    "delete-offsets": "delete a group's committed offsets for --topic",
 }
 
 OPTIONS = {
@@ -62,20 +63,24 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     add_bootstrap(parser)
     add_actions(parser, ACTIONS, "GROUP")
     parser.add_argument(
-        "--group", action="append", default=[], metavar="NAME", help="the same as a word"
+        "--group",
+        action="append",
+        default=[],
+        metavar="NAME",
+        help="the same as the positional name",
     )
-    parser.add_argument("--all-groups", action="store_true", help="every group there is")
+    parser.add_argument("--all-groups", action="store_true", help="all groups")
     parser.add_argument(
         "--topic",
         action="append",
         default=[],
         metavar="TOPIC",
-        help="reset-offsets, delete-offsets: topic, topic:2 or topic:0,2-5; may be given again",
+        help="reset-offsets, delete-offsets: topic, topic:2 or topic:0,2-5; may be repeated",
     )
     parser.add_argument(
         "--all-topics",
         action="store_true",
-        help="reset-offsets: every topic for which the group has committed something",
+        help="reset-offsets: every topic for which the group has committed offsets",
     )
     parser.add_argument(
         "--members", action="store_true", help="describe: the members and their partitions"
@@ -83,16 +88,18 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--offsets",
         action="store_true",
-        help="describe: offsets, the lag, and how much of it can still be read: the default",
+        help="describe: offsets, the lag, and how much of it can still be read (the default)",
     )
     parser.add_argument("--state", action="store_true", help="list, describe: the groups' states")
-    parser.add_argument("--json", action="store_true", help="one JSON object a line")
+    parser.add_argument("--json", action="store_true", help="one JSON object per line")
     add_targets(parser.add_argument_group("reset-offsets: where to"))
     parser.add_argument(
-        "--execute", action="store_true", help="reset-offsets: do it; without this it is shown"
+        "--execute",
+        action="store_true",
+        help="reset-offsets: carry it out; without this the plan is only shown",
     )
     parser.add_argument(
-        "--dry-run", action="store_true", help="reset-offsets: show it only, the default"
+        "--dry-run", action="store_true", help="reset-offsets: only show the plan (the default)"
     )
 
 

@@ -1,4 +1,4 @@
-"""`kafkalog holds`: what readers who lag keep from retention."""
+"""`kafkalog holds`: what lagging readers hold back from retention."""
 
 import argparse
 import os
@@ -8,7 +8,7 @@ from kafkalog.cli.common import UsageError, add_dir, json_line, show_bytes, show
 
 EXAMPLES = """\
 example:
-  kafkalog holds --dir data                      # who holds what, and until when
+  kafkalog holds --dir data                      # shows what is held, and until when
   kafkalog holds --dir data --remove dashboard   # retention deletes again what it would
 """
 
@@ -16,7 +16,7 @@ example:
 def arguments(parser: argparse.ArgumentParser) -> None:
     """The command's arguments."""
     add_dir(parser, topic=False)
-    parser.add_argument("--remove", metavar="NAME", help="hold nothing more by this name")
+    parser.add_argument("--remove", metavar="NAME", help="end the hold with this name")
     parser.add_argument("--json", action="store_true", help="one JSON object per hold")
 
 

@@ -43,14 +43,14 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "file",
         nargs="+",
-        help="text, JSON lines or CSV, also .gz and .zst; - is the standard input",
+        help="text, JSON lines or CSV, also .gz and .zst; - is standard input",
     )
     add_dir(parser)
     parser.add_argument(
         "--partitions",
         type=count_argument,
         metavar="N",
-        help="of a topic that is made now (default 1)",
+        help="partitions, if the topic is created now (default 1)",
     )
     parser.add_argument(
         "--compression", choices=CODECS, default="none", help="the codec of the batches"
@@ -59,7 +59,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
         "--format",
         choices=("auto", "text", "json", "csv"),
         default="auto",
-        help="one record a line, object or row; auto goes by the file's name",
+        help="one record per line, object or row; auto decides by the file's name",
     )
     parser.add_argument(
         "--set",
@@ -73,7 +73,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
         type=int,
         default=0,
         metavar="N",
-        help="skip up to N lines that are no record, saying which (default 0: stop at the first)",
+        help="skip up to N invalid lines, and report them (default 0: stop at the first)",
     )
     add_fields(parser)
     add_times(parser)
@@ -94,7 +94,7 @@ def run(options: argparse.Namespace) -> int:
         if settings and manager.has_source:
             raise UsageError(
                 f"--set: found {', '.join(settings)}, wanted none: {options.dir} has metadata, and "
-                "what they say of the topic holds for whoever writes"
+                "the topic's settings in it apply to every writer"
             )
         writer = Writer(_logs(manager, options), options.compression)
         shape = shape._replace(limit_bytes=writer.limit)
@@ -256,7 +256,7 @@ class _Run:
                 self.blank += block.blank
                 self.writer.add(block, clock.now_ms())
                 if path == "-":
-                    self.writer.flush_waiting()  # whoever pipes wants to see it now
+                    self.writer.flush_waiting()  # a user of a pipe wants to see it now
                 done = self.read_before + source.position()
                 self.progress.update(self.writer.records, done)
             self.read_before += source.position()

@@ -150,7 +150,7 @@ def format_by_name(path: str) -> str:
 def read_lines(source: Input) -> Iterator[tuple[int, list[bytes]]]:
     """(number of the first line, lines without their ends), by blocks.  Raises: CommandError."""
     number, rest = 1, b""
-    # Who types, or pipes from a program that does, must not wait for a whole megabyte.
+    # A user who types, or a slow pipe, must not wait for a whole megabyte.
     live = source.live and source.stream is sys.stdin.buffer
     read = source.stream.read1 if live else source.stream.read
     waiting: list[bytes] = []

@@ -60,7 +60,7 @@ def read_in_group(
     from kafkalog.client.consumer import Consumer
 
     for topic in topics:
-        cluster.topic(topic)  # one that does not exist is told at once
+        cluster.topic(topic)  # one that does not exist is reported at once
     consumer = Consumer(
         cluster.transport,
         group=options.group,

@@ -25,51 +25,51 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     """The command's arguments."""
     parser.add_argument(
         "--from", dest="source", required=True, metavar="HOST:PORT",
-        help="a broker of the cluster that is copied, or several with commas",
+        help="a broker of the source cluster, or several with commas",
     )  # fmt: skip
     parser.add_argument(
         "--to", dest="target", required=True, metavar="HOST:PORT",
-        help="a broker of the cluster that gets the copy; nothing is kept elsewhere",
+        help="a broker of the target cluster, which also stores the mirror's state",
     )  # fmt: skip
     parser.add_argument(
         "--topics", required=True, metavar="PATTERN",
-        help="a regular expression that the whole name of a topic matches; new ones are found",
+        help="a regular expression for whole topic names; new topics are found, too",
     )  # fmt: skip
     parser.add_argument(
         "--groups", metavar="PATTERN",
-        help="groups whose offsets are translated, likewise (default: none)",
+        help="a regular expression for groups whose offsets are translated (default: none)",
     )  # fmt: skip
     parser.add_argument(
         "--once", action="store_true",
-        help="end when all is copied that may be read now (default: go on until it is ended)",
+        help="exit when everything readable now is copied (default: go on until stopped)",
     )  # fmt: skip
     parser.add_argument(
         "--rename", default="{}", metavar="NAME",
-        help="the name of a topic's copy, {} is the topic's (default {})",
+        help="the name of a topic's copy; {} stands for the topic's name (default {})",
     )  # fmt: skip
     parser.add_argument(
         "--name",
-        help="of this mirror, under which the target knows how far it is; of two with one name the "
-        "second ends the first (default: the id of the source's cluster)",
+        help="the mirror's name, under which the target stores its progress; a second mirror "
+        "with the same name ends the first (default: the source's cluster id)",
     )
     parser.add_argument(
         "--replication-factor", type=count_argument, default=-1, metavar="N",
-        help="of topics that are made (default: the target's)",
+        help="for topics that are created (default: the target's)",
     )  # fmt: skip
     parser.add_argument(
         "--compression", choices=CODECS, default="none", help="the codec of the copy's batches"
     )
     parser.add_argument(
         "--transaction-bytes", type=count_argument, default=16 << 20, metavar="BYTES",
-        help="how much is copied in one transaction, about (default 16777216)",
+        help="how much one transaction copies, about (default 16777216)",
     )  # fmt: skip
     parser.add_argument(
         "--refresh-s", type=count_argument, default=30, metavar="S",
-        help="how often topics, settings and groups are looked for (default 30)",
+        help="how often to look for topics, settings and groups (default 30)",
     )  # fmt: skip
     parser.add_argument(
         "--report-s", type=count_argument, default=10, metavar="S",
-        help="how often a line tells how far it is, where no terminal shows it (default 10)",
+        help="how often to print the progress if stderr is no terminal (default 10)",
     )  # fmt: skip
 
 

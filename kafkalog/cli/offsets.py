@@ -36,19 +36,19 @@ def arguments(parser: argparse.ArgumentParser) -> None:
         action="append",
         default=[],
         metavar="TOPIC",
-        help="the same as a word; several with commas",
+        help="the same as the positional name; several with commas",
     )
     parser.add_argument(
         "--partitions",
         metavar="P,...",
-        help="only these, of the topics without a list of their own",
+        help="only these partitions, for topics without their own list",
     )
     parser.add_argument(
         "--time",
         metavar="TIME",
-        help="print topic:partition:offset, as Kafka does: the first offset at or after ISO 8601 "
-        "(UTC) or ms, or latest (-1), earliest (-2), max-timestamp (-3), earliest-local (-4), "
-        "latest-tiered (-5); an empty offset: none",
+        help="print topic:partition:offset, as Kafka does: the first offset at or after ISO "
+        "8601 (UTC) or ms, or latest (-1), earliest (-2), max-timestamp (-3), "
+        "earliest-local (-4), latest-tiered (-5); an empty offset means none",
     )
     parser.add_argument(
         "--isolation",

@@ -56,24 +56,22 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "kind",
         choices=KINDS,
-        help="produce: as many as it takes, with latencies of batches; consume: from the start, "
-        "in whole batches, with latencies of answers (one is asked for ahead); end-to-end: one "
-        "record at a time, from send until it is read",
+        help="produce: as fast as possible, with latencies of batches; consume: from the "
+        "start, in whole batches, with latencies of answers (one is requested ahead); "
+        "end-to-end: one record at a time, from the send until it is read",
     )
     add_bootstrap(parser)
-    parser.add_argument(
-        "--topic", required=True, help="a topic to measure with; produce fills it with noise"
-    )
+    parser.add_argument("--topic", required=True, help="the topic; produce fills it with noise")
     parser.add_argument(
         "--num-records",
         "--messages",
         type=count_argument,
         metavar="N",
-        help="how many (produce: 1000000, end-to-end: 1000, consume: what is there)",
+        help="how many records (produce: 1000000, end-to-end: 1000, consume: all)",
     )
     parser.add_argument(
         "--record-size", type=count_argument, default=100, metavar="BYTES",
-        help="of a value (default 100)",
+        help="the size of a value (default 100)",
     )  # fmt: skip
     parser.add_argument(
         "--throughput",
@@ -84,18 +82,21 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument("--partition", type=int, metavar="P", help="only this one")
     parser.add_argument(
-        "--acks", choices=tuple(ACKS), default="all", help="who must have a record (default all)"
+        "--acks",
+        choices=tuple(ACKS),
+        default="all",
+        help="which replicas must have a record (default all)",
     )
     parser.add_argument(
         "--compression", choices=CODECS, default="none", help="the codec of the batches"
     )
     parser.add_argument(
         "--batch-size", type=count_argument, default=1 << 16, metavar="BYTES",
-        help="of a batch before compression (default 65536)",
+        help="the size of a batch before compression (default 65536)",
     )  # fmt: skip
     parser.add_argument(
         "--in-flight", type=count_argument, default=5, metavar="N",
-        help="requests on their way at once (default 5)",
+        help="requests in flight at once (default 5)",
     )  # fmt: skip
     parser.add_argument(
         "--no-idempotence", action="store_true", help="produce without a producer id"
@@ -107,9 +108,9 @@ def arguments(parser: argparse.ArgumentParser) -> None:
         action="extend",
         default=[],
         metavar="NAME=VALUE",
-        help=f"the same by Kafka's names: {', '.join(PRODUCER_PROPERTIES)}",
+        help=f"these options by Kafka's names: {', '.join(PRODUCER_PROPERTIES)}",
     )
-    parser.add_argument("--json", action="store_true", help="the figures as one JSON object")
+    parser.add_argument("--json", action="store_true", help="print the figures as one JSON object")
 
 
 def run(options: argparse.Namespace) -> int:
@@ -266,7 +267,7 @@ def _consume(cluster: "Cluster", options: argparse.Namespace) -> dict[str, Any]:
 
 
 def _end_to_end(cluster: "Cluster", options: argparse.Namespace) -> dict[str, Any]:
-    """One record on its way at a time: sent, and fetched by who waits for it."""
+    """One record in flight at a time: sent, and fetched by a waiting consumer."""
     from kafkalog.client.fetcher import Fetcher
     from kafkalog.client.offsets import LATEST, list_offsets
     from kafkalog.types import TopicPartition

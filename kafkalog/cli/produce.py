@@ -63,7 +63,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "file",
         nargs="*",
-        help="text, JSON lines or CSV, also .gz and .zst; - or nothing is the standard input",
+        help="text, JSON lines or CSV, also .gz and .zst; - or no file is standard input",
     )
     add_bootstrap(parser)
     parser.add_argument("--topic", required=True, help="the topic's name")
@@ -71,17 +71,17 @@ def arguments(parser: argparse.ArgumentParser) -> None:
         "--format",
         choices=("auto", "text", "json", "csv", "records", "whole"),
         default="auto",
-        help="one record a line, object or row (auto goes by the file's name); records: JSON as "
-        "`kafkalog consume --format json` prints it; whole: each file is one record, its name the "
-        "key",
+        help="one record per line, object or row (auto decides by the file's name); records: "
+        "JSON as `kafkalog consume --format json` prints it; whole: each file is one "
+        "record, with its name as the key",
     )
-    parser.add_argument("--partition", type=int, metavar="P", help="all records go there")
+    parser.add_argument("--partition", type=int, metavar="P", help="the partition of all records")
     parser.add_argument(
         "--acks",
         "--request-required-acks",
         choices=ACKS,
         default="all",
-        help="who must have a record: nobody, the leader, or all replicas in sync (default)",
+        help="which replicas must have a record: none, the leader, or all in sync (default)",
     )
     parser.add_argument(
         "--compression", "--compression-codec", nargs="?", const="gzip", choices=CODECS,
@@ -92,21 +92,21 @@ def arguments(parser: argparse.ArgumentParser) -> None:
         action="append",
         default=[],
         metavar="NAME=VALUE",
-        help="a header of every record; may be given again",
+        help="a header of every record; may be repeated",
     )
     parser.add_argument(
         "--max-errors",
         type=int,
         default=0,
         metavar="N",
-        help="skip up to N lines that are no record, saying which (default 0: stop at the first)",
+        help="skip up to N invalid lines, and report them (default 0: stop at the first)",
     )
     _sending_arguments(parser)
     add_fields(parser)
     parser.add_argument(
         "--key-separator",
         metavar="TEXT",
-        help="text: what stands before it is the key; \\t is a tab",
+        help="text: the text before it is the key; \\t is a tab",
     )
     parser.add_argument(
         "--property",
@@ -124,26 +124,26 @@ def _sending_arguments(parser: argparse.ArgumentParser) -> None:
         "--partitioner",
         choices=("murmur2", "crc32", "random"),
         default="murmur2",
-        help="where a key goes: as Java's clients (default) or librdkafka's decide, or anywhere",
+        help="which partition a key goes to: as in Java (default), as in librdkafka, or any",
     )
     parser.add_argument(
         "--batch-size",
         type=count_argument,
         default=1 << 16,
         metavar="BYTES",
-        help="of a batch before compression (default 65536)",
+        help="the size of a batch before compression (default 65536)",
     )
     parser.add_argument(
         "--no-idempotence",
         action="store_true",
-        help="without a producer id: a retry may then repeat records",
+        help="send without a producer id: a retry may then duplicate records",
     )
     parser.add_argument(
         "--in-flight",
         type=count_argument,
         default=5,
         metavar="N",
-        help="requests on their way at once (default 5)",
+        help="requests in flight at once (default 5)",
     )
     parser.add_argument(
         "--producer-property",
@@ -151,10 +151,12 @@ def _sending_arguments(parser: argparse.ArgumentParser) -> None:
         action="append",
         default=[],
         metavar="NAME=VALUE",
-        help=f"the same by Kafka's names: {', '.join(PRODUCER_PROPERTIES)}",
+        help=f"these options by Kafka's names: {', '.join(PRODUCER_PROPERTIES)}",
     )
     parser.add_argument(
-        "--sync", action="store_true", help="wait for each record before the next is sent"
+        "--sync",
+        action="store_true",
+        help="wait for each record's acknowledgement before sending the next",
     )
 
 
@@ -215,7 +217,7 @@ def _headers(pairs: list[str]) -> tuple[tuple[str, bytes | None], ...]:
 def outgoing(
     source: Input, form: str, shape: Shape, bad: Bad, blank: Callable[[int], None]
 ) -> Iterator[list[Outgoing]]:
-    """The records of an input, block by block; `blank` is told of lines without anything.
+    """The records of an input, block by block; `blank` is called with empty lines.
 
     Raises: CommandError.
     """
@@ -312,7 +314,7 @@ class _Run:
         options = self.options
         try:
             with open_producer(options, self._delivered, options.partitioner) as producer:
-                # Also of nothing: a topic that does not exist is told at once.
+                # Also for no records: a topic that does not exist is reported at once.
                 producer.partitions(options.topic)
                 self.progress.begun = time.monotonic()
                 for path in self.files:
@@ -348,7 +350,7 @@ class _Run:
                     if options.sync:
                         future.result()
                 if path == "-":
-                    producer.flush()  # whoever pipes wants to see it now
+                    producer.flush()  # a user of a pipe wants to see it now
                 producer.check()
                 self.progress.update(self.records, self.read_before + source.position())
             self.read_before += source.position()

@@ -42,7 +42,7 @@ CLIENT_ID = "kafkalog-cli"
 RECORD_BYTES_MAX = 1 << 30
 """How large a record may be the broker says."""
 STORAGE_TIMEOUT_MS = 2_000
-"""Who waits at a terminal wants to know that a disk is full."""
+"""A user at a terminal wants to know that a disk is full."""
 
 Property = tuple[str, Mapping[str, object] | None]
 """The option that a client property stands for, and what its values mean."""
@@ -94,10 +94,10 @@ def add_patience(parser: Any) -> None:
         type=int,
         default=30_000,
         metavar="MS",
-        help="how long to wait for an answer of the broker (default 30000)",
+        help="how long to wait for a broker's answer (default 30000)",
     )
     parser.add_argument(
-        "--client-id", default=CLIENT_ID, metavar="NAME", help=f"as brokers log it ({CLIENT_ID})"
+        "--client-id", default=CLIENT_ID, metavar="NAME", help=f"in brokers' logs ({CLIENT_ID})"
     )
 
 
@@ -111,7 +111,7 @@ def add_place(parser: argparse.ArgumentParser, directory: str) -> None:
         default=default or None,
         metavar="HOST:PORT",
         help="a broker of a cluster, or several with commas "
-        f"(default: {BOOTSTRAP}, which --dir goes over)",
+        f"(default: {BOOTSTRAP}; --dir overrides it)",
     )
     add_patience(parser)
 
@@ -192,7 +192,7 @@ def add_actions(parser: argparse.ArgumentParser, actions: Mapping[str, str], nam
         "words",
         nargs="*",
         metavar="ACTION " + names,
-        help=f"{listed}; then what it is about, which --{names.lower()} names as well",
+        help=f"{listed}; then names, which --{names.lower()} also takes",
     )
     group = parser.add_argument_group("actions as options, as Kafka's tools have them")
     for name, text in actions.items():
@@ -229,7 +229,7 @@ def apply_properties(
     """Client properties by Kafka's names, as the options that they are here.
 
     `known`: by Kafka's name, our option and its values by Kafka's (None: any text, or a
-    number where the option has one).  A property goes over the option of the same meaning.
+    number where the option has one).  A property overrides the option of the same meaning.
 
     Raises: UsageError.
     """

@@ -18,16 +18,16 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     """The command's arguments."""
     parser.add_argument("path", help="a data directory or a partition's folder")
     parser.add_argument(
-        "--execute", action="store_true", help="do it; without this nothing is written"
+        "--execute", action="store_true", help="carry it out; without this nothing is written"
     )
     parser.add_argument(
-        "--deep", action="store_true", help="look into the records first, as verify"
+        "--deep", action="store_true", help="check the records first, as verify --deep does"
     )
     parser.add_argument(
         "--yes",
         action="store_true",
-        help="cut records of internal topics (metadata, groups, commits) without asking; else "
-        "--execute names each of them first, and asks",
+        help="cut records of internal topics (metadata, groups, commits) without asking; "
+        "otherwise --execute names each of them and asks",
     )
     parser.add_argument("--json", action="store_true", help="one JSON object per action")
 
@@ -82,4 +82,4 @@ def run(options: argparse.Namespace) -> int:
 def _summary(count: int, clean: bool) -> str:
     if count:
         return f"{plural(count, 'action')}; nothing was written: add --execute"
-    return "nothing to do" if clean else "nothing that could be mended"
+    return "nothing to do" if clean else "nothing to repair"

@@ -37,19 +37,22 @@ def add_targets(group: Any) -> None:
     """The options; exactly one of them is wanted."""
     group.add_argument("--to-earliest", action="store_true", help="to the logs' starts")
     group.add_argument("--to-latest", action="store_true", help="to their ends")
-    group.add_argument("--to-current", action="store_true", help="where the group is now")
+    group.add_argument("--to-current", action="store_true", help="to the group's current offsets")
     group.add_argument("--to-offset", type=int, metavar="N", help="to this offset")
     group.add_argument(
-        "--shift-by", type=int, metavar="N", help="N offsets on, or back when it is negative"
+        "--shift-by", type=int, metavar="N", help="by N offsets; backwards if N is negative"
     )
     group.add_argument(
         "--to-datetime",
         "--to-time",
         metavar="TIME",
-        help="to the first record at or after ISO 8601 (UTC) or ms; the end where there is none",
+        help="to the first record at or after this time, ISO 8601 (UTC) or ms; to the end if "
+        "there is none",
     )
     group.add_argument(
-        "--by-duration", metavar="PnDTnHnMnS", help="to what came so long ago, as in PT1H30M"
+        "--by-duration",
+        metavar="PnDTnHnMnS",
+        help="to the records of this long ago, such as PT1H30M",
     )
 
 

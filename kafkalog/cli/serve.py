@@ -22,41 +22,46 @@ example:
 """
 
 SWITCH_S = 0.001
-"""For how long one of Python's threads runs while others want to: a request of 20,000 partitions
-takes a tenth of a second, and every small one beside it needs several turns.  Python's own 5 ms
-are what a broker inside another program keeps: there it is that program's to say."""
+"""How long one of Python's threads runs while others wait: a request of 20,000 partitions takes a
+tenth of a second, and every small one at the same time needs several turns.  A broker inside
+another program keeps Python's own 5 ms: there that program decides."""
 LEVELS = ("DEBUG", "INFO", "WARNING", "ERROR")
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
     """The command's arguments."""
-    parser.add_argument("--dir", help="the data directory; else log.dirs of --config")
+    parser.add_argument("--dir", help="the data directory (default: log.dirs of --config)")
     parser.add_argument(
         "--listen",
         metavar="HOST:PORT",
-        help="where to take connections (127.0.0.1:9092); port 0 takes a free one, "
-        "unix:/path a Unix socket; goes over the listeners of --config",
+        help="where to accept connections (default 127.0.0.1:9092); port 0 picks a free one, "
+        "unix:/path is a Unix socket; overrides the listeners of --config",
     )
     parser.add_argument(
-        "--config", metavar="FILE", help="a server.properties with Kafka's names for settings"
+        "--config", metavar="FILE", help="a server.properties file, with Kafka's settings"
     )
     parser.add_argument(
         "--zookeeper",
         metavar="HOST:PORT,.../CHROOT",
         help="be a node of the cluster on this ZooKeeper (docs/cluster.md)",
     )
-    parser.add_argument("--node-id", metavar="N", help="this broker's number")
+    parser.add_argument("--node-id", metavar="N", help="this broker's id")
     parser.add_argument(
         "--set",
         action="append",
         default=[],
         metavar="NAME=VALUE",
-        help="a setting (docs/settings.md), over the file's; may be repeated",
+        help="a setting (docs/settings.md), overrides the file; may be repeated",
     )
     parser.add_argument(
-        "--log-format", choices=("text", "json"), default="text", help="of the lines on stderr"
+        "--log-format",
+        choices=("text", "json"),
+        default="text",
+        help="the format of log lines on stderr",
     )
-    parser.add_argument("--log-level", choices=LEVELS, default="INFO", help="from which on")
+    parser.add_argument(
+        "--log-level", choices=LEVELS, default="INFO", help="the lowest level that is logged"
+    )
 
 
 def run(options: argparse.Namespace) -> int:

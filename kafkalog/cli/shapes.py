@@ -18,16 +18,18 @@ def add_fields(parser: Any) -> None:
     """Which part of a line is the key, the time, the value."""
     parser.add_argument("--key", metavar="FIELD", help="JSON, CSV: the field that is the key")
     parser.add_argument(
-        "--timestamp", metavar="FIELD", help="JSON, CSV: the field that is the record's time"
+        "--timestamp", metavar="FIELD", help="JSON, CSV: the field that is the record's timestamp"
     )
     parser.add_argument(
         "--value", metavar="FIELD", help="JSON, CSV: the field that is the value (default: all)"
     )
     parser.add_argument(
-        "--key-regex", metavar="REGEX", help="text: its first group is the key; no match, no key"
+        "--key-regex",
+        metavar="REGEX",
+        help="text: the first group is the key; without a match there is no key",
     )
     parser.add_argument(
-        "--timestamp-regex", metavar="REGEX", help="text: its first group is the record's time"
+        "--timestamp-regex", metavar="REGEX", help="text: the first group is the record's timestamp"
     )
 
 
@@ -36,22 +38,25 @@ def add_times(parser: Any) -> None:
     parser.add_argument(
         "--timestamp-format",
         metavar="FORMAT",
-        help="as strptime's, or ms, or s (default: ISO 8601, or a number of ms or s)",
+        help="a strptime format, or ms, or s (default: ISO 8601, or a number of ms or s)",
     )
     parser.add_argument(
         "--timestamp-year",
         type=int,
         metavar="YEAR",
-        help="the year where the format has none (default: this one)",
+        help="the year, if the format has none (default: the current year)",
     )
     parser.add_argument(
-        "--timezone", metavar="NAME", default="UTC", help="of times without one (default UTC)"
+        "--timezone",
+        metavar="NAME",
+        default="UTC",
+        help="the time zone of timestamps without one (default UTC)",
     )
     parser.add_argument(
         "--without-timestamp",
         choices=("error", "previous", "now"),
         default="error",
-        help="what a text line in which the regex finds no time gets",
+        help="the timestamp of a text line in which the regex finds none",
     )
 
 

@@ -22,29 +22,31 @@ example:
   kafkalog simulate --mutant no-divergence --seeds 50
 """
 WORDS = """\
-The controller, the rules of nodes and of replication and the logs are those of a broker; clock,
-network, ZooKeeper and power cuts are made.  Nodes are killed, cut off, paused; then all is healed,
-and what was acknowledged must be there, in order, once, in every copy.  A seed that fails is shown
-with the fewest steps that still make it fail, and the command ends with 1."""
+The controller, the rules of nodes and of replication, and the logs are those of a broker; clock,
+network, ZooKeeper and power cuts are simulated.  Nodes are killed, cut off and paused, then all is
+healed: every acknowledged record must be there, in order, once, in every replica.  If a seed fails,
+the command shows the fewest steps that still make it fail, and exits with status 1."""
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
     """The command's arguments."""
     parser.description = f"{parser.description}\n\n{WORDS}"
-    parser.add_argument("--seed", type=int, help="the first (default: drawn)")
-    parser.add_argument("--seeds", type=count_argument, default=20, help="how many (default: 20)")
+    parser.add_argument("--seed", type=int, help="the first seed (default: random)")
     parser.add_argument(
-        "--nodes", type=count_argument, default=3, help="of the cluster, 2 to 7 (default: 3)"
+        "--seeds", type=count_argument, default=20, help="how many seeds (default: 20)"
+    )
+    parser.add_argument(
+        "--nodes", type=count_argument, default=3, help="the cluster's nodes, 2 to 7 (default: 3)"
     )
     parser.add_argument(
         "--events", type=count_argument, default=3_000,
-        help="of each seed, before it is healed (default: 3000)",
+        help="events per seed, before the cluster is healed (default: 3000)",
     )  # fmt: skip
-    parser.add_argument("--trace", action="store_true", help="print what happens, event by event")
+    parser.add_argument("--trace", action="store_true", help="print each event")
     parser.add_argument(
-        "--mutant", metavar="NAME", help="plant a mistake, which is to be found; `list` names them"
+        "--mutant", metavar="NAME", help="plant a mistake, which must be found; `list` names them"
     )
-    parser.add_argument("--json", action="store_true", help="a line of JSON a seed")
+    parser.add_argument("--json", action="store_true", help="one JSON object per seed")
 
 
 def run(options: argparse.Namespace) -> int:

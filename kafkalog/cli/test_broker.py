@@ -25,40 +25,42 @@ example:
 """
 
 WORDS = """\
-On its standard input it takes commands, each a line, and answers each with a line, `ok` or
+It reads commands from standard input, one per line, and answers each with a line, `ok` or
 `error: why`:
 
     fail API ERROR [TIMES]    answer with Kafka's error, not carried out
-    delay API MS [TIMES]      carry it out so much later
+        delay API MS [TIMES]      answer this much later
     disconnect API [TIMES]    close the connection, not carried out
     drop-response API [TIMES] carry it out, and close the connection
     heal                      remove all of these; start and resume
-    pause | resume            be silent; go on
-    stop | start | restart    in order, at the same address
-    kill                      as a power cut: what was not on disk is gone; then start
-    advance MS                let so much time pass at once
-    topic NAME [PARTITIONS]   make a topic
+        pause | resume            answer nothing; go on
+        stop | start | restart    orderly, at the same address
+    kill                      a power cut: everything that was not on disk is lost; then start
+    advance MS                let this much time pass at once
+    topic NAME [PARTITIONS]   create a topic
 
-TIMES is 1 where it is left out; `all`: until heal.  At the input's end, where it is a pipe, and in
-any case when the process that started it is gone, the broker ends.
+TIMES is 1 by default; `all` means until heal.  The broker exits when its standard input ends, if
+that is a pipe, and always when the process that started it is gone.
 """
 LINE_MAX = 1 << 16
-"""Bytes of a command; who sends more is cut off."""
+"""Bytes of a command; a longer one closes the connection."""
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
     """The command's arguments."""
     parser.description = f"{parser.description}\n\n{WORDS}"
-    parser.add_argument("--port", type=int, default=0, help="of 127.0.0.1 (default: a free one)")
     parser.add_argument(
-        "--dir", help="the data directory, which is kept (default: one that is removed at the end)"
+        "--port", type=int, default=0, help="the port on 127.0.0.1 (default: a free one)"
+    )
+    parser.add_argument(
+        "--dir", help="the data directory, which is kept (default: a temporary one)"
     )
     parser.add_argument(
         "--topic",
         action="append",
         default=[],
         metavar="NAME[:PARTITIONS]",
-        help="a topic that it has; may be repeated",
+        help="a topic to create; may be repeated",
     )
     parser.add_argument(
         "--set",

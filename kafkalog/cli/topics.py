@@ -26,11 +26,11 @@ example:
 """
 
 ACTIONS = {
-    "list": "names only",
-    "describe": "every partition (what is done when no action is given)",
-    "create": "make topics",
-    "alter": "more partitions, or other settings",
-    "delete": "remove topics and their records",
+    "list": "list names only",
+    "describe": "show every partition (the default action)",
+    "create": "create topics",
+    "alter": "add partitions, or change settings",
+    "delete": "delete topics and their records",
 }
 
 OPTIONS = {
@@ -59,22 +59,26 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--draw",
         metavar="FILE.svg",
-        help="--dir: draw a topic's segments over offsets and time; needs --topic where there "
-        "are more",
+        help="--dir: draw a topic's segments over offsets and time; needs --topic if there are "
+        "several",
     )
     add_actions(parser, ACTIONS, "TOPIC")
     _change_arguments(parser.add_argument_group("create, alter, delete"))
     group = parser.add_argument_group("describe, list")
     group.add_argument(
-        "--internal", action="store_true", help="also the topics of Kafka's own, as of groups"
+        "--internal",
+        action="store_true",
+        help="also show Kafka's internal topics, such as __consumer_offsets",
     )
     group.add_argument(
-        "--exclude-internal", action="store_true", help="without them, as is the default here"
+        "--exclude-internal",
+        action="store_true",
+        help="leave out internal topics (the default here)",
     )
     group.add_argument(
         "--under-replicated-partitions",
         action="store_true",
-        help="only partitions of which a replica is not in sync",
+        help="only partitions with a replica out of sync",
     )
     group.add_argument(
         "--unavailable-partitions", action="store_true", help="only partitions without a leader"
@@ -86,18 +90,18 @@ def _change_arguments(group: Any) -> None:
         "--partitions",
         type=count_argument,
         metavar="N",
-        help="how many (create: default of the broker; alter: more than now)",
+        help="the number of partitions (create: default of the broker; alter: more than now)",
     )
     group.add_argument(
         "--replication-factor",
         type=count_argument,
         metavar="N",
-        help="copies of each partition (default of the broker)",
+        help="replicas of each partition (default of the broker)",
     )
     group.add_argument(
         "--replica-assignment",
         metavar="NODE:NODE,...",
-        help="the nodes of each partition, the first one leads",
+        help="the nodes of each partition; the first one leads",
     )
     group.add_argument(
         "--config",
@@ -107,10 +111,10 @@ def _change_arguments(group: Any) -> None:
         help="a topic setting (docs/settings.md), such as retention.ms=86400000",
     )
     group.add_argument(
-        "--if-not-exists", action="store_true", help="create: a topic that is there is no failure"
+        "--if-not-exists", action="store_true", help="create: an existing topic is no error"
     )
     group.add_argument(
-        "--if-exists", action="store_true", help="alter, delete: a missing topic is no failure"
+        "--if-exists", action="store_true", help="alter, delete: a missing topic is no error"
     )
 
 
@@ -249,10 +253,10 @@ def _existing(place: ClusterPlace, names: list[str], if_exists: bool) -> list[st
 
 @contextmanager
 def _known(place: ClusterPlace, name: str, if_exists: bool) -> Iterator[None]:
-    """What is done to a topic, which must exist unless it need not.
+    """Wraps a change of a topic, which must exist unless `if_exists`.
 
-    Looking first is not enough: it may go meanwhile, and a node that is asked what there is may
-    not know yet what another has deleted.
+    Looking first is not enough: the topic may be deleted in between, and the node that is asked
+    may not know yet what another has deleted.
     """
     from kafkalog.errors import UnknownTopicOrPartition
 

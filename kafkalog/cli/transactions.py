@@ -1,4 +1,4 @@
-"""`kafkalog transactions`: who has one, which of them hang, and the end of those."""
+"""`kafkalog transactions`: list and describe transactions, find hanging ones and end them."""
 
 import argparse
 import time
@@ -31,12 +31,15 @@ example:
 """
 
 ACTIONS = {
-    "list": "the transactional ids (what is done when no action is given)",
-    "describe": "what the coordinator knows of a transactional id",
-    "describe-producers": "who is remembered in a partition, and where its transaction began",
-    "find-hanging": "transactions that are open in a partition and unknown to every coordinator",
+    "list": "list the transactional ids (the default action)",
+    "describe": "show what the coordinator knows of a transactional id",
+    "describe-producers": "show the producers that a partition remembers, and where their "
+    "transactions began",
+    "find-hanging": "find transactions that are open in a partition but unknown to every "
+    "coordinator",
     "abort": "end a transaction in one partition, whatever its coordinator knows; asks first",
-    "force-terminate": "fence who has a transactional id, and abort what it has open; asks first",
+    "force-terminate": "fence the producer of a transactional id, and abort its open "
+    "transaction; asks first",
 }
 
 OPTIONS = {
@@ -68,11 +71,11 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     add_actions(parser, ACTIONS, "TRANSACTIONAL-ID")
     parser.add_argument(
         "--transactional-id", action="append", default=[], metavar="NAME",
-        help="the same as a word",
+        help="the same as the positional name",
     )  # fmt: skip
     parser.add_argument(
         "--duration-filter", type=count_argument, metavar="MS",
-        help="list: only those whose transaction began longer ago; those that had none, too",
+        help="list: only ids whose transaction began longer ago than this, or that had none",
     )  # fmt: skip
     parser.add_argument(
         "--transactional-id-pattern", metavar="PATTERN",
@@ -80,30 +83,30 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     )  # fmt: skip
     parser.add_argument(
         "--broker-id", type=int, metavar="N",
-        help="find-hanging: in the partitions of this broker; describe-producers: as this one has "
-        "them, not as the leader",
+        help="find-hanging: in the partitions of this broker; describe-producers: ask this "
+             "broker, not the leader",
     )  # fmt: skip
     parser.add_argument(
         "--max-transaction-timeout", type=count_argument, default=15, metavar="MINUTES",
-        help="find-hanging: how long ago they wrote last (default 15), as the brokers' "
-        "transaction.max.timeout.ms",
+        help="find-hanging: minimum time since their last write (default 15), as the brokers' "
+             "transaction.max.timeout.ms",
     )  # fmt: skip
-    parser.add_argument("--topic", metavar="TOPIC", help="of a partition: its topic")
-    parser.add_argument("--partition", type=int, metavar="N", help="and its number")
+    parser.add_argument("--topic", metavar="TOPIC", help="the partition's topic")
+    parser.add_argument("--partition", type=int, metavar="N", help="the partition's number")
     parser.add_argument(
         "--start-offset", type=int, metavar="OFFSET",
-        help="abort: the one that begins there, as find-hanging shows it",
+        help="abort: the transaction that begins there, as find-hanging shows it",
     )  # fmt: skip
     parser.add_argument(
         "--producer-id", type=int, metavar="ID",
-        help="abort: the one of this producer, in place of --start-offset",
+        help="abort: the transaction of this producer, instead of --start-offset",
     )  # fmt: skip
     parser.add_argument("--producer-epoch", type=int, metavar="N", help="abort: with --producer-id")
     parser.add_argument(
         "--coordinator-epoch", type=int, metavar="N", help="abort: with --producer-id"
     )
-    parser.add_argument("--yes", action="store_true", help="abort, force-terminate: without asking")
-    parser.add_argument("--json", action="store_true", help="one JSON object a line")
+    parser.add_argument("--yes", action="store_true", help="abort, force-terminate: do not ask")
+    parser.add_argument("--json", action="store_true", help="one JSON object per line")
 
 
 def run(options: argparse.Namespace) -> int:

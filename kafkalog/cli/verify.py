@@ -22,10 +22,10 @@ def arguments(parser: argparse.ArgumentParser) -> None:
         help="a data directory, a partition's folder or one file; nothing is written",
     )
     parser.add_argument(
-        "--deep", action="store_true", help="also inflate each batch and walk its records"
+        "--deep", action="store_true", help="also decompress each batch and check its records"
     )
     parser.add_argument("--json", action="store_true", help="the report as one JSON object")
-    parser.add_argument("--notes", action="store_true", help="also what is only worth knowing")
+    parser.add_argument("--notes", action="store_true", help="also print notes that are no damage")
 
 
 def run(options: argparse.Namespace) -> int:

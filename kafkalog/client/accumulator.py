@@ -24,7 +24,7 @@ __all__ = ["HEADER_BYTES", "Accumulator", "Bounds", "Intake", "Lane"]
 
 HEADER_BYTES: int = lib.KL_BATCH_HEADER_BYTES
 TURNS_PAUSE_S = 0.05
-"""Who waits for room looks so often, whether it was woken or not."""
+"""How often a thread that waits for room checks, whether it was woken or not."""
 LIMITED_S = 300.0
 """How long what a topic's brokers refused as too large is not tried again."""
 FIRST_BYTES = 16_384
@@ -110,7 +110,7 @@ class Accumulator:
         self._clock = clock
         self._pid = os.getpid()
         self.emptier: threading.Thread | None = None
-        """Who alone can end a wait; it must not begin one."""
+        """The only thread that can end a wait; it must not begin one."""
         self.lock = threading.Condition(threading.RLock())
         """Guards what follows; told when there is room, or a topic is known."""
         self.many = threading.RLock()
@@ -400,7 +400,7 @@ class Accumulator:
         return min(most, self.bounds.batch_bytes)
 
     def split(self, batch: Batch, now_s: float) -> tuple[Batch, Batch]:
-        """Two batches in the place of one that was too large; those to come are as small."""
+        """Replace a batch that was too large by two; later ones are as small."""
         with self.lock:
             most = max(batch.size // 2, HEADER_BYTES)
             self._limits[batch.tp.topic] = most, now_s + LIMITED_S

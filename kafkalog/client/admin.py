@@ -39,12 +39,12 @@ UPDATES = {"upgrade": 1, "safe_downgrade": 2, "unsafe_downgrade": 3}
 
 
 class Admin(Locked):
-    """Topics, settings, groups, offsets, transactions and nodes of a cluster.
+    """Administers topics, settings, groups, offsets, transactions and nodes of a cluster.
 
-    A call about many things returns `Results`: by thing what was found or done; looking up one
-    that failed raises its failure, `.check()` the first of all.  Every call takes `timeout_ms` at
-    most, else `default.api.timeout.ms`, in which failures that pass are tried again.  A thing may
-    be given as a plain tuple wherever one of ours is named.
+    A call about many things returns `Results`: each thing's result.  Looking up a thing that
+    failed raises its failure, `.check()` raises the first one.  Every call takes at most
+    `timeout_ms`, or `default.api.timeout.ms`, and retries transient failures until then.  You may
+    pass a plain tuple wherever a type of this package is named.
 
     Safe to use from many threads, one call at a time.  A context manager.
     """
@@ -85,7 +85,7 @@ class Admin(Locked):
     def describe_topics(
         self, names: Iterable[str], timeout_ms: int | None = None
     ) -> Results[str, TopicInfo]:
-        """Topics and their partitions.  One that is unknown is waited for a moment.
+        """Topics and their partitions.  An unknown topic is waited for a moment.
 
         Failures: UnknownTopicOrPartition, InvalidTopic.
         """
@@ -99,8 +99,8 @@ class Admin(Locked):
         validate_only: bool = False,
         timeout_ms: int | None = None,
     ) -> Results[str, topics_.CreatedTopic]:
-        """Make topics: names, or NewTopic(name, partitions, replication_factor, config,
-        assignment); `validate_only`: say only whether they could be made.
+        """Create topics: names, or NewTopic(name, partitions, replication_factor, config,
+        assignment); `validate_only`: only check whether they could be created.
 
         Failures: TopicExists, InvalidTopic, InvalidSetting, InvalidPartitions, ...
         """
@@ -152,9 +152,9 @@ class Admin(Locked):
         validate_only: bool = False,
         timeout_ms: int | None = None,
     ) -> Results[str, None]:
-        """Let topics have so many partitions in all; `assignments`: the nodes of each new one.
+        """Increase topics to this many partitions; `assignments`: the nodes of each new one.
 
-        Failures: UnknownTopicOrPartition, InvalidPartitions: no more than there are, ...
+        Failures: UnknownTopicOrPartition, InvalidPartitions: not more than there are, ...
         """
         wanted = {
             arguments.text("counts", name): whole_number("counts", count, 0, INT32_MAX)
@@ -179,8 +179,8 @@ class Admin(Locked):
     def delete_records(
         self, before: Mapping[Tp, int], timeout_ms: int | None = None
     ) -> Results[TopicPartition, int]:
-        """Remove the records before an offset, -1: before the high watermark; where the log
-        starts now.
+        """Delete the records before an offset, -1: before the high watermark.  Returns the new
+        start of each log.
 
         Failures: UnknownTopicOrPartition, OffsetOutOfRange, PolicyViolation (a topic that is
         only compacted), ...
@@ -198,9 +198,9 @@ class Admin(Locked):
         isolation: str = "read_uncommitted",
         timeout_ms: int | None = None,
     ) -> Results[TopicPartition, Found]:
-        """By partition what lies at `earliest`, `latest`, `max_timestamp`, `earliest_local`,
-        `latest_tiered`, or the first record at or after a time (ms since 1970): its offset is -1
-        where there is none.  With `read_committed` the latest is the last stable offset.
+        """By partition, the offset of `earliest`, `latest`, `max_timestamp`, `earliest_local`,
+        `latest_tiered`, or of the first record at or after a time (ms since 1970), -1 if there is
+        none.  With `read_committed`, `latest` is the last stable offset.
 
         Failures: UnknownTopicOrPartition, UnsupportedVersion (a broker before 3.0 has only the
         first two), ...
@@ -243,7 +243,7 @@ class Admin(Locked):
         validate_only: bool = False,
         timeout_ms: int | None = None,
     ) -> Results[configs.ConfigResource, None]:
-        """Change some settings of each resource, all of one or none: a value, None: back to the
+        """Change some settings of each resource, atomically per resource: a value, None for the
         default, or ("append", value), ("subtract", value) for a setting that is a list.
 
         Failures: UnknownTopicOrPartition, InvalidSetting, ArgumentError (no such broker), ...
@@ -342,7 +342,7 @@ class Admin(Locked):
     def delete_group_offsets(
         self, group: str, partitions: Iterable[tuple[str, int]], timeout_ms: int | None = None
     ) -> Results[TopicPartition, None]:
-        """Forget what a group has committed for partitions of topics that no member reads.
+        """Delete a group's committed offsets for partitions of topics that no member reads.
 
         Failures: GroupIdNotFound, GroupSubscribedToTopic, ...
         """
@@ -361,8 +361,8 @@ class Admin(Locked):
         reason: str = "removed by an administrator",
         timeout_ms: int | None = None,
     ) -> Results[str, None]:
-        """Let the static members with these instance ids leave a group; None: all members, those
-        without such an id by their member id.
+        """Remove the static members with these instance ids from a group; None: all members,
+        those without such an id by their member id.
 
         Failures: UnknownMemberId, ...
         """
@@ -411,8 +411,8 @@ class Admin(Locked):
     def fence_producers(
         self, names: Iterable[str], timeout_ms: int | None = None
     ) -> Results[str, transactions_.FencedProducer]:
-        """Begin a new epoch of transactional ids: whoever wrote with one is fenced, its open
-        transaction is aborted.
+        """Begin a new epoch of transactional ids: fence their producers, and abort their open
+        transactions.
         """
         wanted = arguments.texts("names", names)
         return self._ask(transactions_.fence_producers, wanted, timeout_ms=timeout_ms)
@@ -466,7 +466,7 @@ class Admin(Locked):
         node: int | None = None,
         timeout_ms: int | None = None,
     ) -> Results[TopicPartition, list[transactions_.ProducerInfo]]:
-        """Who is remembered in partitions; `node`: as this one has them, None: as their leaders.
+        """The producers that partitions remember; `node`: ask this one, None: their leaders.
 
         Failures: UnknownTopicOrPartition, ...
         """
@@ -502,7 +502,7 @@ class Admin(Locked):
     def move_replicas(
         self, places: Mapping[Replica, str], timeout_ms: int | None = None
     ) -> Results[nodes.ReplicaOf, None]:
-        """Let replicas (topic, partition, node) lie in other log directories of their nodes.
+        """Move replicas (topic, partition, node) to other log directories of their nodes.
 
         Failures: LogDirNotFound, UnknownTopicOrPartition, ...
         """
@@ -513,7 +513,7 @@ class Admin(Locked):
         return self._ask(nodes.move_replicas, wanted, timeout_ms=timeout_ms)
 
     def describe_quorum(self, timeout_ms: int | None = None) -> nodes.QuorumInfo:
-        """Who keeps the metadata.  Raises: UnsupportedVersion for a cluster without KRaft."""
+        """The quorum of the metadata.  Raises: UnsupportedVersion for a cluster without KRaft."""
         return self._ask(nodes.describe_quorum, timeout_ms=timeout_ms)
 
     def describe_features(self, timeout_ms: int | None = None) -> features.Features:
@@ -528,7 +528,7 @@ class Admin(Locked):
         validate_only: bool = False,
         timeout_ms: int | None = None,
     ) -> Results[str, None]:
-        """Give features other levels, 0: turn it off; `how`: upgrade, safe_downgrade,
+        """Change the levels of features, 0: disable; `how`: upgrade, safe_downgrade,
         unsafe_downgrade.
 
         Failures: InvalidUpdateVersion.  Raises: what the broker answers for all.
@@ -551,8 +551,8 @@ class Admin(Locked):
         kind: str = "preferred",
         timeout_ms: int | None = None,
     ) -> Results[TopicPartition, None]:
-        """Let partitions elect a leader: the preferred one, or (unclean) any that lives, though
-        it may lack records.
+        """Elect leaders of partitions: the preferred one, or (unclean) any live one, which may
+        lack records.
 
         Failures: ElectionNotNeeded: the right one leads; UnknownTopicOrPartition, ...
         """
@@ -569,8 +569,8 @@ class Admin(Locked):
         places: Mapping[Tp, Sequence[int] | None],
         timeout_ms: int | None = None,
     ) -> Results[TopicPartition, None]:
-        """Begin to move partitions to nodes, the first of which is to lead; None: give up what
-        was begun.
+        """Start moving partitions to nodes, the first of which will lead; None: cancel a move
+        that was started.
 
         Failures: InvalidReplicaAssignment, NoReassignmentInProgress, ...
         """

@@ -1,4 +1,4 @@
-"""Who reads which partition of a group: pure functions, run by the group's leader."""
+"""Assigns a group's partitions to its members: pure functions, run by the group's leader."""
 
 from __future__ import annotations
 

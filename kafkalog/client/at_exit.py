@@ -84,7 +84,7 @@ def _now(some: weakref.WeakSet[T]) -> list[T]:
     while True:
         try:
             return list(some)
-        except RuntimeError:  # it grew meanwhile
+        except RuntimeError:  # it has grown since
             continue
 
 

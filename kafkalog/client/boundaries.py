@@ -162,7 +162,7 @@ class Boundaries:
             self._sender.drop_all(why)
 
         self._drop(give_up, until_s)
-        while self._waiting.pending():  # what was on its way, and may have failed meanwhile
+        while self._waiting.pending():  # requests in flight, which may have failed since
             if time.monotonic() >= until_s:
                 raise errors.Timeout(
                     f"transactional id {identity.transactional_id!r}: what was sent before the "

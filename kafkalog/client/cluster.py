@@ -157,7 +157,7 @@ class Cluster:
         self._open: dict[int, Connection] = {}
         self._first: Connection | None = None
         self._silent: Address | None = None
-        """Who did not answer in time: others are asked first."""
+        """A broker that did not answer in time: others are asked first."""
         self.reached = False
         """Whether some broker has answered yet."""
 
@@ -478,7 +478,7 @@ class Cluster:
     def retrying(self, step: Callable[[], T], patience_ms: int | None = None) -> T:
         """What `step` returns; called again while it fails for a time only.
 
-        It finds its node anew each time: after a failure metadata is asked for again.  A
+        Each call finds its node again: after a failure metadata is requested again.  A
         cluster that was never reached is not waited for.
 
         Raises: the last failure, at once when it is none of the moment.

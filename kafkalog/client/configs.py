@@ -48,7 +48,7 @@ OPERATIONS: Final = {"set": 0, "delete": 1, "append": 2, "subtract": 3}
 
 
 class ConfigResource(NamedTuple):
-    """Something that has settings; any tuple that is equal does as well."""
+    """Something that has settings; any equal tuple works, too."""
 
     kind: str
     """topic, broker, broker_logger, client_metrics or group."""
@@ -72,7 +72,7 @@ class ConfigEntry(NamedTuple):
 
 
 class ConfigChange(NamedTuple):
-    """What is to be done to a setting."""
+    """A change of a setting."""
 
     operation: str
     """set, delete, append or subtract."""

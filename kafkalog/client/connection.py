@@ -80,7 +80,7 @@ def _software_version() -> str:
 
 
 def software() -> dict[str, str]:
-    """Who asks, as ApiVersions has it (KIP-511)."""
+    """The client's software, as ApiVersions reports it (KIP-511)."""
     return {
         "client_software_name": "kafkalog",
         "client_software_version": _software_version(),
@@ -202,7 +202,7 @@ class Connection:
         say: the kernel would go on sending it, and in a network that is cut for a while an EndTxn
         comes when the next transaction is open, an OffsetCommit when a later one was done."""
         if self._socket is not None and self._forks == _forks:
-            with suppress(OSError):  # closed meanwhile, by the other end
+            with suppress(OSError):  # closed by the other end
                 self._socket.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, ABORT)
         self.close()
 
@@ -211,7 +211,7 @@ class Connection:
         thread."""
         found = self._socket
         if found is not None and self._forks == _forks:
-            with suppress(OSError):  # it has ended meanwhile
+            with suppress(OSError):  # it has ended
                 found.shutdown(socket.SHUT_RDWR)
 
     # ---- versions ----------------------------------------------------------------------

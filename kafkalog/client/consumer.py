@@ -49,8 +49,8 @@ class Consumer(Positions):
     """Reads topics' partitions; one thread at a time; a context manager that closes at its end.
 
     Without a group it reads every partition of its topics, or those of `assign`.  With a group
-    it shares them with the other members, and a thread of its own keeps it in: `poll`, or the
-    iteration, must be called at least every `max_poll_interval_ms`.
+    it shares them with the other members, and a background thread sends heartbeats: call `poll`,
+    or iterate, at least every `max_poll_interval_ms`.
     """
 
     def __init__(
@@ -176,7 +176,7 @@ class Consumer(Positions):
         on_revoked: Listener | None = None,
         on_lost: Listener | None = None,
     ) -> None:
-        """Read these topics, in the place of what was read; the next poll begins.
+        """Read these topics instead of the ones before; the next poll begins.
 
         `pattern`: all topics, now and later, whose whole name it matches.  The listeners are
         called from within poll and close with a list of partitions: `on_assigned` those that
@@ -192,8 +192,8 @@ class Consumer(Positions):
             self._sharing.subscribe(made)
 
     def assign(self, partitions: Iterable[TopicPartition]) -> None:
-        """Read these partitions, whoever else does, in the place of those before, whose positions
-        are committed in the background, if that is automatic.
+        """Read these partitions instead of the ones before, even if other consumers read them.  The
+        positions of the ones before are committed in the background, if that is automatic.
 
         Raises: ArgumentError while topics are subscribed to.
         """
@@ -203,7 +203,7 @@ class Consumer(Positions):
             self._sharing.assign(arguments.partitions("partitions", partitions))
 
     def incremental_assign(self, partitions: Iterable[TopicPartition]) -> None:
-        """Read these partitions, too, as `assign`; those that are read already go on.
+        """Also read these partitions, as with `assign`; those that are read already go on.
 
         Raises: ArgumentError while topics are subscribed to.
         """
@@ -217,8 +217,8 @@ class Consumer(Positions):
             self._sharing.replace([*self._sharing.assignment, *more])
 
     def incremental_unassign(self, partitions: Iterable[TopicPartition]) -> None:
-        """Read these partitions no more; the others go on.  Positions are committed in the
-        background, if that is automatic.
+        """Stop reading these partitions; the others go on.  With automatic commits, positions are
+        committed in the background.
 
         Raises: ArgumentError for those that are not assigned, and while topics are subscribed to.
         """
@@ -240,7 +240,7 @@ class Consumer(Positions):
 
     @property
     def subscription(self) -> list[str]:
-        """The topics that are subscribed to; of a pattern those that it has found."""
+        """The subscribed topics; with a pattern, those that it has found."""
         return sorted(self._sharing.subscription.topics)
 
     @property
@@ -249,10 +249,10 @@ class Consumer(Positions):
         return self._sharing.assignment
 
     def group_metadata(self) -> GroupMetadata:
-        """Which member it is, for `Producer.send_offsets`.
+        """The identity of this member, for `Producer.send_offsets`.
 
-        Of the last generation that it joined, also when the group has removed it since: the
-        coordinator refuses its offsets then.  Generation -1 before the first join, and with
+        It has the last generation that the member joined, even if the group has removed it since:
+        the coordinator then refuses its offsets.  Generation -1 before the first join, and with
         partitions of `assign`.  Raises: ArgumentError: no group.
         """
         return self._sharing.identity()
@@ -262,15 +262,16 @@ class Consumer(Positions):
     def poll(
         self, timeout_ms: float | None = 1_000, max_records: int | None = None
     ) -> list[Record]:
-        """Records that have come, at most `max_records` (None: max.poll.records); an empty list
-        when none did in `timeout_ms` (None: it waits for ever).  It takes no longer, and goes on
-        with what brokers have not answered by then when it is called again; a broker or coordinator
-        that is away is waited for.
+        """Records that have arrived, at most `max_records` (None: max.poll.records); an empty list
+        if there are none within `timeout_ms` (None: wait for ever).  It never takes longer; the
+        next call continues with requests that brokers have not answered by then.  It waits for a
+        broker or coordinator that is away.
 
-        Of one partition in the order of its log.  Raises: OffsetOutOfRange (with reset none; of a
-        log that was cut LogTruncation, which is one), UnknownTopicOrPartition (once; what else is
-        read goes on; not in a group), CorruptMessage, Undeserializable, WakeUp, WrongThread,
-        Closed; what a broker answers that lasts.
+        Records of one partition are in the order of its log.
+
+        Raises: OffsetOutOfRange (with reset none; for a truncated log its subclass LogTruncation),
+        UnknownTopicOrPartition (once; other partitions are read on; not in a group),
+        CorruptMessage, Undeserializable, WakeUp, WrongThread, Closed; a broker's lasting error.
         """
         count = self._config.max_poll_records if max_records is None else max_records
         whole_number("max_records", count, 1)
@@ -278,8 +279,8 @@ class Consumer(Positions):
             return self._shown(self._next(timeout_ms, lambda: self._reading.take(count)) or [])
 
     def poll_arrow(self, timeout_ms: float | None = 1_000) -> list[ScanBatch]:
-        """All that has come as columns: batches as a scan's, with __arrow_c_array__ and NumPy
-        arrays, of one partition each.  Interceptors do not see them.  Raises: as `poll`.
+        """Everything that has arrived, as columns: batches as of a scan, with __arrow_c_array__ and
+        NumPy arrays, of one partition each.  Interceptors do not see them.  Raises: as `poll`.
         """
         with self._reads():
             return self._next(timeout_ms, self._reading.take_columns) or []
@@ -388,7 +389,7 @@ class Consumer(Positions):
         return self._waker.wait([*connections, *self._due()], wait_s)
 
     def wakeup(self) -> None:
-        """Let the poll of another thread, now or the next one, end with WakeUp."""
+        """Make the current or next poll of another thread raise WakeUp."""
         self._waker.wakeup()
 
     def metrics(self) -> dict[str, float]:
@@ -418,9 +419,9 @@ class Consumer(Positions):
         callback: Callback | None = None,
         timeout_ms: float | None = None,
     ) -> None:
-        """Commit `offsets` (None: the positions): whoever reads on begins there.
+        """Commit `offsets` (None: the positions), from which the group's next reader continues.
 
-        An offset is an int, or a Committed with metadata.  `wait` False: it is done in the
+        An offset is an int, or a Committed with metadata.  `wait` False: commit in the
         background, in order; `callback` (offsets, None or the failure) is called from within a
         later poll, commit or close.
 
@@ -447,9 +448,9 @@ class Consumer(Positions):
                 raise problem
 
     def store_offsets(self, offsets: Record | Mapping[TopicPartition, Offset]) -> None:
-        """Let the next commit without offsets, automatic or not, commit `offsets`: the next to be
-        read, by partition; of a record the one behind it.  For enable.auto.offset.store=false:
-        nothing else is committed then.
+        """Store `offsets` for the next commit without offsets, automatic or not: the next offsets
+        to read, by partition, or a record, for the offset after it.  Needs
+        enable.auto.offset.store=false: then nothing else is committed.
 
         Raises: ArgumentError for a partition that is not assigned, and without that setting.
         """
@@ -480,7 +481,7 @@ class Consumer(Positions):
     def committed(
         self, tp: TopicPartition | Collection[TopicPartition], timeout_ms: float | None = None
     ) -> Committed | dict[TopicPartition, Committed | None] | None:
-        """What the group has committed last; None: nothing.  Of a list or set of partitions: by
+        """The group's last committed offset; None: nothing.  For a list or set of partitions: by
         partition.
 
         Raises: ArgumentError: no group; UnstableOffsetCommit: a transaction with a later offset is
@@ -498,10 +499,10 @@ class Consumer(Positions):
     # ---- the end -----------------------------------------------------------------------
 
     def close(self, commit: bool = True, timeout_ms: float | None = CLOSE_MS) -> None:
-        """Commit (if that is automatic, and `commit`), leave the group, close the connections.
+        """Commit (if commits are automatic, and `commit`), leave the group, close the connections.
 
-        At most `timeout_ms` are waited for brokers (None: default.api.timeout.ms), and then all is
-        closed: the group finds out by itself that the member has gone.  A static member does not
+        Waits for brokers for at most `timeout_ms` (None: default.api.timeout.ms), and then closes
+        everything: the group notices by itself that the member has gone.  A static member does not
         leave.  Another thread's poll ends with WakeUp.  Harmless when repeated.
 
         Raises: WrongThread: another thread uses it for longer than that; then nothing is closed.

@@ -33,7 +33,7 @@ _told, _part = direct("growing_told"), direct("growing_part")
 
 
 class RecordMetadata(NamedTuple):
-    """Where a record is."""
+    """A record's topic, partition, offset and timestamp."""
 
     topic: str
     partition: int
@@ -81,7 +81,7 @@ class SendOptions(NamedTuple):
 
 
 class Piece(NamedTuple):
-    """Records of a `send_many` that stand in one batch, others perhaps between them."""
+    """Records of a `send_many` that are in one batch, perhaps with others between them."""
 
     topic: str
     partition: int
@@ -314,7 +314,7 @@ def _tell(waiter: Any, future: Any) -> None:
 
 
 class _Waiters:
-    """Who waits for a future, as the list that concurrent.futures takes it for."""
+    """The waiters of a future, which look like a list to concurrent.futures."""
 
     __slots__ = ("_future",)
 
@@ -339,7 +339,7 @@ def _snapshot(self: Any) -> tuple[bool, bool, Any, BaseException | None]:
 
 
 class Future:
-    """What became of one record, now or later.  Safe to use from many threads.
+    """The outcome of one record, now or later.  Safe to use from many threads.
 
     `concurrent.futures.wait` and `as_completed` take it, and `asyncio.wrap_future`.  These do not
     hurry its batch, as `result` does.
@@ -360,11 +360,11 @@ class Future:
         _index: int
 
     def done(self) -> bool:
-        """Whether it is known."""
+        """Whether the outcome is known."""
         return self._batch.ended
 
     def running(self) -> bool:
-        """Whether it is not known yet."""
+        """Whether the outcome is not known yet."""
         return not self._batch.ended
 
     def cancel(self) -> bool:
@@ -376,7 +376,7 @@ class Future:
         return False
 
     def result(self, timeout: float | None = None) -> RecordMetadata:
-        """Where the record is; waits, at most `timeout` seconds.
+        """The record's partition and offset; waits, at most `timeout` seconds.
 
         Raises: Timeout (not known yet); why it was not taken.
         """
@@ -402,8 +402,8 @@ class Future:
         return batch.error
 
     def add_done_callback(self, callback: Callable[[Future], object]) -> None:
-        """Call `callback` with this: at once if it is known, else later in the producer's thread,
-        which sends nothing until the callback returns.  What it raises is logged.
+        """Call `callback` with this future when it is done: at once, or in the producer's thread,
+        which sends nothing until it returns.  What it raises is logged.
 
         Raises: ArgumentError: it is async.
         """
@@ -411,7 +411,8 @@ class Future:
         self._batch.then(lambda: callback(self))
 
     def add_waiter(self, waiter: Any) -> None:
-        """Tell `waiter` once this is known, not if it is: for concurrent.futures."""
+        """Notify `waiter` once this is done, but not if it is done already: for
+        concurrent.futures."""
         self._batch.add_waiter(self, waiter)
 
     def remove_waiter(self, waiter: Any) -> None:
@@ -420,7 +421,7 @@ class Future:
 
     @property
     def partition(self) -> int:
-        """Where the record goes."""
+        """The record's partition."""
         return self._batch.tp.partition
 
     def __repr__(self) -> str:
@@ -439,7 +440,7 @@ if not TYPE_CHECKING:
 
 
 class ManyFuture:
-    """What became of the records of one `send_many`; it can be waited for as a Future."""
+    """The outcome of the records of one `send_many`; you can wait for it as for a Future."""
 
     __slots__ = ("_listeners", "_parts")
 
@@ -455,7 +456,7 @@ class ManyFuture:
         self._listeners: dict[Any, None] | None = None
 
     def add_waiter(self, waiter: Any) -> None:
-        """Tell `waiter` once all is known, not if it is."""
+        """Notify `waiter` once all are done, but not if they are done already."""
         with _guard:
             if self.done():
                 return
@@ -477,11 +478,11 @@ class ManyFuture:
             _tell(waiter, self)
 
     def done(self) -> bool:
-        """Whether it is known of all of them."""
+        """Whether the outcome of all of them is known."""
         return all(batch.ended for batch, _, _ in self._parts)
 
     def running(self) -> bool:
-        """Whether it is not known yet of all."""
+        """Whether the outcome of some is not known yet."""
         return not self.done()
 
     def cancel(self) -> bool:
@@ -506,7 +507,7 @@ class ManyFuture:
     _get_snapshot = _snapshot
 
     def result(self, timeout: float | None = None) -> list[Piece]:
-        """Where the records are, batch by batch; waits, at most `timeout` seconds.
+        """The records' partitions and offsets, batch by batch; waits, at most `timeout` seconds.
 
         Raises: Timeout (not known yet); why the first of those that were not taken was not.
         """
@@ -526,7 +527,7 @@ class ManyFuture:
         ]  # fmt: skip
 
     def add_done_callback(self, callback: Callable[[ManyFuture], object]) -> None:
-        """As Future's; called once, when all is known."""
+        """As in Future; called once, when all are done."""
         called("callback", callback)
         left = [len(self._parts)]
 
@@ -543,7 +544,7 @@ class ManyFuture:
             _call(lambda: callback(self))
 
     def hurry(self) -> None:
-        """Send them now: somebody waits, elsewhere.  Raises: ArgumentError in a callback."""
+        """Send them now, because another thread waits.  Raises: ArgumentError in a callback."""
         for batch, _, _ in self._parts:
             if not batch.ended:
                 batch.owner.hurry(batch)

@@ -40,7 +40,7 @@ class Feature(NamedTuple):
 
 
 class Features(NamedTuple):
-    """What a broker says of its cluster's features."""
+    """A broker's view of its cluster's features."""
 
     features: tuple[Feature, ...]
     """Sorted by name."""

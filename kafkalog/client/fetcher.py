@@ -103,7 +103,7 @@ class Fetcher:
         self._sessions: dict[int, sessions.Session] = {}
         """By node: what it remembers."""
         self._resting: dict[TopicPartition, _Rest] = {}
-        """Those whose node failed: others are asked for meanwhile."""
+        """Partitions whose node failed: others are fetched until they may be retried."""
         self._lost = LostPlaces(cluster, options)
         self._paused: dict[int, float] = {}
         """Nodes that want to be left alone, and until when."""
@@ -467,10 +467,10 @@ class Fetcher:
     def _look(self, tp: TopicPartition, row: Any, start: int) -> int:
         """Take what an answer holds of a partition; a failure of it that passes, else 0."""
         if not row.error_code and tp in self.positions:
-            # Told when they change, and not again: of a place that was left meanwhile, too.
+            # Sent only when they change, so they count even if the position has moved since.
             self.ends[tp] = Ends(row.high_watermark, row.last_stable_offset, row.log_start_offset)
         if self.positions.get(tp) != start:
-            return 0  # sought elsewhere, or given away, meanwhile
+            return 0  # sought elsewhere, or given away, since
         if row.error_code and tp in self._nearer:
             self._nearer.pop(tp)  # what it says of itself; the leader knows better
             if row.error_code == ErrorCode.OFFSET_OUT_OF_RANGE:
@@ -498,7 +498,7 @@ class Fetcher:
                 f"{tp.topic}-{tp.partition} at offset {start}: {len(data)} bytes hold no whole "
                 "batch"
             )
-        # Who had its turn is asked for last: an answer may be full before it comes to all.
+        # A partition that had its turn goes last: an answer may be full before it reaches all.
         del self.positions[tp]
         self.positions[tp] = max(end[0], start)
         self.epochs.read(tp, data, end[1])
@@ -549,7 +549,7 @@ class Fetcher:
             for row in topic.partitions:
                 tp = TopicPartition(topic.topic, row.partition)
                 if tp not in leaders or self.positions.get(tp) != offsets[tp]:
-                    continue  # sought elsewhere, or given away, meanwhile
+                    continue  # sought elsewhere, or given away, since
                 try:
                     if code := row.error_code and self._failed(tp, row.error_code):
                         self._rest(

@@ -68,7 +68,7 @@ class GroupInfo(NamedTuple):
 
 
 class GroupMetadata(NamedTuple):
-    """Which member of a group commits: for transactions, see `Producer.send_offsets`."""
+    """The group member that commits: for transactions, see `Producer.send_offsets`."""
 
     group: str
     generation: int = -1
@@ -78,7 +78,7 @@ class GroupMetadata(NamedTuple):
 
 
 class Committed(NamedTuple):
-    """What a group has committed for a partition."""
+    """A group's committed offset of a partition."""
 
     offset: int
     leader_epoch: int = -1

@@ -1,4 +1,4 @@
-"""Who a producer is to the brokers: nobody, or an id under which nothing is lost or repeated."""
+"""A producer's identity at the brokers: none, or an id under which nothing is lost or repeated."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ class Identity(ProducerId):
 
     def _ask(self, cluster: Cluster) -> None:
         nodes = sorted(cluster.nodes)
-        # Who could give none may be cut off from who hands them out: another one is asked.
+        # A broker that had none may be cut off from the one that hands them out: ask another.
         other = bool(self.refusals and nodes)
         connection = cluster.connect(nodes[self.refusals % len(nodes)]) if other else cluster.any()
         if not connection.knows(apis.INIT_PRODUCER_ID):

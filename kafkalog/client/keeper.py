@@ -89,7 +89,7 @@ class Keeper(Background):
             self.polled_s = now_s = self.clock.monotonic_s()
             if self._member is None:
                 self._heard_s = now_s if heard_s is None else heard_s
-            elif heard_s is not None:  # a heartbeat that was heard meanwhile is later news
+            elif heard_s is not None:  # a heartbeat answered since is later news
                 self._heard_s = max(self._heard_s, heard_s)
             # Once it has left a generation, it is no longer a member of that one.
             self._left &= self._member == member
@@ -189,7 +189,7 @@ class Keeper(Background):
         with self._condition:
             self._next_beat_s = self.clock.monotonic_s() + pause_s
             if self._member != member:
-                return  # of a generation that has ended meanwhile
+                return  # of a generation that has ended since
             if heard:
                 self._heard_s = max(self._heard_s, sent_s)
             if self._joining and problem is not None and problem.code in _JOINED:

@@ -48,7 +48,7 @@ class MemberOptions(NamedTuple):
 
 
 class Membership:
-    """One member: its id, its generation, its share.  One thread, beside its Keeper's."""
+    """One member: its id, its generation, its share.  One thread, besides its Keeper's."""
 
     def __init__(
         self, cluster: Cluster, group: str, options: MemberOptions, keeper: Keeper, waker: Waker
@@ -136,7 +136,7 @@ class Membership:
         return self.state == IN
 
     def _out_of_it(self) -> bool:
-        """Whether it has ceased to be a member while the others were waited for; it begins anew."""
+        """Whether it ceased to be a member during the wait for others; it then starts over."""
         ended = self.ended()
         if ended is not None:
             self.rejoin()

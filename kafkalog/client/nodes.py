@@ -75,7 +75,7 @@ class LogDir(NamedTuple):
 
 
 class QuorumReplica(NamedTuple):
-    """One that keeps the metadata log."""
+    """A replica of the metadata log."""
 
     node: int
     end_offset: int
@@ -96,7 +96,7 @@ class QuorumInfo(NamedTuple):
 
 
 class ReplicaOf(NamedTuple):
-    """A partition's replica on a node; any tuple that is equal does as well."""
+    """A partition's replica on a node; any equal tuple works, too."""
 
     topic: str
     partition: int
@@ -226,7 +226,7 @@ def move_replicas(
 
 
 def describe_quorum(cluster: Cluster) -> QuorumInfo:
-    """Who keeps the metadata.
+    """The quorum of the metadata.
 
     Raises: UnsupportedVersion for a cluster without KRaft; what a broker answers.
     """

@@ -50,13 +50,14 @@ class Outgoing(NamedTuple):
 
 
 class Interceptor(Protocol):
-    """Looks at records on their way; either method may be missing."""
+    """Sees records before they are sent and after they are acknowledged; either method may be
+    missing."""
 
     def on_send(self, record: Outgoing) -> Outgoing:
-        """The record that is sent in its place."""
+        """The record to send instead."""
 
     def on_ack(self, metadata: RecordMetadata | None, error: BaseException | None) -> object:
-        """What became of a record; in the producer's thread."""
+        """The outcome of a record; called in the producer's thread."""
 
 
 class Producer(Transactor):
@@ -159,7 +160,7 @@ class Producer(Transactor):
         timestamp_ms: int | None = None,
         headers: Iterable[Header] = (),
     ) -> Future:
-        """Take a record; it goes out with its batch, when that is full or old enough.
+        """Queue a record; it is sent with its batch, when that is full or old enough.
 
         `timestamp_ms`: since 1970; None: now.  Waits, at most max.block.ms, when the buffer is
         full or the topic is not known yet.
@@ -281,11 +282,11 @@ class Producer(Transactor):
         timestamps_ms: Any = None,
         headers: Sequence[Iterable[Header] | None] | None = None,
     ) -> ManyFuture:
-        """Take many records: lists of bytes and None, NumPy arrays, Arrow arrays.
+        """Queue many records: lists of bytes and None, NumPy arrays, Arrow arrays.
 
-        As `send` for each row, but that nothing is done per record in Python; rows with headers,
-        a partitioner other than murmur2, serializers and interceptors are.  Not atomic, but
-        within a transaction: after an error some rows were taken.
+        Like `send` for each row, but Python does no work per record, except for rows with headers,
+        a partitioner other than murmur2, serializers and interceptors.  Atomic only within a
+        transaction: after an error some rows were taken.
 
         Raises: as send.
         """
@@ -301,12 +302,12 @@ class Producer(Transactor):
     def send_batches(
         self, topic: str, batches: bytes | memoryview, *, partition: int | None = None
     ) -> ManyFuture:
-        """Take the records of whole record batches, as `Log.read_batches` gives them: keys,
-        values, times and headers stay, batches are made anew.
+        """Send the records of whole record batches, as `Log.read_batches` returns them: keys,
+        values, times and headers stay, batches are rebuilt.
 
-        `partition` None: by the keys.  As send_many nothing is done per record in Python, but for
-        a partitioner other than murmur2 and interceptors.  What a transaction aborted is for the
-        caller to leave out.
+        `partition` None: by the keys.  As in send_many, Python does no work per record, except for
+        a partitioner other than murmur2 and interceptors.  The caller must leave out aborted
+        records.
 
         Raises: as send; ArgumentError for a control batch or half of one; CorruptMessage,
         UnsupportedForMessageFormat, UnsupportedCompressionType.  The records before were taken.
@@ -387,7 +388,7 @@ class Producer(Transactor):
         return {**self._sender.metrics(), **room}
 
     def partitions(self, topic: str) -> int:
-        """How many partitions a topic has; the broker may make it now.
+        """The number of partitions of a topic, which the broker may create now.
 
         Raises: UnknownTopicOrPartition, Timeout (max.block.ms), Closed.
         """
@@ -397,10 +398,10 @@ class Producer(Transactor):
     # ---- the end of what was sent ------------------------------------------------------
 
     def flush(self, timeout: float | None = None, *, timeout_ms: float | None = None) -> None:
-        """Send everything now, and wait until it is known what became of it.
+        """Send everything now, and wait for the outcome.
 
-        `timeout`: older, in seconds.  Raises: Timeout (`timeout_ms`); the first failure since this
-        was last called, be it told by a future already.
+        `timeout`: older, in seconds.  Raises: Timeout (`timeout_ms`); the first failure since the
+        last call, even if a future has already raised it.
         """
         self._check(transaction=False)
         self._waiting.drain(_seconds(timeout_ms, timeout))
@@ -419,7 +420,7 @@ class Producer(Transactor):
         """Wait until all is acknowledged, at most `timeout_ms`, and end; `timeout`: older, in
         seconds.
 
-        An open transaction is aborted.  What is left then is given up: its futures say so.
+        An open transaction is aborted.  Records left then are given up: their futures fail.
         Harmless when repeated; in a forked child it only forgets.
 
         Raises: as flush, after all was closed; ArgumentError in a callback, where it is not.

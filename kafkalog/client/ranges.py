@@ -60,7 +60,7 @@ def _check_topic(cluster: Cluster, tp: TopicPartition, topic_id: UUID) -> None:
     known = cluster.topics.get(tp.topic)
     if known is not None and topic_id != NO_ID and known.topic_id != topic_id:
         raise errors.UnknownTopicOrPartition(
-            f"topic {tp.topic!r} was deleted and made anew: found the id {known.topic_id}, wanted "
+            f"topic {tp.topic!r} was deleted and recreated: found the id {known.topic_id}, wanted "
             f"{topic_id}"
         )
 

@@ -27,7 +27,7 @@ ELECTIONS: Final = {"preferred": 0, "unclean": 1}
 
 
 class Reassignment(NamedTuple):
-    """A partition whose replicas are on their way."""
+    """A partition whose replicas are moving."""
 
     replicas: tuple[int, ...]
     """Nodes: all that have it now, in the order of preference."""

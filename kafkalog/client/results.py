@@ -30,11 +30,11 @@ Ask: TypeAlias = (
 
 
 class Results(Mapping[K, V], Generic[K, V]):
-    """By thing, or any tuple that is equal to it: what was found or done; looking up one that
-    failed raises its failure.
+    """Maps each thing, or any tuple equal to it, to its result; looking up a thing that failed
+    raises its failure.
 
-    `errors` has the failures, `done` all others.  `check()` raises the first failure, for
-    callers that want all or nothing; nobody else raises what was not looked up.
+    `errors` has the failures, `done` all results.  `check()` raises the first failure, for
+    callers that want all or nothing; otherwise a failure is only raised when looked up.
     """
 
     def __init__(self, done: Mapping[K, V], failed: Mapping[K, errors.KafkalogError]) -> None:
@@ -62,8 +62,8 @@ class Results(Mapping[K, V], Generic[K, V]):
         return f"Results({self.done!r}, errors={self.errors!r})"
 
     def check(self) -> dict[K, V]:
-        """All that was found.  Raises: the first failure, if there is any; one that will last
-        before one that may pass.
+        """All results.  Raises: the first failure, if there is any; a lasting one before a
+        transient one.
         """
         for problem in sorted(self.errors.values(), key=lambda one: one.retriable):
             raise problem

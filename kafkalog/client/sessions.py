@@ -42,7 +42,7 @@ LOST = frozenset(
         ErrorCode.INCONSISTENT_TOPIC_ID,
     )
 )
-"""Answers after which everything is said anew, at once: nothing else is wrong."""
+"""Answers after which everything is sent again at once: nothing else is wrong."""
 
 
 class Session(NamedTuple):
@@ -85,7 +85,7 @@ def ask(session: Session, offsets: Offsets, ids: Ids, by_id: bool) -> Ask:
     changed = {tp: at for tp, at in offsets.items() if told.get(tp) != at}
     kept = len(offsets) - sum(tp not in told for tp in changed)
     forgotten = [tp for tp in told if tp not in offsets] if kept < len(told) else []
-    if session.ids != ids:  # of a topic that was made anew the node has to be told
+    if session.ids != ids:  # the node must learn of a recreated topic
         other = {name for name, one in ids.items() if session.ids.get(name, one) != one}
         changed |= {tp: at for tp, at in offsets.items() if tp.topic in other}
         forgotten += [tp for tp in told if tp.topic in other and tp in offsets]

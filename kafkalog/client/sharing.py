@@ -39,7 +39,7 @@ ASK_AGAIN_S = 1.0
 
 
 class Sharing:
-    """The partitions of one consumer.  One thread, beside its Keeper's and its Committer's."""
+    """The partitions of one consumer.  One thread, besides its Keeper's and its Committer's."""
 
     def __init__(
         self,
@@ -67,7 +67,7 @@ class Sharing:
         self.stored: dict[TopicPartition, Committed] | None = (
             None if config.enable_auto_offset_store else {}
         )
-        """What is committed in the place of positions."""
+        """Offsets to commit instead of positions."""
         self.stable_only = config.isolation_level == "read_committed"
         self._interceptors = interceptors
         self._assigned: dict[TopicPartition, int | None] = {}
@@ -393,7 +393,7 @@ class Sharing:
                 self.stored.pop(tp, None)
         self._assigned = {tp: self._assigned.get(tp) for tp in wanted}
         self._missing &= self._assigned.keys()
-        self.cluster.patience.forget("positions")  # others may have committed meanwhile
+        self.cluster.patience.forget("positions")  # others may have committed since
         self._fresh = True
 
     def assign(self, partitions: Iterable[TopicPartition]) -> None:
@@ -499,8 +499,8 @@ class Sharing:
         return GroupMetadata(latest.group) if self.manual else latest
 
     def member(self) -> GroupMetadata:
-        """Who commits.  Raises: ArgumentError without a group; UnknownMemberId: it was one;
-        FencedInstanceId."""
+        """The member that commits. Raises: ArgumentError without a group; UnknownMemberId: it was
+        one; FencedInstanceId."""
         if self.membership is None or not self.subscription:
             return GroupMetadata(self.identity().group)
         if self.membership.fenced is not None:

@@ -53,7 +53,7 @@ def _all_of(topics: Iterable[str], partitions: Mapping[str, int]) -> list[TopicP
 def _kept(
     wanted: Mapping[str, set[str]], partitions: Mapping[str, int], claims: Mapping[str, Claims]
 ) -> dict[TopicPartition, str]:
-    """Who may keep what it had."""
+    """The members that may keep their partitions."""
     best: dict[TopicPartition, tuple[int, str | None]] = {}
     for reader in sorted(wanted):
         generation, owned = claims.get(reader, Claims(-1, ()))
@@ -137,7 +137,7 @@ class _Uneven:
         """After the balance is found."""
         tops = sorted(self.load, key=lambda r: (-self.load[r], r))
         while tops:
-            # Who cannot be relieved now cannot be later either, unless somebody gave it more.
+            # A member that cannot be relieved now cannot be later either, unless it gets more.
             reader = tops[0]
             path = self._path(reader)
             if path is None:

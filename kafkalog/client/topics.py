@@ -31,7 +31,7 @@ DEFAULT_SINCE = 4
 
 
 class NewTopic(NamedTuple):
-    """A topic to make; -1: as many as the broker's default."""
+    """A topic to create; -1: the broker's default."""
 
     name: str
     partitions: int = -1
@@ -42,7 +42,7 @@ class NewTopic(NamedTuple):
 
 
 class CreatedTopic(NamedTuple):
-    """A topic that was made, or would be."""
+    """A topic that was created, or would be."""
 
     name: str
     topic_id: UUID

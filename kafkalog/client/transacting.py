@@ -41,7 +41,7 @@ _FATAL = (
 
 
 class Membership(Protocol):
-    """Who commits for a group: what a consumer's group_metadata() gives."""
+    """The member that commits for a group, as a consumer's group_metadata() returns it."""
 
     @property
     def group(self) -> str:

@@ -211,7 +211,7 @@ def describe_producers(
     node: int | None = None,
     timeout_ms: int | None = None,
 ) -> Results[TopicPartition, list[ProducerInfo]]:
-    """Who is remembered in partitions; `node`: as this one has it, None: as their leaders do.
+    """The producers that partitions remember; `node`: ask this one, None: their leaders.
 
     Failures: UnknownTopicOrPartition; what a broker answers.  Raises: as `each`.
     """

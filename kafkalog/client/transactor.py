@@ -57,8 +57,8 @@ class Transactor(Handle):
         self._boundaries.begin()
 
     def commit_transaction(self) -> None:
-        """Wait until all is acknowledged, and commit.  What other threads send meanwhile is
-        refused with InvalidTxnState.
+        """Wait until all is acknowledged, and commit.  Records that other threads send during the
+        commit are refused with InvalidTxnState.
 
         Raises: why it cannot be: then abort; ProducerFenced: then close; Timeout: it is not known
         whether it is committed: then call this again, which ends it either way; InvalidTxnState

@@ -33,7 +33,7 @@ def settings_of(
 
 
 def identity_of(settings: ProducerConfig) -> Identity:
-    """Who the producer is to be."""
+    """The identity that the settings give a producer."""
     if settings.transactional_id:
         return Transactional(settings.transactional_id, settings.transaction_timeout_ms)
     return Identity(wanted=settings.enable_idempotence and ACKS[settings.acks] == -1)

@@ -1,4 +1,4 @@
-"""A listener of asyncio, which the consumer's own thread waits for, and what it asks meanwhile."""
+"""A listener of asyncio, for which the consumer's own thread waits, and the calls it makes."""
 
 from __future__ import annotations
 

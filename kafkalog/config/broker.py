@@ -17,13 +17,13 @@ class BrokerConfig(Settings):
     scope = "broker"
 
     log_retention_check_interval_ms = Long(
-        300_000, "Time between two looks for segments to delete.", unit="ms", low=1
+        300_000, "Time between two checks for segments to delete.", unit="ms", low=1
     )
     log_initial_task_delay_ms = Long(
         30_000, "Time from the start to the first run of each periodic job.", unit="ms", low=0
     )
     log_flush_scheduler_interval_ms = Long(
-        FOREVER, "Time between two looks for logs whose flush.ms is over.", unit="ms", low=1
+        FOREVER, "Time between two checks for logs whose flush.ms is over.", unit="ms", low=1
     )
     log_flush_offset_checkpoint_interval_ms = Whole(
         60_000, "Time between two writes of recovery-point-offset-checkpoint.", unit="ms", low=1
@@ -41,11 +41,14 @@ class BrokerConfig(Settings):
         86_400_000, "Time after which an idle producer's sequence is forgotten.", unit="ms", low=1
     )
     producer_id_expiration_check_interval_ms = Whole(
-        600_000, "Time between two looks for idle producers.", unit="ms", low=1
+        600_000, "Time between two checks for idle producers.", unit="ms", low=1
     )
     log_cleaner_enable = Flag(True, "Compact in the background the logs whose policy says so.")
     log_cleaner_backoff_ms = Long(
-        15_000, "Time between two looks for logs to compact, when there are none.", unit="ms", low=0
+        15_000,
+        "Time between two checks for logs to compact, when there are none.",
+        unit="ms",
+        low=0,
     )
     log_cleaner_dedupe_buffer_size = Long(
         134_217_728,
@@ -62,13 +65,13 @@ class BrokerConfig(Settings):
     )
     metadata_log_max_snapshot_interval_ms = Long(
         3_600_000,
-        "Time after which the next metadata record brings a snapshot; 0: only their bytes do.",
+        "Time after which the next metadata record triggers a snapshot; 0: only their bytes do.",
         unit="ms",
         low=0,
     )
     metadata_max_retention_bytes = Long(
         104_857_600,
-        "Size of the metadata log above which a snapshot cuts off what it replaces.",
+        "Size of the metadata log above which a snapshot truncates the log it replaces.",
         unit="bytes",
         low=0,
     )

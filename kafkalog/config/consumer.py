@@ -36,7 +36,7 @@ class ConsumerConfig(Settings):
     check_crcs = Flag(True, "Whether the checksums of batches are looked at.")
     client_id = Word("kafkalog", "The name in the brokers' logs.")
     client_rack = Word(
-        "", "Where this consumer stands: told to the group's leader, and for nearer replicas."
+        "", "The consumer's rack: sent to the group's leader, and used to read from near replicas."
     )
     connections_max_idle_ms = Whole(
         540_000,
@@ -85,7 +85,7 @@ class ConsumerConfig(Settings):
     retry_backoff_ms = Whole(100, "The first pause after a failure.", unit="ms", low=0)
     retry_backoff_max_ms = Whole(1_000, "The longest.", unit="ms", low=0)
     session_timeout_ms = Whole(
-        45_000, "A member that is not heard of for so long is gone.", unit="ms", low=1
+        45_000, "Time without a heartbeat after which a member is removed.", unit="ms", low=1
     )
     socket_connection_setup_timeout_ms = Whole(10_000, "For a connection.", unit="ms", low=1)
 

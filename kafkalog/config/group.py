@@ -12,8 +12,8 @@ class GroupConfig(Settings):
 
     group_initial_rebalance_delay_ms = Whole(
         3_000,
-        "Time that an empty group waits for more members before its first generation; each "
-        "new one lets it wait anew, up to the members' rebalance timeout.",
+        "Time that an empty group waits for more members before its first generation; each new "
+        "one restarts the wait, up to the members' rebalance timeout.",
         unit="ms",
         low=0,
     )
@@ -26,8 +26,8 @@ class GroupConfig(Settings):
     group_max_size = Whole(2_147_483_647, "Members of a group.", unit="members", low=1)
     kafkalog_groups_max_bytes = Long(
         1 << 30,
-        "About what all groups, their members and what these say of themselves, and committed "
-        "offsets may take in memory; who wants more is answered GROUP_MAX_SIZE_REACHED.",
+        "Memory for all groups, their members with their metadata, and committed offsets, "
+        "about; requests for more get GROUP_MAX_SIZE_REACHED.",
         unit="bytes",
         low=1,
     )
@@ -45,5 +45,5 @@ class GroupConfig(Settings):
         low=1,
     )
     offsets_retention_check_interval_ms = Long(
-        600_000, "Time between two looks for offsets to forget.", unit="ms", low=1
+        600_000, "Time between two checks for offsets to forget.", unit="ms", low=1
     )

@@ -23,7 +23,11 @@ class ProducerConfig(Settings):
 
     scope = "producer"
 
-    acks = Word("all", "Who must have a record: 0 nobody, 1 the leader, all.", choices=tuple(ACKS))
+    acks = Word(
+        "all",
+        "The replicas that must have a record: 0 none, 1 the leader, all those in sync.",
+        choices=tuple(ACKS),
+    )
     batch_size = Whole(
         262_144,
         "Of a batch before compression; a larger record goes alone.",

@@ -52,7 +52,7 @@ _NOTHING = {
     "ssl.trustmanager.algorithm": ("PKIX",),
     "ssl.truststore.type": ("JKS",),
 }
-"""Values that Kafka has where nothing is said, beside the empty one."""
+"""Kafka's default values, besides the empty one."""
 
 
 def protects(name: str, value: object) -> bool:
@@ -71,6 +71,6 @@ def refuse_protection(name: str, value: object, where: str = "") -> None:
     """
     if protects(name, value):
         raise InvalidSetting(
-            f"{where}{name}: found a value, wanted none: it protects, and it is not there yet; "
-            "who takes it out lets everybody who reaches a listener do everything"
+            f"{where}{name}: found a value, wanted none: kafkalog cannot protect in this way yet; "
+            "without the setting, everyone who reaches a listener may do everything"
         )

@@ -16,12 +16,12 @@ class ReplicaConfig(Settings):
 
     zookeeper_connect = Word(
         "",
-        "The ZooKeeper of a cluster that this broker is to be a member of: "
-        "host:port,.../chroot; empty: it is alone.",
+        "The ZooKeeper of the cluster that this broker joins: host:port,.../chroot; empty: a "
+        "single node.",
     )
     zookeeper_session_timeout_ms = Whole(
         18_000,
-        "How long ZooKeeper does not hear of a broker before it is dead for the others.",
+        "Time without a heartbeat after which ZooKeeper considers a broker dead.",
         unit="ms",
         low=1,
     )
@@ -33,66 +33,72 @@ class ReplicaConfig(Settings):
         low=1,
     )
     controlled_shutdown_enable = Flag(
-        True, "At an end others of the cluster lead first what is led here."
+        True, "At shutdown, hand this node's leaderships to other nodes first."
     )
     controlled_shutdown_max_retries = Whole(
-        3, "How often that is asked for once more, where nobody else could lead.", low=0
+        3, "Number of retries of that, if no other node could lead.", low=0
     )
     controlled_shutdown_retry_backoff_ms = Long(
-        5000, "How long is waited before that.", unit="ms", low=0
+        5000, "Wait before each of these retries.", unit="ms", low=0
     )
     replica_lag_time_max_ms = Long(
         30_000,
-        "A copy that had not all there was for so long is no longer in sync.",
+        "Time after which a follower that has not caught up leaves the ISR.",
         unit="ms",
         low=1,
     )
     replica_fetch_max_bytes = Whole(
-        1 << 20, "What a copy asks for of one partition at once.", unit="bytes", low=0
+        1 << 20, "Bytes that a follower fetches of one partition at once.", unit="bytes", low=0
     )
     replica_fetch_response_max_bytes = Whole(
-        10 << 20, "What a copy asks for of all partitions at once.", unit="bytes", low=0
+        10 << 20, "Bytes that a follower fetches of all partitions at once.", unit="bytes", low=0
     )
     replica_fetch_min_bytes = Whole(
-        1, "What a leader waits for before it answers a copy.", unit="bytes", low=0
+        1, "Bytes that a leader waits for before it answers a follower.", unit="bytes", low=0
     )
-    replica_fetch_wait_max_ms = Whole(500, "How long a leader waits for that.", unit="ms", low=1)
+    replica_fetch_wait_max_ms = Whole(
+        500, "How long a leader waits for these bytes.", unit="ms", low=1
+    )
     replica_fetch_backoff_ms = Whole(
-        1000, "How long a copy waits after a failure.", unit="ms", low=0
+        1000, "How long a follower waits after a failure.", unit="ms", low=0
     )
     leader_replication_throttled_rate = Long(
         FOREVER,
-        "How quickly copies that are not in sync get what the topic throttles; in sync they are "
-        "never held back.",
+        "Bytes a second that followers out of sync get of the replicas that the topic "
+        "throttles; those in sync are never held back.",
         unit="bytes/s",
         low=0,
     )
     follower_replication_throttled_rate = Long(
         FOREVER,
-        "How quickly this node copies what the topic throttles, where it is behind.",
+        "Bytes a second that this node, where it is behind, copies of the replicas that the "
+        "topic throttles.",
         unit="bytes/s",
         low=0,
     )
     replication_quota_window_num = Whole(
-        11, "Over how many windows these rates are measured.", low=1, high=100_000
+        11, "Number of windows over which these rates are measured.", low=1, high=100_000
     )
     replication_quota_window_size_seconds = Whole(
         1, "How long each window is.", unit="s", low=1, high=1_000_000
     )
     replica_selector_class = Word(
         FROM_LEADER,
-        "Which copy a consumer reads: the leader's, or one in its own rack (client.rack, "
-        "broker.rack) where there is one.",
+        "Which replica a consumer reads: the leader, or one in its own rack (client.rack, "
+        "broker.rack) if there is one.",
         choices=(FROM_LEADER, RACK_AWARE),
     )
     auto_leader_rebalance_enable = Flag(
-        True, "As the controller, let first replicas lead again where others lead too many."
+        True, "As the controller, elect preferred leaders where others lead too many partitions."
     )
     leader_imbalance_check_interval_seconds = Long(
-        300, "How often that is looked for.", unit="s", low=1
+        300, "How often the controller checks this.", unit="s", low=1
     )
     leader_imbalance_per_broker_percentage = Whole(
-        10, "Of the partitions that a broker stands first in, so many others may lead.", low=0
+        10,
+        "Percentage of the partitions with this broker as the preferred leader that other "
+        "brokers may lead.",
+        low=0,
     )
 
     @property

@@ -1,4 +1,5 @@
-"""What a broker's settings must be beside what each allows alone: Apache Kafka starts with them.
+"""Rules between a broker's settings, in addition to the bounds of each: those of Apache Kafka's
+start.
 
 A bare Log or data directory takes more: small segments, a small memory for the cleaner.
 Source: Apache Kafka itself, asked by tests/kafka/referee/test_settings.py.

@@ -17,23 +17,23 @@ class ServerConfig(BrokerConfig, GroupConfig, TransactionConfig, ReplicaConfig):
 
     scope = "broker"
 
-    node_id = Whole(1, "This broker's number; a directory keeps the one it was made with.", low=0)
-    broker_rack = Word("", "The rack that clients are told; empty: none.")
+    node_id = Whole(1, "This broker's id; a directory keeps the one it was created with.", low=0)
+    broker_rack = Word("", "The rack that is reported to clients; empty: none.")
     listeners = Words(
         ("PLAINTEXT://127.0.0.1:9092",),
-        "Where connections are taken: NAME://host:port; port 0 takes a free one, no host all "
-        "addresses, NAME://unix:/path a Unix socket.",
+        "Where to accept connections: NAME://host:port; port 0 picks a free one, no host means "
+        "all addresses, NAME://unix:/path is a Unix socket.",
         **_LISTENER,
     )
     advertised_listeners = Words(
         (),
-        "What clients are told to connect to, by the listener's name; where it is missing: "
-        "the listener's own address.",
+        "The addresses that clients connect to, by listener name; default: the listener's own "
+        "address.",
         **_LISTENER,
     )
     listener_security_protocol_map = Words(
         ("PLAINTEXT:PLAINTEXT",),
-        "The security protocol of each listener name; only PLAINTEXT is there so far.",
+        "The security protocol of each listener name; only PLAINTEXT is supported so far.",
         pattern=r"[A-Za-z0-9_.\-]+:[A-Z0-9_]+",
         example="NAME:PLAINTEXT",
     )
@@ -42,23 +42,22 @@ class ServerConfig(BrokerConfig, GroupConfig, TransactionConfig, ReplicaConfig):
     )
     control_plane_listener_name = Word(
         "",
-        "The listener by which brokers of a cluster and its controller reach each other; it has a "
-        "network thread of its own, and what comes there is answered first. Empty: the one of the "
-        "brokers.",
+        "The listener between brokers of a cluster and its controller; it has its own network "
+        "thread, and its requests are answered first. Empty: the brokers' listener.",
     )
     num_network_threads = Whole(
         3, "Threads that read requests and write responses.", low=1, high=256
     )
     num_io_threads = Whole(
-        8, "Threads that answer what the network threads do not answer themselves.", low=1
+        8, "Threads that answer requests that the network threads pass on.", low=1
     )
     queued_max_requests = Whole(
         500, "Requests that may wait for an I/O thread before reading stops.", low=1
     )
     queued_max_request_bytes = Long(
         268_435_456,
-        "Bytes of requests above 4 KiB that may be in hand, received and not answered, before "
-        "reading of such requests stops; -1: no limit.",
+        "Bytes of requests above 4 KiB that may be received and not yet answered before "
+        "reading such requests stops; -1: no limit.",
         unit="bytes",
         low=-1,
         kafka=-1,
@@ -82,7 +81,7 @@ class ServerConfig(BrokerConfig, GroupConfig, TransactionConfig, ReplicaConfig):
     )
     socket_listen_backlog_size = Whole(
         1024,
-        "Connections that may wait to be taken; the system may allow less.",
+        "Connections that may wait to be accepted; the system may allow less.",
         low=1,
         kafka=50,
     )
@@ -102,9 +101,11 @@ class ServerConfig(BrokerConfig, GroupConfig, TransactionConfig, ReplicaConfig):
     max_request_partition_size_limit = Whole(
         2000, "Partitions in one answer to DescribeTopicPartitions.", low=1
     )
-    num_partitions = Whole(1, "Partitions of a topic made without a number.", low=1)
-    default_replication_factor = Whole(1, "Replicas of a topic made without a number.", low=1)
-    auto_create_topics_enable = Flag(True, "Whether a topic is made when it is first asked for.")
+    num_partitions = Whole(1, "Partitions of a topic that is created without a number.", low=1)
+    default_replication_factor = Whole(
+        1, "Replicas of a topic that is created without a number.", low=1
+    )
+    auto_create_topics_enable = Flag(True, "Whether a topic is created when it is first used.")
     delete_topic_enable = Flag(True, "Whether topics may be deleted.")
     offsets_topic_num_partitions = Whole(50, "Partitions of __consumer_offsets.", low=1)
     offsets_topic_segment_bytes = Whole(

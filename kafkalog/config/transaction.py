@@ -21,21 +21,24 @@ class TransactionConfig(Settings):
     )
     kafkalog_transactional_ids_max = Whole(
         1_000_000,
-        "Transactional ids kept; a new one has to wait until others are forgotten.",
+        "Transactional ids kept; a new one must wait until others have expired.",
         low=1,
     )
     kafkalog_transactions_max_bytes = Long(
         1 << 30,
-        "About what all transactional ids and the partitions of open transactions may take in "
-        "memory; who wants more is told to come again.",
+        "Memory for all transactional ids and the partitions of open transactions, about; "
+        "requests for more get a retriable error.",
         unit="bytes",
         low=1,
     )
     transaction_abort_timed_out_transaction_cleanup_interval_ms = Whole(
-        10_000, "Time between two looks for transactions whose time is over.", unit="ms", low=1
+        10_000,
+        "Time between two checks for transactions whose timeout has passed.",
+        unit="ms",
+        low=1,
     )
     transaction_remove_expired_transaction_cleanup_interval_ms = Whole(
-        3_600_000, "Time between two looks for transactional ids to forget.", unit="ms", low=1
+        3_600_000, "Time between two checks for transactional ids to forget.", unit="ms", low=1
     )
     transaction_state_log_num_partitions = Whole(50, "Partitions of __transaction_state.", low=1)
     transaction_state_log_segment_bytes = Whole(

@@ -51,7 +51,7 @@ _TOO_LARGE = {
 def append_error(
     error: ErrorCode, too_large: ErrorCode = ErrorCode.UNKNOWN_SERVER_ERROR
 ) -> ErrorCode:
-    """What a client is told when the journal failed with `error`."""
+    """The error for a client when the journal failed with `error`."""
     if error in _NOT_AVAILABLE:
         return ErrorCode.COORDINATOR_NOT_AVAILABLE
     if error in _NOT_COORDINATOR:
@@ -69,7 +69,7 @@ class Append(NamedTuple):
     epoch: int
     """The leader epoch in which it was decided: in another one it is not appended."""
     deadline_ms: int
-    """When who waits for it is told that it takes too long."""
+    """When its waiters are told that it takes too long."""
     producer: Producer | None = None
     """Whose batch, or marker, it is."""
 
@@ -92,7 +92,7 @@ class Core(Generic[S]):
     """All that this broker coordinates of one kind.  One thread only: the coordinator's."""
 
     def __init__(self, append_timeout_ms: int) -> None:
-        """`append_timeout_ms`: how long an append may take before who waits for it is told."""
+        """`append_timeout_ms`: how long an append may take before its waiters get an error."""
         self.timers = Timers()
         self.partition_count = 0
         """Of the journal's topic; 0: there is none yet."""
@@ -140,7 +140,7 @@ class Core(Generic[S]):
 
     @abstractmethod
     def _resigned(self, shard: S, step: Step) -> None:
-        """A shard is here no longer: tell who waits."""
+        """A shard has left this node: tell its waiters."""
 
     @abstractmethod
     def _expire(self, key: Key, step: Step) -> None:
@@ -202,7 +202,7 @@ class Core(Generic[S]):
             self.timers.set(("load", partition, "", ""), step.now_ms + LOAD_AGAIN_MS)
 
     def resign(self, partition: int, step: Step) -> None:
-        """This broker no longer coordinates a partition: what waits is told so."""
+        """This broker no longer coordinates a partition: answer waiting requests so."""
         self._forget_look(partition)
         step.loads = [one for one in step.loads if one[0] != partition]
         shard = self.shards.pop(partition, None)
@@ -226,7 +226,7 @@ class Core(Generic[S]):
 
     @property
     def all_told(self) -> ErrorCode:
-        """What a list of everything says beside what it lists: NONE when that is all of it."""
+        """The error code of a list of everything: NONE if the list is complete."""
         if self.stopped or (self.unread and not self.loading):
             return ErrorCode.COORDINATOR_NOT_AVAILABLE
         return ErrorCode.COORDINATOR_LOAD_IN_PROGRESS if self.loading else ErrorCode.NONE
@@ -249,7 +249,7 @@ class Core(Generic[S]):
 
     def tick(self, step: Step) -> None:
         """Run the timers whose time has come."""
-        # Those that are set meanwhile have their turn in the next step, so that this ends.
+        # Timers that are set here have their turn in the next step, so that this ends.
         due = []
         while (key := self.timers.due(step.now_ms)) is not None:
             due.append(key)
@@ -312,7 +312,7 @@ class Core(Generic[S]):
         late = append is None
         append = append or self._late.pop(number, None)
         if append is None:
-            return  # this broker resigned meanwhile
+            return  # this broker has resigned since
         if error is ErrorCode.REQUEST_TIMED_OUT and not late:
             # The journal gave up before we did: nothing more will be heard of it.
             error = ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND
@@ -320,7 +320,7 @@ class Core(Generic[S]):
         all_of(partial(tell, step, error) for tell in outcomes if tell is not None)
 
     def _time_out(self, step: Step) -> None:
-        """Tell who waits for appends that take too long."""
+        """Answer the waiters of appends that take too long."""
         due = []
         for append in self._waiting.values():
             if append.deadline_ms > step.now_ms:

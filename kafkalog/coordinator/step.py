@@ -31,7 +31,7 @@ JournalRecord = tuple[bytes, bytes | None]
 
 
 class Request(NamedTuple):
-    """A decoded request and who sent it."""
+    """A decoded request and its sender."""
 
     body: Any
     """A kafkalog.wire Struct."""

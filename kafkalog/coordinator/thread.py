@@ -77,7 +77,7 @@ class Coordinator(Generic[C]):
         self.core = core
         """What is coordinated: `post` what is to be done with it."""
         self.borrows = True
-        """Whether who brings a request may be kept with it; see `ask`."""
+        """Whether the calling thread may carry out its request; see `ask`."""
         self._journal = journal
         self._clock = clock
         self._name = name
@@ -202,8 +202,8 @@ class Coordinator(Generic[C]):
         """Let something happen to the core when its turn comes, as a request; False: it never will.
 
         Waits while too many requests are queued.  `here`: it may happen in the caller's thread
-        before this returns, and what others ask meanwhile; so no step of a coordinator may be
-        under way in it, and it must hold no lock.
+        before this returns, together with requests that others bring; so that thread must not be
+        inside a step of a coordinator, and must hold no lock.
         """
         with self._wake:
             while len(self._requests) >= QUEUED_MAX and not self._closing:
@@ -328,7 +328,7 @@ class Coordinator(Generic[C]):
             # a look that is out of date by then comes to nothing.
             with self._wake:
                 self._look(dict(step.loads))
-        self._give(step)  # nobody waits for what is done outside but who is told of it
+        self._give(step)  # only those that are notified wait for effects outside
         effects, step.effects = step.effects, []
         for effect in effects:
             try:
@@ -390,7 +390,7 @@ class Coordinator(Generic[C]):
                 batches = self._journal.read(partition, epoch)
                 self.core.load(shard, batches, self._clock.now_ms())
             except Exception as problem:
-                if partition not in self._unread:  # told once, tried again and again
+                if partition not in self._unread:  # logged once, retried again and again
                     self._unread.add(partition)
                     self._tell(partition, problem)
                 self._looked(partition, epoch, partial(self.core.not_loaded, partition, epoch))
@@ -408,7 +408,7 @@ class Coordinator(Generic[C]):
                 self._post(event)
 
     def _tell(self, partition: int, problem: Exception) -> None:
-        """Who has to mend it knows from this line where and how."""
+        """Log where the problem is and how to repair it."""
         what = f"{self._name} coordinator: partition {partition} cannot be read"
         if isinstance(problem, NotLeaderOrFollower):
             LOG.info("%s: %s", what, problem)

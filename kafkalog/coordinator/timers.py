@@ -1,4 +1,4 @@
-"""Timers as data: who is to be called when."""
+"""Timers as data: what to call, and when."""
 
 from heapq import heappop, heappush
 

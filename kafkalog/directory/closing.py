@@ -41,7 +41,7 @@ def abandon_logs(logs: Sequence[Handle]) -> dict[str, int]:
     """
     flushed = {}
     for log in logs:
-        with suppress(KafkalogError):  # it was closed meanwhile, and so flushed
+        with suppress(KafkalogError):  # it has been closed since, and so flushed
             flushed[log.path] = log.flushed_offset
         log.abandon()
     return flushed

@@ -31,7 +31,7 @@ class Folders:
         self._claimed: dict[TopicPartition, uuid.UUID] = {}  # whose ids were looked at
         self.marked: tuple[layout.MarkedFolder, ...] = ()
         """Folders being deleted, moved or left over, as of the last listing."""
-        self._unsynced = True  # names may not be on disk yet: who made them may have been killed
+        self._unsynced = True  # names may not be on disk yet: their creator may have been killed
         self.list()
 
     def list(self) -> None:
@@ -67,7 +67,7 @@ class Folders:
         except FileNotFoundError:
             return os.path.islink(self._path(name or ""))  # else it was taken out since
         except OSError:
-            return True  # who opens it is told why
+            return True  # opening it says why
 
     def bare(self, tp: TopicPartition) -> bool:
         """Whether nothing is in it but what was made with it: neither an id nor a byte of a log."""
@@ -93,7 +93,7 @@ class Folders:
         return self._path(name)
 
     def own_path(self, tp: TopicPartition) -> str:
-        """The folder's path, for who writes there: nothing else of a data directory is in it.
+        """The folder's path, for its writer: nothing else of a data directory is in it.
 
         Raises: UnknownTopicOrPartition; ArgumentError, NotFound for a link that is refused.
         """
@@ -131,7 +131,7 @@ class Folders:
         """
         path = self.path(tp)
         if os.path.islink(path) and not os.path.isdir(path):
-            return None  # who opens it is told why
+            return None  # opening it says why
         with Directory(path) as folder:
             data = folder.read(layout.PARTITION_METADATA, 1 << 12)
         if data is None or layout.is_torn_partition_metadata(data):

@@ -1,4 +1,4 @@
-"""Whose a data directory is, and whether who writes into it agrees with its settings."""
+"""The identity of a data directory, and whether a writer agrees with its settings."""
 
 import os
 from collections.abc import Mapping
@@ -36,10 +36,10 @@ _FIRST_KINDS = frozenset({b"\x04", b"\x0c"})
 def identify(
     folders: Folders, mode: str, adopt: bool, node_id: int, gather: bool = False
 ) -> layout.MetaProperties | None:
-    """What meta.properties says; in mode "w" it is made, with `node_id`, where there is none.
+    """What meta.properties says; in mode "w" it is created, with `node_id`, if there is none.
 
-    A directory whose first start was cut off by a loss of power, so that nobody has seen anything
-    of it, is made anew.  `gather`: what is new is not on disk before Directory.settle.
+    If a power cut interrupted a directory's first start, so that nobody has seen anything of it,
+    the directory is created again.  `gather`: new files are not on disk before Directory.settle.
 
     Raises: CorruptLog; ArgumentError for partition folders without it, unless `adopt`.
     """
@@ -118,7 +118,7 @@ def _is_unmade(name: str) -> bool:
 
 
 def _unmake(folders: Folders) -> None:
-    """Take out what is left; on return nothing of it can come back beside what is made next."""
+    """Remove what is left; after the return nothing of it can reappear next to new files."""
     tp = TopicPartition(layout.METADATA_TOPIC, 0)
     if folders.name(tp) is not None:
         folders.take_out(tp)
@@ -131,7 +131,7 @@ def _unmake(folders: Folders) -> None:
 
 
 def check_agrees(path: str, config: Mapping[str, object] | None, known: TopicConfig) -> None:
-    """Refuse settings that are others than those in effect for everybody who writes.
+    """Refuse settings that differ from those in effect for every writer.
 
     Raises: ArgumentError; UnknownSetting, InvalidSetting.
     """
@@ -139,6 +139,6 @@ def check_agrees(path: str, config: Mapping[str, object] | None, known: TopicCon
     for name in asked if asked != known else ():
         if asked[name] != known[name]:
             raise ArgumentError(
-                f"{path}: {name}: found {asked[name]!r}, wanted {known[name]!r}, as the topic has "
-                "it for everybody who writes"
+                f"{path}: {name}: found {asked[name]!r}, wanted {known[name]!r}, the topic's own "
+                "value, which applies to every writer"
             )

@@ -90,7 +90,7 @@ class Manager:
         if not callable(topic_config):
             TopicConfig.of(topic_config)  # a mistake shows here, not at the first log
         self._pid = os.getpid()
-        self._idle = threading.Condition()  # guards what follows, is told when `_busy` shrinks
+        self._idle = threading.Condition()  # guards what follows, notified when `_busy` shrinks
         self._handles: dict[TopicPartition, Handle] = {}  # the logs that are open
         self._logs: dict[TopicPartition, Log] = {}  # of these, what `get` has handed out
         self._busy: set[TopicPartition] = set()  # being opened, made or removed
@@ -194,7 +194,7 @@ class Manager:
 
     @property
     def has_source(self) -> bool:
-        """Whether somebody told it who knows the topics."""
+        """Whether it has a source that knows the topics."""
         return bool(self._source)
 
     def use(self, source: TopicSource) -> None:
@@ -376,7 +376,7 @@ class Manager:
             self.make(tp.topic, topic_id, [tp.partition])
             if source.topic_id(*tp) == topic_id:
                 return
-            self._delete(tp, None)  # the topic was deleted meanwhile
+            self._delete(tp, None)  # the topic has been deleted since
             self.folders.sync()
         raise UnknownTopicOrPartition(
             f"{self.path}: the metadata names no partition {tp[0]}-{tp[1]}"
@@ -412,7 +412,7 @@ class Manager:
         return Handle(folder, open_plan(self.state, tp, config, self.clock, clean), self)
 
     def lend(self, folder: layout.Folder, config: Mapping[str, object] | None) -> Lent:
-        """A partition's log for who asked for it by its path; see shared.
+        """A partition's log, looked up by its path; see shared.
 
         The folder is made when it is missing.  One that is open in this process is shared.
         `config` goes over the topic's settings where nobody else has a say in them: what is

@@ -1,4 +1,4 @@
-"""One owner of a directory in a process, shared by all who want it."""
+"""One owner of a directory in a process, shared by all its users."""
 
 import os
 import threading

@@ -1,4 +1,4 @@
-"""Who says which topics a data directory has, and which settings."""
+"""The source of a data directory's topics and their settings."""
 
 import uuid
 from collections.abc import Callable, Mapping

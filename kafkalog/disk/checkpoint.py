@@ -225,7 +225,7 @@ class DirectoryState:
                 self.marker = _open_marker(self.path)
             self._vouched: Vouched | None = None
             self.clean = self._was_clean()
-            """Whether the directory was closed cleanly by whoever wrote to it last."""
+            """Whether the directory's last writer closed it cleanly."""
             names = (RECOVERY_POINT, LOG_START, HIGH_WATERMARK, CLEANER)
             self._entries = {name: self._load(name) for name in names}
             self._written = {  # on disk
@@ -275,7 +275,7 @@ class DirectoryState:
                 self.directory.replace(LOG_START, render_offsets(self._entries[LOG_START]))
                 self._written[LOG_START] = dict(self._entries[LOG_START])
             except NoSpace as error:
-                self._problem(f"{path}: is not written anew: {error}")
+                self._problem(f"{path}: could not be rewritten: {error}")
 
     def _problem(self, sentence: str) -> None:
         self.problems.append(sentence)

@@ -1,9 +1,9 @@
-"""Retention holds: what a reader who lags wants kept for a while, in a file of its name.
+"""Retention holds: what a lagging reader wants kept for a while, in a file of its name.
 
-A hold lies beside the partitions' folders, `.kafkalog_hold.<name>`, one for all partitions that its
-reader reads, and says by JSON where it goes on, until when it counts and how many bytes of a
-partition it may keep.  Whoever may write to the directory may hold; who deletes obeys, within these
-bounds.  Kafka's own broker takes no notice of the file.
+A hold is a file next to the partitions' folders, `.kafkalog_hold.<name>`, one for all partitions
+that its reader reads, and says by JSON where it goes on, until when it counts and how many bytes of
+a partition it may keep. Every program that may write to the directory may hold; deletion obeys,
+within these bounds. Kafka's own broker takes no notice of the file.
 """
 
 import os
@@ -43,7 +43,7 @@ class Hold(NamedTuple):
 
 
 def write_hold(root: str, hold: Hold, now_ms: int) -> None:
-    """Say, or say anew, what is to be kept of the directory `root`; sweeps holds that ended.
+    """Write or replace a hold of the directory `root`; removes holds that have ended.
 
     Raises: ArgumentError for a name that is none, or when there are HOLDS_MAX others; NotFound,
     IoFailed.
@@ -67,7 +67,7 @@ def remove_hold(root: str, name: str) -> None:
 
 
 def read_holds(root: str, now_ms: int, sweep: bool = False) -> list[Hold]:
-    """The holds of the directory `root` that count now, by name; a file that is none is told of.
+    """The holds of the directory `root` that count now, by name; a file that is none is reported.
 
     `sweep`: remove those that ended.
     """

@@ -11,7 +11,7 @@ RESERVE_BYTES = 256 << 10
 """Some thousand records of the metadata, or the files that a few of them take with them."""
 LEAST_BYTES = 4096
 FULL_BYTES = 1 << 20
-"""With less than this a disk is full: who writes next may be refused."""
+"""With less than this a disk is full: the next write may be refused."""
 _NO_SPACE = (errno.ENOSPC, errno.EDQUOT)
 
 
@@ -24,7 +24,7 @@ def is_full(path: str) -> bool:
 
 
 class Reserve:
-    """A file whose blocks are given away when the disk is full, to who frees others with them.
+    """A file whose blocks are given away on a full disk, to operations that free space.
 
     One thread at a time.  What cannot be kept is not there: nobody relies on it.
     """
@@ -46,7 +46,7 @@ class Reserve:
                 os.close(fd)
 
     def give(self) -> bool:
-        """Give it to who writes next; False: there is none."""
+        """Give it to the next writer; False: there is none."""
         self._given = True
         with suppress(OSError):
             fd = self._open(0)

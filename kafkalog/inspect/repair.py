@@ -1,7 +1,7 @@
-"""Mend what verify found: first a plan, then, when told to, its execution.
+"""Repairs what verify found: first a plan, then, on request, its execution.
 
 `plan` is pure: a report in, actions out.  Only bytes that verify called bad are ever cut, and
-they are kept in a `.damaged` file beside the segment; good batches behind them stay.  Derived
+they are kept in a `.damaged` file next to the segment; good batches behind them stay.  Derived
 files (indexes, aborted transactions, epochs) are made again from the batches.  A bit of a header
 that is known to be wrong is put right first, where it lies.  What cannot be mended is an action
 of kind "leave", so that nothing is passed over in silence.
@@ -100,14 +100,14 @@ def plan(report: Report) -> list[Action]:
     mended = {os.path.dirname(f.file) for f in report.findings if f.what == "header-bit"}
     # Batches that disagree about epochs cannot say what the list should be.
     unsure = {os.path.dirname(f.file) for f in report.findings if f.what == "batch-epoch"}
-    # Nor can a segment's index keep its promise beside batches that are not the segment's.
+    # Nor can a segment's index keep its promise with batches that are not the segment's.
     foreign = {f.file for f in report.findings if f.what == "batch-range"}
     # A log that goes on where it had come to knows its producers by the snapshot there.
     short = {f.file for f in report.findings if f.what == "log-short"}
     # A segment whose end is given up is as large as it has to be.
     ended = {f.file for f in report.findings if f.what == "point-gap"}
     for finding in report.findings:
-        # What else was found beside a wrong bit may follow from it: look again afterwards.
+        # Other findings next to a wrong bit may follow from it: look again afterwards.
         folder = finding.file if finding.what == "log-short" else os.path.dirname(finding.file)
         later = folder in mended and finding.what != "header-bit"
         if finding.severity in (DAMAGE, WARNING, UNCHECKED) and not later:
@@ -367,7 +367,7 @@ def _keep_lines(path: Path) -> str:
     done = set_aside(path)
     with Directory(path.parent) as directory:
         directory.replace(path.name, render_offsets(entries))
-    return f"{done}; written anew with its {len(entries)} whole lines"
+    return f"{done}; rewritten with its {len(entries)} whole lines"
 
 
 def _segment(path: Path) -> SegmentFiles:
@@ -443,7 +443,7 @@ def _copy(source: Any, target: Any, start: int, end: int) -> None:
 
 
 def _write_ranges(path: Path, name: str, ranges: Iterable[tuple[int, int]]) -> None:
-    """Copy ranges of a file into a new one beside it, on disk on return."""
+    """Copy ranges of a file into a new one next to it, on disk on return."""
     with open(path, "rb") as source, open(path.parent / name, "xb") as target:
         os.fchmod(target.fileno(), 0o600)
         for start, end in ranges:

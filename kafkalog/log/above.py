@@ -1,6 +1,6 @@
 """What lower layers ask of those above them, which hand it in: kafkalog/__init__ does.
 
-A log knows neither its data directory nor who checks files, since both know logs; a broker does
+A log knows neither its data directory nor the file checks, since both know logs; a broker does
 not know the store that is over it.
 """
 

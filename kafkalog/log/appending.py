@@ -1,4 +1,5 @@
-"""Rows on their way into a log: what `append` and `append_many` do beside the one fast call."""
+"""Rows on their way into a log: the part of `append` and `append_many` outside the one fast
+call."""
 
 from __future__ import annotations
 

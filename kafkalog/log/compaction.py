@@ -203,7 +203,7 @@ def compact(log: Handle, limits: Limits | None = None, rounds: int | None = None
     whose records are older than min.compaction.lag.ms.
 
     `rounds`: at most so many, of as many keys as the map holds; None: until all is done.
-    Appends and reads go on meanwhile, also in other processes.
+    Appends and reads go on during the round, also in other processes.
 
     Raises: ArgumentError when cleanup.policy does not say compact; Locked when it is being
     compacted already; CorruptMessage at a damaged batch, which stays; StaleLog when it was
@@ -215,7 +215,7 @@ def compact(log: Handle, limits: Limits | None = None, rounds: int | None = None
     used = limits or Limits()
     done: list[Compaction] = []
     stale = 0
-    end = look(log).end  # what is sealed meanwhile is left to the next one
+    end = look(log).end  # what is sealed during the round is left to the next one
     while rounds is None or len(done) < rounds:
         found = look(log)
         found = found._replace(end=min(found.end, end))

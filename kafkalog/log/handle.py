@@ -24,7 +24,7 @@ WAIT_SLICE_MS = 50
 
 
 class Owner(Protocol):
-    """What an open log tells, and asks, whoever took the lock for it."""
+    """What an open log reports to, and asks of, the owner of its lock."""
 
     @property
     def state(self) -> DirectoryState:
@@ -99,7 +99,7 @@ class Handle:
         self._obey(config)
 
     def husk(self) -> "Handle":
-        """The same log as one that is closed: what is left to who gave it back."""
+        """The same log, but closed: what a user keeps that has released it."""
         out = ffi.new("kl_log **")
         check(lib.kl_log_husk(os.fsencode(self.path), out))
         left = Handle.__new__(Handle)
@@ -151,8 +151,8 @@ class Handle:
         also when another thread closes it.  `sync` False: for many logs at once, whose owner
         sees to it that all is on disk before anything vouches for them.
 
-        On a full disk what a clean close writes may be missing: a warning says so, and the
-        next open recovers.
+        On a full disk the files of a clean close may be missing: a warning says so, and the next
+        open recovers.
 
         Raises: StorageOffline, IoFailed; the log is closed then, too, and is recovered when
         it is opened again.
@@ -270,7 +270,7 @@ class Handle:
         lib.kl_log_flush_start(self.c, ffi.new("int64_t *"))
 
     def flush(self) -> None:
-        """Return when all that was appended before the call is on disk.
+        """Return when everything appended before the call is on disk.
 
         Raises: StorageOffline, Closed; IoFailed, NoMemory, NoSpace, which pass.
         """

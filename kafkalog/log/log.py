@@ -113,7 +113,7 @@ class Log:
         self._near: Near | None = None
         self._forgotten: weakref.finalize[..., Log] | None = None
         if lent.shared:
-            # Who drops it without close leaves it to be given back.  In a thread of its own:
+            # A Log dropped without close is still released.  In a thread of its own, since
             # the collector runs anywhere, also where the locks that this takes are held.
             self._forgotten = weakref.finalize(
                 self, start_new_thread, _give_back_quietly, (self.path, lent.give_back)
@@ -151,14 +151,14 @@ class Log:
         )
 
     def close(self) -> None:
-        """Flush, write indexes, producer snapshot and checkpoints, give the lock back.
+        """Flush, write indexes, producer snapshot and checkpoints, release the lock.
 
-        Idempotent; returns when it is closed, also when another thread closes it.  Waits of
-        other threads end with Closed.  In a data directory the log goes on for whoever else
-        has it open in this process.
+        Idempotent; returns when the log is closed, also if another thread closes it.  Waits of
+        other threads end with Closed.  In a data directory the log stays open for its other
+        users in this process.
 
-        On a full disk what a clean close writes may be missing: a warning says so, and the
-        next open recovers.
+        On a full disk the files of a clean close may be missing: a warning says so, and the next
+        open recovers.
 
         Raises: StorageOffline, IoFailed, NoMemory; the log is closed then, too, and recovered when
         it is opened again.
@@ -245,7 +245,7 @@ class Log:
         return tuple(LeaderEpoch(entry.epoch, entry.start_offset) for entry in found)
 
     def refresh(self) -> None:
-        """Look again at what another process wrote; reads do so by themselves."""
+        """See what another process has written since; reads do so by themselves."""
         check(lib.kl_log_refresh(self._c))
 
     # ---- appending --------------------------------------------------------------------------
@@ -287,13 +287,13 @@ class Log:
         Rows are put into batches of about `batch_bytes` (1 MiB, never above
         max.message.bytes); each is one write, and whole or absent after a crash.  Several are
         not atomic: a crash, or an error in the middle, leaves a prefix.  `compression`: none,
-        gzip, snappy, lz4, zstd; the topic's own compression.type goes before it.
+        gzip, snappy, lz4, zstd; the topic's own compression.type overrides it.
 
-        With `expected_offset` all rows are one batch, which is appended only where the first
+        With `expected_offset` all rows are one batch, which is appended only if the first
         of them gets this offset.
 
-        Raises: as append; ArgumentError naming the column, the found and the wanted;
-        MessageTooLarge for rows that are to be one batch and do not fit it.
+        Raises: as append; ArgumentError, which names the column, what was found and wanted;
+        MessageTooLarge for rows that must be one batch and do not fit.
         """
         size = BATCH_BYTES
         if batch_bytes is not None:
@@ -311,7 +311,7 @@ class Log:
         anything is appended; offsets, epoch and, under LogAppendTime, times are set.  They go
         into one segment with one write; only a crash in the middle of it may leave the first
         of them.  A batch that an idempotent producer repeats is not appended again; the span
-        is then where it lies.
+        is then that of the first append.
 
         Raises: CorruptMessage, InvalidRecord, MessageTooLarge, RecordListTooLarge (more than
         segment.bytes), InvalidTimestamp, OutOfOrderSequenceNumber, InvalidProducerEpoch,
@@ -332,7 +332,7 @@ class Log:
         return append_batches(handle, buffer)
 
     def append_as_follower(self, buffer: bytes) -> Span:
-        """Append batches of a leader's log, their offsets and epochs as they are.
+        """Append batches of a leader's log with their offsets and epochs unchanged.
 
         Raises: UnexpectedAppendOffset below the end, CorruptMessage.
         """
@@ -365,7 +365,7 @@ class Log:
         return int(done.base_offset)
 
     def flush(self) -> None:
-        """Return when all that was appended before the call is on disk.
+        """Return when everything appended before the call is on disk.
 
         Calls of many threads share one write to the disk.  The first failure is final.  Ctrl-C ends
         the wait; the write goes on.
@@ -429,9 +429,9 @@ class Log:
         return record_at(self, index)
 
     def follow(self, start: int | None = None, isolation: str = "read_uncommitted") -> Follow:
-        """Records from `start` on (the end), and then each that comes; waits for ever.
+        """Records from `start` on (default: the end), and then each new one; waits for ever.
 
-        For `for`, and for `async for`, which waits in a thread of its own.
+        Works with `for`, and with `async for`, which waits in its own thread.
 
         Raises: OffsetOutOfRange, CorruptMessage; Closed when another thread closes the log.
         """
@@ -440,9 +440,9 @@ class Log:
     def follow_arrow(
         self, start: int | None = None, *, timeout_ms: int | None = None, **options: Any
     ) -> reading.FollowColumns:
-        """As follow, by batches of columns, which Arrow's users take as they are.
+        """As follow, in batches of columns, which Arrow libraries read directly.
 
-        Ends when nothing came for `timeout_ms`; None: never.  `options`: of `scan`.
+        Ends when nothing has arrived for `timeout_ms`; None: never.  `options`: of `scan`.
         """
         return reading.follow_columns(self, start, timeout_ms, **options)
 
@@ -462,7 +462,7 @@ class Log:
         isolation: str = "read_uncommitted",
         check_crcs: bool = True,
     ) -> bytes:
-        """Whole batches from the one that holds `offset` on, as they lie on disk.
+        """Whole batches from the one that holds `offset` on, as they are on disk.
 
         At least one batch, however large; from one segment.  Empty at the end.  An
         `isolation` of "log_end" goes beyond the high watermark, as a follower does.
@@ -489,7 +489,7 @@ class Log:
     # ---- looking up ---------------------------------------------------------------------------
 
     def offset_at(self, time: int | datetime) -> int | None:
-        """The first offset whose timestamp is at or after; None when there is none.
+        """The first offset with a timestamp at or after `time`; None if there is none.
 
         `time`: milliseconds since 1970 UTC, or a datetime that knows its zone.
 
@@ -534,8 +534,9 @@ class Log:
     def truncate(self, offset: int) -> None:
         """Drop all records at and above `offset`, durably.
 
-        Whole batches go: inside of one, the end becomes lower.  Where nothing is left above the
-        start, what was deleted below it goes, too, and the log goes on, empty, where it ends.
+        Whole batches are dropped: if `offset` is inside one, the end becomes lower.  If nothing is
+        left above the start, deleted records below it are removed, too, and the empty log goes
+        on where it ends.
         """
         truncate(self._handle, whole_number("offset", offset, 0))
 
@@ -553,7 +554,7 @@ class Log:
     def apply_retention(self, now_ms: int | None = None) -> Expiry | None:
         """Delete the segments that retention.ms and retention.bytes no longer keep.
 
-        What was deleted and why, and what a reader's hold kept; None when nothing had to go.
+        Returns what was deleted and why, and what a reader's hold kept; None if nothing was due.
         See docs/settings.md.
         """
         known = None if now_ms is None else whole_number("now_ms", now_ms, 0)

@@ -90,7 +90,7 @@ def _plan_again(
 def log_config(config: TopicConfig) -> Any:
     """A kl_log_config filled from `config`; kl_log_open and kl_log_configure copy it."""
     global _last
-    last = _last  # another thread may put its own there meanwhile
+    last = _last  # another thread may replace it
     if last[0] is not config:
         _last = last = config, _log_config(config)
     return last[1]
@@ -178,9 +178,9 @@ def _tell_left(path: str, recovery: Recovery) -> None:
         import logging
 
         logging.getLogger(__name__).warning(
-            "%s: was not closed cleanly, and there is no room to keep what is to be cut from byte "
-            "%d of %s on: it stays where it is; reads and retention go on, appends when there is "
-            "room", path, recovery.truncated_pos, name,
+            "%s: was not closed cleanly, and there is no room to back up what must be cut from "
+            "byte %d of %s on: it stays where it is; reads and retention go on, appends when "
+            "there is room", path, recovery.truncated_pos, name,
         )  # fmt: skip
 
 

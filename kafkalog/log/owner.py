@@ -1,4 +1,4 @@
-"""Who looks after an open log: its data directory's manager, or its own folder."""
+"""The owner of an open log: its data directory's manager, or its own folder."""
 
 import os
 from collections.abc import Mapping
@@ -188,8 +188,8 @@ def absorbed(state: DirectoryState, path: str, tp: TopicPartition) -> bool:
 
     Raises: Locked when it is still open; IoFailed, NoSpace.
     """
-    # Two looks at each of ten thousand: who stood alone has its lock there, and it goes last; a
-    # copy without hidden files has none, and would show what was deleted without its start.
+    # Two looks at each of ten thousand: a log that stood alone has its lock there, and it goes
+    # last; a copy without hidden files has none, and would show what was deleted without its start.
     if not any(os.path.lexists(f"{path}/{name}") for name in (LOCK, LOG_START)):
         return False
     alone = DirectoryState(path, "w", own=True)
@@ -197,7 +197,8 @@ def absorbed(state: DirectoryState, path: str, tp: TopicPartition) -> bool:
         start = alone.log_start(tp)
         if start > state.log_start(tp):
             state.save(log_starts={tp: start})
-        # Who wrote to it in the directory since, as Kafka, knows better how far it goes.
+        # A program that wrote to it in the directory since, such as Kafka, knows better how far it
+        # goes.
         point, there = max(0, alone.recovery_point(tp)), state.recovery_point(tp)
         # One that stood alone under another name says nothing of this one: all is looked at.
         state.save(recovery_points={tp: min(point, there) if there >= 0 else point})

@@ -1,4 +1,4 @@
-"""Records for who reads a log as a sequence: iteration, `log[offset]`, slices, following it."""
+"""A log read as a sequence of records: iteration, `log[offset]`, slices, following it."""
 
 from __future__ import annotations
 
@@ -53,10 +53,10 @@ class Source(Protocol):
 
 
 def records_in(log: Source, part: slice) -> Iterator[Record]:
-    """What of `log[start:stop]` is there, as of a list: nothing is out of range.
+    """The records of `log[start:stop]` that exist; as with a list, nothing is out of range.
 
-    Negative numbers count records from the end.  What retention deletes meanwhile is
-    passed over.  Raises: ArgumentError, CorruptMessage.
+    Negative numbers count records from the end.  Records that retention deletes in the
+    process are skipped.  Raises: ArgumentError, CorruptMessage.
     """
     if part.step not in (None, 1):
         raise ArgumentError(f"step: found {part.step!r}, wanted none")
@@ -303,7 +303,7 @@ def follow_columns(
     """See Log.follow_arrow."""
     offset = log.end_offset if start is None else whole_number("start", start)
     if "stop" in options:
-        raise ArgumentError("stop: who follows has no end; `scan` has one")
+        raise ArgumentError("stop: `follow` has no end; `scan` has one")
     bound = bound_of(options.get("isolation", COMMITTED))
     if timeout_ms is not None:
         whole_number("timeout_ms", timeout_ms, 0)

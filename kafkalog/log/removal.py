@@ -24,7 +24,7 @@ def truncate(log: Handle, offset: int) -> None:
         if floor < log.end_offset and state.recovery_point(log.tp) > (base := _base(log, floor)):
             state.save(recovery_points={log.tp: base})
         check(lib.kl_log_truncate(log.c, offset))
-        if (end := log.end_offset) < floor:  # a compaction left a gap there meanwhile
+        if (end := log.end_offset) < floor:  # a compaction has left a gap there since
             lowered = lowered or log.start_offset != state.log_start(log.tp)
             state.lower(log.tp, end)
         if lowered:

@@ -84,7 +84,7 @@ _RECORD_ROWS, _RECORD_BYTES = 4096, 1 << 20
 
 
 class Columnar:
-    """Rows as columns, read anew by each method and each iteration: what all scans share."""
+    """Rows as columns, which each method and iteration reads again: the base of all scans."""
 
     _columns: tuple[str, ...]
 
@@ -102,7 +102,7 @@ class Columnar:
         values and headers.  A record batch of the log is never split over two of them.
 
         Raises: OffsetOutOfRange, CorruptMessage, MessageTooLarge (a compressed batch that
-        passes the limit), StaleLog (the log was truncated meanwhile), Closed.  The rows
+        passes the limit), StaleLog (the log was truncated during the pass), Closed.  The rows
         before the damage come first.
         """
         with closing(self._pass(sum(_BITS[name] for name in self._columns))) as blocks:
@@ -173,10 +173,10 @@ class Columnar:
 
 
 class Scan(Columnar):
-    """A range of a log, read anew by each method and each iteration.
+    """A range of a log, which each method and each iteration reads again.
 
-    Where a pass ends is fixed when it begins: records appended meanwhile are not seen.  A
-    scan may be used from several threads; each pass belongs to one.
+    The end of a pass is fixed when it begins: records appended later are not seen.  Several
+    threads may use a scan; each pass belongs to one.
     """
 
     def __init__(
@@ -218,7 +218,7 @@ class Scan(Columnar):
 
     @property
     def end_offset(self) -> int:
-        """Up to where the pass that began last reads: `stop`, or the end of what its isolation
+        """The offset up to which the latest pass reads: `stop`, or the end of what its isolation
         level shows.  -1 before the first pass.
         """
         return self._end_offset
@@ -229,7 +229,7 @@ class Scan(Columnar):
     def records(self) -> Iterator[Record]:
         """The range as Records, with all their fields whatever the scan's columns are.
 
-        A generator: closing it lets go of the log.  Raises: as iteration does.
+        A generator: closing it releases the log.  Raises: as iteration does.
         """
         for some, _ in self.record_blocks():
             yield from some
@@ -245,8 +245,8 @@ class Scan(Columnar):
                 yield some, after
 
     def count(self) -> int:
-        """How many records are in the range: data records, from the headers of batches that
-        lie in it whole; only others are decompressed.
+        """The number of data records in the range, from the headers of batches that lie in it
+        whole; only other batches are decompressed.
         """
         with _Pass(self, 0, self._batch_rows, self._batch_bytes) as blocks:
             for _ in blocks:
@@ -259,7 +259,7 @@ class Scan(Columnar):
 
 
 class StringColumn:
-    """A column of byte strings where it lies: read-only views, without copies."""
+    """A column of byte strings in place: read-only views, without copies."""
 
     __slots__ = ("data", "offsets", "validity")
 

@@ -126,7 +126,7 @@ T = TypeVar("T")
 
 
 def over_segments(log: Handle, decide: Callable[[tuple[Segment, ...]], T]) -> T:
-    """What `decide` says of the segments; asked again when one went away meanwhile.
+    """The result of `decide` for the segments; it is called again if one has gone away since.
 
     Raises: StaleLog when that does not end.
     """

@@ -22,7 +22,7 @@ class Steps:
     """Takes a `kl_scan` from block to block.  One thread."""
 
     def __init__(self, scan: Any, limit_bytes: int) -> None:
-        """`scan`: the caller's, who frees it.  `limit_bytes`: of a batch, decompressed."""
+        """`scan`: the caller frees it.  `limit_bytes`: of a batch, decompressed."""
         self._c = scan
         self._limit = limit_bytes
         self._large = False

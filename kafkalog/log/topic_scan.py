@@ -29,7 +29,7 @@ AHEAD_BYTES = 256 << 20
 """Of decoded blocks that nobody has taken yet: a batch that was compressed well is one block,
 whatever its size.  Each thread may have one more in its hands."""
 PIECES_AHEAD = 1
-"""Pieces that are begun before they are wanted, beside one a thread."""
+"""Pieces that are started ahead, in addition to one per thread."""
 THREADS_MAX = 64
 THREADS_DEFAULT_MAX = 8
 """On a machine of many processors: each thread has its blocks in memory."""
@@ -38,7 +38,7 @@ THREADS_DEFAULT_MAX = 8
 class TopicScan(Columnar):
     """Partitions as columns, one after another, each in the order of its offsets.
 
-    As `Scan`, but that several threads decode ahead of who reads: at most
+    As `Scan`, but several threads decode ahead of the reader: at most
     (`threads` + PIECES_AHEAD) times PIECE_BLOCKS batches of about `batch_bytes` are in memory, and
     of larger ones about AHEAD_BYTES and one a thread.
     """
@@ -111,7 +111,7 @@ class TopicScan(Columnar):
 
 
 class _Work:
-    """What the threads of a pass share.  Not its iterator: who drops that ends them."""
+    """What the threads of a pass share.  Not its iterator: dropping that ends them."""
 
     def __init__(self, pieces: Iterator[Scan], columns: int, most: int) -> None:
         self.lock = threading.Condition()
@@ -144,7 +144,7 @@ class _Work:
                 return None
             piece = _Piece()
             try:
-                # Under the lock: who is first here is first in the order, too.
+                # Under the lock: the first thread here is first in the order, too.
                 piece.scan = next(self.pieces, None)
             except BaseException as problem:
                 piece.problem, piece.over = problem, True

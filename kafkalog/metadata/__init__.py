@@ -1,1 +1,1 @@
-"""Who leads what, and with which settings: the metadata of a single node, in KRaft's records."""
+"""Leaders, topics and settings: the metadata of a single node, in KRaft's records."""

@@ -56,7 +56,7 @@ class NewTopic(NamedTuple):
 
 
 class NewTopics(NamedTuple):
-    """Topics that are to be made; `validate_only`: only told whether they could be."""
+    """Topics that are to be made; `validate_only`: only check whether they could be."""
 
     topics: Sequence[NewTopic]
     validate_only: bool = False
@@ -135,7 +135,7 @@ class ResourceAsked(NamedTuple):
 
 
 class SettingsAsked(NamedTuple):
-    """Settings that are asked for, and how much of each is to be told."""
+    """The requested settings, and how much of each to return."""
 
     resources: Sequence[ResourceAsked]
     synonyms: bool = False

@@ -304,7 +304,7 @@ class Replay:
         """After the last record, or the last transaction, that ended."""
         self._changes = Changes(image)
         self._open: list[Entry | str] | None = None
-        self._touched: dict[str, None] = {}  # since the last change that was told
+        self._touched: dict[str, None] = {}  # since the last announced change
         self._resources: dict[tuple[int, str], None] = {}
 
     @property

@@ -106,8 +106,8 @@ def _is_torn_bootstrap(manager: Manager) -> bool:
 
 
 def _bootstrap(manager: Manager) -> list[tuple[str, dict[str, Any]]] | None:
-    """What somebody formatted the directory with: features, who may log in (SCRAM).  None where
-    there is nothing, or what a first start of ours could not finish.
+    """What somebody formatted the directory with: features, users that may log in (SCRAM). None
+    where there is nothing, or what a first start of ours could not finish.
 
     Raises: CorruptLog for what is damaged and said more; ArgumentError for records that are not
     known.
@@ -157,7 +157,7 @@ def check_alone(image: MetadataImage, meta: MetaProperties | None) -> None:
     others = [number for number in image.brokers if number != meta.node_id]
     if others:
         raise ArgumentError(
-            f"found brokers {others} beside {meta.node_id}, wanted a directory of a single node"
+            f"found brokers {others} besides {meta.node_id}, wanted a directory of a single node"
         )
     check_level(image.features.get(METADATA_VERSION, LEVEL_NEW))
     for topic, partition in image.partitions():
@@ -320,7 +320,7 @@ def _look_into(manager: Manager, tp: TopicPartition) -> tuple[int, int]:
         log = manager.get(*tp)
     except UnsupportedForMessageFormat as error:
         _logger.warning("%s: %s", layout.partition_folder(*tp), error)
-        return 0, -1  # it has neither; who asks for its records is told the same
+        return 0, -1  # it has neither; a request for its records gets the same answer
     return log.leader_epoch, max((p.producer_id for p in log.producers), default=-1)
 
 

@@ -40,7 +40,7 @@ Configs = Mapping[tuple[int, str], Mapping[str, str]]
 
 
 class Partition(NamedTuple):
-    """One partition: who keeps it, who leads it."""
+    """One partition: its replicas and its leader."""
 
     partition: int
     replicas: tuple[int, ...]

@@ -1,4 +1,4 @@
-"""A directory that no broker serves at the moment: its topics hold for whoever writes."""
+"""A directory that no broker serves at the moment: its topics apply to every writer."""
 
 import uuid
 from collections.abc import Mapping

@@ -57,7 +57,7 @@ Result = dict[str, Any]
 
 
 class Site(NamedTuple):
-    """What decides beside the image."""
+    """What decides besides the image."""
 
     directory_id: uuid.UUID
     config: BrokerConfig
@@ -151,7 +151,7 @@ def _partition_default(site: Site) -> int:
 
 
 def check_name(name: str, topics: Mapping[str, Topic], taken: Mapping[str, str]) -> None:
-    """Whether a topic may be made under a name, beside `topics` and those that are `taken` in the
+    """Whether a topic may be made under a name, given `topics` and those that are `taken` in the
     same request, by their folded names.
 
     Raises: Refused.

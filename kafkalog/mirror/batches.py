@@ -27,7 +27,7 @@ def parts(data: bytes | memoryview, start: int, aborted: Sequence[tuple[int, int
     """The records from offset `start` on, without control records and those of `aborted`, the
     (producer id, first offset) of transactions.
 
-    CRCs are not looked at: who takes the batches does.
+    CRCs are not checked here, but where the batches are taken.
 
     Raises: CorruptMessage, UnsupportedForMessageFormat; what decoding does, of a batch that is cut.
     """
@@ -48,7 +48,7 @@ def parts(data: bytes | memoryview, start: int, aborted: Sequence[tuple[int, int
             gone.add(open_.pop()[0])
         control = batch.attributes & lib.KL_ATTR_CONTROL
         dropped = batch.attributes & lib.KL_ATTR_TRANSACTIONAL and batch.producer_id in gone
-        if control:  # the transaction of who is gone ends with it
+        if control:  # the transaction of a producer that is gone ends with it
             gone.discard(batch.producer_id)
         if control or dropped or batch.last_offset < start or not batch.record_count:
             cut()

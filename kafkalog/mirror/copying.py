@@ -38,7 +38,7 @@ __all__ = ["Copying", "Counts", "Tell", "Wish"]
 
 CLIENT_ID = "kafkalog-mirror"
 BATCH_BYTES = 512 << 10
-"""Of batches that are made anew: half of what a topic takes by default."""
+"""Of rebuilt batches: half of what a topic takes by default."""
 RECORD_BYTES_MAX = 1 << 30
 """How large a record may be the target says."""
 ANSWER_BYTES = 16 << 20
@@ -47,7 +47,7 @@ WAIT_MS = 500
 LINGER_MS = 50
 """How long a transaction waits for more, each time."""
 OPEN_S = 1.0
-"""And in all: who reads the copy sees records that much later."""
+"""And in all: readers of the copy see records that much later."""
 READ_MS = 50
 """The last is a marker, for which no record comes."""
 STATE_S = 60.0
@@ -99,7 +99,7 @@ class Counts:
 
 
 class Tell(NamedTuple):
-    """Who hears of it."""
+    """Where warnings and progress are reported."""
 
     warning: Callable[[str], object]
     progress: Callable[[], object]
@@ -250,7 +250,7 @@ class Copying:
             known = self._progress.get(TopicPartition(info.name, number))
             if known and known.topic_id != _id_of(info):
                 return (
-                    f"it was deleted and made anew in the source (id {_id_of(info)}, the copy is "
+                    f"it was recreated in the source (id {_id_of(info)}, the copy is "
                     f"of {known.topic_id}): let a mirror of another name copy it to another topic"
                 )
         return ""
@@ -332,8 +332,8 @@ class Copying:
     # ---- records -----------------------------------------------------------------------
 
     def go_on(self, once: bool) -> bool:
-        """Copy until it is stopped; `once`: until all is copied that may be read now.  False: it
-        has to begin anew.
+        """Copy until it is stopped; `once`: until everything readable now is copied.  False: it
+        has to start over.
 
         Raises: what fails.
         """
@@ -396,7 +396,7 @@ class Copying:
         )  # fmt: skip
 
     def _is_ours(self, one: Fetched) -> bool:
-        """Whether an answer goes on where the copy ends; a topic where it does not is told."""
+        """Whether an answer goes on where the copy ends; a topic where it does not is reported."""
         known = self.fetcher.cluster.topics.get(one.tp.topic)
         if known is not None and _id_of(known) != self._progress[one.tp].topic_id:
             self._put_aside(one.tp.topic, self._refusal(known))
@@ -497,7 +497,7 @@ class Copying:
             done = self.target.alter_group_offsets(group.group, moved)
             self.counts.groups += len(done.done)
             for problem in done.errors.values():
-                # Who has members there has come over, and is ahead of us.
+                # A group with members there has moved over, and is ahead of us.
                 if problem.code != ErrorCode.UNKNOWN_MEMBER_ID:
                     self._say_once(f"group {group.group!r}: {problem}")
 

@@ -18,10 +18,10 @@ def moves(
     there: Mapping[TopicPartition, Committed],
     renamed: Callable[[str], str],
 ) -> dict[TopicPartition, Committed]:
-    """What a group is to have committed in the target, by the target's partitions.
+    """The offsets to commit for a group in the target, by the target's partitions.
 
-    `committed`: in the source; `there`: in the target, where nobody is moved back: its members
-    may have read on.  Who is further in the source than the copy waits at the copy's end.
+    `committed`: in the source; `there`: in the target, where a group is never moved back: its
+    members may have read on.  A group that is ahead of the copy waits at the copy's end.
     """
     found: dict[TopicPartition, Committed] = {}
     for tp, one in committed.items():

@@ -22,7 +22,7 @@ _logger = logging.getLogger(__name__)
 PAUSE_S, PAUSE_MAX_S = 0.5, 30.0
 REFRESH_MS = 30_000
 TRIES_ONCE = 5
-"""How often `copy` begins anew without having copied anything meanwhile."""
+"""How often `copy` starts over without progress."""
 LEGAL = re.compile(r"[A-Za-z0-9._-]{1,200}")
 
 
@@ -39,18 +39,18 @@ class MirrorStatus(NamedTuple):
     groups: int
     """Offsets of groups that were written."""
     lag: int
-    """Offsets between what is copied and what may be read in the source, as it was told last."""
+    """Offsets between what is copied and what may be read in the source, as last reported."""
     aside: dict[str, str]
     """Topics that are not copied any more, and why."""
 
 
 class Mirror(Handle):
-    """Topics of `source` in `target`: records, settings, groups' offsets.
+    """Copies topics of `source` to `target`: records, settings, groups' offsets.
 
-    How far it is stands in a topic of the target, `kafkalog-mirror.NAME`, written in the same
-    transactions as the records: whoever goes on after it was killed, at any moment, leaves out
-    nothing and repeats nothing.  One thread at a time, but `stop`.  Nothing is kept open between
-    two calls.
+    A topic of the target, `kafkalog-mirror.NAME`, holds its progress, written in the same
+    transactions as the records: a mirror that continues after a kill, at any moment, misses
+    nothing and repeats nothing.  One thread at a time, except for `stop`.  Nothing stays open
+    between two calls.
     """
 
     def __init__(
@@ -75,10 +75,10 @@ class Mirror(Handle):
         `topics`, `groups`: regular expressions that the whole name matches; None: no groups.
         `rename`: the name in the target, {} the source's.  `name`: of the mirror, by default the
         id of the source's cluster; of two with one name the second ends the first.
-        `compression`: of batches that are made again.  `transaction_bytes`: about what one
-        transaction takes.  `refresh_ms`: how often it looks for topics, settings and groups (None:
-        every 30 s); `refresh_s`: older, in seconds.  `on_warning` hears sentences, by default the
-        log does; `on_progress` the status, several times a second.
+        `compression`: of rebuilt batches.  `transaction_bytes`: about how much one transaction
+        takes.  `refresh_ms`: how often it looks for topics, settings and groups (None: every
+        30 s); `refresh_s`: older, in seconds.  `on_warning` hears sentences, by default the log
+        does; `on_progress` the status, several times a second.
 
         Raises: ArgumentError, Closed.
         """
@@ -110,12 +110,12 @@ class Mirror(Handle):
         self._on_progress = on_progress
         self._stop = threading.Event()
         self._counts = Counts()
-        Admin(source).close()  # an address that is none is refused now
+        Admin(source).close()  # invalid addresses fail now
         Admin(target).close()
 
     @property
     def status(self) -> MirrorStatus:
-        """How far it is.  From any thread."""
+        """Its progress.  From any thread."""
         c = self._counts
         return MirrorStatus(
             c.topics, c.partitions, c.records, c.bytes, c.transactions, c.groups, c.lag,
@@ -127,22 +127,22 @@ class Mirror(Handle):
             self._on_progress(self.status)
 
     def stop(self) -> None:
-        """Let `run` and `copy` end soon, with what is under way.  From any thread, and from a
-        handler of signals."""
+        """Make `run` and `copy` end soon, after the current transaction.  From any thread, and from
+        a signal handler."""
         self._stop.set()
 
     def copy(self) -> MirrorStatus:
-        """Copy all that may be read in the source now, and return.
+        """Copy everything that is readable in the source now, and return.
 
-        What fails for a time is tried again.  Raises: as `run`; that failure, when it does not end.
+        Transient failures are retried.  Raises: as `run`; a transient failure that does not end.
         """
         return self._again(once=True)
 
     def run(self) -> MirrorStatus:
         """Copy until `stop` is called.
 
-        Raises: ProducerFenced: another mirror of its name runs; ArgumentError: it would copy what
-        it writes; MessageTooLarge and what else lasts.
+        Raises: ProducerFenced: another mirror with its name runs; ArgumentError: it would copy what
+        it writes; MessageTooLarge and other lasting failures.
         """
         return self._again(once=False)
 

@@ -1,1 +1,1 @@
-"""Copies of a partition: who leads, who follows, and what each may say is safe."""
+"""Copies of a partition: leader, followers, and what each may report as safe."""

@@ -1,4 +1,4 @@
-"""What a leader was told of each partition, and what it is told next.  Pure.
+"""What a leader knows of each partition, and the next request to it.  Pure.
 
 A node follows thousands of partitions of which few move between two requests: what a request
 costs goes by those.
@@ -18,7 +18,7 @@ NO_ID = UUID(int=0)
 
 
 class Asked(NamedTuple):
-    """What a leader is told of a partition; while it stays the same a session says nothing."""
+    """A partition in a request to its leader; while it stays the same a session omits it."""
 
     offset: int
     log_start: int
@@ -37,7 +37,7 @@ class Asking:
         self._topics: dict[UUID, str] = {}
         self._moved: dict[TopicPartition, Asked] = {}
         self._anew = True
-        """Others are asked for than the leader was told of."""
+        """The wanted partitions differ from those that the leader knows."""
 
     def put(self, tp: TopicPartition, topic_id: UUID, asked: Asked) -> None:
         """Ask for it from there on."""
@@ -76,5 +76,5 @@ class Asking:
         self.session = sessions.answered(said, session_id, partitions)
 
     def lost(self, code: int = 0) -> None:
-        """Everything is said anew."""
+        """Send everything again."""
         self.session = sessions.lost(self.session, code)

@@ -1,4 +1,4 @@
-"""A partition's log on this node, as who follows writes it.
+"""A partition's log on this node, as a follower writes it.
 
 The one place that does what `following` decides.  One thread at a time.
 """
@@ -119,8 +119,8 @@ class Copy:
     def _restart(self, offset: int) -> None:
         now = self.now()
         if offset > now.log_end:
-            _logger.info("%s-%d: its leader begins at offset %d, behind what ends here at %d: it "
-                         "is begun anew there", self.log.topic, self.log.partition, offset,
+            _logger.info("%s-%d: its leader starts at offset %d, beyond the end here at %d: "
+                         "the copy starts over there", self.log.topic, self.log.partition, offset,
                          now.log_end)  # fmt: skip
         elif now.log_start < now.log_end:
             self._tell(now.log_start, now)

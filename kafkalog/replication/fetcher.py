@@ -46,17 +46,17 @@ DIVERGING_VERSION_MIN = 12
 """Before it a leader does not say where logs part: it is asked by OffsetForLeaderEpoch first."""
 EARLIEST, LATEST = -2, -1
 GRACE_MS = 30_000
-"""What an answer may take beyond the time that the leader was told to wait."""
+"""What an answer may take beyond the leader's requested wait."""
 LOOK_S = 1.0
 """How often each copy is looked at: its log start may move without us."""
 HELD_S = 0.1
 """How often it is looked whether what is held back may go on."""
 PASSING = (errors.NoSpace, errors.NoMemory, errors.IoFailed, errors.CorruptMessage)
-"""Of an append: the same may do later, or what comes anew is whole."""
+"""Failures of an append that may succeed later, or with a new copy of the batch."""
 
 
 class Replica(NamedTuple):
-    """Who follows."""
+    """The follower."""
 
     id: int
     epoch: int = -1
@@ -300,7 +300,7 @@ class Fetcher:
                 copy.sync()
             except errors.KafkalogError as problem:
                 of = self._of(copy)
-                if of:  # else it was dropped meanwhile, and may be closed
+                if of:  # else it has been dropped since, and may be closed
                     self._unsynced.add(copy)
                 for tp, one in of:
                     self._failed(tp, one, problem)
@@ -378,7 +378,7 @@ class Fetcher:
             self._failed(tp, one, problem)
 
     def _held_back(self, tp: TopicPartition, one: _Followed, now: Copied) -> bool:
-        """Whether it took its share for now; who is in sync goes on."""
+        """Whether it took its share for now; a copy in sync goes on."""
         throttle = self.options.throttle
         behind = one.shown is None or one.shown > now.log_end
         return throttle is not None and behind and throttle.holds(tp, _now_ms())
@@ -434,7 +434,7 @@ class Fetcher:
     def _act(
         self, tp: TopicPartition, one: _Followed, action: Action | EpochEnd, offset: int = -1
     ) -> None:
-        """Do it, unless another command came meanwhile; what fails is this partition's alone.
+        """Do it, unless another command has come since; a failure affects this partition alone.
 
         `offset`: the one that was asked for, of an answer that holds records.
         """

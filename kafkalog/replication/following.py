@@ -143,4 +143,4 @@ def placed(leader_start: int, leader_end: int, copy: Copied) -> Action:
         return Restart(leader_start) if leader_end < copy.log_start else Cut(leader_end)
     if leader_start > copy.log_end:
         return Restart(leader_start)
-    return Rest(ErrorCode.OFFSET_OUT_OF_RANGE)  # it moved meanwhile; never asked in a tight loop
+    return Rest(ErrorCode.OFFSET_OUT_OF_RANGE)  # it has moved since; never asked in a tight loop

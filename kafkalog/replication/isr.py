@@ -1,4 +1,4 @@
-"""Who is in sync with a leader, as its controller knows it and as the leader wants it.
+"""The ISR of a leader, as its controller knows it and as the leader wants it.
 
 Pure.  The leader proposes (AlterPartition), the controller decides, and an answer may be lost:
 until the leader knows better each proposal may hold.  So a record is shown once all of the maximal
@@ -50,7 +50,8 @@ class Proposal(NamedTuple):
     outdated: bool = False
     """The controller said so: what it says next counts, and it is not asked again."""
     held: bool = False
-    """It is not sent yet: whether who joins has all that is shown is not known; see `released`."""
+    """It is not sent yet: whether the joining follower has all that is shown is unknown; see
+    `released`."""
 
 
 class Isr(NamedTuple):
@@ -81,7 +82,7 @@ class Isr(NamedTuple):
 
 
 def followers(isr: Isr, epochs: Mapping[int, int]) -> list[Follower]:
-    """What the data plane is told; `epochs`: of who is registered, by node."""
+    """The replicas for the data plane; `epochs`: of registered brokers, by node."""
     maximal = isr.maximal
     return [
         Follower(one, one in isr.in_sync, one in maximal, epochs.get(one, UNKNOWN_EPOCH))
@@ -94,7 +95,7 @@ def shrink(
     isr: Isr, states: Iterable[FollowerState], lag_ms: int, epochs: Mapping[int, int]
 ) -> Isr:
     """Propose those in sync who had all that was here within `lag_ms`; the same where all had,
-    or a proposal is under way.  One that is held is given up when who was to join lags."""
+    or a proposal is under way.  One that is held is given up if the joining follower lags."""
     if isr.proposal is not None and not isr.proposal.held:
         return isr
     late = {
@@ -129,9 +130,9 @@ def expand(isr: Isr, caught_up: CaughtUp, epochs: Mapping[int, int]) -> Isr:
 
 
 def released(isr: Isr, states: Iterable[FollowerState], high_watermark: int) -> Isr:
-    """Let a proposal be sent once who joins by it has all that is shown, both found after the data
-    plane was told to wait for it: what was shown between its last fetch and that it may not have,
-    and as one in sync it might be the next leader."""
+    """Let a proposal be sent once the joining follower has all that is shown, both found after the
+    data plane was told to wait for it: what was shown between its last fetch and that it may not
+    have, and as one in sync it might be the next leader."""
     if isr.proposal is None or not isr.proposal.held:
         return isr
     ends = {state.follower.id: state.log_end for state in states}

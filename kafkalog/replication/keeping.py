@@ -1,8 +1,8 @@
-"""What a copy is told to drop though it was shown lies beside its log from then on.
+"""Records that were shown and that a copy must drop are kept next to its log.
 
-Who was elected without being in sync has not what others have, and they are cut to it: Kafka's
-`unclean.leader.election.enable`.  What was acknowledged may be among it, so that somebody may
-want it back.
+A leader that was elected without being in sync lacks records of the others, and they are cut to
+its log: Kafka's `unclean.leader.election.enable`.  Acknowledged records may be among them, and an
+operator may want them back.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ PIECE_BYTES = 1 << 20
 
 
 def keep(log: Log, start: int, end: int) -> str:
-    """Copy the batches of these offsets into a file beside the log, on disk when this returns; its
+    """Copy the batches of these offsets into a file next to the log, on disk when this returns; its
     path.  The first batch may begin before `start`.
 
     Raises: CorruptLog: there are too many such files; IoFailed, and what a read raises.  Then
@@ -33,7 +33,7 @@ def keep(log: Log, start: int, end: int) -> str:
     except OSError as problem:
         if isinstance(problem, KafkalogError):
             raise
-        raise IoFailed(f"{log.path}: what is to be cut could not be kept: {problem}") from problem
+        raise IoFailed(f"{log.path}: could not keep what must be cut: {problem}") from problem
 
 
 def _keep(log: Log, start: int, end: int) -> str:

@@ -22,7 +22,7 @@ __all__ = ["Asking", "Controlling", "Membership"]
 
 
 class Asking(Protocol):
-    """A way to whoever is the controller: one request after another.  Any thread."""
+    """A way to the current controller: one request after another.  Any thread."""
 
     def ask(self, api: Api, fields: Any, at_most: int | None = None) -> Any:
         """A request, by the names of kafkalog.wire; its response."""
@@ -36,7 +36,7 @@ class Membership(Metadata, Protocol):
 
     node: int
     carry_out: Callable[[Sequence[Effect]], Sequence[TopicPartition]]
-    """Set by who keeps the copies: do this, in order; of what others are to lead, since it is
+    """Set by the keeper of the copies: do this, in order; of what others are to lead, since it is
     offline here, and of what could not be deleted."""
     registered: Callable[[int], None]
     """Set likewise: this broker was given another epoch."""
@@ -67,7 +67,7 @@ class Membership(Metadata, Protocol):
         """A way to the controller, for what must not wait for what others ask of it."""
 
     def ask_no_more(self) -> None:
-        """Who waits for the controller does so no more, nor will; lines of others stay."""
+        """End all waits for the controller, now and later; lines of others stay open."""
 
     def alter_configs(
         self, asked: SettingChanges,

@@ -1,7 +1,7 @@
 """What a node copies while it is behind may be held back, so that clients are not slowed.
 
-Kafka's ReplicationQuotaManager: who moves partitions names the replicas that are throttled, and a
-rate; copies that are in sync are never held back, but what they get counts.
+Kafka's ReplicationQuotaManager: the mover of partitions names the replicas that are throttled, and
+a rate; copies that are in sync are never held back, but what they get counts.
 """
 
 from __future__ import annotations
@@ -45,7 +45,8 @@ def throttled(words: Sequence[str], node: int) -> _Partitions:
 
 
 class Quota:
-    """Bytes of the last windows beside a rate, in the caller's time.  Safe from many threads."""
+    """Bytes of the last windows, compared with a rate, in the caller's time. Safe from many
+    threads."""
 
     def __init__(self, windows: int = 11, window_s: int = 1) -> None:
         """At first any rate is right.
@@ -82,7 +83,7 @@ class Throttle:
         self._topics: dict[str, _Partitions] = {}
 
     def put(self, topic: str, partitions: _Partitions) -> None:
-        """These of a topic, in the place of those before."""
+        """Replace a topic's throttled replicas by these."""
         if partitions is NONE:
             self._topics.pop(topic, None)
         else:

@@ -34,14 +34,14 @@ ANSWER_MS = 10_000
 ON_THEIR_WAY = 100
 """Requests to one node before their answers are waited for."""
 WAITING_MAX = 10_000
-"""Behind them, of one node; of more it is said at once that there is no answer, and who wants one
+"""Behind them, of one node; more get an error at once, and whatever wants an answer
 comes again."""
 BATCHED = 4
 """The version of AddPartitionsToTxn from which brokers ask."""
 
 
 class _Peer:
-    """What one node is asked, in a thread of its own: what has come meanwhile goes out at once, and
+    """Requests to one node, in a thread of its own: all that have accumulated go out at once, and
     the answers come in the same order."""
 
     def __init__(self, member: Membership, broker: int, name: str) -> None:
@@ -147,7 +147,7 @@ class Afar:
         for one in peers:
             one.join()
 
-    # ---- who is asked --------------------------------------------------------------------------
+    # ---- nodes to ask --------------------------------------------------------------------------
 
     def leader(self, where: TopicPartition) -> int | None:
         """The other node that leads a partition; None: this one, or nobody."""
@@ -210,7 +210,7 @@ class Afar:
 
         def told(answer: Any) -> None:
             if answer is None:
-                done(ErrorCode.NOT_LEADER_OR_FOLLOWER)  # whoever leads it by then is asked again
+                done(ErrorCode.NOT_LEADER_OR_FOLLOWER)  # the leader by then is asked again
                 return
             (row,) = answer.markers[0].topics[0].partitions
             done(ErrorCode(row.error_code))

@@ -122,9 +122,9 @@ def _end(
 
 
 class Broker:
-    """Serves any Kafka client from one data directory, which is its own.
+    """A broker that serves any Kafka client from one data directory, which it owns.
 
-    Everything runs in threads of its own: it may be used beside asyncio, whose loop it never
+    Everything runs in its own threads: you can use it together with asyncio, whose loop it never
     blocks.  Closed by `close`, or as a context manager.
     """
 
@@ -158,7 +158,8 @@ class Broker:
         for name, value in given.items():
             refuse_protection(name, value)
         if given.get(REBALANCE_DELAY) is None:
-            given[REBALANCE_DELAY] = 0  # who embeds a broker knows when all members are there
+            given[REBALANCE_DELAY] = 0  # a program with its own broker knows when all members are
+            # there
         if listeners is not None or "listeners" not in given:
             given["listeners"] = places.named(ANY_PORT if listeners is None else listeners)
         self._config = ServerConfig.of(given)
@@ -195,7 +196,7 @@ class Broker:
     # ---- beginning -------------------------------------------------------------------------
 
     def _try_to_listen(self, planned: Sequence[places.Listener]) -> None:
-        """Who cannot listen shall not have made a directory for it."""
+        """Fail before a directory is created, if the broker cannot listen."""
         with closing(Reactor(self._config)) as reactor:
             for number, one in enumerate(planned):
                 _listen(reactor, one, number)
@@ -366,7 +367,7 @@ class Broker:
 
     @property
     def bootstrap_servers(self) -> str:
-        """Where any Kafka client connects to: host:port, of each listener but the controller's."""
+        """The addresses for Kafka clients: host:port of each listener but the controller's."""
         places_of_clients = [one for one in self._node.advertised if one.name != self._alone]
         return places.bootstrap_servers(places_of_clients)
 
@@ -377,7 +378,7 @@ class Broker:
 
     @property
     def config(self) -> ServerConfig:
-        """The settings of the start."""
+        """The settings with which it was started."""
         return self._config
 
     @property
@@ -408,16 +409,16 @@ class Broker:
 
     @property
     def node(self) -> Node:
-        """Its parts, for what is built on it inside of this package."""
+        """Its parts, for use inside this package."""
         return self._node
 
     @property
     def faults(self) -> Faults:
-        """Failures on demand, for tests of who uses the broker; none is set at first."""
+        """Faults on demand, to test clients of the broker; none is set at first."""
         return self._faults
 
     def pause(self) -> None:
-        """Be silent, as a process that was stopped: connections stay, and nothing is read or
+        """Fall silent, like a stopped process: connections stay open, and nothing is read or
         answered until `resume`, or `close`.
 
         Raises: Closed.
@@ -438,10 +439,10 @@ class Broker:
     # ---- ending ------------------------------------------------------------------------------
 
     def abandon(self) -> dict[str, int]:
-        """End as a crash does: nobody is answered any more, nothing is flushed or written down.
+        """End as in a crash: no more requests are answered, nothing is flushed or written.
 
-        By the folder of each log that was open: below which offset it was on disk, had that been
-        a power cut.  Empty when the broker was closed already.
+        Returns, by the folder of each open log, the offset up to which it was on disk, as if this
+        had been a power cut.  Empty when the broker was closed already.
         """
         with self._closing:
             if self._closed or self._pid != os.getpid():

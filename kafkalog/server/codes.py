@@ -1,4 +1,4 @@
-"""What a client is told of a failure."""
+"""The error codes that clients get for failures."""
 
 import logging
 
@@ -15,7 +15,7 @@ def known_code(problem: BaseException) -> ErrorCode | None:
     if isinstance(problem, (Closed, NotFound)):
         return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION  # its log is gone: so is the partition
     if isinstance(problem, StaleLog):
-        return ErrorCode.NOT_LEADER_OR_FOLLOWER  # it was cut meanwhile: ask again
+        return ErrorCode.NOT_LEADER_OR_FOLLOWER  # it has been cut since: ask again
     if isinstance(problem, KafkalogError) and problem.code is not None:
         return ErrorCode(problem.code)
     return None

@@ -209,8 +209,8 @@ class Copies(Partitions):
         """Neither lead nor follow any more what went offline; whether anything did since this was
         asked last.
 
-        Who fetches from it is refused, and must not be taken for one that lags: the others would
-        leave the ISR, and none of them could lead.
+        Its followers' fetches are refused, so they must not count as lagging: they would leave the
+        ISR, and none of them could lead.
         """
         count = int(lib.kl_logs_failed())
         if count == self._failures:
@@ -231,7 +231,7 @@ class Copies(Partitions):
             self._owed.pop(tp, None)
             if fetcher := self._followed.pop(tp, None):
                 fetcher.drop([tp])
-            _logger.error("%s-%d: is offline here until this node starts anew: see the disk", *tp)
+            _logger.error("%s-%d: is offline here until this node restarts: check the disk", *tp)
         self._member.fail(those)
         return bool(those)
 
@@ -262,7 +262,7 @@ class Copies(Partitions):
             self._empty.discard(tp)
             known = self._served.get(tp)
         if known is not None:
-            # First the log, then who may write to it: no record gets an epoch of before.
+            # First the log, then the permission to write: no record gets an older epoch.
             epoch = self._member.lead(known)
             with self._lock:
                 self._serve(tp, known, epoch)
@@ -286,7 +286,7 @@ class Copies(Partitions):
         return told(self.led.get(tp), now) or self.led[tp]
 
     def tell(self, tp: TopicPartition) -> None:
-        """Let the data plane know who is in sync.  Under the lock."""
+        """Pass the ISR to the data plane.  Under the lock."""
         self._reactor.set_followers(*tp, followers(self.led[tp], self._broker_epochs()))
 
     def _broker_epochs(self) -> dict[int, int]:
@@ -326,7 +326,7 @@ class Copies(Partitions):
         return found
 
     def _registered(self, epoch: int) -> None:
-        """Leaders are told by whom they are followed from now on."""
+        """Set the followers of leaders from now on."""
         for fetcher in self._fetchers.values():
             fetcher.replica = Replica(self._member.node, epoch)
 

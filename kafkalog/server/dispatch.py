@@ -17,7 +17,7 @@ __all__ = ["Dispatch"]
 _logger = logging.getLogger(__name__)
 
 WARNED_MAX = 1000
-"""Kinds of requests that are not served and warned of; later ones are only told."""
+"""Kinds of unserved requests that are logged as warnings; later ones only at a lower level."""
 
 
 class Dispatch:

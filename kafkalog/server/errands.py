@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 __all__ = ["Ask", "Errands", "codes"]
 
 PATIENCE_S = 1.0
-"""How long a topic's making is waited for by who needs it."""
+"""How long a request that needs a topic waits for its creation."""
 WAITING_MAX = 1_000
 """What clients ask of a controller that does not answer, until they are told to come again; their
 requests' bytes count among queued.max.request.bytes besides."""

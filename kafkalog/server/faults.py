@@ -1,6 +1,6 @@
 """Failures on demand: what a broker does to requests of an API, before any handler sees them.
 
-For tests of who uses a broker.  Nothing of it is in any request's way until the first fault is
+For tests of a broker's clients.  Nothing of it is in any request's way until the first fault is
 set: then this stands in front of Dispatch, and the data plane lets what it would answer itself
 come up, for the APIs that are named.
 """
@@ -33,13 +33,13 @@ _logger = logging.getLogger(__name__)
 FAULTS_MAX = 1000
 """So many may be set at a time."""
 HELPER = "kafkalog-test-helper"
-"""The client id of who is never hit: what a test looks with."""
+"""The client id that is never hit: a test's own inspection uses it."""
 _OF_SESSIONS = (
     ErrorCode.FETCH_SESSION_ID_NOT_FOUND,
     ErrorCode.INVALID_FETCH_SESSION_EPOCH,
     ErrorCode.FETCH_SESSION_TOPIC_ID_ERROR,
 )
-"""What a Fetch is told as a whole; all other errors are those of partitions."""
+"""Errors of a Fetch as a whole; all other errors are those of partitions."""
 _PLAIN = str.maketrans("", "", "_- ")
 
 Route = Callable[[Request], None]
@@ -118,7 +118,7 @@ class Faults:
         for one, in partitions where there are some; where none has, the connection is closed.
 
         `api` and `error` by Kafka's names or numbers; `times` None: until it is removed;
-        `client_id`: only who calls itself so.
+        `client_id`: only clients with this id.
 
         Raises: ArgumentError.
         """
@@ -148,7 +148,7 @@ class Faults:
         return self._set(Fault(_api(api), Does.DISCONNECT, _times(times), none, 0, client_id))
 
     def cut_off(self, client_id: str) -> Fault:
-        """Close the connections of who calls itself so, with its next request, until it is removed.
+        """Close the connections of this client id, with its next request, until it is removed.
 
         Raises: ArgumentError.
         """
@@ -255,8 +255,8 @@ class Faults:
             request.answer(self._metadata(request, code))
         elif request.api is apis.FETCH and code not in _OF_SESSIONS:
             if request.version >= 7 and body.session_epoch > 0:
-                # It names only what changed: no partition's error can be told.  Who is told this
-                # asks for all of them at once, and then they can.
+                # It names only changed partitions, so it has no place for partitions' errors.  This
+                # error makes the client ask for all of them, and the answer then has a place.
                 self._miss(fault)
                 code = ErrorCode.FETCH_SESSION_ID_NOT_FOUND
                 answer_failure(request, code, message)
@@ -267,7 +267,7 @@ class Faults:
             answer_failure(request, code, message)
 
     def _metadata(self, request: Request, code: ErrorCode) -> dict[str, Any]:
-        """Each topic has the error; where the nodes are is told as always."""
+        """Each topic has the error; the nodes' addresses are as always."""
         node, body = self._node, request.body
         every = body.topics is None or (request.version == 0 and not body.topics)
         if every:
@@ -329,7 +329,7 @@ class _Held:
             self._wake.notify()
 
     def stop(self) -> None:
-        """End the thread; who is held loses its connection.  Harmless when repeated."""
+        """End the thread; held requests lose their connection.  Harmless when repeated."""
         with self._wake:
             self._stopping = True
             held, self._held = self._held, []

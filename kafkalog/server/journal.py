@@ -30,7 +30,7 @@ Row = tuple[bytes, bytes | None]
 
 
 def offsets_partition(group_id: str, count: int) -> TopicPartition | None:
-    """Where a group's offsets lie, whoever leads it, of `count` partitions; None: of none."""
+    """The partition of a group's offsets, of `count` partitions; None: there is none."""
     return TopicPartition(OFFSETS_TOPIC, partition_for(group_id, count)) if count else None
 
 

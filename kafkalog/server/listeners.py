@@ -1,4 +1,4 @@
-"""Listeners: where connections are taken, and what clients are told to connect to."""
+"""Listeners: where connections are accepted, and the addresses that clients get."""
 
 import logging
 import re
@@ -41,7 +41,7 @@ class Listener(NamedTuple):
 
 
 class Advertised(NamedTuple):
-    """What clients of one listener are told."""
+    """The addresses for clients of one listener."""
 
     name: str
     host: str
@@ -49,7 +49,7 @@ class Advertised(NamedTuple):
 
 
 INSIDE_PLACE = Advertised("INSIDE", "inside", 0)
-"""What clients inside are told of where the broker is; only their transport knows the way."""
+"""The broker's address for clients of this process; only their transport can reach it."""
 
 
 def named(listeners: str | Sequence[str]) -> list[str]:
@@ -163,7 +163,7 @@ def _check_advertised(config: ServerConfig, names: set[str]) -> None:
 def plan(
     config: ServerConfig, bound: Mapping[str, int], this_host: str | None = None
 ) -> tuple[Advertised, ...]:
-    """What the clients of each listener are told, in the order of `listeners`.
+    """The addresses for clients of each listener, in the order of `listeners`.
 
     `bound`: the ports that the listeners took, by name.  `this_host`: for listeners that take
     connections on all addresses, with nothing advertised for them; None: own_host().
@@ -188,9 +188,7 @@ def own_host() -> str:
     try:
         socket.getaddrinfo(name, None)
     except OSError as problem:
-        _logger.warning(
-            "%s: %s; clients are told 127.0.0.1: set advertised.listeners", name, problem
-        )
+        _logger.warning("%s: %s; clients get 127.0.0.1: set advertised.listeners", name, problem)
         return "127.0.0.1"
     return name
 

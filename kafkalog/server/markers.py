@@ -68,7 +68,7 @@ class Markers:
         self._behind: dict[TopicPartition, deque[Write]] = {}
         """Markers for logs that are being opened."""
         self._failing: dict[TopicPartition, tuple[type, ErrorCode]] = {}
-        """What a partition's markers met with: told when it changes."""
+        """The latest failure of a partition's markers: logged when it changes."""
 
     def write(
         self, where: TopicPartition, producer: Producer, done: Done, *, at_once: bool = False
@@ -154,7 +154,7 @@ class Markers:
         return True  # nothing is waited for here, whatever `wait` says
 
     def _open(self, where: TopicPartition) -> None:
-        """Open a log, then write the markers that came for it meanwhile."""
+        """Open a log, then write the markers that have come for it."""
         try:
             self._partitions.log(*where)
         except Exception as problem:
@@ -169,7 +169,7 @@ class Markers:
             try:
                 append()
             except Exception:
-                _logger.exception("a failure of what was to be told")  # the next has its turn
+                _logger.exception("the request failed")  # the next has its turn
 
     def _append(
         self, where: TopicPartition, epoch: int, producer: Producer, done: Done, wait: bool = True
@@ -222,7 +222,7 @@ class Markers:
             return ErrorCode.REQUEST_TIMED_OUT
         gone = isinstance(problem, (Closed, NotFound, UnknownTopicOrPartition))
         if gone and self._partitions.has(*where):
-            return ErrorCode.NOT_LEADER_OR_FOLLOWER  # the broker ends, or the log is opened anew
+            return ErrorCode.NOT_LEADER_OR_FOLLOWER  # the broker ends, or the log is reopened
         found = known_code(problem)
         return ErrorCode.UNKNOWN_SERVER_ERROR if found is None else found
 

@@ -44,7 +44,7 @@ class Node(NamedTuple):
     coordinator: "Coordinator[GroupCore]"
     acknowledger: "Acknowledger"
     advertised: tuple[Advertised, ...]
-    """What clients are told, by the number of the listener that they use."""
+    """The addresses for clients, by the number of the listener that they use."""
     producer_ids: "ProducerIds"
     bulk: "Bulk"
     transactions: "Coordinator[TransactionCore]"
@@ -54,7 +54,7 @@ class Node(NamedTuple):
     begun: "Bulk"
     """Goes on with writes once it has."""
     deletions: "Deletions"
-    """Answers who deletes records once the copies have dropped them."""
+    """Answers DeleteRecords once the replicas have dropped the records."""
     kraft: "Changeable | None"
     """Of a node that is alone, its metadata as it may change them."""
     member: "Membership | None"
@@ -88,7 +88,7 @@ class Node(NamedTuple):
 
     @property
     def rack(self) -> str | None:
-        """The rack that clients are told."""
+        """The rack that is reported to clients."""
         return self.config.broker_rack or None
 
     def alone(self) -> "Changeable":

@@ -113,7 +113,7 @@ class Partitions:
         return self._image.partition(topic, partition) is not None
 
     def state(self, topic: str, partition: int) -> "Partition | None":
-        """Who leads a partition; None: there is no such."""
+        """The leader of a partition; None: there is no such partition."""
         return self._image.partition(topic, partition)
 
     def leader_epoch(self, topic: str, partition: int) -> int:
@@ -173,7 +173,7 @@ class Partitions:
         with self._lock:
             if self._served.get(tp) is not log:
                 if self._id(tp) != topic_id:
-                    raise self._unknown(tp)  # deleted and made anew since
+                    raise self._unknown(tp)  # recreated since
                 self._serve(tp, log, epoch)
                 _tell_recovery(log)
                 if self._offline.pop(tp, None):
@@ -185,7 +185,7 @@ class Partitions:
         try:
             return self._manager.get(*tp)
         except TopicExists:
-            # Who made the topic makes its folder at this moment.
+            # Whatever created the topic is creating its folder at this moment.
             return self._metadata.followed(lambda: self._manager.get(*tp))
 
     def obey(self, config: "ServerConfig") -> None:
@@ -204,7 +204,7 @@ class Partitions:
             return TopicPartition(topic, partition) in self._served
 
     def look(self, topic: str, partition: int) -> "Log | None":
-        """As `log`, for who only reads: None where nothing was ever written, so that a look
+        """As `log`, for reading only: None if nothing was ever written, so that a look
         makes no file.  Such a partition begins and ends at 0, in the epoch of its leader.
         """
         tp = TopicPartition(topic, partition)
@@ -220,7 +220,7 @@ class Partitions:
         return self.log(topic, partition)
 
     def read(self, topic: str, partition: int) -> None:
-        """Let the data plane answer who reads the partition; as `look`, no file is made for it.
+        """Let the data plane answer reads of the partition; like `look`, this creates no file.
 
         Raises: as `log`.
         """
@@ -325,7 +325,7 @@ class Partitions:
             self._lead_anew(new, changed | self._other_roles(change))
 
     def _other_roles(self, change: "Change") -> set[str]:
-        """Topics of which the metadata say who leads."""
+        """Topics whose leaders the metadata has."""
         return {topic.name for topic in change.changed}
 
     @staticmethod
@@ -357,7 +357,7 @@ class Partitions:
             self._served.pop(tp, None)
             self._empty.discard(tp)
             self._offline.pop(tp, None)
-        # Nobody appends any more and who waits is answered; then the metadata takes the files.
+        # Appends have ended and waiting requests are answered; then the metadata takes the files.
         self._reactor.remove_topic(topic.name)
 
 

@@ -11,7 +11,7 @@ __all__ = ["ProducerIds"]
 
 Later = Callable[[Callable[[], None]], None]
 PATIENCE_S = 0.5
-"""How long a block is waited for by who finds that none is left."""
+"""How long a request that finds no id left waits for a block."""
 
 
 class ProducerIds:
@@ -30,7 +30,7 @@ class ProducerIds:
         """An id that nobody has or had.
 
         Raises: what taking a block raises; in a cluster COORDINATOR_LOAD_IN_PROGRESS, as Kafka
-        has it: there is none now, and who wants one comes again.
+        has it: there is none now, and the client retries.
         """
         with self._changed:
             if not self._left:

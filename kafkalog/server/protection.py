@@ -13,7 +13,7 @@ __all__ = ["check_open_to_all"]
 
 
 def check_open_to_all(image: "MetadataImage") -> None:
-    """Refuse metadata that say who may do what, or who is who.
+    """Refuse metadata with permissions or credentials.
 
     Raises: ArgumentError (ACLs, SCRAM credentials, delegation tokens), InvalidSetting.
     """

@@ -258,7 +258,7 @@ class Reactor:
     def stop(self, timeout_ms: int) -> None:
         """Take no new connections and requests; answer what is in flight; close all.
 
-        Threads must go on taking and answering meanwhile.  Idempotent.
+        Threads must go on taking and answering until it returns.  Idempotent.
 
         Raises: Timeout, when some were not answered in time; all is closed just so.
         """
@@ -424,7 +424,7 @@ class Reactor:
         check(lib.kl_server_set_threads(self._c, count))
 
     def remove_topic(self, name: str) -> None:
-        """Serve it no more: on return no call uses its logs, and who waited is answered.
+        """Stop serving it: on return no call uses its logs, and waiting requests are answered.
 
         Raises: NotFound.
         """
@@ -443,8 +443,8 @@ class Reactor:
     # ---- the copies of a partition that is led here --------------------------------------------
 
     def set_followers(self, topic: str, partition: int, followers: Sequence[Follower]) -> None:
-        """Say who follows a partition: records are shown that each of the maximal ISR has; with
-        none, all.  In the same leader epoch those that stay keep what they fetched.
+        """Set the followers of a partition: records are shown that each of the maximal ISR has;
+        with none, all. In the same leader epoch those that stay keep what they fetched.
 
         Raises: NotFound, ArgumentError.
         """
@@ -577,7 +577,7 @@ class Reactor:
         `cuts`: of an append; a cut since then ends it, though the log may have grown again.
 
         Raises: StaleLog (cut below it), StorageOffline (it never will), Closed (removed
-        meanwhile), NotFound.
+        in the meantime), NotFound.
         """
         status = lib.kl_server_wait(
             self._c, topic.encode(), partition, offset, cuts, on_disk, timeout_ms

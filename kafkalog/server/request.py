@@ -22,7 +22,7 @@ KNOWN = {**{api.key: api for api in _CONTROLS}, **apis.BY_KEY}
 
 
 class Peer(NamedTuple):
-    """Who asks."""
+    """The caller."""
 
     client_id: str | None
     host: str

@@ -50,7 +50,7 @@ class Copied(Protocol):
 
 
 class Judge(Protocol):
-    """Who is told what must hold."""
+    """Gets the events by which the invariants are checked."""
 
     def reigns(self, node: int, epoch: int) -> None:
         """A controller was elected."""
@@ -104,7 +104,7 @@ class Around(Protocol):
         """A request to another; those of a channel go over one connection."""
 
     def epochs(self) -> dict[int, int]:
-        """Of who is registered, as this node knows it."""
+        """Epochs of registered brokers, as this node knows them."""
 
     def propose(self) -> None:
         """Ask the controller for the ISRs that are due."""

@@ -3,10 +3,10 @@
 committed   what a leader shows is shown for ever: in each later leader, at its offset
 one leader  of a leader epoch; epochs, of leaders and of controllers, never go back
 maximal     nothing is shown that a member of the ISR has not
-candidate   who is said to be in sync has all that is committed
+candidate   each member of the ISR has all committed records
 follower    what a follower shows is committed
 monotone    within a leader epoch the high watermark never goes back
-reads       who reads sees what is committed, and nothing else, ever
+reads       a reader sees committed records, and nothing else, ever
 once        what an idempotent producer sent is there once, in its order
 equal       in the end all copies are the same, in sync, and everybody was answered
 """

@@ -1,4 +1,4 @@
-"""Who writes and reads while a cluster is broken: the history that is judged."""
+"""Clients that write and read while faults happen: their history is judged."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ class Client:
         found.ask(request, answered, failed, self.setup.answer_ms * 2)
 
     def find(self, then: Callable[[], None]) -> None:
-        """Ask some node who leads."""
+        """Ask some node for the leader."""
 
         def told(answer: tuple[int, int]) -> None:
             if answer[1] >= self.leader_epoch and answer[0] > 0:

@@ -89,7 +89,7 @@ def _reverted(now: isr.Isr, asked: isr.Isr, row: Any) -> isr.Isr:
 
 
 def _believed(now: isr.Isr, asked: isr.Isr, row: Any) -> isr.Isr:
-    """An answer counts, whatever came meanwhile."""
+    """An answer counts, whatever has happened since."""
     if row.error_code or now.leader_epoch != row.leader_epoch:
         return isr.answered(now, asked, row)
     return now._replace(in_sync=tuple(row.isr), partition_epoch=row.partition_epoch, proposal=None)
@@ -144,14 +144,16 @@ MUTANTS: Mapping[str, Mutant] = {
         "a smaller ISR is used before the controller agreed", Rules(followers=_followers(_proposed))
     ),
     "grown-too-late": Mutant(
-        "who is about to join the ISR is not waited for (KIP-497)",
+        "the leader does not wait for a follower that is about to join the ISR (KIP-497)",
         Rules(followers=_followers(lambda now: frozenset(now.in_sync))),
     ),
     "joins-at-once": Mutant(
-        "who is about to join the ISR may lack what was shown meanwhile", Rules(released=_released)
+        "a follower that is about to join the ISR may lack what was shown since",
+        Rules(released=_released),
     ),
     "joins-early": Mutant(
-        "who joins the ISR has what is shown, not all of before the leadership", Rules(begins=False)
+        "a follower that joins the ISR has what is shown, not all from before the leadership",
+        Rules(begins=False),
     ),
     "their-end": Mutant(
         "a follower cuts where the leader's epoch ended, whatever it has itself (before KIP-279)",
@@ -177,7 +179,7 @@ MUTANTS: Mapping[str, Mutant] = {
     "no-compare": Mutant("nor that the state is as it knew it", Rules(operations=_overwritten)),
     "obeys-all": Mutant("an older leadership is taken up", Rules(leader_and_isr=_obeys_all)),
     "any-life-joins": Mutant(
-        "who was in sync in an earlier life joins the ISR (before KIP-903)",
+        "a replica that was in sync in an earlier life joins the ISR (before KIP-903)",
         Rules(expand=_expanded, epoch_said=False),
     ),
     "unsynced-follower": Mutant(

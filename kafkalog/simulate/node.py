@@ -231,7 +231,7 @@ class Node:
                 one.moved()
 
     def epochs(self) -> dict[int, int]:
-        """Of who is registered, as this node knows it."""
+        """Epochs of registered brokers, as this node knows them."""
         return {one.id: one.epoch for one in self.standing.image.brokers.values()}
 
     # ---- ISRs -----------------------------------------------------------------------------------

@@ -88,7 +88,7 @@ class Ends(NamedTuple):
 
 
 class Where(NamedTuple):
-    """A client's request for who leads a partition: a node, and its leader epoch."""
+    """A client's request for a partition's leader: a node, and its leader epoch."""
 
     tp: TopicPartition
 
@@ -155,7 +155,7 @@ class Replica:
 
     @property
     def waits(self) -> set[int]:
-        """Who has asked for records, and waits for some; consumers are CONSUMER."""
+        """Those that have asked for records and wait; consumers are CONSUMER."""
         return {ask.replica for ask, _, _ in self._parked}
 
     def __repr__(self) -> str:
@@ -164,7 +164,7 @@ class Replica:
     # ---- what the controller wants -----------------------------------------------------------
 
     def hold(self, effect: Lead | Follow) -> None:
-        """As kafkalog.server.copies does it: first the log, then who may write to it."""
+        """As kafkalog.server.copies does it: first the log, then the permission to write."""
         node, state = self.node, effect.held.state
         self.moved()  # what it shows as the leader is judged as that
         self.command = None
@@ -208,7 +208,7 @@ class Replica:
         self.leader_epoch, self.leads = state.leader_epoch, ours
 
     def tell(self) -> None:
-        """Let the data plane know who is in sync."""
+        """Pass the ISR to the data plane."""
         assert self.isr is not None
         those = self.node.rules.followers(self.isr, self.node.epochs())
         rows = ffi.new("kl_follower[]", [
@@ -307,7 +307,7 @@ class Replica:
                 self._flush_later()
         self.moved()
 
-    # ---- who reads --------------------------------------------------------------------------
+    # ---- readers ----------------------------------------------------------------------------
 
     def fetch(self, ask: Fetch, reply: Callable[[Row], None]) -> None:
         """Answer a Fetch now, or when there is something to answer."""
@@ -409,7 +409,7 @@ class Replica:
             self.node.after(HELD_MS, self._release)
 
     def look(self) -> None:
-        """Who lags is to leave."""
+        """Propose that lagging followers leave the ISR."""
         if self.isr is not None:
             lag_ms, epochs = self.node.setup.lag_ms, self.node.epochs()
             self.change(self.node.rules.shrink(self.isr, self._states(), lag_ms, epochs))

@@ -42,11 +42,11 @@ class Rules(NamedTuple):
     found_syncs: bool = True
     """What it finds when it begins to follow, too."""
     leader_syncs: bool = True
-    """Who begins to lead has all that it shows on disk."""
+    """A new leader has everything that it shows on disk."""
     leaves: bool = True
-    """Who follows takes no record of a producer's."""
+    """A follower takes no producer's records."""
     begins: bool = True
-    """Who joins the ISR has all that was there when the leadership began."""
+    """A follower that joins the ISR has everything from before the leadership."""
     cuts_first: bool = False
     """A follower cuts to its high watermark whenever it is told to follow, as before KIP-101."""
     epoch_said: bool = True

@@ -2,7 +2,7 @@
 
 A run is a function of its seed: whatever happens is an event at a moment, and each choice is drawn
 from the world's dice.  What a link loses TCP sends again, so a message is late, or its connection
-ends; what was sent on a connection that ended may arrive all the same, beside or behind what is
+ends; what was sent on a connection that ended may arrive all the same, before or after what is
 sent on the next.
 """
 
@@ -157,7 +157,7 @@ class Connection:
 
     @property
     def sender(self) -> int:
-        """Who opened it."""
+        """The node that opened it."""
         return self._sender.number
 
     def ask(

@@ -1,4 +1,4 @@
-"""A broker for one test: real sockets, a real directory, and it fails when it is told to."""
+"""A broker for one test: real sockets, a real directory, and failures on command."""
 
 import os
 import time
@@ -32,7 +32,7 @@ SETTINGS: Mapping[str, object] = {
     "connections.max.idle.ms": -1,
     "kafkalog.half.frame.max.ms": (1 << 63) - 1,
 }
-"""What differs from `kafkalog serve`; whatever a test gives goes over it."""
+"""Differences from `kafkalog serve`; a test's own settings override them."""
 WAIT_S = 10.0
 """How long the helpers wait, by the machine's clock."""
 LOOK_S = 0.002
@@ -56,7 +56,7 @@ class TestBroker:
         clock: SkippingClock | None = None,
         port: int = 0,
     ) -> None:
-        """Serve the directory at `path`, made when missing.
+        """Serve the directory at `path`, created if missing.
 
         `config`: settings by Kafka's names, over SETTINGS; `port` 0: a free one.
 
@@ -68,7 +68,7 @@ class TestBroker:
         """Of the broker, over all its lives, see `turn_back`; `advance(ms)` lets time pass at once.
         """
         self.keep = False
-        """For who removes the directory at the end: not to do so."""
+        """Keeps the directory from being removed at the end."""
         self._port = Port(port)
         self._broker: Broker | None = None
         try:
@@ -81,7 +81,7 @@ class TestBroker:
 
     @property
     def bootstrap_servers(self) -> str:
-        """Where any Kafka client connects to: host:port, the same over all its lives."""
+        """The address for Kafka clients: host:port, the same across restarts."""
         return f"{HOST}:{self._port.number}"
 
     @property
@@ -97,14 +97,14 @@ class TestBroker:
         return self._broker is not None
 
     def start(self) -> None:
-        """Begin again after `stop` or `kill`; nothing when it runs."""
+        """Start again after `stop` or `kill`; does nothing if it runs."""
         if self._broker is None:
             listeners = f"PLAINTEXT://{self.bootstrap_servers}"
             self._broker = Broker(self.path, listeners, self.config, self.clock)
 
     def stop(self) -> None:
-        """End in order: answer what is in flight, flush everything; clients are refused until
-        `start`.  Faults are gone, as they are with `kill`.
+        """Shut down in order: answer requests in flight, flush everything; clients are refused
+        until `start`. Faults are gone, as they are with `kill`.
         """
         broker, self._broker = self._broker, None
         if broker is not None:
@@ -123,7 +123,7 @@ class TestBroker:
             self.start()
 
     def kill(self) -> None:
-        """End as with a power cut: what was not on disk by then is gone.  `start` begins again.
+        """End as in a power cut: everything not on disk is lost.  `start` starts it again.
 
         On disk is what acks=all promised (with `kafkalog.durability` of `fsync`, the default) and
         what was flushed otherwise: of each log the records up to there are left, and no more.
@@ -141,11 +141,11 @@ class TestBroker:
             self._port.close()
 
     def pause(self) -> None:
-        """Be silent until `resume`: connections stay and are taken, nothing is answered."""
+        """Fall silent until `resume`: connections stay and are accepted, nothing is answered."""
         self.broker.pause()
 
     def resume(self) -> None:
-        """Go on: what came meanwhile is answered."""
+        """Go on: pending requests are answered."""
         self.broker.resume()
 
     # ---- faults ------------------------------------------------------------------------------
@@ -155,7 +155,7 @@ class TestBroker:
         """Answer the next `times` requests of an API with an error, by Kafka's names (or numbers):
         `fail("Produce", "NOT_LEADER_OR_FOLLOWER", times=2)`.  None: all, until `heal`.
 
-        `client_id`: only who calls itself so.  The fault's `hits` tell how many it was.
+        `client_id`: only clients with this id.  The fault's `hits` count the requests.
 
         Raises: ArgumentError.
         """
@@ -168,13 +168,13 @@ class TestBroker:
 
     def disconnect(self, api: str | int, times: int | None = 1,
                    client_id: str | None = None) -> Fault:  # fmt: skip
-        """Close the connections of the next `times` requests in place of carrying them out."""
+        """Close the connections of the next `times` requests instead of carrying them out."""
         return self.broker.faults.disconnect(api, times, client_id)
 
     def drop_response(self, api: str | int, times: int | None = 1,
                       client_id: str | None = None) -> Fault:  # fmt: skip
-        """Carry out the next `times` requests, and close their connections in place of answering:
-        what was asked for is done, and its client cannot know.
+        """Carry out the next `times` requests, and close their connections instead of answering:
+        the request is done, and its client cannot know.
         """
         return self.broker.faults.drop_response(api, times, client_id)
 
@@ -196,7 +196,7 @@ class TestBroker:
     def create_topic(
         self, topic: str, partitions: int = 1, config: Mapping[str, str] | None = None
     ) -> None:
-        """Make a topic.
+        """Create a topic.
 
         Raises: TopicExists, InvalidTopic, InvalidSetting.
         """
@@ -204,7 +204,7 @@ class TestBroker:
             topics.create_topic(cluster, topic, partitions, config=config)
 
     def delete_topics(self, prefix: str) -> None:
-        """Remove the topics whose names begin so."""
+        """Delete the topics whose names begin with `prefix`."""
         with self._cluster() as cluster:
             for name in topics.list_topics(cluster):
                 if name.startswith(prefix):
@@ -217,19 +217,19 @@ class TestBroker:
         *,
         partition: int | None = None,
     ) -> int:
-        """Put records into a topic, which is made when it is missing; how many.
+        """Write records to a topic, which is created if missing; returns their number.
 
         `what`: values, or (key, value), as text or bytes; or a file's path, each line a value.
-        Where each goes is as with Java's clients, but for `partition`.
+        Partitions are chosen as by Java's clients, unless `partition` is given.
 
-        Raises: ArgumentError; what a producer meets.
+        Raises: ArgumentError; a producer's errors.
         """
         with self._cluster() as cluster:
             return records.send(cluster, topic, what, partition)
 
     def records(self, topic: str, *, committed: bool = True) -> list[Record]:
-        """What a consumer would read of all partitions, by partition and offset; [] of a topic that
-        is not there.  `committed`: nothing of transactions that are open or aborted.
+        """What a consumer would read of all partitions, by partition and offset; [] if the topic
+        does not exist.  `committed`: leave out open and aborted transactions.
         """
         isolation = "read_committed" if committed else "read_uncommitted"
         found: list[Record] = []
@@ -248,7 +248,7 @@ class TestBroker:
     ) -> list[Record]:
         """The records of a topic, once there are `count`; see `records`.
 
-        Raises: AssertionError, with what was found, when there are not in time, or more.
+        Raises: AssertionError, with what was found, if there are fewer in time, or more.
         """
         found: list[Record] = []
 
@@ -319,7 +319,7 @@ def _read(log: Log, isolation: str) -> list[Record]:
     while True:
         try:
             return list(log.read(isolation=isolation))
-        except OffsetOutOfRange:  # what it began with was deleted meanwhile
+        except OffsetOutOfRange:  # the starting offset has been deleted since
             continue
 
 

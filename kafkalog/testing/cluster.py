@@ -1,4 +1,4 @@
-"""Three nodes for one test: real sockets and directories; they die and part when they are told."""
+"""Three nodes for one test: real sockets and directories; tests can kill and disconnect them."""
 
 from __future__ import annotations
 
@@ -36,8 +36,8 @@ SETTINGS: Mapping[str, object] = {
     "replica.lag.time.max.ms": 1000,
     "controlled.shutdown.retry.backoff.ms": 20,
 }
-"""What differs from one node's; whatever a test gives goes over it.  Who is gone leaves those that
-are in sync after a second."""
+"""Differences from one node's settings; a test's own override them.  A node that is gone leaves
+the ISR after a second."""
 
 
 class TestCluster:
@@ -57,7 +57,7 @@ class TestCluster:
         config: Mapping[str, object] | None = None,
         clock: SkippingClock | None = None,
     ) -> None:
-        """Serve the directories node1, node2 and node3 below `path`, made when missing; on return
+        """Serve the directories node1, node2 and node3 below `path`, created if missing; on return
         each node knows all others.
 
         `zookeeper`: where one is, `host:port/chroot`; None: a model of it, in this process, which
@@ -69,7 +69,7 @@ class TestCluster:
         self.clock = clock or SkippingClock()
         """Of all nodes; `advance(ms)` lets time pass at once."""
         self.nodes: dict[int, TestBroker] = {}
-        """Each as `kafkalog_broker` is, with faults of its own."""
+        """Each like `kafkalog_broker`, with its own faults."""
         self._parted: set[tuple[int, int]] = set()
         self._stand_in = StandIn() if zookeeper is None else None
         hosts = self._stand_in.hosts if self._stand_in else zookeeper
@@ -88,16 +88,16 @@ class TestCluster:
 
     @property
     def bootstrap_servers(self) -> str:
-        """Where any Kafka client connects to: all nodes, the same over all their lives."""
+        """The addresses for Kafka clients: all nodes, the same across restarts."""
         return ",".join(one.bootstrap_servers for one in self.nodes.values())
 
     @property
     def running(self) -> list[int]:
-        """The nodes that are there."""
+        """The running nodes."""
         return [node for node, one in self.nodes.items() if one.running]
 
     def kill(self, node: int) -> None:
-        """End a node as a power cut does: what was not on its disk is gone.  It is missed at once,
+        """End a node as in a power cut: everything not on its disk is lost.  It is missed at once,
         and `start` begins it again.
 
         Raises: ArgumentError: no such node; Closed: it is down.
@@ -105,11 +105,12 @@ class TestCluster:
         self._node(node).kill()
 
     def stop(self, node: int) -> None:
-        """End a node in order: what it leads is led by others before.  Raises: ArgumentError."""
+        """Shut a node down in order: other nodes take over its leaderships first. Raises:
+        ArgumentError."""
         self._node(node).stop()
 
     def start(self, node: int) -> None:
-        """Begin a node again after `kill` or `stop`; nothing when it runs.
+        """Start a node again after `kill` or `stop`; does nothing if it runs.
 
         Raises: ArgumentError.
         """
@@ -117,7 +118,7 @@ class TestCluster:
         self._cut()
 
     def partition(self, one: int, other: int) -> None:
-        """Let two nodes lose each other until `heal`: neither answers the other, from the next
+        """Cut two nodes off from each other until `heal`: neither answers the other, from the next
         request on.  Clients reach both (unless their client.id is a node's number, by which nodes
         know each other), and both reach what stands for ZooKeeper.
 
@@ -141,7 +142,7 @@ class TestCluster:
                     faults.cut_off(lost)
 
     def heal(self) -> None:
-        """Join what was parted, start what is down, resume what is paused, remove every fault; on
+        """Reconnect nodes, start what is down, resume what is paused, remove every fault; on
         return each node knows all others.
 
         Raises: AssertionError: not in time.
@@ -166,12 +167,12 @@ class TestCluster:
 
     @property
     def controller(self) -> int:
-        """The node that is the controller, as all that run know; -1: not known yet, or none."""
+        """The controller's node, as all running nodes know it; -1: not known yet, or none."""
         told = {self.nodes[node].broker.node.metadata.controller for node in self.running}
         return told.pop() if len(told) == 1 else -1
 
     def leader(self, topic: str, partition: int = 0) -> int:
-        """The node that leads a partition, as the latest that any node knows; -1: none.
+        """The leader of a partition, the latest that any node knows; -1: none.
 
         Raises: Closed: no node runs.
         """
@@ -179,7 +180,7 @@ class TestCluster:
         return NO_LEADER if state is None else state.leader
 
     def in_sync(self, topic: str, partition: int = 0) -> list[int]:
-        """The nodes that are in sync, sorted, as the latest that any node knows.
+        """The nodes in sync, sorted, the latest that any node knows.
 
         Raises: Closed: no node runs.
         """
@@ -227,7 +228,7 @@ class TestCluster:
         *,
         partition: int | None = None,
     ) -> int:
-        """Put records into a topic, with acks=all: see TestBroker.fill."""
+        """Write records to a topic, with acks=all: see TestBroker.fill."""
         with self._client() as client:
             return records.send(client, topic, what, partition)
 
@@ -277,7 +278,7 @@ class TestCluster:
         self, condition: Callable[[], object], what: str | Callable[[], str],
         timeout_s: float = WAIT_S,
     ) -> None:  # fmt: skip
-        """Wait for something to be so.  Raises: AssertionError, with `what`."""
+        """Wait until the condition holds.  Raises: AssertionError, with `what`."""
         end_s = time.monotonic() + timeout_s
         while not condition():
             if time.monotonic() > end_s:

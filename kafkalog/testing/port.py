@@ -11,8 +11,8 @@ class Port:
     """A free port of the loopback address, from now on until `close`.
 
     It is bound here and never listened on: the kernel gives it to nobody else, a listener that
-    allows it (SO_REUSEADDR) takes it beside this one, and who connects while there is none is
-    refused, as at a broker that is down.
+    allows it (SO_REUSEADDR) shares it with this one, and connections are refused while there is
+    none, as at a broker that is down.
     """
 
     def __init__(self, number: int = 0) -> None:

@@ -87,7 +87,7 @@ class Tree:
         return sorted(found)
 
     def _watch(self, path: str, children: bool, watcher: int) -> None:
-        """Who reads twice is told once, as Session has it."""
+        """A watcher that reads twice is notified once, as with Session."""
         found = self._watches.setdefault((path, children), [])
         if watcher not in found:
             found.append(watcher)

@@ -59,7 +59,7 @@ class Api:
         return 2 if version >= self.first_flexible else 1
 
     def response_header_version(self, version: int) -> int:
-        """0, or 1 when the response is flexible; of ApiVersions always 0, since who asks does
+        """0, or 1 when the response is flexible; of ApiVersions always 0, since the client does
         not know the broker yet (KIP-511)."""
         return int(version >= self.first_flexible and self.key != API_VERSIONS_KEY)
 

@@ -83,7 +83,7 @@ def still_there(
     place: Place,
     options: ReadOptions,
 ) -> Mapping[Key, T]:
-    """What was found of those that were asked for; others went meanwhile.
+    """The requested partitions that were found; the others have gone since.
 
     Raises: DataLoss for these, where that is wanted.
     """

@@ -20,49 +20,50 @@ Rendered from `spark_connector/pyspark_kafkalog`: `make docs`.
 _SETUP = """
 ## Setting up
 
-With `.option("kafka.bootstrap.servers", "broker:9092")` in the place of the path all of this reads
-and writes brokers, ours or Apache Kafka's, without Spark's own source and its jars.
+With `.option("kafka.bootstrap.servers", "broker:9092")` instead of a path, all of this reads and
+writes brokers, of kafkalog or Apache Kafka, without Spark's own source and its jars.
 
-PySpark 4.0 or later finds the source by the name of its package `pyspark_kafkalog`. Where it does
+PySpark 4.0 or later finds the source by the name of its package, `pyspark_kafkalog`. If it does
 not (another `pyspark_*` package on the path that cannot be imported hides them all), call
 `pyspark_kafkalog.register(spark)`. Every executor must see the directory at the same path, or reach
-the brokers, and have kafkalog of the driver's version installed. A read is a snapshot of the moment
-when it was planned: `load()` again to see more. It works while a writer writes.
+the brokers, and have the driver's version of kafkalog installed. A read is a snapshot of the moment
+when it was planned: call `load()` again to see more. You can read while a writer writes.
 
-Spark's workers are the `python3` of `PATH`. In a virtual environment that is not activated that is
-another one, without kafkalog: set `PYSPARK_PYTHON` to the environment's `bin/python` before the
+Spark's workers run the `python3` of `PATH`. In a virtual environment that is not activated, that
+is another one, without kafkalog: set `PYSPARK_PYTHON` to the environment's `bin/python` before the
 session begins, as in `os.environ["PYSPARK_PYTHON"] = sys.executable`.
 """
 
 _COLUMNS = """
 ## Columns
 
-Those of Spark's Kafka source, so that a query written for it runs unchanged. All may be null to
-Spark. A schema with some of them, in any order, is the other way to prune:
-`spark.read.schema("offset long, value binary")`. Fewer columns are faster; `headers` costs most.
+The columns are those of Spark's Kafka source, so a query written for it runs unchanged. Spark
+treats all of them as nullable. To prune columns, you can also give a schema with some of them, in
+any order: `spark.read.schema("offset long, value binary")`. Fewer columns are faster; `headers`
+costs most.
 """
 
 _OPTIONS = """
 ## Options
 
-Names and meanings are those of Spark's Kafka source; `of`: batch reads, streams, or both. A name
-that is not known is refused with the nearest known one. A batch ignores the options of streams,
-with a warning; a stream refuses those that end a batch.
+Names and meanings are those of Spark's Kafka source; `of` says whether an option is for batch
+reads, streams, or both. An unknown name is refused, and the error suggests the nearest known one.
+A batch ignores the options of streams, with a warning; a stream refuses those that end a batch.
 """
 
 _CLIENT = """
-`kafka.*` are settings of Kafka's consumer. Where a path is read all are ignored, with a warning;
-where brokers are, some are obeyed, and one that no consumer has is refused with the nearest.
+`kafka.*` are settings of Kafka's consumer. A read of a path ignores all of them, with a warning. A
+read of brokers obeys some, and refuses a name that no consumer has, with the nearest known one.
 A plan waits for brokers that are away, as in a restart: by default for 180 s, with a warning.
-Connections are without encryption and passwords: `kafka.security.protocol` can only be PLAINTEXT,
+Connections have no encryption and no passwords: `kafka.security.protocol` can only be PLAINTEXT,
 and `kafka.sasl.*` and `kafka.ssl.*` are refused.
 """
 
 _PORTED = """
 ### Replacing Spark's Kafka source
 
-A query changes the name of its format. Then each option means what it did, but for what is said
-here. Names that nobody knows are refused; there they are ignored.
+Change the name of the format in your query. Each option then means the same, with the exceptions
+listed here. Unknown names are refused; Spark's source ignores them.
 """
 
 _STREAM = """
@@ -77,38 +78,38 @@ flights = (
 )
 ```
 
-A query goes on from its checkpoint: no record is lost or read twice, whoever dies. With the sink of
-this package, which drops a batch that it has, that holds from topic to topic. AvailableNow reads
-what is there when the query starts, in batches within the limits, and ends. Streams want Spark 4.0;
-AvailableNow in more than one batch and lag want 4.2. On 4.0 and 4.1 AvailableNow and Once end after
-one batch within the limits, with a warning: leave out `maxOffsetsPerTrigger` and
-`maxBytesPerTrigger` there, or start the query until nothing is left.
+A query continues from its checkpoint: no record is lost or read twice, whichever process dies. With
+the sink of this package, which drops repeated batches, this holds from topic to topic. AvailableNow
+reads what is there when the query starts, in batches within the limits, and ends. Streams need
+Spark 4.0; AvailableNow in more than one batch, and lag, need 4.2. On 4.0 and 4.1 AvailableNow and
+Once end after one batch within the limits, with a warning: leave out `maxOffsetsPerTrigger` and
+`maxBytesPerTrigger` there, or restart the query until nothing is left.
 
 With a schema of your own (`readStream.schema(...)`, `read.schema(...)`) Spark does not ask the
 source at `load()`: a topic that is missing is an error when the read begins.
 
-Offsets in checkpoints are the Kafka source's, `{"flights":{"0":23}}`, and next to the topics
-`@ids`, their ids, and of batch 0 `@start`, where it began: Spark does not keep that. So with
-`failOnDataLoss` a query stops when records went that it has not read (retention, a topic deleted, a
-log cut) and also when its topic was deleted and created again, even while it did not run; with
-`false` it warns, reads what is left, and a new topic from its start. A plain folder has no topic
+Checkpoints have the Kafka source's offsets, `{"flights":{"0":23}}`, and also `@ids`, the ids of the
+topics, and in batch 0 `@start`, the starting offsets, which Spark does not keep. So with
+`failOnDataLoss` a query stops if unread records are gone (retention, a deleted topic, a truncated
+log), and also if its topic was recreated, even while the query did not run. With `false` it warns,
+reads what is left, and reads a new topic from its start. A plain folder has no topic
 id: a query notices that the folder, or the log in it, was replaced only while it runs. A batch read
-fails in the same cases when its tasks find another log than the one that was planned. New
+fails in the same cases if its tasks find another log than the planned one. New
 partitions are found within a second and read from their first record.
 
-A query of Spark's own source goes on here from its checkpoint, when the name of the format is
-changed. The way back is a new checkpoint, since Spark's own source refuses `@ids` and `@start`.
-Give it as `startingOffsets` the last line of the newest file in `offsets` of the old checkpoint,
-without these two names, once `commits` has a file of the same number. The state of aggregations
-stays behind.
+To move a query from Spark's own source, change the name of the format: it continues from its
+checkpoint. The way back needs a new checkpoint, since Spark's own source refuses `@ids` and
+`@start`. As `startingOffsets`, give it the last line of the newest file in `offsets` of the old
+checkpoint, without these two names, once `commits` has a file with the same number. The state of
+aggregations is lost.
 
-A query that says `latest`, or no start at all, begins where the logs end when it first starts. Its
-batch 0 is empty: it writes down where that was.
+A query with `latest`, or without a start, begins at the ends of the logs when it first starts. Its
+batch 0 is empty: it records these ends.
 
-`examples/pipeline` is a whole program: flights from topic to topic by event-time windows, killed in
-the middle, with the result that an undisturbed one has.
+`examples/pipeline` is a whole program: it moves flights from topic to topic by event-time windows,
+is killed in the middle, and gives the same result as an undisturbed run.
 
-How far a query is behind:
+To see how far a query is behind:
 
 ```python
 from pyspark_kafkalog import lag
@@ -117,13 +118,13 @@ lag(query.lastProgress).total
 lag(query.lastProgress).each[("flights", 0)]
 ```
 
-`retentionHold` keeps segments that the query has not read from retention by time and by size:
-`.kafkalog_hold.<name>` beside the partitions says from which offsets on, and moves with each batch.
-A hold has an end: `retentionHoldMaxBytes` of each partition, and `retentionHoldMaxAge` after the
-query stopped, since Spark does not tell its sources that it did. What it keeps `Expiry.held` of
-`Log.apply_retention` counts, in segments. Brokers are not asked: a hold wants a path, and so does
-`onlyFlushed`. `kafkalog holds` shows them, and ends one. Apache Kafka's own broker takes no notice
-of the file.
+`retentionHold` protects segments that the query has not read from retention by time and by size.
+The file `.kafkalog_hold.<name>`, next to the partitions' folders, has the offsets, which move with
+each batch. A hold has limits: `retentionHoldMaxBytes` for each partition, and `retentionHoldMaxAge`
+after the query stopped, since Spark does not notify its sources when it stops. `Expiry.held`, from
+`Log.apply_retention`, counts the segments that holds keep. A hold works only with a path, not with
+brokers, and so does `onlyFlushed`. `kafkalog holds` lists and ends holds. Apache Kafka's own broker
+ignores the file.
 """
 
 _WRITE = """
@@ -141,22 +142,23 @@ rows.write.format("kafkalog").mode("append").option("topic", "flights").save("da
 )
 ```
 
-Columns as in Spark's Kafka sink: `value` (needed), `key`, `topic`, `partition`, `headers`; and
-`timestamp`, else it is the time of the write. Others are left out. Keys find their partition as
-those of a Java producer do.
+Columns are those of Spark's Kafka sink: `value` (required), `key`, `topic`, `partition`, `headers`;
+and `timestamp`, by default the time of the write. Other columns are left out. A key chooses its
+partition as in a Java producer.
 
 Tasks stage their rows in files; the driver writes them in one Kafka transaction, which also commits
 the number of the batch as an offset of the group `spark-sink-<sinkId>`. So a reader of committed
-records sees a micro-batch whole or not at all, and one that Spark runs again, after whatever died,
+records sees a micro-batch whole or not at all, and a batch that Spark runs again after a failure
 is found there and dropped. This holds as long as the target remembers the group: seven days without
 a batch (`offsets.retention.minutes`). A new checkpoint is a new query, and writes again, unless
 `sinkId` says that it is the same: then its batches up to the last number of the old one are
-dropped, with a warning, whatever rows they have. A commit that is not answered is asked for again;
-a batch write without `batchId` says in its error when it stays unknown whether the rows are there.
-With a path the driver opens the directory for each batch, and only one process can at a time:
-queries that write to one directory take turns. While a broker has it, write to the broker instead.
+dropped, with a warning, whatever rows they have. A commit without an answer is retried; the error
+of a batch write without `batchId` says if it stays unknown whether the rows are there.
+
+With a path the driver opens the directory for each batch, which only one process can do at a time:
+queries that write to one directory take turns. While a broker has it open, write to the broker.
 A delivery waits for a directory that is in use, and for brokers that are away, as in a restart, for
-as long as `kafka.delivery.timeout.ms` says (120 s), with a warning that names the process that has
+up to `kafka.delivery.timeout.ms` (120 s), with a warning that names the process that has
 the directory. Reports need not hold up a sink: `kafkalog.polars.scan(path, topic)`,
 `kafkalog.pandas.read(path, topic)`, `Log(folder, mode="r")`, `kafkalog consume --dir` and this
 source take no lock; `kafkalog.Store(path)` does.
@@ -168,10 +170,10 @@ broker or a store that stays open for half a minute, or for `Log.apply_retention
 
 In `foreachBatch` give each write the number of the batch, and `sinkId`, as in the program above.
 The target remembers each write of a batch by its set of topics, so that a batch that runs again
-writes only what is missing. Two writes of a batch to the same topics need different `sinkId`s: the
-second is taken for the first. It fails if it has another number of rows and comes from the same run
-of the query; otherwise it is dropped, with a warning if it may be another write. Make the writes of
-one `sinkId` one after the other: of two at a time one fails.
+writes only what is missing. Two writes of a batch to the same topics need different `sinkId`s;
+otherwise the second counts as a repetition of the first. It fails if it has another number of rows
+and comes from the same run of the query; otherwise it is dropped, with a warning if it may be
+another write. Make the writes of one `sinkId` one after another: of two at a time one fails.
 
 A driver that dies during a delivery leaves a transaction open, and readers of committed records see
 nothing past the offset where it begins. With a path, the next delivery of any query aborts it: the
@@ -187,12 +189,12 @@ Records age by their timestamps. A backfill that writes the time of events as th
 rows as soon as retention runs. The first delivery of such rows to a topic logs a warning: set
 `retention.ms` of the topic before, or keep the time of the event in the value.
 
-The mode is `append`: Spark hands no other to a Python source but `overwrite`, which a log does not
-know. A streaming aggregation in `update` mode is written in `foreachBatch`. Writing streams wants
-Spark 4.1 or later.
+The mode is `append`. Spark passes only one other mode to a Python source, `overwrite`, which a log
+does not have. Write a streaming aggregation in `update` mode in `foreachBatch`. Writing streams
+needs Spark 4.1 or later.
 
-A topic that is missing is created with one partition, or as the brokers' `num.partitions` says. As
-a partition is what one task reads, as a rule, create a large topic before the first write:
+A missing topic is created with one partition, or with the brokers' `num.partitions`. Usually one
+task reads one partition, so create a large topic before the first write:
 
 ```python
 with kafkalog.Store("data") as store:
@@ -211,24 +213,24 @@ _PORTED_SINK = """
 _TAIL = """
 ## Good to know
 
-- Choose ranges by options: a filter of a query is applied by Spark to all that was read. Filters
+- Choose ranges by options: Spark applies a query's filter to everything that was read. Filters
   are not pushed down, because Spark 4.1 to 4.3 would reuse the plan of one filter for another
   (`tests/spark/test_session.py::test_a_source_that_takes_filters_returns_wrong_rows`).
 - `CREATE TEMPORARY VIEW v USING kafkalog OPTIONS (...)` works. A table made by `CREATE TABLE`
   needs its options again when it is read: `SELECT ... FROM t WITH ('path' = '...', ...)`.
 - `spark.python.unix.domain.socket.enabled=true` (Spark 4.1 and later) makes tasks start faster.
 - `No module named 'pyspark_kafkalog'` in a task: the executors' Python has no kafkalog. Install it
-  there, or ship an environment: `--archives env.tar.gz#env`, `PYSPARK_PYTHON=env/bin/python`. Where
-  their Python has pyarrow and cffi the folders `kafkalog` and `pyspark_kafkalog` are enough:
+  there, or ship an environment: `--archives env.tar.gz#env`, `PYSPARK_PYTHON=env/bin/python`. If
+  their Python has pyarrow and cffi, the folders `kafkalog` and `pyspark_kafkalog` are enough:
   `--archives package.tar.gz#shipped`, `spark.executorEnv.PYTHONPATH=shipped`. `--py-files` cannot
-  carry them, since Python does not load a C core out of a zip. Folders that lie at the same path on
-  each machine need no more than the driver's `PYTHONPATH`, which Spark hands on.
+  carry them, since Python does not load a C core out of a zip. For folders at the same path on
+  each machine, the driver's `PYTHONPATH` is enough, which Spark passes on.
 - In a thread that Python made, a write fails with `DATA_SOURCE_NOT_FOUND`, because Spark looks for
   Python sources in the thread's active session, and there is none: call
   `pyspark_kafkalog.register(spark)` in the thread first.
-- Through Spark Connect all of this works as it stands; the packages belong to the server.
-- A worker keeps the logs of its last read open. After a writer was killed, opening a log means to
-  read what of its last segment was not flushed: once for each worker, and not for each task.
+- All of this also works through Spark Connect; install the packages on the server.
+- A worker keeps the logs of its last read open. After a writer was killed, opening a log reads the
+  unflushed part of its last segment: once per worker, not once per task.
 - There are no statistics for the planner: use `broadcast()` for a small topic in a join.
 """
 
@@ -244,7 +246,7 @@ def render_markdown() -> str:
     lines += [f"Obeyed: {_names(CLIENT)}. Ignored with a warning: {_names(NO_MEANING)}."]
     lines += [
         "",
-        "A task asks for 4 MiB at once where `kafka.max.partition.fetch.bytes` says nothing.",
+        "A task fetches 4 MiB at once unless `kafka.max.partition.fetch.bytes` is set.",
     ]
     lines += [_PORTED.rstrip(), *_table("option", "here", "test in `tests/spark`")]
     lines += (f"| `{name}` | {one.here} | `{one.test}` |" for name, one in PORTED.items())

@@ -23,8 +23,9 @@ _ONE_OF_THREE = "one of the three"
 OURS: Mapping[str, Option] = {
     "path": Option("this or the next", "A data directory of kafkalog or Kafka, a plain folder of "
         "partition folders, or one partition's folder; local or file:///."),
-    "kafka.bootstrap.servers": Option("this or the last", "Brokers, ours or Apache Kafka's: "
-        "`host:port,...`. They are read over the wire, without a jar."),
+    "kafka.bootstrap.servers": Option("this or the last", "Brokers, of kafkalog or Apache "
+                                                          "Kafka: `host:port,...`. Read over "
+                                                          "the wire, without a jar."),
     "subscribe": Option(_ONE_OF_THREE, "Topics by name: `orders,flights`."),
     "subscribePattern": Option(_ONE_OF_THREE, "Topics by a regular expression of Python that "
         "matches the whole name. Internal topics never match."),
@@ -35,46 +36,53 @@ OURS: Mapping[str, Option] = {
     "endingOffsets": Option("latest", "`latest`, or an offset for each partition, not read itself; "
         '-1 for latest; or by topic: `{"orders":"latest"}`.', (BATCH,)),
     "startingTimestamp": Option("", "Start at the first record at or after this time, in "
-        "milliseconds since 1970 UTC; -1, -2, -3: at the end, at the start, at the first record "
-        "with the largest time. Goes before the two other ways to start."),
+                                    "milliseconds since 1970 UTC; -1, -2, -3: at the end, at "
+                                    "the start, at the first record with the largest time. "
+                                    "Overrides the two other ways to start."),
     "endingTimestamp": Option("", "End before the first record at or after this time.", (BATCH,)),
-    "startingOffsetsByTimestamp": Option("", 'As startingTimestamp, by partition: '
-        '`{"orders":{"0":1735689600000}}`. Goes before startingOffsets.'),
+    "startingOffsetsByTimestamp": Option("", "As startingTimestamp, by partition: "
+                                             '`{"orders":{"0":1735689600000}}`. Overrides '
+                                             "startingOffsets."),
     "endingOffsetsByTimestamp": Option("", "As endingTimestamp, by partition.", (BATCH,)),
     "startingOffsetsByTimestampStrategy": Option("error", "When no record is at or after the "
         "time: `error`, or `latest` to start at the end."),
-    "failOnDataLoss": Option("true", "Fail when offsets that were asked for are not there; "
-        "`false`: warn, and read what is there."),
-    "minPartitions": Option("", "Make at least this many tasks, inside of batches if need be."),
+    "failOnDataLoss": Option("true", "Fail if requested offsets are not there; `false`: warn, "
+                                     "and read what is there."),
+    "minPartitions": Option("", "Make at least this many tasks, if necessary by splitting "
+                                "batches."),
     "maxRecordsPerPartition": Option("", "At most this many offsets in a task."),
     "maxBytesPerPartition": Option("128m; of a stream 32m", "Cut larger ranges where a batch "
         "begins, into tasks of about this size on disk. Ranges below a quarter of it share a "
         "task."),
     "maxOffsetsPerTrigger": Option("", "At most about this many offsets in a micro-batch, shared "
         "out by how far each partition lags.", (STREAM,)),
-    "minOffsetsPerTrigger": Option("", "No micro-batch below so many offsets, but see the next.",
+    "minOffsetsPerTrigger": Option("", "No micro-batch below this many offsets, unless "
+                                       "`maxTriggerDelay` has passed.",
         (STREAM,)),
-    "maxTriggerDelay": Option("15m", "Then a micro-batch comes, however small: `90s`, `15m`.",
+    "maxTriggerDelay": Option("15m", "After this time a micro-batch starts, however small: "
+                                     "`90s`, `15m`.",
         (STREAM,)),
-    "maxBytesPerTrigger": Option("", "The same in bytes on disk: `64m`; of each partition that "
-        "has something a batch of records at least.", (STREAM,)),
-    "onlyFlushed": Option("false", "See only what is on disk, and not what a power cut may take.",
+    "maxBytesPerTrigger": Option("", "The same in bytes on disk: `64m`; at least one record "
+                                     "batch of each partition that has records.", (STREAM,)),
+    "onlyFlushed": Option("false", "Read only what is on disk, not what a power cut may take.",
         (STREAM,)),
-    "retentionHold": Option("", "A name, of this query alone: retention keeps what it has not "
-        "read.", (STREAM,)),
-    "retentionHoldMaxBytes": Option("10g", "Of each partition; beyond it the oldest goes.",
+    "retentionHold": Option("", "A name, unique to this query: retention keeps what it has not "
+                                "read.", (STREAM,)),
+    "retentionHoldMaxBytes": Option("10g", "Limit per partition; beyond it the oldest segments "
+                                           "are deleted.",
         (STREAM,)),
     "retentionHoldMaxAge": Option("1d", "For how long the query may be down; `7d` at most.",
         (STREAM,)),
-    "isolation.level": Option("read_committed", "`read_uncommitted`: also the records of aborted "
-        "and of undecided transactions. `kafka.isolation.level` is understood, too."),
+    "isolation.level": Option("read_committed", "`read_uncommitted`: also the records of "
+                                                "aborted and open transactions. "
+                                                "`kafka.isolation.level` is understood, too."),
     "includeHeaders": Option("false", "Add the column `headers`."),
-    "columns": Option("", "Only these columns: `value,offset`. What is left out is not decoded."),
-    "fetchOffset.numRetries": Option("3", "Of brokers: for so many times "
-        "`kafka.default.api.timeout.ms` (60 s) those that do not answer are asked for topics and "
-        "offsets."),
-    "kafkaConsumer.pollTimeoutMs": Option("120000", "Of brokers: for so many milliseconds a task "
-        "waits for the next records of its range."),
+    "columns": Option("", "Only these columns: `value,offset`. Other columns are not decoded."),
+    "fetchOffset.numRetries": Option("3", "Brokers: how many times "
+                                          "`kafka.default.api.timeout.ms` (60 s) to wait for "
+                                          "topics and offsets from brokers that do not answer."),
+    "kafkaConsumer.pollTimeoutMs": Option("120000", "Brokers: how many milliseconds a task "
+                                                    "waits for the next records of its range."),
 }  # fmt: skip
 """Every option that a read obeys."""
 

@@ -60,7 +60,7 @@ class Limit:
     everywhere: int | None = None
     each: Mapping[Key, int] | None = None
     topics: Mapping[str, int] = field(default_factory=dict)
-    """Beside `each`: EARLIEST or LATEST for all partitions of a topic."""
+    """In addition to `each`: EARLIEST or LATEST for all partitions of a topic."""
 
 
 @dataclass(frozen=True)
@@ -342,7 +342,7 @@ def _assigned(text: str) -> tuple[Key, ...]:
 def _limit(given: Mapping[str, str], side: str, default: int, words: Mapping[int, str]) -> Limit:
     """One side of the range.  As in Spark: a timestamp for all, then by partition, then offsets.
 
-    `words`: what may stand in the place of an offset, by its number.
+    `words`: names allowed instead of an offset, by its number.
     """
     option = f"{side}Timestamp"
     if option.lower() in given:

@@ -33,7 +33,7 @@ class Ends:
     start: int
     stop: int
     flushed: int | None = field(default=None, compare=False)
-    """All records below it are on disk, whoever may read them; None: not known."""
+    """All records below it are on disk, readable or not; None: not known."""
 
 
 @dataclass(frozen=True)

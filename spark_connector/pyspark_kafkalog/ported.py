@@ -53,7 +53,7 @@ PORTED: Mapping[str, Ported] = {
     "endingOffsetsByTimestamp": Ported("", f"{_BOTH}test_times"),
     "startingOffsetsByTimestampStrategy": Ported("", f"{_BOTH}test_no_record_at_the_starting_time"),
     "failOnDataLoss": Ported(
-        "a topic that was deleted and made anew is a loss, too",
+        "a recreated topic is a loss, too",
         f"{_BOTH}test_records_deleted_while_they_are_read",
     ),
     "minPartitions": Ported(

@@ -27,8 +27,8 @@ flights = parsed(spark.read.format("kafkalog").option("subscribe", "flights").lo
 flights.groupBy("carrier").agg(f.count("*"), f.avg("delay")).show()
 ```
 
-A stream with a window and a watermark, into a topic. Each window is written once, when it is over,
-whoever dies and however often the program is started:
+A stream with a window and a watermark, into a topic. Each window is written exactly once, when it
+is over, whichever process dies and however often the program is started:
 
 ```python
 def flights_as_they_come():

@@ -1,4 +1,4 @@
-"""The data source that Spark sees: options, schema, and who reads and writes.
+"""The data source that Spark sees: options, schema, readers and writers.
 
 There is no filter pushdown on purpose: Spark 4.1 to 4.3 plans a load() once and reuses the
 plan of one filter for another, which returns wrong rows.  Offsets, times and partitions are

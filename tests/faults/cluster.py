@@ -294,7 +294,7 @@ class Cluster:
     def whole(self) -> None:
         """Healed, and everything is where it should be.
 
-        Kafka's node begins anew: as a leader it waits for ever, or until another leads, where its
+        Kafka's node restarts: as a leader it waits for ever, or until another leads, where its
         controller lost the answer to a change of the ISR."""
         if self.kafka is not None and self.kafka.lives:
             self.kafka.kill()

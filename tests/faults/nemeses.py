@@ -55,7 +55,7 @@ def _zookeepers(cluster: Cluster) -> list[Host]:
 
 
 def _elders(cluster: Cluster) -> list[Host]:
-    """Who is neither a node of ours nor a client."""
+    """A host that is neither a node of ours nor a client."""
     kafka = [cluster.kafka.host] if cluster.kafka else []
     return [*_zookeepers(cluster), *kafka]
 

@@ -1,5 +1,5 @@
 """A broker as a process of its own, under attack: what it takes of memory and descriptors, and
-whether others are served meanwhile.
+whether others are served at the same time.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Who may know whom: the layers of docs/architecture.md, in Python and in C."""
+"""The layers of docs/architecture.md: which part may import which, in Python and in C."""
 
 from __future__ import annotations
 

@@ -1,9 +1,11 @@
-"""What must not be in the project: things left undone, and words of elsewhere."""
+"""What must not be in the project: things left undone, words of elsewhere, translated phrases."""
 
 from __future__ import annotations
 
+import io
 import re
-from collections.abc import Iterable
+import tokenize
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 from tests.house import tree
@@ -15,6 +17,11 @@ ELSEWHERE = re.compile(
     r"|\bdeveloper ses[s]ion\b|sub-?ag[e]nt"
     r"|\b[Ii]ss[u]es? (\*|#?\d)|\bthe br[i]ef\b",
 )
+TRANSLATED = re.compile(
+    r"\b([Aa]ne[w](?! =| \|\|)|[Mm]eanwhil[e])\b"
+    r"|(^\W*|[.:;!?\"] +|[\"#*(|] ?)Wh[o] (?![^.]*\?)"
+)
+"""Phrases that docs/style.md refuses, and sentences that begin with a person and ask nothing."""
 NO_CHECK = re.compile(r"\bassert (True|1)\b|except( Exception| BaseException)?: *(pass|\.\.\.)$")
 
 
@@ -35,6 +42,46 @@ def test_no_words_of_elsewhere() -> None:
     assert matches(tree.files(), ELSEWHERE) == []
 
 
+def plain(path: Path) -> bool:
+    """Whether the prose of a file is written by hand and reviewed."""
+    named = tree.named(path)
+    skipped = named in NOT_PLAIN or named.startswith("docs/performance")
+    return not skipped and path.suffix not in (".json", ".txt")
+
+
+NOT_PLAIN = (
+    "docs/style.md",  # shows what not to write
+    "kafkalog/_native/net/exchange.h",  # its comment is not rewritten yet
+)
+
+
+def prose(path: Path) -> Iterator[tuple[int, str]]:
+    """Lines of a file by number; of Python only comments, docstrings and texts with a space."""
+    text = path.read_text(encoding="utf-8")
+    if not re.search(r"\b[Aa]ne[w]\b|eanwhil[e]|Wh[o] ", text):
+        return  # none of the phrases: most files
+    if path.suffix != ".py":
+        yield from enumerate(text.splitlines(), 1)
+        return
+    for token in tokenize.generate_tokens(io.StringIO(text).readline):
+        if token.type in TEXTS and " " in token.string:
+            yield from enumerate(token.string.splitlines(), token.start[0])
+
+
+TEXTS = {tokenize.COMMENT, tokenize.STRING, getattr(tokenize, "FSTRING_MIDDLE", tokenize.STRING)}
+
+
+def test_prose_is_plain_english() -> None:
+    """docs/style.md, "Plain English": rewrite the sentence, do not just replace the word."""
+    found = [
+        f"{tree.named(path)}:{number}: {line.strip()}"
+        for path in filter(plain, tree.files())
+        for number, line in prose(path)
+        if TRANSLATED.search(line)
+    ]
+    assert found == []
+
+
 TESTS = [path for path in tree.with_suffix(".py") if tree.ROOT / "tests" in path.parents]
 
 
@@ -51,3 +98,12 @@ def test_the_patterns_find_what_they_are_for() -> None:
     assert ELSEWHERE.search("see /wo" + "rk/main")
     assert ELSEWHERE.search("as iss" + "ue 12 says")
     assert not ELSEWHERE.search("the group's session timeout")
+    for text in (
+        "made ane" + "w",
+        "Meanwhil" + "e it",
+        "# Wh" + "o asks waits.",
+        "It ends.  Wh" + "o is",
+    ):
+        assert TRANSLATED.search(text)
+    assert not TRANSLATED.search("test_what_begins_ane" + "w")
+    assert not TRANSLATED.search("Wh" + "o leads?")

@@ -42,7 +42,7 @@ def see(log: kafkalog.Log) -> Seen:
 
 
 class Elsewhere:
-    """Who reads in another process.  `see` and `offset_at` look at the newest state."""
+    """A reader in another process.  `see` and `offset_at` look at the newest state."""
 
     def __init__(self) -> None:
         self._process = subprocess.Popen(

@@ -316,8 +316,8 @@ def test_a_topic_that_was_made_anew_is_another(empty, caplog, wait_until):
     assert list(lenient.read(task)) == []
     empty.create(1)
     empty.write(1, 10)
-    with pytest.raises(DataLoss, match="was deleted and made anew"):
+    with pytest.raises(DataLoss, match="was deleted and recreated"):
         list(strict.read(task))
     assert list(lenient.read(task)) == []
-    assert "made anew" in caplog.text
+    assert "recreated" in caplog.text
     place.close()

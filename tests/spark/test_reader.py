@@ -352,10 +352,10 @@ def test_a_topic_that_was_made_anew_is_another(tmp_path, caplog):
                 strict = reader_of(directory, subscribe="a")
                 lenient = reader_of(directory, subscribe="a", failOnDataLoss="false")
                 (task,) = strict.partitions()
-        with pytest.raises(DataLoss, match="the topic was deleted and made anew"):
+        with pytest.raises(DataLoss, match="the topic was deleted and recreated"):
             list(strict.read(task))
         assert list(lenient.read(task)) == []
-    assert "made anew" in caplog.text
+    assert "recreated" in caplog.text
 
 
 @pytest.mark.parametrize("known", [True, False], ids=["topic id", "plain folder"])

@@ -466,7 +466,7 @@ def test_staged_rows_below_a_place_of_all_are_their_owners_alone(
 def test_a_staging_folder_of_somebody_else_is_refused(
     job: Job, anybodys: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Who made it first could read the rows, or change them."""
+    """A user that made it first could read the rows, or change them."""
     staged = anybodys / "kafkalog-staging"
     leftover = tmp_path / "elsewhere" / "old"
     leftover.mkdir(parents=True)

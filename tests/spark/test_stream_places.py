@@ -90,7 +90,7 @@ def test_a_topic_that_was_made_anew_is_another(target: Target) -> None:
 
     wait_for(made, "the old topic is gone")
     target.write(2, 20)
-    with pytest.raises(DataLoss, match="deleted and made anew"):
+    with pytest.raises(DataLoss, match="deleted and recreated"):
         drained(target, checkpoint)
     drained(target, checkpoint, failOnDataLoss="false")
     assert len(checkpoint.rows) == 20 + 40

@@ -83,7 +83,7 @@ def test_a_topic_that_was_made_anew_is_known_by_its_id():
     """Its offsets could pass for those of the old one."""
     offer = available(Offsets({A: 3}, {"t": "old"}), head({A: (0, 10)}, {"t": "new"}))
     assert offer.begins == {A: 0} and offer.ids == {"t": "new"}
-    assert "deleted and made anew (old is now new)" in offer.lost[0]
+    assert "deleted and recreated (old is now new)" in offer.lost[0]
     for was, now in ({}, {"t": "new"}), ({"t": "old"}, {}):  # nothing is known of one of them
         assert not available(Offsets({A: 3}, was), head({A: (0, 10)}, now)).lost
 
@@ -99,7 +99,7 @@ def test_a_target_is_not_passed():
 
 
 def test_only_what_is_on_disk():
-    """What was read already stays read: a writer that begins anew knows less than the last one."""
+    """What was read already stays read: a restarted writer knows less than the last one."""
     now = Head({A: Ends(0, 10, 6)}, {}, {}, only_flushed=True)
     assert available(Offsets({A: 3}), now).stops == {A: 6}
     offer = available(Offsets({A: 8}), now)

@@ -59,7 +59,7 @@ class Clock:
         return self.ms
 
     def later(self) -> None:
-        """Folders are listed anew."""
+        """Folders are listed again."""
         self.ms += LIST_MS
 
 
@@ -272,11 +272,11 @@ def test_a_topic_that_was_made_anew(store, restarted, caplog):
     if restarted:
         query = Query(store.path, checkpoint, clock, **loose)
         strict = Query(store.path, strict.checkpoint, clock, subscribe="t")
-    with pytest.raises(DataLoss, match=r"deleted and made anew .*set failOnDataLoss to false"):
+    with pytest.raises(DataLoss, match=r"deleted and recreated .*set failOnDataLoss to false"):
         strict.drain()
     query.drain()
     assert values(checkpoint.rows) == list("abcuvwxyz")
-    assert caplog.text.count("t-0: the topic was deleted and made anew") == 1
+    assert caplog.text.count("t-0: the topic was deleted and recreated") == 1
 
 
 @pytest.mark.parametrize("whole", [True, False], ids=["the folder", "its files"])
@@ -297,7 +297,7 @@ def test_a_folder_without_an_id_that_is_made_anew(tmp_path, whole):
     with kafkalog.Log(tmp_path / "t-0") as log:
         log.append_many([b"x", b"y", b"z"])
     clock.later()
-    with pytest.raises(DataLoss, match="t-0: the folder was deleted and made anew"):
+    with pytest.raises(DataLoss, match="t-0: the folder was deleted and recreated"):
         strict.drain()
     query.drain()
     assert values(checkpoint.rows) == ["a", "b", "x", "y", "z"]
@@ -524,7 +524,7 @@ def test_a_small_batch_of_a_large_log_looks_at_its_own_segments(tmp_path, monkey
 
 
 def test_a_look_that_takes_long_is_not_made_all_the_time(store, monkeypatch):
-    """A tenth of the time at most; what came meanwhile is seen by the next one."""
+    """A tenth of the time at most; the next one sees what has come since."""
     checkpoint, clock = Checkpoint(), Clock()
     query = Query(store.path, checkpoint, clock, subscribe="t", **EARLIEST)
     query.drain()

@@ -95,7 +95,7 @@ def reached(query: Any, partition: str, offset: int) -> bool:
 
 
 def test_what_has_gone_is_said_or_passed(spark: Any, tmp_path: Path) -> None:
-    """Retention between two runs, then a topic made anew between two more."""
+    """Retention between two runs, then a topic recreated between two more."""
     with kafkalog.Store(tmp_path / "data") as store:
         store.create_topic("t", 1)
         append(store, 0, "a")
@@ -108,7 +108,7 @@ def test_what_has_gone_is_said_or_passed(spark: Any, tmp_path: Path) -> None:
         store.delete_topic("t")
         store.create_topic("t", 1)
         append(store, 0, *"uvwxyz")
-        with pytest.raises(StreamingQueryException, match="the topic was deleted and made anew"):
+        with pytest.raises(StreamingQueryException, match="the topic was deleted and recreated"):
             started(spark, tmp_path).awaitTermination(LONG_S)
         loose = started(spark, tmp_path, failOnDataLoss="false")
         loose.awaitTermination(LONG_S)

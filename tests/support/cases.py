@@ -2,7 +2,7 @@
 
 `tests/kafka/golden/cases` holds one archive a case (its README says what is in each).  They are
 unpacked under build/ when first asked for, into a folder that is named after their bytes, so that
-changed archives are unpacked anew and a folder that is there is whole.  Nobody writes to it.
+changed archives are unpacked again and an existing folder is whole.  Nobody writes to it.
 
 KAFKALOG_SHARED names a folder whose data/kafka is taken in their place: another set of the same
 kind, with other seeds and names.

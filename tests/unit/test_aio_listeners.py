@@ -48,7 +48,7 @@ async def read(consumer: aio.Consumer, count: int) -> list[int]:
 
 
 def test_they_are_awaited_and_may_ask_the_consumer(broker: TestBroker) -> None:
-    """Commits, positions, seeking; from tasks of their own, too; the loop goes on meanwhile."""
+    """Commits, positions, seeking; from tasks of their own, too; the loop keeps running."""
     heard: Heard = []
 
     async def work() -> None:

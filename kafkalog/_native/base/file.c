@@ -22,7 +22,7 @@ struct kl_file {
     _Atomic int64_t state;
     _Atomic int fd;       /* changes only while the file is closed */
     _Atomic bool touched; /* pinned since the clock's hand last passed */
-    /* Written to since its last sync.  Who closed it could miss that a write-back failed. */
+    /* Written to since its last sync.  Closing it could hide a failed write-back. */
     _Atomic bool unsynced;
     /* The kernel tells one of two syncs that it failed. Those of its log share this, as either
      * failure is the log's; one that the cache runs has it alone. */

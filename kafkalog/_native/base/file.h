@@ -6,8 +6,8 @@
 
 /* A file of a log, known by path, open or not.  All kl_files of the process share one
  * limit of open descriptors (kl_set_max_open_files): the least recently used idle one is
- * closed when another is wanted, one that was written to not before it is synced: whoever
- * opened it anew could not be told of a write-back that failed.  Reference counted; safe from
+ * closed when another is wanted, one that was written to not before it is synced: after
+ * reopening it, a failed write-back would go unnoticed.  Reference counted; safe from
  * many threads. */
 typedef struct kl_file kl_file;
 
@@ -26,7 +26,7 @@ const char *kl_file_dir(const kl_file *file); /* the directory that it was named
  * handle never shows another file that took its name. */
 kl_status kl_file_pin(kl_file *file, int *fd);
 void kl_file_unpin(kl_file *file);
-/* Rename it in `dir`, where it lies: whoever must open it meanwhile waits and finds it.  The
+/* Rename it in `dir`, where it lies: a thread that must open it waits and finds it.  The
  * new name has less than 64 bytes; one got from kl_file_name stays valid until the rename
  * after this. */
 kl_status kl_file_rename(kl_file *file, kl_dir *dir, const char *to);

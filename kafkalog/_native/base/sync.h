@@ -1,7 +1,7 @@
 /* sync.h: the sync threads: work that waits for the disk, done away from its caller.
  *
  * One queue per disk (st_dev) and up to sixteen threads, each started when a job finds none
- * free, all started anew after a fork.  A job is queued at most once at a time: asking again
+ * free, all restarted after a fork.  A job is queued at most once at a time: asking again
  * while it waits costs nothing; asking while it runs makes it run once more (group commit). */
 #ifndef KL_SYNC_H
 #define KL_SYNC_H

@@ -33,8 +33,8 @@ kl_status kl_table_reserve(kl_table *table, size_t more);
 kl_status kl_table_add(kl_table *table, uint64_t hash, void *entry);
 /* Take this very entry out; it must be there. */
 void kl_table_remove(kl_table *table, uint64_t hash, const void *entry);
-/* The entries one after another, in no order, from *at = 0 on; NULL behind the last.  None
- * may be added or removed meanwhile. */
+/* The entries one after another, in no order, from *at = 0 on; NULL behind the last.  None may be
+ * added or removed in between. */
 void *kl_table_next(const kl_table *table, size_t *at);
 /* Forget all entries; the memory of the slots is kept. */
 void kl_table_clear(kl_table *table);

@@ -205,8 +205,8 @@ static kl_status check_place(kl_cleaner *cleaner, const kl_batch *batch) {
     return KL_OK;
 }
 
-/* What lies outside of its crc is as it was sealed, if there is a side-car: what is written
- * anew gets checksums that would hide damage. */
+/* What lies outside of its crc is as it was sealed, if there is a side-car: rewritten batches
+ * get checksums that would hide damage. */
 static kl_status check_header(kl_cleaner *cleaner, const kl_batch *batch) {
     kl_segment *segment = cleaner->segments[cleaner->segment];
     const kl_walk *walk = &cleaner->walk;

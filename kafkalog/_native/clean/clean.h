@@ -2,7 +2,7 @@
  * kept and what goes is said in docs/format.md, "Compaction".
  *
  * Pass 1 (KL_PASS_MAP) puts the keys of the dirty part into the map.  Pass 2
- * (KL_PASS_WRITE) writes groups of segments anew, each into one segment that
+ * (KL_PASS_WRITE) rewrites groups of segments, each into one segment that
  * then takes their place.  The log's lock is held when a round begins and for
  * each exchange, not between: sealed segments do not change, and the generation
  * tells when they went. */

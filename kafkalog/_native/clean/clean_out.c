@@ -6,7 +6,7 @@
  *   the log's version has the new one     under the log's lock, which the disk waits for at
  *                                         no step; readers elsewhere find it as N.log.swap
  *   old segments to .deleted              synced
- *   N.index, ..., last N.log              the new one has its name; generation odd meanwhile
+ *   N.index, ..., last N.log              the new one has its name; generation odd until then
  *
  * From the second step on a crash ends with the new one (load.c), before it with the old.
  *

@@ -1,5 +1,5 @@
 /* clean_records.c: the records of a batch: into the map, out of the log,
- * written anew. */
+ * rewritten. */
 #include "clean.h"
 
 /* So many keys are looked for at a time: their slots come from memory side by

@@ -100,7 +100,7 @@ kl_status kl_log_roll_locked(kl_log *log, int64_t base_offset) {
     kl_log_begin_disk(log);
     status = roll(log, old, base_offset, &lost);
     kl_log_end_disk(log);
-    old->unsynced = true; /* a round meanwhile may have come too early for some of it */
+    old->unsynced = true; /* a round since may have come too early for some of it */
     kl_segment_drop(old);
     if (lost) kl_log_fail_storage(log, lost);
     if (status) return status;

@@ -310,7 +310,7 @@ static kl_status rebuild_aborts(kl_log *log, const kl_look *look, size_t index) 
     if (!status) status = derive_aborts(log, look->version, index, dir, &found);
     if (!status) status = kl_log_enter(log);
     if (status) goto out;
-    /* Who asked together with us has them already, or asks again as segments have changed. */
+    /* A thread that asked at the same time may have stored them; if segments changed, ask again. */
     if (!segment->aborts_checked && log->generation == look->generation)
         mend_aborts(log, segment, &found, &saves);
     kl_log_leave(log);

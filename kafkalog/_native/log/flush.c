@@ -183,7 +183,7 @@ static kl_status run_round(kl_log *log) {
     kl_unlock(&log->lock);
     status = sync_round_files(log, &round);
     kl_lock(&log->lock);
-    /* A file that was cut or deleted meanwhile and had to be opened again: not a sync that
+    /* A file that was cut or deleted since and had to be opened again: not a sync that
      * failed, as none was tried. */
     bool gone = round.generation != log->generation &&
                 (status == KL_E_STALE || status == KL_E_NOT_FOUND);
@@ -205,7 +205,7 @@ static kl_status run_round(kl_log *log) {
     } else {
         log->dir_dirty |= round.dir_dirty;
         log->texts_dirty |= round.texts_dirty;
-        log->sync_wanted = true; /* segments were cut or swapped meanwhile: once more */
+        log->sync_wanted = true; /* segments were cut or swapped since: once more */
     }
 out:
     log->round_ns = kl_monotonic_ns() - began_ns;

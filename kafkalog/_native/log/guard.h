@@ -35,9 +35,9 @@ typedef struct {
 kl_status kl_guard_sealed_aborts(struct kl_segment *segment, kl_sealed_aborts *out);
 /* Whether the segment's list may be that one; takes its lock. */
 bool kl_guard_has_aborts(struct kl_segment *segment, const kl_sealed_aborts *sealed);
-/* The indexes of a sealed segment were made anew: their checksums too, in the side-car, and
- * those of its aborted transactions when these were (`aborts`): a list that was lost is told
- * by what the side-car says of it.  A side-car that cannot be read, or that belongs to another
+/* The indexes of a sealed segment were rebuilt: so are their checksums in the side-car, and
+ * those of its aborted transactions when these were (`aborts`): a lost list is noticed by what the
+ * side-car says of it. A side-car that cannot be read, or that belongs to another
  * `.log`, is left as it is. */
 kl_status kl_guard_reseal(struct kl_segment *segment, kl_dir *dir, bool aborts);
 void kl_guard_free(kl_guard *guard);

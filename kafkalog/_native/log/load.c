@@ -118,7 +118,7 @@ static bool is_leftover(const char *name) {
            parse_leftover(name, KL_SWAP_SUFFIX, inner, &base);
 }
 
-/* `names`: what the folder holds, listed anew when something was cleared. */
+/* `names`: what the folder holds, listed again if something was cleared. */
 static kl_status clear_leftovers(kl_log *log, kl_dir *dir, kl_names *names) {
     bool any = false;
     for (size_t i = 0; i < names->count && !any; i++) any = is_leftover(names->names[i]);
@@ -420,7 +420,7 @@ static kl_status load(kl_log *log, kl_dir *dir, const kl_names *names,
     if (status) return status;
     if (doubt.aborts) corrupt_from = KL_MIN(corrupt_from, kl_log_active(log)->base_offset);
     if (!sane || doubt.epochs) log->touched = log->writable; /* a close writes them again */
-    if (!sane && log->writable) /* later ones are made anew, as they may be torn */
+    if (!sane && log->writable) /* later ones are rebuilt, as they may be torn */
         status = kl_log_trim_snapshots(log->version, dir, rebuild_from, INT64_MAX);
     rebuild_from = KL_MIN(rebuild_from, KL_MIN(indexless, corrupt_from));
     if (!status) status = kl_log_load_producers(log, dir, log->log_end, rebuild_from);

@@ -122,7 +122,7 @@ struct kl_log {
  *   point      how far it is on disk, noted
  *   flush      group commit
  *   gone       whether records that were on disk are not there
- *   snapshot, recall, derive, recover: what is derived from the bytes, made anew from them
+ *   snapshot, recall, derive, recover: what is derived from the bytes, rebuilt from them
  *   append     one batch into the log, rolls
  *   append_batches, truncate: whole requests; what takes records away
  *   load       what lies in a folder
@@ -164,7 +164,7 @@ kl_status kl_log_enter_writer(kl_log *log);
 /* The same for a change: it waits until nobody else is `busy`. */
 kl_status kl_log_enter_write(kl_log *log);
 /* Locked, and entered for a change: the lock is open until kl_log_end_disk, for calls of the
- * disk.  Who reads goes on meanwhile, who changes something waits.  The log may be closed then;
+ * disk.  Readers go on, and other changes wait.  The log may be closed then;
  * it goes away not before the call is over. */
 void kl_log_begin_disk(kl_log *log);
 void kl_log_end_disk(kl_log *log);
@@ -212,7 +212,7 @@ bool kl_log_is_at_hand(kl_log *log, int64_t offset);
 /* Remove the clean marker before the first change. */
 kl_status kl_log_make_dirty(kl_log *log);
 kl_status kl_log_roll_locked(kl_log *log, int64_t base_offset);
-/* Write the checkpoint of the leader epochs, without the lock meanwhile. */
+/* Write the checkpoint of the leader epochs, without holding the lock. */
 kl_status kl_log_save_epochs(kl_log *log, bool sync);
 /* The same after a change, unsynced; where there is no room before the next batch. */
 kl_status kl_log_keep_epochs(kl_log *log);
@@ -230,14 +230,14 @@ kl_status kl_log_prepare(kl_log *log, const kl_look *look, size_t index);
  * damage that looks like one. */
 kl_status kl_log_judge_format(kl_segment *segment, int64_t pos, int64_t end_pos,
                               kl_status status);
-/* Read a segment back: checks every batch, makes its indexes anew in memory, notes leader
+/* Read a segment back: checks every batch, rebuilds its indexes in memory, notes leader
  * epochs (NULL: none).  *valid_bytes and *end_offset (its base when empty) tell what is good. */
 kl_status kl_log_recover_segment(const kl_log *log, kl_segment *segment, kl_epochs *epochs,
                                  int64_t *valid_bytes, int64_t *end_offset);
 /* The batches of segment `index` from `pos` on were not checked yet (a reader's tail). */
 kl_status kl_log_extend_tail(kl_log *log, kl_segment *segment, int64_t *end_offset);
 /* Producer state at the log end: the newest usable snapshot at or below `from` and a
- * replay.  Aborted transactions of segments with base >= rebuild_from are collected anew. */
+ * replay.  Aborted transactions of segments with base >= rebuild_from are collected again. */
 kl_status kl_log_load_producers(kl_log *log, kl_dir *dir, int64_t from,
                                 int64_t rebuild_from);
 /* The same into a set of the caller's, by any version of the segments; `from` is its end. */
@@ -279,7 +279,7 @@ kl_status kl_log_write_snapshot(const kl_producers *producers, kl_dir *dir, int6
 kl_status kl_log_load_snapshot(const kl_log *log, kl_producers *into, kl_dir *dir,
                                int64_t first, int64_t from, int64_t *offset);
 /* Remove snapshots above `above_offset`, and those that match no segment of `version` (NULL:
- * there is none) and are not the newest.  A log that is written to meanwhile makes some behind
+ * there is none) and are not the newest.  A log that is being written to makes some behind
  * the version's active segment: `until_offset`, those from there on stay. */
 kl_status kl_log_trim_snapshots(const kl_version *version, kl_dir *dir,
                                 int64_t above_offset, int64_t until_offset);
@@ -293,7 +293,7 @@ void kl_log_recall(const kl_log *log, const kl_version *version, kl_dir *dir, in
 
 /* ---- load.c ------------------------------------------------------------------------ */
 /* The segments of the folder, of which nothing is read yet; `with_swap`: as compaction will
- * have left them, KL_E_STALE when one goes away meanwhile; `known`: a version of the same
+ * have left them, KL_E_STALE when one goes away in the process; `known`: a version of the same
  * generation, or NULL, whose sealed segments are taken instead.  *indexless: the lowest base
  * offset of a segment without an offset index. */
 kl_status kl_log_load_segments(kl_log *log, kl_dir *dir, bool with_swap,

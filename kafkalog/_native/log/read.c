@@ -1,8 +1,8 @@
 /* read.c: bytes out of a log: into a buffer, into a socket, as a map.
  *
  * A read finds its place under the lock, transfers without it from a segment that it holds
- * a reference to, and then looks whether segments were cut or swapped meanwhile
- * (generation): if so it begins again.  So does a reader in another process. */
+ * a reference to, and then checks whether segments were cut or swapped since (generation): if so it
+ * begins again. So does a reader in another process. */
 #include "read.h"
 
 #include <errno.h>
@@ -113,7 +113,7 @@ kl_status kl_log_unchanged(kl_log *log, int64_t generation) {
     return status;
 }
 
-/* What was met in files that were cut, swapped or deleted meanwhile is no fault of the log. */
+/* Findings in files that were cut, swapped or deleted since are no fault of the log. */
 static kl_status stale_or(kl_log *log, const place *from, kl_status status) {
     kl_status changed = kl_log_unchanged(log, from->look.generation);
     return changed ? changed : status;

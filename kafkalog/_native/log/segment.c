@@ -267,7 +267,7 @@ static kl_status note_rest(kl_segment *segment, const kl_index_source *source) {
     return kl_walk_met_damage(status) ? KL_OK : status;
 }
 
-/* Locked.  Make both indexes anew; every byte of the log is kept. */
+/* Locked.  Rebuild both indexes; every byte of the log is kept. */
 static kl_status rebuild_indexes(kl_segment *segment, const kl_index_source *source) {
     KL_ASSERT_HELD(&segment->lock);
     kl_index_clear(&segment->offsets);

@@ -1,9 +1,9 @@
 /* segment.h: one segment of a log: a `.log` file, its indexes, what is known of it.
  *
- * Who holds a reference uses `file`, and the size of a sealed one.  Its own lock guards the
- * indexes and the times: it is held while they are loaded, as who waits for it wants them.
- * The log's lock, which comes first, guards the rest; an append changes the indexes of the
- * active one under both, and so does who makes the aborted transactions of a sealed one anew. */
+ * The holder of a reference uses `file`, and the size of a sealed one.  Its own lock guards the
+ * indexes and the times: it is held while they are loaded, as only threads that want them wait.
+ * The log's lock, which comes first, guards the rest.  An append changes the indexes of the
+ * active one under both, as does a rebuild of the aborted transactions of a sealed one. */
 #ifndef KL_SEGMENT_H
 #define KL_SEGMENT_H
 
@@ -122,7 +122,7 @@ kl_status kl_segment_follow(kl_segment *segment, kl_statepage *page,
                             const kl_page_values *values, bool if_loaded);
 /* They get what is missing from the batches, and keep it. */
 kl_status kl_segment_cover(kl_segment *segment, const kl_index_source *source);
-/* Make both anew from the batches, whatever lies there. */
+/* Rebuild both from the batches, whatever lies there. */
 kl_status kl_segment_renew_indexes(kl_segment *segment, const kl_index_source *source);
 /* max_timestamp and first_timestamp from the indexes, if loaded, and the file. */
 kl_status kl_segment_load_times(kl_segment *segment);

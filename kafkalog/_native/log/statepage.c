@@ -97,7 +97,7 @@ static int64_t process_start(int64_t pid) {
     return p == NULL ? -1 : strtoll(p + 1, NULL, 10);
 }
 
-/* Who this process is, as its pages say it: asked once a thread, and once more after a fork. */
+/* This process's identity, as in its pages: read once per thread, and again after a fork. */
 typedef struct {
     int generation; /* kl_process_generation, + 1 */
     int64_t pid, start;

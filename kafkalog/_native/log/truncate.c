@@ -5,7 +5,7 @@
  *
  * Order of steps on the disk, so that a crash between any two leaves a log that recovery makes
  * whole: names of later segments go first (from the last down), then snapshots above the cut,
- * then the bytes, then indexes and epochs, which recovery could make anew. */
+ * then the bytes, then indexes and epochs, which recovery could rebuild. */
 #include <stdio.h>
 #include <time.h>
 
@@ -184,7 +184,7 @@ static kl_segment *whole_of(const cut_plan *plan) {
     return plan->look.version->segments[plan->index];
 }
 
-/* Whether there is room for the small files that a truncation writes anew, before anything
+/* Whether there is room for the small files that a truncation rewrites, before anything
  * is changed: behind that, a full disk would leave files and memory apart. */
 static kl_status try_room(const kl_log *log, const cut_plan *plan, kl_dir *dir) {
     static const char name[] = KL_EPOCHS_NAME ".tmp"; /* the next save takes it anyhow */
@@ -442,7 +442,7 @@ kl_status kl_log_set_start(kl_log *log, int64_t offset) {
                     (long long)log->high_watermark);
     } else if (offset > log->log_start) {
         status = kl_log_make_dirty(log);
-        if (!status && offset > log->log_start) { /* retention goes on meanwhile */
+        if (!status && offset > log->log_start) { /* retention goes on at the same time */
             log->log_start = offset;
             kl_epochs_truncate_start(&log->epochs, offset);
             kl_log_publish(log);

@@ -39,7 +39,7 @@ static const kl_kind *kind_of(kl_net *net, int16_t api_key) {
     return atomic_load_explicit(&net->kinds[api_key], memory_order_relaxed);
 }
 
-/* Who answers it although Python was to see it first; NULL: only Python does. */
+/* The kind that answers it although Python saw it first; NULL: only Python answers. */
 static const kl_kind *own_kind_of(const kl_net *net, int16_t api_key) {
     return api_key >= 0 && api_key < KL_API_KEYS ? net->ops->kinds[api_key] : NULL;
 }

@@ -111,7 +111,7 @@ static void name_peer(kl_conn *conn, const address *from) {
 static void close_listening(kl_listening *listening) {
     struct stat found;
     if (listening->fd >= 0) close(listening->fd);
-    /* Somebody else may have taken the name meanwhile. */
+    /* Another process may have taken the name since. */
     if (listening->path && lstat(listening->path, &found) == 0 &&
         found.st_ino == listening->path_inode)
         unlink(listening->path);

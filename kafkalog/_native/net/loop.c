@@ -143,7 +143,7 @@ static void run_stalled(kl_thread *thread) {
 }
 
 static void pump_ring(kl_thread *thread, kl_link *ring, bool is_dirty) {
-    /* Those that come in meanwhile wait for the next pass. */
+    /* Later ones wait for the next pass. */
     kl_link_last(ring, &thread->pass_end);
     for (kl_link *link; (link = kl_ring_first(ring)) != &thread->pass_end;) {
         kl_link_remove(link);

@@ -1,7 +1,7 @@
 /* pause.c: the network's threads stand still, all or none. */
 #include "threads.h"
 
-enum { LOOK_MS = 5 }; /* a thread may end meanwhile, and tells nobody */
+enum { LOOK_MS = 5 }; /* a thread may end unnoticed */
 
 void kl_net_init(kl_net *net, const kl_ops *ops) {
     net->ops = ops;

@@ -16,7 +16,7 @@ typedef enum {
     KL_DONE,           /* the response is put */
     KL_SILENT,         /* done, and no response is wanted (acks=0) */
     KL_PARKED,         /* waits: kl_request_wake, or its deadline, runs it again */
-    KL_PARKED_READ_ON, /* the same, and Produce requests behind it are run meanwhile */
+    KL_PARKED_READ_ON, /* the same, and Produce requests behind it are run */
     KL_UP,             /* Python's */
     KL_DROP            /* close the connection */
 } kl_verdict;
@@ -78,7 +78,7 @@ kl_status kl_response_slice(kl_request *request, kl_slice *slice);
 /* ---- any thread ------------------------------------------------------------------------- */
 
 /* Run a parked request again on its network thread.  Only as long as it cannot end
- * meanwhile: under the lock under which cancel and the runs take it out of the list in
+ * before: under the lock under which cancel and the runs take it out of the list in
  * which it was found.  Takes no lock itself and may be called many times. */
 void kl_request_wake(kl_request *request);
 

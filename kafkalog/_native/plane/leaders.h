@@ -38,7 +38,7 @@ typedef struct {
 
 /* Whether an error is answered with the leader. */
 bool kl_leader_is_told(int16_t code);
-/* Who leads a partition, as `self` knows it. */
+/* The leader of a partition, as `self` knows it. */
 kl_leader kl_leader_of(const kl_replica *replica, int32_t self);
 /* Put it as a tagged field. */
 uint8_t *kl_leaders_put(kl_leaders *leaders, kl_leader leader, uint32_t tag, uint8_t *p);

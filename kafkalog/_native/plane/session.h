@@ -7,7 +7,7 @@
 
 typedef struct kl_sessions kl_sessions;
 
-/* What each of a session's requests says anew, and what all its partitions depend on. */
+/* What each request of a session repeats, and all its partitions depend on. */
 typedef struct {
     int16_t api_version;
     int32_t replica_id;

@@ -164,7 +164,7 @@ static int64_t least(kl_followers *followers) {
 kl_status kl_followers_tell(kl_followers *followers, kl_log *log) {
     kl_lock(&followers->telling);
     int64_t end = least(followers);
-    /* Noted first: a cut meanwhile takes the note back. */
+    /* Noted first: a concurrent cut takes the note back. */
     bool news = atomic_exchange(&followers->shown, end) != end;
     kl_status status = news ? kl_log_show_until(log, end) : KL_OK;
     if (status) atomic_store(&followers->shown, INT64_MIN);

@@ -80,7 +80,7 @@ void kl_block_pool_free(kl_block_pool *pool) {
     kl_block_pool_drop(pool);
 }
 
-/* What a block for which memory is asked anew will hold. */
+/* What a block that needs new memory will hold. */
 static void pool_advise(kl_block_pool *pool, kl_block *block) {
     kl_lock(&pool->lock);
     block->key.data_usual = pool->key_usual;

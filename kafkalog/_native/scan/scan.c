@@ -33,7 +33,7 @@ static kl_status load_aborted(kl_scan *scan) {
     size_t count = 0, room = 0;
     kl_status status = kl_log_aborted(scan->log, scan->position, scan->options.stop_offset,
                                       NULL, 0, &count);
-    while (!status && count > room) { /* more of them may have come meanwhile */
+    while (!status && count > room) { /* more of them may have come since */
         kl_aborted *more = kl_resize(scan->aborted, count * sizeof *more);
         if (more == NULL)
             return kl_fail(KL_E_NO_MEMORY, "a list of %zu aborted transactions", count);

@@ -1,4 +1,4 @@
-"""`kafkalog cluster`: the nodes of a cluster, the copies of its partitions, and who leads them.
+"""`kafkalog cluster`: the nodes of a cluster, the replicas of its partitions, and their leaders.
 
 A module for each action; `plan` decides what is moved, `moving` moves it.
 """
@@ -24,13 +24,16 @@ example:
 """
 
 ACTIONS = {
-    "status": "nodes, leaders, what is not in sync, what is moved (done when no action is given)",
-    "drain": "let a node lead nothing, with --replicas keep nothing, so that it can be ended",
-    "reassign": "spread replicas and leaders evenly, moving as little as can be",
-    "elect": "let the first replica of each partition lead, where another one does",
-    "check": "compare all copies, record by record, as far as all have them",
-    "try": "three nodes and a ZooKeeper on this machine, in one folder, until Ctrl-C: begin here",
-    "adopt": "make a directory that was served alone a cluster's node's, with its topics",
+    "status": "show nodes, leaders, replicas out of sync and moves (the default action)",
+    "drain": "move leaderships off a node, with --replicas also its replicas, so that you can "
+    "stop it",
+    "reassign": "spread replicas and leaders evenly, moving as little as possible",
+    "elect": "make the preferred replica of each partition its leader again",
+    "check": "compare all replicas, record by record, as far as all have them",
+    "try": "run three nodes and a ZooKeeper on this machine, in one folder, until Ctrl-C: "
+    "start here",
+    "adopt": "turn a directory that was served alone into that of a cluster's node, with its "
+    "topics",
 }
 MODULES = {"try": "trying"}
 """Of actions whose name is none for a module."""
@@ -67,19 +70,19 @@ def arguments(parser: argparse.ArgumentParser) -> None:
         nargs="*",
         metavar="ACTION WORD",
         help="; ".join(f"{name}: {text}" for name, text in ACTIONS.items())
-        + "; then topics (orders, orders:0,2-5), where none is all; of drain the node",
+        + "; then topics (orders, orders:0,2-5; default: all), for drain the node",
     )
     parser.set_defaults(action=None)
-    parser.add_argument("--json", action="store_true", help="one JSON object a line")
+    parser.add_argument("--json", action="store_true", help="one JSON object per line")
     _moving(parser.add_argument_group("drain, reassign"))
     group = parser.add_argument_group("elect")
     group.add_argument(
         "--unclean",
         action="store_true",
-        help="elect: who lives leads, where nobody does who is in sync; what only others had is "
-        "lost; asks first",
+        help="elect: if no replica in sync is alive, let any live one lead; records that it "
+        "lacks are lost; asks first",
     )
-    group.add_argument("--yes", action="store_true", help="elect --unclean: without asking")
+    group.add_argument("--yes", action="store_true", help="elect --unclean: do not ask")
     _here(parser.add_argument_group("try, adopt"))
 
 
@@ -87,68 +90,71 @@ def _here(group: Any) -> None:
     group.add_argument(
         "--dir",
         metavar="DIR",
-        help="try: where all is kept (kafkalog-try); adopt: the directory",
+        help="try: the folder for everything (kafkalog-try); adopt: the directory",
     )
     group.add_argument(
         "--zookeeper",
         metavar="HOST:PORT,.../CHROOT",
-        help="try: one that runs, in place of its own; adopt: the cluster's",
+        help="try: a running ZooKeeper to use instead of its own; adopt: the cluster's ZooKeeper",
     )
     group.add_argument(
         "--port",
         type=int,
         default=19092,
         metavar="N",
-        help="try: of the first node (19092), the others' and ZooKeeper's follow; 0: free ones",
+        help="try: the first node's port (19092); the other nodes' and ZooKeeper's follow; 0: "
+        "free ports",
     )
     group.add_argument(
         "--demo",
         action="store_true",
-        help="try: kill a leader while records are written, and say what became of them",
+        help="try: kill a leader while records are written, and report what became of them",
     )
-    group.add_argument("--draw", metavar="FILE.svg", help="try --demo: draw it")
+    group.add_argument("--draw", metavar="FILE.svg", help="try --demo: draw the run")
     group.add_argument(
         "--node-id",
         type=int,
         metavar="N",
-        help="adopt: the number that it gets (default: the one that it has)",
+        help="adopt: the node's id (default: the one in the directory)",
     )
 
 
 def _moving(group: Any) -> None:
     group.add_argument(
-        "--replicas", action="store_true", help="drain: move the node's copies to others, too"
+        "--replicas", action="store_true", help="drain: also move the node's replicas to others"
     )
     group.add_argument(
         "--to",
         metavar="NODE,...",
-        help="reassign: the nodes that are to have copies (default: all that are there)",
+        help="reassign: the nodes that get replicas (default: all that are running)",
     )
     group.add_argument(
         "--replication-factor",
         type=count_argument,
         metavar="N",
-        help="reassign: copies of each partition (default: as many as it has)",
+        help="reassign: replicas of each partition (default: as many as it has)",
     )
     group.add_argument(
-        "--execute", action="store_true", help="do it, and show how far it is; else it is shown"
+        "--execute",
+        action="store_true",
+        help="carry it out, and show the progress; without this the plan is only shown",
     )
     group.add_argument(
         "--throttle",
         type=count_argument,
         metavar="BYTES",
-        help="what each node may copy a second, in and out, until all is moved",
+        help="bytes a second that each node may copy, in and out, until the move is done",
     )
     group.add_argument(
-        "--no-wait", action="store_true", help="--execute: begin it, and do not wait for its end"
+        "--no-wait", action="store_true", help="--execute: start it, and do not wait for its end"
     )
     group.add_argument(
-        "--watch", action="store_true", help="reassign: show how far it is, until all is moved"
+        "--watch", action="store_true", help="reassign: show the progress until the move is done"
     )
     group.add_argument(
         "--cancel",
         action="store_true",
-        help="reassign: give up what is moved (of these topics): all stays where it was",
+        help="reassign: cancel the move (of these topics): replicas stay where they were",
     )
 
 

@@ -34,7 +34,7 @@ def run(options: argparse.Namespace, words: list[str]) -> int:
         found = adopting.plan(image, loaded, node)
         _show(options, image, loaded, found)
         if not options.execute:
-            say("nothing was changed; to do it, give --execute")
+            say("nothing was changed; --execute does it")
             return 0
         aside = adopting.carry_out(options.dir, found, session)
     say(

@@ -24,7 +24,7 @@ __all__ = ["run"]
 
 POLICY = "cleanup.policy"
 TOLD_MAX = 10
-"""Differences of a partition that are told; the rest is counted."""
+"""Differences of a partition that are printed; the rest is counted."""
 PATIENCE_S = 3.0
 """With a copy that does not know of the last records yet."""
 PAUSE_S = 0.05
@@ -246,7 +246,7 @@ def _told(record: Record) -> dict[str, Any]:
     }
 
 
-# ---- what is told --------------------------------------------------------------------------
+# ---- the report ----------------------------------------------------------------------------
 
 
 def _json(tp: TopicPartition, one: Checked) -> dict[str, Any]:

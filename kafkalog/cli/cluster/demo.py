@@ -35,7 +35,7 @@ LOAD_S = 1.0
 PATIENCE_S = 60.0
 LOOK_S = 0.05
 LOOK_MS = 200
-"""How long is waited for who does not say where its copy ends."""
+"""How long to wait for a node that does not report its log end."""
 PAUSE_S = 0.002
 """Between records: what is shown is that none is lost, not how many there are."""
 
@@ -146,7 +146,7 @@ class _Load:
 
 
 class _Watch:
-    """Who leads, who is in sync, and how far the copies are, looked at again and again."""
+    """Watches the leader, the ISR and the copies' progress."""
 
     def __init__(self, servers: str) -> None:
         self.moments: list[Moment] = []

@@ -47,7 +47,7 @@ def run(cluster: Cluster, options: argparse.Namespace, words: list[str]) -> int:
             moving.show(found, sizes(cluster, found), moves)
         if led:
             say(f"{plural(len(led), 'partition')} to be led by the first replica")
-        say("to do it, give --execute")
+        say("--execute does it")
     if stays:
         more = "" if options.replicas else "; --replicas moves the copies, too"
         some = ", ".join(f"{tp.topic}-{tp.partition}" for tp in stays[:5])

@@ -1,4 +1,4 @@
-"""`kafkalog cluster elect`: the first replica leads, or (unclean) whoever lives."""
+"""`kafkalog cluster elect`: elects the preferred replica, or (unclean) any live one."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ __all__ = ["elect", "run"]
 
 
 def run(cluster: Cluster, options: argparse.Namespace, words: list[str]) -> int:
-    """Elect, and say who leads now; 1: some could not be."""
+    """Elect, and print the new leaders; 1: some elections failed."""
     found = look(cluster)
     some = chosen(found, words)
     if options.unclean:
@@ -41,8 +41,8 @@ def _unclean(
     what = (
         f"{plural(len(wanted), 'partition')} without a leader "
         f"({', '.join(f'{tp.topic}-{tp.partition}' for tp in wanted[:5])}"
-        f"{', ...' if len(wanted) > 5 else ''}): who lives is to lead, and what only others had "
-        "is lost."
+        f"{', ...' if len(wanted) > 5 else ''}): live replicas will lead, and records that only "
+        "others had are lost."
     )
     if not options.yes and not agreed(what):
         raise CommandError(f"{what} Nothing was done: start a node that was in sync, or give --yes")

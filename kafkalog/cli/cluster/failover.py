@@ -1,4 +1,4 @@
-"""A fail-over as a picture: who leads, who is in sync, how far each copy is, what is shown."""
+"""A fail-over as a picture: the leader, the ISR, each replica's log end, and the high watermark."""
 
 from __future__ import annotations
 

@@ -177,7 +177,7 @@ def _copied(
 
 
 def watch(cluster: Cluster, some: set[TopicPartition]) -> int:
-    """See through what is being moved, whoever began it, and end its throttle."""
+    """Watch all running moves, whatever started them, and remove their throttle."""
     moving = {tp: one for tp, one in list_reassignments(cluster).items() if tp in some}
     if not moving:
         say("nothing is moving")

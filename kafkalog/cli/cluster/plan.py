@@ -71,7 +71,7 @@ def drained(layout: Layout, node: int, racks: Racks) -> Layout:
         if target is None:
             continue
         there[target] += 1
-        # In the same place of the order, but what was to lead goes to who has the records.
+        # In the same place of the order, but leaderships go to nodes that have the records.
         at = some[tp].index(node)
         kept.insert(max(at, min(1, len(kept))), target)
         found[tp] = tuple(kept)
@@ -117,7 +117,7 @@ def _placed(layout: Layout, racks: Racks, factor: int | None) -> Places:
     for tp, nodes in places.items():
         wanted = min(len(layout[tp]) if factor is None else factor, len(racks))
         while len(nodes) > wanted:
-            # The last ones first, of these the fullest node's: who leads stays.
+            # The last ones first, of these the fullest node's: leaders stay.
             gone = max(nodes[1:], key=lambda n: (_shared(nodes, n, racks), there[n]))
             nodes.remove(gone)
             there[gone] -= 1
@@ -136,7 +136,7 @@ def _shared(nodes: Collection[int], node: int, racks: Racks) -> int:
 
 
 def _best(nodes: Collection[int], racks: Racks, there: Counter[int]) -> int | None:
-    """Who should have one more replica of what these have; None: all have it."""
+    """The node that should get one more replica of what these have; None: all have it."""
     free = [n for n in racks if n not in nodes]
     return min(free, key=lambda n: (_shared(nodes, n, racks), there[n], n), default=None)
 

@@ -20,7 +20,7 @@ PR_SET_PDEATHSIG = 1
 
 
 def _with_us() -> None:
-    """In the new process: end when who began it is gone, however that ended."""
+    """In the new process: end when its parent is gone, however that ended."""
     ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGTERM)
 
 
@@ -33,7 +33,7 @@ class Process:
         self.log = log
         self.command = list(command)
         with open(log, "ab") as output:
-            # A session of its own: Ctrl-C is for who began it, who ends all in order.
+            # A session of its own: Ctrl-C goes to the parent, which ends all in order.
             self._process = subprocess.Popen(
                 self.command,
                 stdin=subprocess.DEVNULL,

@@ -44,7 +44,7 @@ def run(cluster: Cluster, options: argparse.Namespace, words: list[str]) -> int:
     if options.execute:
         return moving.carry_out(cluster, options, found, moves)
     moving.show(found, sizes(cluster, found), moves)
-    say("to do it, give --execute (and --throttle BYTES, so that clients are not slowed)")
+    say("--execute does it (with --throttle BYTES, clients are not slowed)")
     return 0
 
 

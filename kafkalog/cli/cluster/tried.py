@@ -31,8 +31,8 @@ SETTINGS = {
     "replica.lag.time.max.ms": 5000,
     "controlled.shutdown.retry.backoff.ms": 500,
 }
-"""Of the nodes: three copies, two of which acks=all waits for; who dies is missed in 3 s, and who
-ends while others do, too, does not wait long for who could lead."""
+"""The nodes' settings: three replicas, two of which acks=all needs; ZooKeeper misses a dead node in
+3 s, and a node that ends together with others does not wait long for another leader."""
 
 
 class Tried:

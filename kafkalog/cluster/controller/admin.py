@@ -29,7 +29,7 @@ from kafkalog.wire.values import ZERO_UUID
 
 __all__ = ["create_partitions", "create_topics", "delete_topics"]
 
-CHANGED = Refused(ErrorCode.UNKNOWN_SERVER_ERROR, "The topic changed meanwhile: ask again.")
+CHANGED = Refused(ErrorCode.UNKNOWN_SERVER_ERROR, "The topic has changed since: try again.")
 Body = dict[str, Any]
 Replicas = dict[int, tuple[int, ...]]
 
@@ -104,7 +104,7 @@ def _new_id(office: Office) -> uuid.UUID:
 
 
 def _chosen(topic: Any) -> Replicas:
-    """As whoever asks chose them."""
+    """As the caller chose them."""
     if topic.num_partitions != -1 or topic.replication_factor != -1:
         raise Refused(
             ErrorCode.INVALID_REQUEST,
@@ -117,7 +117,7 @@ def _chosen(topic: Any) -> Replicas:
     if len(replicas) < len(topic.assignments) or sorted(replicas) != [*range(len(replicas))]:
         problem = "partitions should be a consecutive 0-based integer sequence"
     elif 0 in sizes:
-        problem = "a partition is to have no replica"
+        problem = "a partition would have no replica"
     elif len(sizes) > 1:
         problem = "All partitions should have the same number of replicas"
     elif any(len({*brokers}) < len(brokers) for brokers in replicas.values()):
@@ -160,7 +160,7 @@ def _racks(office: Office) -> dict[int, str | None]:
 def _write_topics(
     office: Office, wanted: Mapping[str, tuple[tree.TopicNode, Mapping[str, str]]]
 ) -> Steps[dict[str, Refused]]:
-    """Into the tree, then led; those that somebody else made meanwhile."""
+    """Write them into the tree, then let them be led; returns those that somebody else has made."""
     context = office.context
     paths = {name: entities.config_path(("topics", name)) for name in wanted}
     found = yield Looks([Read(path) for path in paths.values()])

@@ -1,7 +1,7 @@
 """What nodes and clients ask of a controller, and what it answers: the bodies of responses.
 
 Steps, as kafkalog.cluster.controller.steps has them.  What is asked for is answered when it is
-written, and all who are to know of it were sent it.
+written, and all brokers concerned were sent it.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ def controlled_shutdown(office: Office, request: Any, version: int) -> Steps[Bod
 
 
 def allocate_producer_ids(office: Office, request: Any, version: int) -> Steps[Body]:
-    """AllocateProducerIds: a block that nobody gets a second time, whoever reigns."""
+    """AllocateProducerIds: a block that no broker gets twice, whichever node is the controller."""
     none = {"producer_id_start": 0, "producer_id_len": 0}
     sender = office.context.brokers.get(request.broker_id)
     if sender is None:
@@ -119,7 +119,7 @@ def _why(code: ErrorCode) -> str | None:
         ErrorCode.PREFERRED_LEADER_NOT_AVAILABLE: "The preferred leader is not in sync, or away.",
         ErrorCode.ELIGIBLE_LEADERS_NOT_AVAILABLE: "No replica of the partition is there to lead.",
     }
-    return said.get(code, "The partition changed meanwhile; try again.")
+    return said.get(code, "The partition has changed since; try again.")
 
 
 def rebalanced(office: Office) -> Steps[None]:
@@ -144,4 +144,4 @@ ANSWERS: Mapping[int, Answer] = {
     apis.ALTER_PARTITION_REASSIGNMENTS.key: alter_reassignments,
     apis.LIST_PARTITION_REASSIGNMENTS.key: list_reassignments,
 }
-"""Who answers what, by the API's key."""
+"""The handlers, by the API's key."""

@@ -24,7 +24,7 @@ UNKNOWN_EPOCH = -1
 
 
 def begin(context: Context, told: Gathered) -> Deciding[None]:
-    """A controller was elected: all are told all that it found, and what is due is done."""
+    """A controller was elected: send all brokers all that it found, and do what is due."""
     told.announce()
     told.know(context.partitions)
     for key, one in context.partitions.items():

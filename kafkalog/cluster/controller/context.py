@@ -1,6 +1,6 @@
 """What a controller knows of its cluster.
 
-A cache of the tree: it is filled once, by who is elected, and each change is in the tree first.
+A cache of the tree: the elected controller fills it once, and each change is in the tree first.
 Which brokers live is the only thing that comes from elsewhere.
 """
 
@@ -46,7 +46,7 @@ NEVER_LED = -1
 
 
 class Reign(NamedTuple):
-    """Of the controller that decides: who it is, and by what its writes prove it."""
+    """The identity of the deciding controller, and how its writes prove it."""
 
     broker: int
     epoch: int
@@ -69,7 +69,7 @@ class Write(NamedTuple):
 
 
 class Assignment(NamedTuple):
-    """Who keeps partitions of a topic, and their states with it, all or nothing."""
+    """New assignments of a topic's partitions, together with their states, all or nothing."""
 
     topic: str
     after: Mapping[TopicPartition, Partition]
@@ -113,7 +113,7 @@ class Context:
         image = loaded.image
         self.brokers: dict[int, Broker] = dict(image.brokers)
         self.ending: set[int] = set()
-        """Who has asked to be let go, and may not be elected."""
+        """Brokers that have asked for a controlled shutdown, and may not be elected."""
         self.lost_directories: dict[int, frozenset[TopicPartition]] = {}
         """What each broker holds on a disk that failed."""
         self.ids: dict[str, uuid.UUID] = {name: topic.id for name, topic in image.topics.items()}
@@ -123,7 +123,7 @@ class Context:
         self.written_by: dict[TopicPartition, int] = dict(loaded.written_by)
         """The epoch of the controller that wrote a partition's state."""
         self.reborn: dict[TopicPartition, frozenset[int]] = dict(_reborn(loaded))
-        """Of an ISR, who was registered after it was written: nobody saw that it had died."""
+        """Members of an ISR that registered after it was written: nobody saw that they had died."""
         self.deleted: set[str] = set(loaded.deleted)
         """Topics that are to be deleted; nobody is elected for them."""
         self.dropped: Copies = {}
@@ -144,10 +144,11 @@ class Context:
         """What /admin/reassign_partitions says, as far as it is not done."""
         self._unclean = _unclean(loaded)
 
-    # ---- who is there ---------------------------------------------------------------------
+    # ---- live brokers ---------------------------------------------------------------------
 
     def electable(self, key: TopicPartition) -> frozenset[int]:
-        """Who may lead a partition, or be in sync: who lives, has its disk, and is to stay."""
+        """Brokers that may lead a partition, or be in sync: alive, with their disk, and not
+        ending."""
         return frozenset(one for one in self.holding(key) if one not in self.ending)
 
     def holding(self, key: TopicPartition) -> Iterator[int]:
@@ -278,7 +279,7 @@ class Context:
 
 
 def leadership(one: Partition) -> Leadership:
-    """Who leads a partition, as elections have it."""
+    """The leadership of a partition, as elections have it."""
     return Leadership(one.leader, one.leader_epoch, one.isr, bool(one.leader_recovery_state))
 
 

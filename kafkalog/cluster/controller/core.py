@@ -43,7 +43,7 @@ __all__ = ["ASKED_MAX", "Controller"]
 _logger = logging.getLogger(__name__)
 
 ASKED_MAX = 10_000
-"""Requests that may wait; who asks beyond is told to look for the controller again."""
+"""Requests that may wait; further ones are told to look for the controller again."""
 FIRST_CHECK_MS = 5_000
 """Until it is looked for the first time whether leaderships are shared evenly."""
 RETRY_MS, RETRY_MAX_MS = 1_000, 60_000
@@ -58,7 +58,7 @@ class _Work(NamedTuple):
     key: Hashable = None
     """Of works with the same one, only one waits; None: it is not of that kind."""
     token: Any = _NOBODY
-    """Of who is to be answered with what it returns."""
+    """Answers the caller with what it returns."""
 
 
 def _answering(answer: asked.Answer, event: Asked) -> Callable[[Office], Steps[Any]]:
@@ -128,7 +128,7 @@ class Controller:
             yield Timer(Clock.BALANCE, now_ms + min(FIRST_CHECK_MS, self._options.check_ms))
 
     def _end(self) -> list[Effect]:
-        """Nothing is decided any more; who waits is told so."""
+        """Decide nothing any more, and answer all waiting requests so."""
         works = [*([self._work[0]] if self._work else []), *self._waiting]
         if self._work is not None:
             self._work[1].close()

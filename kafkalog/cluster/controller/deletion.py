@@ -55,7 +55,7 @@ def delete_topics(context: Context, told: Gathered) -> Deciding[None]:
 
 
 def delete_again(context: Context, told: Gathered) -> Deciding[None]:
-    """What failed is tried again, and nothing else: who has not answered is not asked twice."""
+    """Retry what failed, and nothing else: a broker that has not answered is not asked twice."""
     failed, context.failed = context.failed, {}
     stops: Copies = {}
     gone = []

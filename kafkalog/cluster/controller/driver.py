@@ -1,4 +1,4 @@
-"""Drives a controller: one thread between a session with ZooKeeper, brokers, and who asks.
+"""Drives a controller: one thread between a session with ZooKeeper, brokers, and callers.
 
 The session is the controller's own.  A watch that fires, an answer and a question only go into its
 queue; the thread tells the controller one after another, and does what it wants done.
@@ -104,7 +104,7 @@ class Driver:
             answer(None)
 
     def stop(self) -> None:
-        """End: who reigns here resigns, and who waits is told so.  Idempotent."""
+        """End: resign if this node is the controller, and answer waiting requests.  Idempotent."""
         with self._asking:
             if self._ended.is_set():
                 return
@@ -142,7 +142,7 @@ class Driver:
                 self._lose()
 
     def _lose(self) -> None:
-        """What became of a write is not known, or what follows from an event: begin anew."""
+        """The outcome of a write, or the effect of an event, is not known: start over."""
         self._do(self._controller.handle(Deposed(), _now_ms()))
         self._stand_s = time.monotonic() + RETRY_S
 
@@ -253,7 +253,7 @@ class Driver:
         return None
 
     def _let_go(self) -> None:
-        """Who is gone, or was told by an earlier reign, is told nothing more."""
+        """Send nothing more to brokers that are gone or that an earlier reign addressed."""
         brokers = self._brokers()
         for number, (epoch, sender) in list(self._senders.items()):
             known = brokers.get(number)

@@ -1,11 +1,11 @@
-"""Who leads a partition next.
+"""Elects the next leader of a partition.
 
 Pure.  The rules are those of Kafka's controller on ZooKeeper (3.9), which is asked the same by
 tests/kafka/cluster/test_elect.py; kafka.md of the specification, 3.9.
 
-`live` is who may be elected: who is registered, has the partition's disk, and is not about to end.
-Each election gives the partition's next leadership, or None where nobody may lead.  The leader's
-epoch rises with every one, also where the same broker leads on: its followers are to ask again.
+`live` are the brokers that may be elected: registered, with the partition's disk, and not about to
+end.  Each election gives the partition's next leadership, or None if no broker may lead.  The
+leader's epoch rises with every one, also if the same broker leads on: its followers must ask again.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ __all__ = [
 
 
 class Leadership(NamedTuple):
-    """A partition's leader, and who has all that it acknowledged."""
+    """A partition's leader, and the replicas that have all that it acknowledged."""
 
     leader: int
     """NO_LEADER: nobody."""
@@ -43,7 +43,7 @@ def _first(replicas: Sequence[int], *among: Collection[int]) -> int | None:
 
 
 def elect_first(replicas: Sequence[int], live: Collection[int]) -> Leadership | None:
-    """Of a partition that is new: all who live have all of nothing."""
+    """Of a new partition: all live replicas have all of nothing."""
     isr = tuple(one for one in replicas if one in live)
     return Leadership(isr[0], 0, isr) if isr else None
 
@@ -83,7 +83,7 @@ def elect_preferred(
 def elect_for_controlled_shutdown(
     now: Leadership, replicas: Sequence[int], live: Collection[int], ending: Collection[int]
 ) -> Leadership | None:
-    """Away from brokers that are about to end: `ending`, who are among `live` here."""
+    """Away from brokers that are about to end: `ending`, which are among `live` here."""
     staying = frozenset(one for one in now.isr if one not in ending)
     leader = _first(replicas, live, staying)
     return None if leader is None else now.led_by(leader, staying)
@@ -92,7 +92,7 @@ def elect_for_controlled_shutdown(
 def without_replica(now: Leadership, broker: int) -> Leadership | None:
     """After a broker died or stopped following; None: nothing changes.
 
-    Its last member stays in the ISR, so that nobody else leads who has less.
+    Its last member stays in the ISR, so that no replica with fewer records leads.
     """
     if broker not in now.isr:
         return None

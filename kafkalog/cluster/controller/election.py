@@ -1,7 +1,7 @@
-"""Who is the controller: whose session owns /controller.
+"""Elects the controller: the node whose session owns /controller.
 
-As Kafka's brokers elect it: the znode and its epoch's next number are one write, so that whoever
-writes by an epoch can tell whether it is still the last.
+As Kafka's brokers elect it: the znode and the next epoch are one write, so that a controller can
+check with each write that its epoch is still the latest.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ class Election:
     def stand(self) -> Reign | None:
         """Be the controller, where nobody is; None: another one is, and its end is watched.
 
-        An answer that was lost does no harm: who owns /controller says whether it is ours, by the
+        A lost answer does no harm: the owner of /controller says whether it is ours, by the
         session and not by the node's number, and the epoch says of which attempt.  What is ours of
         another epoch is given up.
 
@@ -43,7 +43,7 @@ class Election:
             if znode is None:
                 self._commit([Create(tree.CONTROLLER_EPOCH, tree.write_epoch(0))])
                 continue
-            # Behind the epoch: while that stays as it was read, so does who owns this.
+            # Behind the epoch: while that stays as it was read, so does this owner.
             found = session.read(tree.CONTROLLER, watch=True)
             epoch = tree.read_epoch(znode.data)
             if found is None:

@@ -36,7 +36,7 @@ def elect_leaders(
         else:
             answers[key] = found
     done = yield from write(context, told, wanted)
-    for key in wanted:  # one that is stale is not led as was thought; who asks may ask again
+    for key in wanted:  # a stale one is not led as assumed; the caller may ask again
         answers[key] = ErrorCode.NONE if key in done else ErrorCode.UNKNOWN_SERVER_ERROR
     return answers
 

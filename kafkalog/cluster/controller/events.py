@@ -1,4 +1,4 @@
-"""What a controller is told, and what it wants done: data, for who drives it.
+"""The events of a controller and the effects it wants: data, for its driver.
 
 A driver tells the events and does the effects, in their order: the server's with sockets, threads
 and ZooKeeper, a simulation with none of them.
@@ -40,7 +40,7 @@ class Options(NamedTuple):
     config: BrokerConfig = BrokerConfig()
     """The node's settings: what topics that are made have where nothing is said."""
     seed: int | None = None
-    """Of what is chosen at random: ids of topics, and who keeps them; None: another each time."""
+    """Seed of random choices, topic ids and replica placement; None: another each time."""
     control_listener: str = ""
     """The one by which the controller reaches brokers; empty: as they reach each other."""
 
@@ -88,7 +88,7 @@ class Answered(NamedTuple):
 
 
 class Behind(NamedTuple):
-    """So much waited for a broker that what waited was dropped: it is to be told all again."""
+    """Too much waited for a broker and was dropped: send it everything again."""
 
     broker: int
 
@@ -161,7 +161,7 @@ class Timer(NamedTuple):
 
 
 class Resign(NamedTuple):
-    """Another reigns by now: be the controller no more; Deposed need not be told."""
+    """Another controller was elected: resign; Deposed need not follow."""
 
 
 Effect: TypeAlias = Commit | Look | Send | Reply | Timer | Resign

@@ -52,7 +52,7 @@ def due(
 ) -> Leadership | None:
     """What a partition's leadership is to become; None: nothing else than it is.
 
-    `holding`: who lives and has its disk; `electable`: those of them who may be elected.
+    `holding`: live brokers with its disk; `electable`: those of them that may be elected.
     """
     if one.leader_epoch == NEVER_LED:
         return elect_first(one.replicas, electable)
@@ -65,7 +65,7 @@ def due(
 
 
 def without_offline(now: Leadership, holding: Collection[int]) -> Leadership | None:
-    """A leadership without who is gone; None: nobody is.
+    """A leadership without brokers that are gone; None: none is gone.
 
     Where all of the ISR are gone they stay in it, for each of them has all that was acknowledged.
     (Kafka's controller takes them out one by one and keeps the last.)
@@ -97,7 +97,7 @@ def without_reborn(
 
 
 def believe(context: Context, told: Gathered) -> Deciding[None]:
-    """Who died and came back while nobody reigned is not believed as if it had lived."""
+    """A broker that died and came back while there was no controller does not stay in ISRs."""
     wanted = {}
     for key, reborn in context.reborn.items():
         one, live = context.partitions[key], context.electable(key)
@@ -144,8 +144,8 @@ def write(
 ) -> Deciding[set[TopicPartition]]:  # fmt: skip
     """Put leaderships into the tree, then tell of them.
 
-    `to_holders`: tell who keeps a partition to lead or follow; not of an ISR that its leader asked
-    for.  Returns those that were written; the others are stale.
+    `to_holders`: tell the replicas of a partition to lead or follow; not of an ISR that its leader
+    asked for. Returns those that were written; the others are stale.
     """
     wanted = {key: new for key, new in wanted.items() if key not in context.stale}
     folders = context.folders(wanted)

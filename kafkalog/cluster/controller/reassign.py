@@ -6,11 +6,11 @@ of the new are in sync; then by the new alone, one of which leads it, and the ot
 have.  Another reassignment, or that it is given up, takes the place of one that is under way.
 
 It ends in two writes, as with Kafka's controller: by the first one of the new leads and they alone
-are in sync; then who goes is stopped; by the second nobody is on the way any more.  A controller
-that is elected in between finds that the end is due, and stops who goes once more: nobody else
-would.
+are in sync; then the removed replicas are stopped; by the second the move has ended.  A controller
+that is elected in between finds that the end is due, and stops the removed replicas once more:
+nobody else would.
 
-Kafka's controller writes who keeps a partition and who leads it one after the other.  Here they are
+Kafka's controller writes a partition's replicas and its leader one after the other.  Here they are
 one write, so that no controller that is elected in between finds the half of it.  And who has the
 last copy that is in sync is not sent away: Kafka's later controllers (KRaft) refuse that, too.
 """
@@ -51,12 +51,12 @@ def moving(one: Partition) -> bool:
 
 
 def target(one: Partition) -> tuple[int, ...]:
-    """Who is to keep a partition in the end."""
+    """The nodes that keep a partition in the end."""
     return _without(one.replicas, one.removing_replicas)
 
 
 def _origin(one: Partition) -> tuple[int, ...]:
-    """Who kept it before."""
+    """The nodes that kept it before."""
     return _without(one.replicas, one.adding_replicas)
 
 
@@ -88,7 +88,7 @@ def _complete(one: Partition) -> bool:
 
 
 Asked = Mapping[TopicPartition, "tuple[int, ...] | None"]
-"""Who is to keep each partition; None: what is under way is given up."""
+"""The nodes that shall keep each partition; None: cancel its move."""
 
 
 def reassign(
@@ -113,7 +113,7 @@ def _reassign(
     for key in wanted:
         answers[key] = None if key in done else Refusal(
             ErrorCode.UNKNOWN_SERVER_ERROR,
-            "what the tree says of the partition changed meanwhile: ask again",
+            "the partition's state in ZooKeeper has changed since: try again",
         )  # fmt: skip
     if live and context.asked_by_tree.keys() & done:
         yield from _asked_by_tree(context, done)  # the latest takes precedence
@@ -204,7 +204,7 @@ def resume(
 def _go_on(
     context: Context, told: Gathered, wanted: Mapping[TopicPartition, Partition]
 ) -> Deciding[set[TopicPartition]]:
-    """Write who keeps partitions, and who leads them so; those that were written."""
+    """Write the replicas and leaders of partitions; returns those that were written."""
     if not wanted:
         return set()
     done: set[TopicPartition] = set()
@@ -235,8 +235,8 @@ def _go_on(
 def _write_ends(
     context: Context, told: Gathered, ending: Mapping[TopicPartition, Partition]
 ) -> Deciding[None]:
-    """These have ended, once all have been told so.  Where somebody changed the topic meanwhile,
-    they are as they were, and end another time."""
+    """End these moves, once all brokers have been informed.  If somebody has changed the topic
+    since, its moves stay as they were, and end another time."""
     if not ending:
         return
     told.hurry()

@@ -1,8 +1,8 @@
-"""What brokers are told: gathered while an event is decided, then one of each kind a broker.
+"""Requests to brokers: gathered while an event is decided, then one of each kind per broker.
 
-First, to who may not know it yet, who lives: a broker follows nobody whom it does not know, and is
-not told again.  Then leadership to who keeps a partition, and to everybody what clients ask for; in
-this order, as Kafka sends them, for a broker that leads must know so before a client is sent to it.
+First the live brokers, to brokers that may not know them yet: a broker follows only brokers that it
+knows, and is not told again.  Then leadership to a partition's replicas, and metadata to all
+brokers; in this order, as Kafka sends them: a leader must know that it leads before clients do.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from kafkalog.wire.tables.controller import LEADER_AND_ISR, STOP_REPLICA, UPDATE
 __all__ = ["DURING_DELETE", "Fields", "Gathered", "Send"]
 
 DURING_DELETE = -2
-"""The leader, and to who holds a replica its epoch, of a partition that is being deleted."""
+"""The leader of a partition that is being deleted, and for its replicas the leader epoch."""
 Fields = dict[str, Any]
 
 
@@ -33,7 +33,7 @@ class Send(NamedTuple):
 
 
 class Gathered:
-    """What is to be told about one event."""
+    """The requests that follow from one event."""
 
     def __init__(self, context: Context, listener: str) -> None:
         """`listener`: the one by which brokers reach each other."""
@@ -46,9 +46,9 @@ class Gathered:
         self._known: defaultdict[int, dict[TopicPartition, None]] = defaultdict(dict)
 
     def lead(self, brokers: Iterable[int], key: TopicPartition, *, new: bool = False) -> None:
-        """Tell brokers who leads a partition, and with whom; `new`: it has no data anywhere.
+        """Send brokers the leader and ISR of a partition; `new`: it has no data anywhere.
 
-        Who has dropped it, since its topic is deleted, would make it again: that one is not told.
+        A broker that has dropped it, since its topic is deleted, would recreate it: skip that one.
         """
         dropped = self._context.dropped.get(key[0], ())
         for broker in brokers:
@@ -62,7 +62,8 @@ class Gathered:
         asked[key] = asked.get(key, False) or delete
 
     def know(self, keys: Iterable[TopicPartition] = (), to: Iterable[int] | None = None) -> None:
-        """Tell brokers, all of them unless `to` says which, of these partitions, and who lives."""
+        """Tell brokers, all of them unless `to` says which, of these partitions and the live
+        brokers."""
         known = dict.fromkeys(keys)
         for broker in self._context.brokers if to is None else to:
             self._known[broker].update(known)
@@ -86,10 +87,10 @@ class Gathered:
         return found
 
     def sends(self) -> list[Send]:
-        """What was announced; then one request of each kind to each broker that lives, as things
-        stand now.
+        """What was announced; then one request of each kind to each live broker, with the current
+        state.
 
-        Who is to stop with a partition is not told to follow it.
+        A broker that must stop a partition is not asked to follow it.
         """
         for broker, keys in self._stops.items():
             for key in keys:
@@ -111,7 +112,7 @@ class Gathered:
         reign = self._context.reign
         for broker, keys in gathered.items():
             registered = self._context.brokers.get(broker)
-            if registered is not None:  # who is gone is told all when it comes back
+            if registered is not None:  # a broker that is gone gets everything when it comes back
                 head = {"controller_id": reign.broker, "controller_epoch": reign.epoch,
                         "broker_epoch": registered.epoch}  # fmt: skip
                 yield Send(broker, api, head | body(keys))

@@ -39,7 +39,7 @@ class Sender:
         self, address: Address, broker: int, node: int,
         told: Callable[[Answered | Behind], None],
     ) -> None:  # fmt: skip
-        """`node`: who sends.  `told` is called in the thread."""
+        """`node`: the sender.  `told` is called in the thread."""
         self.address = address
         self._broker = broker
         self._options = Options(client_id=str(node))
@@ -55,11 +55,11 @@ class Sender:
         self._thread.start()
 
     def send(self, request: Send) -> None:
-        """Tell it, after all that it was told before.
+        """Send it, after all earlier requests.
 
-        A broker that is too far behind is told who lives, which partitions are deleted and what it
-        is to stop with, none of which the controller would say again; then, in the place of all
-        else that waited, what is true by then.
+        A broker that is too far behind gets the live brokers, the deleted partitions and the
+        partitions to stop, which the controller would not repeat; then, instead of everything
+        else that waited, the state as it is by then.
         """
         with self._lock:
             self._waiting.append(request)
@@ -89,7 +89,7 @@ class Sender:
         self._hang_up()
 
     def _done(self, what: Send | Behind) -> bool:
-        """Whether it is answered, and that is told; else, after a pause, it is tried again."""
+        """Whether it was answered, which is reported; otherwise it is retried after a pause."""
         pause_s = RETRY_S
         try:
             self._told(what if isinstance(what, Behind) else Answered(what, self._ask(what)))
@@ -137,9 +137,9 @@ class Sender:
 
 
 def _shortened(waiting: Iterable[Send]) -> Iterator[Send]:
-    """Who lives, as it was to be said last: Kafka's brokers follow nobody whom they do not know,
-    and what is sent next may name one.  With it the partitions that are deleted: the controller
-    forgets them with their topic.  Then all that is to be stopped with, as one request."""
+    """The requests that remain.  First the latest live brokers, since Kafka's brokers follow only
+    brokers that they know, and the next request may name one.  It includes the partitions being
+    deleted: the controller forgets them with their topic.  Then all StopReplica, as one request."""
     by_api: dict[Api, list[Send]] = {}
     for one in waiting:
         by_api.setdefault(one.api, []).append(one)

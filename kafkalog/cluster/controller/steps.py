@@ -111,8 +111,8 @@ def topics_seen(office: Office) -> Steps[None]:
 
 
 def _topics_read(office: Office, names: Sequence[str]) -> Steps[None]:
-    """What topics say, and whether who is out of sync may lead them; the end of a move that could
-    not be written, since a topic had changed, is written now."""
+    """Topics' settings, and whether a replica out of sync may lead them; the end of a move that
+    could not be written, since a topic had changed, is written now."""
     asked = [
         read
         for name in names
@@ -264,12 +264,12 @@ def seen(path: str) -> Step | None:
 
 
 def first(office: Office) -> Steps[None]:
-    """All are told all that was found in the tree, and what is due is done."""
+    """Send all brokers all that was found in the tree, and do what is due."""
     yield from brokers.begin(office.context, office.told)
 
 
 def watch_topics(office: Office) -> Steps[None]:
-    """What changes of topics that were found is told from now on."""
+    """Watch the found topics for changes from now on."""
     yield from _topics_read(office, list(office.context.ids))
 
 
@@ -367,7 +367,7 @@ def _led(office: Office, send: Send, response: Any) -> Steps[None]:
 
 
 def behind(office: Office, broker: int) -> Steps[None]:
-    """A broker is to be told all again."""
+    """Send a broker everything again."""
     context, told = office.context, office.told
     if broker in context.brokers:
         told.announce(to=[broker])

@@ -62,6 +62,6 @@ def topic_gone(context: Context, topic: str) -> None:
 
 
 def unclean_is(context: Context, told: Gathered, topic: str, said: bool | None) -> Deciding[None]:
-    """A topic says whether who is out of sync may lead it; None: it says nothing any more."""
+    """A topic's unclean.leader.election.enable; None: the topic no longer sets it."""
     context.says_unclean(topic, said)
     yield from settle(context, told, [key for key in unled(context) if key[0] == topic])

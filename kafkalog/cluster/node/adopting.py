@@ -35,11 +35,11 @@ class Adoption(NamedTuple):
     cluster: str
     """The cluster's id, which the directory gets; its own where the tree has none."""
     topics: tuple[Topic, ...]
-    """Those that are told in the tree."""
+    """Those that the tree has."""
     steps: tuple[tuple[Operation, ...], ...]
     """Each is done whole or not at all."""
     controller: bool
-    """Somebody is the controller and has to look anew: another election is had."""
+    """There is a controller, which must read again: force another election."""
 
 
 def read_alone(path: str) -> MetadataImage:
@@ -170,24 +170,24 @@ def carry_out(path: str, adoption: Adoption, session: Session) -> str:
         known = layout.parse_meta_properties(before, meta).directory_id
         if cluster_id(session, adoption.cluster) != adoption.cluster:
             raise ArgumentError(
-                f"ZooKeeper at {session.hosts}: it is another cluster's meanwhile: try again"
+                f"ZooKeeper at {session.hosts}: the cluster id has changed since: try again"
             )
         for step in adoption.steps:
             done = session.commit(step)
             if not done.done:
                 raise ArgumentError(
-                    f"{step[done.refused].path}: {done.why}: the tree has changed meanwhile; the "
-                    "directory is as it was: try again"
+                    f"{step[done.refused].path}: {done.why}: ZooKeeper has changed since; the "
+                    "directory is unchanged: try again"
                 )
         turned = MetaProperties(0, adoption.node, adoption.cluster, known)
         aside = _turn(path, before, turned, directory)
     if adoption.controller:
-        session.commit([Delete(tree.CONTROLLER)])  # who is elected next reads all anew
+        session.commit([Delete(tree.CONTROLLER)])  # the next controller reads everything again
     return aside
 
 
 def _turn(path: str, before: bytes, turned: MetaProperties, directory: Directory) -> str:
-    """The directory itself: what it was is kept beside it."""
+    """Convert the directory itself: its former metadata is kept next to it."""
     aside = _free_name(path + ASIDE)
     os.makedirs(aside, mode=0o700)
     with open(os.path.join(aside, layout.META_PROPERTIES), "wb") as file:

@@ -47,7 +47,7 @@ def join(manager: Manager, config: ServerConfig) -> Member:
 
 
 def _check_open_to_all(member: Member) -> None:
-    """Who is kept out by Kafka's brokers would come in here."""
+    """Refuse a cluster with ACLs: clients that Kafka's brokers keep out would get in here."""
     read = member.session.children
     rules = [
         f"{root}/{kind}/{name}"

@@ -1,4 +1,4 @@
-"""A way to whoever is the cluster's controller."""
+"""A way to the cluster's current controller."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ class Line:
     answer has another line.  Any thread."""
 
     def __init__(self, node: int, where: Callable[[], tuple[int, Address | None]]) -> None:
-        """`node`: who asks.  `where`: the controller, and its address if it is known."""
+        """`node`: the caller.  `where`: the controller, and its address if it is known."""
         self._node, self._where = node, where
         self._asking = threading.Lock()  # one request at a time
         self._open: tuple[int, Connection] | None = None
@@ -70,7 +70,7 @@ class Line:
         """Nobody asks, or waits, any more.  Idempotent."""
         self._closed.set()
         self.turn()
-        if self._asking.acquire(blocking=False):  # else who asks hangs up
+        if self._asking.acquire(blocking=False):  # else the asking thread hangs up
             self._hang_up()
             self._asking.release()
 

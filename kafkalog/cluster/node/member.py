@@ -1,7 +1,7 @@
 """A broker's membership in a cluster on ZooKeeper: where its metadata come from.
 
 Partitions and brokers come from the controller's requests, settings from the tree.  What changes
-the metadata is asked of the controller.  To whoever follows the image it is as any other source.
+the metadata is asked of the controller.  To followers of the image it is like any other source.
 """
 
 from __future__ import annotations
@@ -94,7 +94,7 @@ class Member:
         self.timeouts = timeouts
         self.patience_s = max(timeouts.connection_ms, 2 * timeouts.session_ms) / 1000
         """How long a start waits for ZooKeeper, once it was reached."""
-        self._lock = threading.RLock()  # guards what follows; held while listeners are told
+        self._lock = threading.RLock()  # guards what follows; held while listeners are notified
         self._listeners: list[Listener] = []
         self.reconfigure: Callable[[str | None], None] = lambda _: None
         """Let open logs of a topic, or all, obey their settings as they are now."""
@@ -115,7 +115,7 @@ class Member:
         self._standing = Standing(node, -1, controller, loaded.controller_epoch, loaded.image, {})
 
     def identify(self, cluster: str) -> None:
-        """The cluster's id is this: whoever found none in the tree has made it."""
+        """The cluster id: the first node that found none in the tree has created it."""
         with self._lock:
             image = self.image._replace(cluster_id=cluster)
             self._standing = self._standing._replace(image=image)
@@ -154,7 +154,9 @@ class Member:
         """The session ended, and with it the registration: another life begins, to which what
         the controller said to the one before is void.  What is led is led on until it says more.
         """
-        _logger.warning("broker %d: its session with ZooKeeper ended; it registers anew", self.node)
+        _logger.warning(
+            "broker %d: its session with ZooKeeper ended; it registers again", self.node
+        )
         with self._lock:
             self._register()
 
@@ -304,7 +306,7 @@ class Member:
             self._tell(Change(old, image, (), (), tuple(new)))
 
     def _set(self, changed: Sequence[entities.Entity]) -> None:
-        """Somebody set something of these, which is read anew."""
+        """Read the settings of these again: somebody changed them."""
         found = {}
         for entity in changed:
             if len(entity) == 2 and entity[0] in KINDS:
@@ -330,9 +332,9 @@ class Member:
             try:
                 call()
             except Exception:
-                _logger.exception("broker %d: a change was told, and not followed", self.node)
+                _logger.exception("broker %d: could not follow a change", self.node)
 
-    # ---- what the controller is told -------------------------------------------------------------
+    # ---- reports to the controller ---------------------------------------------------------------
 
     def fail(self, partitions: Collection[TopicPartition]) -> None:
         """The logs of these went offline: they are not held any more."""
@@ -356,7 +358,7 @@ class Member:
         return made
 
     def ask_no_more(self) -> None:
-        """Who waits for the controller does so no more, nor will; lines of others stay."""
+        """End all waits for the controller, now and later; lines of others stay open."""
         self._line.close()
 
     def create_topics(self, asked: NewTopics) -> list[Result]:

@@ -175,7 +175,7 @@ def _may_stop(standing: Standing, tp: TopicPartition, leader_epoch: int) -> Erro
     return ErrorCode.FENCED_LEADER_EPOCH if old else ErrorCode.NONE
 
 
-# ---- what clients are told ---------------------------------------------------------------------
+# ---- metadata for clients ----------------------------------------------------------------------
 
 
 def update_metadata(standing: Standing, request: Any) -> tuple[Standing, Change | None, Fields]:
@@ -231,8 +231,8 @@ def _with_moves(one: Partition, known: Topic | None) -> Partition:
 
 
 def _brokers(standing: Standing, request: Any) -> Iterator[tuple[int, Broker]]:
-    """Who lives.  The epochs of the others' registrations are not said, and one that was known may
-    be of an earlier life: who fetches says its own, and the controller compares."""
+    """The live brokers.  The request does not have the others' registration epochs, and a known one
+    may be of an earlier life: a follower sends its own, and the controller compares."""
     for told in request.live_brokers:
         known = standing.image.brokers.get(told.id)
         epoch = standing.epoch if told.id == standing.node else UNKNOWN_EPOCH

@@ -30,7 +30,7 @@ class Watching:
         changed: Callable[[Sequence[entities.Entity]], None],
         begun: Callable[[], None],
     ) -> None:
-        """What is written from here on is told; nothing is before `start`.
+        """Writes from here on are notified, but none before `start`.
 
         `told`: what the session tells.  `begun`: a session ended, with all that was ephemeral of
         it, and there is another.  Both are called in the thread, and again where they raise.
@@ -52,7 +52,7 @@ class Watching:
         self._thread.start()
 
     def stop(self) -> None:
-        """End; on return nothing is told."""
+        """End; after the return there are no more notifications."""
         self._ended.set()
         self._told.put(None)
         if self._thread.is_alive() and threading.current_thread() is not self._thread:
@@ -71,14 +71,14 @@ class Watching:
                 self._say(logging.ERROR, problem, traceback=True)
 
     def _hear(self) -> None:
-        """What is told next; with something left to do nothing is waited for long."""
+        """The next notification; waits only shortly while something is left to do."""
         with suppress(queue.Empty):
             event = self._told.get(timeout=RETRY_S if self._due else None)
             self._expired = self._expired or event is Life.EXPIRED
             self._due = event not in (Life.AWAY, Life.EXPIRED)  # it is once it is connected again
 
     def _do(self) -> None:
-        """What is due; what fails of it stays so, and what is told meanwhile is heard."""
+        """Do what is due; what fails stays due, and new notifications are heard."""
         if not self._due or self._ended.is_set():
             return
         if self._expired:
@@ -92,7 +92,7 @@ class Watching:
         """Once, however often it is tried again."""
         if self._said != (said := repr(problem)):
             self._said = said
-            _logger.log(level, "what ZooKeeper told is not followed: %s", problem,
+            _logger.log(level, "could not follow a change in ZooKeeper: %s", problem,
                         exc_info=traceback)  # fmt: skip
 
     def _look(self) -> None:

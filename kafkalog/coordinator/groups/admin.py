@@ -37,7 +37,7 @@ def describe(shard: GroupShard, group_id: str, version: int, operations: bool) -
             return {**body, "authorized_operations": allowed}
         error, message = ErrorCode.GROUP_ID_NOT_FOUND, f"Group {group_id} not found."
         return {**body, "error_code": error, "error_message": message}
-    # What members said is told once the group agreed on it, what they got last always.
+    # Members' metadata is shown once the group agreed on it, their latest assignment always.
     protocol = group.protocol if group.state is State.STABLE else None
     members = []
     for member in group.members.values():
@@ -63,7 +63,7 @@ def describe(shard: GroupShard, group_id: str, version: int, operations: bool) -
 
 
 def described_error(group_id: str, error: ErrorCode) -> Body:
-    """A group of a DescribeGroups response that cannot be told."""
+    """A group of a DescribeGroups response that cannot be described."""
     return {"group_id": group_id, "error_code": error}
 
 

@@ -54,7 +54,7 @@ def _asked(request: Request) -> list[Any]:
     body = request.body
     if request.version < GROUPS_VERSION:
         return [body]
-    # All of a group is told once: a few bytes may not ask for any number of offsets.
+    # Each group is answered once: a few bytes must not ask for any number of offsets.
     whole = {group.group_id: group for group in body.groups if group.topics is None}
     return [g for g in body.groups if g.topics is not None or g is whole[g.group_id]]
 

@@ -182,7 +182,7 @@ class Group:
         self.pending_sync: set[str] = set()
         """Members of the generation that have not asked for their assignment yet."""
         self.topics: set[str] | None = None
-        """Subscribed by members of protocol type "consumer"; None: cannot be told."""
+        """Subscribed by members of protocol type "consumer"; None: unknown."""
         self.offsets: dict[str, dict[int, CommittedOffset]] = {}
         """By topic and partition."""
         self.pending_offsets: dict[int, dict[TopicPartition, CommittedOffset]] = {}
@@ -237,7 +237,7 @@ class Group:
     # ---- members ---------------------------------------------------------------------------
 
     def add(self, member: Member, protocol_type: str) -> None:
-        """Take a member in, who is nobody's replacement."""
+        """Add a new member that replaces no other."""
         if not self.members:
             self.be_of(protocol_type)
         if self.leader is None:
@@ -315,7 +315,7 @@ class Group:
         self.weigh(member)
 
     def weigh(self, member: Member) -> None:
-        """Count a member that changed anew."""
+        """Count a changed member again."""
         found = member_bytes(member.names, member.protocols, member.assignment)
         self.weight.add(found - member.weighed_bytes)
         member.weighed_bytes = found
@@ -345,7 +345,7 @@ class Group:
     # ---- protocols -------------------------------------------------------------------------
 
     def supports(self, protocol_type: str, names: Iterable[str]) -> bool:
-        """Whether somebody who speaks these protocols may join."""
+        """Whether a member with these protocols may join."""
         names = list(names)
         if self.state is State.EMPTY:
             return bool(protocol_type and names)
@@ -363,7 +363,7 @@ class Group:
         return max(votes, key=votes.__getitem__, default=None)
 
     def subscribes(self, topic: str) -> bool:
-        """Whether members use the topic, as far as can be told: if in doubt, they do."""
+        """Whether members use the topic, as far as known: if in doubt, they do."""
         if self.topics is None:
             return self.protocol_type == CONSUMER
         return topic in self.topics

@@ -264,7 +264,7 @@ def _record_replacement(
 ) -> None:
     """Write down the new id of a static member, `pair` old and new, without a rebalance.
 
-    `before`: who led, and the version of the JoinGroup.
+    `before`: the leader before, and the version of the JoinGroup.
     """
     old, member = pair
     old_leader, version = before
@@ -293,8 +293,8 @@ def _record_replacement(
         shard.keep_session(group, member, step.now_ms)
         body = rebalance.current_generation(group, member.member_id, [])
         if version < SKIP_ASSIGNMENT_VERSION:
-            # A leader that does not know of the skip would assign anew: it is told that
-            # somebody else leads.
+            # A leader that does not know of the skip would assign again, so the answer names
+            # another leader.
             body["leader"] = old_leader
         elif member.member_id == group.leader:
             body["members"] = rebalance.members_for_leader(group)
@@ -376,7 +376,7 @@ def _assign(shard: GroupShard, step: Step, group: Group, assignments: dict[str, 
     generation = group.generation
 
     def settle(step: Step, error: ErrorCode) -> None:
-        # Somebody may have come or gone meanwhile, then the next generation is on its way.
+        # If a member has joined or left since, the next generation is under way.
         if group.state is not State.COMPLETING or group.generation != generation:
             return
         if error is ErrorCode.NONE:
@@ -438,7 +438,8 @@ def leave(shard: GroupShard, step: Step, request: Request) -> None:
 def _leaving(
     shard: GroupShard, group: Group, asked: list[tuple[str, str | None]]
 ) -> tuple[list[Body], list[Member]]:
-    """What to tell those who ask to leave, and the members who go; pending ids are gone."""
+    """The answers to members that ask to leave, and the members that go; pending ids are
+    dropped."""
     results: list[Body] = []
     going: dict[str, Member] = {}
     for member_id, instance_id in asked:
@@ -455,7 +456,7 @@ def _leaving(
 
 
 def _check_leave(group: Group, member_id: str, instance_id: str | None) -> tuple[ErrorCode, str]:
-    """What to tell somebody who leaves, and who leaves thereby ("": nobody)."""
+    """The answer to a leaving member, and the member that leaves ("": none)."""
     if not member_id and instance_id is not None:
         # Without a member id: an administrator removes a static member.
         known = group.static.get(instance_id)

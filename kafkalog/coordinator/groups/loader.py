@@ -39,7 +39,7 @@ def load(shard: GroupShard, batches: Iterable[JournalBatch], wall_ms: int) -> No
 
 
 def resume(shard: GroupShard, step: Step) -> None:
-    """Begin the sessions of those who were members when the journal ended."""
+    """Begin the sessions of the members at the journal's end."""
     for group in list(shard.groups.values()):
         for member in group.members.values():
             shard.keep_session(group, member, step.now_ms)

@@ -329,7 +329,7 @@ def _found(
 
 
 def fetch_failed(asked: Any, version: int, error: ErrorCode) -> Body:
-    """The answer for a group whose offsets cannot be told."""
+    """The answer for a group whose offsets are unknown."""
     topics: list[Body] = []
     if version < GROUP_ERROR_VERSION:
         for topic in asked.topics or ():

@@ -165,7 +165,7 @@ def topics_of(metadata: bytes) -> frozenset[str] | None:
 
 
 def subscribed_topics(group: Group) -> set[str] | None:
-    """The topics that the members of a group subscribe to; None when it cannot be told."""
+    """The topics that the members of a group subscribe to; None: unknown."""
     if group.protocol_type != CONSUMER:
         return None
     found: set[str] = set()

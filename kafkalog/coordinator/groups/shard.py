@@ -77,7 +77,7 @@ class GroupShard(Shard):
         self.timers.cancel((kind, self.partition, group.group_id, member_id))
 
     def keep_session(self, group: Group, member: Member, now_ms: int) -> None:
-        """Begin a member's session anew."""
+        """Restart a member's session."""
         self.set_timer("session", group, now_ms + member.session_timeout_ms, member.member_id)
 
     # ---- transactions ----------------------------------------------------------------------

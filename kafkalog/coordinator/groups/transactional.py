@@ -27,7 +27,7 @@ def commit(shard: GroupShard, step: Step, request: Request, known: Known) -> Non
     group = shard.groups.get(body.group_id)
     error = _check(group, request)
     if error is ErrorCode.NONE and not request.holds():
-        error = ErrorCode.INVALID_TXN_STATE  # its transaction ended meanwhile
+        error = ErrorCode.INVALID_TXN_STATE  # its transaction has ended since
     if error is not ErrorCode.NONE:
         offsets.commit_failed(step, request, error, known)
         return
@@ -50,7 +50,7 @@ def commit(shard: GroupShard, step: Step, request: Request, known: Known) -> Non
 
 
 def _more_bytes(group: Group, producer_id: int, taken: offsets.Taken) -> int:
-    """What is kept beside all that is committed, until the transaction ends."""
+    """Offsets kept apart from the committed ones until the transaction ends."""
     before = group.pending_offsets.get(producer_id, {})
     more = sum(offset_bytes(offset.metadata) for offset in taken.values())
     return more - sum(offset_bytes(before[w].metadata) for w in taken if w in before)

@@ -12,7 +12,7 @@ __all__ = [
 ]
 
 GROUP_BYTES, MEMBER_BYTES, EXPECTED_BYTES, OFFSET_BYTES = 2_500, 1_500, 700, 400
-"""What one of each takes beside its texts, its timer included; an id that was given out and has
+"""What one of each takes besides its texts, its timer included; an id that was given out and has
 not joined yet is expected.  Measured, and rounded up."""
 
 

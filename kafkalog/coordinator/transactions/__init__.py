@@ -1,1 +1,1 @@
-"""Transactions: who may write under a transactional id, and how what was written ends."""
+"""Transactions: which producer may write under a transactional id, and how its records end."""

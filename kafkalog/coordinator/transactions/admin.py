@@ -41,7 +41,7 @@ def describe(shard: TransactionShard, name: str) -> Body:
 
 
 def described_error(name: str, error: ErrorCode) -> Body:
-    """A transactional id of a DescribeTransactions response that cannot be told."""
+    """A transactional id of a DescribeTransactions response that cannot be described."""
     return {"error_code": error, "transactional_id": name}
 
 

@@ -346,7 +346,7 @@ class TransactionCore(Core[TransactionShard]):
 
     def _describe(self, step: Step, request: Request) -> None:
         found = []
-        # Each is told once: a few bytes may not ask for any number of partitions.
+        # Each is answered once: a few bytes must not ask for any number of partitions.
         for name in dict.fromkeys(request.body.transactional_ids):
             shard, error = self.where(name)
             if not name:

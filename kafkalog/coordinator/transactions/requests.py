@@ -40,7 +40,7 @@ UNMAPPED = ErrorCode.INVALID_PRODUCER_ID_MAPPING
 
 
 class Asked(NamedTuple):
-    """Who asks: a transactional id, and the producer that its client is."""
+    """The caller: a transactional id, and the producer that its client claims to be."""
 
     transactional_id: str
     producer_id: int
@@ -48,7 +48,7 @@ class Asked(NamedTuple):
 
 
 class Given(NamedTuple):
-    """What a producer is told."""
+    """The answer to a producer."""
 
     error: ErrorCode
     producer_id: int = NONE
@@ -65,7 +65,7 @@ Then = Callable[[Step, ErrorCode], None]
 def init_producer(
     shard: TransactionShard, step: Step, asked: Asked, timeout_ms: int, then: Told
 ) -> None:
-    """Give a client the next epoch of its transactional id, which fences who had it before."""
+    """Give a client the next epoch of its transactional id, which fences its former producer."""
     if not asked.transactional_id:
         then(step, Given(ErrorCode.INVALID_REQUEST))
         return
@@ -116,7 +116,7 @@ def _initialized(
     """The status to write, or the answer for now."""
     status = one.status
     if one.pending is not None or status.prepared:
-        return CONCURRENT  # also to who was told the next producer id, which it has not yet
+        return CONCURRENT  # also to a client with the next producer id, which is not valid yet
     wanted = None if asked.producer_id == NONE else asked.epoch
     if wanted is not None and not (
         status.epoch == NONE
@@ -172,7 +172,7 @@ def add_partitions(
     wanted = frozenset(partitions)
     status = one.status
     if one.pending is not None or status.prepared:
-        # The end before is being told, most often: its producer need not ask twice.
+        # Usually the previous end is being written: its producer need not ask twice.
         waiting = Waiting(
             lambda step: add_partitions(shard, step, asked, wanted, version, then), then
         )

@@ -1,7 +1,7 @@
 """The transactional ids of one partition of __transaction_state, and how they change.
 
 A change is decided, written, and only then true: until its outcome is known it is `pending`, and
-whoever wants another one is told to come again.
+further ones get a retriable error.
 """
 
 from __future__ import annotations
@@ -140,7 +140,7 @@ class TransactionShard(Shard):
         all_of(partial(request.refuse, step, error) for request in waiting)
 
     def _go_on(self, step: Step, one: Transaction) -> None:
-        """A change is over: whoever waited may try again, and wait again."""
+        """A change is over: waiting requests may try again, and wait again."""
         if one.pending is None and not one.status.prepared and one.waiting:
             self.timers.cancel(("waiting", self.partition, one.transactional_id, ""))
             waiting, one.waiting = one.waiting, []

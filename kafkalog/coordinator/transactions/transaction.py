@@ -37,7 +37,7 @@ NONE = -1
 EPOCH_MAX = 32_767
 """No client is given it, so that its last epoch can be fenced, too."""
 TRANSACTION_BYTES, PARTITION_BYTES = 1_500, 400
-"""What a transactional id takes in memory beside its name, its timers and all that is on its way
+"""What a transactional id takes in memory besides its name, its timers and all that is in flight
 included, and what each partition of its open transaction takes.  Measured, and rounded up."""
 
 
@@ -114,7 +114,7 @@ class Transaction:
         self.status = status
         """What is in the journal."""
         self.pending: Status | None = None
-        """What is on its way into the journal: no other change is begun meanwhile."""
+        """The change that is being written to the journal: no other one begins until it ends."""
         self.deadline_ms: int | None = None
         """When its open transaction is over, on the monotonic clock."""
         self.markers: set[TopicPartition] = set()

@@ -27,7 +27,7 @@ __all__ = ["BatchCheck", "Consumer"]
 # Called with each block of batches, as a table of batch_dtype(), and the walk it is from.
 Consumer = Callable[["Table", BatchWalk], None]
 
-EXAMPLES = 8  # findings of one kind in one file that are told singly
+EXAMPLES = 8  # findings of one kind in one file that are reported singly
 TAIL_RETRIES = 20  # a write in flight is over long before
 KNOWN_ATTRIBUTES = 0x7F
 
@@ -229,7 +229,7 @@ class BatchCheck:
         return odd
 
     def _gap(self, files: SegmentFiles, table: Table, gap: Table, previous: Table) -> None:
-        """Only the first gap of a partition is told: a compacted log has thousands."""
+        """Report only the first gap of a partition: a compacted log has thousands."""
         if not self.gaps:
             i = int(gap.argmax())
             self._tell_gap("offset-gap", files, int(table["base_offset"][i]), int(previous[i]))

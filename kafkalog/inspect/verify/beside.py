@@ -1,7 +1,7 @@
-"""A partition beside its writer: what a change of its files shows in passing is no damage.
+"""Checks a partition while its writer works: a change of its files in progress is no damage.
 
-A truncation, a deletion or a compaction changes several files, one after the other, and who looks
-meanwhile sees some as they were and some as they will be.
+A truncation, a deletion or a compaction changes several files, one after another, and a reader
+in between sees some as they were and some as they will be.
 """
 
 from __future__ import annotations

@@ -45,7 +45,7 @@ class Checkpoints(NamedTuple):
     offsets: dict[str, dict[TopicPartition, int]]
     """By the checkpoint's name."""
     flushed: int
-    """Of a log without a directory of its own; -1: not told."""
+    """Of a log without a directory of its own; -1: unknown."""
 
     def of(self, name: str, tp: TopicPartition) -> int:
         """What one says of a log; -1: nothing."""

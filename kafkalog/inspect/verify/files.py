@@ -108,7 +108,7 @@ def _look(
     path: Path, root: Path, deep: bool, locked: bool, checkpoints: Checkpoints | None = None
 ) -> Report:
     """At one partition, and at what the checkpoints of `root` say of it: None: read them, of
-    which findings were told."""
+    which findings were reported."""
     found = Report()
     if checkpoints is None:
         checkpoints = read_checkpoints(root, path == root, Report())

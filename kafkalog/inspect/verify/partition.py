@@ -66,7 +66,7 @@ def verify_partition(
             if known and files.sealed and files.base_offset <= point < files.limit:
                 after = segments[segments.index(files) + 1 :]
                 _check_point(files, after, check, point, report)
-        except FileNotFoundError:  # retention goes on beside us
+        except FileNotFoundError:  # retention goes on at the same time
             report.add("segment-gone", files.path(".log"), "no file", "the segment")
             replay.forget(files.limit)
             continue
@@ -137,7 +137,7 @@ def verify_segment_file(files: SegmentFiles, suffix: str, report: Report, deep: 
 def _verify_index_file(files: SegmentFiles, suffix: str, report: Report) -> None:
     kind = OffsetIndexCheck if suffix == ".index" else TimeIndexCheck
     if not files.path(".log").exists():
-        report.add("orphan", files.path(suffix), "no .log beside it", "the segment's .log")
+        report.add("orphan", files.path(suffix), "no .log next to it", "the segment's .log")
         return
     index = kind(files, report)
     quiet = BatchCheck(Report(), deep=False, locked=False)

@@ -158,7 +158,7 @@ class SidecarCheck:
             self._index(suffix, wanted)
 
     def _has_sealed_index(self, sidecar: Sidecar) -> bool:
-        """Kafka rewrites a segment with its index: beside the old one it is another file."""
+        """Kafka rewrites a segment with its index: it is then another file than the old one."""
         found = file_sum(self.files.path(".index"))
         return found.size > 0 and found == sidecar.indexes[0]
 

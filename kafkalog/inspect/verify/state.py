@@ -62,7 +62,7 @@ def load_snapshots(
             continue
         try:
             found[offset] = read_snapshot((folder / name).read_bytes())
-        except FileNotFoundError:  # retention goes on beside us
+        except FileNotFoundError:  # retention goes on at the same time
             continue
         except (KafkalogError, OSError) as problem:
             if report and (growing_from is None or offset < growing_from):

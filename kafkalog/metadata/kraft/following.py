@@ -22,7 +22,7 @@ _logger = logging.getLogger(__name__)
 
 
 class Followers:
-    """The folders of a directory's partitions, and who listens.  One thread at a time."""
+    """The folders of a directory's partitions, and the listeners.  One thread at a time."""
 
     def __init__(self, manager: "Manager", removed: set[object]) -> None:
         """`removed`: ids of topics whose removal is on disk; what is left of them may go."""
@@ -53,7 +53,7 @@ class Followers:
             except KafkalogError as error:
                 # They are gone from the metadata: the next start takes their folders out.
                 _logger.error("%s: %s", self._manager.path, error)
-            # Of those that were made anew in the same change; the old ones were in the way.
+            # Folders of topics recreated in the same change; the old folders were in the way.
             self.make_folders(change.new, (topic.name for topic in gone))
 
     def _told(self, tell: Callable[[], object]) -> None:

@@ -560,7 +560,8 @@ class MetadataLog:
             loaded = self._loaded
             if loaded.replay.in_transaction or name.offset == 0 or self._tail.owes:
                 return None
-            self.manager.folders.sync()  # who begins with it is not told what was removed
+            self.manager.folders.sync()  # a reader that begins with it does not learn what was
+            # removed
             values = [encode(record, fields, image) for record, fields in snapshot_entries(image)]
             times_ms = (image.timestamp_ms, self.manager.clock.now_ms())
             data = render_snapshot(

@@ -78,7 +78,7 @@ class Turn:
 
 
 class Turns:
-    """Those who wait.  Safe to use from many threads."""
+    """The waiting threads.  Safe to use from many threads."""
 
     def __init__(self) -> None:
         self._waiting: deque[Turn] = deque()
@@ -87,12 +87,12 @@ class Turns:
         return len(self._waiting)
 
     def join(self, turn: Turn) -> None:
-        """Wait for who takes the next ones."""
+        """Wait for the thread that takes the next ones."""
         self._waiting.append(turn)
 
     @contextmanager
     def taken(self) -> Iterator[list[Turn]]:
-        """All who wait; at the end each of them has its results or a failure."""
+        """All waiting turns; at the end each has its results or a failure."""
         found = [self._waiting.popleft() for _ in range(len(self._waiting))]
         try:
             yield found
@@ -100,7 +100,7 @@ class Turns:
             for turn in found:
                 turn.fail(error)
         except BaseException:
-            for turn in found:  # who carried them out is told itself
+            for turn in found:  # the thread that carried them out knows already
                 turn.fail(RuntimeError("the change of another thread failed, and this one with it"))
             raise
 

@@ -61,7 +61,7 @@ def altered(
 ) -> Altered:  # fmt: skip
     """What becomes of the resource of `asked`, as `each` gives it.
 
-    `image`: who answers, and which topics and settings there are; `znode`: the resource's.
+    `image`: the answering node's, with topics and settings; `znode`: the resource's.
     """
     one = asked.resources[0]
     known = image._replace(configs={**image.configs, (one.kind, one.name): _said(one, znode)})
@@ -93,4 +93,4 @@ def _operations(
 def mark_refused(result: Body) -> None:
     """Its operations were not done: somebody else changed the settings."""
     result["error_code"] = int(ErrorCode.UNKNOWN_SERVER_ERROR)
-    result["error_message"] = "The settings changed meanwhile: ask again."
+    result["error_message"] = "The settings have changed since: try again."

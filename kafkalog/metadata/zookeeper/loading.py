@@ -59,7 +59,7 @@ class Loaded(NamedTuple):
     written_at: Mapping[tuple[str, int], int]
     """And the transaction that did, which the epochs of brokers compare with."""
     assigned_at: Mapping[str, int]
-    """The version of the znode that says who keeps a topic's partitions."""
+    """The version of the znode with the replicas of a topic's partitions."""
     deleted: frozenset[str]
     """Topics that are to be deleted."""
     problems: tuple[BadZnode, ...]

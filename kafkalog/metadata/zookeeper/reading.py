@@ -31,7 +31,7 @@ SMALL = (
 def read_tree(session: Session, node_id: int) -> Loaded:
     """As `load` says it of the whole tree, for the broker `node_id`.
 
-    What goes or comes while this reads may be missing: who needs more watches, and reads again.
+    What goes or comes while this reads may be missing: callers that need more watch and read again.
 
     Raises: ZooKeeperAway.
     """
@@ -54,7 +54,7 @@ def _data(session: Session, paths: Sequence[str]) -> dict[str, Znode]:
 
 
 def _states(place: str, znode: Znode) -> list[str]:
-    """Where a topic's partitions say who leads them."""
+    """The path of the leaders of a topic's partitions."""
     topic = place.rpartition("/")[2]
     try:
         numbers = tree.read_topic(topic, znode.data).replicas

@@ -42,7 +42,7 @@ def cluster_id(session: Session, wanted: str) -> str:
     found = session.read(tree.CLUSTER_ID)
     if found is None:
         session.commit([Create(tree.CLUSTER_ID, tree.write_cluster_id(wanted))])
-        found = session.read(tree.CLUSTER_ID)  # ours, or that of who was faster
+        found = session.read(tree.CLUSTER_ID)  # ours, or that of a faster node
     return tree.read_cluster_id(None if found is None else found.data)
 
 

@@ -101,7 +101,7 @@ class Delete(NamedTuple):
 
 
 class Check(NamedTuple):
-    """A znode has this version, or nothing of what stands beside it is done."""
+    """A znode has this version, or none of the write's other operations is done."""
 
     path: str
     version: int
@@ -203,8 +203,8 @@ class Session:
         self._told(now.get(state, Life.EXPIRED))
 
     def _answer(self, asked: Any) -> Any:
-        """What came of an asynchronous call of kazoo's: the others wait as long as nobody answers,
-        and take what is asked meanwhile."""
+        """The result of an asynchronous call of kazoo's: its other calls wait for as long as no
+        server answers, and accept more requests."""
         kazoo = self._kazoo
         away = (
             kazoo.exceptions.ConnectionLoss, kazoo.exceptions.SessionExpiredError,
@@ -219,7 +219,7 @@ class Session:
             ) from problem
 
     def _watch(self, path: str, children: bool, wanted: bool) -> _Watch | None:
-        # Equal ones are one to kazoo: who reads twice is told once.
+        # Equal ones are one to kazoo: a second read adds no notification.
         return _Watch(self._told, Seen(path, children)) if wanted else None
 
     # ---- reading ------------------------------------------------------------------------------
@@ -265,8 +265,8 @@ class Session:
         return found
 
     def tree(self, *roots: str) -> dict[str, Znode]:
-        """All znodes at and below these paths, read many at once; one that goes meanwhile is
-        left out."""
+        """All znodes at and below these paths, read many at once; one that is deleted in the
+        process is left out."""
         found: dict[str, Znode] = {}
         level = list(roots)
         while level:
@@ -338,7 +338,7 @@ def _znode(data: bytes, stat: Any) -> Znode:
 
 
 STAND_INS: dict[str, Callable[[Told], Session]] = {}
-"""By hosts that are no address: what answers in this process, in the place of an ensemble; for
+"""By hosts that are no address: what answers in this process instead of an ensemble; for
 tests of what uses a cluster, see kafkalog.testing."""
 
 

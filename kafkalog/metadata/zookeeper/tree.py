@@ -78,7 +78,7 @@ def partition_path(topic: str, partition: int) -> str:
 
 
 class ControllerNode(NamedTuple):
-    """Who is the controller."""
+    """The controller's node."""
 
     broker: int
     timestamp_ms: int
@@ -174,8 +174,8 @@ def _endpoint(found: Document, text: str, protocols: Mapping[str, str]) -> Endpo
 
 
 def write_broker(node: BrokerNode) -> bytes:
-    """/brokers/ids/N, version 5; `host` and `port`, for who knows no listeners, are those of
-    the first endpoint without encryption."""
+    """/brokers/ids/N, version 5; `host` and `port`, for readers that know no listeners, are those
+    of the first endpoint without encryption."""
     plain = next((each for each in node.endpoints if each.protocol == "PLAINTEXT"), None)
     fields = {
         "version": 5,
@@ -252,7 +252,7 @@ def _replicas(replicas: Replicas) -> dict[str, list[int]]:
 
 
 class PartitionState(NamedTuple):
-    """Who leads a partition, and who has all of it; its partition epoch is the znode's version."""
+    """A partition's leader and ISR; its partition epoch is the znode's version."""
 
     leader: int
     """NO_LEADER while nobody does."""

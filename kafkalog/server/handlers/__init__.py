@@ -45,7 +45,7 @@ _TOPIC, _GROUP, _CLUSTER, _ID = Kind.TOPIC, Kind.GROUP, Kind.CLUSTER, Kind.TRANS
 
 
 class Route(NamedTuple):
-    """Who answers an API, and what Kafka wants its caller to be allowed."""
+    """The handler of an API, and the permissions that Kafka requires of its caller."""
 
     handler: Handler
     needs: tuple[tuple[Operation, Kind], ...]
@@ -142,7 +142,7 @@ def served(api: Any, version: int, member: bool = False) -> bool:
 
 
 def route(api: Any, member: bool = False) -> Route:
-    """Who answers an API that is served."""
+    """The handler of an API that is served."""
     if member and api.key in TO_CONTROLLER:
         return ROUTES[api.key]._replace(handler=controls.to_controller)
     return CONTROLS.get(api.key) or OF_CONTROLLER.get(api.key) or ROUTES[api.key]

@@ -31,7 +31,7 @@ def api_versions(node: Node, request: Request) -> None:
     image = node.image
     on = tuple((name, level) for name, level in image.features.items() if name in SUPPORTED)
     data = _encoded(request.version, on, image.offset, node.clustered)
-    request.answer_bytes(data, 0)  # always header version 0: who asks knows no version yet
+    request.answer_bytes(data, 0)  # always header version 0: the client knows no version yet
 
 
 def _refused(node: Node, request: Request) -> ErrorCode:

@@ -56,7 +56,7 @@ def _directory(node: Node, wanted: SettingsAsked) -> dict[str, Any]:
 
 
 def alter_configs(node: Node, request: Request) -> dict[str, Any]:
-    """All settings of a resource anew; open logs obey them when the answer goes out."""
+    """Replace all settings of a resource; open logs obey them when the answer goes out."""
     return {"responses": node.alone().alter_configs(asked.all_settings(request.body))}
 
 

@@ -24,7 +24,7 @@ def open_logs(node: Node, partitions: Any, to_read: bool = False) -> None:
         except (UnknownTopicOrPartition, NotLeaderOrFollower, StorageOffline):
             pass
         except Exception as problem:
-            if not passes(problem):  # told once, and tried again with the next request
+            if not passes(problem):  # logged once, and tried again with the next request
                 _logger.exception("%s-%d cannot be opened", topic, partition)
 
 

@@ -1,4 +1,4 @@
-"""Who leads what this node refuses, and where that node is: the hints of KIP-951."""
+"""The leaders of partitions that this node refuses, and their addresses: the hints of KIP-951."""
 
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any

@@ -27,7 +27,7 @@ NOT_AVAILABLE_SINCE = 5
 CONSUMER = -1
 """ReplicaId of clients; others see the log's end."""
 DEBUGGING = -2
-"""ReplicaId of who compares copies: any of them answers, not the leader's alone."""
+"""ReplicaId of a comparison of copies: any replica answers, not only the leader."""
 READ_COMMITTED = 1
 
 

@@ -52,7 +52,7 @@ def _asked(node: Node, request: Request, operations: int) -> list[dict[str, Any]
     body = request.body
     by_id = request.version >= IDS_SINCE
     names = [topic.name for topic in body.topics if topic.name is not None]
-    # As in Kafka: who asks for a topic and so makes it is told once that there is none.
+    # As in Kafka: a request that creates a topic is told once that there is none.
     image = node.image
     if body.allow_auto_topic_creation and node.config.auto_create_topics_enable:
         create_missing(node, [name for name in names if _made_on_use(name)])

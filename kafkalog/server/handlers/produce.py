@@ -323,7 +323,7 @@ def _finish(node: Node, request: Request, done: list[_Appended]) -> None:
 
 
 def _name_leaders(node: Node, listener: int, done: list[_Appended]) -> dict[str, Any]:
-    """Say who leads what was refused for not being led here; where those are."""
+    """Add the leaders of partitions that are not led here, and their addresses."""
     named: list[int] = []
     for one in done:
         if one.answer.get("error_code") == ErrorCode.NOT_LEADER_OR_FOLLOWER:

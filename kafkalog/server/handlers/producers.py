@@ -1,4 +1,4 @@
-"""DescribeProducers: who is remembered in a partition."""
+"""DescribeProducers: the producers that a partition remembers."""
 
 from typing import Any
 
@@ -11,7 +11,7 @@ __all__ = ["describe_producers"]
 
 
 def describe_producers(node: Node, request: Request) -> dict[str, Any]:
-    """Who is remembered of the idempotent producers of each partition.
+    """The idempotent producers that each partition remembers.
 
     Each once: there may be 100,000 of one, which a few bytes would ask for again.
     """

@@ -19,7 +19,7 @@ def create_topics(node: Node, request: Request) -> dict[str, Any]:
 
 
 def delete_topics(node: Node, request: Request) -> dict[str, Any]:
-    """One result a topic; who waits for one that goes is answered."""
+    """One result per topic; requests that wait for a deleted topic are answered."""
     results = node.alone().delete_topics(asked.deleted_topics(request.body))
     if request.version < DISABLED_SINCE:
         for result in results:

@@ -78,7 +78,7 @@ def add_offsets(node: Node, request: Request) -> None:
 
 
 def as_writer(error: ErrorCode, knows: bool) -> ErrorCode:
-    """What a producer is told when the coordinator does not let it write; `knows`: it knows
+    """The error for a producer that the coordinator does not let write; `knows`: it knows
     TRANSACTION_ABORTABLE."""
     if error is ErrorCode.PRODUCER_FENCED:
         return ErrorCode.INVALID_PRODUCER_EPOCH

@@ -1,7 +1,8 @@
-"""Who may begin to write in a transaction: the coordinator says so, partition by partition.
+"""Asks the coordinator, partition by partition, whether a producer may write in a transaction.
 
-A batch that goes on with a transaction that is open in its partition needs no word of the
-coordinator, and never comes here but with others.  The first one of each partition does (KIP-890).
+A batch of a transaction that is already open in its partition needs no answer of the
+coordinator, and comes here only together with others.  The first batch in each partition needs one
+(KIP-890).
 Up to version 11 of Produce the partition must have joined before; from version 12 on it joins
 by being written.
 """
@@ -47,7 +48,7 @@ _RETRY = {
     ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, ErrorCode.COORDINATOR_NOT_AVAILABLE,
     ErrorCode.NOT_COORDINATOR,
 }  # fmt: skip
-"""What a producer does not expect of a partition: told NOT_ENOUGH_REPLICAS it asks again."""
+"""Errors that a producer does not expect of a partition: with NOT_ENOUGH_REPLICAS it retries."""
 
 
 class Writes(NamedTuple):

@@ -1,4 +1,4 @@
-"""Who waits until what was appended counts: acks=all, in the order of the appends."""
+"""Waits until appends are acknowledged as acks=all is, in their order."""
 
 import logging
 import math
@@ -95,7 +95,7 @@ class Acknowledger:
         done(outcome)
 
     def stop(self) -> None:
-        """End the thread; who still waits is told so.  Harmless when repeated."""
+        """End the thread; pending waits fail.  Harmless when repeated."""
         with self._wake:
             self._stopping = True
             self._wake.notify()

@@ -81,7 +81,7 @@ class Deletions:
             return True
 
     def stop(self) -> None:
-        """End: who still waits is told that time is over."""
+        """End: pending requests are answered with a timeout."""
         with self._changed:
             self._ending = True
             self._changed.notify_all()

@@ -1,5 +1,5 @@
-"""Keeps the ISRs of what is led here: who lags leaves, who has caught up joins; makes changes of
-role that failed; and says which logs did."""
+"""Keeps the ISRs of partitions led here: lagging followers leave, caught-up ones join; makes
+changes of role that failed; and says which logs did."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ __all__ = ["InSync"]
 _logger = logging.getLogger(__name__)
 
 WAIT_MS = 200
-"""How long a follower is waited for that has caught up, before who lags is looked for."""
+"""How long to wait for caught-up followers before looking for lagging ones."""
 HELD_MS = 5
 """And while one is to show that it still has."""
 RETRY_S = 0.05
@@ -47,12 +47,12 @@ class InSync:
         self._line = member.line()
         self._lag_ms = lag_ms
         self._ended = threading.Event()
-        self._known: Mapping[int, int] = {}  # who lived when it was looked last
+        self._known: Mapping[int, int] = {}  # the live brokers at the last look
         self._looked_s = time.monotonic()
-        self._held: set[TopicPartition] = set()  # whose proposals wait for who joins by them
+        self._held: set[TopicPartition] = set()  # whose proposals wait for the joining followers
         self._again_s = 0.0
         self._failed = self._said = 0  # how often logs were found to be offline, and it was told
-        # A controller that does not answer holds up what is asked of it, and no look at who lags.
+        # A silent controller holds up requests to it, but not the look for lagging followers.
         self._threads = [
             threading.Thread(target=self._loop, args=(step,), name=f"{name} {what}", daemon=True)
             for what, step in (("isr", self._look), ("isr proposals", self._propose))
@@ -93,7 +93,8 @@ class InSync:
                 self._held.add(tp)
         self._held = {tp for tp in self._held if not self._release(tp)}
         if epochs != self._known:
-            # Who was not known to live was told in vain that it has caught up, and once only.
+            # A follower that was not known to be alive caught up unnoticed, and is reported only
+            # once.
             self._known = epochs
             self._copies.tell_again()
         self._failed += self._copies.failed()
@@ -110,7 +111,7 @@ class InSync:
         try:
             states = self._reactor.followers(*tp)
         except NotFound:
-            return  # deleted meanwhile: the others are looked at all the same
+            return  # deleted since: the others are still checked
         self._copies.change(tp, lambda isr: shrink(isr, states, self._lag_ms, self._epochs()))
 
     def _release(self, tp: TopicPartition) -> bool:

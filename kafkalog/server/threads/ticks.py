@@ -1,4 +1,4 @@
-"""A manual clock's time, told to the data plane: its timers do not read clocks themselves."""
+"""Passes a manual clock's time to the data plane: its timers do not read clocks themselves."""
 
 import threading
 from typing import TYPE_CHECKING

@@ -148,7 +148,7 @@ class Brokers:
         try:
             yield from self._read(piece, columns, options, where)
         except (KafkalogError, OSError, pa.ArrowException) as error:
-            self.close()  # whoever tries again looks anew
+            self.close()  # the next attempt looks again
             told = told_damage(error, "`kafkalog verify` of the partition's folder at its leader")
             raise ReadError(f"{where}: {told}") from error
 

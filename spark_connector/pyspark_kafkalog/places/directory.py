@@ -143,7 +143,7 @@ def partition_folders(path: str) -> dict[Key, str]:
 
 def ends_of(log: Log, isolation: str) -> Ends:
     """What can be read of a log now."""
-    # The end first: a start that moves meanwhile leaves less, and not more than there is.
+    # The end first: if the start moves in between, the range is smaller, never too large.
     stop = log.last_stable_offset if isolation == "read_committed" else log.high_watermark
     flushed, start = log.flushed_offset, log.start_offset
     return Ends(start, max(start, stop), flushed)
@@ -163,7 +163,7 @@ def read_range(
     try:
         yield from _read(opened, piece, columns, options, where)
     except (KafkalogError, OSError, pa.ArrowException) as error:
-        opened.forget(piece.folder)  # whoever tries again looks anew
+        opened.forget(piece.folder)  # the next attempt looks again
         told = told_damage(error, f"`kafkalog verify {piece.folder}`")
         raise ReadError(f"{where}: {told}") from error
 
@@ -181,7 +181,7 @@ def _read(
             planned = piece.identity
             if not same(planned, found) and not same(planned, of_folder(piece.folder)):
                 told = f"another log than the one that was planned ({found}, {planned})"
-                told += ": the topic was deleted and made anew"
+                told += ": the topic was deleted and recreated"
                 if is_of_folder(found):
                     told += ", or this is a copy: without partition.metadata a folder has no id, "
                     told += "and all tasks must see the very same"

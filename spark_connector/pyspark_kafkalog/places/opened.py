@@ -1,5 +1,5 @@
-"""Logs that are open for reading, kept for whoever asks again: opening one anew costs
-milliseconds, and after a writer's crash the reading of all that it had not flushed.
+"""Logs that are open for reading, kept for the next use: opening one again costs milliseconds,
+and after a writer's crash the reading of everything that it had not flushed.
 """
 
 from __future__ import annotations
@@ -102,7 +102,7 @@ class Opened:
                     break
 
     def forget(self, folder: str) -> None:
-        """Open it anew when it is asked for again."""
+        """Reopen it on its next use."""
         held = self._held.pop(folder, None)
         if held is None:
             return
@@ -112,7 +112,7 @@ class Opened:
             held.log.close()
 
     def close(self) -> None:
-        """Close all; whoever has one lent goes on with it."""
+        """Close all; a user that has borrowed one goes on with it."""
         for folder in list(self._held):
             self.forget(folder)
 

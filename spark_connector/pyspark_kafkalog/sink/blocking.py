@@ -1,7 +1,7 @@
 """Open transactions of others: they hide every later record from readers of committed records.
 
-The driver owns a directory that it writes to, so whoever left a transaction open there is dead, and
-it is aborted.  A broker has other clients, which may be alive: a delivery only says whose
+The driver owns a directory that it writes to, so the producer of a transaction left open there is
+dead, and it is aborted. A broker has other clients, which may be alive: a delivery only says whose
 transaction hides its rows, and how to end it.
 """
 

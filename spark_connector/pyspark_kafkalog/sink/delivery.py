@@ -41,7 +41,7 @@ def deliver(
     `batch_id` None: a write that is not recognised when it comes again.  What was staged is
     removed when the target has it.
 
-    Raises: SinkError, and nothing of it is there for who reads what is committed, or it says that
+    Raises: SinkError, and readers of committed records see nothing of it, or it says that
     this is not known.
     """
     import kafkalog
@@ -124,7 +124,7 @@ def _tell(options: WriteOptions, where: Any, what: str, placed: Placed) -> None:
     try:
         with _admin(options, where) as admin:
             tell_blocking(options, what, admin, placed)
-    except Exception:  # the rows are there: whoever wrote them again would double them
+    except Exception:  # the rows are there: writing them again would duplicate them
         _log.exception("%s: cannot tell whether open transactions hide it", what)
 
 

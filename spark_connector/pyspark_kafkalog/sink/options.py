@@ -19,15 +19,18 @@ from ..option_table import BATCH, Option
 from .settings import producer_settings
 
 OURS = {
-    "path": Option("this or the next", "A data directory that no broker has open; it is made when "
-        "it is missing. `save(path)` and `start(path)` give it, too."),
-    "kafka.bootstrap.servers": Option("this or the last", "Brokers, ours or Apache Kafka's: "
-        "`host:port,...`."),
+    "path": Option("this or the next", "A data directory that no broker has open; it is "
+                                       "created if it is missing. `save(path)` and "
+                                       "`start(path)` give it, too."),
+    "kafka.bootstrap.servers": Option("this or the last", "Brokers, of kafkalog or Apache "
+                                                          "Kafka: `host:port,...`."),
     "topic": Option("", "Write to this topic, whatever the column `topic` says."),
     "includeHeaders": Option("true", "`false`: leave out the column `headers`."),
-    "sinkId": Option("the query's id", "Who writes, to the target: a transactional id, and the "
-        "group `spark-sink-<sinkId>`. A batch of a stream that the target has from this writer is "
-        "not written again; with a warning where another query, of another checkpoint, wrote it."),
+    "sinkId": Option("the query's id", "The writer's identity in the target: a transactional "
+                                       "id, and the group `spark-sink-<sinkId>`. A batch of a "
+                                       "stream that the target has from this writer is not "
+                                       "written again; with a warning where another query, of "
+                                       "another checkpoint, wrote it."),
     "batchId": Option("", "For a batch write, with `sinkId`: the number of this write. One that "
         "is not above the last of this `sinkId` in its topics is dropped; so `foreachBatch` writes "
         "once. Two writes with one number and `sinkId` must differ in their topics.", (BATCH,)),
@@ -129,7 +132,7 @@ def _staging(given: Mapping[str, str], path: str | None) -> str:
     text = given.get("stagingdir", "").strip()
     if text:  # not itself: old folders in it that are not ours stay
         return os.path.join(local_path("stagingDir", text), "kafkalog-staging")
-    if path is not None:  # beside it: Kafka does not start with a strange folder in its data
+    if path is not None:  # next to it: Kafka does not start with an unknown folder in its data
         return f"{path}.staging"
     try:
         checkpoint = local_path("checkpointLocation", given.get("checkpointlocation", "").strip())

@@ -72,7 +72,7 @@ class Offer:
 def available(start: Offsets, head: Head, target: Offsets | None = None) -> Offer:
     """What is behind `start`, up to `target` (Trigger.AvailableNow) if there is one.
 
-    Up to a target there is nothing new: no partition, and no topic that was made anew after it.
+    Up to a target there is nothing new: no partition, and no topic that was recreated after it.
     """
     begins, stops, lost, ids = {}, {}, [], dict(head.ids)
     kept = set()
@@ -107,7 +107,7 @@ def _begin(key: Key, start: Offsets, head: Head) -> tuple[int, list[str]]:
     there, at = head.ends[key], start.at.get(key)
     name = _name(key)
     if at is not None and not start.same_topic(head.offsets, key[0]):
-        told = f"{name}: the topic was deleted and made anew ({start.ids[key[0]]} is now "
+        told = f"{name}: the topic was deleted and recreated ({start.ids[key[0]]} is now "
         told += f"{head.ids[key[0]]}); of the old one offsets below {at} were read"
         return there.start, [told]
     if at is None:  # a new partition, from its first record on
@@ -168,7 +168,7 @@ def _shares(sizes: Mapping[Key, int], limit: int) -> dict[Key, int]:
 def _within_bytes(
     wanted: Sequence[Range], marks: Mapping[Key, Marks], limit: int
 ) -> dict[Key, int]:
-    there = [one for one in wanted if one.key in marks]  # others went meanwhile
+    there = [one for one in wanted if one.key in marks]  # the others have gone since
     sizes = {one.key: marks[one.key].at(one.stop) - marks[one.key].at(one.start) for one in there}
     if sum(sizes.values()) <= limit:
         return {}
@@ -200,7 +200,7 @@ def ranges_between(start: Offsets, end: Offsets, head: Head) -> tuple[list[Range
         if begin is not None and begin >= stop:
             continue  # nothing, or where a loss was told already
         if there is None or not end.same_topic(head.offsets, key[0]):
-            how = "was deleted" if there is None else "was deleted and made anew"
+            how = "was deleted" if there is None else "was deleted and recreated"
             lost.append(f"{_name(key)}: {how}; offsets {begin or 0} to {stop} were to be read")
             continue
         first = there.start if begin is None else begin

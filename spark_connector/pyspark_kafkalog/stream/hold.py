@@ -1,4 +1,4 @@
-"""A stream's retention hold: said anew as it moves on, and now and then while it waits."""
+"""A stream's retention hold: rewritten as the stream moves on, and now and then while it waits."""
 
 from __future__ import annotations
 

@@ -2,7 +2,7 @@
 
 The JSON is that of Spark's Kafka source, `{"orders":{"0":23}}`: 23 is the offset read next.  Next
 to the topics it has two names that no topic can have.  `@ids` is the id of each topic that has one:
-so a stream that comes back after its topic was deleted and made anew knows it, whatever the
+so a stream that comes back after its topic was recreated notices it, whatever the
 offsets.  `@start`, in the end of batch 0 alone, is where that began: Spark does not write it down,
 and asks again after a crash, when the logs may begin elsewhere.
 """
@@ -29,7 +29,7 @@ class Offsets:
     """Of the end of batch 0: the offsets that it starts with."""
 
     def same_topic(self, other: Offsets, topic: str) -> bool:
-        """False when the topic was made anew between the two."""
+        """False when the topic was recreated between the two."""
         mine, theirs = self.ids.get(topic), other.ids.get(topic)
         return mine is None or theirs is None or mine == theirs
 

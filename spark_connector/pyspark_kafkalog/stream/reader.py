@@ -229,7 +229,7 @@ class _Driver:
             was = self._known.get(key, now)
             if is_of_folder(was) and is_of_folder(now) and not same(was, now):
                 self._anew.add(key)
-                self._lost([f"{key[0]}-{key[1]}: the folder was deleted and made anew"])
+                self._lost([f"{key[0]}-{key[1]}: the folder was deleted and recreated"])
         self._known.update(head.identities)
         self.head = head
         return head

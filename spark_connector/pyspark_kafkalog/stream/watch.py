@@ -20,7 +20,7 @@ LIST_MS = 1000
 """How often the partitions are listed."""
 REST = 9
 """After a look that took long (many partitions, brokers, more files than may be open) there is none
-for this many times as long: what is asked meanwhile is answered with what was seen."""
+for this many times as long: requests in this time are answered with what was seen."""
 
 
 class Watch:

@@ -119,7 +119,7 @@ def test_in_a_data_directory(memory_path):
     file = memory_path / "data" / "events-0" / NAME
     data = file.read_bytes()
     flip(file, start_of(file, 4) + 9, 0)
-    for _ in range(2):  # also when another partition was written meanwhile
+    for _ in range(2):  # also if another partition was written in between
         with Manager(memory_path / "data") as manager:
             with pytest.raises(CorruptLog, match="repair"):
                 manager.get("events", 0)

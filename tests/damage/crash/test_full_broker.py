@@ -153,7 +153,7 @@ def test_all_that_is_open_is_told_once(disk: Path, caplog: pytest.LogCaptureFixt
             return [one for one in caplog.records if f"job {job} failed" in one.getMessage()]
 
         def stuck() -> bool:
-            """Who got the very last block has nothing to write any more: then once more."""
+            """The thread that got the very last block has nothing left to write: then once more."""
             nonlocal tries
             tries += 1
             Ballast(disk).drop()

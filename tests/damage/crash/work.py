@@ -64,7 +64,7 @@ class Writer:
     def truncate(self, offset: int) -> None:
         """Whole batches go: the log ends where the batch that holds `offset` begins.
 
-        Where that is not above the start, what was deleted goes, too: the log begins anew.
+        If that is not above the start, deleted records go, too: the log starts over.
         """
         raw = self.log.read_batches(offset, isolation="log_end")
         floor = next(batches.headers(raw)).base_offset if raw else self.log.end_offset

@@ -2,7 +2,7 @@
 
 Nothing waits for the disk before everything is written, so that a cut leaves any part of it.  What
 is left starts in any case: as the node that a client has seen, if one could have, with all that was
-acknowledged; else anew.
+acknowledged; else as a new one.
 """
 
 from __future__ import annotations

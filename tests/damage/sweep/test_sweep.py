@@ -1,6 +1,6 @@
 """Every way to damage a directory: nothing wrong is read, what is covered is told, and mended.
 
-A seeded sample here, a larger one that is drawn anew in `make explore`; KAFKALOG_LONG=1 flips a
+A seeded sample here, a larger one, drawn each time, in `make explore`; KAFKALOG_LONG=1 flips a
 bit of each byte of each file, of records a sixteenth of them (ten minutes).
 """
 

@@ -126,7 +126,7 @@ def _successions(operations: list[Op]) -> Iterator[tuple[Op, Op]]:
 
 
 def _times(operations: list[Op]) -> Iterator[tuple[Op, Op]]:
-    """Who was over when who began: enough of them that the rest follows."""
+    """Which operations had ended when others began: enough that the rest follows."""
     ended = sorted((one for one in operations if one.end < math.inf), key=lambda one: one.end)
     ends = [one.end for one in ended]
     latest_start: list[float] = []  # of those that were over by then

@@ -148,6 +148,6 @@ def test_consumers_survive_cut_connections(
         wait_until(
             lambda n=number: len(set(member.state().seen)) >= n + 1, "the record came", WAIT_S
         )
-    # It has committed nothing: a group that it joins anew has it read from the beginning.
+    # It has committed nothing: when it joins the group again, it reads from the beginning.
     seen = set(member.state().seen)
     assert seen == {(topic, number, offset) for number in range(PARTITIONS) for offset in (0, 1)}

@@ -1,4 +1,4 @@
-"""Make tests/unit/metadata/zookeeper/znodes.json anew: python -m tests.kafka.cluster.capture
+"""Make tests/unit/metadata/zookeeper/znodes.json again: python -m tests.kafka.cluster.capture
 
 Two brokers of Kafka 3.9; then one of them is killed, so that a topic cannot be deleted and a
 partition cannot be moved.

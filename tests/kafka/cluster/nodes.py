@@ -187,12 +187,12 @@ class Nodes:
         return {int(name) for name in self.session.children(tree.BROKERS) or ()}
 
     def controller(self) -> int:
-        """Who reigns; -1 for nobody."""
+        """The controller; -1: none."""
         found = self.session.read(tree.CONTROLLER)
         return -1 if found is None else tree.read_controller(found.data).broker
 
     def all_known(self) -> None:
-        """Who lives knows all who do and who reigns, one of them; and nobody else is known."""
+        """Every live node knows all live nodes and the controller, one of them; and no others."""
 
         def known() -> bool:
             there = {node.number for node in self.living}

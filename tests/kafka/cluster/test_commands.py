@@ -198,7 +198,7 @@ def test_first_replicas_are_elected(nodes: Nodes) -> None:
 
 
 def test_an_unclean_election_asks_first(nodes: Nodes) -> None:
-    """Who was not in sync leads then, without what only the other had."""
+    """A replica out of sync leads then, without what only the other had."""
     topic = nodes.topic("unclean", [SECOND, THIRD])
     nodes.produce(topic, 3)
     nodes.end(THIRD)
@@ -221,7 +221,7 @@ def test_a_plan_is_shown_and_carried_out(nodes: Nodes) -> None:
     for partition in range(3):
         nodes.produce(topic, 100, partition)
     ran = nodes.run("reassign", topic, "--replication-factor", 3)
-    assert "3 partitions: 6 replicas to copy" in ran.out and "give --execute" in ran.out
+    assert "3 partitions: 6 replicas to copy" in ran.out and "--execute does it" in ran.out
     assert [r["replicas"] for r in nodes.rows("status", topic)] == [[KAFKA]] * 3, "only shown"
     ran = nodes.run("reassign", topic, "--replication-factor", 3, "--execute")
     assert (ran.status, ran.out) == (0, "3 partitions moved\n"), ran
@@ -254,7 +254,7 @@ def test_a_node_is_drained(nodes: Nodes) -> None:
 
 
 def test_what_is_moving_is_seen_and_given_up(nodes: Nodes) -> None:
-    """Who cannot fetch gets no copy; a second plan waits for the first."""
+    """A node that cannot fetch gets no copy; a second plan waits for the first."""
     topic = nodes.topic("moving", [SECOND])
     nodes.produce(topic, 10)
     nodes.ours[SECOND].faults.disconnect("Fetch", times=None)

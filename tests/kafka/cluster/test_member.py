@@ -291,7 +291,7 @@ def test_the_session_ends(cluster: Cluster) -> None:
     member = cluster.ours.node.joined()
     before = member.epoch
     ends(cluster.session.hosts, tree.broker_path(OURS))
-    wait_for(lambda: member.epoch > before, "it is registered anew")
+    wait_for(lambda: member.epoch > before, "it is registered again")
     cluster.in_sync(topic, KAFKA, OURS)
     cluster.produce(topic, 2)
     cluster.same(topic)

@@ -73,7 +73,7 @@ def drawn_call(dice: random.Random) -> Call:
 
 
 def played(calls: Sequence[Call], make: Callable[[Any], Asked]) -> list[Any]:
-    """What each call gave, what was told meanwhile, and what is left when the other has ended;
+    """What each call gave, what was notified, and what is left when the other has ended;
     numbers of transactions and sessions as the first, second, ... of them."""
     told: queue.Queue[Any] = queue.Queue()
     one, two = make(told.put), make(lambda _: None)

@@ -93,7 +93,7 @@ class Cluster:
         wait_for(known, "all know all")
 
     def controller(self) -> int:
-        """Who reigns, as all say."""
+        """The controller, as all nodes say."""
         self.all_there()
         return int(self.metadata(next(iter(self.nodes))).controller_id)
 
@@ -108,7 +108,7 @@ class Cluster:
         def made() -> bool:
             done = self.call(by, apis.CREATE_TOPICS, 5, topics=[row], timeout_ms=30_000)
             code = done.topics[0].error_code
-            # Who was elected just now is not known to all yet: clients ask again.
+            # Not all know the new leader yet: clients ask again.
             again = (ErrorCode.NOT_CONTROLLER, ErrorCode.REQUEST_TIMED_OUT)
             assert code in (ErrorCode.NONE, ErrorCode.TOPIC_ALREADY_EXISTS, *again), done
             return code not in again
@@ -278,7 +278,7 @@ def test_sessions_end(cluster: Cluster) -> None:
     member = cluster.nodes[2].node.joined()
     epoch = member.epoch
     ends(cluster.hosts, tree.broker_path(2))
-    wait_for(lambda: member.epoch > epoch, "it lives anew")
+    wait_for(lambda: member.epoch > epoch, "it is back")
     cluster.all_there()
     cluster.in_sync(topic, *NODES)
     later = cluster.topic([2, 3, 1], by=3)

@@ -84,7 +84,7 @@ class Tour:
     # ---- nodes -------------------------------------------------------------------------------
 
     def led_by_others(self, number: int) -> None:
-        """Who is gone is known to be, leads nothing, and is in no ISR; all goes on.
+        """A node that is gone is known to be, leads nothing, and is in no ISR; all goes on.
 
         But where nobody else was in sync just then, as on a machine that stands still: there it is
         waited for.
@@ -241,8 +241,8 @@ class Tour:
                        (queue.TOPIC, 2): [c, a, b]})  # fmt: skip
 
     def unclean(self, lacks: int, has: int, how: str) -> None:
-        """Who has all dies, who lacks something is told to lead: what it lacked is gone from both,
-        and of the other topics nothing."""
+        """The replica with everything dies, one that lacks something is made leader: what it lacked
+        is gone from both, and of the other topics nothing."""
         nodes = self.nodes
         with self.deed("elect uncleanly", lacks, f"in place of {has}"):
             topic = self.topic([lacks, has], min_insync_replicas="1")

@@ -283,7 +283,8 @@ def versions_and_software(raw: Raw) -> Any:
 
 @step
 def topics_made_by_asking(raw: Raw) -> Any:
-    """Who makes a topic is told once that there is none, whatever its name collides with."""
+    """A request that creates a topic is told once that there is none, whatever its name collides
+    with."""
 
     def ask(*names: str) -> list[Any]:
         found = raw.call(apis.METADATA, 12, topics=[{"name": name} for name in names]).topics

@@ -166,7 +166,7 @@ class Client:
 OFF: tuple[dict[str, Any], ...] = (
     {"epoch": 1}, {"epoch": -1}, {"producer": 7_000_000}, {"name": "of-nobody"}, {"name": ""},
 )  # fmt: skip
-"""Who is not who it says it is."""
+"""A producer that is not the one it claims to be."""
 
 
 @step

@@ -164,7 +164,7 @@ def test_made_up_headers(data):
 
 
 def header_with(**changes):
-    """The golden batch with some header fields packed anew."""
+    """The golden batch with some header fields replaced."""
     places = {
         "base_offset": (0, ">q"),
         "batch_length": (8, ">i"),

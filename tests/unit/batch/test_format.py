@@ -163,7 +163,7 @@ def test_files_are_read_as_documented(partition):
         (partition / file).write_bytes(golden.data(name))
     epochs = golden.text("leader-epoch-checkpoint")
     (partition / "leader-epoch-checkpoint").write_text(epochs)
-    # Without marker and recovery point the index of the tail is not believed but made anew.
+    # Without marker and recovery point the index of the tail is not believed but rebuilt.
     flushed = checkpoint.render_offsets({TopicPartition("golden", 0): 105})
     (partition / checkpoint.RECOVERY_POINT).write_bytes(flushed)
     last = [f"{BASE}.log", (partition / f"{BASE}.log").stat().st_size]

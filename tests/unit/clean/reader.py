@@ -13,7 +13,7 @@ import kafkalog
 
 
 def look(log, keys, newest):
-    """One pass, up to an end that did not move meanwhile; the newest number of each key.
+    """One pass, up to an end that did not move during it; the newest number of each key.
 
     What is appended during a pass may replace what lies before its end: only with that is a
     pass whole.

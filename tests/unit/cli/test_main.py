@@ -137,7 +137,7 @@ def test_a_failure_that_is_often_met_says_what_to_do(kafkalog: Command, tmp_path
         port = one.getsockname()[1]
         refused = kafkalog("topics", "--bootstrap-server", f"127.0.0.1:{port}")
         assert refused.status == 1
-        assert refused.err.endswith("nobody listens there; kafkalog serve begins a broker\n")
+        assert refused.err.endswith("nothing listens there; kafkalog serve starts a broker\n")
         one.listen()
         status, told = served(tmp_path, f"127.0.0.1:{port}")
         assert status == 1 and "another port" in told
@@ -166,7 +166,7 @@ def test_the_help_of_an_action_has_its_own_options(kafkalog: Command) -> None:
     for words in (["topics", "create"], ["topics", "--create"]):
         shown = kafkalog(*words, "--help").out
         assert "usage: kafkalog topics create" in shown
-        assert "Make topics." in shown
+        assert "Create topics." in shown
         assert "--replication-factor" in shown and "--bootstrap-server" in shown
         assert "--draw" not in shown and "--if-exists" not in shown
     shown = kafkalog("groups", "reset-offsets", "--help").out

@@ -541,7 +541,7 @@ def test_nobody_there(kafkalog: Command) -> None:
     ):
         ran = kafkalog(*words, *where)
         assert (ran.status, ran.out) == (1, "")
-        hint = "nobody listens there; kafkalog serve begins a broker"
+        hint = "nothing listens there; kafkalog serve starts a broker"
         assert ran.err == f"kafkalog: {where[1]}: Connection refused; {hint}\n"
     assert kafkalog("topics", "--bootstrap-server", "a:b:c").status == 2
     assert main(["topics", "--dir", "x", "--bootstrap-server", "y"]) == 2

@@ -1,4 +1,4 @@
-"""Who reads what: as Kafka's assignors do it."""
+"""Assignments, as Kafka's assignors make them."""
 
 from __future__ import annotations
 

@@ -128,7 +128,7 @@ def store(tmp_path: Any) -> Any:
 
 
 def test_a_slow_callback_lets_no_room_go_and_takes_no_more(broker: Peer) -> None:
-    """Others send up to the buffer meanwhile; then they wait for max.block.ms, as docs say."""
+    """Others send up to the buffer at that time; then they wait for max.block.ms, as docs say."""
     held, begun = threading.Event(), threading.Event()
 
     def slow(_: Future) -> None:

@@ -30,7 +30,7 @@ def test_calls_are_made_one_at_a_time_and_count_when_they_are_settled(scripted: 
 
 
 def test_what_a_call_raises_is_nobody_elses(scripted: Cluster) -> None:
-    """Who began it is told; where nobody wants to be, its thread fails."""
+    """Its caller gets the failure; without a caller its thread fails."""
     line = Line(scripted, lambda: None)
     told: list[object] = []
     problem = ValueError("broken")

@@ -263,7 +263,7 @@ def test_who_does_not_poll_gives_its_partitions_up(coordinator: Coordinator, pee
         member.subscribe("t", on_lost=lost.append)
         again(member, 1)
         clock.advance(9_000)
-        wait_for(lambda: peer.count(apis.HEARTBEAT) == 1, "it beats meanwhile")
+        wait_for(lambda: peer.count(apis.HEARTBEAT) == 1, "it sends heartbeats")
         clock.advance(1_000)
         wait_for(lambda: peer.count(apis.LEAVE_GROUP) == 1, "it leaves")
         reason = peer.sent(apis.LEAVE_GROUP)[0].members[0].reason

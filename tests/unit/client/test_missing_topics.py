@@ -109,7 +109,7 @@ def test_partitions_that_are_not_there_yet(broker: TestBroker) -> None:
 
 @pytest.mark.parametrize("group", [None, "g"], ids=["alone", "group"])
 def test_a_topic_by_name_that_is_not_there_yet(broker: TestBroker, group: str | None) -> None:
-    """Looked for again, and the other one is read meanwhile; without a group told once."""
+    """Looked for again, while the other one is read; without a group reported once."""
     reader = Reader(broker, group=group)
     with reader.consumer as consumer:
         consumer.subscribe(["late", "tb"])

@@ -1,4 +1,4 @@
-"""How a transaction ends when answers get lost, and when others send meanwhile."""
+"""How a transaction ends when answers are lost, and when others send during the end."""
 
 from __future__ import annotations
 
@@ -243,7 +243,7 @@ def test_offsets_that_were_announced_without_an_answer_are_aborted(
     broker.assert_committed("g", {TP: 7})
 
 
-# ---- who sends meanwhile -------------------------------------------------------------------
+# ---- sends during an end -------------------------------------------------------------------
 
 
 def refused(send: Callable[[], Any], taken: list[Any]) -> bool:
@@ -336,7 +336,7 @@ def test_a_send_of_many_is_whole_in_one_transaction(broker: TestBroker, version:
 
 @pytest.mark.parametrize("how", ["send", "send_many", "headers", "batches"])
 def test_what_waits_for_its_topic_is_in_no_later_transaction(tmp_path: Path, how: str) -> None:
-    """Another thread ends the transaction meanwhile, and begins the next."""
+    """Another thread ends the transaction first, and begins the next."""
 
     def late() -> Any:
         if how == "send":

@@ -104,7 +104,7 @@ def test_another_topic_of_the_name_is_not_read(store: Store) -> None:
         assert offsets(scan_range(cluster, TP, 0, 5, ("offset",), FetchOptions(), known)) == [
             *range(5)
         ]
-        with pytest.raises(errors.UnknownTopicOrPartition, match="was deleted and made anew"):
+        with pytest.raises(errors.UnknownTopicOrPartition, match="was deleted and recreated"):
             list(scan_range(cluster, TP, 0, 5, ("offset",), FetchOptions(), uuid4()))
 
 

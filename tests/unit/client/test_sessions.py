@@ -130,7 +130,7 @@ class Node:
 
 @pytest.mark.parametrize("seed", range(20))
 def test_the_node_reads_what_is_wanted_whatever_happens(seed: int) -> None:
-    """Partitions come and go, topics are made anew, answers get lost, sessions are evicted."""
+    """Partitions come and go, topics are recreated, answers are lost, sessions are evicted."""
     chance = random.Random(seed)
     node, session = Node(), NONE
     every = [TopicPartition(t, p) for t in "tu" for p in range(4)]

@@ -318,7 +318,7 @@ def test_a_connection_that_comes_too_late_is_closed(pair: tuple[Peer, Peer]) -> 
 
 
 def in_vain(producer: Producer) -> bool:
-    """Who sends gives up soon, maybe before the producer's thread has begun to ask."""
+    """The sender gives up soon, maybe before the producer's thread has begun to ask."""
     with pytest.raises(errors.Timeout):
         producer.send("t", b"x")
     return True
@@ -381,7 +381,7 @@ def test_a_node_that_does_not_read_does_not_hold_up_another(pair: tuple[Peer, Pe
 
 
 def test_a_poll_waits_for_no_connection(pair: tuple[Peer, Peer], tmp_path: Any) -> None:
-    """One that is not made in its time is there for a later poll; others are read meanwhile."""
+    """One that is not made in time is there for a later poll; others are read until then."""
     with Log(tmp_path / "t-1") as log:
         log.append(b"here")
         data = log.read_batches(0, 1 << 20)

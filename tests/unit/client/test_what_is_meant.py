@@ -106,7 +106,7 @@ def test_topics_that_are_not_wanted_any_more_are_not_read(
 
 
 def test_what_is_wanted_still_is_kept(broker: TestBroker) -> None:
-    """A cooperative member gives back only the rest, and reads on meanwhile."""
+    """A cooperative member gives back only the rest, and keeps reading."""
     broker.create_topic("z")
     told: list[list[TopicPartition]] = []
     options = {**OPTIONS, "assignor": "cooperative-sticky", "group": "g"}

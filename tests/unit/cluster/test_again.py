@@ -19,7 +19,7 @@ from tests.unit.cluster.driven import T_ID, Driven, broker_epoch, kinds, stops, 
 
 
 def test_what_another_wrote_is_read_again(of: Driven) -> None:
-    """Between what is known and what is written: it is decided anew."""
+    """Between what is known and what is written: the decision is made again."""
     path = tree.partition_path("t", 0)
 
     def meddle(commit: Commit) -> None:
@@ -119,7 +119,7 @@ def ticks(of: Driven, clock: Clock) -> None:
 
 @pytest.mark.parametrize("all_of_it", [False, True])
 def test_a_deletion_that_failed_is_tried_again_by_the_time(all_of_it: bool) -> None:
-    """Who failed is asked again, and nobody else: later each time, and at most a minute later,
+    """Only a broker that failed is asked again: later each time, and at most a minute later,
     also where leaderships are not balanced.  `all_of_it`: the request was refused as a whole."""
     of = Driven(Options("PLAINTEXT", rebalances=False))
     of.register(1, 2)
@@ -169,7 +169,7 @@ def test_a_removal_that_was_refused_is_tried_again_by_the_time(of: Driven) -> No
     of.run()
     row = {"topic_name": "t", "partition_index": 0, "error_code": ErrorCode.KAFKA_STORAGE_ERROR}
     of.answer(partial(stops, 1), partition_errors=[row])
-    assert clocks(of) == [1_000], "another deletion begins anew"
+    assert clocks(of) == [1_000], "another deletion starts over"
 
 
 class Died(Exception):
@@ -216,7 +216,7 @@ def test_who_goes_is_stopped_before_the_end_of_a_move_is_written(of: Driven) -> 
 
 
 def test_the_end_of_a_move_that_cannot_be_written_comes_another_time(of: Driven) -> None:
-    """Somebody changed the topic meanwhile: it comes when that is read."""
+    """Somebody has changed the topic: it comes when that is read."""
     path = tree.topic_path("t")
     found = []
 

@@ -78,7 +78,7 @@ def test_asked_again_it_is_answered_again() -> None:
 
 
 def test_who_is_not_there_is_not_in_sync() -> None:
-    """Who died, and who is about to end (KIP-841), whoever says otherwise."""
+    """Dead brokers, and brokers about to end (KIP-841), whatever others say."""
     of = cluster()
     of.decide(brokers.brokers_are(of.context, of.told, of.brokers(1, 2)))
     assert of.alter(1, (KEY, asked(1, 2, 3))) == [(ErrorCode.INELIGIBLE_REPLICA, NOTHING)]

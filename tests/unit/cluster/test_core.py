@@ -290,7 +290,7 @@ def test_producer_ids_are_given_out_once(of: Driven) -> None:
 
 
 def test_who_is_behind_is_told_all_again(of: Driven) -> None:
-    """Who lives before all else: what it was told of that may be what was dropped, and it follows
+    """The live brokers first: the request that named them may be what was dropped, and it follows
     nobody whom it does not know."""
     of.events.append(Behind(2))
     of.run()
@@ -323,7 +323,7 @@ def test_what_waits_is_bounded_and_answered(of: Driven) -> None:
     of.die(1)
     looks = [effect for event in of.events for effect in of.controller.handle(event, 0)]
     of.events.clear()
-    assert len(looks) == 1  # the brokers are read: what is asked meanwhile waits
+    assert len(looks) == 1  # the brokers are read: other requests wait
     for number in range(ASKED_MAX + 2):
         asked = Asked(number, CONTROLLED_SHUTDOWN, request, 3)
         for one in of.controller.handle(asked, 0):

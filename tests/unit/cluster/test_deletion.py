@@ -97,7 +97,7 @@ def test_who_has_not_answered_is_not_asked_twice() -> None:
 
 def test_who_has_dropped_a_topic_is_not_told_to_keep_it() -> None:
     """It would make the copy again that nobody asks it to drop a second time: also when it comes
-    anew, while the topic waits for another broker."""
+    again, while the topic waits for another broker."""
     of = cluster()
     of.decide(deletion.topics_to_delete(of.context, of.told, ["t"]))
     drop(of, 2, OK, P0, P1)

@@ -46,7 +46,7 @@ def scene(monkeypatch: pytest.MonkeyPatch) -> Iterator[Scene]:
 
 @DONE
 def test_the_answer_about_the_controllers_place_is_lost(scene: Scene, done: bool) -> None:
-    """Who owns it says whether it is ours; that and the epoch's increment are one write."""
+    """Its owner says whether it is ours; that and the epoch's increment are one write."""
     scene.stand_in.lose(tree.CONTROLLER, done)
     node = scene.node(1)
     scene.reigns(node, 1)
@@ -197,7 +197,7 @@ def test_the_answer_about_one_of_many_is_lost(scene: Scene, done: bool) -> None:
 
 @DONE
 def test_the_answer_about_producer_ids_is_lost(scene: Scene, done: bool) -> None:
-    """Who asked hears of no controller, and asks again; the block that was written is nobody's."""
+    """The caller gets NOT_CONTROLLER, and asks again; nobody gets the block that was written."""
     of = led(scene)
     scene.stand_in.lose(tree.PRODUCER_IDS, done)
     answers: queue.SimpleQueue[Any] = queue.SimpleQueue()
@@ -235,7 +235,7 @@ def test_the_answer_about_an_isr_is_lost(scene: Scene, done: bool) -> None:
 
 @DONE
 def test_the_answer_about_a_new_topic_is_lost(scene: Scene, done: bool) -> None:
-    """Who asked hears of no controller; who asks again hears whether it is there."""
+    """The caller gets NOT_CONTROLLER; a second request says whether it is there."""
     of = led(scene)
     scene.stand_in.lose(tree.topic_path("new"), done)
     answers: queue.SimpleQueue[Any] = queue.SimpleQueue()
@@ -396,7 +396,7 @@ PLACE = [tree.Endpoint("PLAINTEXT", "127.0.0.1", 9092, "PLAINTEXT")]
 
 @DONE
 def test_the_answer_about_a_registration_is_lost(scene: Scene, done: bool) -> None:
-    """Who owns the znode says whether it is this broker's; its epoch is that of the one write."""
+    """The znode's owner says whether it is this broker's; its epoch is that of the one write."""
     path = tree.broker_path(7)
     scene.stand_in.lose(path, done)
     with open_session(scene.stand_in.hosts, lambda _: None) as session:

@@ -61,7 +61,7 @@ def test_a_config_that_cannot_be_read_holds_up_nothing(caplog: pytest.LogCapture
         member.session.commit([Delete(tree.broker_path(1))])  # as with the end of a session
         told(Life.EXPIRED)
         told(Life.CONNECTED)
-        wait_for(lambda: member.epoch > before, "it is registered anew")
+        wait_for(lambda: member.epoch > before, "it is registered again")
 
 
 def test_a_deposed_controller_deletes_nothing_of_a_broker_that_has_just_started() -> None:

@@ -49,7 +49,7 @@ def asked(of: Cluster, replicas: list[int] | None, key: tuple[str, int]) -> Erro
 
 
 def kept(of: Cluster, key: tuple[str, int] = KEY) -> tuple[tuple[int, ...], ...]:
-    """Who keeps it, who comes, who goes."""
+    """The replicas, the adding and the removing ones."""
     one = of.context.partitions[key]
     return one.replicas, one.adding_replicas, one.removing_replicas
 

@@ -97,7 +97,7 @@ def stop(topic: str, delete: bool = True, epoch: int = -2) -> Send:
 
 
 def lives(*brokers: int) -> Send:
-    """Who lives, and something of a topic."""
+    """The live brokers, and something of a topic."""
     row = {"partition_index": 0, "controller_epoch": 1, "leader": 1, "leader_epoch": 0, "isr": [1],
            "zk_version": 0, "replicas": [1], "offline_replicas": []}  # fmt: skip
     states = [{"topic_name": "t", "topic_id": uuid.UUID(int=7), "partition_states": [row]}]

@@ -278,7 +278,7 @@ class World:
             self.decide(deletion.topics_to_delete(self.of.context, self.of.told, [name]))
 
     def live(self) -> None:
-        """One dies, or is there anew: with nothing of what it knew, and no letters of before."""
+        """One dies, or comes back: with nothing of what it knew, and no letters of before."""
         node = self.dice.choice((1, 2, 3))
         if self.brokers.pop(node, None) is None:
             self.epochs[node] += 10

@@ -80,7 +80,7 @@ def test_a_change_that_cannot_be_taken_holds_up_no_new_session(problem: Exceptio
 
 @pytest.mark.parametrize("problem", PROBLEMS, ids=lambda one: type(one).__name__)
 def test_a_new_session_is_told_until_it_is_taken(problem: Exception) -> None:
-    """Then what changed meanwhile is told."""
+    """Then changes since are notified."""
     told = Told(problem)
     with watching(told) as inside:
         told.failing["begun"] = 2

@@ -18,7 +18,7 @@ RANGE = [{"name": "range", "metadata": subscription("t")}]
 BOTH = [*RANGE, {"name": "roundrobin", "metadata": subscription("t")}]
 SESSION_MS = 30_000
 SHORT_MS = 5_000
-"""Of members that go; what has to be done meanwhile gets done by a machine that stands still for
+"""Of members that go; what has to be done until then is done by a machine that stands still for
 most of it, too."""
 TOGETHER = 8
 

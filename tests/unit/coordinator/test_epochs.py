@@ -73,7 +73,7 @@ def test_an_end_that_uses_up_the_epochs_gives_a_new_producer_id(commit: bool) ->
     assert office.init(producer=LAST).error is ErrorCode.PRODUCER_FENCED
 
 
-@pytest.mark.parametrize("how", ["writes", "verifies", "ends", "begins anew"])
+@pytest.mark.parametrize("how", ["writes", "verifies", "ends", "starts over"])
 def test_who_was_told_the_next_producer_id_waits_for_the_end_to_be_complete(how: str) -> None:
     """It goes on with it at once, as Kafka's clients do, before all partitions know of the end."""
     office = office_at(EPOCH_MAX - 1, 1)
@@ -148,7 +148,7 @@ def test_what_kafka_left_open_at_an_epoch_beyond_the_last_one_ends(level: int, h
 
 
 def test_without_a_new_producer_id_what_is_open_ends_later() -> None:
-    """All others whose time is over end meanwhile."""
+    """All others whose time is over end as well."""
 
     office = office_at(EPOCH_MAX - 1, 1)
     others = [f"other-{number}" for number in range(16)]

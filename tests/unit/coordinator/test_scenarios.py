@@ -208,7 +208,7 @@ def test_an_administrator_removes_a_static_member(desk: Desk) -> None:
 
 
 def test_the_coordinator_restarts(desk: Desk) -> None:
-    """Members go on with their heartbeats; their sessions begin anew."""
+    """Members go on with their heartbeats; their sessions restart."""
     first, second = desk.stable(2)
     desk.commit({("t", 0): 9}, first.member_id, 1)
     desk.wait(9_999)

@@ -70,7 +70,7 @@ def keeps_the_dead(patch: pytest.MonkeyPatch) -> None:
 
 
 def forgets_the_generation(patch: pytest.MonkeyPatch) -> None:
-    """A loaded group begins to count its generations anew."""
+    """A loaded group counts its generations from the start."""
     load = loader.records.loaded_group
 
     def loaded(group: Group, value: Any) -> None:

@@ -41,7 +41,7 @@ def test_nobody_is_refused_while_nothing_goes_wrong() -> None:
 
 
 def is_hasty(patch: pytest.MonkeyPatch) -> None:
-    """Who comes before the end is complete is refused for that."""
+    """A request before the end is complete is refused for that."""
     add = requests.add_partitions
 
     def hasty(shard: Any, step: Any, asked: Any, partitions: Any, version: int, then: Any) -> None:

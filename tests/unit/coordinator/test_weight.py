@@ -23,7 +23,7 @@ LIMIT = 40_000
 
 
 def weighed(group: Group) -> int:
-    """What a group takes, counted anew."""
+    """What a group takes, counted again."""
     committed = [o for partitions in group.offsets.values() for o in partitions.values()]
     pending = [o for offsets in group.pending_offsets.values() for o in offsets.values()]
     return (

@@ -1,7 +1,7 @@
 """A world in which a coordinator is watched: virtual time, a journal, a network, and what may go
 wrong in each; chance comes from one seed.
 
-The coordinator is the real one (its core, which the thread only feeds).  Who talks to it, and what
+The coordinator is the real one (its core, which the thread only feeds).  Its clients, and what
 must hold, each simulation has of its own.
 """
 

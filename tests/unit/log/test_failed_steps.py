@@ -131,7 +131,7 @@ def test_a_reader_whose_segments_went_away(tmp_path: Path) -> None:
 def test_a_late_reader_writes_no_index_of_a_segment_that_is_gone(
     tmp_path: Path, native_test: tuple[Any, Any], wait_until: Any, call: bytes
 ) -> None:
-    """It looked before the deletion, and makes the index anew that it finds no more."""
+    """It looked before the deletion, and rebuilds the index that it no longer finds."""
     folder = tmp_path / "t-0"
     with kafkalog.Log(folder, config=CONFIG) as log:
         fill(log)

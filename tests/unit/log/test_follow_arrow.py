@@ -71,7 +71,7 @@ def test_markers_are_passed_over(tmp_path: Path) -> None:
         ({"timeout_ms": 1.5}, "timeout_ms: found"),
         ({"columns": ["valeu"]}, "did you mean 'value'"),
         ({"isolation": "none"}, "isolation"),
-        ({"stop": 5}, "stop: who follows has no end"),
+        ({"stop": 5}, "stop: `follow` has no end"),
     ],
 )
 def test_what_is_wrong_is_said_at_once(tmp_path: Path, named: dict[str, Any], said: str) -> None:

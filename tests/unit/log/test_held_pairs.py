@@ -78,7 +78,7 @@ def ask(log: kafkalog.Log) -> Callable[[], object]:
 def test_a_lost_list_of_aborted_transactions_that_waits_for_the_disk(
     disk: Any, lost: tuple[kafkalog.Log, Path], wait_until: Wait
 ) -> None:
-    """It is made anew by who asks for it, and nobody else waits."""
+    """The thread that needs it rebuilds it, and no other waits."""
     log, file = lost
 
     def use() -> None:

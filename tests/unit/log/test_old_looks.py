@@ -1,4 +1,4 @@
-"""Who looked at a log before it changed makes nothing of what was seen then."""
+"""A reader that looked at a log before it changed makes nothing of what it saw then."""
 
 from __future__ import annotations
 

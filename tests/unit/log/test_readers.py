@@ -198,7 +198,7 @@ def test_a_truncation_under_a_committed_read_shows_nothing_aborted(tmp_path):
 
 
 def test_lost_aborts_and_a_lost_index_of_one_segment(tmp_path, native_test, wait_until):
-    """Both are made anew and told to the side-car, by two threads, one after the other."""
+    """Two threads, one after the other, rebuild both and record them in the side-car."""
     folder, now_ms = tmp_path / "t-0", time.time_ns() // 1_000_000
     with kafkalog.Log(folder, config=CONFIG) as log:
         rows = [Row(b"v" * 300, timestamp_ms=now_ms)]

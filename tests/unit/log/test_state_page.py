@@ -141,7 +141,7 @@ def test_a_reader_does_not_wait_for_a_writer_that_was_killed(tmp_path, wait_unti
 
 
 def test_a_page_that_is_being_made_is_not_swept(tmp_path, native_test, wait_until):
-    """Another process begins meanwhile, and takes away what dead ones left.  Without its page a
+    """Another process starts, and removes what dead ones left.  Without its page a
     writer's readers would take what lies in the files for what is shown."""
     _, hooks = native_test
     path = tmp_path / "log-0"

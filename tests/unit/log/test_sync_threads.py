@@ -58,7 +58,7 @@ def sync_threads() -> set[str]:
     """The ids of this process's threads that sync."""
     found = set()
     for task in Path("/proc/self/task").iterdir():
-        with contextlib.suppress(OSError):  # it may end meanwhile
+        with contextlib.suppress(OSError):  # it may have ended
             if (task / "comm").read_text().startswith("kafkalog-sync"):
                 found.add(task.name)
     return found
@@ -67,7 +67,7 @@ def sync_threads() -> set[str]:
 def test_one_log_that_waits_holds_up_no_other(
     native_test: tuple[Any, Any], tmp_path: Path, wait_until: Wait
 ) -> None:
-    """A disk call of one log hangs; another is flushed meanwhile."""
+    """A disk call of one log hangs; another log is still flushed."""
     _, lib = native_test
     lib.kl_io_reset()
     with (
@@ -81,7 +81,7 @@ def test_one_log_that_waits_holds_up_no_other(
         try:
             waiting = pool.submit(slow.flush)
             wait_until(lambda: lib.kl_io_waiting(b"fdatasync") == 1, "the slow one syncs")
-            # Who waits stays; who comes from now on does not.
+            # Waiting jobs stay; later ones do not.
             lib.kl_io_hold(b"fdatasync", lib.KL_HOLD_WAITING)
             quick.flush()
             assert not waiting.done()

@@ -71,7 +71,7 @@ def test_a_search_is_held_in_each_of_its_reads(
     hooks: Any, tmp_path: Path, wait_until: Wait, beside: str,
     search: Callable[[Log], object], change: Callable[[Log], None],
 ) -> None:  # fmt: skip
-    """Meanwhile the batch that it found becomes another one."""
+    """The batch that it found becomes another one."""
     for nth in range(1, CALLS_MAX):
         path = tmp_path / f"{nth}" / "log-0"
         with Log(path, config=CONFIG) as log:

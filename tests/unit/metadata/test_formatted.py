@@ -96,7 +96,7 @@ def test_what_we_do_not_know_is_refused(tmp_path: Path) -> None:
 
 
 def test_a_damaged_one_that_says_more_is_not_replaced(tmp_path: Path) -> None:
-    """Its credentials would be lost; what says no more than ours is made anew, as behind a power
+    """Its credentials would be lost; what says no more than ours is created again, as after a power
     cut in a first start."""
     path = tmp_path / "d"
     data = formatted(path, [BOB, *levels(metadata_version=27)])

@@ -155,7 +155,7 @@ def test_of_two_of_one_name_the_second_ends_the_first(source: str, target: str) 
 
 
 def test_what_is_not_its_own_is_left_aside_by_name(source: str, target: str) -> None:
-    """A topic of the target that others wrote; one of the source that was made anew; a copy that
+    """A topic of the target that others wrote; one of the source that was recreated; a copy that
     was deleted: none is mixed up, and the others are copied."""
     said: list[str] = []
 
@@ -171,7 +171,7 @@ def test_what_is_not_its_own_is_left_aside_by_name(source: str, target: str) -> 
     with kafkalog.Admin(source) as admin, kafkalog.Admin(target) as copy:
         admin.delete_topic("anew")
         copy.delete_topic("gone")
-    wait_for(lambda: send(source, "anew", 0, b"2") is None, "it is made anew")
+    wait_for(lambda: send(source, "anew", 0, b"2") is None, "it is recreated")
     send(source, TOPIC, 1, b"3")
     assert aside() == {"anew", "gone", "theirs"}
     assert [r[2] for r in mirrors.rows(target, "anew")[0]] == [b"1"]

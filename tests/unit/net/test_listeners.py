@@ -190,7 +190,7 @@ def test_other_addresses_are_counted_for_themselves():
 
 
 def test_no_more_connections_are_accepted_than_allowed():
-    """Who comes later waits until one ends, and is served then."""
+    """A later connection waits until one ends, and is served then."""
     with Server(max_connections=2) as server:
         first, second = server.client(), server.client()
         assert first.ask(1, b"x") == second.ask(1, b"x") == b"x"

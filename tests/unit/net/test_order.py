@@ -1,4 +1,4 @@
-"""One request of a connection at a time, answers in order, and what may go on meanwhile."""
+"""One request of a connection at a time, answers in order, and what may run in parallel."""
 
 from __future__ import annotations
 

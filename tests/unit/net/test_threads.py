@@ -30,7 +30,7 @@ def named() -> int:
         try:
             with open(f"/proc/self/task/{task}/comm") as name:
                 found += name.read().strip() == "kafkalog-net"
-        except FileNotFoundError:  # it ended meanwhile
+        except FileNotFoundError:  # it has ended
             continue
     return found
 

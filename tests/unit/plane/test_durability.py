@@ -128,7 +128,7 @@ def test_the_timeout_is_of_acks_all_alone(served, peer, faults, acks, wait_until
     assert peer.produce_one(one(), acks=LEADER).base_offset == 1
 
 
-@pytest.mark.parametrize("again", [False, True], ids=["cut", "cut and written anew"])
+@pytest.mark.parametrize("again", [False, True], ids=["cut", "cut and rewritten"])
 @pytest.mark.parametrize("acks", [NONE, LEADER, ALL])
 def test_a_truncation_answers_what_it_cut(served, peer, faults, wait_until, acks, again):
     """Without a time that would end it, and though other records stand in its place by then."""

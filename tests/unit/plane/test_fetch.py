@@ -363,7 +363,7 @@ def test_tagged_fields_are_passed_over(served, peer):
 
 
 def test_truncation_and_deletion_do_not_disturb_a_slow_reader(served, peer):
-    """A response holds its file open, whatever becomes of the log meanwhile."""
+    """A response holds its file open, whatever becomes of the log."""
     log = served.put(config={"segment.bytes": 2 << 20, "max.message.bytes": 2 << 20})
     for i in range(4):
         log.append(bytes([i]) * 1_900_000)

@@ -87,7 +87,7 @@ def test_who_leaves_while_an_index_is_loaded(cold: Served, faults: Any, wait_unt
 
 
 def test_a_stop_while_an_index_is_loaded(cold: Served, faults: Any, wait_until: Wait) -> None:
-    """Who waits gets its answer, without what lies on the disk."""
+    """A waiting request gets its answer, without what lies on the disk."""
     peer = cold.connect()
     faults.kl_io_hold_one(b"openat", 1)
     peer.send_fetch({("t", 0): first_of(cold, 2)}, max_wait_ms=60_000)
@@ -199,7 +199,7 @@ def test_many_producers_of_a_log_that_rolls(cold: Served, faults: Any, wait_unti
 def test_a_roll_that_the_servers_clock_asks_for(
     serve: Callable[..., Served], faults: Any, wait_until: Wait
 ) -> None:
-    """Who looks whether an append rolls goes by the clock that the append itself goes by."""
+    """The check whether an append rolls uses the same clock as the append itself."""
     served = serve(manual_clock=False, **{"num.network.threads": 1})
     served.put(partitions=2, config={"segment.ms": 60_000})
     untimed = batches.batch([batches.Row(b"v", b"k", -1)])

@@ -186,7 +186,7 @@ def test_a_session_in_use_is_not_lent(served, peer, wait_until):
     other = served.connect()
     wait_until(lambda: served.parked() == 1, "the fetch is parked")
     assert again(other, session, 2).error_code == ErrorCode.INVALID_FETCH_SESSION_EPOCH
-    # It may be ended meanwhile; who waits is answered just so.
+    # It may be ended in between; waiting requests are still answered.
     assert peer_close(other, session).session_id == 0
     other.produce_one(one())
     assert told(peer.receive())[0][0] == 0
@@ -205,7 +205,7 @@ def test_a_lost_connection_gives_its_session_back(served, wait_until):
     wait_until(lambda: served.parked() == 1, "the fetch is parked")
     peer.close()
     wait_until(lambda: served.parked() == 0, "the fetch is gone")
-    # The same consumer, over another connection, says that it begins anew.
+    # The same consumer, over another connection, says that it starts over.
     assert begin(other, {("t", 0): 0}).session_id not in (0, session)
     peer_close(other, session)
     wait_until(lambda: stats(served).sessions == 1, "the session is gone")

@@ -38,7 +38,7 @@ class Node:
 
 
 def test_it_remembers_what_is_wanted() -> None:
-    """Partitions that move, come, go, rest; topics made anew; requests that are lost."""
+    """Partitions that move, come, go, rest; recreated topics; requests that are lost."""
     for number in rounds(60):
         draw = random.Random(f"{SEED} {number}")
         asking, node = Asking(), Node()

@@ -123,7 +123,7 @@ def lead(copy: Copy) -> None:
 CHANGES: dict[str, Callable[[Copy], object]] = {
     "leads": lead,
     "is cut to what is shown": lambda copy: copy.do(Cut(copy.now().high_watermark)),
-    "begins anew": lambda copy: copy.do(Restart(250)),
+    "starts over": lambda copy: copy.do(Restart(250)),
 }
 
 
@@ -222,7 +222,7 @@ def test_what_was_not_shown_goes_with_a_word(
         copy.do(Cut(20))
         assert "20 offsets from 20 up to 40 are cut, which its leader has not: " in caplog.text
         copy.do(Restart(55))
-        assert "its leader begins at offset 55, behind what ends here at 20" in caplog.text
+        assert "its leader starts at offset 55, beyond the end here at 20" in caplog.text
     assert not list(Path(copy.log.path).glob("*.damaged"))
 
 

@@ -1,4 +1,5 @@
-"""The leader's side of its ISR: what is proposed, what an answer means, what is shown meanwhile."""
+"""The leader's side of its ISR: what is proposed, what an answer means, what is shown until
+then."""
 
 from __future__ import annotations
 
@@ -166,7 +167,7 @@ class World:
         """By follower: of which life it was when the leader found that it had all."""
 
     def others_live(self) -> None:
-        """A follower dies, or is there anew."""
+        """A follower dies, or comes back."""
         node = self.dice.choice((2, 3))
         if node in self.living:
             del self.living[node]

@@ -62,7 +62,7 @@ def test_what_is_long_ago_counts_no_more() -> None:
 
 
 def test_a_rate_of_zero_lets_one_through() -> None:
-    """Who has taken nothing yet may ask; then nothing more until it is forgotten."""
+    """A follower that has taken nothing yet may ask; then nothing more until it is forgotten."""
     quota = Quota()
     quota.set_rate(0)
     assert not quota.exceeded(5)
@@ -133,7 +133,7 @@ def put(broker: kafkalog.Broker) -> None:
 def test_a_copy_that_is_behind_stays_so_until_the_throttle_is_lifted(
     leader: kafkalog.Broker, tmp_path: Path
 ) -> None:
-    """A second one, which is not named, passes it meanwhile; one that has all is not held back."""
+    """A second one, which is not named, passes it; one that has all is not held back."""
     throttle = Throttle(Quota(windows=11, window_s=1_000_000))
     throttle.put("t", ALL)
     throttle.quota.set_rate(0)

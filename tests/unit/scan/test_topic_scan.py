@@ -153,7 +153,7 @@ def pieces_of(store: kafkalog.Store) -> Iterator[Any]:
 
 
 def test_no_more_is_ahead_than_is_said(store: kafkalog.Store, small: int) -> None:
-    """Who reads slowly has a few blocks of a few pieces in memory."""
+    """A slow reader has a few blocks of a few pieces in memory."""
     work = topic_scan._Work(pieces_of(store), 16, 2 * small)
     runs = [threading.Thread(target=work.run) for _ in range(small)]
     for one in runs:

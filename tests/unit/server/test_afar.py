@@ -83,7 +83,7 @@ def test_all_get_their_answers_in_order() -> None:
 
 
 def test_who_hangs_up_is_told_of_each() -> None:
-    """And the next are asked anew."""
+    """And the next requests go out again."""
     peer = Peer()
     peer.on(apis.WRITE_TXN_MARKERS, CLOSE, marked)
     found: Told = queue.SimpleQueue()
@@ -95,7 +95,7 @@ def test_who_hangs_up_is_told_of_each() -> None:
                 break
             assert error is ErrorCode.NOT_LEADER_OR_FOLLOWER
         else:
-            raise AssertionError("it is not asked anew")
+            raise AssertionError("it is not asked again")
 
 
 def test_no_more_than_that_wait_for_a_node_that_is_silent(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -31,7 +31,7 @@ FINE = {
     ErrorCode.INVALID_PARTITIONS,
     ErrorCode.POLICY_VIOLATION,
 }
-"""What may be answered when the topic has just gone, or come anew."""
+"""What may be answered when the topic has just been deleted or recreated."""
 
 
 def produce(raw: Raw, chance: random.Random) -> int:

@@ -1,4 +1,4 @@
-"""Failures on demand: what a client sees of each, for every API, and what is done meanwhile."""
+"""Faults on demand: what a client sees of each, for every API, and what else is done."""
 
 from __future__ import annotations
 

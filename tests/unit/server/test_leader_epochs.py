@@ -108,7 +108,7 @@ def test_a_marker(broker: Broker, raw: Raw) -> None:
 
 
 def test_a_batch_that_python_looks_into(broker: Broker, raw: Raw) -> None:
-    """Who sent it is told who leads, and where that is."""
+    """The answer names the leader and its address."""
     raw.create("packed", cleanup_policy="compact")
     data = batch([Row(b"v", b"k", 5)], codec="gzip")
     assert raw.produce_batch("packed", data).error_code == ErrorCode.NONE

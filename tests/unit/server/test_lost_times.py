@@ -1,6 +1,6 @@
 """Compressed batches whose header does not say the largest timestamp of their records.
 
-Benthos and what else is built on sarama leave -1 there; Apache Kafka writes the header anew.
+Benthos and what else is built on sarama leave -1 there; Apache Kafka rewrites the header.
 """
 
 from pathlib import Path

@@ -154,7 +154,7 @@ def test_a_log_that_fails_after_it_was_opened_is_told(
 
 
 def test_limits_of_connections_change_at_run_time(broker: Broker, raw: Raw) -> None:
-    """Who is there stays; who comes is let in, or not, by the limit of that moment."""
+    """Existing connections stay; new ones are accepted, or not, by the current limit."""
     broker_kind = 4
     assert raw.alter(broker_kind, "", max_connections_per_ip="1").error_code == 0
     with Raw(broker.bootstrap_servers) as second, pytest.raises(ConnectionError):

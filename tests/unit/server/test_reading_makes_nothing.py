@@ -1,4 +1,4 @@
-"""Who only reads makes no file, no folder and no topic: all APIs and commands that look."""
+"""Reading creates no file, no folder and no topic: all APIs and commands that read."""
 
 from __future__ import annotations
 

@@ -22,7 +22,7 @@ def test_only_a_member_of_a_cluster_obeys_a_controller() -> None:
 
 
 def test_every_request_but_the_first_needs_a_permission_that_there_is() -> None:
-    """Who asks for versions is not known yet."""
+    """The client is not known yet when it asks for versions."""
     for key, route in ROUTES.items():
         api = apis.BY_KEY[key]
         assert bool(route.needs) == (api is not apis.API_VERSIONS), api

@@ -296,7 +296,7 @@ def test_the_next_transaction_waits_for_the_markers_of_the_last_one(
     node = broker._node
     held = node.guards.begin(TopicPartition("t", 0), client.producer_id)
     with Raw(broker.bootstrap_servers) as one, Raw(broker.bootstrap_servers) as two:
-        with node.guards.writing(held):  # no marker is written meanwhile
+        with node.guards.writing(held):  # no marker is written until then
             assert client.end(version=5).error_code == OK
             assert client.state() == "PrepareCommit"
             one.send(apis.PRODUCE, 12, client.produce_body("t", b"b"))
@@ -436,7 +436,7 @@ def test_a_restart_finds_what_was_open_and_what_was_decided(
 def test_a_coordinator_whose_log_could_not_be_opened_comes_back(
     make_broker: MakeBroker, wait_until: Wait
 ) -> None:
-    """What was open meanwhile is ended then, without a restart."""
+    """Transactions left open are ended then, without a restart."""
     one_each = dict.fromkeys(ONE_PARTITION, 1)
     with make_broker(**one_each) as first, Raw(first.bootstrap_servers) as raw:
         raw.create("t", 1)

@@ -67,7 +67,7 @@ class Scene(Cluster):
         self.network.cut(link for one in those for link in ((node, one), (one, node)))
 
     def controller(self) -> int:
-        """Who reigns, as far as it knows; waited for."""
+        """Wait for a controller; the one that it knows."""
         self.until(lambda: any(one.up and one.reigning.reigns for one in self.nodes.values()))
         return next(n for n, one in self.nodes.items() if one.up and one.reigning.reigns)
 

@@ -138,7 +138,7 @@ def test_an_unclean_election_says_so_and_ends_equal(make: Callable[..., Scene]) 
 
 
 def test_a_follower_below_the_leaders_log_start(scene: Scene) -> None:
-    """S-retention: it begins anew where the leader begins."""
+    """S-retention: it starts over where the leader starts."""
     scene.nodes[2].kill()
     scene.until(lambda: scene.isr() == {1, 3})
     for _ in range(30):

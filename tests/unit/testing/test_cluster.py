@@ -261,7 +261,7 @@ def test_who_wants_a_producer_id_comes_again(kafkalog_cluster: TestCluster) -> N
 
 
 def test_without_pytest_and_one_more_time(tmp_path: Path) -> None:
-    """What is on the disk is there again, in a cluster that is begun on it anew."""
+    """What is on the disk is there again, in a new cluster on it."""
     with TestCluster(tmp_path, config={"default.replication.factor": 1}) as cluster:
         cluster.create_topic("one")
         cluster.create_topic("two", replication_factor=2)

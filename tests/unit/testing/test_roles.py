@@ -62,7 +62,7 @@ def test_who_could_not_lead_leads_when_it_can(kafkalog_cluster: TestCluster) -> 
 
 
 def test_who_could_not_follow_follows_when_it_can(kafkalog_cluster: TestCluster) -> None:
-    """Its folder cannot be made; the others go on without it meanwhile."""
+    """Its folder cannot be made; the others go on without it."""
     cluster = kafkalog_cluster
     for node in NODES[1:]:
         folder(cluster, node).write_bytes(b"in its way")
@@ -210,8 +210,8 @@ def test_a_log_that_is_offline_is_led_by_another(
     native_test: tuple[Any, Any],
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    """A follower that was in sync does not lead when the leader dies.  Who asks it for records all
-    the same is no news."""
+    """A follower that was in sync does not lead when the leader dies.  A client that asks it for
+    records all the same is no news."""
     cluster = kafkalog_cluster
     cluster.create_topic("t")
     append(cluster, b"1")

@@ -87,7 +87,7 @@ static void change(life *l, kl_span *input) {
     kl_log_state state;
     kl_status status = fuzz_change_once(l->log, input);
     kl_status got = kl_log_get(l->log, &state);
-    if (got) { /* it could not begin anew, and closed itself */
+    if (got) { /* it could not start over, and closed itself */
         WANT(got == KL_E_CLOSED && status);
         l->end_known = false;
         end_process(l, false);

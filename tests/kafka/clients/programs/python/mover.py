@@ -19,11 +19,11 @@ BATCH = 5
 WAIT_S = 20
 STUCK_S = 3
 """librdkafka whose broker came back may wait for ever in send_offsets_to_transaction, whatever its
-timeout, without a request on its way: what has taken so long is left alone, and begun anew."""
+timeout, without a request in flight: what has taken so long is given up and started again."""
 
 
 class Mover:
-    """Begins anew after whatever goes wrong, as a process that was killed does."""
+    """Starts over after any failure, as a killed process does."""
 
     def __init__(self, bootstrap: str, request: dict[str, Any]) -> None:
         self._servers = {"bootstrap.servers": bootstrap, "reconnect.backoff.max.ms": 200}
