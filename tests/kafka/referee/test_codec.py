@@ -7,6 +7,7 @@ import math
 import random
 import re
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -58,6 +59,13 @@ def messages() -> list[tuple[str, int, Message]]:
     ]
 
 
+def loaded(message: Message, text: str) -> Any:
+    """A message as Kafka shows it, with the names that Kafka 4.4 gives its fields."""
+    if message is apis.TXN_OFFSET_COMMIT.request:
+        text = text.replace('"generationId":', '"generationIdOrMemberEpoch":')
+    return json.loads(text)
+
+
 def test_kafka_reads_and_writes_the_same(rng: random.Random) -> None:
     asked = []
     for kind, number, message in messages():
@@ -74,7 +82,7 @@ def test_kafka_reads_and_writes_the_same(rng: random.Random) -> None:
         assert written == data.hex(), f"{where}: {answer}"
         found = plain(message.decode(version, data)[0], message.fields, version)
         ours = as_json(found, message.fields, version)
-        assert found_in(json.loads(text), ours), f"{where}: {text}"
+        assert found_in(loaded(message, text), ours), f"{where}: {text}"
 
 
 STRICTER = re.compile(
@@ -114,7 +122,7 @@ def test_kafka_refuses_the_same(rng: random.Random) -> None:
             assert answer == f"failed: {len(data) - end} bytes are left", where
         else:
             ours = as_json(plain(found, message.fields, version), message.fields, version)
-            assert found_in(json.loads(answer.partition(" ")[2]), ours), where
+            assert found_in(loaded(message, answer.partition(" ")[2]), ours), where
     assert taken > 100 and refused > 100
 
 
