@@ -504,27 +504,6 @@ def test_a_coordinator_of_before_is_not_believed(
     broker.abandon()  # a close would wait for that marker
 
 
-def test_a_late_end_of_version_2_ends_no_later_transaction(raw: Raw) -> None:
-    """KIP-1228: each end raises the epoch, so that one of an open transaction's epoch is of the one
-    before; where none is open it is the same end again."""
-    client = Client(raw)
-    client.write("t", b"a", version=12)
-    asked = [{"name": "t", "partition_indexes": [0]}]
-
-    def mark(epoch: int, version: int) -> ErrorCode:
-        marker = {"producer_id": client.producer_id, "producer_epoch": epoch, "topics": asked,
-                  "transaction_result": False, "transaction_version": version}  # fmt: skip
-        (found,) = raw.call(apis.WRITE_TXN_MARKERS, 2, markers=[marker]).markers
-        return ErrorCode(found.topics[0].partitions[0].error_code)
-
-    assert mark(client.epoch, 2) is ErrorCode.INVALID_PRODUCER_EPOCH
-    assert ends(raw) == (0, 1)
-    assert mark(client.epoch + 1, 2) is OK
-    assert ends(raw) == (2, 2)
-    assert mark(client.epoch + 1, 2) is OK
-    assert mark(client.epoch, 2) is ErrorCode.INVALID_PRODUCER_EPOCH
-
-
 def test_ends_do_not_wait_for_a_log_that_is_being_opened(
     make_broker: MakeBroker, wait_until: Wait, monkeypatch: pytest.MonkeyPatch
 ) -> None:
