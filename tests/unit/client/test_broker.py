@@ -333,7 +333,10 @@ def test_a_group_reads_a_topic_that_is_made_later(
     cluster: Cluster, where: Any, topic: str, unique: str
 ) -> None:
     late = f"{unique}-late"
-    with Consumer(where, topic, late, group=unique, auto_offset_reset="earliest") as consumer:
+    with Consumer(
+        where, topic, late, group=unique, auto_offset_reset="earliest",
+        config={"allow.auto.create.topics": False},
+    ) as consumer:  # fmt: skip
         wait_for(lambda: consumer.poll(20) or consumer.assignment, "it is in")
         topics.create_topic(cluster, late, 1)
         with Producer(where) as producer:

@@ -79,6 +79,7 @@ def test_what_is_on_its_way(broker: Peer) -> None:
         broker.on(apis.PRODUCE, gate)
         future = producer.send("t", b"x", partition=0)
         assert gate.reached.wait(LIMIT_S)
+        wait_for(lambda: producer.metrics()["record-send-total"], "it is counted")
         now = producer.metrics()
         assert (now["requests-in-flight"], now["record-send-total"]) == (1, 1)
         assert now["buffer-available-bytes"] < now["buffer-total-bytes"]

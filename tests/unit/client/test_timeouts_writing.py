@@ -85,7 +85,7 @@ def test_every_call_of_an_administrator_has_a_timeout() -> None:
 def test_every_call_of_a_consumer_that_asks_has_a_timeout() -> None:
     no_wait = {
         "assign", "subscribe", "seek", "pause", "resume", "wakeup", "group_metadata",
-        "incremental_assign", "incremental_unassign", "store_offsets",
+        "incremental_assign", "incremental_unassign", "store_offsets", "metrics",
     }  # fmt: skip
     for name, method in getmembers(Consumer, isfunction):
         if not name.startswith("_"):
