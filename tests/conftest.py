@@ -200,7 +200,8 @@ def memory() -> Iterator[Path]:
 
 
 @pytest.fixture(scope="session")
-def disk(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def folders_on_disk(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Where those of tests lie whose disk matters."""
     return tmp_path_factory.mktemp("disk")
 
 
@@ -221,7 +222,7 @@ def tmp_path(request: pytest.FixtureRequest) -> Iterator[Path]:
         with _folder(request.getfixturevalue("memory")) as folder:
             yield folder
     else:
-        with _folder(request.getfixturevalue("disk")) as folder:
+        with _folder(request.getfixturevalue("folders_on_disk")) as folder:
             yield folder
 
 
