@@ -17,6 +17,12 @@
 #define KL_ASSERT(condition) \
     ((condition) ? (void)0 : kl_assert_failed(#condition, __FILE__, __LINE__))
 _Noreturn void kl_assert_failed(const char *condition, const char *file, int line);
+/* The same in test builds alone: per record, or what costs more than a comparison. */
+#ifdef KL_TEST
+#define KL_TEST_ASSERT(condition) KL_ASSERT(condition)
+#else
+#define KL_TEST_ASSERT(condition) ((void)(0 && (condition)))
+#endif
 
 #define KL_UNUSED __attribute__((unused))
 #define KL_PRINTF(format_index, args_index) \
@@ -63,11 +69,30 @@ void *kl_alloc(size_t bytes); /* zeroed */
 void *kl_resize(void *old, size_t bytes);
 void kl_release(void *memory);
 
+/* held.c: what a thread holds is known in test builds. */
+bool kl_holds(const pthread_mutex_t *mutex);
+#ifdef KL_TEST
+void kl_note_locked(const pthread_mutex_t *mutex);
+void kl_note_unlocked(const pthread_mutex_t *mutex);
+#else
+static inline void kl_note_locked(const pthread_mutex_t *mutex) { (void)mutex; }
+static inline void kl_note_unlocked(const pthread_mutex_t *mutex) { (void)mutex; }
+#endif
+/* This thread has locked it, by one of the functions below. */
+#define KL_ASSERT_HELD(mutex) KL_TEST_ASSERT(kl_holds(mutex))
+
 /* A mutex that is held for the length of a call. */
 static inline void kl_lock(pthread_mutex_t *mutex) {
     KL_ASSERT(pthread_mutex_lock(mutex) == 0);
+    kl_note_locked(mutex);
+}
+static inline bool kl_try_lock(pthread_mutex_t *mutex) {
+    bool locked = pthread_mutex_trylock(mutex) == 0;
+    if (locked) kl_note_locked(mutex);
+    return locked;
 }
 static inline void kl_unlock(pthread_mutex_t *mutex) {
+    kl_note_unlocked(mutex);
     KL_ASSERT(pthread_mutex_unlock(mutex) == 0);
 }
 /* A condition on CLOCK_MONOTONIC. */

@@ -19,6 +19,7 @@ void *kl_resize(void *old, size_t bytes) {
 void kl_release(void *memory) { free(memory); }
 
 kl_status kl_buffer_reserve(kl_buffer *buffer, size_t bytes) {
+    KL_ASSERT(buffer->bytes <= buffer->capacity);
     if (bytes <= buffer->capacity - buffer->bytes) return KL_OK;
     if (bytes > SIZE_MAX / 4 - buffer->bytes)
         return kl_fail(KL_E_NO_MEMORY, "a buffer of %zu bytes cannot grow by %zu",

@@ -22,6 +22,7 @@ static inline kl_link *kl_ring_first(const kl_link *head) {
 }
 static inline void kl_link_remove(kl_link *link) {
     if (!kl_link_in(link)) return;
+    KL_ASSERT(link->next->previous == link && link->previous->next == link);
     link->next->previous = link->previous;
     link->previous->next = link->next;
     link->next = link->previous = NULL;

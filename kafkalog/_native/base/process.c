@@ -39,6 +39,7 @@ void kl_cond_init(pthread_cond_t *condition) {
 
 bool kl_cond_wait_ms(pthread_cond_t *condition, pthread_mutex_t *mutex,
                      int64_t timeout_ms) {
+    KL_ASSERT_HELD(mutex);
     if (timeout_ms >= 0) return kl_cond_wait_ns(condition, mutex, timeout_ms * 1000000);
     KL_ASSERT(pthread_cond_wait(condition, mutex) == 0);
     return true;
@@ -46,6 +47,8 @@ bool kl_cond_wait_ms(pthread_cond_t *condition, pthread_mutex_t *mutex,
 
 bool kl_cond_wait_ns(pthread_cond_t *condition, pthread_mutex_t *mutex,
                      int64_t timeout_ns) {
+    KL_ASSERT_HELD(mutex);
+    KL_ASSERT(timeout_ns >= 0);
     struct timespec until = now(CLOCK_MONOTONIC);
     until.tv_sec += (time_t)(timeout_ns / 1000000000);
     until.tv_nsec += (long)(timeout_ns % 1000000000);

@@ -3,6 +3,7 @@
 #include "table.h"
 
 enum { SLOTS_MIN = 16 };
+KL_STATIC_ASSERT((SLOTS_MIN & (SLOTS_MIN - 1)) == 0, "a mask of them finds a place");
 
 /* Three quarters: probes stay short, whatever the keys. */
 static size_t count_max(size_t slot_count) { return slot_count / 4 * 3; }
@@ -20,6 +21,7 @@ void *kl_table_find(const kl_table *table, uint64_t hash, const void *key,
 
 static void put(kl_table *table, uint64_t hash, void *entry) {
     size_t mask = table->slot_count - 1, i = (size_t)hash & mask;
+    KL_ASSERT(table->count < table->slot_count); /* else no search ends */
     while (table->slots[i].entry) i = (i + 1) & mask;
     table->slots[i] = (kl_table_slot){hash, entry};
 }

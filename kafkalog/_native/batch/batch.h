@@ -39,6 +39,25 @@ enum {
     MAGIC_BYTES_NEEDED = 17 /* to tell a batch's format */
 };
 KL_STATIC_ASSERT(POS_ATTRIBUTES == POS_CRC + 4, "the crc covers all that follows it");
+KL_STATIC_ASSERT(POS_BATCH_LENGTH == POS_BASE_OFFSET + 8 &&
+                     POS_LEADER_EPOCH == POS_BATCH_LENGTH + 4,
+                 "as the table says");
+KL_STATIC_ASSERT((int)LENGTH_OVERHEAD == (int)POS_LEADER_EPOCH,
+                 "batchLength counts what follows it");
+KL_STATIC_ASSERT(POS_MAGIC == POS_LEADER_EPOCH + 4 && POS_CRC == POS_MAGIC + 1,
+                 "as the table says");
+KL_STATIC_ASSERT((int)MAGIC_BYTES_NEEDED == (int)POS_MAGIC + 1, "up to the magic");
+KL_STATIC_ASSERT(POS_LAST_OFFSET_DELTA == POS_ATTRIBUTES + 2 &&
+                     POS_BASE_TIMESTAMP == POS_LAST_OFFSET_DELTA + 4 &&
+                     POS_MAX_TIMESTAMP == POS_BASE_TIMESTAMP + 8,
+                 "as the table says");
+KL_STATIC_ASSERT(POS_PRODUCER_ID == POS_MAX_TIMESTAMP + 8 &&
+                     POS_PRODUCER_EPOCH == POS_PRODUCER_ID + 8 &&
+                     POS_BASE_SEQUENCE == POS_PRODUCER_EPOCH + 2,
+                 "as the table says");
+KL_STATIC_ASSERT(POS_RECORD_COUNT == POS_BASE_SEQUENCE + 4 &&
+                     POS_RECORDS == POS_RECORD_COUNT + 4,
+                 "as the table says");
 KL_STATIC_ASSERT((int)POS_RECORDS == (int)KL_BATCH_HEADER_BYTES,
                  "records follow the header");
 

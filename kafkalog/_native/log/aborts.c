@@ -18,6 +18,11 @@ enum {
     POS_LAST_OFFSET = 18,
     POS_LAST_STABLE = 26
 };
+KL_STATIC_ASSERT(POS_PRODUCER == POS_VERSION + 2 && POS_FIRST_OFFSET == POS_PRODUCER + 8,
+                 "as the table says");
+KL_STATIC_ASSERT(POS_LAST_OFFSET == POS_FIRST_OFFSET + 8 &&
+                     POS_LAST_STABLE == POS_LAST_OFFSET + 8,
+                 "as the table says");
 KL_STATIC_ASSERT(POS_LAST_STABLE + 8 == ABORT_ENTRY_BYTES, "the entry ends here");
 /* More aborted transactions than one segment of 2 GiB has room for markers. */
 enum { FILE_BYTES_MAX = 1 << 30 };
@@ -51,6 +56,7 @@ static kl_status reserve(kl_aborts *aborts, size_t count) {
 kl_status kl_aborts_add(kl_aborts *aborts, const kl_aborted *entry) {
     kl_status status = reserve(aborts, aborts->count + 1);
     if (status) return status;
+    KL_ASSERT(aborts->count < aborts->capacity);
     aborts->entries[aborts->count++] = *entry;
     return KL_OK;
 }
@@ -127,6 +133,7 @@ uint32_t kl_aborts_crc(const kl_aborts *aborts) {
 
 kl_status kl_aborts_encode(const kl_aborts *aborts, size_t first, uint8_t **data,
                            size_t *bytes) {
+    KL_ASSERT(first <= aborts->count);
     *bytes = (aborts->count - first) * ABORT_ENTRY_BYTES;
     *data = kl_alloc(*bytes);
     if (*data == NULL)
@@ -160,6 +167,7 @@ out:
 }
 
 kl_status kl_aborts_save(kl_aborts *aborts, kl_dir *dir, bool sync) {
+    KL_ASSERT(aborts->saved <= aborts->count);
     if (aborts->count == 0 || (aborts->saved == aborts->count && !sync)) return KL_OK;
     if (aborts->saved == 0) return kl_aborts_rewrite(aborts, dir, sync);
     char name[KL_NAME_BYTES];

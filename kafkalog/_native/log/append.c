@@ -25,6 +25,7 @@ kl_batch_rules kl_log_rules(const kl_log *log, int64_t now_ms, int32_t origin) {
 }
 
 kl_status kl_log_make_dirty(kl_log *log) {
+    KL_ASSERT_HELD(&log->lock);
     log->touched = true;
     if (KL_LIKELY(log->marker == NULL)) return KL_OK;
     kl_log_begin_disk(log);
@@ -47,6 +48,7 @@ static int64_t draw_jitter(kl_log *log) {
 /* The next segment takes the place of `old`, which is sealed. */
 static kl_status take_over(kl_log *log, kl_segment *old, kl_segment *fresh) {
     kl_lock(&log->lock);
+    KL_ASSERT(log->busy && kl_log_active(log) == old);
     fresh->jitter_ms = draw_jitter(log);
     int64_t base_offset = fresh->base_offset;
     kl_status status = kl_version_add(&log->version, fresh);
@@ -64,6 +66,7 @@ static kl_status take_over(kl_log *log, kl_segment *old, kl_segment *fresh) {
 static kl_status roll(kl_log *log, kl_segment *old, int64_t base_offset, kl_status *lost) {
     kl_dir *dir = NULL;
     kl_segment *fresh = NULL;
+    KL_ASSERT(log->busy);
     kl_status status = kl_dir_open(log->path, 0, &dir);
     if (status) return status;
     status = kl_segment_seal(old, dir);
@@ -87,7 +90,9 @@ out:
 kl_status kl_log_roll_locked(kl_log *log, int64_t base_offset) {
     kl_segment *old = kl_log_active(log);
     kl_status lost = KL_OK;
+    KL_ASSERT_HELD(&log->lock);
     if (old->base_offset == base_offset && old->size == 0) return KL_OK;
+    KL_ASSERT(base_offset > old->base_offset && base_offset >= log->log_end);
     kl_status status = kl_log_make_dirty(log);
     if (!status) status = kl_log_settle_tail(log);
     if (status) return status;
@@ -167,6 +172,7 @@ static kl_status reserve(kl_log *log, kl_segment *active, int64_t bytes) {
         status = kl_file_reserve(active->file, active->reserved, until - active->reserved);
     }
     if (!status) active->reserved = until;
+    KL_ASSERT(status || active->reserved >= end);
     return status;
 }
 
@@ -218,10 +224,13 @@ kl_status kl_log_write(kl_log *log, const uint8_t *data, size_t bytes) {
     if (KL_UNLIKELY(status)) return status;
     status = kl_log_settle_tail(log);
     if (KL_UNLIKELY(status)) return status;
-    status = make_room(log, (int64_t)bytes);
-    if (KL_UNLIKELY(status)) return status;
     status = take_back(log);
     if (KL_UNLIKELY(status)) return status;
+    status = make_room(log, (int64_t)bytes);
+    if (KL_UNLIKELY(status)) return status;
+    KL_TEST_ASSERT(active == kl_log_active(log)); /* nobody else rolls */
+    KL_ASSERT(active->size + (int64_t)bytes <= active->reserved);
+    KL_ASSERT(!active->torn && !active->stale_aborts && active->owed_end == 0);
     KL_FP("append.before_write");
     status = kl_file_write(active->file, data, bytes, active->size);
     if (KL_LIKELY(!status)) {
@@ -343,6 +352,9 @@ static kl_status note_epoch(kl_log *log, const kl_batch *batch) {
 static kl_status take_in(kl_log *log, const kl_batch *batch, const uint8_t *data,
                          int64_t now_ms) {
     kl_segment *active = kl_log_active(log);
+    KL_ASSERT(batch->base_offset >= log->log_end); /* I2 */
+    KL_ASSERT(batch->last_offset >= batch->base_offset);
+    KL_ASSERT(batch->last_offset - active->base_offset <= INT32_MAX);
     kl_status status =
         kl_segment_note(active, batch, active->size, log->config.index_interval_bytes);
     kl_sums_add(&active->sums, data, active->size, batch->batch_bytes);
@@ -359,6 +371,7 @@ kl_status kl_log_append_one_locked(kl_log *log, const kl_batch *batch, const uin
                                    int64_t now_ms) {
     int32_t control_type = -1, coordinator_epoch;
     bool noted = false;
+    KL_ASSERT_HELD(&log->lock);
     kl_status status = KL_OK;
     const run_facts run = {batch->batch_bytes,
                            batch->base_offset,
@@ -384,6 +397,7 @@ kl_status kl_log_append_one_locked(kl_log *log, const kl_batch *batch, const uin
 
 /* Locked.  It is a roll's matter only when the log may take it. */
 static bool wants_roll(const kl_log *log, const kl_upcoming *next) {
+    KL_ASSERT_HELD(&log->lock);
     const run_facts run = {next->bytes,
                            log->log_end,
                            log->log_end + next->offsets - 1,
@@ -441,6 +455,7 @@ static kl_status look_at_run(const kl_log *log, kl_span run, run_facts *out,
         before = batch.producer_id;
         pos += (size_t)batch.batch_bytes;
     }
+    KL_ASSERT(out->batches > 0);
     out->first_offset = first->base_offset;
     /* With more than are remembered, the first ones make room for the last. */
     out->producers = KL_MIN(out->producers, (size_t)KL_PRODUCERS_MAX);
@@ -450,6 +465,7 @@ static kl_status look_at_run(const kl_log *log, kl_span run, run_facts *out,
 kl_status kl_log_append_run_locked(kl_log *log, kl_span run, int64_t now_ms) {
     run_facts facts;
     kl_batch batch = {0};
+    KL_ASSERT_HELD(&log->lock);
     kl_status status = look_at_run(log, run, &facts, &batch);
     if (!status) status = maybe_roll(log, &facts, now_ms);
     if (!status) status = note_epoch(log, &batch);

@@ -104,6 +104,7 @@ static kl_status take_batches(kl_log *log, kl_span batches, arrival *in) {
 
 /* Locked. */
 static void give_back(kl_log *log, arrival *in) {
+    KL_ASSERT_HELD(&log->lock);
     if (in->owned.capacity <= log->scratch.capacity) return;
     kl_buffer smaller = log->scratch;
     log->scratch = in->owned;
@@ -175,6 +176,7 @@ static kl_status admit(kl_log *log, arrival *in, kl_batch *last, kl_appended *ou
     kl_status status = KL_OK;
     int64_t next_offset = log->log_end;
     size_t kept = 0, bytes;
+    KL_ASSERT_HELD(&log->lock);
     if (in->count > 1) kl_producers_init(&after);
     for (size_t pos = 0; !status && pos < in->bytes; pos += bytes) {
         const kl_producer_batch *known = NULL;
@@ -198,6 +200,7 @@ static kl_status admit(kl_log *log, arrival *in, kl_batch *last, kl_appended *ou
         out->batch_count++;
         *last = batch;
     }
+    KL_ASSERT(kept <= in->bytes);
     in->bytes = kept;
     kl_producers_free(&after);
     /* They go into one segment, whose offsets are its base and 31 bits. */
@@ -255,6 +258,7 @@ static kl_status append_all(kl_log *log, arrival *in, kl_appended *out) {
     if (status) *out = NOTHING;
     out->log_start_offset = log->log_start;
     if (status) return status;
+    KL_ASSERT(out->batch_count == 0 || log->log_end == last.last_offset + 1);
     status = ask_for_sync(log, &in->how, out);
     /* What is held the next sync shows. */
     return !status || kl_passes(status) ? status : kl_log_fail_storage(log, status);

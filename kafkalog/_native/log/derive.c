@@ -78,6 +78,7 @@ static kl_status recover_from(const kl_log *log, kl_segment *segment, kl_epochs 
         if (status) break;
         *end_offset = batch.last_offset + 1;
     }
+    KL_ASSERT(*valid_bytes <= end_pos);
     if (status) kl_fail_prefix(status, "log %s", log->path);
     kl_walk_done(&walk);
     return status;
@@ -129,6 +130,7 @@ static kl_status follow(kl_log *log, kl_segment *segment) {
 }
 
 kl_status kl_log_prepare(kl_log *log, const kl_look *look, size_t index) {
+    KL_ASSERT(index < look->version->count);
     kl_segment *segment = look->version->segments[index];
     bool active = !kl_look_is_sealed(look, index), followed = active && !log->writable;
     if (KL_LIKELY(!followed && kl_segment_has_indexes(segment))) return KL_OK;
@@ -207,6 +209,7 @@ static kl_status replay_segment(kl_producers *into, kl_segment *segment, int64_t
 
 /* Locked, the segment.  Its aborted transactions to disk, and its side-car told of them. */
 static kl_status save_aborts(kl_segment *segment, kl_dir *dir, bool sealed) {
+    KL_ASSERT_HELD(&segment->lock);
     kl_status status = kl_aborts_rewrite(&segment->aborts, dir, true);
     if (status == KL_E_NO_SPACE) return KL_OK; /* with its seal, or by the next open */
     if (status || !sealed) return status;
@@ -216,6 +219,8 @@ static kl_status save_aborts(kl_segment *segment, kl_dir *dir, bool sealed) {
 
 /* Locked, the segment.  What a replay found takes the place of its aborted transactions. */
 static void take_aborts(kl_segment *segment, kl_aborts *found) {
+    KL_ASSERT_HELD(&segment->lock);
+    KL_ASSERT(found->base_offset == segment->base_offset);
     const kl_aborts before = segment->aborts;
     segment->aborts = *found;
     segment->aborts.loaded = true;
@@ -286,6 +291,7 @@ static kl_status derive_aborts(const kl_log *log, const kl_version *version, siz
 
 /* Locked.  *saves: nobody else changes segments now, nor will before kl_log_release. */
 static void mend_aborts(kl_log *log, kl_segment *segment, kl_aborts *found, bool *saves) {
+    KL_ASSERT_HELD(&log->lock);
     kl_lock(&segment->lock);
     take_aborts(segment, found);
     kl_unlock(&segment->lock);

@@ -11,6 +11,8 @@ enum {
     FILE_BYTES_MAX = 64 << 20, /* of two million leader changes */
     LINE_BYTES_MAX = 40        /* an epoch, a space, an offset, a newline: 32 */
 };
+KL_STATIC_ASSERT(LINE_BYTES_MAX >= sizeof "-2147483648 -9223372036854775808\n",
+                 "each fits");
 
 /* ---- text --------------------------------------------------------------------------- */
 
@@ -98,8 +100,10 @@ kl_status kl_epochs_encode(const kl_epochs *epochs, kl_buffer *out) {
     for (size_t i = 0; i < epochs->count; i++) {
         n = snprintf((char *)out->data + out->bytes, LINE_BYTES_MAX, "%d %" PRId64 "\n",
                      epochs->entries[i].epoch, epochs->entries[i].start_offset);
+        KL_ASSERT(n > 0 && n < LINE_BYTES_MAX);
         out->bytes += (size_t)n;
     }
+    KL_ASSERT(out->bytes <= out->capacity);
     return KL_OK;
 }
 
@@ -150,6 +154,7 @@ kl_status kl_epochs_assign(kl_epochs *epochs, int32_t epoch, int64_t start_offse
         epochs->entries = entries;
         epochs->capacity = capacity;
     }
+    KL_ASSERT(keep < epochs->capacity);
     epochs->entries[keep] = (kl_epoch){.start_offset = start_offset, .epoch = epoch};
     epochs->count = keep + 1;
     epochs->changed = true;
@@ -168,6 +173,7 @@ void kl_epochs_end(const kl_epochs *epochs, int32_t requested, int64_t log_end,
     }
     size_t next = 0; /* the first entry above `requested`; the latest is above it */
     while (epochs->entries[next].epoch <= requested) next++;
+    KL_ASSERT(next < epochs->count);
     *found = next ? epochs->entries[next - 1].epoch : requested;
     *end_offset = epochs->entries[next].start_offset;
 }
@@ -185,6 +191,7 @@ void kl_epochs_truncate_start(kl_epochs *epochs, int64_t offset) {
         covering++;
     if (covering == 0 || epochs->entries[0].start_offset == offset) return;
     size_t dropped = covering - 1;
+    KL_ASSERT(dropped < epochs->count);
     memmove(epochs->entries, epochs->entries + dropped,
             (epochs->count - dropped) * sizeof *epochs->entries);
     epochs->count -= dropped;

@@ -16,6 +16,7 @@ enum {
 };
 
 kl_status kl_log_request_sync(kl_log *log) {
+    KL_ASSERT_HELD(&log->lock);
     log->sync_wanted = true;
     return kl_sync_submit(&log->sync);
 }
@@ -39,6 +40,7 @@ typedef struct {
 } sync_round;
 
 static kl_status begin_round(kl_log *log, sync_round *round) {
+    KL_ASSERT(log->syncing && log->flushed <= log->log_end);
     size_t first = kl_version_find(log->version, log->flushed);
     while (first > 0 && log->version->segments[first - 1]->unsynced) first--;
     round->count = log->version->count - first;
@@ -152,6 +154,7 @@ static bool runs_own_round(const kl_log *log) {
  * waits for them, at most half of what a round takes, rather than leaving them to the one
  * after it.  A sync thread does not when other logs wait for one. */
 static void gather(kl_log *log) {
+    KL_ASSERT_HELD(&log->lock);
     if (!round_is_short(log, GATHER_BYTES) || kl_sync_is_behind(&log->sync)) return;
     int64_t end_ns = kl_monotonic_ns() + log->round_ns / 2, left_ns;
     while (log->flushers < log->flushers_wanted && !log->closed &&
@@ -164,6 +167,8 @@ static void gather(kl_log *log) {
 static kl_status run_round(kl_log *log) {
     sync_round round = {0};
     bool passes = false;
+    KL_ASSERT_HELD(&log->lock);
+    KL_ASSERT(!must_wait(log));
     log->syncing = true;
     gather(log);
     int32_t served = log->flushers;
@@ -194,6 +199,7 @@ static kl_status run_round(kl_log *log) {
          * the first failure is final. */
         kl_log_fail_storage(log, status);
     } else if (round.generation == log->generation) {
+        KL_ASSERT(round.target <= log->log_end);
         log->flushed = KL_MAX(log->flushed, round.target);
         if (!log->closed) kl_log_publish(log);
     } else {
@@ -310,6 +316,7 @@ kl_status kl_log_flush(kl_log *log, int64_t *target, int32_t timeout_ms) {
         status = wait_for(log, *target, timeout_ms);
         /* One that a round has counted is counted off at its end. */
         if (log->counted_rounds == counted_rounds) log->flushers -= 1;
+        KL_ASSERT(log->flushers >= 0);
     }
     kl_log_leave(log);
     return status;

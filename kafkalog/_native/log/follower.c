@@ -10,6 +10,7 @@ static bool straddles(const kl_log *log, const kl_batch *batch) {
 /* Locked.  Begin at the batch that the start lies in.  Where that waits for a change of
  * segments, others append: what it is follows from the log behind the wait. */
 static kl_status begin_at(kl_log *log, const kl_batch *batch) {
+    KL_ASSERT_HELD(&log->lock);
     bool begins = straddles(log, batch);
     if (begins) {
         kl_log_settle_changes(log);

@@ -124,6 +124,8 @@ typedef struct {
     size_t own_bytes;
 } window;
 
+KL_STATIC_ASSERT(sizeof(((window *)0)->own) >= KL_SUMMED_BYTES, "one read has a header");
+
 static kl_status header_at(window *from, int64_t pos, const uint8_t **header) {
     if (pos >= from->data_pos &&
         kl_span_has(from->data, (size_t)(pos - from->data_pos), KL_SUMMED_BYTES)) {
@@ -223,6 +225,7 @@ kl_status kl_guard_check(kl_segment *segment, int64_t size, int64_t pos, int64_t
 /* ---- indexes --------------------------------------------------------------------------- */
 
 kl_status kl_guard_index(kl_segment *segment, const kl_index *index, bool *same) {
+    KL_ASSERT_HELD(&segment->lock);
     kl_guard *guard;
     kl_status status = guard_of(segment, &guard);
     *same = true;
@@ -269,6 +272,7 @@ bool kl_guard_has_aborts(kl_segment *segment, const kl_sealed_aborts *sealed) {
 
 /* Locked.  What it holds of the indexes is what they are now. */
 static void renew(kl_segment *segment, bool aborts) {
+    KL_ASSERT_HELD(&segment->lock);
     kl_guard *guard = atomic_load_explicit(&segment->guard, memory_order_acquire);
     if (guard == NULL || guard->file == NULL) return;
     kl_sidecar_put_indexes(guard->file + (guard->sidecar.index_sums - guard->file), segment,

@@ -12,6 +12,8 @@
  * process's map for each 4 KiB that it saves. */
 enum { COPY_BYTES_MAX = 64 * 1024 };
 enum { SEGMENT_DIGITS = 20 };
+KL_STATIC_ASSERT(SEGMENT_DIGITS + sizeof ".txnindex.deleted" <= KL_NAME_BYTES,
+                 "the longest name that a segment's file can have");
 
 void kl_segment_name(char *out, int64_t base_offset, const char *suffix) {
     KL_ASSERT(base_offset >= 0);
@@ -39,6 +41,13 @@ static size_t entry_bytes(const kl_index *index) {
 static const uint8_t *entry_at(const kl_index *index, size_t i) {
     const uint8_t *entries = index->map ? index->map : index->entries.data;
     return entries + i * entry_bytes(index);
+}
+
+/* What is in use of its bytes is its entries, and no more of them were saved or shown. */
+static bool is_whole(const kl_index *index) {
+    size_t bytes = index->count * entry_bytes(index);
+    bool fits = index->map ? bytes <= index->map_bytes : bytes == index->entries.bytes;
+    return fits && index->saved <= index->count && index->shown <= index->count;
 }
 
 static void file_name(const kl_index *index, char *out) {
@@ -163,6 +172,7 @@ static void take_usable(kl_index *index, int64_t offset_limit, int64_t pos_limit
     index->saved = index->count;
     index->on_file = *sane;
     index->loaded = true;
+    KL_ASSERT(is_whole(index));
 }
 
 kl_status kl_index_load(kl_index *index, kl_dir *dir, int64_t offset_limit,
@@ -246,13 +256,14 @@ kl_status kl_index_truncate(kl_index *index, int64_t offset) {
         index->saved = index->count;
         index->on_file = false; /* the file still ends with what was dropped */
     }
+    KL_ASSERT(is_whole(index));
     return KL_OK;
 }
 
 /* ---- save --------------------------------------------------------------------------- */
 
 kl_status kl_index_rewrite(kl_index *index, kl_dir *dir, bool sync) {
-    KL_ASSERT(index->map == NULL);
+    KL_ASSERT(index->map == NULL && is_whole(index));
     char name[KL_NAME_BYTES];
     file_name(index, name);
     kl_status status = KL_FP_STATUS("index.rewrite.before");
@@ -277,7 +288,7 @@ kl_status kl_index_rewrite_if_room(kl_index *index, kl_dir *dir) {
 }
 
 kl_status kl_index_save(kl_index *index, kl_dir *dir, bool sync) {
-    KL_ASSERT(index->map == NULL);
+    KL_ASSERT(index->map == NULL && is_whole(index));
     /* What lies there is unknown or too long: replaced, since readers may map it. */
     if (!index->on_file) return kl_index_rewrite(index, dir, sync);
     if (index->saved == index->count && !sync) return KL_OK;

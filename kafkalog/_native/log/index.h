@@ -14,6 +14,11 @@
 
 enum { OFFSET_ENTRY_BYTES = 8, TIME_ENTRY_BYTES = 12 };
 
+KL_STATIC_ASSERT(OFFSET_ENTRY_BYTES == sizeof(int32_t) + sizeof(int32_t),
+                 "an offset less the base, a position");
+KL_STATIC_ASSERT(TIME_ENTRY_BYTES == sizeof(int64_t) + sizeof(int32_t),
+                 "a timestamp, an offset less the base");
+
 typedef enum { KL_OFFSET_INDEX, KL_TIME_INDEX } kl_index_kind;
 
 typedef struct {

@@ -456,4 +456,8 @@ void kl_log_settle(kl_log *log) {
     log->flushed = log->clean
                        ? log->log_end
                        : KL_MIN(KL_MAX(log->recovery_point, log->log_start), log->log_end);
+    KL_ASSERT(log->log_start <= log->last_stable &&
+              log->last_stable <= log->high_watermark &&
+              log->high_watermark <= log->log_end); /* I1 */
+    KL_ASSERT(log->flushed <= log->log_end);        /* I4 */
 }

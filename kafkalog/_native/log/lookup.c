@@ -26,6 +26,7 @@ static kl_status times_of(kl_log *log, const kl_look *look, size_t index, int64_
 static kl_status load_largest(kl_log *log, const kl_look *look, int64_t *largest) {
     kl_version *version = look->version;
     size_t known = atomic_load(&version->known);
+    KL_ASSERT(known < version->count); /* of the active one it changes */
     int64_t max = known ? atomic_load(&version->largest[known - 1]) : -1;
     for (size_t i = known; i < version->count; i++) {
         int64_t own, first;
@@ -237,6 +238,7 @@ kl_status kl_log_find_largest_time(kl_log *log, kl_found *found) {
  * end. */
 static kl_status reload_aborts(kl_log *log) {
     kl_dir *dir = NULL;
+    KL_ASSERT_HELD(&log->lock);
     kl_aborts *aborts = &kl_log_active(log)->aborts;
     kl_status status = kl_dir_open(log->path, 0, &dir);
     if (!status) {

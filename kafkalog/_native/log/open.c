@@ -171,6 +171,7 @@ static kl_status sync_records(const kl_log *log) {
 
 /* Locked. */
 static void wait_for_others(kl_log *log) {
+    KL_ASSERT_HELD(&log->lock);
     for (;;) {
         kl_log_settle_changes(log);
         if (!log->syncing) return;
@@ -188,6 +189,7 @@ static kl_status work_off(kl_log *log, bool sync) {
     wait_for_others(log); /* a round of syncs may have begun while the tail was settled */
     if (log->closed) return KL_OK;
     if (log->offline) return kl_log_is_offline(log, AS_IT_IS);
+    KL_ASSERT(!log->syncing);
     log->syncing = true;
     kl_log_claim(log);
     kl_log_begin_disk(log);
@@ -196,6 +198,7 @@ static kl_status work_off(kl_log *log, bool sync) {
     kl_log_end_disk(log);
     log->syncing = false;
     kl_log_release(log);
+    KL_ASSERT(log->flushed <= log->log_end);
     if (!status && sync) log->flushed = log->log_end;
     return status;
 }

@@ -5,6 +5,7 @@
 /* The file: magic, the offset, CRC-32C of both.  Absent: nothing is noted. */
 static const char NAME[] = "flushed-offset";
 enum { AT_OFFSET = 4, AT_CRC = 12, NOTE_BYTES = 16, MAGIC = 0x4b4c4631 /* KLF1 */ };
+KL_STATIC_ASSERT(AT_CRC == AT_OFFSET + 8 && NOTE_BYTES == AT_CRC + 4, "all of it, no gap");
 
 static bool parse(const uint8_t *data, size_t bytes, int64_t *offset) {
     if (bytes != NOTE_BYTES || kl_get32(data) != MAGIC ||
@@ -59,6 +60,8 @@ static kl_status write_note(const kl_log *log, int64_t offset) {
 }
 
 void kl_log_note_point(kl_log *log) {
+    KL_ASSERT_HELD(&log->lock);
+    KL_ASSERT(log->syncing && !log->noting); /* the end of a round */
     if (!log->keeps_point || log->closed || log->offline || log->changing) return;
     /* Recovery reads the whole segment that the point lies in: more would be for nothing, and
      * so is the first. */

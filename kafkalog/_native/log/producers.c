@@ -34,6 +34,7 @@ static void give_list(kl_producers *producers, kl_producer_list *list) {
 }
 
 void kl_producers_clear(kl_producers *producers) {
+    KL_ASSERT(producers->count == producers->table.count);
     give_list(producers, &producers->idle);
     give_list(producers, &producers->open);
     producers->count = 0;
@@ -65,6 +66,8 @@ kl_producer_entry *kl_producers_find(const kl_producers *producers, int64_t prod
 /* ---- two lists: who is in a transaction, and who is not ------------------------------- */
 
 static void unlink_entry(kl_producer_list *list, kl_producer_entry *entry) {
+    KL_ASSERT((entry->older ? entry->older->newer : list->oldest) == entry);
+    KL_ASSERT((entry->newer ? entry->newer->older : list->newest) == entry);
     if (entry->older) entry->older->newer = entry->newer;
     else list->oldest = entry->newer;
     if (entry->newer) entry->newer->older = entry->older;
@@ -87,6 +90,7 @@ static void hear(kl_producers *producers, kl_producer_entry *entry, int64_t hear
 }
 
 static void open_txn(kl_producers *producers, kl_producer_entry *entry, int64_t start) {
+    KL_ASSERT(entry->txn_start_offset < 0);
     unlink_entry(&producers->idle, entry);
     entry->txn_start_offset = start;
     link_newest(&producers->open, entry);
@@ -108,6 +112,7 @@ static void put_in_order(kl_producer_list *open, kl_producer_entry *entry) {
 }
 
 static void end_txn(kl_producers *producers, kl_producer_entry *entry) {
+    KL_ASSERT(producers->open_txns > 0 && entry->txn_start_offset >= 0);
     unlink_entry(&producers->open, entry);
     entry->txn_start_offset = -1;
     link_newest(&producers->idle, entry);
@@ -115,6 +120,7 @@ static void end_txn(kl_producers *producers, kl_producer_entry *entry) {
 }
 
 static void forget(kl_producers *producers, kl_producer_entry *entry) {
+    KL_ASSERT(producers->count > 0 && entry->txn_start_offset < 0);
     kl_table_remove(&producers->table, kl_hash_number((uint64_t)entry->producer_id), entry);
     unlink_entry(&producers->idle, entry);
     give_spare(producers, entry);
@@ -169,7 +175,9 @@ static kl_status obtain(kl_producers *producers, int64_t producer_id,
     link_newest(&producers->idle, entry);
     producers->count++;
     *out = entry;
-    return kl_table_add(&producers->table, kl_hash_number((uint64_t)producer_id), entry);
+    KL_ASSERT(kl_table_add(&producers->table, kl_hash_number((uint64_t)producer_id),
+                           entry) == KL_OK); /* there is room */
+    return KL_OK;
 }
 
 /* ---- check -------------------------------------------------------------------------- */
@@ -210,6 +218,7 @@ static kl_status check_sequence(const kl_producer_entry *entry, const kl_batch *
 /* Whether one more can be remembered, when `more` transactions are opened before it. */
 static kl_status check_room(const kl_producers *producers, size_t more,
                             int64_t producer_id) {
+    KL_ASSERT(producers->open_txns <= producers->count);
     if (KL_LIKELY(producers->open_txns + more < KL_PRODUCERS_MAX)) return KL_OK;
     return kl_fail(KL_E_NO_MEMORY,
                    "producer %lld: %zu others are in transactions, wanted fewer than %d "
@@ -342,6 +351,7 @@ kl_status kl_producers_apply_marker(kl_producers *producers, int64_t producer_id
     if (entry->txn_start_offset < 0) return KL_OK;
     *first_offset = entry->txn_start_offset;
     end_txn(producers, entry);
+    KL_ASSERT(producers->finished_count < producers->finished_capacity);
     producers->finished[producers->finished_count++] = (kl_finished_txn){
         .producer_id = producer_id,
         .first_offset = *first_offset,
@@ -417,6 +427,15 @@ enum {
     ENTRY_POS_TXN_START = 38
 };
 KL_STATIC_ASSERT(SNAPSHOT_POS_COUNT == SNAPSHOT_POS_CRC + 4, "the crc covers what follows");
+KL_STATIC_ASSERT(SNAPSHOT_POS_ENTRIES == SNAPSHOT_POS_COUNT + 4, "the count comes last");
+KL_STATIC_ASSERT(ENTRY_POS_LAST_SEQUENCE == ENTRY_POS_EPOCH + 2 &&
+                     ENTRY_POS_LAST_OFFSET == ENTRY_POS_LAST_SEQUENCE + 4 &&
+                     ENTRY_POS_OFFSET_DELTA == ENTRY_POS_LAST_OFFSET + 8,
+                 "as the table says");
+KL_STATIC_ASSERT(ENTRY_POS_TIMESTAMP == ENTRY_POS_OFFSET_DELTA + 4 &&
+                     ENTRY_POS_COORDINATOR_EPOCH == ENTRY_POS_TIMESTAMP + 8 &&
+                     ENTRY_POS_TXN_START == ENTRY_POS_COORDINATOR_EPOCH + 4,
+                 "as the table says");
 KL_STATIC_ASSERT(ENTRY_POS_TXN_START + 8 == SNAPSHOT_ENTRY_BYTES, "the entry ends here");
 
 static kl_producer describe(const kl_producer_entry *entry) {
@@ -455,6 +474,7 @@ size_t kl_producers_list(const kl_producers *producers, kl_producer *out,
     for (int l = 0; l < 2; l++)
         for (const kl_producer_entry *entry = lists[l]->oldest; entry; entry = entry->newer)
             out[i++] = describe(entry);
+    KL_ASSERT(i == producers->count);
     return producers->count;
 }
 
@@ -652,6 +672,7 @@ static void recall_entry(kl_producer_entry *entry, const kl_producer_entry *foun
            first->first_sequence == kl_sequence_add(first[-1].last_sequence, 1))
         first--;
     int before = (int)(seen - first);
+    KL_ASSERT(before < KL_PRODUCER_BATCHES);
     entry->batches[before] = *last;
     memcpy(entry->batches, first, (size_t)before * sizeof *first);
     entry->batch_count = before + 1;

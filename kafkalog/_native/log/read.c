@@ -25,6 +25,7 @@ typedef struct {
 
 /* Locked. */
 static void take_hint(const kl_log *log, int64_t offset, place *out) {
+    KL_ASSERT_HELD(&log->lock);
     const kl_version *version = log->version;
     for (int i = 0; i < KL_READ_HINTS; i++) {
         const kl_read_hint *hint = &log->hints[i];
@@ -84,6 +85,7 @@ static kl_status find_place(kl_log *log, int64_t offset, place *out) {
         out->pos = 0;
     }
     if (status) return status;
+    KL_ASSERT(out->index < version->count);
     out->segment = version->segments[out->index];
     out->end_pos = kl_look_bytes(look, out->index);
     out->limit = kl_look_next_base(look, out->index);
@@ -94,6 +96,7 @@ static kl_status find_place(kl_log *log, int64_t offset, place *out) {
 /* Locked. */
 static kl_status unchanged(const kl_log *log, int64_t generation) {
     kl_page_values values;
+    KL_ASSERT_HELD(&log->lock);
     bool same = log->generation == generation;
     if (same && !log->writable && log->page)
         same = !kl_statepage_read(log->page, &values) || values.generation == generation;
@@ -173,6 +176,7 @@ static kl_status take_batches(const uint8_t *data, size_t bytes, const place *fr
         pos += (size_t)batch.batch_bytes;
         out->next_offset = min_offset = batch.last_offset + 1;
     }
+    KL_ASSERT(pos <= bytes);
     out->bytes = pos;
     return KL_OK;
 }
@@ -337,6 +341,7 @@ static kl_status slice_end(kl_log *log, const place *from, size_t max_bytes,
         status =
             walk_to_end(from, from->pos, limit, at_least_one, &pos, &where->next_offset);
     if (pos > from->pos) status = KL_OK; /* a bad batch is the next call's */
+    KL_ASSERT(pos >= from->pos);
     where->bytes = (size_t)(pos - from->pos);
     return status ? kl_fail_prefix(status, "log %s", log->path) : KL_OK;
 }
@@ -457,7 +462,7 @@ kl_status kl_slice_send(const kl_slice *slice, int socket_fd, size_t *done,
 
 void kl_slice_drop(kl_slice *slice) {
     if (slice->segment == NULL) return;
-    atomic_fetch_sub(&slice->segment->slices, 1);
+    KL_ASSERT(atomic_fetch_sub(&slice->segment->slices, 1) > 0);
     kl_file_unpin(slice->segment->file);
     kl_segment_drop(slice->segment);
     *slice = (kl_slice){.fd = -1};

@@ -6,6 +6,7 @@
  * takes its place. */
 static kl_status leave_tail(kl_log *log, kl_dir *dir, kl_segment *segment,
                             int64_t valid_bytes) {
+    KL_ASSERT(valid_bytes <= segment->size && segment->owed_end == 0);
     segment->owed_end = segment->reserved = segment->size;
     segment->size = valid_bytes;
     log->dir_dirty = true;
@@ -14,7 +15,9 @@ static kl_status leave_tail(kl_log *log, kl_dir *dir, kl_segment *segment,
 
 kl_status kl_log_settle_tail(kl_log *log) {
     kl_segment *active = kl_log_active(log);
+    KL_ASSERT_HELD(&log->lock);
     if (KL_LIKELY(active->owed_end == 0)) return KL_OK;
+    KL_ASSERT(active->owed_end >= active->size);
     kl_dir *dir = NULL;
     char kept[KL_NAME_BYTES] = {0};
     kl_log_begin_disk(log);
@@ -54,6 +57,7 @@ static kl_status cut_tail(kl_log *log, kl_dir *dir, size_t index, int64_t valid_
                           kl_recovery *recovery) {
     kl_segment *segment = log->version->segments[index];
     bool last = index + 1 == log->version->count;
+    KL_ASSERT(valid_bytes >= 0 && valid_bytes <= segment->size);
     recovery->truncated_segment = segment->base_offset;
     recovery->truncated_pos = valid_bytes;
     recovery->truncated_bytes += segment->size - valid_bytes;

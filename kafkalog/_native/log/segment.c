@@ -25,13 +25,17 @@ static kl_segment *segment_new(int64_t base_offset) {
 }
 
 kl_segment *kl_segment_retain(kl_segment *segment) {
-    atomic_fetch_add_explicit(&segment->refs, 1, memory_order_relaxed);
+    int before = atomic_fetch_add_explicit(&segment->refs, 1, memory_order_relaxed);
+    KL_ASSERT(before > 0);
     return segment;
 }
 
 void kl_segment_drop(kl_segment *segment) {
     if (segment == NULL) return;
-    if (atomic_fetch_sub_explicit(&segment->refs, 1, memory_order_acq_rel) > 1) return;
+    int before = atomic_fetch_sub_explicit(&segment->refs, 1, memory_order_acq_rel);
+    KL_ASSERT(before > 0);
+    if (before > 1) return;
+    KL_ASSERT(atomic_load(&segment->slices) == 0); /* each holds a reference */
     kl_file_drop(segment->file);
     kl_index_free(&segment->offsets);
     kl_index_free(&segment->times);
@@ -196,6 +200,7 @@ kl_status kl_segment_reserve_notes(kl_segment *segment, size_t count) {
 /* Locked. */
 static kl_status note(kl_segment *segment, const kl_batch *batch, int64_t pos,
                       int64_t index_interval_bytes) {
+    KL_ASSERT_HELD(&segment->lock);
     if (segment->first_timestamp < 0 && pos == 0)
         segment->first_timestamp = batch->max_timestamp;
     if (batch->max_timestamp > segment->max_timestamp) {
@@ -233,6 +238,7 @@ void kl_segment_share(kl_segment *segment, kl_statepage *page) {
 
 /* Locked. */
 static size_t header_chunk(const kl_segment *segment, int64_t end_pos, size_t otherwise) {
+    KL_ASSERT_HELD(&segment->lock);
     if (segment->offsets.count == 0) return otherwise; /* nothing is known of its batches */
     int64_t apart = end_pos / (int64_t)(segment->offsets.count + 1);
     return apart > KL_CHUNK_LOOKUP_BYTES ? KL_BATCH_HEADER_BYTES : otherwise;
@@ -263,6 +269,7 @@ static kl_status note_rest(kl_segment *segment, const kl_index_source *source) {
 
 /* Locked.  Make both indexes anew; every byte of the log is kept. */
 static kl_status rebuild_indexes(kl_segment *segment, const kl_index_source *source) {
+    KL_ASSERT_HELD(&segment->lock);
     kl_index_clear(&segment->offsets);
     kl_index_clear(&segment->times);
     segment->first_timestamp = -1;
@@ -323,14 +330,14 @@ bool kl_segment_has_indexes(kl_segment *segment) {
 }
 
 bool kl_segment_indexes_at_hand(kl_segment *segment) {
-    if (pthread_mutex_trylock(&segment->lock)) return false;
+    if (!kl_try_lock(&segment->lock)) return false;
     bool loaded = segment->offsets.loaded && segment->times.loaded;
     kl_unlock(&segment->lock);
     return loaded;
 }
 
 void kl_segment_unload_indexes(kl_segment *segment) {
-    if (pthread_mutex_trylock(&segment->lock)) return;
+    if (!kl_try_lock(&segment->lock)) return;
     kl_index_unload(&segment->offsets);
     kl_index_unload(&segment->times);
     kl_unlock(&segment->lock);
@@ -346,6 +353,7 @@ void kl_segment_count_entries(kl_segment *segment, size_t *offsets, size_t *time
 /* Locked. */
 static kl_status load_indexes(kl_segment *segment, const kl_index_source *source,
                               int32_t *rebuilt) {
+    KL_ASSERT_HELD(&segment->lock);
     if (segment->offsets.loaded && segment->times.loaded) return KL_OK;
     bool offsets_sane = false, times_sane = false, active = source->active;
     kl_status status = kl_index_load(&segment->offsets, source->dir, source->next_offset,
@@ -463,6 +471,7 @@ static kl_status read_first(kl_segment *segment, int64_t end_pos, int64_t *first
 /* Locked.  What the indexes say of the largest timestamp, and where the batches begin that may
  * have a larger one. */
 static int64_t begin_times(const kl_segment *segment, time_range *range) {
+    KL_ASSERT_HELD(&segment->lock);
     range->largest = -1;
     range->largest_offset = segment->base_offset;
     if (segment->times.count) {
@@ -638,6 +647,7 @@ kl_status kl_segment_locate(kl_segment *segment, int64_t end_pos, int64_t offset
 }
 
 kl_status kl_segment_seal(kl_segment *segment, kl_dir *dir) {
+    KL_ASSERT(segment->size <= segment->reserved);
     kl_status status = KL_OK;
     kl_lock(&segment->lock);
     if (segment->max_timestamp >= 0)
@@ -670,6 +680,7 @@ kl_status kl_segment_sync_derived(const kl_segment *segment, const char *dir_pat
     static const char *const suffixes[] = {KL_INDEX_SUFFIX, KL_TIME_SUFFIX, KL_TXN_SUFFIX,
                                            KL_SIDECAR_SUFFIX, KL_SNAPSHOT_SUFFIX};
     enum { SNAPSHOT = 4 }; /* named by the offset that it stands for */
+    KL_STATIC_ASSERT(sizeof suffixes / sizeof *suffixes == SNAPSHOT + 1, "it is the last");
     kl_status status = KL_OK;
     for (int i = 0; i <= SNAPSHOT && !status; i++) {
         char name[KL_NAME_BYTES];
@@ -725,6 +736,7 @@ static kl_status copy_prefix(kl_file *from, kl_file *to, int64_t bytes) {
 
 /* The name is one that Kafka, too, removes when it finds it at open. */
 kl_status kl_segment_copy(kl_segment *segment, kl_dir *dir, int64_t pos, kl_segment **out) {
+    KL_ASSERT(pos >= 0 && pos <= segment->size);
     kl_segment *copy = NULL;
     kl_status status = kl_segment_create_aside(dir, segment->base_offset, &copy);
     if (!status) status = copy_prefix(segment->file, copy->file, pos);
@@ -743,6 +755,7 @@ kl_status kl_segment_copy(kl_segment *segment, kl_dir *dir, int64_t pos, kl_segm
 }
 
 kl_status kl_segment_shorten(const kl_segment *segment, int64_t pos, kl_segment **out) {
+    KL_ASSERT(pos >= 0 && pos <= segment->size);
     *out = segment_new(segment->base_offset);
     if (*out == NULL)
         return kl_fail(KL_E_NO_MEMORY, "no memory for a segment of %s",

@@ -19,6 +19,9 @@ enum {
     KL_CHUNK_RECOVER_BYTES = 1 << 20
 };
 
+KL_STATIC_ASSERT((int)KL_CHUNK_LOOKUP_BYTES >= (int)KL_BATCH_HEADER_BYTES,
+                 "a chunk has room for a header");
+
 #define KL_UNKNOWN INT64_MIN /* a time that was not read from disk yet */
 
 typedef struct kl_segment {

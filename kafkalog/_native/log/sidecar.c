@@ -38,6 +38,13 @@ enum {
     REGION_ENTRY_BYTES = 12
 };
 KL_STATIC_ASSERT(POS_BASE == POS_SIDECAR_CRC + 4, "the crc covers all that follows it");
+KL_STATIC_ASSERT(POS_TIMEINDEX == POS_INDEX + KL_FILE_SUM_BYTES &&
+                     POS_TXNINDEX == POS_TIMEINDEX + KL_FILE_SUM_BYTES &&
+                     POS_REGION_BYTES == POS_TXNINDEX + KL_FILE_SUM_BYTES,
+                 "the sums of three files lie behind one another");
+KL_STATIC_ASSERT(POS_NAMES == POS_FOLDER_BYTES + 1, "the fixed part ends here");
+KL_STATIC_ASSERT((int)KL_SUMMED_BYTES == (int)POS_ATTRIBUTES,
+                 "what the crc of a batch leaves out, and that crc");
 
 enum {
     SIDECAR_VERSION = 1,
@@ -47,6 +54,8 @@ enum {
     SIDECAR_BYTES_MAX = 16 << 20 /* regions of a `.log` of 80 GiB */
 };
 static const uint8_t MAGIC[4] = {'K', 'L', 'C', 'K'};
+KL_STATIC_ASSERT(FOLDER_BYTES_MAX <= UINT8_MAX && TOPIC_ID_BYTES <= UINT8_MAX,
+                 "their lengths are one byte each");
 
 KL_STATIC_ASSERT((KL_REGION_BYTES & (KL_REGION_BYTES - 1)) == 0, "a power of two");
 
@@ -168,6 +177,7 @@ static void put_crc(uint8_t *data, size_t bytes) {
 }
 
 kl_status kl_sidecar_encode(const kl_segment *segment, kl_dir *dir, kl_buffer *out) {
+    KL_ASSERT(segment->sums.pos == segment->size);
     uint8_t id[TOPIC_ID_BYTES];
     size_t id_bytes;
     kl_status status = read_topic_id(dir, id, &id_bytes);
@@ -196,6 +206,7 @@ kl_status kl_sidecar_encode(const kl_segment *segment, kl_dir *dir, kl_buffer *o
         kl_put64(entry, (uint64_t)regions[i].pos);
         kl_put32(entry + 8, regions[i].crc);
     }
+    KL_ASSERT(entry == p + bytes);
     put_crc(p, bytes);
     out->bytes = bytes;
     return KL_OK;
@@ -255,6 +266,7 @@ bool kl_sidecar_parse(const uint8_t *data, size_t bytes, kl_sidecar *out) {
 }
 
 kl_region kl_sidecar_region(const kl_sidecar *sidecar, size_t index) {
+    KL_ASSERT(index < sidecar->region_count);
     const uint8_t *entry = sidecar->regions + index * REGION_ENTRY_BYTES;
     return (kl_region){(int64_t)kl_get64(entry), kl_get32(entry + 8)};
 }

@@ -44,6 +44,7 @@ kl_status kl_log_enter_write(kl_log *log) {
 }
 
 void kl_log_begin_disk(kl_log *log) {
+    KL_ASSERT_HELD(&log->lock);
     KL_ASSERT(!log->busy);
     log->busy = true;
     kl_unlock(&log->lock);
@@ -51,11 +52,13 @@ void kl_log_begin_disk(kl_log *log) {
 
 void kl_log_end_disk(kl_log *log) {
     kl_lock(&log->lock);
+    KL_ASSERT(log->busy);
     log->busy = false;
     pthread_cond_broadcast(&log->changed);
 }
 
 void kl_log_tell(const kl_log *log) {
+    KL_ASSERT_HELD(&log->lock);
     if (log->listener == NULL) return;
     const kl_log_ends ends = {.log_start = log->log_start,
                               .last_stable = log->last_stable,
@@ -95,6 +98,8 @@ static _Atomic int64_t logs_failed;
 int64_t kl_logs_failed(void) { return atomic_load(&logs_failed); }
 
 kl_status kl_log_fail_storage(kl_log *log, kl_status status) {
+    KL_ASSERT_HELD(&log->lock);
+    KL_ASSERT(status != KL_OK);
     if (!log->offline) {
         log->offline = KL_E_STORAGE;
         atomic_fetch_add(&logs_failed, 1);
@@ -108,6 +113,7 @@ kl_status kl_log_fail_storage(kl_log *log, kl_status status) {
 }
 
 kl_look kl_log_see(const kl_log *log) {
+    KL_ASSERT_HELD(&log->lock);
     const kl_segment *active = kl_log_active(log);
     return (kl_look){
         .version = log->version,
@@ -156,6 +162,7 @@ static int64_t single_high_watermark(kl_log *log) {
 }
 
 void kl_log_publish(kl_log *log) {
+    KL_ASSERT_HELD(&log->lock);
     if (log->writable) {
         int64_t shown = KL_MIN(single_high_watermark(log), log->show_until);
         log->high_watermark = KL_MAX(log->high_watermark, shown);
@@ -166,6 +173,8 @@ void kl_log_publish(kl_log *log) {
             unstable = KL_MAX(unstable, log->log_start);
             log->last_stable = KL_MIN(unstable, log->high_watermark);
         }
+        KL_ASSERT(log->flushed <= log->log_end); /* I4 */
+        KL_TEST_ASSERT(kl_log_active(log)->base_offset <= log->log_end);
         if (log->page) {
             kl_segment *active = kl_log_active(log);
             if (KL_UNLIKELY(active->unshown)) kl_segment_share(active, log->page);
@@ -193,6 +202,7 @@ int64_t kl_look_bound(const kl_look *look, int32_t bound) {
 }
 
 void kl_log_settle_changes(kl_log *log) {
+    KL_ASSERT_HELD(&log->lock);
     while (log->changing || log->noting || log->busy)
         kl_cond_wait_ms(&log->changed, &log->lock, -1);
 }
@@ -208,18 +218,22 @@ kl_status kl_log_reserve(kl_log *log) {
 }
 
 void kl_log_claim(kl_log *log) {
+    KL_ASSERT_HELD(&log->lock);
     KL_ASSERT(!log->changing && !log->noting);
     log->changing = true;
     if (log->page) kl_statepage_change(log->page, true);
 }
 
 void kl_log_release(kl_log *log) {
+    KL_ASSERT_HELD(&log->lock);
+    KL_ASSERT(log->changing);
     log->changing = false;
     if (log->page) kl_statepage_change(log->page, false);
     pthread_cond_broadcast(&log->changed);
 }
 
 void kl_log_change_begin(kl_log *log) {
+    KL_ASSERT_HELD(&log->lock);
     KL_ASSERT((log->generation & 1) == 0);
     log->generation += 1;
     if (log->page) {
@@ -234,6 +248,8 @@ void kl_log_change_begin(kl_log *log) {
 }
 
 void kl_log_change_end(kl_log *log) {
+    KL_ASSERT_HELD(&log->lock);
+    KL_ASSERT(log->generation & 1);
     log->generation += 1;
     memset(log->hints, 0xff, sizeof log->hints);
     kl_log_publish(log);

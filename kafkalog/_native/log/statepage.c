@@ -42,6 +42,10 @@ typedef struct {
     _Atomic int64_t changes; /* odd while files are being changed beside appends */
 } page_layout;
 KL_STATIC_ASSERT(sizeof(page_layout) <= PAGE_BYTES, "a page holds it");
+KL_STATIC_ASSERT(ATOMIC_INT_LOCK_FREE == 2 && ATOMIC_LLONG_LOCK_FREE == 2,
+                 "other processes read them: a lock of this one would not do");
+KL_STATIC_ASSERT(NAME_BYTES > PLACE_BYTES + 2 * (1 + 16), "a name fits");
+KL_STATIC_ASSERT(ROWS_MIN > 0, "a page of entries has some");
 KL_STATIC_ASSERT(sizeof(kl_page_values) == VALUE_COUNT * sizeof(int64_t),
                  "the values are copied as a row of numbers");
 KL_STATIC_ASSERT(offsetof(kl_page_values, offset_entries) == ENTRIES_AT * sizeof(int64_t),
@@ -376,6 +380,8 @@ static bool map_rows(kl_statepage *page, size_t rows, bool writer) {
 /* The entries of an index that are not shown yet into their rows, at `place` of each. */
 static void show(kl_statepage *page, kl_index *index, size_t entry_bytes, size_t place) {
     const uint8_t *entries = kl_index_bytes(index).data;
+    KL_ASSERT(index->shown <= index->count);
+    KL_ASSERT(PAGE_BYTES + index->count * ROW_BYTES <= page->mapped_bytes);
     for (; index->shown < index->count; index->shown++)
         memcpy(row_at(page, index->shown) + place, entries + index->shown * entry_bytes,
                entry_bytes);
@@ -409,6 +415,7 @@ void kl_statepage_publish(kl_statepage *page, const kl_page_values *values) {
     int64_t row[ENTRIES_AT];
     memcpy(row, values, sizeof row);
     uint32_t sequence = atomic_load_explicit(&layout->sequence, memory_order_relaxed);
+    KL_TEST_ASSERT((sequence & 1) == 0); /* nobody else publishes */
     atomic_store_explicit(&layout->sequence, sequence + 1, memory_order_relaxed);
     atomic_thread_fence(memory_order_release);
     for (int i = 0; i < ENTRIES_AT; i++)

@@ -82,6 +82,8 @@ kl_status kl_log_delete_left(kl_log *log, kl_dir *dir) {
 
 /* Locked, reserved.  All is gone: the log has the segments of `next`, which is empty. */
 static void show_restart(kl_log *log, kl_version *next, int64_t offset) {
+    KL_ASSERT_HELD(&log->lock);
+    KL_ASSERT(next->count == 1 && kl_version_active(next)->base_offset == offset);
     log->version = next;
     kl_epochs_clear(&log->epochs);
     kl_producers_clear(&log->producers);
@@ -143,6 +145,8 @@ static kl_status restart(kl_log *log, kl_dir *dir, int64_t offset) {
 
 /* Locked, reserved. */
 static kl_status restart_reserved(kl_log *log, int64_t offset) {
+    KL_ASSERT_HELD(&log->lock);
+    KL_ASSERT(log->changing);
     kl_dir *dir = NULL;
     kl_status status = kl_log_settle_tail(log);
     if (!status) status = kl_log_make_dirty(log);
@@ -348,6 +352,8 @@ out:
 
 /* Locked, reserved. */
 static kl_status truncate_reserved(kl_log *log, int64_t offset) {
+    KL_ASSERT_HELD(&log->lock);
+    KL_ASSERT(log->changing && offset < log->log_end);
     kl_dir *dir = NULL;
     bool stale = true;
     kl_status status = kl_log_settle_tail(log);
@@ -482,8 +488,11 @@ static kl_status choose(const kl_log *log, int64_t before_offset, deletion *gone
 /* Locked, in a change of segments.  Nobody is shown them from here on.  The epochs' file waits
  * for the next epoch or the close: what it says below the start is dropped by whoever opens. */
 static kl_status forget_oldest(kl_log *log, const deletion *gone) {
+    KL_ASSERT_HELD(&log->lock);
+    KL_ASSERT(gone->count < log->version->count); /* the active one stays */
     kl_status status = kl_version_remove(&log->version, 0, gone->count);
     if (status) return status;
+    KL_ASSERT(log->version->segments[0]->base_offset == gone->next_offset);
     log->log_start = KL_MAX(log->log_start, gone->next_offset);
     log->last_stable = KL_MAX(log->last_stable, log->log_start);
     kl_epochs_truncate_start(&log->epochs, log->log_start);
@@ -492,6 +501,7 @@ static kl_status forget_oldest(kl_log *log, const deletion *gone) {
 }
 
 static void unleave(kl_log *log, size_t count) {
+    KL_ASSERT(count <= log->left_count);
     while (count-- > 0) kl_segment_drop(log->left[--log->left_count]);
 }
 
@@ -526,6 +536,7 @@ static kl_status delete_chosen(kl_log *log, kl_dir *dir, const deletion *gone,
                                int64_t *bases, size_t max_bases, size_t *deleted) {
     kl_status status = KL_OK;
     bool tried;
+    KL_ASSERT(log->changing);
     if (gone->boundary)
         status =
             kl_segment_sync_derived(gone->boundary, log->path, gone->next_offset, &tried);
@@ -620,6 +631,7 @@ static kl_status delete_all_bare(kl_log *log, kl_dir *dir, int64_t *bases, size_
 /* Locked, reserved.  Before the last segment goes, it is a sealed one.  *gone: all are already. */
 static kl_status seal_last(kl_log *log, int64_t *bases, size_t max_bases, size_t *deleted,
                            bool *gone) {
+    KL_ASSERT_HELD(&log->lock);
     kl_dir *dir = NULL;
     *gone = false;
     if (kl_log_active(log)->size == 0) return KL_OK;

@@ -25,13 +25,16 @@ static kl_status version_new(size_t capacity, kl_version **out) {
 kl_status kl_version_new(kl_version **out) { return version_new(CAPACITY_MIN, out); }
 
 kl_version *kl_version_retain(kl_version *version) {
-    atomic_fetch_add_explicit(&version->refs, 1, memory_order_relaxed);
+    int before = atomic_fetch_add_explicit(&version->refs, 1, memory_order_relaxed);
+    KL_ASSERT(before > 0);
     return version;
 }
 
 void kl_version_drop(kl_version *version) {
     if (version == NULL) return;
-    if (atomic_fetch_sub_explicit(&version->refs, 1, memory_order_acq_rel) > 1) return;
+    int before = atomic_fetch_sub_explicit(&version->refs, 1, memory_order_acq_rel);
+    KL_ASSERT(before > 0);
+    if (before > 1) return;
     for (size_t i = 0; i < version->count; i++) kl_segment_drop(version->segments[i]);
     kl_release(version->segments);
     kl_release((void *)version->largest);
@@ -39,6 +42,7 @@ void kl_version_drop(kl_version *version) {
 }
 
 size_t kl_version_find(const kl_version *version, int64_t offset) {
+    KL_ASSERT(version->count > 0);
     size_t low = 0, high = version->count;
     if (version->segments[high - 1]->base_offset <= offset) return high - 1;
     while (high - low > 1) {
@@ -50,6 +54,7 @@ size_t kl_version_find(const kl_version *version, int64_t offset) {
 }
 
 void kl_version_note_quiet(kl_version *version, int64_t from, int64_t until) {
+    KL_ASSERT(from <= until);
     bool touch = from <= version->quiet_until && version->quiet_from <= until;
     if (touch) {
         version->quiet_from = KL_MIN(version->quiet_from, from);
@@ -72,10 +77,12 @@ static void clip_quiet(kl_version *version) {
     int64_t last = version->count ? kl_version_active(version)->base_offset : 0;
     version->quiet_until = KL_MIN(version->quiet_until, last);
     version->quiet_from = KL_MIN(version->quiet_from, version->quiet_until);
+    KL_ASSERT(version->quiet_until <= last);
 }
 
 /* The first `count` segments of `from`, and what is known of them, into an empty one. */
 static void copy_first(const kl_version *from, size_t count, kl_version *copy) {
+    KL_ASSERT(count <= from->count && count <= copy->capacity && copy->count == 0);
     for (size_t i = 0; i < count; i++)
         copy->segments[i] = kl_segment_retain(from->segments[i]);
     copy->count = count;
@@ -98,8 +105,14 @@ kl_status kl_version_begin(const kl_version *version, size_t count, kl_segment *
         return status;
     }
     copy_first(version, count, *out);
+    KL_ASSERT(count == 0 || version->segments[count - 1]->base_offset < last->base_offset);
     (*out)->segments[(*out)->count++] = last;
     return KL_OK;
+}
+
+/* Whether `segment` fits in behind the first `at`: bases ascend. */
+static bool follows(const kl_version *version, size_t at, const kl_segment *segment) {
+    return at == 0 || version->segments[at - 1]->base_offset < segment->base_offset;
 }
 
 /* One that nobody else holds, with room for `count` segments, in the place of *version. */
@@ -117,6 +130,7 @@ static kl_status own(kl_version **version, size_t count) {
 }
 
 kl_status kl_version_add(kl_version **version, kl_segment *segment) {
+    KL_ASSERT(follows(*version, (*version)->count, segment));
     kl_status status = own(version, (*version)->count + 1);
     if (status) kl_segment_drop(segment);
     else (*version)->segments[(*version)->count++] = segment;
@@ -129,6 +143,8 @@ static void forget(kl_version *version, size_t at) {
 }
 
 kl_status kl_version_replace(kl_version **version, size_t at, kl_segment *segment) {
+    KL_ASSERT(at < (*version)->count);
+    KL_ASSERT((*version)->segments[at]->base_offset == segment->base_offset);
     kl_status status = own(version, (*version)->count);
     if (status) {
         kl_segment_drop(segment);
@@ -143,6 +159,7 @@ kl_status kl_version_replace(kl_version **version, size_t at, kl_segment *segmen
 
 kl_status kl_version_remove(kl_version **version, size_t from, size_t count) {
     if (count == 0) return KL_OK;
+    KL_ASSERT(from <= (*version)->count && count <= (*version)->count - from);
     kl_status status = own(version, (*version)->count);
     if (status) return status;
     kl_version *now = *version;

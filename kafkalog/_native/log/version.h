@@ -34,6 +34,7 @@ kl_version *kl_version_retain(kl_version *version);
 void kl_version_drop(kl_version *version); /* NULL is fine */
 
 static inline kl_segment *kl_version_active(const kl_version *version) {
+    KL_TEST_ASSERT(version->count > 0);
     return version->segments[version->count - 1];
 }
 /* Index of the segment that holds `offset`: the last with base_offset <= it, or 0. */

@@ -15,6 +15,7 @@ void kl_caught_ups_free(kl_caught_ups *all) {
 
 bool kl_caught_ups_put(kl_caught_ups *all, const kl_caught_up *one) {
     kl_lock(&all->lock);
+    KL_ASSERT(all->count >= 0 && all->count <= KL_CAUGHT_UP_MAX);
     bool room = all->count < KL_CAUGHT_UP_MAX;
     if (room) all->queue[(all->first + all->count++) % KL_CAUGHT_UP_MAX] = *one;
     pthread_cond_signal(&all->some);
@@ -33,6 +34,7 @@ kl_status kl_caught_ups_take(kl_caught_ups *all, int32_t timeout_ms, kl_caught_u
         else kl_cond_wait_ms(&all->some, &all->lock, left_ms);
     }
     if (!status) {
+        KL_ASSERT(all->first >= 0 && all->first < KL_CAUGHT_UP_MAX);
         *out = all->queue[all->first];
         all->first = (all->first + 1) % KL_CAUGHT_UP_MAX;
         all->count--;

@@ -41,5 +41,6 @@ KL_STATIC_ASSERT(sizeof codes / sizeof codes[0] == KL_E_NOT_ENOUGH_REPLICAS + 1,
 
 int16_t kl_code_of(kl_status status) {
     if ((size_t)status >= sizeof codes / sizeof codes[0]) return CODE_UNKNOWN_SERVER_ERROR;
+    KL_ASSERT((codes[status] == CODE_NONE) == (status == KL_OK)); /* the table has all */
     return codes[status];
 }

@@ -65,11 +65,15 @@ static void append_to(kl_load **list, kl_load *load) {
 }
 
 static void take_out(kl_load **list, const kl_load *load) {
-    while (*list != load) list = &(*list)->next;
+    while (*list != load) {
+        KL_ASSERT(*list != NULL);
+        list = &(*list)->next;
+    }
     *list = load->next;
 }
 
 static bool is_append(const kl_load *load) {
+    KL_ASSERT(load->at < load->count);
     return load->items[load->at].append.bytes > 0;
 }
 
@@ -77,10 +81,12 @@ static bool is_append(const kl_load *load) {
  * for reads. */
 static bool is_free(const kl_cold *cold, const kl_load *load) {
     int appends = 0;
+    KL_ASSERT_HELD(&cold->lock);
     for (const kl_load *other = cold->running_loads; other; other = other->next) {
         if (other->items[other->at].replica == load->items[load->at].replica) return false;
         appends += is_append(other);
     }
+    KL_ASSERT(appends <= KL_COLD_APPENDS_MAX);
     return !is_append(load) || appends < KL_COLD_APPENDS_MAX;
 }
 
@@ -95,6 +101,8 @@ static void *run(void *argument);
 
 /* Locked.  Whether a thread will take what is pushed. */
 static bool have_thread(kl_cold *cold) {
+    KL_ASSERT_HELD(&cold->lock);
+    KL_ASSERT(cold->waiting >= 0 && cold->waiting <= cold->count);
     if (cold->stop) return false;
     if (cold->waiting > 0 || cold->count == KL_COLD_THREADS) return true;
     if (kl_thread_spawn(&cold->threads[cold->count], run, cold, "kafkalog-cold"))
@@ -112,6 +120,7 @@ static void pass_on(kl_cold *cold) {
 
 /* Locked, but not while it works. */
 static void run_warming(kl_cold *cold) {
+    KL_ASSERT_HELD(&cold->lock);
     kl_warming *warming = cold->first;
     cold->first = warming->next;
     if (cold->first == NULL) cold->last = NULL;
@@ -128,6 +137,8 @@ static void run_warming(kl_cold *cold) {
 
 /* Locked, but not while it works.  One item: the others wait again, behind those that do. */
 static void run_load(kl_cold *cold, kl_load *load) {
+    KL_ASSERT_HELD(&cold->lock);
+    KL_ASSERT(!load->running && !load->done && load->at < load->count);
     take_out(&cold->waiting_loads, load);
     append_to(&cold->running_loads, load);
     load->running = true;
@@ -192,6 +203,7 @@ kl_load *kl_load_new(size_t items_max) {
 }
 
 bool kl_cold_load(kl_cold *cold, kl_load *load, kl_request *request) {
+    KL_ASSERT(load->count > 0);
     load->request = request;
     kl_lock(&cold->lock);
     bool taken = have_thread(cold);
@@ -231,6 +243,8 @@ void kl_cold_stop(kl_cold *cold) {
 }
 
 void kl_cold_free(kl_cold *cold) {
+    KL_ASSERT(cold->count == 0); /* stopped */
+    KL_ASSERT(cold->first == NULL && cold->running_loads == NULL);
     pthread_cond_destroy(&cold->some);
     pthread_mutex_destroy(&cold->lock);
 }

@@ -11,6 +11,8 @@ enum {
     KL_COLD_APPENDS_MAX = KL_COLD_THREADS - 1 /* at once: they leave one to reads */
 };
 
+KL_STATIC_ASSERT(KL_COLD_APPENDS_MAX >= 1, "and a log can be made ready for an append");
+
 /* A place in a log that is to be read from, or an append that is to find it ready. */
 typedef struct {
     kl_replica *replica; /* retained */

@@ -100,7 +100,7 @@ bool kl_data_pin(kl_data *data) {
     return false;
 }
 
-void kl_data_unpin(kl_data *data) { atomic_fetch_sub(&data->pinned, 1); }
+void kl_data_unpin(kl_data *data) { KL_ASSERT(atomic_fetch_sub(&data->pinned, 1) > 0); }
 
 void kl_data_drop_slice(kl_data *data, kl_slice *slice) {
     if (slice->segment == NULL) return;

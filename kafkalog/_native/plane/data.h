@@ -79,6 +79,8 @@ static inline int64_t kl_wall_of(const kl_request *request) {
     return kl_clock_wall(kl_data_of(request)->clock);
 }
 static inline kl_lane *kl_lane_of(const kl_request *request) {
+    KL_TEST_ASSERT(request->thread >= 0 &&
+                   request->thread < kl_data_of(request)->lane_count);
     return &kl_data_of(request)->lanes[request->thread];
 }
 /* A reader over the request's body. */

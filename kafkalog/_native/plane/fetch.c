@@ -13,12 +13,14 @@ enum {
     LOOK_AT_ALL_MS = 1000, /* a follower's session */
     FOLD_MIN = 64          /* partitions asked for, from which on some may be the same */
 };
+KL_STATIC_ASSERT(PARKED_BYTES_SMALL < PARKED_BYTES_MAX, "one that counts can wait");
 
 /* ---- memory: one kl_fetch per request under way, kept by its network thread --------------- */
 
 static kl_fetch *take(kl_request *request) {
     kl_lane *lane = kl_lane_of(request);
     kl_fetch *fetch = lane->fetches;
+    KL_ASSERT((fetch != NULL) == (lane->fetch_count > 0));
     if (fetch) {
         lane->fetches = fetch->next;
         lane->fetch_count--;
@@ -27,6 +29,7 @@ static kl_fetch *take(kl_request *request) {
         if (fetch == NULL) return NULL;
         kl_fetch_set_init(&fetch->asked);
     }
+    KL_ASSERT(fetch->load == NULL && fetch->frame_bytes == 0 && fetch->asked.count == 0);
     fetch->next = NULL;
     fetch->data = kl_data_of(request);
     fetch->set = &fetch->asked;
@@ -74,6 +77,7 @@ static bool keep_frame(kl_request *request, kl_fetch *fetch) {
 }
 
 static void let_frame_go(kl_request *request, kl_fetch *fetch) {
+    KL_ASSERT(kl_lane_of(request)->parked_bytes >= fetch->frame_bytes);
     kl_lane_of(request)->parked_bytes -= fetch->frame_bytes;
     fetch->frame_bytes = 0;
 }
@@ -221,6 +225,8 @@ static bool park_cold(kl_request *request, kl_fetch *fetch) {
                            .bytes = bytes,
                            .to = fetch->to};
     }
+    KL_ASSERT(load->count == fetch->cold_count); /* which there is room for */
+    KL_ASSERT(fetch->load == NULL && request->parked == NULL);
     fetch->load = load;
     request->parked = fetch;
     request->deadline_ms = INT64_MAX; /* its time is for records that are not there yet */
@@ -233,6 +239,7 @@ static bool park_cold(kl_request *request, kl_fetch *fetch) {
 /* ---- runs --------------------------------------------------------------------------------- */
 
 static kl_verdict finish(kl_request *request, kl_fetch *fetch) {
+    KL_ASSERT(fetch->load == NULL); /* nobody else works for it */
     kl_fetch_count(request, fetch);
     bool put = kl_fetch_answer(request, fetch);
     bool keep = put && fetch->code == CODE_NONE && fetch->set->count > 0;

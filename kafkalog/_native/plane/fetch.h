@@ -18,6 +18,9 @@ enum {
     KL_FETCH_NEAR_MAX = 32
 };
 
+KL_STATIC_ASSERT(KL_FETCH_MIN < KL_FETCH_SESSIONS && KL_FETCH_ENDPOINTS <= KL_FETCH_MAX,
+                 "all of them are of versions that are served");
+
 struct kl_fetch {
     kl_fetch *next; /* a free one's */
     kl_data *data;

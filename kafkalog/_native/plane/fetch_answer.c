@@ -24,8 +24,10 @@ static bool begin(out *out, size_t bytes) {
     return out->p != NULL;
 }
 
-static void end(const out *out) {
-    size_t unused = out->reserved - (size_t)(out->p - out->start);
+static inline void end(const out *out) {
+    size_t used = (size_t)(out->p - out->start);
+    KL_ASSERT(used <= out->reserved);
+    size_t unused = out->reserved - used;
     kl_response_rewind(out->request, kl_response_pos(out->request) - unused);
 }
 
@@ -33,6 +35,7 @@ static void put_aborted(out *out, const kl_fetch *fetch, const kl_fetch_item *it
     bool list = fetch->to == KL_COMMITTED && item->code == CODE_NONE;
     out->p = kl_out_length(out->p, out->flexible, list ? (int64_t)item->aborted_count : -1);
     for (size_t i = 0; list && i < item->aborted_count; i++) {
+        KL_ASSERT(item->aborted_at + i < fetch->aborted_count);
         const kl_aborted *aborted = &fetch->aborted[item->aborted_at + i];
         out->p = kl_out_i64(out->p, aborted->producer_id);
         out->p = kl_out_i64(out->p, aborted->first_offset);
@@ -44,6 +47,10 @@ static void put_aborted(out *out, const kl_fetch *fetch, const kl_fetch_item *it
  * leader. */
 static void put_tags(out *out, const kl_fetch_item *item) {
     enum { TAG_DIVERGING = 0, TAG_LEADER = 1, DIVERGING_BYTES = 13 };
+    KL_STATIC_ASSERT(DIVERGING_BYTES == sizeof(int32_t) + sizeof(int64_t) + 1,
+                     "an epoch, an offset, no tags");
+    KL_STATIC_ASSERT(1 + 2 + DIVERGING_BYTES + KL_LEADER_BYTES <= FIXED_BYTES_MAX,
+                     "there is room");
     bool diverging = item->diverging_end >= 0;
     kl_leader leader = {-1, -1};
     if (out->version >= KL_FETCH_ENDPOINTS && item->replica &&
@@ -64,6 +71,7 @@ static void put_tags(out *out, const kl_fetch_item *item) {
 
 static bool put_records(out *out, const kl_fetch *fetch, kl_fetch_item *item) {
     if (item->slice_bytes == 0) return true;
+    KL_ASSERT(item->copied == (item->slice.segment == NULL));
     if (!item->copied) return kl_response_slice(out->request, &item->slice) == KL_OK;
     uint8_t *to = kl_response_reserve(out->request, item->slice_bytes);
     if (to) memcpy(to, fetch->copied.data + item->copied_at, item->slice_bytes);

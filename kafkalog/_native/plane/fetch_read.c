@@ -123,6 +123,7 @@ static kl_status copy_records(kl_fetch *fetch, kl_fetch_item *item) {
         if (got == 0) status = kl_fail(KL_E_STALE, "a log was cut while it was read");
         else if (got < 0) status = kl_fail_errno(errno, "a read for a response");
         if (status) break;
+        KL_ASSERT((size_t)got <= copied->capacity - copied->bytes);
         copied->bytes += (size_t)got;
         pos += got;
     }
@@ -152,6 +153,7 @@ static kl_status read_records(kl_fetch *fetch, kl_fetch_item *item, budget *budg
         return KL_OK;
     }
     kl_read where;
+    KL_ASSERT(item->slice.segment == NULL); /* else it would never be dropped */
     kl_status status = kl_log_slice(item->replica->log, item->offset, fetch->to,
                                     (size_t)KL_MAX(limit, 0), first, &item->slice, &where);
     if (status || item->slice.segment == NULL) kl_data_unpin(fetch->data);
@@ -162,6 +164,7 @@ static kl_status read_records(kl_fetch *fetch, kl_fetch_item *item, budget *budg
         budget->more |= status == KL_E_STALE;
         if (status) return status == KL_E_STALE ? KL_OK : status;
     } else if (where.bytes) {
+        KL_ASSERT(fetch->slices < SLICES_MAX);
         fetch->slices++;
     }
     item->slice_bytes = where.bytes;
@@ -257,6 +260,7 @@ static void read_item(const kl_request *request, kl_fetch *fetch, kl_fetch_item 
     if (item->code == CODE_NONE) return;
     int16_t code = item->code;
     budget->given -= (int64_t)item->slice_bytes;
+    KL_ASSERT(budget->given >= 0);
     forget_findings(fetch, item);
     /* Clients of these versions do not know the other code. */
     bool old = request->api_version <= 5;

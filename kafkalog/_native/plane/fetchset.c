@@ -40,6 +40,7 @@ kl_fetch_item *kl_fetch_set_add(kl_fetch_set *set, kl_fetch_topic *topic,
     kl_fetch_item *item = set->items[set->count];
     if (item == NULL) item = set->items[set->count] = kl_alloc(sizeof *item);
     if (item == NULL) return NULL;
+    KL_ASSERT(set->count < set->capacity);
     *item = (kl_fetch_item){.topic = topic,
                             .place = set->count++,
                             .partition = partition,
@@ -86,6 +87,7 @@ void kl_fetch_set_init(kl_fetch_set *set) {
 }
 
 static void unuse(kl_fetch_topic *topic) {
+    KL_ASSERT(topic->uses > 0);
     if (--topic->uses == 0 && topic->owned) kl_release(topic);
 }
 
@@ -217,6 +219,7 @@ static void take_numbers(kl_fetch_item *item, const kl_fetch_item *from) {
 
 /* Exchange the places of two items. */
 static void swap_items(kl_fetch_set *set, size_t a, size_t b) {
+    KL_ASSERT(a < set->count && b < set->count);
     kl_fetch_item *item = set->items[a];
     set->items[a] = set->items[b];
     set->items[b] = item;
@@ -226,6 +229,7 @@ static void swap_items(kl_fetch_set *set, size_t a, size_t b) {
 
 bool kl_fetch_set_fold(kl_fetch_set *set) {
     size_t kept = 0;
+    KL_ASSERT(!set->keeps_topics && set->index.count == 0); /* a request's */
     if (kl_table_reserve(&set->index, set->count)) return false;
     for (size_t i = 0; i < set->count; i++) {
         kl_fetch_item *item = set->items[i];
@@ -235,7 +239,8 @@ bool kl_fetch_set_fold(kl_fetch_set *set) {
             kl_fetch_item_take(item, NULL);
             kl_link_remove(&item->due);
         } else {
-            (void)kl_table_add(&set->index, hash(item->topic, item->partition), item);
+            KL_ASSERT(kl_table_add(&set->index, hash(item->topic, item->partition), item) ==
+                      KL_OK);           /* reserved */
             swap_items(set, kept++, i); /* what is folded is behind, to be used again */
         }
     }
@@ -256,7 +261,8 @@ bool kl_fetch_set_merge(kl_fetch_set *set, const kl_fetch_set *asked) {
             item = topic ? kl_fetch_set_add(set, topic, from->partition) : NULL;
             if (item == NULL && topic && topic->uses == 0) kl_release(topic);
             if (item == NULL) return false;
-            (void)kl_table_add(&set->index, hash(topic, from->partition), item);
+            KL_ASSERT(kl_table_add(&set->index, hash(topic, from->partition), item) ==
+                      KL_OK); /* reserved */
         }
         take_numbers(item, from);
         kl_fetch_set_due(set, item);
@@ -269,6 +275,7 @@ void kl_fetch_set_forget(kl_fetch_set *set, const kl_topic_key *wanted, int32_t 
     fill_topic(&topic, wanted);
     kl_fetch_item *item = find(set, &topic, partition);
     if (item == NULL) return;
+    KL_ASSERT(set->items[item->place] == item && set->index.count == set->count);
     kl_table_remove(&set->index, hash(item->topic, item->partition), item);
     swap_items(set, item->place, set->count - 1);
     set->items[--set->count] = NULL;

@@ -29,6 +29,7 @@ void kl_places_free(kl_places *places) {
 
 /* Locked. */
 static kl_listener_places *find_listener(const kl_places *places, int32_t listener) {
+    KL_ASSERT_HELD(&places->lock);
     kl_listener_places *one = places->first;
     while (one && one->listener != listener) one = one->next;
     return one;
@@ -93,6 +94,10 @@ kl_leader kl_leader_of(const kl_replica *replica, int32_t self) {
 
 uint8_t *kl_leaders_put(kl_leaders *leaders, kl_leader leader, uint32_t tag, uint8_t *p) {
     enum { VALUE_BYTES = 9 };
+    KL_STATIC_ASSERT(VALUE_BYTES == 2 * sizeof(int32_t) + 1, "a node, an epoch, no tags");
+    KL_STATIC_ASSERT(KL_LEADER_BYTES == 1 + 1 + VALUE_BYTES,
+                     "a tag and a length before it");
+    KL_ASSERT(leaders->count >= 0 && leaders->count <= KL_LEADERS_MAX);
     int32_t known = 0;
     while (known < leaders->count && leaders->nodes[known] != leader.node) known++;
     if (known == leaders->count && known < KL_LEADERS_MAX)
@@ -150,6 +155,7 @@ bool kl_leaders_end(const kl_leaders *leaders, kl_places *places, kl_request *re
         memmove(p, value, bytes);
         p += bytes;
     }
+    KL_ASSERT((size_t)(p - start) <= room);
     kl_response_rewind(request, kl_response_pos(request) - (room - (size_t)(p - start)));
     return true;
 }

@@ -15,12 +15,16 @@ enum {
     COLD_BYTES_MAX = 64 << 20,
     KEEP_ITEMS = 1024 /* of a kept one */
 };
+KL_STATIC_ASSERT((int)VERSION_ZSTD < (int)VERSION_FLEXIBLE &&
+                     (int)VERSION_FLEXIBLE < (int)VERSION_MAX,
+                 "all of them are of versions that are served");
 
 /* ---- memory: one kl_produce per request under way, kept by its network thread ------------- */
 
 static kl_produce *take(kl_request *request) {
     kl_lane *lane = kl_lane_of(request);
     kl_produce *produce = lane->produces;
+    KL_ASSERT((produce != NULL) == (lane->produce_count > 0));
     if (produce) {
         lane->produces = produce->next;
         lane->produce_count--;
@@ -46,6 +50,7 @@ static void leave_load(kl_request *request, kl_produce *produce) {
     if (produce->load == NULL) return;
     kl_cold_leave(&kl_data_of(request)->cold, produce->load);
     produce->load = NULL;
+    KL_ASSERT(kl_lane_of(request)->cold_bytes >= produce->cold_bytes);
     kl_lane_of(request)->cold_bytes -= produce->cold_bytes;
 }
 
@@ -55,6 +60,7 @@ static void put_back(kl_request *request, kl_produce *produce) {
     for (size_t i = 0; i < produce->count; i++) {
         kl_produce_item *item = &produce->items[i];
         if (item->waiting) kl_wait_remove(&item->waiter);
+        KL_ASSERT(!item->waiter.linked); /* its memory goes */
         kl_replica_drop(item->replica);
         if (item->fault) kl_release(item->fault->records);
         kl_release(item->fault);
@@ -259,6 +265,7 @@ static void leave_folders_out(char *out, size_t room, const char *text) {
  * request may name a hundred thousand partitions: the first refusals have one. */
 static void keep_message(kl_produce *produce, kl_produce_item *item, const char *text) {
     char shown[400];
+    KL_ASSERT(produce->fault_count <= KL_FAULTS_MAX && item->fault == NULL);
     if (produce->fault_count == KL_FAULTS_MAX) return;
     leave_folders_out(shown, sizeof shown, text);
     size_t bytes = strlen(shown) + 1;
@@ -388,6 +395,7 @@ void kl_produce_cancel(kl_request *request) { put_back(request, request->parked)
 /* False: all is decided. */
 static bool park(kl_request *request, kl_produce *produce) {
     bool armed = false;
+    KL_ASSERT(produce->load == NULL);
     while (!armed) {
         size_t left = look_again(produce, request->expired);
         if (left == 0) return false;
@@ -395,6 +403,7 @@ static bool park(kl_request *request, kl_produce *produce) {
         for (size_t i = 0; i < produce->count; i++) {
             kl_produce_item *item = &produce->items[i];
             if (!item->waiting) continue;
+            KL_ASSERT(!item->waiter.linked);
             item->waiter.replica = item->replica;
             item->waiter.promise = item->promise;
             kl_wait_add(&produce->wait, &item->waiter);

@@ -67,8 +67,9 @@ static uint8_t *reserve(kl_request *request, size_t bytes) {
 
 static void give_back(kl_request *request, const uint8_t *start, const uint8_t *p,
                       size_t reserved) {
-    kl_response_rewind(request,
-                       kl_response_pos(request) - (reserved - (size_t)(p - start)));
+    size_t used = (size_t)(p - start);
+    KL_ASSERT(used <= reserved);
+    kl_response_rewind(request, kl_response_pos(request) - (reserved - used));
 }
 
 static bool answer_item(kl_request *request, const kl_produce_item *item,

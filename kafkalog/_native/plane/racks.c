@@ -38,6 +38,7 @@ int32_t kl_racks_find(kl_racks *racks, kl_span rack, int32_t self, int32_t *out,
     if (rack.bytes == 0 || atomic_load(&racks->count) == 0) return 0;
     int32_t found = 0;
     kl_lock(&racks->lock);
+    KL_ASSERT((racks->list != NULL) == (atomic_load(&racks->count) > 0));
     for (int32_t i = 0; i < atomic_load(&racks->count); i++) {
         const kl_rack *place = &racks->list[i];
         if (strlen(place->rack) != rack.bytes || memcmp(place->rack, rack.data, rack.bytes))

@@ -58,7 +58,10 @@ static kl_session *find(kl_sessions *sessions, int32_t id) {
 
 /* Locked.  It counts no more, and its memory goes soon. */
 static void end_session(kl_sessions *sessions, kl_session *session) {
+    KL_ASSERT_HELD(&sessions->lock);
+    KL_ASSERT(session->closed && !session->busy);
     sessions->stats.session_partitions -= (int64_t)session->counted;
+    KL_ASSERT(sessions->stats.session_partitions >= 0);
     kl_link_last(&sessions->gone, &session->use);
 }
 
@@ -77,9 +80,12 @@ static void unlock(kl_sessions *sessions) {
 
 /* Locked.  Nobody finds it any more; its user, or else we, end it. */
 static void close_session(kl_sessions *sessions, kl_session *session) {
+    KL_ASSERT_HELD(&sessions->lock);
+    KL_ASSERT(!session->closed);
     kl_table_remove(&sessions->by_id, hash_of(session->id), session);
     kl_link_remove(&session->use);
     sessions->stats.sessions--;
+    KL_ASSERT(sessions->stats.sessions == (int64_t)sessions->by_id.count);
     session->closed = true;
     if (!session->busy) end_session(sessions, session);
 }
@@ -167,7 +173,9 @@ static bool make_room(kl_sessions *sessions, size_t partitions, int64_t more,
     const kl_session_stats gone = {0};
     if (!could_fit(sessions, partitions, more, now_ms)) return false;
     while (!fits(sessions, &gone, (int64_t)partitions, more)) {
-        close_session(sessions, victim_for(sessions, partitions, now_ms));
+        kl_session *victim = victim_for(sessions, partitions, now_ms);
+        KL_ASSERT(victim != NULL); /* evictions make room: could_fit */
+        close_session(sessions, victim);
         sessions->stats.sessions_evicted++;
     }
     return true;
@@ -196,6 +204,7 @@ static kl_session *new_session(const kl_fetch_set *asked) {
 
 /* Locked.  False: it is not taken in. */
 static bool take_in(kl_sessions *sessions, kl_session *session, int64_t now_ms) {
+    KL_ASSERT_HELD(&sessions->lock);
     if (!make_room(sessions, session->set.count, 1, now_ms)) return false;
     session->id = free_id(sessions);
     if (session->id == 0 || kl_table_add(&sessions->by_id, hash_of(session->id), session))
@@ -230,6 +239,7 @@ kl_session *kl_sessions_make(kl_sessions *sessions, const kl_fetch_set *asked, b
 bool kl_sessions_count(kl_sessions *sessions, kl_session *session, int64_t now_ms) {
     size_t count = session->set.count;
     kl_lock(&sessions->lock);
+    KL_ASSERT(session->busy);
     bool room = count <= session->counted ||
                 make_room(sessions, count - session->counted, 0, now_ms);
     sessions->stats.session_partitions += (int64_t)count - (int64_t)session->counted;
@@ -241,6 +251,7 @@ bool kl_sessions_count(kl_sessions *sessions, kl_session *session, int64_t now_m
 void kl_sessions_give(kl_sessions *sessions, kl_session *session, bool keep,
                       int64_t now_ms) {
     kl_lock(&sessions->lock);
+    KL_ASSERT(session->busy);
     session->busy = false;
     session->used_ms = now_ms;
     if (session->closed) end_session(sessions, session);

@@ -66,6 +66,7 @@ void kl_topics_lock(kl_topics *topics) {
 
 /* Under `changing`. */
 static void lock_for_change(kl_topics *topics) {
+    KL_ASSERT_HELD(&topics->changing);
     kl_lock(&topics->gate);
     atomic_store_explicit(&topics->change_waits, true, memory_order_relaxed);
     KL_ASSERT(pthread_rwlock_wrlock(&topics->lock) == 0);
@@ -125,6 +126,7 @@ static void unlink_topic(kl_topics *topics, kl_topic *topic) {
 static kl_status new_topic(kl_topics *topics, kl_span name, kl_topic **out) {
     kl_topic *topic = *out = kl_alloc(sizeof *topic);
     if (topic == NULL) return kl_fail(KL_E_NO_MEMORY, "no memory for a topic");
+    KL_ASSERT(name.bytes <= TOPIC_NAME_BYTES_MAX);
     topic->name_bytes = name.bytes;
     memcpy(topic->name, name.data, name.bytes);
     return kl_table_add(&topics->by_name, kl_hash(topic->name, name.bytes), topic);
@@ -157,7 +159,8 @@ kl_status kl_topics_put_topic(kl_topics *topics, const char *text, const uint8_t
         memcpy(topic->id, id, KL_TOPIC_ID_BYTES);
         topic->has_id = !is_zero(id);
         topic->flags = flags;
-        if (topic->has_id) (void)kl_table_add(&topics->by_id, hash_id(id), topic);
+        if (topic->has_id) /* reserved */
+            KL_ASSERT(kl_table_add(&topics->by_id, hash_id(id), topic) == KL_OK);
     } else {
         kl_release(fresh);
     }
@@ -186,6 +189,7 @@ static kl_status reserve(kl_topics *topics, const char *name, int32_t partition,
         topic->places = grown;
         topic->capacity = capacity;
     }
+    KL_ASSERT(partition < topic->capacity && topic->capacity <= PARTITIONS_MAX);
     *out = &topic->places[partition];
     return KL_OK;
 }
@@ -194,6 +198,7 @@ static kl_status reserve(kl_topics *topics, const char *name, int32_t partition,
 static void take_out(kl_topics *topics, place *at) {
     kl_replica *replica = at->replica;
     lock_for_change(topics);
+    KL_ASSERT(at->replica == replica); /* no other change came */
     at->replica = NULL;
     kl_topics_unlock(topics);
     kl_replica_remove(replica);
@@ -223,6 +228,7 @@ kl_status kl_topics_put_partition(kl_topics *topics, const char *name, int32_t p
     else if (!status) status = kl_replica_new(log, partition, role, &fresh);
     if (fresh) {
         lock_for_change(topics); /* the place is there still: no other change came */
+        KL_ASSERT(at->replica == NULL);
         at->replica = fresh;
         kl_topics_unlock(topics);
     }

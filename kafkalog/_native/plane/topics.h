@@ -7,7 +7,7 @@
 typedef struct kl_topics kl_topics;
 typedef struct kl_topic kl_topic;
 
-enum { KL_TOPIC_ID_BYTES = 16 };
+enum { KL_TOPIC_ID_BYTES = 16 }; /* a UUID */
 
 /* How a request names a topic. */
 typedef struct {

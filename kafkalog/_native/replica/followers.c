@@ -18,6 +18,7 @@ void kl_followers_free(kl_followers *followers) {
 
 /* Locked. */
 static kl_copy *find(const kl_followers *followers, int32_t id) {
+    KL_ASSERT_HELD(&followers->lock);
     for (int32_t i = 0; i < followers->count; i++)
         if (followers->list[i].who.id == id) return &followers->list[i];
     return NULL;
@@ -62,6 +63,7 @@ kl_status kl_followers_set(kl_followers *followers, const kl_follower *those, in
     kl_copy *old = followers->list;
     followers->list = list;
     followers->count = count;
+    KL_ASSERT(in_sync >= 1 && in_sync <= 1 + count); /* the leader is */
     atomic_store(&followers->in_sync, in_sync);
     if (!keep)
         atomic_store(&followers->shown, INT64_MIN); /* others may have told the log */

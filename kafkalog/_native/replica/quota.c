@@ -34,6 +34,7 @@ static kl_quota_window *window(kl_quota *quota, int32_t behind_first) {
 
 /* Locked.  What began so long ago counts no more. */
 static void forget(kl_quota *quota, int64_t now_ms) {
+    KL_ASSERT_HELD(&quota->lock);
     int64_t kept_ms = quota->windows * quota->window_ms;
     while (quota->count > 0 && now_ms - window(quota, 0)->start_ms >= kept_ms) {
         quota->first = (quota->first + 1) % quota->windows;
@@ -47,6 +48,7 @@ void kl_quota_count(kl_quota *quota, int64_t bytes, int64_t now_ms) {
     kl_quota_window *last = quota->count ? window(quota, quota->count - 1) : NULL;
     /* There is room: they begin a window apart, and what does not fit was forgotten. */
     if (last == NULL || now_ms - last->start_ms >= quota->window_ms) {
+        KL_ASSERT(quota->count < quota->windows);
         last = window(quota, quota->count++);
         *last = (kl_quota_window){now_ms, 0};
     }

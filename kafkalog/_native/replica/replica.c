@@ -19,6 +19,8 @@ static void count_off(kl_wait *wait, int64_t amount) {
 static void end_wait(kl_wait *wait) { count_off(wait, ALL_OF_IT); }
 
 static void link_waiter(kl_replica *replica, kl_waiter *waiter) {
+    KL_ASSERT_HELD(&replica->lock);
+    KL_ASSERT(!waiter->linked);
     waiter->previous = NULL;
     waiter->next = replica->first;
     if (replica->first) replica->first->previous = waiter;
@@ -28,11 +30,14 @@ static void link_waiter(kl_replica *replica, kl_waiter *waiter) {
 }
 
 static void unlink_waiter(kl_replica *replica, kl_waiter *waiter) {
+    KL_ASSERT_HELD(&replica->lock);
+    KL_ASSERT(waiter->linked && waiter->replica == replica);
+    KL_ASSERT((waiter->previous ? waiter->previous->next : replica->first) == waiter);
     if (waiter->next) waiter->next->previous = waiter->previous;
     if (waiter->previous) waiter->previous->next = waiter->next;
     else replica->first = waiter->next;
     waiter->linked = false;
-    atomic_fetch_sub(&replica->waiting, 1);
+    KL_ASSERT(atomic_fetch_sub(&replica->waiting, 1) > 0);
 }
 
 static bool reached(const kl_replica *replica, kl_wait_kind kind, int64_t offset) {
@@ -53,6 +58,7 @@ static void look_at(kl_replica *replica, kl_waiter *waiter) {
 
 /* Locked.  What is promised will not be kept, and who reads must look again. */
 static void end_all(kl_replica *replica) {
+    KL_ASSERT_HELD(&replica->lock);
     for (kl_waiter *waiter = replica->first; waiter; waiter = waiter->next)
         end_wait(waiter->wait);
     kl_watchers_told(replica, true);
@@ -61,6 +67,10 @@ static void end_all(kl_replica *replica) {
 /* On every move, under the log's lock. */
 static void on_move(void *owner, const kl_log_ends *ends) {
     kl_replica *replica = owner;
+    KL_ASSERT(ends->log_start <= ends->last_stable &&
+              ends->last_stable <= ends->high_watermark &&
+              ends->high_watermark <= ends->log_end); /* I1 */
+    KL_ASSERT(ends->appended_bytes >= atomic_load(&replica->appended_bytes));
     /* What was shown may be deleted from the start; what was not yet, only by a cut: so a log
      * that begins again at its end, or behind it, is one that was cut. */
     bool shorter = ends->log_end < atomic_load(&replica->log_end) ||
@@ -123,13 +133,16 @@ kl_status kl_replica_new(kl_log *log, int32_t partition, const kl_role *role,
 }
 
 kl_replica *kl_replica_retain(kl_replica *replica) {
-    atomic_fetch_add_explicit(&replica->refs, 1, memory_order_relaxed);
+    int64_t before = atomic_fetch_add_explicit(&replica->refs, 1, memory_order_relaxed);
+    KL_ASSERT(before > 0);
     return replica;
 }
 
 void kl_replica_drop(kl_replica *replica) {
     if (replica == NULL) return;
-    if (atomic_fetch_sub_explicit(&replica->refs, 1, memory_order_acq_rel) > 1) return;
+    int64_t before = atomic_fetch_sub_explicit(&replica->refs, 1, memory_order_acq_rel);
+    KL_ASSERT(before > 0);
+    if (before > 1) return;
     KL_ASSERT(replica->first == NULL && replica->watchers == NULL);
     pthread_cond_destroy(&replica->moved);
     pthread_mutex_destroy(&replica->lock);
@@ -219,14 +232,17 @@ bool kl_replica_enter(kl_replica *replica) {
 }
 
 void kl_replica_leave(kl_replica *replica) {
-    if (KL_LIKELY(atomic_fetch_sub(&replica->users, 1) < KL_REPLICA_REMOVED)) return;
+    int64_t before = atomic_fetch_sub(&replica->users, 1);
+    KL_TEST_ASSERT((before & (KL_REPLICA_REMOVED - 1)) > 0);
+    if (KL_LIKELY(before < KL_REPLICA_REMOVED)) return;
     kl_lock(&replica->lock);
     pthread_cond_broadcast(&replica->moved);
     kl_unlock(&replica->lock);
 }
 
 void kl_replica_remove(kl_replica *replica) {
-    atomic_fetch_add(&replica->users, KL_REPLICA_REMOVED);
+    int64_t before = atomic_fetch_add(&replica->users, KL_REPLICA_REMOVED);
+    KL_ASSERT(before < KL_REPLICA_REMOVED); /* once */
     kl_lock(&replica->lock);
     end_all(replica);
     pthread_cond_broadcast(&replica->moved);
@@ -241,7 +257,9 @@ void kl_replica_remove(kl_replica *replica) {
 /* ---- producers ------------------------------------------------------------------------------ */
 
 static void end_append(kl_replica *replica) {
-    if (atomic_fetch_sub(&replica->appending, 1) > 1) return;
+    int64_t before = atomic_fetch_sub(&replica->appending, 1);
+    KL_ASSERT(before > 0);
+    if (before > 1) return;
     if (KL_LIKELY(!atomic_load(&replica->follows))) return;
     kl_lock(&replica->lock);
     pthread_cond_broadcast(&replica->moved);
@@ -291,6 +309,7 @@ bool kl_replica_broken(const kl_replica *replica, const kl_promise *promise) {
 /* ---- waiting -------------------------------------------------------------------------------- */
 
 void kl_wait_init(kl_wait *wait, void (*wake)(void *), void *owner, int64_t wanted) {
+    KL_ASSERT(wanted > 0);
     wait->wake = wake;
     wait->owner = owner;
     atomic_store(&wait->wanted, wanted);

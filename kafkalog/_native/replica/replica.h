@@ -22,6 +22,8 @@ typedef enum {
 /* Beside the count of users: more than calls there can be. */
 #define KL_REPLICA_REMOVED ((int64_t)1 << 40)
 
+KL_STATIC_ASSERT(KL_REPLICA_REMOVED > INT32_MAX, "more than there are threads");
+
 /* What an acknowledgement waits for. */
 typedef struct {
     kl_wait_kind kind;

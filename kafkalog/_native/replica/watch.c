@@ -7,11 +7,15 @@ void kl_watch_init(kl_watch *watch) {
     watch->wake = NULL;
 }
 
-void kl_watch_free(kl_watch *watch) { pthread_mutex_destroy(&watch->lock); }
+void kl_watch_free(kl_watch *watch) {
+    KL_ASSERT(kl_ring_first(&watch->news) == NULL);
+    pthread_mutex_destroy(&watch->lock);
+}
 
 /* ---- a partition's watchers: under its lock ----------------------------------------------- */
 
 static void link_watcher(kl_replica *replica, kl_watcher *watcher) {
+    KL_ASSERT_HELD(&replica->lock);
     if (watcher->linked) return;
     watcher->previous = NULL;
     watcher->next = replica->watchers;
@@ -22,12 +26,14 @@ static void link_watcher(kl_replica *replica, kl_watcher *watcher) {
 }
 
 static void unlink_watcher(kl_replica *replica, kl_watcher *watcher) {
+    KL_ASSERT_HELD(&replica->lock);
     if (!watcher->linked) return;
+    KL_ASSERT((watcher->previous ? watcher->previous->next : replica->watchers) == watcher);
     if (watcher->next) watcher->next->previous = watcher->previous;
     if (watcher->previous) watcher->previous->next = watcher->next;
     else replica->watchers = watcher->next;
     watcher->linked = false;
-    atomic_fetch_sub(&replica->waiting, 1);
+    KL_ASSERT(atomic_fetch_sub(&replica->waiting, 1) > 0);
 }
 
 static kl_seen look(const kl_replica *replica, int32_t to) {
@@ -53,6 +59,7 @@ static int64_t shown_bytes(const kl_replica *replica, int64_t bound) {
 /* Among the news.  `bytes` more are there to be read. */
 static void tell(kl_replica *replica, kl_watcher *watcher, int64_t bytes) {
     kl_watch *watch = watcher->watch;
+    KL_ASSERT(bytes >= 0);
     kl_lock(&watch->lock);
     if (!kl_link_in(&watcher->news)) kl_link_last(&watch->news, &watcher->news);
     bool waits = watch->wake != NULL;
@@ -90,6 +97,7 @@ void kl_watchers_told(kl_replica *replica, bool all) {
 void kl_watch_add(kl_watch *watch, kl_watcher *watcher, kl_replica *replica,
                   const kl_seen *seen) {
     kl_lock(&replica->lock);
+    KL_ASSERT(!watcher->linked || (watcher->watch == watch && watcher->replica == replica));
     link_watcher(replica, watcher); /* moves from here on find it */
     const kl_seen now = look(replica, seen->to);
     watcher->replica = replica;
@@ -123,6 +131,7 @@ kl_watcher *kl_watch_next(kl_watch *watch) {
 
 bool kl_watch_wait(kl_watch *watch, void (*wake)(void *), void *owner, int64_t wanted) {
     kl_lock(&watch->lock);
+    KL_ASSERT(watch->wake == NULL && wanted > 0); /* one request at a time */
     bool waits = kl_ring_first(&watch->news) == NULL;
     if (waits) {
         watch->wake = wake;

@@ -347,3 +347,29 @@ def test_a_close_beside_a_failure_is_not_clean(
     assert not (tmp_path / "t-0" / ".kafka_cleanshutdown").exists()
     with kafkalog.Log(tmp_path / "t-0") as log:
         assert [record.value for record in log.read()] == [b"v"] * 5
+
+
+def test_what_follows_a_torn_append_has_its_blocks(
+    tmp_path: Path, native_test: tuple[Any, Any]
+) -> None:
+    """Taking back what was torn gives its blocks back, too: a full disk shows when they are
+    reserved again, where it passes, and not at the write."""
+    hooks = native_test[1]
+    with kafkalog.Log(tmp_path / "t-0", config=CONFIG) as log:
+        fill(log, 1)
+        hooks.kl_io_reset()
+        try:
+            for call in (b"pwrite", b"ftruncate"):
+                assert hooks.kl_io_fail(call, 1, errno.ENOSPC, 0, 0) == 0
+            with pytest.raises(errors.NoSpace):
+                log.append(b"torn", key=b"k", timestamp_ms=1_000)
+            assert hooks.kl_io_calls(b"fallocate") == 0, "there was room"
+            assert hooks.kl_io_fail(b"fallocate", 1, errno.ENOSPC, 1, 0) == 0
+            writes = hooks.kl_io_calls(b"pwrite")
+            with pytest.raises(errors.NoSpace):
+                log.append(b"refused", key=b"k", timestamp_ms=1_000)
+            assert hooks.kl_io_calls(b"pwrite") == writes
+        finally:
+            hooks.kl_io_reset()
+        assert log.append(b"next", key=b"k", timestamp_ms=1_000) == 1
+        assert log.verify(deep=True).clean
