@@ -24,7 +24,7 @@ static bool begin(out *out, size_t bytes) {
     return out->p != NULL;
 }
 
-static void end(const out *out) {
+static inline void end(const out *out) {
     size_t used = (size_t)(out->p - out->start);
     KL_ASSERT(used <= out->reserved);
     size_t unused = out->reserved - used;

@@ -233,7 +233,7 @@ bool kl_replica_enter(kl_replica *replica) {
 
 void kl_replica_leave(kl_replica *replica) {
     int64_t before = atomic_fetch_sub(&replica->users, 1);
-    KL_ASSERT((before & (KL_REPLICA_REMOVED - 1)) > 0);
+    KL_TEST_ASSERT((before & (KL_REPLICA_REMOVED - 1)) > 0);
     if (KL_LIKELY(before < KL_REPLICA_REMOVED)) return;
     kl_lock(&replica->lock);
     pthread_cond_broadcast(&replica->moved);
