@@ -52,6 +52,11 @@ def row(message: Message) -> dict[str, Any]:
     }  # fmt: skip
 
 
+def id_of(topic: Any) -> str:
+    """A described topic's id as Kafka writes it; librdkafka's text has the other base64."""
+    return str(topic.topic_id).replace("+", "-").replace("/", "_")
+
+
 class Making:
     """A case that is being made; `draw` is all that is random in it."""
 
@@ -201,6 +206,7 @@ class Making:
             "__consumer_offsets": "--offsets-decoder",
             "__transaction_state": "--transaction-log-decoder",
             "__cluster_metadata": "--cluster-metadata-decoder",
+            "__share_group_state": "--share-group-state-decoder",
         }
         files: dict[str | None, list[str]] = {}
         for path in sorted(self.case.glob("log/*/*.*")):

@@ -17,7 +17,8 @@ from confluent_kafka import (
 from confluent_kafka.admin import NewPartitions
 
 from kafkalog.wire import apis
-from tests.kafka.golden.maker import EARLIEST, LATEST, METADATA, START_MS, Making, until
+from tests.kafka.golden.maker import EARLIEST, LATEST, METADATA, START_MS, Making, id_of, until
+from tests.kafka.golden.node import node
 from tests.support.batches import CODECS
 from tests.support.raw import Raw
 
@@ -359,7 +360,7 @@ def kraft(making: Making) -> None:
         making.json("metadata.json", {
             "ends": ends,
             "topics": {name: {"partitions": count, "internal": False,
-                              "topic_id": str(found[name].result(30).topic_id)}
+                              "topic_id": id_of(found[name].result(30))}
                        for name, count in making.topics.items()},
             "broker_configs": {"log.cleaner.threads": "2"},
             "default_broker_configs": {"message.max.bytes": "2000000"},
@@ -377,6 +378,7 @@ RECIPES: dict[str, Callable[[Making], None]] = {
     "groups-4.1": groups,
     "kraft": kraft,
     "kraft-4.4": kraft,
+    "node-4.4": node,
     "segments": segments,
     "transactions": transactions,
 }

@@ -18,7 +18,7 @@ from kafkalog.wire.records import CONSUMER_PROTOCOL
 from tests.unit.coordinator.bench import MemoryJournal
 from tests.unit.coordinator.desk import Desk
 
-CASES = ["groups-3.9", "groups-4.1", "transactions"]
+CASES = ["groups-3.9", "groups-4.1", "transactions", "node-4.4"]
 STEADY = {"Stable", "Empty"}
 
 

@@ -12,6 +12,7 @@ from typing import Any, NamedTuple
 import pytest
 
 from kafkalog import Log
+from kafkalog.coordinator.transactions.transaction import State
 from kafkalog.wire import records
 from kafkalog.wire.message import Message
 from kafkalog.wire.tables.other_records import CONSUMER_ASSIGNMENT, CONSUMER_SUBSCRIPTION
@@ -60,6 +61,8 @@ def holds(found: records.Struct, message: Message, version: int, said: dict[str,
     if ours.get("protocolType") == "consumer":
         for member in ours["members"]:
             member.update(opened(member))
+    if isinstance(said.get("transactionStatus"), str):  # since Kafka 4.4
+        ours["transactionStatus"] = State(ours["transactionStatus"]).title
     assert found_in(said, ours), f"{message.title} v{version}: {ours}"
 
 

@@ -20,9 +20,9 @@ TOPIC = "__transaction_state"
 OK = ErrorCode.NONE
 
 
-@pytest.fixture
-def case(kafka_cases: Path) -> Path:
-    return kafka_cases / "transactions"
+@pytest.fixture(params=["transactions", "node-4.4"])
+def case(request: pytest.FixtureRequest, kafka_cases: Path) -> Path:
+    return kafka_cases / str(request.param)
 
 
 @pytest.fixture

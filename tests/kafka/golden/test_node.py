@@ -1,0 +1,106 @@
+"""A whole node that Apache Kafka 4.4.0 wrote: groups of every kind, share groups' state, a cordoned
+directory and a snapshot are read as they are, and written on."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import kafkalog
+from kafkalog.directory.manager import Manager
+from kafkalog.disk.layout import uuid_text
+from kafkalog.metadata.image import INTERNAL_TOPICS
+from kafkalog.metadata.kraft.kraftlog import MetadataLog
+from kafkalog.server.broker import Broker
+from kafkalog.wire import apis
+from tests.kafka.golden.test_groups import loaded
+from tests.support import kafka_data, trees
+from tests.support.answers import read_all
+from tests.support.raw import Raw
+
+CASE = "node-4.4"
+SHARE_STATE = "__share_group_state"
+
+
+@pytest.fixture
+def case(kafka_cases: Path) -> Path:
+    given = kafka_cases / CASE
+    if not given.is_dir():
+        pytest.skip(f"{kafka_cases} has no {CASE}")
+    return given
+
+
+@pytest.fixture
+def node(case: Path, tmp_path: Path) -> Path:
+    """A copy of Kafka's directory."""
+    copy: Path = trees.copy_tree(case / "log", tmp_path / "log")
+    return copy
+
+
+def expected(case: Path, name: str) -> Any:
+    return json.loads((case / "expected" / name).read_text(encoding="utf-8"))
+
+
+def check(manager: Manager, metadata: MetadataLog, case: Path) -> None:
+    """Topics, records, and the broker whose directory is cordoned."""
+    image = metadata.image
+    assert not metadata.problems
+    assert not image.foreign
+    assert {
+        name: {"partitions": len(topic.partitions), "topic_id": uuid_text(topic.id),
+               "internal": False}
+        for name, topic in image.topics.items() if name not in INTERNAL_TOPICS
+    } == expected(case, "metadata.json")["topics"]  # fmt: skip
+    assert dict(image.config(4, "1"))["cordoned.log.dirs"] == "*"
+    read = 0
+    for partition in kafka_data.partitions():
+        if partition.case == CASE and partition.topic not in INTERNAL_TOPICS:
+            kafkas = kafka_data.expected_records(partition)
+            assert read_all(manager.get(partition.topic, partition.number)) == kafkas
+            read += len(kafkas)
+    assert read > 90
+
+
+@pytest.mark.parametrize("snapshots", [True, False])
+def test_it_opens_from_its_snapshot_or_its_log_and_again(
+    node: Path, case: Path, snapshots: bool
+) -> None:
+    if not snapshots:
+        for path in (node / "__cluster_metadata-0").glob("*.checkpoint"):
+            if int(path.name.partition("-")[0]):  # the one at 0 is what Kafka began with
+                path.unlink()
+    for _ in range(2):
+        with Manager(node) as manager, MetadataLog.open(manager) as metadata:
+            check(manager, metadata, case)
+            metadata.register([("PLAINTEXT", "127.0.0.1", 9092, 0)])
+            assert metadata.take_snapshot() is not None
+
+
+def test_groups_of_each_kind_are_listed_or_left_alone(case: Path) -> None:
+    """Offsets of all are there, those of a streams group, too."""
+    desk = loaded(case)
+    kinds = {name: kind for name, (kind, _) in expected(case, "listed.json").items()}
+    assert kinds == {"classic": "classic", "consumer": "consumer", "share": "share",
+                     "tx-group": "classic", "word-count": "streams"}  # fmt: skip
+    assert {*desk.listed(types_filter=["Consumer"])} == {"consumer"}
+    assert {"classic", "tx-group"} <= {*desk.listed(types_filter=["classic"])}
+
+
+def test_the_state_of_share_groups_is_a_log_like_others(node: Path) -> None:
+    with kafkalog.Log(node / f"{SHARE_STATE}-0") as log:
+        keys = [record.key for record in log.read()]
+        assert len(keys) > 2
+        assert all(key is not None and b"share" in key for key in keys)
+        assert log.verify().clean
+
+
+def test_a_broker_serves_it(node: Path) -> None:
+    with Broker(node) as broker, Raw(broker.bootstrap_servers) as raw:
+        found = raw.call(apis.METADATA, topics=None).topics
+        names = {topic.name for topic in found if not topic.error_code}
+        assert {"orders", "tx", "counts", "zstd-codec", SHARE_STATE} <= names
+        assert raw.offsets("zstd-codec", -1).offset == 12
+        assert raw.produce("orders", b"ours").error_code == 0
