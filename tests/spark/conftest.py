@@ -38,7 +38,7 @@ def spark_home(folder: Path) -> Path:
     import pyspark
 
     installed = Path(pyspark.__file__).parent
-    for name in ("bin", "jars"):
+    for name in ("bin", "jars", "sbin"):
         (folder / name).symlink_to(installed / name)
     return folder
 
