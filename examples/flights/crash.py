@@ -22,7 +22,7 @@ from kafkalog import Log
 
 ACK = struct.Struct("<iq")
 """Partition and offset of one acknowledged record."""
-KILL_AFTER = 120_000
+KILL_AFTER = 60_000
 """Acknowledged records; the year has 336,776."""
 
 

@@ -66,7 +66,7 @@ def with_clients(tour: Tour, directory: Path, flights: list[Flight]) -> None:
     with tour.step("Serve it: an unmodified Kafka client reads, writes, joins a group"):
         served.by_a_kafka_client(directory, flights)
     with tour.step("A transaction: read, transform, write, commit; broken off once"):
-        exactly_once.consume_transform_produce(directory, flights[:20_000])
+        exactly_once.consume_transform_produce(directory, flights[:10_000])
     with tour.step("Test a program of your own: a broker for each test"):
         tested.with_a_broker_each()
     with tour.step("Three nodes: kill -9 the one that leads, under load"):

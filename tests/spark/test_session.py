@@ -85,11 +85,11 @@ def test_uncommitted_records_when_asked_for(load: Load, directory: Path):
 
 
 def test_many_tasks_read_each_record_once(load: Load, topics: Path):
-    df = load(topics, subscribe="orders", maxBytesPerPartition="4k")
-    assert df.rdd.getNumPartitions() > 10
-    counts = df.groupBy("partition").count().collect()
-    assert sorted(counts) == [(number, 1000) for number in range(3)]
-    assert df.select("partition", "offset").distinct().count() == 3000
+    df = load(topics, subscribe="orders", maxBytesPerPartition="16k")
+    rows = df.selectExpr("partition", "offset", "spark_partition_id() task").collect()
+    assert len({row.task for row in rows}) > 6
+    wanted = [(number, offset) for number in range(3) for offset in range(1000)]
+    assert sorted((row.partition, row.offset) for row in rows) == wanted
 
 
 def test_limits_reach_the_source(load: Load, topics: Path):

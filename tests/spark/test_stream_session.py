@@ -29,7 +29,7 @@ def started(spark: Any, place: Path, run: Any = None, **options: str) -> Any:
     rows = rows.option("startingOffsets", "earliest").options(**options).load(str(place / "data"))
     return (
         rows.selectExpr("topic", "partition", "offset", "cast(value as string) value")
-        .writeStream.format("parquet")
+        .writeStream.format("json")
         .option("path", str(place / "out"))
         .option("checkpointLocation", str(place / "checkpoint"))
         .trigger(**(run or {"availableNow": True}))
@@ -37,10 +37,17 @@ def started(spark: Any, place: Path, run: Any = None, **options: str) -> Any:
     )
 
 
-def found(spark: Any, place: Path) -> list[str]:
-    rows = spark.read.parquet(str(place / "out")).orderBy("partition", "offset").collect()
+def wrote(spark: Any, place: Path) -> list[Any]:
+    columns = "partition int, offset long, value string"
+    rows = spark.read.schema(columns).json(str(place / "out")).collect()
     assert len({(row.partition, row.offset) for row in rows}) == len(rows)
-    return [row.value for row in rows]
+    return list(rows)
+
+
+def found(spark: Any, place: Path) -> list[str]:
+    """What it wrote, in the order of the log."""
+    rows = {(row.partition, row.offset): row.value for row in wrote(spark, place)}
+    return [rows[place] for place in sorted(rows)]
 
 
 def append(store: kafkalog.Store, partition: int, *values: str) -> None:
@@ -112,7 +119,9 @@ def test_what_has_gone_is_said_or_passed(spark: Any, tmp_path: Path) -> None:
             started(spark, tmp_path).awaitTermination(LONG_S)
         loose = started(spark, tmp_path, failOnDataLoss="false")
         loose.awaitTermination(LONG_S)
-    values = [row.value for row in spark.read.parquet(str(tmp_path / "out")).collect()]
+    values = [
+        row.value for row in spark.read.schema("value string").json(str(tmp_path / "out")).collect()
+    ]
     assert sorted(values) == [*"adu", *"vwxyz"]
 
 
