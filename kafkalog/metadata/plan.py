@@ -26,7 +26,7 @@ from kafkalog.metadata.asked import (
 )
 from kafkalog.metadata.changes import partition_fields
 from kafkalog.metadata.configs import Refused, checked_topic_configs, new_topic_entries
-from kafkalog.metadata.image import TOPIC, MetadataImage, Partition, Topic
+from kafkalog.metadata.image import BROKER, TOPIC, MetadataImage, Partition, Topic
 from kafkalog.wire.error_codes import ErrorCode
 from kafkalog.wire.values import ZERO_UUID
 
@@ -242,8 +242,20 @@ def _count(image: MetadataImage, topic: NewTopic, site: Site) -> int:
             f"Unable to replicate the partition {factor} time(s): The target replication factor "
             f"of {factor} cannot be reached because only 1 broker(s) are registered.",
         )
+    _check_cordon(image, "Unable to replicate the partition 1 time(s): ")
     count = topic.num_partitions
     return _partition_default(site) if count == -1 else count
+
+
+def _check_cordon(image: MetadataImage, before: str = "") -> None:
+    """Refuse to place a partition where the broker's cordoned.log.dirs names its directory (it can
+    name no other); who assigns it by hand may, as in Kafka."""
+    if image.config(BROKER, str(image.node_id)).get("cordoned.log.dirs"):
+        raise Refused(
+            ErrorCode.INVALID_REPLICATION_FACTOR,
+            f"{before}All brokers are currently fenced, or have all their log directories "
+            "cordoned.",
+        )
 
 
 def _check_indexes(indexes: Sequence[int]) -> None:
@@ -387,6 +399,8 @@ def _more(image: MetadataImage, asked: MoreOfTopic) -> range:
                 f"{len(asked.assignments)} assignment(s) were specified.",
             )
         _check_assignments(image, asked.assignments)
+    else:
+        _check_cordon(image)
     first = max(topic.partitions, default=-1) + 1
     return range(first, first + wanted - now)
 

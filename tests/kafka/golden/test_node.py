@@ -16,6 +16,7 @@ from kafkalog.metadata.image import INTERNAL_TOPICS
 from kafkalog.metadata.kraft.kraftlog import MetadataLog
 from kafkalog.server.broker import Broker
 from kafkalog.wire import apis
+from kafkalog.wire.error_codes import ErrorCode
 from tests.kafka.golden.test_groups import loaded
 from tests.support import kafka_data, trees
 from tests.support.answers import read_all
@@ -104,3 +105,20 @@ def test_a_broker_serves_it(node: Path) -> None:
         assert {"orders", "tx", "counts", "zstd-codec", SHARE_STATE} <= names
         assert raw.offsets("zstd-codec", -1).offset == 12
         assert raw.produce("orders", b"ours").error_code == 0
+
+
+def test_nothing_is_placed_in_its_cordoned_directory(node: Path) -> None:
+    """Until the setting is gone; Kafka's words."""
+    why = "All brokers are currently fenced, or have all their log directories cordoned."
+    with Broker(node) as broker, Raw(broker.bootstrap_servers) as raw:
+
+        def enlarge() -> Any:
+            more = [{"name": "orders", "count": 3, "assignments": None}]
+            return raw.call(apis.CREATE_PARTITIONS, topics=more, timeout_ms=30_000).results[0]
+
+        made, more = raw.create("ours"), enlarge()
+        assert made.error_code == more.error_code == ErrorCode.INVALID_REPLICATION_FACTOR
+        assert made.error_message == f"Unable to replicate the partition 1 time(s): {why}"
+        assert more.error_message == why
+        assert raw.alter(4, "1", cordoned_log_dirs=None).error_code == 0
+        assert raw.create("ours").error_code == enlarge().error_code == 0

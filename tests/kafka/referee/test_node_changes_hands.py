@@ -75,6 +75,7 @@ def test_a_node_changes_hands(kafka_cases: Path, tmp_path: Path, wait_until: Wai
         words = committed(raw, "word-count")
         assert words[("lines", 0)] == 1
         before = raw.offsets("orders", -1).offset
+        refused = raw.create("none")
     try:
         kafka = apache.Broker(directory, OFFSETS + SETTINGS)
         apache.jars()
@@ -89,8 +90,8 @@ def test_a_node_changes_hands(kafka_cases: Path, tmp_path: Path, wait_until: Wai
                      "classic": "classic"}.items() <= listed(raw).items(),
             "it knows the kinds of all groups", START_S,
         )  # fmt: skip
-        made = raw.create("none")
-        assert "cordoned" in made.error_message, made
+        assert "cordoned" in refused.error_message
+        assert raw.create("none") == refused
         assert raw.produce("orders", b"theirs").error_code == 0
         assert commit(raw, "by-kafka", 4)
         kafka.kill()

