@@ -8,6 +8,7 @@ import random
 import threading
 import time
 from collections.abc import Callable
+from copy import copy
 from weakref import WeakSet
 
 from kafkalog import errors
@@ -35,27 +36,33 @@ class Rests:
         self._first_ms = first_ms
         self._most_ms = max(first_ms, most_ms)
         self._lock = threading.Lock()  # guards what follows
-        self._rests: dict[Address, tuple[float, float]] = {}
-        """(until when, the next pause in ms)."""
+        self._rests: dict[Address, tuple[float, float, errors.KafkalogError]] = {}
+        """(until when, the next pause in ms, the last failure)."""
 
     def left_s(self, address: Address) -> float:
         """How long it is to be left alone yet; 0: it is not."""
-        until_s, _ = self._rests.get(address, (0.0, 0.0))
-        return max(until_s - time.monotonic(), 0.0)
+        rest = self._rests.get(address)
+        return max(rest[0] - time.monotonic(), 0.0) if rest else 0.0
+
+    def problem(self, address: Address) -> errors.KafkalogError | None:
+        """Why it is left alone; None: it is not."""
+        rest = self._rests.get(address)
+        return rest[2].with_traceback(None) if rest else None
 
     def soonest_s(self, now_s: float) -> float:
         """When the next one may be tried again; infinite: none waits."""
         with self._lock:
-            return min((at for at, _ in self._rests.values() if at > now_s), default=math.inf)
+            return min((at for at, _, _ in self._rests.values() if at > now_s), default=math.inf)
 
-    def failed(self, address: Address) -> None:
+    def failed(self, address: Address, problem: errors.KafkalogError) -> None:
         """It could not be reached now."""
         with self._lock:
-            _, pause_ms = self._rests.pop(address, (0.0, float(self._first_ms)))
+            rest = self._rests.pop(address, None)
+            pause_ms = rest[1] if rest else float(self._first_ms)
             if len(self._rests) >= RESTS_MAX:
                 del self._rests[next(iter(self._rests))]
             until_s = time.monotonic() + pause_ms * random.uniform(0.8, 1.2) / 1000
-            self._rests[address] = until_s, min(pause_ms * 2, self._most_ms)
+            self._rests[address] = until_s, min(pause_ms * 2, self._most_ms), copy(problem)
 
     def reached(self, address: Address) -> None:
         """It could."""
@@ -138,8 +145,8 @@ def _reach(
         made = Connection(address, options, transport, patience)
     except (NotYet, errors.WakeUp, errors.Closed):
         raise
-    except errors.KafkalogError:
-        rests.failed(address)
+    except errors.KafkalogError as problem:
+        rests.failed(address, problem)
         raise
     rests.reached(address)
     return made
@@ -192,14 +199,16 @@ class Openings:
     def _rest(self, address: Address) -> None:
         """Leave one alone that could not be reached a moment ago.
 
-        Raises: Timeout: the call is over; Closed.
+        Raises: the failure that it rests for: the call is over; Closed.
         """
         patience = self._patience
         while (rest_s := self.rests.left_s(address)) and not self.over:
             with self._lock:
                 self._lock.wait_for(lambda: self.over, min(rest_s, patience.left_s()))
             if not patience.left_s():
-                raise errors.Timeout(f"{address}: no connection in the time of the call")
+                raise self.rests.problem(address) or errors.Timeout(
+                    f"{address}: no connection in the time of the call"
+                )
         if self.over:
             raise errors.Closed("the client was closed before it was connected")
 
