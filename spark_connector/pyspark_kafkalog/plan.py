@@ -18,7 +18,9 @@ from itertools import pairwise
 from .errors import BadOption, DataLoss
 from .options import EARLIEST, LATEST, Key, Limit, ReadOptions, Selection
 
-INTERNAL_TOPICS = frozenset(("__consumer_offsets", "__transaction_state", "__cluster_metadata"))
+INTERNAL_TOPICS = frozenset(
+    ("__consumer_offsets", "__transaction_state", "__share_group_state", "__cluster_metadata")
+)
 """Never matched by a pattern, as a Kafka client's listing leaves them out."""
 
 PACK_SHARE = 4

@@ -25,7 +25,7 @@ PROTECTING = {
     "authorizer.class.name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer",
     "super.users": "User:admin",
     "sasl.enabled.mechanisms": "PLAIN",
-    "sasl.kerberos.service.name": "kafka",
+    "sasl.kerberos.service.name": "brokers",
     "sasl.login.class": "org.example.Login",
     "sasl.jaas.config": "org.apache.kafka.common.security.plain.PlainLoginModule required;",
     "ssl.keystore.location": "/etc/kafka/keystore.jks",
