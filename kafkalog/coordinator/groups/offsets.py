@@ -46,7 +46,7 @@ ABSENT_VERSION = 9
 """From this version of OffsetCommit on a group that is not there has an error of its own."""
 IDS_VERSION, TXN_IDS_VERSION = 10, 6
 """From these versions of OffsetCommit and OffsetFetch, and of TxnOffsetCommit, on topics have ids
-in the place of names (KIP-848, KIP-1319)."""
+instead of names (KIP-848, KIP-1319)."""
 GROUP_ERROR_VERSION = 2
 """From this version on OffsetFetch has an error of the whole group."""
 
