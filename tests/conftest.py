@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import gc
+import itertools
 import os
 import random
 import re
@@ -200,9 +201,10 @@ def memory() -> Iterator[Path]:
 
 
 @pytest.fixture(scope="session")
-def folders_on_disk(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Where those of tests lie whose disk matters."""
-    return tmp_path_factory.mktemp("disk")
+def folders_on_disk(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+    """The paths of new folders for tests whose disk matters."""
+    above = tmp_path_factory.mktemp("disk")
+    return (above / str(number) for number in itertools.count())
 
 
 @contextlib.contextmanager
@@ -216,14 +218,16 @@ def _folder(where: Path | None) -> Iterator[Path]:
 def tmp_path(request: pytest.FixtureRequest) -> Iterator[Path]:
     """On disk for tests of what lies there; in memory for tests of what uses a log.
 
-    Pytest's own looks through the folders of all tests before, and keeps them.
+    Pytest's own looks through the folders of all tests before.  On disk they are kept, as there:
+    ext4 gives no inode out again for five seconds, and searches long for others.
     """
     if sharing.IN_MEMORY.match(request.node.nodeid):
         with _folder(request.getfixturevalue("memory")) as folder:
             yield folder
     else:
-        with _folder(request.getfixturevalue("folders_on_disk")) as folder:
-            yield folder
+        folder = next(request.getfixturevalue("folders_on_disk"))
+        folder.mkdir()
+        yield folder
 
 
 @pytest.fixture

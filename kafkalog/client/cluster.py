@@ -126,7 +126,7 @@ class Cluster:
         options: Options = Options(),  # noqa: B008
         clock: Clock | None = None,
     ) -> None:
-        """Nothing is sent yet.
+        """Nothing is sent yet.  `where`: another cluster shares its backoffs with this one.
 
         Raises: ArgumentError for servers that are no addresses; Closed (a store).
         """
@@ -135,7 +135,8 @@ class Cluster:
         self.options = options
         self.patience = Patience()
         """How long the call that is being made may still wait."""
-        self.openings = Openings(options, self.transport, self.patience)
+        rests = where.openings.rests if isinstance(where, Cluster) else None
+        self.openings: Openings = Openings(options, self.transport, self.patience, rests)
         """How connections are made."""
         self.clock: Clock = SystemClock() if clock is None else clock
         self.cluster_id: str | None = None

@@ -129,11 +129,13 @@ class Consumer(Positions):
             self._waker.nudge,
         )
         self._keeper = Keeper(
-            Cluster(where, heartbeat_options(made), clock),
+            Cluster(self._cluster, heartbeat_options(made), clock),
             Tempo(made.heartbeat_interval_ms, made.session_timeout_ms, made.max_poll_interval_ms),
             self._waker.nudge,
         )
-        self._committer = Committer(Cluster(where, client_options(made), clock), self._waker.nudge)
+        self._committer = Committer(
+            Cluster(self._cluster, client_options(made), clock), self._waker.nudge
+        )
         self._membership = (
             Membership(self._cluster, made.group_id, member, self._keeper, self._waker)
             if made.group_id

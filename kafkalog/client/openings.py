@@ -155,13 +155,19 @@ def _reach(
 class Openings:
     """The connections of one thread, whose waits another thread may end."""
 
-    def __init__(self, options: Options, transport: Transport, patience: Patience) -> None:
-        """Nothing is connected yet."""
+    def __init__(
+        self,
+        options: Options,
+        transport: Transport,
+        patience: Patience,
+        rests: Rests | None = None,
+    ) -> None:
+        """Nothing is connected yet.  `rests`: of the same client's other connections."""
         self.apart = False
         """A wait for one that is being made can be ended, too; it costs a thread each."""
         self.ring: Callable[[], None] = lambda: None
         """Ends a wait of `patience`: a connection was made, or cannot be."""
-        self.rests = Rests(options.reconnect_backoff_ms, options.reconnect_backoff_max_ms)
+        self.rests = rests or Rests(options.reconnect_backoff_ms, options.reconnect_backoff_max_ms)
         self._options = options
         self._transport = transport
         self._patience = patience
