@@ -30,7 +30,7 @@ CLIENTS = re.compile(
 ZOOKEEPER = re.compile(r"tests/kafka/cluster/test_(commands|follower|member|model|session)\.py")
 """They share a ZooKeeper."""
 IN_MEMORY = re.compile(
-    r"tests/(spark/|unit/(cli|client|cluster|coordinator|mirror|replication|scan|server|testing)/"
+    r"tests/(spark/|unit/(cli|client|cluster|coordinator|mirror|plane|replication|scan|server|testing)/"
     r"|kafka/(clients/|cluster/|golden/test_answers))"
 )
 """Tests of what uses logs: a disk's file system takes a sixth of their processor time.  Logs, and
