@@ -30,8 +30,8 @@ CLIENTS = re.compile(
 ZOOKEEPER = re.compile(r"tests/kafka/cluster/test_(commands|follower|member|model|session)\.py")
 """They share a ZooKeeper."""
 IN_MEMORY = re.compile(
-    r"tests/(spark/|unit/(cli|client|cluster|coordinator|mirror|plane|replication|scan|server|testing)/"
-    r"|kafka/(clients/|cluster/|golden/test_answers))"
+    r"tests/(spark/|kafka/(clients/|cluster/|golden/test_answers)"
+    r"|unit/(cli|client|cluster|coordinator|mirror|plane|replication|scan|server|testing)/)"
 )
 """Tests of what uses logs: a disk's file system takes a sixth of their processor time.  Logs, and
 what depends on how a disk keeps them, are tested on disk."""
