@@ -19,8 +19,8 @@ import pytest
 from benchmarks.broker.brokers import KAFKA, OURS, brokers
 from benchmarks.measure import Part, Want, scaled
 from kafkalog import Broker, Consumer, TopicPartition
-from kafkalog.client.cluster import Cluster
-from kafkalog.client.topics import create_topic
+from kafkalog.client.calls.topics import create_topic
+from kafkalog.client.link.cluster import Cluster
 
 SIZE, COUNT = 100, 2_000_000
 PIECE = 500

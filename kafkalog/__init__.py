@@ -8,21 +8,24 @@ from typing import TYPE_CHECKING, Any
 
 from kafkalog import errors as _errors
 from kafkalog.errors import *  # noqa: F403
-from kafkalog.log.above import Above as _Above
-from kafkalog.log.above import give as _give
+from kafkalog.log.hooks import Above as _Above
+from kafkalog.log.hooks import give as _give
 from kafkalog.types import Found, Record, Sent, Span, TopicPartition
 
 if TYPE_CHECKING:
     from kafkalog import aio, pandas, polars, serializers
     from kafkalog.client.admin import Admin
-    from kafkalog.client.assignors import Assignor, Subscriber
-    from kafkalog.client.cluster import PartitionInfo, TopicInfo
-    from kafkalog.client.configs import ConfigChange, ConfigEntry, ConfigResource
-    from kafkalog.client.consumer import Consumer
-    from kafkalog.client.delivery import Delivery, Future, ManyFuture, Piece, RecordMetadata
-    from kafkalog.client.features import Feature, Features
-    from kafkalog.client.groups import Committed, GroupInfo, GroupListing, GroupMetadata, MemberInfo
-    from kafkalog.client.nodes import (
+    from kafkalog.client.buffer.delivery import Delivery, Future, ManyFuture, Piece, RecordMetadata
+    from kafkalog.client.calls.configs import ConfigChange, ConfigEntry, ConfigResource
+    from kafkalog.client.calls.features import Feature, Features
+    from kafkalog.client.calls.groups import (
+        Committed,
+        GroupInfo,
+        GroupListing,
+        GroupMetadata,
+        MemberInfo,
+    )
+    from kafkalog.client.calls.nodes import (
         ClusterInfo,
         LogDir,
         NodeInfo,
@@ -31,20 +34,23 @@ if TYPE_CHECKING:
         ReplicaInfo,
         ReplicaOf,
     )
-    from kafkalog.client.producer import Interceptor, Outgoing, Producer
-    from kafkalog.client.replicas import Reassignment
-    from kafkalog.client.results import Results
-    from kafkalog.client.topics import CreatedTopic, NewTopic
-    from kafkalog.client.transactions import (
+    from kafkalog.client.calls.replicas import Reassignment
+    from kafkalog.client.calls.results import Results
+    from kafkalog.client.calls.topics import CreatedTopic, NewTopic
+    from kafkalog.client.calls.transactions import (
         FencedProducer,
         Hanging,
         ProducerInfo,
         TransactionInfo,
         TransactionListing,
     )
+    from kafkalog.client.consumer.assignors import Assignor, Subscriber
+    from kafkalog.client.consumer.consumer import Consumer
+    from kafkalog.client.link.cluster import PartitionInfo, TopicInfo
+    from kafkalog.client.producer.producer import Interceptor, Outgoing, Producer
     from kafkalog.clock import Clock
     from kafkalog.log.log import Log
-    from kafkalog.log.scan import Scan, ScanBatch, StringColumn
+    from kafkalog.log.scan.scan import Scan, ScanBatch, StringColumn
     from kafkalog.mirror.mirror import Mirror, MirrorStatus
     from kafkalog.server.broker import Broker
     from kafkalog.store import Store
@@ -116,54 +122,54 @@ __all__ = [
 
 _LAZY = {
     "Admin": "kafkalog.client.admin",
-    "Assignor": "kafkalog.client.assignors",
+    "Assignor": "kafkalog.client.consumer.assignors",
     "Broker": "kafkalog.server.broker",
     "Clock": "kafkalog.clock",
-    "ClusterInfo": "kafkalog.client.nodes",
-    "Committed": "kafkalog.client.groups",
-    "ConfigChange": "kafkalog.client.configs",
-    "ConfigEntry": "kafkalog.client.configs",
-    "ConfigResource": "kafkalog.client.configs",
-    "Consumer": "kafkalog.client.consumer",
-    "CreatedTopic": "kafkalog.client.topics",
-    "Delivery": "kafkalog.client.delivery",
-    "Feature": "kafkalog.client.features",
-    "Features": "kafkalog.client.features",
-    "FencedProducer": "kafkalog.client.transactions",
-    "Future": "kafkalog.client.delivery",
-    "GroupInfo": "kafkalog.client.groups",
-    "GroupListing": "kafkalog.client.groups",
-    "GroupMetadata": "kafkalog.client.groups",
-    "Hanging": "kafkalog.client.transactions",
-    "Interceptor": "kafkalog.client.producer",
+    "ClusterInfo": "kafkalog.client.calls.nodes",
+    "Committed": "kafkalog.client.calls.groups",
+    "ConfigChange": "kafkalog.client.calls.configs",
+    "ConfigEntry": "kafkalog.client.calls.configs",
+    "ConfigResource": "kafkalog.client.calls.configs",
+    "Consumer": "kafkalog.client.consumer.consumer",
+    "CreatedTopic": "kafkalog.client.calls.topics",
+    "Delivery": "kafkalog.client.buffer.delivery",
+    "Feature": "kafkalog.client.calls.features",
+    "Features": "kafkalog.client.calls.features",
+    "FencedProducer": "kafkalog.client.calls.transactions",
+    "Future": "kafkalog.client.buffer.delivery",
+    "GroupInfo": "kafkalog.client.calls.groups",
+    "GroupListing": "kafkalog.client.calls.groups",
+    "GroupMetadata": "kafkalog.client.calls.groups",
+    "Hanging": "kafkalog.client.calls.transactions",
+    "Interceptor": "kafkalog.client.producer.producer",
     "Log": "kafkalog.log.log",
-    "LogDir": "kafkalog.client.nodes",
-    "ManyFuture": "kafkalog.client.delivery",
-    "MemberInfo": "kafkalog.client.groups",
+    "LogDir": "kafkalog.client.calls.nodes",
+    "ManyFuture": "kafkalog.client.buffer.delivery",
+    "MemberInfo": "kafkalog.client.calls.groups",
     "Mirror": "kafkalog.mirror.mirror",
     "MirrorStatus": "kafkalog.mirror.mirror",
-    "NewTopic": "kafkalog.client.topics",
-    "NodeInfo": "kafkalog.client.nodes",
-    "Outgoing": "kafkalog.client.producer",
-    "PartitionInfo": "kafkalog.client.cluster",
-    "Piece": "kafkalog.client.delivery",
-    "Producer": "kafkalog.client.producer",
-    "ProducerInfo": "kafkalog.client.transactions",
-    "QuorumInfo": "kafkalog.client.nodes",
-    "QuorumReplica": "kafkalog.client.nodes",
-    "Reassignment": "kafkalog.client.replicas",
-    "RecordMetadata": "kafkalog.client.delivery",
-    "ReplicaInfo": "kafkalog.client.nodes",
-    "ReplicaOf": "kafkalog.client.nodes",
-    "Results": "kafkalog.client.results",
-    "Scan": "kafkalog.log.scan",
-    "ScanBatch": "kafkalog.log.scan",
+    "NewTopic": "kafkalog.client.calls.topics",
+    "NodeInfo": "kafkalog.client.calls.nodes",
+    "Outgoing": "kafkalog.client.producer.producer",
+    "PartitionInfo": "kafkalog.client.link.cluster",
+    "Piece": "kafkalog.client.buffer.delivery",
+    "Producer": "kafkalog.client.producer.producer",
+    "ProducerInfo": "kafkalog.client.calls.transactions",
+    "QuorumInfo": "kafkalog.client.calls.nodes",
+    "QuorumReplica": "kafkalog.client.calls.nodes",
+    "Reassignment": "kafkalog.client.calls.replicas",
+    "RecordMetadata": "kafkalog.client.buffer.delivery",
+    "ReplicaInfo": "kafkalog.client.calls.nodes",
+    "ReplicaOf": "kafkalog.client.calls.nodes",
+    "Results": "kafkalog.client.calls.results",
+    "Scan": "kafkalog.log.scan.scan",
+    "ScanBatch": "kafkalog.log.scan.scan",
     "Store": "kafkalog.store",
-    "StringColumn": "kafkalog.log.scan",
-    "Subscriber": "kafkalog.client.assignors",
-    "TopicInfo": "kafkalog.client.cluster",
-    "TransactionInfo": "kafkalog.client.transactions",
-    "TransactionListing": "kafkalog.client.transactions",
+    "StringColumn": "kafkalog.log.scan.scan",
+    "Subscriber": "kafkalog.client.consumer.assignors",
+    "TopicInfo": "kafkalog.client.link.cluster",
+    "TransactionInfo": "kafkalog.client.calls.transactions",
+    "TransactionListing": "kafkalog.client.calls.transactions",
 }
 
 

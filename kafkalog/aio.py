@@ -22,14 +22,14 @@ from typing import Any, ClassVar, Concatenate, ParamSpec, TypeVar, overload
 
 from kafkalog import arguments, errors
 from kafkalog.client import admin as _admin
-from kafkalog.client import consumer as _consumer
-from kafkalog.client import producer as _producer
-from kafkalog.client.delivery import ManyFuture, RecordMetadata
-from kafkalog.client.groups import Committed
-from kafkalog.client.handle import Handle
-from kafkalog.client.visits import Visit, visiting
+from kafkalog.client.buffer.delivery import ManyFuture, RecordMetadata
+from kafkalog.client.calls.groups import Committed
+from kafkalog.client.consumer import consumer as _consumer
+from kafkalog.client.consumer.async_listener import Visit, visiting
+from kafkalog.client.link.not_copied import Handle
+from kafkalog.client.producer import producer as _producer
 from kafkalog.errors import WakeUp
-from kafkalog.log.scan import ScanBatch
+from kafkalog.log.scan.scan import ScanBatch
 from kafkalog.types import Record, TopicPartition
 
 __all__ = ["Admin", "Consumer", "Producer"]

@@ -12,7 +12,7 @@ from kafkalog.arguments import text, things, whole_number
 from kafkalog.disk import layout
 from kafkalog.errors import ArgumentError, NotFound, UnknownTopicOrPartition
 from kafkalog.log.log import Log
-from kafkalog.log.topic_scan import TopicScan
+from kafkalog.log.scan.topic import TopicScan
 from kafkalog.store import Store
 
 __all__ = ["Where", "check_where", "scan_of"]

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any
 
 from kafkalog.errors import MissingPackage
 from kafkalog.frames import Where, check_where, scan_of
-from kafkalog.log.scan import column_bits
-from kafkalog.log.topic_scan import TopicScan
+from kafkalog.log.scan.scan import column_bits
+from kafkalog.log.scan.topic import TopicScan
 from kafkalog.pushdown import narrow
 
 if TYPE_CHECKING:

@@ -9,19 +9,19 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from kafkalog import arguments
-from kafkalog.client import topics
-from kafkalog.client.cluster import Cluster
-from kafkalog.client.producer import Producer
+from kafkalog.client.calls import topics
+from kafkalog.client.link.cluster import Cluster
+from kafkalog.client.producer.producer import Producer
 from kafkalog.errors import Closed, UnknownTopicOrPartition
 from kafkalog.log.log import Log
 from kafkalog.server.broker import Broker
 
 if TYPE_CHECKING:
     from kafkalog.client.admin import Admin
-    from kafkalog.client.consumer import Consumer
-    from kafkalog.client.transport import Transport
+    from kafkalog.client.consumer.consumer import Consumer
+    from kafkalog.client.link.transport import Transport
     from kafkalog.clock import Clock
-    from kafkalog.log.topic_scan import TopicScan
+    from kafkalog.log.scan.topic import TopicScan
 
 __all__ = ["Store", "Topic", "store_of"]
 
@@ -128,7 +128,7 @@ class Store:
 
     def consumer(self, *topics: str, **options: Any) -> Consumer:
         """`kafkalog.Consumer` of this store."""
-        from kafkalog.client.consumer import Consumer
+        from kafkalog.client.consumer.consumer import Consumer
 
         self._check()
         return Consumer(self, *topics, **options)
@@ -214,7 +214,7 @@ class Store:
 
         Raises: UnknownTopicOrPartition, ArgumentError, Closed.
         """
-        from kafkalog.log.topic_scan import TopicScan
+        from kafkalog.log.scan.topic import TopicScan
 
         found = self[topic]
         wanted = range(len(found)) if partitions is None else partitions

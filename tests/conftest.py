@@ -171,8 +171,8 @@ def where(request: pytest.FixtureRequest, wait_until: Callable[..., None]) -> It
 
 def answers(where: Any) -> bool:
     """Whether a broker answers a client."""
-    from kafkalog.client.cluster import Cluster
-    from kafkalog.client.topics import list_topics
+    from kafkalog.client.calls.topics import list_topics
+    from kafkalog.client.link.cluster import Cluster
     from kafkalog.errors import KafkalogError
 
     with contextlib.suppress(KafkalogError), Cluster(where) as cluster:

@@ -6,8 +6,8 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import kafkalog
-from kafkalog.client.cluster import Cluster
-from kafkalog.client.topics import create_topic
+from kafkalog.client.calls.topics import create_topic
+from kafkalog.client.link.cluster import Cluster
 
 __all__ = ["TOPIC", "fill_broker", "fill_directory"]
 

@@ -18,14 +18,14 @@ PREAMBLE = """
 #pragma GCC diagnostic ignored "-Wsign-conversion"
 #pragma GCC diagnostic ignored "-Wunused-parameter"
 #include "kafkalog.h"
-#include "capsule.h"
-#include "made.h"
-#include "intake.h"
+#include "python/capsule.h"
+#include "python/made.h"
+#include "python/intake.h"
 """
 
-# Beside kafkalog.h: what is made per record (direct.h, intake.h, made.h), and what the Arrow
-# PyCapsule interface wants: see capsule.h, and kafkalog.log.arrow, which defines the callbacks of a
-# stream in Python.
+# Not in kafkalog.h: what is made per record (python/direct.h, intake.h, made.h), and what the
+# Arrow PyCapsule interface wants: see python/capsule.h, and kafkalog.log.scan.arrow, which defines
+# the callbacks of a stream in Python.
 ARROW = """
 void *kl_capsule_memory(size_t bytes);
 int kl_direct_install(const char *module_name);
@@ -91,7 +91,18 @@ def builder(name: str, test: bool) -> FFI:
     public = "".join(declarations(header, "cffi:") for header in headers)
     hooks = declarations("kafkalog.h", "cffi: test") if test else ""
     ffi.cdef(public + hooks + ARROW)
-    parts = ("base", "batch", "log", "scan", "clean", "replica", "net", "plane", "server")
+    parts = (
+        "base",
+        "batch",
+        "segment",
+        "log",
+        "scan",
+        "clean",
+        "replica",
+        "net",
+        "plane",
+        "server",
+    )
     sources = sorted(str(path) for part in parts for path in (NATIVE / part).glob("*.c"))
     ffi.set_source(
         f"kafkalog._native.{name}",

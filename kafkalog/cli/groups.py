@@ -19,7 +19,7 @@ from kafkalog.cli.rows import show_rows
 
 if TYPE_CHECKING:
     from kafkalog.client.admin import Admin
-    from kafkalog.client.groups import GroupInfo, MemberInfo
+    from kafkalog.client.calls.groups import GroupInfo, MemberInfo
     from kafkalog.types import TopicPartition
 
 EXAMPLES = """\
@@ -248,7 +248,7 @@ def _members(info: "GroupInfo", options: argparse.Namespace) -> None:
 def _state(
     admin: "Admin", info: "GroupInfo", listed: str | None, options: argparse.Namespace
 ) -> None:
-    from kafkalog.client.transport import Address
+    from kafkalog.client.link.transport import Address
 
     nodes = {one.node: one for one in admin.describe_cluster().nodes}
     at = nodes.get(info.coordinator)

@@ -21,7 +21,7 @@ from kafkalog.cli.common import (
 )
 from kafkalog.cli.inputs import Block, Input, Shape
 from kafkalog.cli.progress import Progress
-from kafkalog.cli.shapes import add_fields, add_times, check_files, left_out, shape_of
+from kafkalog.cli.record_options import add_fields, add_times, check_files, left_out, shape_of
 
 if TYPE_CHECKING:
     from kafkalog.directory.manager import Manager

@@ -10,8 +10,8 @@ from kafkalog.cli.output import Output
 from kafkalog.errors import WakeUp
 
 if TYPE_CHECKING:
-    from kafkalog.client.cluster import Cluster
-    from kafkalog.client.consumer import Consumer
+    from kafkalog.client.consumer.consumer import Consumer
+    from kafkalog.client.link.cluster import Cluster
     from kafkalog.types import Record, TopicPartition
 
 __all__ = ["read_in_group"]
@@ -57,7 +57,7 @@ def read_in_group(
     cluster: "Cluster", options: argparse.Namespace, topics: list[str], output: Output
 ) -> None:
     """Print what the group gives this member, and commit what was printed."""
-    from kafkalog.client.consumer import Consumer
+    from kafkalog.client.consumer.consumer import Consumer
 
     for topic in topics:
         cluster.topic(topic)  # one that does not exist is reported at once

@@ -29,9 +29,9 @@ from kafkalog.cli.remote import (
 )
 
 if TYPE_CHECKING:
-    from kafkalog.client.cluster import Cluster
-    from kafkalog.client.delivery import Delivery
-    from kafkalog.client.producer import Producer
+    from kafkalog.client.buffer.delivery import Delivery
+    from kafkalog.client.link.cluster import Cluster
+    from kafkalog.client.producer.producer import Producer
 
 EXAMPLES = """\
 example:
@@ -220,8 +220,8 @@ def _paced(wanted: int, a_second: int, producer: "Producer") -> Iterator[int]:
 
 
 def _consume(cluster: "Cluster", options: argparse.Namespace) -> dict[str, Any]:
-    from kafkalog.client.fetcher import Fetcher
-    from kafkalog.client.offsets import EARLIEST, LATEST, all_partitions, list_offsets
+    from kafkalog.client.calls.offsets import EARLIEST, LATEST, all_partitions, list_offsets
+    from kafkalog.client.fetch.fetcher import Fetcher
 
     chosen = [
         tp
@@ -268,8 +268,8 @@ def _consume(cluster: "Cluster", options: argparse.Namespace) -> dict[str, Any]:
 
 def _end_to_end(cluster: "Cluster", options: argparse.Namespace) -> dict[str, Any]:
     """One record in flight at a time: sent, and fetched by a waiting consumer."""
-    from kafkalog.client.fetcher import Fetcher
-    from kafkalog.client.offsets import LATEST, list_offsets
+    from kafkalog.client.calls.offsets import LATEST, list_offsets
+    from kafkalog.client.fetch.fetcher import Fetcher
     from kafkalog.types import TopicPartition
 
     wanted = options.num_records or DEFAULTS["end-to-end"]

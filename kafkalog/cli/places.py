@@ -15,7 +15,7 @@ from kafkalog.types import Record, TopicPartition
 
 if TYPE_CHECKING:
     from kafkalog.client.admin import Admin
-    from kafkalog.client.cluster import Cluster, PartitionInfo
+    from kafkalog.client.link.cluster import Cluster, PartitionInfo
     from kafkalog.log.log import Log
 
 __all__ = [
@@ -485,8 +485,8 @@ class _FetchReader:
     """Partitions of a cluster."""
 
     def __init__(self, cluster: Cluster, positions: Offsets, committed: bool) -> None:
-        from kafkalog.client.fetched import FetchOptions
-        from kafkalog.client.fetcher import Fetcher
+        from kafkalog.client.fetch.fetched import FetchOptions
+        from kafkalog.client.fetch.fetcher import Fetcher
 
         self.fetcher = Fetcher(cluster, positions, FetchOptions(committed=committed))
         self.positions = self.fetcher.positions

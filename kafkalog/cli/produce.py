@@ -21,17 +21,17 @@ from kafkalog.cli.common import (
 )
 from kafkalog.cli.inputs import Input, Shape, read_lines
 from kafkalog.cli.progress import Progress
+from kafkalog.cli.record_options import add_fields, add_times, check_files, left_out, shape_of
 from kafkalog.cli.remote import (
     PRODUCER_PROPERTIES,
     add_bootstrap,
     apply_properties,
     open_producer,
 )
-from kafkalog.cli.shapes import add_fields, add_times, check_files, left_out, shape_of
 
 if TYPE_CHECKING:
-    from kafkalog.client.delivery import Delivery
-    from kafkalog.client.producer import Producer
+    from kafkalog.client.buffer.delivery import Delivery
+    from kafkalog.client.producer.producer import Producer
 
 EXAMPLES = """\
 example:

@@ -13,9 +13,9 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from kafkalog.client.admin import Admin
-    from kafkalog.client.cluster import Cluster
-    from kafkalog.client.delivery import Delivery
-    from kafkalog.client.producer import Producer
+    from kafkalog.client.buffer.delivery import Delivery
+    from kafkalog.client.link.cluster import Cluster
+    from kafkalog.client.producer.producer import Producer
     from kafkalog.types import TopicPartition
 
 __all__ = [
@@ -141,8 +141,8 @@ def _check_patience(options: argparse.Namespace) -> None:
 
 def open_cluster(options: argparse.Namespace) -> "Cluster":
     """The cluster that the options name; nothing is sent yet.  Raises: ArgumentError."""
-    from kafkalog.client.cluster import Cluster
-    from kafkalog.client.transport import Options
+    from kafkalog.client.link.cluster import Cluster
+    from kafkalog.client.link.transport import Options
 
     _check_patience(options)
     patience = Options(
@@ -160,7 +160,7 @@ def open_producer(
     partitioner: str = "murmur2",
 ) -> "Producer":
     """The producer that the options ask for.  Raises: ArgumentError."""
-    from kafkalog.client.producer import Producer
+    from kafkalog.client.producer.producer import Producer
 
     _check_patience(options)
     return Producer(

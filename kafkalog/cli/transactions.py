@@ -18,7 +18,7 @@ from kafkalog.cli.rows import MINUTE_MS, show_rows
 
 if TYPE_CHECKING:
     from kafkalog.client.admin import Admin
-    from kafkalog.client.transactions import ProducerInfo, TransactionInfo
+    from kafkalog.client.calls.transactions import ProducerInfo, TransactionInfo
     from kafkalog.types import TopicPartition
 
 EXAMPLES = """\

@@ -8,10 +8,10 @@ from uuid import UUID
 
 from kafkalog import arguments
 from kafkalog.arguments import INT16_MAX, INT32_MAX, INT64_MAX, whole_number
-from kafkalog.client import configs, features, groups, nodes, offsets, replicas
-from kafkalog.client import topics as topics_
-from kafkalog.client import transactions as transactions_
-from kafkalog.client.asked import (
+from kafkalog.client.calls import configs, features, groups, nodes, offsets, replicas
+from kafkalog.client.calls import topics as topics_
+from kafkalog.client.calls import transactions as transactions_
+from kafkalog.client.calls.arguments import (
     change_of,
     committed_of,
     new_topic,
@@ -19,11 +19,11 @@ from kafkalog.client.asked import (
     resource_of,
     time_of,
 )
-from kafkalog.client.cluster import Cluster, TopicInfo
-from kafkalog.client.locked import Locked
-from kafkalog.client.results import Results, only
-from kafkalog.client.settings import admin_options
-from kafkalog.client.transport import Where
+from kafkalog.client.calls.results import Results, only
+from kafkalog.client.consumer.settings import admin_options
+from kafkalog.client.link.cluster import Cluster, TopicInfo
+from kafkalog.client.link.locked_cluster import Locked
+from kafkalog.client.link.transport import Where
 from kafkalog.clock import Clock
 from kafkalog.config.admin import AdminConfig
 from kafkalog.types import Found, TopicPartition

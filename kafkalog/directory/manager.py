@@ -36,8 +36,8 @@ from kafkalog.errors import (
     TopicExists,
     UnknownTopicOrPartition,
 )
-from kafkalog.log.above import Lent
 from kafkalog.log.handle import Handle
+from kafkalog.log.hooks import Lent
 from kafkalog.log.log import Log, handle_of, log_over
 from kafkalog.log.opening import open_plan
 from kafkalog.log.owner import absolute, absorbed

@@ -10,9 +10,9 @@ from typing import Any
 from kafkalog import errors
 from kafkalog._native import check, ffi, lib
 from kafkalog.batch import codecs
-from kafkalog.log import rows
-from kafkalog.log.scan import ScanBatch, column_bits
-from kafkalog.log.steps import Steps
+from kafkalog.log.scan import rows
+from kafkalog.log.scan.scan import ScanBatch, column_bits
+from kafkalog.log.scan.steps import Steps
 from kafkalog.types import Record
 
 __all__ = ["Decoder", "Rows"]

@@ -24,7 +24,6 @@ from kafkalog.clock import Clock
 from kafkalog.config.topic import TopicConfig
 from kafkalog.errors import ArgumentError, KafkalogError
 from kafkalog.log import reading
-from kafkalog.log.above import Lent, above
 from kafkalog.log.appending import (
     BATCH_BYTES,
     NO_HEADERS,
@@ -36,6 +35,7 @@ from kafkalog.log.appending import (
     span_of,
 )
 from kafkalog.log.handle import Handle
+from kafkalog.log.hooks import Lent, above
 from kafkalog.log.isolation import COMMITTED, bound_of
 from kafkalog.log.lookup import find_time, milliseconds
 from kafkalog.log.outgoing import READ_BYTES, read_batches, send_batches
@@ -60,7 +60,7 @@ if TYPE_CHECKING:
     from datetime import datetime
 
     from kafkalog.log.compaction import Compaction, Limits
-    from kafkalog.log.scan import Scan
+    from kafkalog.log.scan.scan import Scan
     from kafkalog.report import Report
 
 __all__ = ["Log", "handle_of", "log_over"]
@@ -388,7 +388,7 @@ class Log:
         **options: Any,
     ) -> Scan:
         """Records as columns, by default committed ones: see Scan."""
-        from kafkalog.log.scan import Scan
+        from kafkalog.log.scan.scan import Scan
 
         return Scan(
             self, start=start, stop=stop, start_time_ms=start_time_ms, stop_time_ms=stop_time_ms,

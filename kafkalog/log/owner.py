@@ -19,8 +19,8 @@ from kafkalog.disk.checkpoint import (
 )
 from kafkalog.disk.layout import META_PROPERTIES, Folder, bare_folder, check_link, check_topic
 from kafkalog.errors import ArgumentError, NoSpace, NotFound
-from kafkalog.log.above import Lent, above
 from kafkalog.log.handle import Handle
+from kafkalog.log.hooks import Lent, above
 from kafkalog.log.opening import open_plan
 from kafkalog.log.segments import list_segments
 from kafkalog.types import TopicPartition

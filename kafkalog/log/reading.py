@@ -9,15 +9,15 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, TypeVar
 from kafkalog._native import check, lib
 from kafkalog.arguments import whole_number
 from kafkalog.errors import ArgumentError, OffsetOutOfRange
-from kafkalog.log import rows
 from kafkalog.log.handle import WAIT_SLICE_MS
 from kafkalog.log.isolation import COMMITTED, UNCOMMITTED, bound_of
+from kafkalog.log.scan import rows
 from kafkalog.types import Record
 
 if TYPE_CHECKING:
     from concurrent.futures import ThreadPoolExecutor
 
-    from kafkalog.log.scan import Scan, ScanBatch
+    from kafkalog.log.scan.scan import Scan, ScanBatch
 
 __all__ = ["Follow", "Near", "record_at", "records_in", "wait_for"]
 
@@ -150,7 +150,7 @@ def _decoded(log: Source, start: int, state: Any) -> Near | None:
     start = max(start, state.log_start_offset)
     if start >= state.high_watermark:
         return None
-    from kafkalog.log.scan import first_block  # with its kin, only when something is read
+    from kafkalog.log.scan.scan import first_block  # with its kin, only when something is read
 
     block = first_block(
         log.scan(start, isolation=UNCOMMITTED, batch_rows=1, batch_bytes=1), rows.RECORD_COLUMNS

@@ -17,12 +17,6 @@ from kafkalog.config.server import DYNAMIC
 from kafkalog.config.topic import TopicConfig
 from kafkalog.disk.layout import topic_problem
 from kafkalog.errors import InvalidSetting, UnknownSetting
-from kafkalog.metadata.asked import (
-    ResourceChange,
-    SettingChange,
-    SettingChanges,
-    SettingsAsked,
-)
 from kafkalog.metadata.image import (
     BROKER,
     CLIENT_METRICS,
@@ -30,6 +24,12 @@ from kafkalog.metadata.image import (
     GROUP,
     TOPIC,
     MetadataImage,
+)
+from kafkalog.metadata.requests import (
+    ResourceChange,
+    SettingChange,
+    SettingChanges,
+    SettingsAsked,
 )
 from kafkalog.metadata.settings import conflict
 from kafkalog.wire.error_codes import ErrorCode

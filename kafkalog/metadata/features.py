@@ -7,11 +7,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from kafkalog.metadata.asked import FeatureChange, FeatureChanges
 from kafkalog.metadata.configs import Refused
 from kafkalog.metadata.image import BROKER, ELIGIBLE_REPLICAS, METADATA_VERSION, MetadataImage
 from kafkalog.metadata.kraft.records import LEVEL, LEVEL_MIN
 from kafkalog.metadata.plan import Plan, Record, Site
+from kafkalog.metadata.requests import FeatureChange, FeatureChanges
 from kafkalog.wire.error_codes import ErrorCode
 
 __all__ = ["SUPPORTED", "least_in_sync", "update_features"]

@@ -7,11 +7,11 @@ from kafkalog.clock import Clock
 from kafkalog.directory.manager import Manager
 from kafkalog.disk.layout import METADATA_TOPIC, Folder
 from kafkalog.errors import ArgumentError, InvalidTopic, KafkalogError, TopicExists
-from kafkalog.log.above import Lent
-from kafkalog.metadata.asked import NewTopic, NewTopics
+from kafkalog.log.hooks import Lent
 from kafkalog.metadata.image import MetadataImage
 from kafkalog.metadata.kraft.kraftlog import MetadataLog
 from kafkalog.metadata.kraft.loading import load
+from kafkalog.metadata.requests import NewTopic, NewTopics
 from kafkalog.metadata.settings import topic_overrides
 from kafkalog.types import TopicPartition
 

@@ -15,7 +15,10 @@ from typing import Any, NamedTuple
 
 from kafkalog.config.broker import BrokerConfig
 from kafkalog.disk.layout import METADATA_TOPIC, random_topic_id, topic_problem
-from kafkalog.metadata.asked import (
+from kafkalog.metadata.changes import partition_fields
+from kafkalog.metadata.configs import Refused, checked_topic_configs, new_topic_entries
+from kafkalog.metadata.image import BROKER, TOPIC, MetadataImage, Partition, Topic
+from kafkalog.metadata.requests import (
     MoreOfTopic,
     MorePartitions,
     Move,
@@ -24,9 +27,6 @@ from kafkalog.metadata.asked import (
     TopicMoves,
     TopicNamed,
 )
-from kafkalog.metadata.changes import partition_fields
-from kafkalog.metadata.configs import Refused, checked_topic_configs, new_topic_entries
-from kafkalog.metadata.image import BROKER, TOPIC, MetadataImage, Partition, Topic
 from kafkalog.wire.error_codes import ErrorCode
 from kafkalog.wire.values import ZERO_UUID
 

@@ -9,7 +9,9 @@ if TYPE_CHECKING:
     from uuid import UUID
 
     from kafkalog.log.log import Log
-    from kafkalog.metadata.asked import (
+    from kafkalog.metadata.image import Change, MetadataImage
+    from kafkalog.metadata.plan import Result
+    from kafkalog.metadata.requests import (
         FeatureChanges,
         MorePartitions,
         NewTopics,
@@ -17,8 +19,6 @@ if TYPE_CHECKING:
         SettingsAsked,
         TopicNamed,
     )
-    from kafkalog.metadata.image import Change, MetadataImage
-    from kafkalog.metadata.plan import Result
 
 __all__ = ["Changeable", "Metadata", "Quorum"]
 

@@ -16,15 +16,15 @@ from typing import NamedTuple
 
 from kafkalog import errors
 from kafkalog.client.admin import Admin
-from kafkalog.client.cluster import Cluster, TopicInfo
-from kafkalog.client.configs import ConfigResource
-from kafkalog.client.consumer import Consumer
-from kafkalog.client.delivery import ManyFuture
-from kafkalog.client.fetched import Fetched, FetchOptions
-from kafkalog.client.fetcher import Fetcher
-from kafkalog.client.producer import Producer
-from kafkalog.client.topics import NewTopic
-from kafkalog.client.transport import Options, Where
+from kafkalog.client.buffer.delivery import ManyFuture
+from kafkalog.client.calls.configs import ConfigResource
+from kafkalog.client.calls.topics import NewTopic
+from kafkalog.client.consumer.consumer import Consumer
+from kafkalog.client.fetch.fetched import Fetched, FetchOptions
+from kafkalog.client.fetch.fetcher import Fetcher
+from kafkalog.client.link.cluster import Cluster, TopicInfo
+from kafkalog.client.link.transport import Options, Where
+from kafkalog.client.producer.producer import Producer
 from kafkalog.mirror import state
 from kafkalog.mirror.batches import Part, parts
 from kafkalog.mirror.groups import moves

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 
-from kafkalog.client.groups import Committed
+from kafkalog.client.calls.groups import Committed
 from kafkalog.mirror.spans import translated
 from kafkalog.mirror.state import Progress
 from kafkalog.types import TopicPartition

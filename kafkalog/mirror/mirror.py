@@ -11,9 +11,9 @@ from typing import NamedTuple
 from kafkalog import arguments, errors
 from kafkalog.batch.codecs import CODECS
 from kafkalog.client.admin import Admin
-from kafkalog.client.failures import passing
-from kafkalog.client.handle import Handle
-from kafkalog.client.transport import Where
+from kafkalog.client.link.failures import passing
+from kafkalog.client.link.not_copied import Handle
+from kafkalog.client.link.transport import Where
 from kafkalog.mirror.copying import Copying, Counts, Tell, Wish
 
 __all__ = ["Mirror", "MirrorStatus"]

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import NamedTuple
 
-from kafkalog.client.configs import ConfigEntry
+from kafkalog.client.calls.configs import ConfigEntry
 
 __all__ = ["LEFT_OUT", "Changes", "changes"]
 

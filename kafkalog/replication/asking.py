@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import NamedTuple
 from uuid import UUID
 
-from kafkalog.client import sessions
+from kafkalog.client.fetch import sessions
 from kafkalog.types import TopicPartition
 
 __all__ = ["Asked", "Asking"]

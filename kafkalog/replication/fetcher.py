@@ -15,10 +15,10 @@ from typing import Any, NamedTuple
 from uuid import UUID
 
 from kafkalog import errors
-from kafkalog.client import sessions
-from kafkalog.client.connection import Connection
-from kafkalog.client.failures import check_code, failure
-from kafkalog.client.transport import Address, Options, Transport
+from kafkalog.client.fetch import sessions
+from kafkalog.client.link.connection import Connection
+from kafkalog.client.link.failures import check_code, failure
+from kafkalog.client.link.transport import Address, Options, Transport
 from kafkalog.replication.asking import Asked, Asking
 from kafkalog.replication.copies import Copy, all_now
 from kafkalog.replication.following import (

@@ -10,10 +10,10 @@ from kafkalog.metadata.source import Metadata
 if TYPE_CHECKING:
     from uuid import UUID
 
-    from kafkalog.client.transport import Address
-    from kafkalog.metadata.asked import SettingChanges
+    from kafkalog.client.link.transport import Address
     from kafkalog.metadata.image import Partition
     from kafkalog.metadata.plan import Result
+    from kafkalog.metadata.requests import SettingChanges
     from kafkalog.replication.roles import Effect
     from kafkalog.types import TopicPartition
     from kafkalog.wire.api import Api

@@ -12,7 +12,7 @@ from types import TracebackType
 from typing import Any
 from uuid import uuid4
 
-from kafkalog.client.transport import Transport
+from kafkalog.client.link.transport import Transport
 from kafkalog.clock import Clock, SkippingClock, SystemClock
 from kafkalog.cluster.controller.driver import Driver
 from kafkalog.cluster.controller.events import Options
@@ -31,27 +31,23 @@ from kafkalog.coordinator.transactions.shard import Marker, Outside
 from kafkalog.directory.manager import Manager
 from kafkalog.errors import Closed, InvalidSetting, KafkalogError
 from kafkalog.inspect.lost import lost_metadata
-from kafkalog.log.above import above
+from kafkalog.log.hooks import above
 from kafkalog.log.owner import absolute
 from kafkalog.metadata.kraft.kraftlog import MetadataLog
 from kafkalog.metadata.source import Metadata
-from kafkalog.server import listeners as places
-from kafkalog.server.afar import Afar
+from kafkalog.server.controller_calls import Errands
 from kafkalog.server.copies import Copies, fetching
 from kafkalog.server.dispatch import Dispatch
 from kafkalog.server.dynamic import follow_settings
-from kafkalog.server.errands import Errands
 from kafkalog.server.faults import Faults
-from kafkalog.server.guards import Guards
 from kafkalog.server.handlers.leaders import follow_places
-from kafkalog.server.inside import Inside
 from kafkalog.server.journal import OFFSETS_TOPIC, TRANSACTIONS_TOPIC, Journal, offsets_partition
-from kafkalog.server.markers import Markers
+from kafkalog.server.network import listeners as places
+from kafkalog.server.network.in_process import Inside
+from kafkalog.server.network.reactor import NO_CONTROL, Reactor
 from kafkalog.server.node import Node
 from kafkalog.server.partitions import Partitions
-from kafkalog.server.producer_ids import ProducerIds
 from kafkalog.server.protection import check_open_to_all
-from kafkalog.server.reactor import NO_CONTROL, Reactor
 from kafkalog.server.threads.acknowledger import Acknowledger
 from kafkalog.server.threads.bulk import Bulk
 from kafkalog.server.threads.deletions import Deletions
@@ -59,6 +55,10 @@ from kafkalog.server.threads.insync import InSync
 from kafkalog.server.threads.ticks import Ticks
 from kafkalog.server.threads.workers import Workers
 from kafkalog.server.topics import follow_coordinators
+from kafkalog.server.transactions.markers import Markers
+from kafkalog.server.transactions.producer_ids import ProducerIds
+from kafkalog.server.transactions.remote import Afar
+from kafkalog.server.transactions.write_guards import Guards
 from kafkalog.types import TopicPartition
 
 __all__ = ["Broker"]

@@ -9,7 +9,7 @@ from contextlib import suppress
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from kafkalog._native import lib
-from kafkalog.client.transport import Address, Options
+from kafkalog.client.link.transport import Address, Options
 from kafkalog.errors import KafkalogError, NotFound, NotLeaderOrFollower, StorageOffline
 from kafkalog.log.log import handle_of
 from kafkalog.metadata.image import Change, Partition, Topic
@@ -20,8 +20,8 @@ from kafkalog.replication.followers import Follower
 from kafkalog.replication.isr import Isr, followers, told
 from kafkalog.replication.roles import Drop, Effect, Follow, Held, Lead
 from kafkalog.replication.throttle import NONE, Quota, Throttle, throttled
+from kafkalog.server.network.reactor import RoleChange
 from kafkalog.server.partitions import Partitions, has_failed
-from kafkalog.server.reactor import RoleChange
 from kafkalog.types import TopicPartition
 
 if TYPE_CHECKING:
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from kafkalog.directory.manager import Manager
     from kafkalog.log.log import Log
     from kafkalog.replication.membership import Membership
-    from kafkalog.server.reactor import Reactor
+    from kafkalog.server.network.reactor import Reactor
 
 __all__ = ["Copies", "fetching"]
 

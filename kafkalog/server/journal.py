@@ -12,8 +12,8 @@ from kafkalog.coordinator.step import Producer
 from kafkalog.directory.manager import Manager
 from kafkalog.errors import KafkalogError, NotLeaderOrFollower, Timeout
 from kafkalog.server.codes import code_of
+from kafkalog.server.network.reactor import Reactor
 from kafkalog.server.partitions import Partitions
-from kafkalog.server.reactor import Reactor
 from kafkalog.server.threads.acknowledger import Acknowledger
 from kafkalog.types import TopicPartition
 from kafkalog.wire.error_codes import ErrorCode

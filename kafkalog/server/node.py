@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from kafkalog.clock import Clock
 from kafkalog.config.server import ServerConfig
 from kafkalog.errors import NotController, UnsupportedVersion
-from kafkalog.server.listeners import INSIDE, INSIDE_PLACE, Advertised
+from kafkalog.server.network.listeners import INSIDE, INSIDE_PLACE, Advertised
 
 if TYPE_CHECKING:
     from kafkalog.coordinator.groups.core import GroupCore
@@ -16,16 +16,16 @@ if TYPE_CHECKING:
     from kafkalog.metadata.image import MetadataImage
     from kafkalog.metadata.source import Changeable, Metadata
     from kafkalog.replication.membership import Controlling, Membership
-    from kafkalog.server.afar import Afar
-    from kafkalog.server.errands import Errands
-    from kafkalog.server.guards import Guards
-    from kafkalog.server.markers import Markers
+    from kafkalog.server.controller_calls import Errands
+    from kafkalog.server.network.reactor import Reactor
     from kafkalog.server.partitions import Partitions
-    from kafkalog.server.producer_ids import ProducerIds
-    from kafkalog.server.reactor import Reactor
     from kafkalog.server.threads.acknowledger import Acknowledger
     from kafkalog.server.threads.bulk import Bulk
     from kafkalog.server.threads.deletions import Deletions
+    from kafkalog.server.transactions.markers import Markers
+    from kafkalog.server.transactions.producer_ids import ProducerIds
+    from kafkalog.server.transactions.remote import Afar
+    from kafkalog.server.transactions.write_guards import Guards
 
 __all__ = ["Node"]
 

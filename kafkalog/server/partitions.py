@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from kafkalog.log.log import Log
     from kafkalog.metadata.image import Change, MetadataImage, Partition, Topic
     from kafkalog.metadata.source import Metadata
-    from kafkalog.server.reactor import Reactor
+    from kafkalog.server.network.reactor import Reactor
 
 __all__ = ["Partitions", "has_failed", "looks_inside"]
 

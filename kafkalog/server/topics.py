@@ -4,9 +4,9 @@ from collections.abc import Callable, Collection, Iterable, Mapping
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from kafkalog.client.failures import failure
-from kafkalog.metadata.asked import NewSetting, NewTopic, NewTopics
-from kafkalog.server.errands import codes
+from kafkalog.client.link.failures import failure
+from kafkalog.metadata.requests import NewSetting, NewTopic, NewTopics
+from kafkalog.server.controller_calls import codes
 from kafkalog.server.journal import OFFSETS_TOPIC, TRANSACTIONS_TOPIC
 from kafkalog.server.node import Node
 from kafkalog.wire.error_codes import ErrorCode

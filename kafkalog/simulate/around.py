@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, NamedTuple, Protocol
 
-from kafkalog.cluster.node.standing import Standing
+from kafkalog.cluster.node.state import Standing
 from kafkalog.config.topic import TopicConfig
 from kafkalog.log.handle import Handle
 from kafkalog.log.log import Log

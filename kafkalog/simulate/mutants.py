@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
-from kafkalog.cluster.node.standing import leader_and_isr
+from kafkalog.cluster.node.state import leader_and_isr
 from kafkalog.metadata.zookeeper.session import Check, Set
 from kafkalog.replication import isr
 from kafkalog.replication.copies import Copy

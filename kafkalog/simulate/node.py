@@ -7,7 +7,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from kafkalog.cluster.node.standing import (
+from kafkalog.cluster.node.state import (
     Standing,
     registered,
     stop_replica,

@@ -6,7 +6,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
-from kafkalog.cluster.node import standing
+from kafkalog.cluster.node import state
 from kafkalog.replication import following, isr
 from kafkalog.replication.copies import Copy
 
@@ -24,7 +24,7 @@ class Rules(NamedTuple):
     answered: Callable[[isr.Isr, isr.Isr, Any], isr.Isr] = isr.answered
     told: Callable[[isr.Isr | None, isr.Isr], isr.Isr | None] = isr.told
     followers: Callable[..., list[Any]] = isr.followers
-    leader_and_isr: Callable[..., Any] = standing.leader_and_isr
+    leader_and_isr: Callable[..., Any] = state.leader_and_isr
     operations: Callable[[Sequence[Any]], Sequence[Any]] = lambda operations: operations
     """What a controller has written: a multi, as ZooKeeper is given it."""
     controls: Callable[[Any, dict[str, Any]], dict[str, Any]] = lambda _, body: body

@@ -7,9 +7,9 @@ from contextlib import contextmanager
 from types import TracebackType
 from typing import Any
 
-from kafkalog.client import topics
-from kafkalog.client.cluster import Cluster
-from kafkalog.client.transport import Options
+from kafkalog.client.calls import topics
+from kafkalog.client.link.cluster import Cluster
+from kafkalog.client.link.transport import Options
 from kafkalog.clock import SkippingClock
 from kafkalog.errors import Closed, OffsetOutOfRange, UnknownTopicOrPartition
 from kafkalog.log.log import Log

@@ -8,9 +8,9 @@ from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
 from types import TracebackType
 
-from kafkalog.client import topics
-from kafkalog.client.cluster import Cluster
-from kafkalog.client.transport import Options
+from kafkalog.client.calls import topics
+from kafkalog.client.link.cluster import Cluster
+from kafkalog.client.link.transport import Options
 from kafkalog.clock import SkippingClock
 from kafkalog.errors import ArgumentError, Closed, KafkalogError
 from kafkalog.metadata.image import NO_LEADER, Partition

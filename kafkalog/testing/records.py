@@ -3,9 +3,9 @@
 import os
 from collections.abc import Iterable, Iterator
 
-from kafkalog.client.cluster import Cluster
-from kafkalog.client.groups import committed_offsets
-from kafkalog.client.producer import Producer
+from kafkalog.client.calls.groups import committed_offsets
+from kafkalog.client.link.cluster import Cluster
+from kafkalog.client.producer.producer import Producer
 from kafkalog.errors import ArgumentError
 from kafkalog.server.faults import HELPER
 from kafkalog.types import TopicPartition

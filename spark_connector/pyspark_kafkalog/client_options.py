@@ -27,7 +27,7 @@ def client_settings(servers: str, given: Mapping[str, str]) -> tuple[tuple[str, 
     and for a value that it does not take.
     """
     from kafkalog import KafkalogError
-    from kafkalog.client.transport import parse_servers
+    from kafkalog.client.link.transport import parse_servers
     from kafkalog.config.consumer import ConsumerConfig
 
     settings = {}

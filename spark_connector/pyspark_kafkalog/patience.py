@@ -27,9 +27,9 @@ def patiently(step: Callable[[], T], patience: Patience, what: str) -> T:
     Raises: the last failure.
     """
     from kafkalog import KafkalogError
-    from kafkalog.client.cluster import Backoff
-    from kafkalog.client.failures import passing
-    from kafkalog.client.transport import Options
+    from kafkalog.client.link.cluster import Backoff
+    from kafkalog.client.link.failures import passing
+    from kafkalog.client.link.transport import Options
     from kafkalog.clock import SystemClock
 
     options = Options(

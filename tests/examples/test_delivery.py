@@ -57,7 +57,7 @@ def servers(memory: Path) -> Iterator[str]:
 
 @pytest.fixture(scope="module")
 def zygote() -> Iterator[Zygote]:
-    with Zygote("kafkalog.client.producer", "kafkalog.client.consumer") as found:
+    with Zygote("kafkalog.client.producer.producer", "kafkalog.client.consumer.consumer") as found:
         yield found
 
 

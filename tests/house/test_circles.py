@@ -22,4 +22,4 @@ def test_every_form_of_import_is_seen() -> None:
     edges = imports.graph()
     assert "kafkalog.config.topic" in edges["kafkalog.log.log"]
     assert "kafkalog.log.compaction" in edges["kafkalog.log.log"]
-    assert "kafkalog.report" in edges["kafkalog.log.above"]
+    assert "kafkalog.report" in edges["kafkalog.log.hooks"]

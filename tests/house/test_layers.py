@@ -39,18 +39,20 @@ PYTHON = [
     ["__main__"],
 ]
 RANK = {part: rank for rank, parts in enumerate(PYTHON) for part in parts}
-# Which parts of C a part may know: base < batch < log < scan | clean | replica; base < net;
-# replica, net < plane < server.
+# Which parts of C a part may know: base < batch < segment < log < scan | clean | replica;
+# base < net; replica, net < plane < server.  Nothing knows python but the module's preamble.
 C = {
     "base": set[str](),
     "batch": {"base"},
-    "log": {"base", "batch"},
-    "scan": {"base", "batch", "log"},
-    "clean": {"base", "batch", "log"},
-    "replica": {"base", "batch", "log"},
+    "segment": {"base", "batch"},
+    "log": {"base", "batch", "segment"},
+    "scan": {"base", "batch", "segment", "log"},
+    "clean": {"base", "batch", "segment", "log"},
+    "replica": {"base", "batch", "segment", "log"},
     "net": {"base"},
-    "plane": {"base", "batch", "log", "replica", "net"},
+    "plane": {"base", "batch", "segment", "log", "replica", "net"},
     "server": {"base", "replica", "net", "plane"},
+    "python": {"base", "batch", "segment", "log", "scan"},
 }
 
 PACKAGE = tree.ROOT / "kafkalog"

@@ -14,7 +14,7 @@ from pyspark_kafkalog.sink import delivery
 from pyspark_kafkalog.sink.rows import SinkError
 
 import kafkalog
-from kafkalog.client.cluster import Backoff
+from kafkalog.client.link.cluster import Backoff
 from kafkalog.testing.broker import TestBroker
 from kafkalog.testing.port import Port
 from tests.spark.engine import Checkpoint, Query

@@ -16,9 +16,9 @@ from pyspark_kafkalog.places.opened import Opened
 from pyspark_kafkalog.plan import Ends, Range
 
 import kafkalog
-from kafkalog.client import ranges
-from kafkalog.client.cluster import Cluster
-from kafkalog.client.fetched import FetchOptions
+from kafkalog.client.fetch import ranges
+from kafkalog.client.fetch.fetched import FetchOptions
+from kafkalog.client.link.cluster import Cluster
 from kafkalog.disk import checkpoint
 from kafkalog.testing.broker import TestBroker
 from kafkalog.testing.port import Port

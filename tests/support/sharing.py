@@ -31,7 +31,7 @@ ZOOKEEPER = re.compile(r"tests/kafka/cluster/test_(commands|follower|member|mode
 """They share a ZooKeeper."""
 IN_MEMORY = re.compile(
     r"tests/(spark/|kafka/(clients/|cluster/|golden/test_answers)"
-    r"|unit/(cli|client|cluster|coordinator|mirror|plane|replication|scan|server|testing)/)"
+    r"|unit/(cli|client|cluster|coordinator|log/scan|mirror|plane|replication|server|testing)/)"
 )
 """Tests of what uses logs: a disk's file system takes a sixth of their processor time.  Logs, and
 what depends on how a disk keeps them, are tested on disk."""

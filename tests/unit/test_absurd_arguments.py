@@ -198,7 +198,7 @@ def test_wrong_arguments_of_asyncio(
     store: Store, monkeypatch: pytest.MonkeyPatch, kind: str
 ) -> None:
     """As of the blocking ones; with a timeout of nan a poll never ended."""
-    monkeypatch.setattr("kafkalog.client.cluster.UNKNOWN_TOPIC_MS", 1)
+    monkeypatch.setattr("kafkalog.client.link.cluster.UNKNOWN_TOPIC_MS", 1)
     how = {"max_block_ms": 100} if kind == "Producer" else {"group": "g", "auto_commit": False}
 
     async def all_calls() -> list[str]:

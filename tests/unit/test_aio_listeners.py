@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from kafkalog import Consumer, TopicPartition, aio, errors
-from kafkalog.client.groups import Committed
+from kafkalog.client.calls.groups import Committed
 from kafkalog.testing.broker import TestBroker
 from tests.support.waiting import LIMIT_S, wait_for
 

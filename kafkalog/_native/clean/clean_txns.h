@@ -6,7 +6,7 @@
 
 #include "base/table.h"
 #include "batch/batch.h"
-#include "log/aborts.h"
+#include "segment/aborts.h"
 
 typedef struct {
     int64_t producer_id;

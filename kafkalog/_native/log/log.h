@@ -8,11 +8,11 @@
 
 #include "base/fault.h"
 #include "base/sync.h"
-#include "epochs.h"
-#include "producers.h"
+#include "segment/epochs.h"
+#include "segment/producers.h"
 #include "batch/record.h"
-#include "statepage.h"
-#include "version.h"
+#include "segment/statepage.h"
+#include "segment/version.h"
 
 enum { KL_READ_HINTS = 4 }; /* readers that go on where they stopped */
 

@@ -1,5 +1,5 @@
 /* recover.c: the tail of a log that nobody closed: what of it counts, read back and cut. */
-#include "kept.h"
+#include "segment/kept.h"
 #include "log.h"
 
 /* There was no room to keep what lies behind `valid_bytes`: it stays, and is cut before anything

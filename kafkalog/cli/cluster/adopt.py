@@ -10,7 +10,7 @@ from kafkalog.cli.common import UsageError, plural, table
 from kafkalog.cli.remote import say
 
 if TYPE_CHECKING:
-    from kafkalog.cluster.node.adopting import Adoption
+    from kafkalog.cluster.node.adoption import Adoption
     from kafkalog.metadata.image import MetadataImage
     from kafkalog.metadata.zookeeper.loading import Loaded
 
@@ -19,7 +19,7 @@ __all__ = ["run"]
 
 def run(options: argparse.Namespace, words: list[str]) -> int:
     """Show what becomes of it, or do it."""
-    from kafkalog.cluster.node import adopting
+    from kafkalog.cluster.node import adoption
     from kafkalog.metadata.zookeeper.reading import read_tree
     from kafkalog.metadata.zookeeper.session import Session
 
@@ -27,16 +27,16 @@ def run(options: argparse.Namespace, words: list[str]) -> int:
         raise UsageError("adopt: give --dir DIR and --zookeeper HOST:PORT,.../CHROOT")
     if not os.path.isdir(options.dir):
         raise UsageError(f"{options.dir}: no such directory")
-    image = adopting.read_alone(options.dir)
+    image = adoption.read_alone(options.dir)
     node = image.node_id if options.node_id is None else options.node_id
     with Session(options.zookeeper, lambda _: None) as session:
         loaded = read_tree(session, node)
-        found = adopting.plan(image, loaded, node)
+        found = adoption.plan(image, loaded, node)
         _show(options, image, loaded, found)
         if not options.execute:
             say("nothing was changed; --execute does it")
             return 0
-        aside = adopting.carry_out(options.dir, found, session)
+        aside = adoption.carry_out(options.dir, found, session)
     say(
         f"done: {options.dir} is node {node} of cluster {found.cluster}; what it was alone: {aside}"
     )

@@ -11,13 +11,13 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from kafkalog.cli.cluster.looking import Look, chosen, look, sizes
 from kafkalog.cli.common import json_line, plural, preview, table, warn
 from kafkalog.cli.progress import Progress
-from kafkalog.client.configs import ConfigResource, describe_configs
-from kafkalog.client.copies import Batch, CopyReader
+from kafkalog.client.calls.configs import ConfigResource, describe_configs
+from kafkalog.client.calls.copies import Batch, CopyReader
 from kafkalog.errors import KafkalogError
 from kafkalog.log.fetched import Decoder
 
 if TYPE_CHECKING:
-    from kafkalog.client.cluster import Cluster
+    from kafkalog.client.link.cluster import Cluster
     from kafkalog.types import Record, TopicPartition
 
 __all__ = ["run"]

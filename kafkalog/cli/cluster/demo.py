@@ -13,19 +13,19 @@ from kafkalog.cli.cluster.failover import Moment, draw
 from kafkalog.cli.common import CommandError
 from kafkalog.cli.remote import say
 from kafkalog.client.admin import Admin
-from kafkalog.client.cluster import Cluster
-from kafkalog.client.consumer import Consumer
-from kafkalog.client.copies import copy_offsets
-from kafkalog.client.nodes import ReplicaOf
-from kafkalog.client.offsets import LATEST, find_offsets
-from kafkalog.client.producer import Producer
-from kafkalog.client.transport import Options
+from kafkalog.client.calls.copies import copy_offsets
+from kafkalog.client.calls.nodes import ReplicaOf
+from kafkalog.client.calls.offsets import LATEST, find_offsets
+from kafkalog.client.consumer.consumer import Consumer
+from kafkalog.client.link.cluster import Cluster
+from kafkalog.client.link.transport import Options
+from kafkalog.client.producer.producer import Producer
 from kafkalog.errors import KafkalogError, TopicExists, UnknownTopicOrPartition
 from kafkalog.types import TopicPartition
 
 if TYPE_CHECKING:
     from kafkalog.cli.cluster.tried import Tried
-    from kafkalog.client.delivery import Delivery, Future
+    from kafkalog.client.buffer.delivery import Delivery, Future
 
 __all__ = ["show"]
 

@@ -13,7 +13,7 @@ from kafkalog.cli.remote import say
 
 if TYPE_CHECKING:
     from kafkalog.cli.cluster.plan import Move
-    from kafkalog.client.cluster import Cluster
+    from kafkalog.client.link.cluster import Cluster
     from kafkalog.types import TopicPartition
 
 __all__ = ["run"]

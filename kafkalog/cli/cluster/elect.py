@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING
 from kafkalog.cli.cluster.looking import Look, chosen, look
 from kafkalog.cli.common import CommandError, agreed, plural, warn
 from kafkalog.cli.remote import say
-from kafkalog.client.replicas import elect_leaders
+from kafkalog.client.calls.replicas import elect_leaders
 from kafkalog.wire.error_codes import ErrorCode
 
 if TYPE_CHECKING:
-    from kafkalog.client.cluster import Cluster, PartitionInfo
+    from kafkalog.client.link.cluster import Cluster, PartitionInfo
     from kafkalog.types import TopicPartition
 
 __all__ = ["elect", "run"]

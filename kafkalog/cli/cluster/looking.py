@@ -11,8 +11,8 @@ from kafkalog.cli.remote import picked, spread
 from kafkalog.types import TopicPartition
 
 if TYPE_CHECKING:
-    from kafkalog.client.cluster import Cluster, PartitionInfo
-    from kafkalog.client.nodes import LogDir
+    from kafkalog.client.calls.nodes import LogDir
+    from kafkalog.client.link.cluster import Cluster, PartitionInfo
 
 __all__ = ["Look", "chosen", "look", "sizes"]
 
@@ -77,7 +77,7 @@ def sizes(
     cluster: Cluster, found: Look, patience_ms: int | None = None
 ) -> dict[int, dict[TopicPartition, int]]:
     """How many bytes each node has of what it keeps; a node that does not say is left out."""
-    from kafkalog.client.nodes import describe_log_dirs
+    from kafkalog.client.calls.nodes import describe_log_dirs
 
     told = describe_log_dirs(
         cluster, found.nodes, patience_ms or cluster.options.request_timeout_ms

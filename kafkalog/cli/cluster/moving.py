@@ -13,12 +13,12 @@ from kafkalog.cli.cluster.plan import Move
 from kafkalog.cli.common import CommandError, UsageError, plural, show_bytes, table, warn
 from kafkalog.cli.progress import Progress
 from kafkalog.cli.remote import say
-from kafkalog.client.configs import ConfigChange, ConfigResource, alter_configs
-from kafkalog.client.replicas import Reassignment, list_reassignments, reassign_partitions
+from kafkalog.client.calls.configs import ConfigChange, ConfigResource, alter_configs
+from kafkalog.client.calls.replicas import Reassignment, list_reassignments, reassign_partitions
 from kafkalog.types import TopicPartition
 
 if TYPE_CHECKING:
-    from kafkalog.client.cluster import Cluster
+    from kafkalog.client.link.cluster import Cluster
 
 __all__ = ["cancel", "carry_out", "check_options", "not_moving", "show", "unthrottle", "watch"]
 

@@ -11,7 +11,7 @@ from kafkalog.cli.common import UsageError
 from kafkalog.cli.remote import refuse, say
 
 if TYPE_CHECKING:
-    from kafkalog.client.cluster import Cluster
+    from kafkalog.client.link.cluster import Cluster
 
 __all__ = ["run"]
 

@@ -8,13 +8,13 @@ from typing import TYPE_CHECKING, Any
 
 from kafkalog.cli.cluster.looking import Look, chosen, look, sizes
 from kafkalog.cli.common import json_line, plural, show_bytes, table
-from kafkalog.client.copies import copy_offsets
-from kafkalog.client.nodes import ReplicaOf
-from kafkalog.client.replicas import Reassignment, list_reassignments
+from kafkalog.client.calls.copies import copy_offsets
+from kafkalog.client.calls.nodes import ReplicaOf
+from kafkalog.client.calls.replicas import Reassignment, list_reassignments
 from kafkalog.errors import KafkalogError
 
 if TYPE_CHECKING:
-    from kafkalog.client.cluster import Cluster, PartitionInfo
+    from kafkalog.client.link.cluster import Cluster, PartitionInfo
     from kafkalog.types import TopicPartition
 
 __all__ = ["run"]
@@ -72,7 +72,7 @@ def _ends(cluster: Cluster, found: Look, some: list[TopicPartition]) -> dict[Rep
 
 def _least(cluster: Cluster, found: Look, some: list[TopicPartition]) -> dict[str, int]:
     """min.insync.replicas of the topics of which a copy is not in sync."""
-    from kafkalog.client.configs import ConfigResource, describe_configs
+    from kafkalog.client.calls.configs import ConfigResource, describe_configs
 
     topics = {
         tp.topic

@@ -10,8 +10,8 @@ from functools import partial
 from kafkalog.cli.cluster.processes import Process
 from kafkalog.cli.cluster.zookeeper import ZooKeeper, class_path
 from kafkalog.cli.common import CommandError
-from kafkalog.client.cluster import Cluster
-from kafkalog.client.transport import Options
+from kafkalog.client.link.cluster import Cluster
+from kafkalog.client.link.transport import Options
 from kafkalog.errors import KafkalogError
 
 __all__ = ["NODES", "Tried"]

@@ -14,7 +14,7 @@ from typing import Any
 from kafkalog.cluster.controller import deletion, topics
 from kafkalog.cluster.controller.context import unclean_of
 from kafkalog.cluster.controller.events import Read
-from kafkalog.cluster.controller.placing import Start, place
+from kafkalog.cluster.controller.placement import Start, place
 from kafkalog.cluster.controller.reassign import moving
 from kafkalog.cluster.controller.steps import Looks, Office, Steps
 from kafkalog.disk.layout import uuid_text

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 
-from kafkalog.cluster.controller import elect
+from kafkalog.cluster.controller import leader_election
 from kafkalog.cluster.controller.context import NEVER_LED, Context, TopicPartition, leadership
 from kafkalog.cluster.controller.deletion import delete_topics, drop_strays
 from kafkalog.cluster.controller.partitions import Deciding, believe, settle, unled, write
@@ -109,10 +109,12 @@ def let_go(
         one, live = context.partitions[key], set(context.holding(key))
         now = leadership(one)
         if now.leader == broker:
-            new = elect.elect_for_controlled_shutdown(now, one.replicas, live, context.ending)
+            new = leader_election.elect_for_controlled_shutdown(
+                now, one.replicas, live, context.ending
+            )
         else:
             told.stop(broker, key, delete=False)
-            new = elect.without_replica(now, broker)
+            new = leader_election.without_replica(now, broker)
         if new is not None and (new.leader, new.isr) != (now.leader, now.isr):
             wanted[key] = new
     yield from write(context, told, wanted)

@@ -10,7 +10,7 @@ import uuid
 from collections.abc import Iterable, Iterator, Mapping
 from typing import NamedTuple
 
-from kafkalog.cluster.controller.elect import Leadership
+from kafkalog.cluster.controller.leader_election import Leadership
 from kafkalog.metadata.image import TOPIC, Broker, Partition
 from kafkalog.metadata.zookeeper import tree
 from kafkalog.metadata.zookeeper.loading import Loaded

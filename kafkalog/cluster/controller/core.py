@@ -13,7 +13,7 @@ from collections.abc import Callable, Hashable, Iterator
 from functools import partial
 from typing import Any, NamedTuple
 
-from kafkalog.cluster.controller import asked, steps
+from kafkalog.cluster.controller import answers, steps
 from kafkalog.cluster.controller.context import Copies
 from kafkalog.cluster.controller.events import (
     Answered,
@@ -61,7 +61,7 @@ class _Work(NamedTuple):
     """Answers the caller with what it returns."""
 
 
-def _answering(answer: asked.Answer, event: Asked) -> Callable[[Office], Steps[Any]]:
+def _answering(answer: answers.Answer, event: Asked) -> Callable[[Office], Steps[Any]]:
     return lambda office: answer(office, event.request, event.version)
 
 
@@ -151,7 +151,7 @@ class Controller:
             for step in steps.AGAIN:
                 self._add(_Work(step, step))
         elif isinstance(event, Asked):
-            answer = asked.ANSWERS.get(event.api.key)
+            answer = answers.ANSWERS.get(event.api.key)
             if answer is None or self._asked_count >= ASKED_MAX:
                 yield Reply(event.token, None)
             else:
@@ -163,7 +163,7 @@ class Controller:
             key = ("behind", event.broker)
             self._add(_Work(partial(steps.behind, broker=event.broker), key))
         elif isinstance(event, Tick) and event.clock is Clock.BALANCE:
-            self._add(_Work(asked.rebalanced, "rebalance"))
+            self._add(_Work(answers.rebalanced, "rebalance"))
             yield Timer(Clock.BALANCE, now_ms + self._options.check_ms)
         elif isinstance(event, Tick):
             self._retry_waits = False

@@ -14,9 +14,9 @@ from collections import deque
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from kafkalog.client.transport import Address
+from kafkalog.client.link.transport import Address
+from kafkalog.cluster.controller.controller_election import Election
 from kafkalog.cluster.controller.core import Controller
-from kafkalog.cluster.controller.election import Election
 from kafkalog.cluster.controller.events import (
     Answered,
     Asked,

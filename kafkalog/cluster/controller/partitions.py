@@ -24,7 +24,7 @@ from kafkalog.cluster.controller.context import (
     Write,
     leadership,
 )
-from kafkalog.cluster.controller.elect import Leadership, elect_first, elect_for_offline
+from kafkalog.cluster.controller.leader_election import Leadership, elect_first, elect_for_offline
 from kafkalog.cluster.controller.requests import Gathered
 from kafkalog.metadata.image import NO_LEADER, Partition
 from kafkalog.metadata.zookeeper.session import Committed

@@ -21,7 +21,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from kafkalog.cluster.controller.context import NEVER_LED, Context, TopicPartition, leadership
-from kafkalog.cluster.controller.elect import Leadership, elect_for_reassignment
+from kafkalog.cluster.controller.leader_election import Leadership, elect_for_reassignment
 from kafkalog.cluster.controller.partitions import Deciding, settle
 from kafkalog.cluster.controller.requests import Gathered
 from kafkalog.metadata.image import NO_LEADER, Partition

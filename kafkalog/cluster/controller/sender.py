@@ -9,8 +9,8 @@ from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
 from uuid import UUID
 
-from kafkalog.client.connection import Connection
-from kafkalog.client.transport import Address, Options
+from kafkalog.client.link.connection import Connection
+from kafkalog.client.link.transport import Address, Options
 from kafkalog.cluster.controller.events import Answered, Behind
 from kafkalog.cluster.controller.requests import DURING_DELETE, Fields, Send
 from kafkalog.errors import KafkalogError

@@ -10,8 +10,8 @@ from typing import Any
 from kafkalog.cluster.controller.events import Read
 from kafkalog.cluster.controller.steps import Looks, Office, Steps
 from kafkalog.metadata import configs
-from kafkalog.metadata.asked import ResourceChange, SettingChanges
 from kafkalog.metadata.image import BROKER, MetadataImage, Topic
+from kafkalog.metadata.requests import ResourceChange, SettingChanges
 from kafkalog.metadata.zookeeper import altering
 from kafkalog.wire.error_codes import ErrorCode
 

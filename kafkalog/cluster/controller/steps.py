@@ -11,7 +11,7 @@ from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
 from random import Random
 from typing import Any, NamedTuple, TypeVar
 
-from kafkalog.cluster.controller import brokers, deletion, elections, reassign, topics
+from kafkalog.cluster.controller import brokers, deletion, reassign, requested_elections, topics
 from kafkalog.cluster.controller.context import (
     NEVER_LED,
     Assignment,
@@ -192,7 +192,9 @@ def election_seen(office: Office) -> Steps[None]:
     (znode,) = yield Looks([Read(tree.ELECTION, watch=True)])
     if znode is not None:
         keys = _parsed(tree.read_election, znode.data) or ()
-        yield from elections.elect_leaders(office.context, office.told, keys, unclean=False)
+        yield from requested_elections.elect_leaders(
+            office.context, office.told, keys, unclean=False
+        )
         yield office.context.removals([tree.ELECTION])
 
 

@@ -16,11 +16,12 @@ from typing import Any, TypeVar
 from uuid import UUID
 
 from kafkalog import errors
-from kafkalog.client.failures import check_code, failure
-from kafkalog.client.transport import Address
-from kafkalog.cluster.node import asking
-from kafkalog.cluster.node.line import Line
-from kafkalog.cluster.node.standing import (
+from kafkalog.client.link.failures import check_code, failure
+from kafkalog.client.link.transport import Address
+from kafkalog.cluster.node import controller_requests
+from kafkalog.cluster.node.controller_link import Line
+from kafkalog.cluster.node.session_watch import Watching
+from kafkalog.cluster.node.state import (
     Standing,
     failed,
     leader_and_isr,
@@ -30,13 +31,12 @@ from kafkalog.cluster.node.standing import (
     update_metadata,
     without,
 )
-from kafkalog.cluster.node.watching import Watching
 from kafkalog.config.broker import BrokerConfig
 from kafkalog.log.log import Log, handle_of
 from kafkalog.metadata import configs, settings
-from kafkalog.metadata.asked import NewTopics, SettingChanges, SettingsAsked
 from kafkalog.metadata.image import TOPIC, Change, MetadataImage, Partition
 from kafkalog.metadata.plan import Result
+from kafkalog.metadata.requests import NewTopics, SettingChanges, SettingsAsked
 from kafkalog.metadata.zookeeper import altering, entities, tree
 from kafkalog.metadata.zookeeper.loading import KINDS, PROTOCOLS
 from kafkalog.metadata.zookeeper.reading import read_tree
@@ -366,7 +366,7 @@ class Member:
 
         Raises: as `Line.ask`.
         """
-        return asking.create_topics(self._line.ask, asked)
+        return controller_requests.create_topics(self._line.ask, asked)
 
     def alter_configs(self, asked: SettingChanges, plan: altering.Plan) -> list[Result]:
         """AlterConfigs and IncrementalAlterConfigs of this broker's own settings, as brokers on

@@ -28,14 +28,6 @@ from kafkalog.errors import (
 from kafkalog.log.log import Log, handle_of
 from kafkalog.metadata import configs, directory, features, registrations, settings
 from kafkalog.metadata import plan as controller
-from kafkalog.metadata.asked import (
-    FeatureChanges,
-    MorePartitions,
-    NewTopics,
-    SettingChanges,
-    SettingsAsked,
-    TopicNamed,
-)
 from kafkalog.metadata.changes import broker_fields, snapshot_entries
 from kafkalog.metadata.image import (
     ELIGIBLE_REPLICAS,
@@ -65,6 +57,14 @@ from kafkalog.metadata.kraft.snapshots import SnapshotName, list_snapshots, rend
 from kafkalog.metadata.kraft.tail import Tail
 from kafkalog.metadata.kraft.turns import Turn, Turns, failed
 from kafkalog.metadata.plan import Plan, Record, Result, Site
+from kafkalog.metadata.requests import (
+    FeatureChanges,
+    MorePartitions,
+    NewTopics,
+    SettingChanges,
+    SettingsAsked,
+    TopicNamed,
+)
 from kafkalog.metadata.source import Quorum
 
 __all__ = ["Listener", "MetadataLog"]

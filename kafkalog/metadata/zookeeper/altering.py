@@ -13,8 +13,8 @@ from typing import Any, NamedTuple
 
 from kafkalog.config.broker import BrokerConfig
 from kafkalog.errors import BadZnode
-from kafkalog.metadata.asked import ResourceChange, SettingChanges
 from kafkalog.metadata.image import BROKER, TOPIC, MetadataImage
+from kafkalog.metadata.requests import ResourceChange, SettingChanges
 from kafkalog.metadata.zookeeper import entities
 from kafkalog.metadata.zookeeper.loading import Znode
 from kafkalog.metadata.zookeeper.session import Create, Operation, Set

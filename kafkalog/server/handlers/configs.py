@@ -3,9 +3,9 @@ know."""
 
 from typing import Any
 
-from kafkalog.metadata.asked import SettingsAsked
 from kafkalog.metadata.image import BROKER, CLIENT_METRICS, GROUP, TOPIC
-from kafkalog.server import asked
+from kafkalog.metadata.requests import SettingsAsked
+from kafkalog.server import translation
 from kafkalog.server.node import Node
 from kafkalog.server.request import Request
 from kafkalog.wire.error_codes import ErrorCode
@@ -29,7 +29,7 @@ _KINDS = (BROKER, TOPIC, GROUP, CLIENT_METRICS)
 
 def describe_configs(node: Node, request: Request) -> dict[str, Any]:
     """Every setting of each resource, or those that were asked for."""
-    wanted = asked.settings(request.body)
+    wanted = translation.settings(request.body)
     results = node.metadata.describe_configs(wanted)
     keys = {(one.kind, one.name): one.keys for one in wanted.resources}
     for result in results:
@@ -57,12 +57,14 @@ def _directory(node: Node, wanted: SettingsAsked) -> dict[str, Any]:
 
 def alter_configs(node: Node, request: Request) -> dict[str, Any]:
     """Replace all settings of a resource; open logs obey them when the answer goes out."""
-    return {"responses": node.alone().alter_configs(asked.all_settings(request.body))}
+    return {"responses": node.alone().alter_configs(translation.all_settings(request.body))}
 
 
 def incremental_alter_configs(node: Node, request: Request) -> dict[str, Any]:
     """Some settings of a resource."""
-    return {"responses": node.alone().incremental_alter_configs(asked.some_settings(request.body))}
+    return {
+        "responses": node.alone().incremental_alter_configs(translation.some_settings(request.body))
+    }
 
 
 def list_config_resources(node: Node, request: Request) -> dict[str, Any]:

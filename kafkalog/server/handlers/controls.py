@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from kafkalog.errors import Closed, PeerGone, Timeout, for_clients
 from kafkalog.metadata import configs
 from kafkalog.metadata.image import BROKER
-from kafkalog.server import asked
+from kafkalog.server import translation
 from kafkalog.server.handlers.failures import answer_failure, handler_failed
 from kafkalog.server.node import Node
 from kafkalog.server.request import Request
@@ -16,9 +16,9 @@ from kafkalog.wire import apis
 from kafkalog.wire.error_codes import ErrorCode
 
 if TYPE_CHECKING:
-    from kafkalog.metadata.asked import SettingChanges
+    from kafkalog.metadata.requests import SettingChanges
     from kafkalog.replication.membership import Controlling
-    from kafkalog.server.errands import Ask
+    from kafkalog.server.controller_calls import Ask
 
 __all__ = ["as_controller", "obey", "to_controller"]
 
@@ -111,8 +111,8 @@ class _Settings(NamedTuple):
 
 
 _SETTINGS = {
-    apis.ALTER_CONFIGS.key: _Settings(asked.all_settings, configs.alter_configs),
+    apis.ALTER_CONFIGS.key: _Settings(translation.all_settings, configs.alter_configs),
     apis.INCREMENTAL_ALTER_CONFIGS.key: _Settings(
-        asked.some_settings, configs.incremental_alter_configs
+        translation.some_settings, configs.incremental_alter_configs
     ),
 }

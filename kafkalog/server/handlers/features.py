@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from kafkalog.server import asked
+from kafkalog.server import translation
 from kafkalog.server.node import Node
 from kafkalog.server.request import Request
 
@@ -14,7 +14,7 @@ ONE_RESULT_SINCE = 2
 
 def update_features(node: Node, request: Request) -> dict[str, Any]:
     """One result for all: what is refused of one feature changes none."""
-    result = node.alone().update_features(asked.features(request.body, request.version))
+    result = node.alone().update_features(translation.features(request.body, request.version))
     if result["error_code"] or request.version >= ONE_RESULT_SINCE:
         return result
     fine = {"error_code": 0, "error_message": "NONE"}  # Kafka's word for it

@@ -4,7 +4,7 @@ from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
 from kafkalog.server.handlers.common import node_entries, node_entry
-from kafkalog.server.listeners import INSIDE
+from kafkalog.server.network.listeners import INSIDE
 from kafkalog.server.node import Node
 
 if TYPE_CHECKING:

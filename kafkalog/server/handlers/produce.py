@@ -41,7 +41,7 @@ from kafkalog.server.handlers.writers import (
 )
 from kafkalog.server.node import Node
 from kafkalog.server.partitions import looks_inside
-from kafkalog.server.rejected import record_errors
+from kafkalog.server.rejected_records import record_errors
 from kafkalog.server.request import Request
 from kafkalog.wire.error_codes import ErrorCode
 

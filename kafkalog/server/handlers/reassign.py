@@ -3,7 +3,7 @@
 from typing import Any
 
 from kafkalog.metadata import plan as controller
-from kafkalog.server import asked
+from kafkalog.server import translation
 from kafkalog.server.node import Node
 from kafkalog.server.request import Request
 
@@ -12,7 +12,7 @@ __all__ = ["alter_reassignments", "elect_leaders", "list_reassignments"]
 
 def elect_leaders(node: Node, request: Request) -> dict[str, Any]:
     """Every partition has its only replica as leader already."""
-    elections = asked.elections(request.body)
+    elections = translation.elections(request.body)
     return {"replica_election_results": controller.elect_leaders(node.image, elections)}
 
 
@@ -21,7 +21,7 @@ def alter_reassignments(node: Node, request: Request) -> dict[str, Any]:
     body = request.body
     return {
         "allow_replication_factor_change": body.allow_replication_factor_change,
-        "responses": controller.alter_partition_reassignments(node.image, asked.moves(body)),
+        "responses": controller.alter_partition_reassignments(node.image, translation.moves(body)),
     }
 
 

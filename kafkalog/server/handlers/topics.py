@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from kafkalog.server import asked
+from kafkalog.server import translation
 from kafkalog.server.node import Node
 from kafkalog.server.request import Request
 from kafkalog.wire.error_codes import ErrorCode
@@ -15,12 +15,12 @@ DISABLED_SINCE = 3
 
 def create_topics(node: Node, request: Request) -> dict[str, Any]:
     """One result a topic; a topic that was made is there for every client from now on."""
-    return {"topics": node.alone().create_topics(asked.new_topics(request.body))}
+    return {"topics": node.alone().create_topics(translation.new_topics(request.body))}
 
 
 def delete_topics(node: Node, request: Request) -> dict[str, Any]:
     """One result per topic; requests that wait for a deleted topic are answered."""
-    results = node.alone().delete_topics(asked.deleted_topics(request.body))
+    results = node.alone().delete_topics(translation.deleted_topics(request.body))
     if request.version < DISABLED_SINCE:
         for result in results:
             if result["error_code"] == ErrorCode.TOPIC_DELETION_DISABLED:
@@ -30,4 +30,4 @@ def delete_topics(node: Node, request: Request) -> dict[str, Any]:
 
 def create_partitions(node: Node, request: Request) -> dict[str, Any]:
     """One result a topic."""
-    return {"results": node.alone().create_partitions(asked.more_partitions(request.body))}
+    return {"results": node.alone().create_partitions(translation.more_partitions(request.body))}

@@ -10,13 +10,13 @@ from kafkalog.coordinator.step import Producer, Step
 from kafkalog.coordinator.step import Request as Asking
 from kafkalog.coordinator.transactions.core import Results
 from kafkalog.coordinator.transactions.requests import Asked
-from kafkalog.server.guards import Guard
 from kafkalog.server.handlers.common import code_of
 from kafkalog.server.handlers.failures import handler_failed
 from kafkalog.server.journal import OFFSETS_TOPIC, offsets_partition
 from kafkalog.server.node import Node
 from kafkalog.server.request import Request
 from kafkalog.server.topics import internal_topic
+from kafkalog.server.transactions.write_guards import Guard
 from kafkalog.types import TopicPartition
 from kafkalog.wire.error_codes import ErrorCode
 

@@ -18,11 +18,11 @@ from kafkalog.coordinator.step import Step
 from kafkalog.coordinator.transactions.core import Results
 from kafkalog.coordinator.transactions.requests import Asked
 from kafkalog.errors import InvalidTxnState, KafkalogError
-from kafkalog.server.guards import Guard
 from kafkalog.server.handlers.failures import handler_failed
+from kafkalog.server.network.reactor import Appended
 from kafkalog.server.node import Node
-from kafkalog.server.reactor import Appended
 from kafkalog.server.request import Request
+from kafkalog.server.transactions.write_guards import Guard
 from kafkalog.types import TopicPartition
 from kafkalog.wire.error_codes import ErrorCode
 

@@ -10,7 +10,7 @@ from kafkalog.clock import Clock
 from kafkalog.errors import Closed, Timeout
 
 if TYPE_CHECKING:
-    from kafkalog.server.reactor import Reactor
+    from kafkalog.server.network.reactor import Reactor
 
 __all__ = ["Acknowledger"]
 

@@ -17,7 +17,7 @@ from kafkalog.wire.tables.internal import ALTER_PARTITION
 if TYPE_CHECKING:
     from kafkalog.replication.membership import Membership
     from kafkalog.server.copies import Copies
-    from kafkalog.server.reactor import Reactor
+    from kafkalog.server.network.reactor import Reactor
 
 __all__ = ["InSync"]
 

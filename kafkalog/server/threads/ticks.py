@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 from kafkalog.clock import Clock
 
 if TYPE_CHECKING:
-    from kafkalog.server.reactor import Reactor
+    from kafkalog.server.network.reactor import Reactor
 
 __all__ = ["Ticks"]
 

@@ -12,7 +12,7 @@ from kafkalog.server.request import Request
 from kafkalog.wire import apis
 
 if TYPE_CHECKING:
-    from kafkalog.server.reactor import Reactor
+    from kafkalog.server.network.reactor import Reactor
     from kafkalog.server.threads.bulk import Bulk
 
 __all__ = ["Workers"]

@@ -18,8 +18,8 @@ from ..plan import Ends, Marks, Range, lost, task_bytes, within
 from .piece import Piece, columns_wanted, record_batches, tell_lost, told_damage
 
 if TYPE_CHECKING:
-    from kafkalog.client.cluster import Cluster
-    from kafkalog.client.fetched import FetchOptions
+    from kafkalog.client.fetch.fetched import FetchOptions
+    from kafkalog.client.link.cluster import Cluster
 
 T = TypeVar("T")
 _STEPS = 64
@@ -91,7 +91,7 @@ class Brokers:
 
     def _offsets(self, times_ms: Mapping[Key, int]) -> dict[Key, int]:
         """ListOffsets; without those that have gone."""
-        from kafkalog.client.offsets import find_offsets
+        from kafkalog.client.calls.offsets import find_offsets
         from kafkalog.errors import UnknownTopicOrPartition
         from kafkalog.types import TopicPartition
 
@@ -114,7 +114,7 @@ class Brokers:
         return {one.key: even_marks(one, sizes[one.key], step) for one in ranges}
 
     def _bytes_of_offsets(self, ranges: Sequence[Range]) -> dict[Key, float]:
-        from kafkalog.client.ranges import sample_bytes
+        from kafkalog.client.fetch.ranges import sample_bytes
         from kafkalog.types import TopicPartition
 
         now_s = time.monotonic()
@@ -155,7 +155,7 @@ class Brokers:
     def _read(
         self, piece: Piece, columns: Sequence[str], options: ReadOptions, where: str
     ) -> Iterator[Any]:
-        from kafkalog.client.ranges import scan_range
+        from kafkalog.client.fetch.ranges import scan_range
         from kafkalog.errors import OffsetOutOfRange, UnknownTopicOrPartition
         from kafkalog.types import TopicPartition
 
@@ -209,8 +209,8 @@ class Brokers:
 
     def _client_made(self) -> tuple[Cluster, FetchOptions]:
         if self._made is None:
-            from kafkalog.client.cluster import Cluster
-            from kafkalog.client.settings import client_options, fetch_options
+            from kafkalog.client.consumer.settings import client_options, fetch_options
+            from kafkalog.client.link.cluster import Cluster
             from kafkalog.config.consumer import ConsumerConfig
 
             config = ConsumerConfig(_FETCHES | self._client)

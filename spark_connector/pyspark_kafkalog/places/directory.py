@@ -73,7 +73,7 @@ class Directory:
             log = self._log_of(key)
             if log is None:
                 return Marks([0], [0])
-            from kafkalog.log.marks import batch_starts
+            from kafkalog.log.scan.cuts import batch_starts
 
             step_bytes = task_bytes(log.size_bytes, options) // _STEPS
             return Marks(*batch_starts(log, step_bytes, wanted[key].start, wanted[key].stop))

@@ -18,8 +18,8 @@ from .options import WriteOptions
 
 if TYPE_CHECKING:
     from kafkalog import Admin, Store, TopicPartition
-    from kafkalog.client.delivery import ManyFuture
-    from kafkalog.client.transactions import ProducerInfo, TransactionInfo
+    from kafkalog.client.buffer.delivery import ManyFuture
+    from kafkalog.client.calls.transactions import ProducerInfo, TransactionInfo
 
 _log = logging.getLogger("pyspark_kafkalog")
 

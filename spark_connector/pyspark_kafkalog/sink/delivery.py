@@ -24,7 +24,7 @@ from .upkeep import SEGMENTS, compact_journals
 
 if TYPE_CHECKING:
     from kafkalog import Admin, Log, Producer
-    from kafkalog.client.delivery import ManyFuture
+    from kafkalog.client.buffer.delivery import ManyFuture
 
 _log = logging.getLogger(__name__)
 BATCH_WRITES = "spark-write"

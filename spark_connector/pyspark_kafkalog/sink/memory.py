@@ -20,7 +20,7 @@ from .staging import Staged
 
 if TYPE_CHECKING:
     from kafkalog import Admin, TopicPartition
-    from kafkalog.client.groups import Committed
+    from kafkalog.client.calls.groups import Committed
 
 _log = logging.getLogger("pyspark_kafkalog")
 

@@ -19,7 +19,7 @@ from typing import Any
 import pytest
 
 from kafkalog import Broker, KafkalogError
-from kafkalog.client.producer import Producer
+from kafkalog.client.producer.producer import Producer
 from kafkalog.directory.manager import Manager
 from kafkalog.disk.space import RESERVE, Reserve
 from kafkalog.inspect.verify.files import verify
@@ -29,7 +29,7 @@ from kafkalog.wire.error_codes import ErrorCode
 from tests.support.raw import Raw
 from tests.support.smalldisks import Ballast, mounted
 from tests.support.waiting import wait_for
-from tests.unit.server.test_transactions import Client
+from tests.unit.server.transactions.test_transactions import Client
 
 ROOT = Path(__file__).parents[3]
 OK, FULL = ErrorCode.NONE, ErrorCode.KAFKA_STORAGE_ERROR

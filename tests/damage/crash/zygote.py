@@ -25,7 +25,7 @@ from tests.support.waiting import LIMIT_S
 ROOT = Path(__file__).resolve().parents[3]
 ORDER_BYTES = 1 << 16
 LOADED = (  # what kafkalog would otherwise import at first use, in each worker again
-    "kafkalog.directory.manager", "kafkalog.log.scan", "kafkalog.inspect.verify.files",
+    "kafkalog.directory.manager", "kafkalog.log.scan.scan", "kafkalog.inspect.verify.files",
     "cramjam", "lz4.frame", "numpy", "zstandard",
 )  # fmt: skip
 

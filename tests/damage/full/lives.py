@@ -22,7 +22,7 @@ from kafkalog.wire.error_codes import ErrorCode
 from tests.support import batches
 from tests.support.raw import Raw
 from tests.support.waiting import wait_for
-from tests.unit.server.test_transactions import Client
+from tests.unit.server.transactions.test_transactions import Client
 
 Step = Callable[[], None]
 CONTROL = int(lib.KL_ATTR_CONTROL)

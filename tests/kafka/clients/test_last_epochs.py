@@ -36,7 +36,7 @@ def identity(bootstrap: str, name: str) -> tuple[int, int]:
             found.append(admin.describe_transactions([name])[name])
             return found[-1].state.startswith(("Complete", "Empty"))
 
-        found: list[kafkalog.client.transactions.TransactionInfo] = []
+        found: list[kafkalog.client.calls.transactions.TransactionInfo] = []
         wait_for(over, f"{name}: its end", WAIT_S)
         return found[-1].producer_id, found[-1].epoch
 

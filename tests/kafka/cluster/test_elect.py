@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from kafkalog.cluster.controller import elect
-from kafkalog.cluster.controller.elect import Leadership
+from kafkalog.cluster.controller import leader_election
+from kafkalog.cluster.controller.leader_election import Leadership
 from tests.support import apache, prepared
 
 pytestmark = [pytest.mark.java, pytest.mark.slow]
@@ -24,12 +24,12 @@ def ours(
     if kind != "shutdown":  # who is about to end is not elected by any other rule, either
         live = live - ending
     if kind in ("offline", "unclean"):
-        return elect.elect_for_offline(now, replicas, live, unclean=kind == "unclean")
+        return leader_election.elect_for_offline(now, replicas, live, unclean=kind == "unclean")
     if kind == "reassign":
-        return elect.elect_for_reassignment(now, target, live)
+        return leader_election.elect_for_reassignment(now, target, live)
     if kind == "preferred":
-        return elect.elect_preferred(now, replicas, live)
-    return elect.elect_for_controlled_shutdown(now, replicas, live, ending)
+        return leader_election.elect_preferred(now, replicas, live)
+    return leader_election.elect_for_controlled_shutdown(now, replicas, live, ending)
 
 
 def test_kafka_elects_the_same() -> None:

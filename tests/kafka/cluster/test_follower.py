@@ -13,7 +13,7 @@ import pytest
 
 import kafkalog
 from kafkalog import errors
-from kafkalog.client.transport import parse_servers
+from kafkalog.client.link.transport import parse_servers
 from kafkalog.log.log import Log
 from kafkalog.metadata.zookeeper import tree
 from kafkalog.metadata.zookeeper.loading import load

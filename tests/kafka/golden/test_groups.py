@@ -15,8 +15,8 @@ from kafkalog.coordinator.journal import journal_batches
 from kafkalog.coordinator.partitions import partition_for
 from kafkalog.wire.error_codes import ErrorCode
 from kafkalog.wire.records import CONSUMER_PROTOCOL
-from tests.unit.coordinator.bench import MemoryJournal
-from tests.unit.coordinator.desk import Desk
+from tests.unit.coordinator.group_calls import Desk
+from tests.unit.coordinator.virtual_core import MemoryJournal
 
 CASES = ["groups-3.9", "groups-4.1", "transactions", "node-4.4"]
 STEADY = {"Stable", "Empty"}

@@ -13,8 +13,8 @@ from kafkalog.wire.error_codes import ErrorCode
 from tests.kafka.golden.test_groups import journal_of, lines
 from tests.support import trees
 from tests.support.answers import read_all
-from tests.unit.coordinator.bench import WALL_MS
-from tests.unit.coordinator.office import Office
+from tests.unit.coordinator.transaction_calls import Office
+from tests.unit.coordinator.virtual_core import WALL_MS
 
 TOPIC = "__transaction_state"
 OK = ErrorCode.NONE

@@ -8,7 +8,7 @@ import random
 
 import pytest
 
-from kafkalog.client.assignors import ASSIGNORS, Assignor, Subscriber, sticky_assignment
+from kafkalog.client.consumer.assignors import ASSIGNORS, Assignor, Subscriber, sticky_assignment
 from kafkalog.types import TopicPartition
 from tests.support import apache
 from tests.support.effort import SEED

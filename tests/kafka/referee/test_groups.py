@@ -8,8 +8,8 @@ from concurrent.futures import Future
 import pytest
 
 from tests.support import apache
+from tests.unit.coordinator.both_sides import SETTINGS, KafkaSide, OurSide, Side
 from tests.unit.coordinator.scripts import SCRIPTS, all_asked
-from tests.unit.coordinator.sides import SETTINGS, KafkaSide, OurSide, Side
 
 pytestmark = [pytest.mark.java, pytest.mark.slow, pytest.mark.timeout(300)]
 

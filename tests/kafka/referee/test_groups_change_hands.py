@@ -14,9 +14,9 @@ from kafkalog.coordinator.step import JournalRecord
 from kafkalog.wire import apis
 from kafkalog.wire.records import CONSUMER_PROTOCOL
 from tests.support import apache
-from tests.unit.coordinator.bench import MemoryJournal
-from tests.unit.coordinator.desk import Desk, config, subscription
-from tests.unit.coordinator.sides import TOPICS, KafkaSide, plain
+from tests.unit.coordinator.both_sides import TOPICS, KafkaSide, plain
+from tests.unit.coordinator.group_calls import Desk, config, subscription
+from tests.unit.coordinator.virtual_core import MemoryJournal
 
 pytestmark = [pytest.mark.java, pytest.mark.long, pytest.mark.timeout(300)]
 

@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from kafkalog.client.connection import Connection
-from kafkalog.client.transport import Address
+from kafkalog.client.link.connection import Connection
+from kafkalog.client.link.transport import Address
 from kafkalog.config.broker import BrokerConfig
 from kafkalog.errors import KafkalogError
 from kafkalog.metadata import configs

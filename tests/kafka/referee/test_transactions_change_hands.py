@@ -15,7 +15,7 @@ from kafkalog.wire import apis
 from kafkalog.wire.error_codes import ErrorCode
 from tests.support import apache
 from tests.support.raw import Raw
-from tests.unit.server.test_transactions import Client, aborted, committed, ends, ready
+from tests.unit.server.transactions.test_transactions import Client, aborted, committed, ends, ready
 
 pytestmark = [pytest.mark.java, pytest.mark.long, pytest.mark.timeout(300)]
 

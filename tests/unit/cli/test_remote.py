@@ -394,7 +394,7 @@ def test_groups_read_and_are_reset(at: Command, kafkalog: Command, servers: str,
 def test_a_group_with_members_is_described_and_left_alone(
     at: Command, kafkalog: Command, servers: str, topic: str
 ) -> None:
-    from kafkalog.client.consumer import Consumer
+    from kafkalog.client.consumer.consumer import Consumer
 
     with Consumer(servers, topic, group=topic) as consumer:
         while not consumer.assignment:
@@ -506,8 +506,8 @@ def test_perf(at: Command, topic: str) -> None:
 def test_perf_tells_what_it_has_when_it_is_interrupted(servers: str, topic: str) -> None:
     process = start("perf", "end-to-end", "--topic", topic, "--num-records", 10_000_000,
                     "--bootstrap-server", servers)  # fmt: skip
-    from kafkalog.client.cluster import Cluster
-    from kafkalog.client.offsets import LATEST, list_offsets
+    from kafkalog.client.calls.offsets import LATEST, list_offsets
+    from kafkalog.client.link.cluster import Cluster
     from kafkalog.types import TopicPartition
 
     tp = TopicPartition(topic, 0)

@@ -8,16 +8,16 @@ from typing import Any
 
 import pytest
 
-from kafkalog.client import topics
-from kafkalog.client.cluster import Cluster
-from kafkalog.client.consumer import Consumer
-from kafkalog.client.offsets import LATEST, all_partitions, list_offsets
-from kafkalog.client.transport import Options
+from kafkalog.client.calls import topics
+from kafkalog.client.calls.offsets import LATEST, all_partitions, list_offsets
+from kafkalog.client.consumer.consumer import Consumer
+from kafkalog.client.link.cluster import Cluster
+from kafkalog.client.link.transport import Options
 from kafkalog.clock import ManualClock
 from kafkalog.wire import apis
 from tests.support.scripted import Peer, produced
-from tests.unit.client.members import Coordinator, joined
-from tests.unit.client.producing import PRODUCER_ID
+from tests.unit.client.consumer.members import Coordinator, joined
+from tests.unit.client.producer.producing import PRODUCER_ID
 
 QUICK = Options(
     retry_backoff_ms=1, retry_backoff_max_ms=5, reconnect_backoff_ms=1, reconnect_backoff_max_ms=5

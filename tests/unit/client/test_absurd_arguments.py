@@ -63,7 +63,7 @@ def test_wrong_arguments_of_an_admin_are_told_by_an_error_of_ours(
     broker: Broker, name: str, parameters: list[inspect.Parameter], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Answered, or refused by a KafkalogError; at once, not when the patience is over."""
-    monkeypatch.setattr("kafkalog.client.cluster.UNKNOWN_TOPIC_MS", 1)
+    monkeypatch.setattr("kafkalog.client.link.cluster.UNKNOWN_TOPIC_MS", 1)
     raw = []
     with kafkalog.Admin(broker, **QUICK) as admin:
         for one in parameters:
@@ -94,7 +94,7 @@ def test_wrong_arguments_of_a_producer_and_a_consumer(
     broker: Broker, kind: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """As of an admin; and afterwards it still works."""
-    monkeypatch.setattr("kafkalog.client.cluster.UNKNOWN_TOPIC_MS", 1)
+    monkeypatch.setattr("kafkalog.client.link.cluster.UNKNOWN_TOPIC_MS", 1)
     with kafkalog.Admin(broker) as admin:
         admin.create_topics(["t"])
     how = {"max_block_ms": 100} if kind == "Producer" else {"group": "g", "auto_commit": False}

@@ -12,7 +12,7 @@ import pytest
 
 import kafkalog
 from kafkalog import Admin, Committed, ConfigResource, NewTopic, TopicPartition, errors
-from kafkalog.client.failures import failure_class
+from kafkalog.client.link.failures import failure_class
 from kafkalog.wire import apis
 from kafkalog.wire.error_codes import ErrorCode
 from tests.support.batches import Row, batch
@@ -38,7 +38,7 @@ def topic(admin: Admin, unique: str) -> str:
 
 def put(where: Any, topic: str, times: list[int]) -> None:
     """A record for each time in partition 0."""
-    from kafkalog.client.cluster import Cluster
+    from kafkalog.client.link.cluster import Cluster
 
     body = {
         "acks": -1,
@@ -205,7 +205,7 @@ def test_offsets_of_a_group(admin: Admin, topic: str) -> None:
 
 def test_members_are_removed(admin: Admin, where: Any, topic: str) -> None:
     """A static one by its name, and then whoever is left."""
-    from kafkalog.client.cluster import Cluster
+    from kafkalog.client.link.cluster import Cluster
 
     def join(cluster: Cluster, group: str, instance: str | None) -> str:
         connection = cluster.connect(cluster.coordinator(group))

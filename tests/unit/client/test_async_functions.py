@@ -10,13 +10,13 @@ import pytest
 
 from kafkalog import aio, errors
 from kafkalog.arguments import called
-from kafkalog.client.assignors import Assignor
-from kafkalog.client.consumer import Consumer
-from kafkalog.client.producer import Producer
+from kafkalog.client.consumer.assignors import Assignor
+from kafkalog.client.consumer.consumer import Consumer
+from kafkalog.client.producer.producer import Producer
 from kafkalog.mirror.mirror import Mirror
 from tests.support.scripted import Peer
 from tests.support.waiting import LIMIT_S
-from tests.unit.client.producing import make
+from tests.unit.client.producer.producing import make
 
 NOWHERE = "127.0.0.1:1"
 

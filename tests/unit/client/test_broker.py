@@ -11,20 +11,20 @@ import pytest
 
 from kafkalog import errors
 from kafkalog.batch.partitioner import partition_for_key
-from kafkalog.client import groups, topics
-from kafkalog.client.cluster import Cluster
-from kafkalog.client.consumer import Consumer
-from kafkalog.client.failures import failure_class
-from kafkalog.client.fetched import FetchOptions
-from kafkalog.client.fetcher import Fetcher
-from kafkalog.client.offsets import (
+from kafkalog.client.calls import groups, topics
+from kafkalog.client.calls.offsets import (
     EARLIEST,
     LATEST,
     MAX_TIMESTAMP,
     all_partitions,
     list_offsets,
 )
-from kafkalog.client.producer import Producer
+from kafkalog.client.consumer.consumer import Consumer
+from kafkalog.client.fetch.fetched import FetchOptions
+from kafkalog.client.fetch.fetcher import Fetcher
+from kafkalog.client.link.cluster import Cluster
+from kafkalog.client.link.failures import failure_class
+from kafkalog.client.producer.producer import Producer
 from kafkalog.types import Record, TopicPartition
 from kafkalog.wire.error_codes import ErrorCode
 from tests.support.waiting import LIMIT_S, wait_for

@@ -19,12 +19,12 @@ from typing import Any
 import pytest
 
 from kafkalog import errors
-from kafkalog.client.producer import Producer
+from kafkalog.client.producer.producer import Producer
 from kafkalog.wire import apis
 from kafkalog.wire.error_codes import ErrorCode
 from tests.support.scripted import Peer, produced
 from tests.support.waiting import LIMIT_S
-from tests.unit.client.producing import single, wide
+from tests.unit.client.producer.producing import single, wide
 
 Let = Callable[[int], None]
 

@@ -16,7 +16,7 @@ from kafkalog.wire.error_codes import ErrorCode
 from tests.support.scripted import Peer, produced
 from tests.support.waiting import LIMIT_S, wait_for
 from tests.unit.client.gate import Gate
-from tests.unit.client.producing import make
+from tests.unit.client.producer.producing import make
 
 LIMIT_MS = LIMIT_S * 1000
 ZERO, ONE = TopicPartition("t", 0), TopicPartition("t", 1)

@@ -12,7 +12,7 @@ import pytest
 
 import kafkalog
 from kafkalog import aio
-from kafkalog.client.producer import Interceptor, Outgoing
+from kafkalog.client.producer.producer import Interceptor, Outgoing
 
 KINDS = ("Producer", "Consumer", "Admin")
 INNER = {"Batch", "Membership"}

@@ -5,11 +5,11 @@ from __future__ import annotations
 from pathlib import Path
 
 from kafkalog import Broker
-from kafkalog.client import topics
-from kafkalog.client.cluster import Cluster
-from kafkalog.client.consumer import Consumer
-from kafkalog.client.fetcher import Fetcher
-from kafkalog.client.producer import Producer
+from kafkalog.client.calls import topics
+from kafkalog.client.consumer.consumer import Consumer
+from kafkalog.client.fetch.fetcher import Fetcher
+from kafkalog.client.link.cluster import Cluster
+from kafkalog.client.producer.producer import Producer
 from kafkalog.types import TopicPartition
 from tests.support.apache import free_port
 from tests.support.waiting import LIMIT_S

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from kafkalog import Consumer, Producer, Record, TopicPartition, aio, errors
-from kafkalog.client.producer import Outgoing
+from kafkalog.client.producer.producer import Outgoing
 from kafkalog.serializers import (
     from_double,
     from_int,

@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 
 from kafkalog import errors
-from kafkalog.client.consumer import Consumer
+from kafkalog.client.consumer.consumer import Consumer
 from kafkalog.log.log import Log
 from kafkalog.testing.broker import TestBroker
 from kafkalog.types import TopicPartition
@@ -23,7 +23,7 @@ from kafkalog.wire import apis
 from kafkalog.wire.error_codes import ErrorCode
 from tests.support.scripted import STALL, Peer, Torn
 from tests.support.waiting import LIMIT_S, wait_for
-from tests.unit.client.members import OPTIONS, Coordinator, joined
+from tests.unit.client.consumer.members import OPTIONS, Coordinator, joined
 
 LONG_MS = 600_000
 ZERO, ONE = TopicPartition("t", 0), TopicPartition("t", 1)

@@ -16,9 +16,9 @@ import pytest
 
 from kafkalog import errors
 from kafkalog.client.admin import Admin
-from kafkalog.client.consumer import Consumer
-from kafkalog.client.producer import Producer
-from kafkalog.client.results import Results
+from kafkalog.client.calls.results import Results
+from kafkalog.client.consumer.consumer import Consumer
+from kafkalog.client.producer.producer import Producer
 from kafkalog.types import TopicPartition
 from kafkalog.wire import apis
 from tests.support.scripted import STALL, Peer, produced

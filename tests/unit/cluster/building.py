@@ -6,7 +6,6 @@ import uuid
 from collections.abc import Callable, Sequence
 from typing import NamedTuple, TypeVar
 
-from kafkalog.cluster.controller.alter import Wanted, alter_partition
 from kafkalog.cluster.controller.context import (
     Assignment,
     Change,
@@ -16,6 +15,7 @@ from kafkalog.cluster.controller.context import (
     Removal,
     Write,
 )
+from kafkalog.cluster.controller.isr import Wanted, alter_partition
 from kafkalog.cluster.controller.partitions import Deciding
 from kafkalog.cluster.controller.requests import Gathered, Send
 from kafkalog.metadata.image import Broker

@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 
 from kafkalog.cluster.controller.events import Asked, Options
-from kafkalog.metadata.asked import ResourceChange, SettingChange, SettingChanges
 from kafkalog.metadata.image import BROKER, TOPIC
+from kafkalog.metadata.requests import ResourceChange, SettingChange, SettingChanges
 from kafkalog.metadata.zookeeper import entities, tree
 from kafkalog.wire import apis
 from kafkalog.wire.error_codes import ErrorCode

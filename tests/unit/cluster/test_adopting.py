@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from kafkalog.cluster.node.adopting import Adoption, carry_out
+from kafkalog.cluster.node.adoption import Adoption, carry_out
 from kafkalog.errors import CorruptLog
 from kafkalog.metadata.zookeeper.session import Create, open_session
 from kafkalog.testing.standin import StandIn

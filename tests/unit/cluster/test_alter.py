@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from kafkalog.cluster.controller import brokers
-from kafkalog.cluster.controller.alter import Wanted
+from kafkalog.cluster.controller.isr import Wanted
 from kafkalog.wire.error_codes import ErrorCode
 from tests.unit.cluster.building import NOTHING, Cluster, Shown
 

@@ -7,7 +7,7 @@ import random
 import pytest
 
 from kafkalog.cluster.controller import brokers, topics
-from kafkalog.cluster.controller.alter import Wanted
+from kafkalog.cluster.controller.isr import Wanted
 from kafkalog.cluster.controller.partitions import unled
 from kafkalog.metadata.image import NO_LEADER
 from kafkalog.metadata.zookeeper.session import Set

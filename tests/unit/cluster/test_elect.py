@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from kafkalog.cluster.controller import elect
-from kafkalog.cluster.controller.elect import Leadership
+from kafkalog.cluster.controller import leader_election
+from kafkalog.cluster.controller.leader_election import Leadership
 
 NOW = Leadership(1, 5, (3, 1, 2))
 REPLICAS = (1, 2, 3)
@@ -21,7 +21,7 @@ REPLICAS = (1, 2, 3)
 )
 def test_a_new_partition(live: set[int], wanted: Leadership | None) -> None:
     """The first of the assignment that lives; all who live are in sync."""
-    assert elect.elect_first(REPLICAS, live) == wanted
+    assert leader_election.elect_first(REPLICAS, live) == wanted
 
 
 @pytest.mark.parametrize(
@@ -39,26 +39,30 @@ def test_a_leader_that_died(
     isr: tuple[int, ...], live: set[int], unclean: bool, wanted: Leadership | None
 ) -> None:
     now = NOW._replace(leader=-1, isr=isr)
-    assert elect.elect_for_offline(now, REPLICAS, live, unclean=unclean) == wanted
+    assert leader_election.elect_for_offline(now, REPLICAS, live, unclean=unclean) == wanted
 
 
 def test_a_partition_that_is_moved() -> None:
     """Its leader only: the ISR is what its followers make it."""
-    assert elect.elect_for_reassignment(NOW, (4, 2), {2, 4}) == Leadership(2, 6, (3, 1, 2))
-    assert elect.elect_for_reassignment(NOW, (4,), {4}) is None
+    assert leader_election.elect_for_reassignment(NOW, (4, 2), {2, 4}) == Leadership(
+        2, 6, (3, 1, 2)
+    )
+    assert leader_election.elect_for_reassignment(NOW, (4,), {4}) is None
 
 
 def test_the_preferred_replica() -> None:
-    assert elect.elect_preferred(NOW, REPLICAS, {1, 2}) == Leadership(1, 6, (3, 1, 2))
-    assert elect.elect_preferred(NOW, REPLICAS, {2, 3}) is None
-    assert elect.elect_preferred(NOW._replace(isr=(2,)), REPLICAS, {1, 2}) is None
+    assert leader_election.elect_preferred(NOW, REPLICAS, {1, 2}) == Leadership(1, 6, (3, 1, 2))
+    assert leader_election.elect_preferred(NOW, REPLICAS, {2, 3}) is None
+    assert leader_election.elect_preferred(NOW._replace(isr=(2,)), REPLICAS, {1, 2}) is None
 
 
 def test_a_broker_that_is_about_to_end() -> None:
     everybody = {1, 2, 3}
-    found = elect.elect_for_controlled_shutdown(NOW, REPLICAS, everybody, {1})
+    found = leader_election.elect_for_controlled_shutdown(NOW, REPLICAS, everybody, {1})
     assert found == Leadership(2, 6, (3, 2))
-    assert elect.elect_for_controlled_shutdown(NOW, REPLICAS, everybody, {1, 2, 3}) is None
+    assert (
+        leader_election.elect_for_controlled_shutdown(NOW, REPLICAS, everybody, {1, 2, 3}) is None
+    )
 
 
 @pytest.mark.parametrize(
@@ -71,10 +75,10 @@ def test_a_broker_that_is_about_to_end() -> None:
     ],
 )
 def test_a_replica_that_left(now: Leadership, broker: int, wanted: Leadership | None) -> None:
-    assert elect.without_replica(now, broker) == wanted
+    assert leader_election.without_replica(now, broker) == wanted
 
 
 def test_what_recovers_goes_on_to_recover() -> None:
     now = NOW._replace(recovering=True)
-    found = elect.elect_for_offline(now, REPLICAS, {2}, unclean=True)
+    found = leader_election.elect_for_offline(now, REPLICAS, {2}, unclean=True)
     assert found == Leadership(2, 6, (2,), recovering=True)

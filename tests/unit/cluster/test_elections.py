@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from kafkalog.cluster.controller import brokers, topics
-from kafkalog.cluster.controller.elections import elect_leaders, unbalanced
+from kafkalog.cluster.controller.requested_elections import elect_leaders, unbalanced
 from kafkalog.metadata.image import NO_LEADER
 from kafkalog.wire.error_codes import ErrorCode
 from tests.unit.cluster.building import Cluster, Shown

@@ -7,7 +7,7 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 
 from kafkalog import errors
-from kafkalog.metadata.asked import NewTopic, NewTopics
+from kafkalog.metadata.requests import NewTopic, NewTopics
 from kafkalog.wire.apis import ALTER_PARTITION, CREATE_TOPICS
 from kafkalog.wire.error_codes import ErrorCode
 from tests.support.membership import joined, reigns

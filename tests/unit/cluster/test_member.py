@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from kafkalog import errors
-from kafkalog.client.failures import is_retriable
+from kafkalog.client.link.failures import is_retriable
 from kafkalog.cluster.node.member import Member
 from kafkalog.config.broker import BrokerConfig
 from kafkalog.metadata.image import TOPIC, Change

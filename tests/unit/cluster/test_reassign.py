@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from kafkalog.cluster.controller import brokers, deletion, reassign
-from kafkalog.cluster.controller.alter import Wanted
+from kafkalog.cluster.controller.isr import Wanted
 from kafkalog.metadata.image import NO_LEADER
 from kafkalog.metadata.zookeeper import tree
 from kafkalog.metadata.zookeeper.loading import Znode

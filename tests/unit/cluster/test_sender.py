@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from kafkalog.client.transport import Address
+from kafkalog.client.link.transport import Address
 from kafkalog.cluster.controller.events import Answered, Behind
 from kafkalog.cluster.controller.requests import Send
 from kafkalog.cluster.controller.sender import WAITING_MAX, Sender

@@ -10,7 +10,7 @@ import pytest
 from kafkalog.cluster.controller import brokers, deletion, topics
 from kafkalog.cluster.controller.context import NEVER_LED
 from kafkalog.cluster.controller.requests import Send
-from kafkalog.cluster.node.standing import (
+from kafkalog.cluster.node.state import (
     Standing,
     failed,
     leader_and_isr,

@@ -9,7 +9,7 @@ from contextlib import contextmanager
 import pytest
 
 from kafkalog import errors
-from kafkalog.cluster.node.watching import Watching
+from kafkalog.cluster.node.session_watch import Watching
 from kafkalog.metadata.zookeeper import entities
 from kafkalog.metadata.zookeeper.session import Create, Life, Seen, open_session
 from kafkalog.testing.standin import StandIn

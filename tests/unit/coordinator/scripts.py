@@ -9,8 +9,8 @@ from functools import partial
 from typing import Any
 
 from kafkalog.wire import apis
-from tests.unit.coordinator.desk import subscription
-from tests.unit.coordinator.sides import LOOK_S, Side
+from tests.unit.coordinator.both_sides import LOOK_S, Side
+from tests.unit.coordinator.group_calls import subscription
 
 Script = Callable[[Side], None]
 

@@ -21,8 +21,8 @@ from kafkalog.coordinator.groups.group import Group, State
 from kafkalog.wire import apis
 from kafkalog.wire.api import Api
 from kafkalog.wire.error_codes import ErrorCode
-from tests.unit.coordinator.desk import config, subscription
-from tests.unit.coordinator.world import Faults, Patience, Violated, World, telling
+from tests.unit.coordinator.group_calls import config, subscription
+from tests.unit.coordinator.simulated_world import Faults, Patience, Violated, World, telling
 
 GROUP = "g"
 TOPIC = "t"

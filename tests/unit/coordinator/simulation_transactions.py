@@ -25,13 +25,13 @@ from kafkalog.coordinator.transactions.records import status_record
 from kafkalog.coordinator.transactions.requests import Asked
 from kafkalog.coordinator.transactions.shard import Marker, Outside
 from kafkalog.coordinator.transactions.transaction import EPOCH_MAX, Status
-from kafkalog.server.guards import Guard, Guards
+from kafkalog.server.transactions.write_guards import Guard, Guards
 from kafkalog.types import TopicPartition
 from kafkalog.wire import apis
 from kafkalog.wire.error_codes import ErrorCode
-from tests.unit.coordinator.office import settings
 from tests.unit.coordinator.simulated_log import Partition
-from tests.unit.coordinator.world import Faults, Patience, Violated, World, telling
+from tests.unit.coordinator.simulated_world import Faults, Patience, Violated, World, telling
+from tests.unit.coordinator.transaction_calls import settings
 
 IDS = ("one", "two")
 PARTITIONS = 4

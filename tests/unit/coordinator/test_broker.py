@@ -13,8 +13,8 @@ import pytest
 
 from kafkalog.server.broker import Broker
 from tests.kafka.referee.test_groups import MORE
+from tests.unit.coordinator.both_sides import SETTINGS, KafkaSide, OurSide, Side
 from tests.unit.coordinator.scripts import SCRIPTS, all_asked
-from tests.unit.coordinator.sides import SETTINGS, KafkaSide, OurSide, Side
 
 
 @pytest.fixture(scope="module")

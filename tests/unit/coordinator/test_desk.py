@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from kafkalog.wire.error_codes import ErrorCode
-from tests.unit.coordinator.desk import Desk, subscription
+from tests.unit.coordinator.group_calls import Desk, subscription
 
 
 def test_a_group_outlives_the_coordinator() -> None:

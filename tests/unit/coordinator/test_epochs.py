@@ -12,8 +12,8 @@ from kafkalog.coordinator.transactions.transaction import EPOCH_MAX, State, Stat
 from kafkalog.errors import NoSpace
 from kafkalog.types import TopicPartition
 from kafkalog.wire.error_codes import ErrorCode
-from tests.unit.coordinator.bench import WALL_MS
-from tests.unit.coordinator.office import Office
+from tests.unit.coordinator.transaction_calls import Office
+from tests.unit.coordinator.virtual_core import WALL_MS
 
 OK = ErrorCode.NONE
 OLD, NEW = 7, 1000

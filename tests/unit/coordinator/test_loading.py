@@ -8,7 +8,7 @@ from kafkalog.coordinator.core import LOAD_AGAIN_MS
 from kafkalog.coordinator.groups.core import GroupCore
 from kafkalog.coordinator.step import Step
 from kafkalog.wire.error_codes import ErrorCode
-from tests.unit.coordinator.desk import config
+from tests.unit.coordinator.group_calls import config
 
 LOADING, GONE = ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, ErrorCode.NOT_COORDINATOR
 

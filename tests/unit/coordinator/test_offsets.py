@@ -16,9 +16,9 @@ from kafkalog.types import TopicPartition
 from kafkalog.wire import apis
 from kafkalog.wire.error_codes import ErrorCode
 from kafkalog.wire.records import OFFSETS
-from tests.unit.coordinator.bench import WALL_MS
-from tests.unit.coordinator.desk import Desk, config, subscription
+from tests.unit.coordinator.group_calls import Desk, config, subscription
 from tests.unit.coordinator.test_states import codes
+from tests.unit.coordinator.virtual_core import WALL_MS
 
 NONE = ErrorCode.NONE
 MINUTE_MS = 60_000

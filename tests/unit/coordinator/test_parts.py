@@ -26,9 +26,9 @@ from kafkalog.wire import apis
 from kafkalog.wire.api import Api
 from kafkalog.wire.error_codes import ErrorCode
 from tests.support.waiting import LIMIT_S
-from tests.unit.coordinator.bench import EPOCH, HOST, MemoryJournal, Reply
-from tests.unit.coordinator.desk import Desk, config
+from tests.unit.coordinator.group_calls import Desk, config
 from tests.unit.coordinator.test_states import codes
+from tests.unit.coordinator.virtual_core import EPOCH, HOST, MemoryJournal, Reply
 
 Wait = Callable[..., None]
 Groups = Coordinator[GroupCore]

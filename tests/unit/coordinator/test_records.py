@@ -16,7 +16,7 @@ from kafkalog.coordinator.groups.records import (
 from kafkalog.types import TopicPartition
 from kafkalog.wire.records import OFFSETS
 from tests.support import golden
-from tests.unit.coordinator.desk import subscription
+from tests.unit.coordinator.group_calls import subscription
 
 WALL_MS = 1_700_000_000_000
 T1 = TopicPartition("t", 1)

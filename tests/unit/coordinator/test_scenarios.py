@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from kafkalog.wire.error_codes import ErrorCode
-from tests.unit.coordinator.desk import Desk, config, subscription
+from tests.unit.coordinator.group_calls import Desk, config, subscription
 from tests.unit.coordinator.test_states import codes
 
 NONE = ErrorCode.NONE

@@ -15,8 +15,8 @@ from kafkalog.coordinator.groups.group import Group, State
 from kafkalog.coordinator.step import Step, Write
 from kafkalog.wire.error_codes import ErrorCode
 from tests.support.effort import SEED, rounds
+from tests.unit.coordinator.simulated_world import Violated
 from tests.unit.coordinator.simulation import simulate
-from tests.unit.coordinator.world import Violated
 
 CANARY_RUNS = 100
 PARTS, RUNS = 2, 20

@@ -15,8 +15,8 @@ from kafkalog.coordinator.transactions.core import TransactionCore
 from kafkalog.coordinator.transactions.transaction import Status
 from kafkalog.wire.error_codes import ErrorCode
 from tests.support.effort import SEED, rounds
+from tests.unit.coordinator.simulated_world import Violated
 from tests.unit.coordinator.simulation_transactions import simulate, simulate_calm
-from tests.unit.coordinator.world import Violated
 
 CANARY_RUNS = 100
 PARTS, RUNS = 2, 20

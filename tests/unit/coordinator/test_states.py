@@ -11,8 +11,8 @@ from kafkalog.coordinator.partitions import partition_for
 from kafkalog.coordinator.step import Step
 from kafkalog.wire import apis
 from kafkalog.wire.error_codes import ErrorCode
-from tests.unit.coordinator.bench import EPOCH
-from tests.unit.coordinator.desk import Desk, subscription
+from tests.unit.coordinator.group_calls import Desk, subscription
+from tests.unit.coordinator.virtual_core import EPOCH
 
 NONE = ErrorCode.NONE
 UNKNOWN = ErrorCode.UNKNOWN_MEMBER_ID

@@ -13,8 +13,8 @@ from kafkalog.coordinator.transactions.transaction import State, Status, Waiting
 from kafkalog.types import TopicPartition
 from kafkalog.wire import apis
 from kafkalog.wire.error_codes import ErrorCode
-from tests.unit.coordinator.bench import EPOCH, WALL_MS
-from tests.unit.coordinator.office import OFFSETS, Office, settings
+from tests.unit.coordinator.transaction_calls import OFFSETS, Office, settings
+from tests.unit.coordinator.virtual_core import EPOCH, WALL_MS
 
 OK = ErrorCode.NONE
 FENCED = ErrorCode.PRODUCER_FENCED

@@ -16,7 +16,7 @@ from kafkalog.coordinator.groups.weight import (
 )
 from kafkalog.wire import apis
 from kafkalog.wire.error_codes import ErrorCode
-from tests.unit.coordinator.desk import Desk, config
+from tests.unit.coordinator.group_calls import Desk, config
 
 FULL = ErrorCode.GROUP_MAX_SIZE_REACHED
 LIMIT = 40_000

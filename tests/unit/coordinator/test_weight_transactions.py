@@ -11,7 +11,7 @@ from kafkalog.coordinator.transactions.transaction import PARTITION_BYTES, name_
 from kafkalog.errors import ArgumentError
 from kafkalog.wire import apis
 from kafkalog.wire.error_codes import ErrorCode
-from tests.unit.coordinator.office import Office, settings
+from tests.unit.coordinator.transaction_calls import Office, settings
 
 OK = ErrorCode.NONE
 FULL = ErrorCode.COORDINATOR_NOT_AVAILABLE

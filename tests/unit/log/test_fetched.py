@@ -12,7 +12,7 @@ from kafkalog.batch.control import marker_batch
 from kafkalog.batch.walk import whole_batches
 from kafkalog.log.fetched import Decoder
 from kafkalog.log.log import Log
-from kafkalog.log.scan import COLUMNS
+from kafkalog.log.scan.scan import COLUMNS
 from kafkalog.types import Record
 from tests.support.batches import Row, batch
 

@@ -106,7 +106,7 @@ def test_retention_in_the_middle_of_an_iteration_is_passed_over(log):
 
 def decoded(log, monkeypatch):
     """How many record batches lookups have had decoded, as a list that grows."""
-    from kafkalog.log import scan
+    from kafkalog.log.scan import scan
 
     calls = []
     begin = scan._Pass.__init__

@@ -11,20 +11,20 @@ from kafkalog.metadata.changes import Entry, Replay
 from kafkalog.metadata.image import MetadataImage, empty_image
 from kafkalog.metadata.kraft.records import decode, encode
 from kafkalog.metadata.plan import Site
-from kafkalog.server import asked
+from kafkalog.server import translation
 from kafkalog.wire import apis
 from kafkalog.wire.api import Api
 
 DIRECTORY = uuid.UUID(int=77777)
 ASKED: dict[int, Callable[[Any], Any]] = {
-    apis.CREATE_TOPICS.key: asked.new_topics,
-    apis.DELETE_TOPICS.key: asked.deleted_topics,
-    apis.CREATE_PARTITIONS.key: asked.more_partitions,
-    apis.ALTER_CONFIGS.key: asked.all_settings,
-    apis.INCREMENTAL_ALTER_CONFIGS.key: asked.some_settings,
-    apis.DESCRIBE_CONFIGS.key: asked.settings,
-    apis.ELECT_LEADERS.key: asked.elections,
-    apis.ALTER_PARTITION_REASSIGNMENTS.key: asked.moves,
+    apis.CREATE_TOPICS.key: translation.new_topics,
+    apis.DELETE_TOPICS.key: translation.deleted_topics,
+    apis.CREATE_PARTITIONS.key: translation.more_partitions,
+    apis.ALTER_CONFIGS.key: translation.all_settings,
+    apis.INCREMENTAL_ALTER_CONFIGS.key: translation.some_settings,
+    apis.DESCRIBE_CONFIGS.key: translation.settings,
+    apis.ELECT_LEADERS.key: translation.elections,
+    apis.ALTER_PARTITION_REASSIGNMENTS.key: translation.moves,
 }
 
 

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from kafkalog.client.cluster import Cluster
-from kafkalog.client.features import UPGRADE, describe_features, update_features
+from kafkalog.client.calls.features import UPGRADE, describe_features, update_features
+from kafkalog.client.link.cluster import Cluster
 from kafkalog.metadata.kraft.records import LEVEL, LEVEL_MIN, LEVEL_NEW
 from kafkalog.server.broker import Broker
 from kafkalog.wire import apis

@@ -5,9 +5,9 @@ from __future__ import annotations
 from pathlib import Path
 
 import kafkalog
-from kafkalog.client.cluster import Cluster
-from kafkalog.client.fetched import Fetched, FetchOptions
-from kafkalog.client.fetcher import Fetcher
+from kafkalog.client.fetch.fetched import Fetched, FetchOptions
+from kafkalog.client.fetch.fetcher import Fetcher
+from kafkalog.client.link.cluster import Cluster
 from kafkalog.mirror.batches import parts
 from kafkalog.mirror.spans import Copied
 from kafkalog.types import TopicPartition

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from kafkalog import errors
-from kafkalog.client.configs import ConfigEntry
-from kafkalog.client.groups import Committed
+from kafkalog.client.calls.configs import ConfigEntry
+from kafkalog.client.calls.groups import Committed
 from kafkalog.mirror.groups import moves
 from kafkalog.mirror.settings import LEFT_OUT, changes
 from kafkalog.mirror.spans import SPANS_MAX, Span

@@ -10,7 +10,7 @@ from collections.abc import Callable
 from typing import Any
 
 from kafkalog.config.server import ServerConfig
-from kafkalog.server.reactor import Reactor, Request
+from kafkalog.server.network.reactor import Reactor, Request
 from tests.support.waiting import LIMIT_S, wait_for
 
 SANITIZED = "san.so" in os.environ.get("LD_PRELOAD", "")

@@ -14,7 +14,7 @@ import pytest
 
 from kafkalog.config.server import ServerConfig
 from kafkalog.errors import ArgumentError, Closed, IoFailed, KafkalogError, NotFound
-from kafkalog.server.reactor import Reactor
+from kafkalog.server.network.reactor import Reactor
 from tests.support.waiting import LIMIT_S, wait_for
 from tests.unit.net.network import Client, Server, request
 

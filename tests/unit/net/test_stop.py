@@ -145,7 +145,7 @@ def test_two_stop_at_once():
 
 def test_one_that_was_never_started_stops():
     from kafkalog.config.server import ServerConfig
-    from kafkalog.server.reactor import Reactor
+    from kafkalog.server.network.reactor import Reactor
 
     reactor = Reactor(ServerConfig({}))
     port = reactor.listen("127.0.0.1", 0, 0)

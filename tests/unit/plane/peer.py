@@ -14,7 +14,7 @@ import kafkalog
 from kafkalog.config.server import ServerConfig
 from kafkalog.errors import StorageOffline
 from kafkalog.log.log import handle_of
-from kafkalog.server.reactor import Reactor
+from kafkalog.server.network.reactor import Reactor
 from kafkalog.wire import apis
 from tests.support.batches import Row, batch
 from tests.support.waiting import LIMIT_S

@@ -16,7 +16,7 @@ from kafkalog.errors import (
 )
 from kafkalog.log.log import handle_of
 from kafkalog.replication.followers import CaughtUp, Follower
-from kafkalog.server.reactor import RoleChange
+from kafkalog.server.network.reactor import RoleChange
 from kafkalog.wire.error_codes import ErrorCode
 from tests.unit.plane.peer import ALL, LEADER, Peer, Served, one
 from tests.unit.plane.test_fetch import fill

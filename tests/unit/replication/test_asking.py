@@ -6,7 +6,7 @@ import random
 from typing import Any
 from uuid import UUID
 
-from kafkalog.client import sessions
+from kafkalog.client.fetch import sessions
 from kafkalog.replication.asking import Asked, Asking
 from kafkalog.types import TopicPartition
 from tests.support.effort import SEED, rounds

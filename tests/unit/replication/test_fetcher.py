@@ -10,7 +10,7 @@ import pytest
 
 import kafkalog
 from kafkalog import errors
-from kafkalog.client.transport import Address, Options, Tcp, parse_servers
+from kafkalog.client.link.transport import Address, Options, Tcp, parse_servers
 from kafkalog.replication.copies import Copy
 from kafkalog.replication.fetcher import Fetcher, FetcherOptions, Follow, Replica
 from kafkalog.replication.followers import Follower

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from kafkalog.cluster.controller import brokers
-from kafkalog.cluster.controller.alter import Wanted
+from kafkalog.cluster.controller.isr import Wanted
 from kafkalog.replication.followers import CaughtUp, Follower, FollowerState
 from kafkalog.replication.isr import (
     Isr,

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 import kafkalog
-from kafkalog.client.transport import parse_servers
+from kafkalog.client.link.transport import parse_servers
 from kafkalog.config.topic import TopicConfig
 from kafkalog.log.log import Log, handle_of
 from kafkalog.replication.copies import Copy

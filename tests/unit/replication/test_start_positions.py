@@ -10,7 +10,7 @@ from uuid import uuid4
 import pytest
 
 import kafkalog
-from kafkalog.client.transport import parse_servers
+from kafkalog.client.link.transport import parse_servers
 from kafkalog.log.log import Log, handle_of
 from kafkalog.replication.copies import Copy
 from kafkalog.replication.fetcher import Fetcher, FetcherOptions, Follow, Replica

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 import kafkalog
-from kafkalog.client.transport import parse_servers
+from kafkalog.client.link.transport import parse_servers
 from kafkalog.errors import ArgumentError
 from kafkalog.replication.copies import Copy
 from kafkalog.replication.fetcher import Fetcher, FetcherOptions, Follow, Replica

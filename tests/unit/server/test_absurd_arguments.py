@@ -12,7 +12,7 @@ import pytest
 from kafkalog import Broker, Log
 from kafkalog.directory.manager import Manager
 from kafkalog.errors import KafkalogError
-from kafkalog.log.scan import Scan
+from kafkalog.log.scan.scan import Scan
 from tests.unit.log import test_absurd_arguments as absurd
 
 

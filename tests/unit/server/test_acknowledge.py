@@ -15,7 +15,7 @@ from tests.support import batches
 from tests.support.raw import Raw
 from tests.support.waiting import LIMIT_S
 from tests.unit.server.conftest import MakeBroker
-from tests.unit.server.test_transactions import ONE_PARTITION, Client
+from tests.unit.server.transactions.test_transactions import ONE_PARTITION, Client
 
 Wait = Callable[..., None]
 

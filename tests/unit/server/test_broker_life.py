@@ -27,7 +27,7 @@ from tests.support import batches
 from tests.support.raw import Raw
 from tests.support.waiting import LIMIT_S, wait_for
 from tests.unit.server.conftest import MakeBroker
-from tests.unit.server.test_transactions import Client
+from tests.unit.server.transactions.test_transactions import Client
 
 SERVE = """
 import sys

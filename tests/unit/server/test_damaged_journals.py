@@ -18,7 +18,7 @@ from tests.support import batches
 from tests.support.raw import Raw
 from tests.support.waiting import wait_for
 from tests.unit.server.conftest import MakeBroker
-from tests.unit.server.test_transactions import Client
+from tests.unit.server.transactions.test_transactions import Client
 
 OK = ErrorCode.NONE
 TWO = {"offsets_topic_num_partitions": 2, "transaction_state_log_num_partitions": 2}

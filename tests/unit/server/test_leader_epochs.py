@@ -19,7 +19,7 @@ from tests.support.batches import Row, batch
 from tests.support.raw import Raw
 from tests.support.waiting import wait_for
 from tests.unit.server.conftest import MakeBroker
-from tests.unit.server.test_transactions import Client, ready
+from tests.unit.server.transactions.test_transactions import Client, ready
 
 MOVED = ErrorCode.NOT_LEADER_OR_FOLLOWER
 ROW = (b"\0\1\0\1g\0\1t\0\0\0\0", b"\0\3" + bytes(24))

@@ -5,7 +5,7 @@ import pydoc
 import pytest
 
 import kafkalog
-from kafkalog.server.listeners import named
+from kafkalog.server.network.listeners import named
 
 
 def test_a_listener_needs_no_name(tmp_path):

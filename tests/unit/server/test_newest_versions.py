@@ -8,7 +8,7 @@ from kafkalog.server.broker import Broker
 from kafkalog.wire import apis
 from kafkalog.wire.error_codes import ErrorCode
 from tests.support.raw import Raw
-from tests.unit.server.test_transactions import Client, ends
+from tests.unit.server.transactions.test_transactions import Client, ends
 
 
 def test_a_client_of_another_cluster_or_node_begins_again(broker: Broker, raw: Raw) -> None:

@@ -15,7 +15,7 @@ from kafkalog.errors import Timeout
 from kafkalog.wire.error_codes import ErrorCode
 from tests.support.raw import Raw
 from tests.unit.server.conftest import MakeBroker
-from tests.unit.server.test_transactions import ONE_PARTITION, Client
+from tests.unit.server.transactions.test_transactions import ONE_PARTITION, Client
 
 Wait = Callable[..., None]
 

@@ -18,7 +18,7 @@ from kafkalog.wire import apis
 from kafkalog.wire.error_codes import ErrorCode
 from tests.support.raw import Raw
 from tests.support.waiting import LIMIT_S
-from tests.unit.server.test_transactions import Client
+from tests.unit.server.transactions.test_transactions import Client
 
 Wait = Callable[..., None]
 WEEK_MS = 7 * 24 * 3_600_000

@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 import kafkalog
-from kafkalog.client.connection import Connection
-from kafkalog.client.transport import Address
+from kafkalog.client.link.connection import Connection
+from kafkalog.client.link.transport import Address
 from kafkalog.coordinator import core
 from kafkalog.server.journal import OFFSETS_TOPIC, TRANSACTIONS_TOPIC
 from kafkalog.testing.cluster import TestCluster

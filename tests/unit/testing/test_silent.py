@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 
 import kafkalog
-from kafkalog.client.connection import Connection, answering
-from kafkalog.client.transport import Address
-from kafkalog.cluster.node import line
+from kafkalog.client.link.connection import Connection, answering
+from kafkalog.client.link.transport import Address
+from kafkalog.cluster.node import controller_link
 from kafkalog.testing.cluster import TestCluster
 from kafkalog.types import TopicPartition
 from kafkalog.wire import apis
@@ -34,7 +34,7 @@ def test_who_asks_for_what_the_controller_does_holds_up_nobody(
 ) -> None:
     """Topics, producer ids, coordinators: more of each than a node has threads, and all the while
     it answers whoever needs none of that."""
-    monkeypatch.setattr(line, "ANSWER_MS", 3_600_000)
+    monkeypatch.setattr(controller_link, "ANSWER_MS", 3_600_000)
     cluster = kafkalog_cluster
     controller = cluster.controller
     number = next(n for n in range(3) if cluster.leader("orders", n) != controller)

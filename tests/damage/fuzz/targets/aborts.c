@@ -1,7 +1,7 @@
 /* Target: the index of aborted transactions from any bytes; found, cut, added to, saved. */
 #include "fuzz.h"
 
-#include "../../../../kafkalog/_native/log/aborts.h"
+#include "../../../../kafkalog/_native/segment/aborts.h"
 
 static const int64_t BASE = 1000;
 static const char NAME[] = "00000000000000001000.txnindex";

@@ -1,7 +1,7 @@
 /* Target: the text of leader epochs; and the questions that are asked of them. */
 #include "fuzz.h"
 
-#include "../../../../kafkalog/_native/log/epochs.h"
+#include "../../../../kafkalog/_native/segment/epochs.h"
 
 static void check_order(const kl_epochs *epochs) {
     for (size_t i = 0; i < epochs->count; i++) {

@@ -2,7 +2,7 @@
  * it up agrees with a plain search, and it can be added to, cut, saved and read back. */
 #include "fuzz.h"
 
-#include "../../../../kafkalog/_native/log/index.h"
+#include "../../../../kafkalog/_native/segment/index.h"
 
 static const int64_t BASE = 1000;
 

@@ -1,7 +1,7 @@
 /* Target: file names, text in UTF-8, varints and checksums: small things told twice. */
 #include "fuzz.h"
 
-#include "../../../../kafkalog/_native/log/index.h"
+#include "../../../../kafkalog/_native/segment/index.h"
 #include "../../../../kafkalog/_native/scan/scan.h"
 
 static void check_name(kl_span input) {

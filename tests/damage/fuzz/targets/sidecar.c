@@ -1,7 +1,7 @@
 /* Target: a side-car from any bytes; the mutator gives it the right size and checksum. */
 #include "fuzz.h"
 
-#include "../../../../kafkalog/_native/log/sidecar.h"
+#include "../../../../kafkalog/_native/segment/sidecar.h"
 
 enum { POS_SIZE = 6, POS_SUM = 10, POS_SUMMED = 14, REGION_BYTES = 12, CHECKED_MAX = 100 };
 

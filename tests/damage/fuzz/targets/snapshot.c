@@ -1,7 +1,7 @@
 /* Target: a producer snapshot from any bytes; the mutator gives it the right checksum. */
 #include "fuzz.h"
 
-#include "../../../../kafkalog/_native/log/producers.h"
+#include "../../../../kafkalog/_native/segment/producers.h"
 
 enum {
     POS_SNAPSHOT_CRC = 2,

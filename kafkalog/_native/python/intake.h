@@ -1,0 +1,626 @@
+/* intake.h: a producer's records into the open batches of a topic, taken from Python.
+ *
+ * As direct.h no part of the data plane.  All that is here runs with the GIL, which is its
+ * lock: to let it go and take it again costs more than a record does. */
+#ifndef KL_INTAKE_H
+#define KL_INTAKE_H
+
+#include <structmember.h>
+#include <time.h>
+
+#include "batch/grow.h"
+#include "python/direct.h"
+
+#define KL_INTAKE_NAME "kafkalog.intake"
+#define KL_GROWING_NAME "kafkalog.growing"
+
+/* ---- what a record's sender gets ------------------------------------------------------- */
+
+/* A record's place in its batch; Python gives it methods. */
+typedef struct {
+    PyObject_HEAD;
+    PyObject *batch;
+    long long timestamp_ms;
+    int index;
+} kl_ticket;
+
+static PyMemberDef kl_ticket_members[] = {
+    {"_batch", T_OBJECT_EX, offsetof(kl_ticket, batch), READONLY, NULL},
+    {"_timestamp_ms", T_LONGLONG, offsetof(kl_ticket, timestamp_ms), READONLY, NULL},
+    {"_index", T_INT, offsetof(kl_ticket, index), READONLY, NULL},
+    {NULL, 0, 0, 0, NULL},
+};
+
+/* `__class__`: what isinstance takes it for as well as its own class: Python names it. */
+static PyObject *kl_ticket_class(PyObject *self, void *closure) {
+    (void)closure;
+    return PyObject_GetAttrString((PyObject *)Py_TYPE(self), "_stands_for");
+}
+
+static PyGetSetDef kl_ticket_getset[] = {
+    {"__class__", kl_ticket_class, NULL, NULL, NULL},
+    {NULL, NULL, NULL, NULL, NULL},
+};
+
+static void kl_ticket_free(PyObject *self) {
+    PyObject *type = (PyObject *)Py_TYPE(self);
+    Py_XDECREF(((kl_ticket *)self)->batch);
+    PyObject_Free(self);
+    Py_DECREF(type);
+}
+
+static PyType_Slot kl_ticket_slots[] = {
+    {Py_tp_dealloc, kl_ticket_free},
+    {Py_tp_members, kl_ticket_members},
+    {Py_tp_getset, kl_ticket_getset},
+    {0, NULL},
+};
+static PyType_Spec kl_ticket_spec = {
+    .name = "kafkalog.client.buffer.delivery.Future",
+    .basicsize = sizeof(kl_ticket),
+    .flags = Py_TPFLAGS_DEFAULT, /* no class below it: they would be the collector's */
+    .slots = kl_ticket_slots,
+};
+
+/* ---- open batches ------------------------------------------------------------------------ */
+
+typedef struct {
+    PyObject *batch; /* Python's side of it, which keeps the memory; NULL: none is open */
+    kl_growing *growing;
+    PyObject *touched; /* `batch` as kl_intake_many found it at first; NULL: nothing */
+    int first, last;   /* of its records then */
+} kl_slot;
+
+typedef struct {
+    int partitions;
+    PyTypeObject *ticket; /* the class of what is returned */
+    int sticky;           /* where records without a key go now */
+    int64_t sticky_bytes; /* that went there */
+    int64_t sticky_bytes_max;
+    int random_empty; /* an empty key is none */
+    int hashed_null;  /* no key is an empty one */
+    uint64_t random;
+    int64_t *weights; /* of each partition with those before it; all 0: they are alike */
+    kl_slot slots[];
+} kl_intake;
+
+static void kl_intake_drop(PyObject *capsule) {
+    kl_intake *intake = PyCapsule_GetPointer(capsule, KL_INTAKE_NAME);
+    for (int i = 0; i < intake->partitions; i++) {
+        Py_XDECREF(intake->slots[i].batch);
+        Py_XDECREF(intake->slots[i].touched);
+    }
+    Py_XDECREF((PyObject *)intake->ticket);
+    kl_release(intake);
+}
+
+static void kl_growing_drop(PyObject *capsule) {
+    kl_growing_free(PyCapsule_GetPointer(capsule, KL_GROWING_NAME));
+}
+
+static int kl_next_sticky(kl_intake *intake) {
+    uint64_t x = intake->random; /* xorshift64; never 0 */
+    x ^= x << 13;
+    x ^= x >> 7;
+    x ^= x << 17;
+    intake->random = x;
+    if (intake->partitions == 1) return 0;
+    const int64_t total = intake->weights[intake->partitions - 1];
+    if (total > 0) {
+        const int64_t at = (int64_t)(x % (uint64_t)total);
+        int low = 0, high = intake->partitions - 1; /* the first that passes `at` */
+        while (low < high) {
+            const int middle = low + (high - low) / 2;
+            if (intake->weights[middle] > at) high = middle;
+            else low = middle + 1;
+        }
+        return low;
+    }
+    /* Another one than now. */
+    int step = (int)(x % (uint64_t)(intake->partitions - 1)) + 1;
+    return (intake->sticky + step) % intake->partitions;
+}
+
+/* (partitions, class of tickets, seed, bytes of a sticky turn, empty keys are none, no key is
+ * an empty one): a topic's capsule. */
+static PyObject *kl_intake_new(PyObject *self, PyObject *const *args, Py_ssize_t count) {
+    (void)self;
+    if (!kl_direct_wants(count, 6)) return NULL;
+    long partitions = PyLong_AsLong(args[0]);
+    long long seed = PyLong_AsLongLong(args[2]), turn = PyLong_AsLongLong(args[3]);
+    if (PyErr_Occurred()) return NULL;
+    if (partitions < 1 || partitions > 1000000) {
+        PyErr_Format(PyExc_ValueError, "found %ld partitions", partitions);
+        return NULL;
+    }
+    const size_t each = sizeof(kl_slot) + sizeof(int64_t);
+    kl_intake *intake = kl_alloc(sizeof *intake + (size_t)partitions * each);
+    if (intake == NULL) return PyErr_NoMemory();
+    intake->weights = (int64_t *)(intake->slots + partitions);
+    intake->partitions = (int)partitions;
+    intake->random = (uint64_t)seed | 1;
+    intake->sticky_bytes_max = turn;
+    intake->random_empty = PyObject_IsTrue(args[4]);
+    intake->hashed_null = PyObject_IsTrue(args[5]);
+    intake->sticky = kl_next_sticky(intake);
+    PyObject *capsule = PyCapsule_New(intake, KL_INTAKE_NAME, kl_intake_drop);
+    if (capsule == NULL) {
+        kl_release(intake);
+        return NULL;
+    }
+    Py_INCREF(args[1]);
+    intake->ticket = (PyTypeObject *)args[1];
+    return capsule;
+}
+
+/* (intake, int64s: the weight of each partition with those before it, or none: they are
+ * alike): how often each has a turn of those without a key from now on. */
+static PyObject *kl_intake_load(PyObject *self, PyObject *const *args, Py_ssize_t count) {
+    (void)self;
+    char *data;
+    Py_ssize_t bytes;
+    kl_intake *intake = count == 2 ? PyCapsule_GetPointer(args[0], KL_INTAKE_NAME) : NULL;
+    if (intake == NULL || PyBytes_AsStringAndSize(args[1], &data, &bytes)) {
+        if (!PyErr_Occurred())
+            PyErr_Format(PyExc_TypeError, "found %zd arguments, wanted 2", count);
+        return NULL;
+    }
+    const size_t size = (size_t)intake->partitions * sizeof(int64_t);
+    if (bytes == 0) {
+        memset(intake->weights, 0, size);
+        Py_RETURN_NONE;
+    }
+    int64_t before = 0, at = 0;
+    bool sound = (size_t)bytes == size;
+    for (size_t i = 0; sound && i < size; i += sizeof at, before = at) {
+        memcpy(&at, data + i, sizeof at);
+        sound = at >= before;
+    }
+    if (!sound || at == 0) {
+        PyErr_Format(PyExc_ValueError,
+                     "found %zd bytes, wanted the weights of %d partitions", bytes,
+                     intake->partitions);
+        return NULL;
+    }
+    memcpy(intake->weights, data, size);
+    Py_RETURN_NONE;
+}
+
+static kl_slot *kl_slot_of(PyObject *capsule, PyObject *number) {
+    kl_intake *intake = PyCapsule_GetPointer(capsule, KL_INTAKE_NAME);
+    if (intake == NULL) return NULL;
+    long partition = PyLong_AsLong(number);
+    if (!PyErr_Occurred() && partition >= 0 && partition < intake->partitions)
+        return &intake->slots[partition];
+    if (!PyErr_Occurred())
+        PyErr_Format(PyExc_IndexError, "partition %ld of %d", partition,
+                     intake->partitions);
+    return NULL;
+}
+
+/* (bytes at most): the memory of a batch, as a capsule. */
+static PyObject *kl_growing_make(PyObject *self, PyObject *const *args, Py_ssize_t count) {
+    (void)self;
+    if (!kl_direct_wants(count, 1)) return NULL;
+    size_t bytes_max = PyLong_AsSize_t(args[0]);
+    if (PyErr_Occurred()) return NULL;
+    kl_growing *batch = kl_growing_new(bytes_max);
+    if (batch == NULL) return PyErr_NoMemory();
+    PyObject *capsule = PyCapsule_New(batch, KL_GROWING_NAME, kl_growing_drop);
+    if (capsule == NULL) kl_growing_free(batch);
+    return capsule;
+}
+
+/* (intake, partition, batch or None, its memory or None): it takes what is sent from now on;
+ * None: nothing does. */
+static PyObject *kl_intake_open(PyObject *self, PyObject *const *args, Py_ssize_t count) {
+    (void)self;
+    if (!kl_direct_wants(count, 4)) return NULL;
+    kl_slot *slot = kl_slot_of(args[0], args[1]);
+    if (slot == NULL) return NULL;
+    kl_growing *growing = NULL;
+    if (args[2] != Py_None) {
+        growing = PyCapsule_GetPointer(args[3], KL_GROWING_NAME);
+        if (growing == NULL) return NULL;
+        Py_INCREF(args[2]);
+    }
+    PyObject *before = slot->batch;
+    slot->batch = growing ? args[2] : NULL;
+    slot->growing = growing;
+    Py_XDECREF(before);
+    Py_RETURN_NONE;
+}
+
+/* (memory, first, count): the memory of a batch of these records of it. */
+static PyObject *kl_growing_part(PyObject *self, PyObject *const *args, Py_ssize_t count) {
+    if (!kl_direct_wants(count, 3)) return NULL;
+    kl_growing *from = PyCapsule_GetPointer(args[0], KL_GROWING_NAME);
+    if (from == NULL) return NULL;
+    long first = PyLong_AsLong(args[1]), records = PyLong_AsLong(args[2]);
+    if (PyErr_Occurred()) return NULL;
+    PyObject *most = PyLong_FromSize_t(from->bytes);
+    if (most == NULL) return NULL;
+    PyObject *capsule = kl_growing_make(self, &most, 1);
+    Py_DECREF(most);
+    if (capsule == NULL) return NULL;
+    kl_growing *part = PyCapsule_GetPointer(capsule, KL_GROWING_NAME);
+    if (kl_growing_copy(part, from, (int32_t)first, (int32_t)records)) {
+        PyErr_SetString(PyExc_ValueError, kl_error_message());
+        Py_DECREF(capsule);
+        return NULL;
+    }
+    return capsule;
+}
+
+/* (memory): (records, bytes of the batch, bytes of keys and values). */
+static PyObject *kl_growing_told(PyObject *self, PyObject *const *args, Py_ssize_t count) {
+    (void)self;
+    if (!kl_direct_wants(count, 1)) return NULL;
+    kl_growing *batch = PyCapsule_GetPointer(args[0], KL_GROWING_NAME);
+    if (batch == NULL) return NULL;
+    return Py_BuildValue("inL", batch->encoded.record_count, (Py_ssize_t)batch->bytes,
+                         (long long)batch->record_bytes);
+}
+
+/* (memory): its records, to be compressed. */
+static PyObject *kl_growing_records(PyObject *self, PyObject *const *args,
+                                    Py_ssize_t count) {
+    (void)self;
+    if (!kl_direct_wants(count, 1)) return NULL;
+    kl_growing *batch = PyCapsule_GetPointer(args[0], KL_GROWING_NAME);
+    if (batch == NULL) return NULL;
+    return PyBytes_FromStringAndSize((const char *)batch->data + POS_RECORDS,
+                                     (Py_ssize_t)(batch->bytes - POS_RECORDS));
+}
+
+/* (memory, compressed records or None, producer id, epoch, sequence, attributes): the batch. */
+static PyObject *kl_growing_seal(PyObject *self, PyObject *const *args, Py_ssize_t count) {
+    (void)self;
+    if (!kl_direct_wants(count, 6)) return NULL;
+    kl_growing *batch = PyCapsule_GetPointer(args[0], KL_GROWING_NAME);
+    if (batch == NULL) return NULL;
+    char *records = (char *)batch->data + POS_RECORDS;
+    Py_ssize_t bytes = (Py_ssize_t)(batch->bytes - POS_RECORDS);
+    if (args[1] != Py_None && PyBytes_AsStringAndSize(args[1], &records, &bytes))
+        return NULL;
+    kl_stamp stamp = {.producer_id = PyLong_AsLongLong(args[2]),
+                      .producer_epoch = (int16_t)PyLong_AsLong(args[3]),
+                      .base_sequence = (int32_t)PyLong_AsLong(args[4]),
+                      .attributes = (int16_t)PyLong_AsLong(args[5])};
+    if (PyErr_Occurred()) return NULL;
+    PyObject *out = PyBytes_FromStringAndSize(NULL, bytes + POS_RECORDS);
+    if (out == NULL) return NULL;
+    uint8_t *data = (uint8_t *)PyBytes_AsString(out);
+    memcpy(data + POS_RECORDS, records, (size_t)bytes);
+    kl_encoded encoded = batch->encoded;
+    encoded.records_bytes = (size_t)bytes;
+    if (kl_batch_seal(data, (size_t)bytes + POS_RECORDS, &encoded, &stamp)) {
+        PyErr_SetString(PyExc_ValueError, kl_error_message());
+        Py_DECREF(out);
+        return NULL;
+    }
+    return out;
+}
+
+/* ---- where a key goes -------------------------------------------------------------------- */
+
+/* Austin Appleby's MurmurHash2 with the seed of Kafka's Java client. */
+static uint32_t kl_murmur2(const uint8_t *data, size_t bytes) {
+    const uint32_t multiplier = 0x5bd1e995;
+    uint32_t value = 0x9747b28cu ^ (uint32_t)bytes;
+    for (; bytes >= 4; data += 4, bytes -= 4) {
+        uint32_t word = (uint32_t)data[0] | (uint32_t)data[1] << 8 |
+                        (uint32_t)data[2] << 16 | (uint32_t)data[3] << 24;
+        word *= multiplier;
+        word ^= word >> 24;
+        value = value * multiplier ^ word * multiplier;
+    }
+    switch (bytes) {
+    case 3: value ^= (uint32_t)data[2] << 16; /* fall through */
+    case 2: value ^= (uint32_t)data[1] << 8;  /* fall through */
+    case 1: value = (value ^ data[0]) * multiplier; break;
+    default: break;
+    }
+    value = (value ^ value >> 13) * multiplier;
+    return value ^ value >> 15;
+}
+
+/* By its key; *sticky: it has none. */
+static int kl_place(kl_intake *intake, const void *key, int64_t key_bytes, bool *sticky) {
+    *sticky = key_bytes < 0 ? !intake->hashed_null : key_bytes == 0 && intake->random_empty;
+    if (*sticky) return intake->sticky;
+    uint32_t hash = kl_murmur2(key, (size_t)KL_MAX(key_bytes, (int64_t)0));
+    return (int)((hash & 0x7fffffff) % (uint32_t)intake->partitions);
+}
+
+/* (intake, key or None): its partition now. */
+static PyObject *kl_intake_place(PyObject *self, PyObject *const *args, Py_ssize_t count) {
+    (void)self;
+    if (!kl_direct_wants(count, 2)) return NULL;
+    kl_intake *intake = PyCapsule_GetPointer(args[0], KL_INTAKE_NAME);
+    const char *key;
+    Py_ssize_t key_bytes;
+    bool sticky;
+    if (intake == NULL) return NULL;
+    if (!kl_direct_bytes(args[1], &key, &key_bytes)) {
+        if (!PyErr_Occurred()) PyErr_SetString(PyExc_TypeError, "a key is bytes or None");
+        return NULL;
+    }
+    return PyLong_FromLong(kl_place(intake, key, key_bytes, &sticky));
+}
+
+/* ---- records ----------------------------------------------------------------------------- */
+
+static int64_t kl_wall_ms(void) {
+    struct timespec now;
+    clock_gettime(CLOCK_REALTIME, &now);
+    return (int64_t)now.tv_sec * 1000 + now.tv_nsec / 1000000;
+}
+
+/* Count what went to the sticky partition; after a batch of it another one has its turn
+ * (KIP-794). */
+static void kl_sticky_took(kl_intake *intake, int64_t bytes) {
+    intake->sticky_bytes += bytes;
+    if (intake->sticky_bytes < intake->sticky_bytes_max) return;
+    intake->sticky = kl_next_sticky(intake);
+    intake->sticky_bytes = 0;
+}
+
+/* (intake, value, key, timestamp or None: now, partition or -1: by the key, encoded headers or
+ * None): a ticket.  None: its batch is full, or none is open, or not all of it is plain; then
+ * nothing was done. */
+static PyObject *kl_intake_send(PyObject *self, PyObject *const *args, Py_ssize_t count) {
+    (void)self;
+    if (!kl_direct_wants(count, 6)) return NULL;
+    kl_intake *intake = PyCapsule_GetPointer(args[0], KL_INTAKE_NAME);
+    if (intake == NULL) return NULL;
+    const char *value, *key, *headers;
+    Py_ssize_t value_bytes, key_bytes, headers_bytes;
+    if (!kl_direct_bytes(args[1], &value, &value_bytes) ||
+        !kl_direct_bytes(args[2], &key, &key_bytes) ||
+        !kl_direct_bytes(args[5], &headers, &headers_bytes))
+        Py_RETURN_NONE;
+    int64_t timestamp_ms = -1;
+    if (args[3] == Py_None) timestamp_ms = kl_wall_ms();
+    else {
+        timestamp_ms = PyLong_AsLongLong(args[3]);
+        if (timestamp_ms < 0) { /* none, unknown or too large: Python words it */
+            PyErr_Clear();
+            Py_RETURN_NONE;
+        }
+    }
+    long partition = PyLong_AsLong(args[4]);
+    bool sticky = false;
+    if (partition < 0) {
+        PyErr_Clear();
+        partition = kl_place(intake, key, key_bytes, &sticky);
+    }
+    if (partition >= intake->partitions) Py_RETURN_NONE;
+    kl_slot *slot = &intake->slots[partition];
+    if (slot->batch == NULL) Py_RETURN_NONE;
+    const kl_addition record = {(const uint8_t *)key,
+                                key_bytes,
+                                (const uint8_t *)value,
+                                value_bytes,
+                                timestamp_ms,
+                                (const uint8_t *)headers,
+                                (size_t)KL_MAX(headers_bytes, (Py_ssize_t)0)};
+    /* First: it may run Python's collector, and with it anything. */
+    kl_ticket *ticket = (kl_ticket *)PyType_GenericAlloc(intake->ticket, 0);
+    if (ticket == NULL) return NULL;
+    if (slot->batch == NULL || kl_growing_add(slot->growing, &record) != KL_OK) {
+        Py_DECREF((PyObject *)ticket);
+        Py_RETURN_NONE;
+    }
+    if (sticky) kl_sticky_took(intake, KL_MAX(value_bytes, (Py_ssize_t)0) + 8);
+    Py_INCREF(slot->batch);
+    ticket->batch = slot->batch;
+    ticket->timestamp_ms = timestamp_ms;
+    ticket->index = slot->growing->encoded.record_count - 1;
+    return (PyObject *)ticket;
+}
+
+enum { MANY_ROWS = 4096 }; /* in one go: then other threads have a turn */
+
+/* A slot's batch took rows, the first of which has number `first`. */
+static void kl_slot_touch(kl_slot *slot, int first) {
+    slot->last = slot->growing->encoded.record_count - 1;
+    if (slot->touched) return;
+    slot->first = first;
+    Py_INCREF(slot->batch);
+    slot->touched = slot->batch;
+}
+
+/* KL_E_STALE: the slot has another batch than for the rows before. */
+static kl_status kl_slot_usable(const kl_slot *slot) {
+    if (slot->touched && slot->batch != slot->touched) return KL_E_STALE;
+    return slot->batch ? KL_OK : KL_E_BUFFER_TOO_SMALL;
+}
+
+/* What a record takes beside its lengths and deltas. */
+static int64_t kl_addition_bytes(const kl_addition *record) {
+    return KL_MAX(record->key_bytes, (int64_t)0) + KL_MAX(record->value_bytes, (int64_t)0) +
+           (int64_t)record->headers_bytes;
+}
+
+/* What a row's batch needs to hold it. */
+static int64_t kl_row_bytes(const kl_columns *columns, const kl_cursor *cursor) {
+    kl_cursor at = *cursor;
+    kl_addition record;
+    if (kl_columns_take(columns, &at, &record)) return 0; /* the fill said so already */
+    return kl_addition_bytes(&record);
+}
+
+/* Rows without keys, or with a partition of their caller's: as many as fit one batch. */
+static kl_status kl_intake_fill(kl_intake *intake, const kl_columns *columns,
+                                kl_cursor *cursor, bool sticky, long partition) {
+    kl_slot *slot = &intake->slots[partition];
+    kl_status status = kl_slot_usable(slot);
+    if (status) return status;
+    kl_growing *batch = slot->growing;
+    size_t before = batch->bytes, most = SIZE_MAX;
+    int first = batch->encoded.record_count;
+    if (sticky) most = (size_t)(intake->sticky_bytes_max - intake->sticky_bytes);
+    status = kl_growing_fill(batch, columns, cursor, most);
+    if (sticky && status == KL_E_BUFFER_TOO_SMALL && batch->bytes < batch->bytes_max) {
+        kl_addition record; /* the turn is nearly over: its last record passes it */
+        kl_cursor next = *cursor;
+        status = kl_columns_take(columns, &next, &record);
+        if (!status) status = kl_growing_add(batch, &record);
+        if (!status) *cursor = next;
+    }
+    if (batch->encoded.record_count > first) kl_slot_touch(slot, first);
+    if (sticky && batch->bytes > before)
+        kl_sticky_took(intake, (int64_t)(batch->bytes - before));
+    return status;
+}
+
+/* Put a record where it belongs, `wanted` or by its key; its partition. */
+static kl_status kl_intake_put(kl_intake *intake, const kl_addition *record, long wanted,
+                               long *partition) {
+    bool sticky = false;
+    *partition =
+        wanted >= 0 ? wanted : kl_place(intake, record->key, record->key_bytes, &sticky);
+    kl_slot *slot = &intake->slots[*partition];
+    kl_status status = kl_slot_usable(slot);
+    if (!status) status = kl_growing_add(slot->growing, record);
+    if (status) return status;
+    kl_slot_touch(slot, slot->growing->encoded.record_count - 1);
+    if (sticky) kl_sticky_took(intake, KL_MAX(record->value_bytes, (int64_t)0) + 8);
+    return KL_OK;
+}
+
+/* A row with a key. */
+static kl_status kl_intake_row(kl_intake *intake, const kl_columns *columns,
+                               kl_cursor *cursor, long *partition) {
+    kl_cursor next = *cursor;
+    kl_addition record;
+    kl_status status = kl_columns_take(columns, &next, &record);
+    if (!status) status = kl_intake_put(intake, &record, -1, partition);
+    if (!status) *cursor = next;
+    return status;
+}
+
+/* Records from `*p` on, some of them; *bytes: of the one that did not go. */
+static kl_status kl_intake_copy(kl_intake *intake, const uint8_t **p, const uint8_t *end,
+                                int64_t base_ms, int64_t fixed_ms, long wanted,
+                                long *partition, int64_t *bytes) {
+    kl_addition record;
+    for (int i = 0; i < MANY_ROWS && *p < end; i++) {
+        const uint8_t *next = kl_addition_next(*p, end, base_ms, true, &record);
+        if (next == NULL)
+            return kl_fail(KL_E_CORRUPT_MESSAGE, "the records of a batch are none");
+        if (fixed_ms >= 0) record.timestamp_ms = fixed_ms;
+        kl_status status = kl_intake_put(intake, &record, wanted, partition);
+        *bytes = kl_addition_bytes(&record);
+        if (status) return status;
+        *p = next;
+    }
+    return KL_OK;
+}
+
+/* (intake, records of a batch, position in them, their base time, the time of all of them or
+ * -1, partition or -1: by the keys): (status, partition, bytes of the record, position):
+ * as `many`, at the position. */
+static PyObject *kl_intake_batch(PyObject *self, PyObject *const *args, Py_ssize_t count) {
+    (void)self;
+    if (!kl_direct_wants(count, 6)) return NULL;
+    kl_intake *intake = PyCapsule_GetPointer(args[0], KL_INTAKE_NAME);
+    if (intake == NULL) return NULL;
+    char *records;
+    Py_ssize_t size;
+    if (PyBytes_AsStringAndSize(args[1], &records, &size)) return NULL;
+    Py_ssize_t pos = PyLong_AsSsize_t(args[2]);
+    int64_t base_ms = PyLong_AsLongLong(args[3]), fixed_ms = PyLong_AsLongLong(args[4]);
+    long wanted = PyLong_AsLong(args[5]), partition = wanted;
+    if (PyErr_Occurred()) return NULL;
+    if (wanted >= intake->partitions || pos < 0 || pos > size) {
+        PyErr_Format(PyExc_IndexError, "partition %ld of %d, position %zd of %zd", wanted,
+                     intake->partitions, pos, size);
+        return NULL;
+    }
+    const uint8_t *start = (const uint8_t *)records, *p = start + pos;
+    int64_t bytes = 0;
+    kl_status status = kl_intake_copy(intake, &p, start + size, base_ms, fixed_ms, wanted,
+                                      &partition, &bytes);
+    return Py_BuildValue("ilLn", (int)status, partition, (long long)bytes,
+                         (Py_ssize_t)(p - start));
+}
+
+/* (intake, address of a kl_columns, of a kl_cursor, partition or -1: by the keys): (status,
+ * partition, bytes of the row's key and value): KL_OK: go on at the cursor; else that partition
+ * needs a batch, or a look at what went into it.  One caller at a time. */
+static PyObject *kl_intake_many(PyObject *self, PyObject *const *args, Py_ssize_t count) {
+    (void)self;
+    if (!kl_direct_wants(count, 4)) return NULL;
+    kl_intake *intake = PyCapsule_GetPointer(args[0], KL_INTAKE_NAME);
+    if (intake == NULL) return NULL;
+    const kl_columns *columns = PyLong_AsVoidPtr(args[1]);
+    kl_cursor *cursor = PyLong_AsVoidPtr(args[2]);
+    long wanted = PyLong_AsLong(args[3]), partition = -1;
+    if (PyErr_Occurred()) return NULL;
+    if (wanted >= intake->partitions) {
+        PyErr_Format(PyExc_IndexError, "partition %ld of %d", wanted, intake->partitions);
+        return NULL;
+    }
+    kl_status status = KL_OK;
+    bool keyed = wanted < 0 && (columns->key.kind != KL_BYTES_NONE || intake->hashed_null);
+    int64_t end = KL_MIN(columns->count, cursor->row + MANY_ROWS);
+    while (!status && cursor->row < end) {
+        if (keyed) status = kl_intake_row(intake, columns, cursor, &partition);
+        else {
+            partition = wanted >= 0 ? wanted : intake->sticky;
+            status = kl_intake_fill(intake, columns, cursor, wanted < 0, partition);
+        }
+    }
+    int64_t bytes = status ? kl_row_bytes(columns, cursor) : 0;
+    return Py_BuildValue("ilL", (int)status, partition, (long long)bytes);
+}
+
+/* (intake, partition): (batch, first, last) of what `many` put there, or None; forgotten. */
+static PyObject *kl_intake_touched(PyObject *self, PyObject *const *args,
+                                   Py_ssize_t count) {
+    (void)self;
+    if (!kl_direct_wants(count, 2)) return NULL;
+    kl_slot *slot = kl_slot_of(args[0], args[1]);
+    if (slot == NULL) return NULL;
+    PyObject *batch = slot->touched;
+    slot->touched = NULL;
+    if (batch == NULL) Py_RETURN_NONE;
+    return Py_BuildValue("Nii", batch, slot->first, slot->last); /* N: it takes the count */
+}
+
+static PyMethodDef kl_intake_methods[] = {
+    {"intake_new", KL_DIRECT_METHOD(kl_intake_new), METH_FASTCALL, NULL},
+    {"intake_load", KL_DIRECT_METHOD(kl_intake_load), METH_FASTCALL, NULL},
+    {"intake_open", KL_DIRECT_METHOD(kl_intake_open), METH_FASTCALL, NULL},
+    {"intake_place", KL_DIRECT_METHOD(kl_intake_place), METH_FASTCALL, NULL},
+    {"intake_send", KL_DIRECT_METHOD(kl_intake_send), METH_FASTCALL, NULL},
+    {"intake_many", KL_DIRECT_METHOD(kl_intake_many), METH_FASTCALL, NULL},
+    {"intake_batch", KL_DIRECT_METHOD(kl_intake_batch), METH_FASTCALL, NULL},
+    {"intake_touched", KL_DIRECT_METHOD(kl_intake_touched), METH_FASTCALL, NULL},
+    {"growing_new", KL_DIRECT_METHOD(kl_growing_make), METH_FASTCALL, NULL},
+    {"growing_part", KL_DIRECT_METHOD(kl_growing_part), METH_FASTCALL, NULL},
+    {"growing_told", KL_DIRECT_METHOD(kl_growing_told), METH_FASTCALL, NULL},
+    {"growing_records", KL_DIRECT_METHOD(kl_growing_records), METH_FASTCALL, NULL},
+    {"growing_seal", KL_DIRECT_METHOD(kl_growing_seal), METH_FASTCALL, NULL},
+};
+
+/* Give all that stands here and in direct.h to a module that is imported; 0, or -1. */
+static int kl_direct_install(const char *module_name) {
+    PyGILState_STATE gil = PyGILState_Ensure();
+    PyObject *module = PyImport_AddModule(module_name); /* borrowed */
+    size_t direct = sizeof kl_direct_methods / sizeof kl_direct_methods[0];
+    size_t intake = sizeof kl_intake_methods / sizeof kl_intake_methods[0];
+    int result = kl_direct_give(module, kl_direct_methods, direct);
+    if (result == 0) result = kl_direct_give(module, kl_intake_methods, intake);
+    PyObject *ticket = result == 0 ? PyType_FromSpec(&kl_ticket_spec) : NULL;
+    if (result == 0)
+        result = ticket ? PyObject_SetAttrString(module, "Ticket", ticket) : -1;
+    Py_XDECREF(ticket);
+    PyErr_Clear(); /* whoever called is told */
+    PyGILState_Release(gil);
+    return result;
+}
+
+#endif

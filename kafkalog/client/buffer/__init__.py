@@ -1,0 +1,1 @@
+"""Records that wait to be sent, in batches."""

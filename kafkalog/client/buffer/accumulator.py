@@ -1,0 +1,522 @@
+"""Records that wait to be sent: an open batch a partition, closed ones behind it, all bounded.
+
+Senders' threads fill it, the sender thread empties it.  What a record itself costs is C's.
+"""
+
+from __future__ import annotations
+
+import os
+import random
+import threading
+import time
+from collections import deque
+from collections.abc import Callable, Collection
+from typing import Any, NamedTuple
+
+from kafkalog import errors
+from kafkalog._native import direct, lib
+from kafkalog.arguments import text
+from kafkalog.client.buffer.delivery import Batch, Future
+from kafkalog.client.buffer.leader_load import cumulative
+from kafkalog.types import TopicPartition
+
+__all__ = ["HEADER_BYTES", "Accumulator", "Bounds", "Intake", "Lane"]
+
+HEADER_BYTES: int = lib.KL_BATCH_HEADER_BYTES
+TURNS_PAUSE_S = 0.05
+"""How often a thread that waits for room checks, whether it was woken or not."""
+LIMITED_S = 300.0
+"""How long what a topic's brokers refused as too large is not tried again."""
+FIRST_BYTES = 16_384
+"""What a partition's first batch may take; the next four times that where it was filled, up to
+batch.size, or to its share of buffer.memory: room that is not filled keeps others waiting."""
+GROWTH = 4
+NUMBERS = 1 << 31
+"""From a batch to the next: its parts, when it is split, have numbers between."""
+_new, _open, _load = direct("intake_new"), direct("intake_open"), direct("intake_load")
+_memory = direct("growing_new")
+
+
+class Bounds(NamedTuple):
+    """How much there may be, in bytes, and how long it may wait."""
+
+    batch_bytes: int
+    buffer_bytes: int
+    linger_s: float
+
+
+class Intake(NamedTuple):
+    """Where records of a topic go in."""
+
+    topic: str
+    partitions: int
+    native: Any
+
+
+class Lane:
+    """The batches of a partition, in their order.  Under the accumulator's lock."""
+
+    __slots__ = (
+        "failed", "flying", "grown", "intake", "known", "open", "pause_ms", "ready", "reason",
+        "retry_at_s", "sequence", "solo", "tp", "unstored_s",
+    )  # fmt: skip
+
+    def __init__(self, tp: TopicPartition, intake: Intake) -> None:
+        self.tp = tp
+        self.intake = intake
+        self.open: Batch | None = None
+        """It takes records."""
+        self.grown = FIRST_BYTES
+        """What its next batch may take."""
+        self.ready: deque[Batch] = deque()
+        """Closed, to be sent in this order."""
+        self.failed: list[Batch] = []
+        """To be sent again when nothing is on its way any more."""
+        self.flying = 0
+        """Batches on their way."""
+        self.solo = False
+        """What failed is sent again one by one."""
+        self.known = False
+        """Its leader has taken a batch of this producer id."""
+        self.sequence = 0
+        """Of the next record that is sealed."""
+        self.retry_at_s = 0.0
+        self.pause_ms = 0.0
+        self.reason = ""
+        """Why its records were not taken, as it was told last."""
+        self.unstored_s = 0.0
+        """Since when no disk takes them; 0: one does, as far as is known."""
+
+    @property
+    def empty(self) -> bool:
+        """Whether nothing of it waits for anything."""
+        return self.open is None and not self.ready and not self.failed and not self.flying
+
+
+class Accumulator:
+    """All that waits.  Safe to use from many threads."""
+
+    def __init__(
+        self,
+        bounds: Bounds,
+        keyless: tuple[bool, bool],
+        wake: Callable[[], None],
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        """`keyless`: (an empty key is none, no key is an empty one); `wake`: the sender."""
+        self.bounds = bounds
+        self._keyless = keyless
+        self._wake = wake
+        self._clock = clock
+        self._pid = os.getpid()
+        self.emptier: threading.Thread | None = None
+        """The only thread that can end a wait; it must not begin one."""
+        self.lock = threading.Condition(threading.RLock())
+        """Guards what follows; told when there is room, or a topic is known."""
+        self.many = threading.RLock()
+        """One send_many at a time."""
+        self.intakes: dict[str, Intake] = {}
+        self.direct: dict[str, Any] = {}
+        """The C side of `intakes`, as far as records may go there without being looked at."""
+        self.plain = True
+        """Whether they may."""
+        self.lanes: dict[TopicPartition, Lane] = {}
+        """Those that are not empty."""
+        self._idle: dict[TopicPartition, Lane] = {}
+        self.unfinished: dict[int, Batch] = {}
+        self._looks: dict[str, int] = {}
+        """By topic: how often its partitions were told."""
+        self._used_s: dict[str, float] = {}
+        """By topic: when a batch was last begun."""
+        self.wanted: dict[str, errors.KafkalogError | None] = {}
+        """Topics that somebody waits for, and why they are not there."""
+        self.used = 0
+        self.starved = False
+        """Somebody waits for room: nothing lingers."""
+        self.refusal: errors.KafkalogError | None = None
+        """Nothing is taken any more: why."""
+        self.held = ""
+        """Nothing is taken for now: why."""
+        self.turn = 0
+        """Another one with each `hold`: what was to be sent before it is taken no more."""
+        self.failure: errors.KafkalogError | None = None
+        """The first one since somebody asked."""
+        self.undelivered = 0
+        """Records that were given up since then."""
+        self._number = 0
+        self._limits: dict[str, tuple[int, float]] = {}
+        """By topic: the bytes of a batch that its brokers take, and until when that is believed."""
+
+    # ---- topics --------------------------------------------------------------------------
+
+    def know(self, topic: str, partitions: int) -> None:
+        """A topic has so many partitions."""
+        with self.lock:
+            found = self.intakes.get(topic)
+            if found is None or found.partitions != partitions:
+                for lane in self.all_lanes():
+                    if lane.tp.topic == topic:
+                        self.close(lane)
+                # Those that are idle keep their sequences: brokers know the producer still.
+                self._enter(topic, partitions)
+                self.be_plain(self.plain)
+            self._looks[topic] = self._looks.get(topic, 0) + 1
+            self.wanted.pop(topic, None)
+            self.lock.notify_all()
+
+    def _enter(self, topic: str, partitions: int) -> None:
+        """Records go in by another door; no batch is open there."""
+        native = _new(
+            partitions, Future, random.getrandbits(62), self.bounds.batch_bytes, *self._keyless
+        )
+        self.intakes[topic] = made = Intake(topic, partitions, native)
+        self._used_s.setdefault(topic, self._clock())
+        for lane in self.lanes.values():
+            if lane.tp.topic == topic:
+                lane.intake = made
+
+    def forget_idle(self, since_s: float) -> set[str]:
+        """Topics that are known, without those that were not used since then: they are no more."""
+        with self.lock:
+            busy = {tp.topic for tp in self.lanes}
+            for topic in [t for t in self.intakes if self._used_s.get(t, 0) < since_s]:
+                if topic not in busy:
+                    del self.intakes[topic]
+                    self.direct.pop(topic, None)
+                    self._used_s.pop(topic, None)
+                    self._looks.pop(topic, None)
+            return {*self.intakes}
+
+    def be_plain(self, plain: bool) -> None:
+        """Whether records may go in without being looked at, as far as topics are known."""
+        with self.lock:
+            self.plain = plain
+            self.direct.clear()
+            if plain and self.refusal is None:
+                self.direct.update((name, one.native) for name, one in self.intakes.items())
+
+    def refuse(self, why: errors.KafkalogError) -> None:
+        """Take nothing any more; who waits is told."""
+        with self.lock:
+            self.refusal = self.refusal or why
+            self.direct.clear()
+            self.lock.notify_all()
+
+    def hold(self, why: str, turn: int | None = None) -> None:
+        """Take nothing until `resume`: it is refused by name.  What was taken is to be sent.
+
+        `turn`: whose; None: it does not matter.  Raises: as check_turn.
+        """
+        with self.lock:
+            if turn is not None:
+                self.check_turn(turn)
+            self.held = why
+            self.turn += 1
+            self.be_plain(False)
+            # Without an open batch C takes nothing either, whoever is on the way there; and who
+            # comes late finds none there later.
+            for lane in list(self.lanes.values()):
+                self.close(lane)
+            for one in list(self.intakes.values()):
+                self._enter(one.topic, one.partitions)
+            self.lock.notify_all()
+        self._wake()
+
+    def resume(self, plain: bool) -> None:
+        """Take records again; `plain`: as `be_plain`."""
+        with self.lock:
+            self.held = ""
+            self.be_plain(plain)
+
+    def check_held(self) -> None:
+        """Raises: InvalidTxnState, while nothing is taken."""
+        if self.held:
+            raise errors.InvalidTxnState(self.held)
+
+    def check_turn(self, turn: int) -> None:
+        """Raises: InvalidTxnState, where `hold` was called since that was the turn."""
+        if turn != self.turn:
+            ended = "the transaction in which this was sent has ended"
+            raise errors.InvalidTxnState(self.held or ended)
+
+    def intake(self, topic: str, until_s: float, turn: int | None = None) -> Intake:
+        """Where a topic's records go; waits until its partitions are known.
+
+        `turn`: whose; None: it does not matter.  Raises: ArgumentError; Timeout; why the topic is
+        not known; the refusal; as check_turn.
+        """
+        if not isinstance(topic, str) or topic not in self.intakes:
+            text("topic", topic)  # here, and not in the thread that asks for it
+        found = self.intakes.get(topic)
+        if found is not None and self.refusal is None:
+            if turn is not None:
+                self.check_turn(turn)  # after it was looked up: what comes later is another door
+            return found
+        with self.lock:
+            self.wanted[topic] = None
+            while True:
+                if self.refusal is not None:
+                    self.wanted.pop(topic, None)
+                    raise self.refusal
+                if turn is not None:
+                    self.check_turn(turn)
+                found = self.intakes.get(topic)
+                if found is not None:
+                    return found
+                problem = self.wanted.get(topic)
+                left_s = until_s - time.monotonic()
+                if problem is not None and (not problem.retriable or left_s <= 0):
+                    self.wanted.pop(topic, None)
+                    raise problem
+                if left_s <= 0:
+                    self.wanted.pop(topic, None)
+                    raise errors.Timeout(f"topic {topic!r}: its partitions are not known yet")
+                self.waitable()
+                self._wake()
+                self.lock.wait(min(left_s, TURNS_PAUSE_S))
+
+    def look_again(self, topic: str, until_s: float) -> None:
+        """Wait until a topic's partitions were asked for once more, or `until_s`: it may have
+        grown.  Raises: as `waitable`."""
+        with self.lock:
+            seen = self._looks.get(topic)
+            self.wanted.setdefault(topic, None)
+            while self._looks.get(topic) == seen and self.wanted.get(topic) is None:
+                left_s = until_s - time.monotonic()
+                if left_s <= 0 or self.refusal is not None:
+                    break
+                self.waitable()
+                self._wake()
+                self.lock.wait(min(left_s, TURNS_PAUSE_S))
+
+    def waitable(self) -> None:
+        """Raises: ForkedHandle; ArgumentError in a callback, where a wait would be for ever."""
+        if os.getpid() != self._pid:
+            raise errors.ForkedHandle("the producer belongs to the parent process")
+        if threading.current_thread() is self.emptier:
+            raise errors.ArgumentError("a callback of the producer cannot wait for it")
+
+    # ---- batches -------------------------------------------------------------------------
+
+    def lane(self, intake: Intake, partition: int) -> Lane:
+        """The lane of a partition."""
+        tp = TopicPartition(intake.topic, partition)
+        found = self.lanes.get(tp) or self._idle.pop(tp, None) or Lane(tp, intake)
+        self.lanes[tp] = found
+        found.intake = intake
+        return found
+
+    def room(self, intake: Intake, partition: int, need: int, until_s: float, turn: int) -> None:
+        """See to it that the partition has an open batch that can take `need` bytes.
+
+        Raises: Timeout: there was no room until then; the refusal; as check_turn.
+        """
+        with self.lock:
+            self.check_turn(turn)
+            intake = self.intakes.get(intake.topic, intake)
+            lane = self.lane(intake, partition)
+            batch = lane.open
+            if batch is not None:
+                if batch.size + need <= batch.reserved:
+                    return  # somebody was quicker
+                lane.grown = min(lane.grown * GROWTH, self._share())
+                self.close(lane)
+                self._wake()
+            wanted = max(min(self._most(intake.topic), lane.grown), HEADER_BYTES + need)
+            self._reserve(wanted, until_s, turn)
+            lane = self.lane(self.intakes.get(intake.topic, intake), partition)
+            if lane.open is not None:
+                self.release(wanted)
+                return
+            self._number += NUMBERS
+            self._used_s[intake.topic] = self._clock()
+            try:
+                batch = Batch(self, lane.tp, _memory(wanted), self._number)
+            except MemoryError:
+                self.release(wanted)
+                raise
+            batch.reserved = wanted
+            lane.open = self.unfinished[batch.number] = batch
+            _open(lane.intake.native, partition, batch, batch.memory)
+            self._wake()
+
+    def _reserve(self, wanted: int, until_s: float, turn: int) -> None:
+        limit = self.bounds.buffer_bytes
+        if self.used + wanted > limit and self.used:
+            self.starved = True
+        while True:
+            if self.refusal is not None:
+                raise self.refusal
+            self.check_held()
+            self.check_turn(turn)
+            # Once it was full half of it must be free: not every batch should wake everybody.
+            if not self.starved or self.used + wanted <= max(limit // 2, wanted):
+                self.starved = False
+                break
+            left_s = until_s - time.monotonic()
+            if left_s <= 0:
+                raise errors.Timeout(
+                    f"buffer.memory: {self.used} of {limit} bytes wait for their acknowledgement, "
+                    f"wanted room for {wanted} more in max.block.ms"
+                )
+            self.waitable()
+            self._wake()
+            self.lock.wait(min(left_s, TURNS_PAUSE_S))
+        self.used += wanted
+
+    def release(self, reserved: int) -> None:
+        """There is room again."""
+        with self.lock:
+            self.used -= reserved
+            if self.starved and self.used <= self.bounds.buffer_bytes // 2:
+                self.lock.notify_all()
+
+    def close(self, lane: Lane) -> None:
+        """Its open batch takes nothing more and is to be sent; one without records stays open."""
+        batch = lane.open
+        if batch is None:
+            return
+        _open(lane.intake.native, lane.tp.partition, None, None)
+        batch.freeze()
+        lane.open = None
+        if batch.count:
+            lane.ready.append(batch)
+        else:
+            self.drop(batch)
+
+    def _share(self) -> int:
+        """What a batch may grow to: the buffer holds four of each partition that has any."""
+        share = self.bounds.buffer_bytes // (4 * max(len(self.lanes), 1))
+        return max(min(self.bounds.batch_bytes, share), FIRST_BYTES)
+
+    def _most(self, topic: str) -> int:
+        """The bytes of a topic's batches."""
+        most, until_s = self._limits.get(topic, (0, 0.0))
+        if not most:
+            return self.bounds.batch_bytes
+        if until_s <= self._clock():
+            del self._limits[topic]  # it may take more by now
+            return self.bounds.batch_bytes
+        return min(most, self.bounds.batch_bytes)
+
+    def split(self, batch: Batch, now_s: float) -> tuple[Batch, Batch]:
+        """Replace a batch that was too large by two; later ones are as small."""
+        with self.lock:
+            most = max(batch.size // 2, HEADER_BYTES)
+            self._limits[batch.tp.topic] = most, now_s + LIMITED_S
+            del self.unfinished[batch.number]
+            parts = batch.split()
+            self.unfinished.update((part.number, part) for part in parts)
+        return parts
+
+    def close_due(self, now_s: float, leaving: bool) -> float:
+        """Close the batches that need not wait any longer; when the next is due.
+
+        `leaving`: nobody can add to them.
+        """
+        bounds = self.bounds
+        due_s = now_s + 3600
+        with self.lock:
+            for lane in list(self.lanes.values()):
+                batch = lane.open
+                if batch is None:
+                    if lane.empty:
+                        self._idle[lane.tp] = self.lanes.pop(lane.tp)
+                    continue
+                if (lane.ready or lane.failed) and not batch.hurry:
+                    continue  # it could not go yet
+                at_s = batch.begun_s + bounds.linger_s
+                size = batch.size
+                if size <= HEADER_BYTES:  # its first record is on the way, or went elsewhere
+                    batch.begun_s = now_s
+                    if leaving:
+                        self.close(lane)
+                    continue
+                full = size >= min(bounds.batch_bytes, batch.reserved)
+                if at_s <= now_s or batch.hurry or leaving or self.starved or full:
+                    if size * GROWTH <= lane.grown > FIRST_BYTES:
+                        lane.grown //= GROWTH  # it gets less by now
+                    self.close(lane)
+                else:
+                    due_s = min(due_s, at_s)
+        return due_s
+
+    def hurry(self, batch: Batch) -> None:
+        """Somebody waits for it.  Raises: as `waitable`."""
+        self.waitable()
+        batch.hurry = True
+        self._wake()
+
+    def pending(self) -> list[Batch]:
+        """All batches with records of which it is not known what became of them."""
+        with self.lock:
+            return [
+                batch for batch in self.unfinished.values()
+                if batch.count or batch.memory is None or batch.size > HEADER_BYTES
+            ]  # fmt: skip
+
+    def hurry_all(self) -> list[Batch]:
+        """Send all that was taken now; `pending`."""
+        for batch in (pending := self.pending()):
+            batch.hurry = True
+        self._wake()
+        return pending
+
+    def drain(self, timeout: float | None) -> None:
+        """Send all that was taken, and wait until it is known what became of it.
+
+        Raises: Timeout (seconds); as `waitable`.
+        """
+        self.waitable()
+        until_s = None if timeout is None else time.monotonic() + timeout
+        for batch in self.hurry_all():
+            left_s = None if until_s is None else max(until_s - time.monotonic(), 0)
+            if not batch.wait(left_s):
+                raise errors.Timeout(f"not all was acknowledged in {(timeout or 0) * 1000:g} ms")
+
+    def weigh(self, unavailable: Callable[[str], Collection[int]]) -> None:
+        """Let records without a key go where less waits (KIP-794).
+
+        `unavailable`: the partitions of a topic that nothing is to go to.
+        """
+        with self.lock:
+            queued: dict[str, dict[int, int]] = {}
+            for lane in self.lanes.values():
+                if count := len(lane.ready) + len(lane.failed) + (lane.open is not None):
+                    queued.setdefault(lane.tp.topic, {})[lane.tp.partition] = count
+            for name, intake in self.intakes.items():
+                if intake.partitions > 1:
+                    some = queued.get(name, {})
+                    found = cumulative(intake.partitions, some, unavailable(name))
+                    _load(intake.native, found)
+
+    def all_lanes(self) -> list[Lane]:
+        """Those that are empty, too.  Under the lock."""
+        return [*self.lanes.values(), *self._idle.values()]
+
+    def failed(self, problem: errors.KafkalogError, records: int) -> None:
+        """So many records were given up."""
+        if records:
+            with self.lock:
+                self.failure = self.failure or problem
+                self.undelivered += records
+
+    def take_failure(self) -> errors.KafkalogError | None:
+        """The first failure since this was called last."""
+        return self.take_failures()[0]
+
+    def take_failures(self) -> tuple[errors.KafkalogError | None, int]:
+        """As take_failure, and how many records were given up."""
+        with self.lock:
+            found = self.failure, self.undelivered
+            self.failure, self.undelivered = None, 0
+            return found
+
+    def drop(self, batch: Batch) -> None:
+        """Forget a batch: it has ended."""
+        with self.lock:
+            # The first part of one that was split has its number.
+            if self.unfinished.get(batch.number) is batch:
+                del self.unfinished[batch.number]
+                self.release(batch.reserved)
+                batch.reserved = 0

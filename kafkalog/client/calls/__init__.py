@@ -1,0 +1,1 @@
+"""Calls of an administrator, one file a subject."""

@@ -1,0 +1,401 @@
+"""Consumer groups from outside: who is in them, what they committed, and changes to that."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Mapping
+from typing import Any, NamedTuple
+
+from kafkalog import errors
+from kafkalog.client.calls.results import Results, each, only
+from kafkalog.client.link.chunks import portions
+from kafkalog.client.link.cluster import Cluster
+from kafkalog.client.link.connection import Connection
+from kafkalog.client.link.failures import check_code, failure
+from kafkalog.types import TopicPartition
+from kafkalog.wire import apis
+from kafkalog.wire.error_codes import ErrorCode
+from kafkalog.wire.records import CONSUMER_PROTOCOL
+
+__all__ = [
+    "Committed",
+    "GroupInfo",
+    "GroupListing",
+    "GroupMetadata",
+    "MemberInfo",
+    "commit_offsets",
+    "committed_offsets",
+    "delete_groups",
+    "delete_offsets",
+    "describe_group",
+    "describe_groups",
+    "list_groups",
+    "put_offsets",
+    "remove_members",
+]
+
+
+class GroupListing(NamedTuple):
+    """A group in a list."""
+
+    group: str
+    protocol_type: str
+    state: str
+    """Empty where the broker is too old to tell."""
+    kind: str
+    """classic, consumer, ...; empty where the broker is too old to tell."""
+
+
+class MemberInfo(NamedTuple):
+    """A member of a group."""
+
+    member_id: str
+    instance_id: str | None
+    client_id: str
+    host: str
+    assignment: tuple[TopicPartition, ...]
+
+
+class GroupInfo(NamedTuple):
+    """A group and its members."""
+
+    group: str
+    state: str
+    protocol_type: str
+    assignor: str
+    members: tuple[MemberInfo, ...]
+    coordinator: int
+    """A node."""
+
+
+class GroupMetadata(NamedTuple):
+    """The group member that commits: for transactions, see `Producer.send_offsets`."""
+
+    group: str
+    generation: int = -1
+    """-1: it is no member now, or commits from outside."""
+    member_id: str = ""
+    instance_id: str | None = None
+
+
+class Committed(NamedTuple):
+    """A group's committed offset of a partition."""
+
+    offset: int
+    leader_epoch: int = -1
+    metadata: str | None = ""
+
+
+def list_groups(
+    cluster: Cluster, states: Collection[str] = (), kinds: Collection[str] = ()
+) -> list[GroupListing]:
+    """The groups of every node, sorted by name; only those in these states, of these kinds, if
+    any are given.
+
+    Raises: UnsupportedVersion: `states` for a broker before 2.6, `kinds` for one before 3.8; what
+    a broker answers.
+    """
+    body = {"states_filter": list(states), "types_filter": list(kinds)}
+    needed = 5 if kinds else 4 if states else 0
+
+    def step() -> list[GroupListing]:
+        cluster.refresh([])
+        found = {}
+        for node in sorted(cluster.nodes):
+            connection = cluster.connect(node)
+            version = connection.version_of(apis.LIST_GROUPS)
+            if version < needed:
+                raise errors.UnsupportedVersion(
+                    f"{connection.address}: ListGroups: version {version}, wanted {needed} to "
+                    "filter so"
+                )
+            answer = connection.call(apis.LIST_GROUPS, body, version)
+            check_code(answer.error_code, f"groups of node {node}")
+            for g in answer.groups:
+                found[g.group_id] = GroupListing(
+                    g.group_id, g.protocol_type, g.group_state, g.group_type
+                )
+        return [found[name] for name in sorted(found)]
+
+    return cluster.retrying(step)
+
+
+def describe_group(cluster: Cluster, group: str) -> GroupInfo:
+    """`describe_groups` of one.  Raises: its failure."""
+    return only(describe_groups(cluster, [group]))
+
+
+def describe_groups(
+    cluster: Cluster, groups: Iterable[str], timeout_ms: int | None = None
+) -> Results[str, GroupInfo]:
+    """Groups and their members; of one that is not there the state is Dead.
+
+    Failures: what the broker answers.  Raises: as `each`.
+    """
+
+    def ask(
+        connection: Connection, some: list[str], wait_ms: int
+    ) -> Iterable[tuple[str, GroupInfo | errors.KafkalogError]]:
+        answer = connection.call(apis.DESCRIBE_GROUPS, {"groups": some}, timeout_ms=wait_ms)
+        return [(one.group_id, _group(cluster, one)) for one in answer.groups]
+
+    return each(cluster, groups, cluster.coordinator, ask, timeout_ms)
+
+
+def _group(cluster: Cluster, found: Any) -> GroupInfo | errors.KafkalogError:
+    name = found.group_id
+    if found.error_code == ErrorCode.GROUP_ID_NOT_FOUND:
+        return GroupInfo(name, "Dead", "", "", (), cluster.coordinator(name))
+    if found.error_code:
+        return failure(found.error_code, f"group {name!r}")
+    plain = found.protocol_type == "consumer"
+    members = tuple(sorted(_member(one, plain) for one in found.members))
+    return GroupInfo(
+        name, found.group_state, found.protocol_type, found.protocol_data, members,
+        cluster.coordinator(name),
+    )  # fmt: skip
+
+
+def _member(found: Any, plain: bool) -> MemberInfo:
+    """`plain`: of a consumer group, whose assignments are partitions."""
+    assignment: list[TopicPartition] = []
+    if plain and found.member_assignment:
+        try:
+            _, assigned = CONSUMER_PROTOCOL.decode_assignment(found.member_assignment)
+        except errors.KafkalogError:
+            assigned = None  # of a client that speaks something else
+        for row in assigned.assigned_partitions if assigned is not None else ():
+            assignment += (TopicPartition(row.topic, p) for p in row.partitions)
+    return MemberInfo(
+        found.member_id,
+        found.group_instance_id,
+        found.client_id,
+        found.client_host,
+        tuple(sorted(assignment)),
+    )
+
+
+def committed_offsets(
+    cluster: Cluster, group: str, partitions: Iterable[TopicPartition] | None = None
+) -> dict[TopicPartition, Committed]:
+    """What a group has committed; `partitions` None: everything.
+
+    A partition for which it has committed nothing is left out.
+
+    Raises: what the broker answers.
+    """
+    found: dict[TopicPartition, Committed] = {}
+    for some in (None,) if partitions is None else portions(sorted(set(partitions))):
+        found |= _committed_of(cluster, group, some)
+    return found
+
+
+def _committed_of(
+    cluster: Cluster, group: str, partitions: Iterable[TopicPartition] | None
+) -> dict[TopicPartition, Committed]:
+    """What one request may ask for."""
+    topics = None if partitions is None else _by_topic(partitions)
+    asked = None if topics is None else [
+        {"name": name, "partition_indexes": sorted(some)} for name, some in topics.items()
+    ]  # fmt: skip
+
+    def step() -> dict[TopicPartition, Committed]:
+        connection = cluster.connect(cluster.coordinator(group))
+        version = connection.version_of(apis.OFFSET_FETCH, at_most=9)
+        if version >= 8:
+            body: dict[str, Any] = {"groups": [{"group_id": group, "topics": asked}]}
+        else:
+            body = {"group_id": group, "topics": asked}
+        answer = connection.call(
+            apis.OFFSET_FETCH, {**body, "require_stable": version >= 7}, version
+        )
+        found = answer
+        if version >= 8:
+            if len(answer.groups) != 1:
+                raise errors.BadAnswer(
+                    f"OffsetFetch of {group!r}: found {len(answer.groups)} groups, wanted 1"
+                )
+            found = answer.groups[0]
+        check_code(found.error_code, f"offsets of group {group!r}")
+        return _committed(found, group)
+
+    return cluster.retrying(step)
+
+
+def _committed(found: Any, group: str) -> dict[TopicPartition, Committed]:
+    out = {}
+    for topic in found.topics:
+        for row in topic.partitions:
+            tp = TopicPartition(topic.name, row.partition_index)
+            check_code(row.error_code, f"offset of group {group!r} in {tp.topic}-{tp.partition}")
+            if row.committed_offset >= 0:
+                out[tp] = Committed(row.committed_offset, row.committed_leader_epoch, row.metadata)
+    return dict(sorted(out.items()))
+
+
+def _by_topic(partitions: Iterable[TopicPartition]) -> dict[str, list[int]]:
+    topics: dict[str, list[int]] = {}
+    for tp in partitions:
+        topics.setdefault(tp.topic, []).append(tp.partition)
+    return topics
+
+
+def commit_offsets(
+    cluster: Cluster,
+    group: str,
+    offsets: Mapping[TopicPartition, Committed],
+    generation: int = -1,
+    member_id: str = "",
+    instance_id: str | None = None,
+) -> None:
+    """`put_offsets`, all or nothing.  Raises: the first failure; as `put_offsets`."""
+    put_offsets(cluster, group, offsets, generation, member_id, instance_id).check()
+
+
+def put_offsets(
+    cluster: Cluster,
+    group: str,
+    offsets: Mapping[TopicPartition, Committed],
+    generation: int = -1,
+    member_id: str = "",
+    instance_id: str | None = None,
+    timeout_ms: int | None = None,
+) -> Results[TopicPartition, None]:
+    """Commit offsets for a group; without a member only for one that has none.
+
+    Failures: UnknownMemberId when the group has members; what the broker answers.
+    Raises: as `each`.
+    """
+
+    def ask(
+        connection: Connection, some: list[TopicPartition], wait_ms: int
+    ) -> Iterable[tuple[TopicPartition, errors.KafkalogError | None]]:
+        topics: dict[str, list[dict[str, Any]]] = {}
+        for tp in some:
+            one = offsets[tp]
+            topics.setdefault(tp.topic, []).append(
+                {
+                    "partition_index": tp.partition,
+                    "committed_offset": one.offset,
+                    "committed_leader_epoch": one.leader_epoch,
+                    "committed_metadata": one.metadata,
+                }
+            )
+        body = {
+            "group_id": group,
+            "generation_id_or_member_epoch": generation,
+            "member_id": member_id,
+            "group_instance_id": instance_id,
+            "topics": [{"name": name, "partitions": rows} for name, rows in topics.items()],
+        }
+        version = connection.version_of(apis.OFFSET_COMMIT, at_most=9)
+        answer = connection.call(apis.OFFSET_COMMIT, body, version, wait_ms)
+        return _outcomes(answer.topics, f"commit of group {group!r}")
+
+    return each(cluster, offsets, lambda tp: cluster.coordinator(group), ask, timeout_ms)
+
+
+def _outcomes(
+    topics: Iterable[Any], what: str
+) -> list[tuple[TopicPartition, errors.KafkalogError | None]]:
+    """What is said of each partition; None: it is done."""
+    return [
+        (TopicPartition(topic.name, row.partition_index),
+         failure(row.error_code, f"{what}: {topic.name}-{row.partition_index}")
+         if row.error_code else None)
+        for topic in topics
+        for row in topic.partitions
+    ]  # fmt: skip
+
+
+def delete_groups(
+    cluster: Cluster, groups: Iterable[str], timeout_ms: int | None = None
+) -> Results[str, None]:
+    """Remove groups that have no members, with their offsets.
+
+    Failures: GroupIdNotFound, NonEmptyGroup; what the broker answers.  Raises: as `each`.
+    """
+
+    def ask(
+        connection: Connection, some: list[str], wait_ms: int
+    ) -> Iterable[tuple[str, errors.KafkalogError | None]]:
+        body = {"groups_names": some}
+        answer = connection.call(apis.DELETE_GROUPS, body, timeout_ms=wait_ms)
+        return [
+            (row.group_id,
+             failure(row.error_code, f"group {row.group_id!r}") if row.error_code else None)
+            for row in answer.results
+        ]  # fmt: skip
+
+    return each(cluster, groups, cluster.coordinator, ask, timeout_ms)
+
+
+def delete_offsets(
+    cluster: Cluster,
+    group: str,
+    partitions: Iterable[TopicPartition],
+    timeout_ms: int | None = None,
+) -> Results[TopicPartition, None]:
+    """Forget what a group has committed for partitions of topics that no member reads.
+
+    Failures: GroupIdNotFound, GroupSubscribedToTopic; what the broker answers.
+    Raises: as `each`.
+    """
+
+    def ask(
+        connection: Connection, some: list[TopicPartition], wait_ms: int
+    ) -> Iterable[tuple[TopicPartition, errors.KafkalogError | None]]:
+        topics = [
+            {"name": name, "partitions": [{"partition_index": p} for p in found]}
+            for name, found in _by_topic(some).items()
+        ]
+        body = {"group_id": group, "topics": topics}
+        answer = connection.call(apis.OFFSET_DELETE, body, timeout_ms=wait_ms)
+        check_code(answer.error_code, f"group {group!r}")
+        return _outcomes(answer.topics, f"offsets of group {group!r}")
+
+    return each(cluster, partitions, lambda tp: cluster.coordinator(group), ask, timeout_ms)
+
+
+def remove_members(
+    cluster: Cluster,
+    group: str,
+    instances: Iterable[str] | None = None,
+    reason: str = "removed by an administrator",
+    timeout_ms: int | None = None,
+) -> Results[str, None]:
+    """Let members leave a group: the static ones with these instance ids; None: all members.
+
+    By instance id, of a member without one by member id.
+
+    Failures: UnknownMemberId, FencedInstanceId; what the broker answers.  Raises: the failure to
+    describe the group; UnsupportedVersion for a broker before 2.4; as `each`.
+    """
+    if instances is None:
+        members = describe_group(cluster, group).members
+        rows = {
+            m.instance_id or m.member_id: {"member_id": m.member_id,
+                                           "group_instance_id": m.instance_id}
+            for m in members
+        }  # fmt: skip
+    else:
+        rows = {one: {"member_id": "", "group_instance_id": one} for one in instances}
+
+    def ask(
+        connection: Connection, some: list[str], wait_ms: int
+    ) -> Iterable[tuple[str, errors.KafkalogError | None]]:
+        version = connection.version_of(apis.LEAVE_GROUP)
+        if version < 3:
+            raise errors.UnsupportedVersion(
+                f"{connection.address}: LeaveGroup: version {version}, wanted 3 for other members"
+            )
+        body = {"group_id": group, "members": [{**rows[one], "reason": reason} for one in some]}
+        answer = connection.call(apis.LEAVE_GROUP, body, version, wait_ms)
+        check_code(answer.error_code, f"group {group!r}")
+        found = []
+        for row in answer.members:
+            name = row.group_instance_id or row.member_id
+            what = f"member {name!r} of group {group!r}"
+            found.append((name, failure(row.error_code, what) if row.error_code else None))
+        return found
+
+    return each(cluster, rows, lambda one: cluster.coordinator(group), ask, timeout_ms)

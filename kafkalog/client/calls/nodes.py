@@ -1,0 +1,255 @@
+"""The nodes of a cluster: who they are, what their disks hold, who keeps the metadata."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any, NamedTuple
+
+from kafkalog import errors
+from kafkalog.client.calls.results import Results, each
+from kafkalog.client.link.cluster import Cluster
+from kafkalog.client.link.connection import Connection
+from kafkalog.client.link.failures import check_code, failure
+from kafkalog.types import TopicPartition
+from kafkalog.wire import apis
+
+__all__ = [
+    "ClusterInfo",
+    "LogDir",
+    "NodeInfo",
+    "QuorumInfo",
+    "QuorumReplica",
+    "ReplicaInfo",
+    "ReplicaOf",
+    "describe_cluster",
+    "describe_log_dirs",
+    "describe_quorum",
+    "move_replicas",
+]
+
+METADATA_TOPIC = "__cluster_metadata"
+
+
+class NodeInfo(NamedTuple):
+    """A broker."""
+
+    node: int
+    host: str
+    port: int
+    rack: str | None
+    fenced: bool
+    """Known, and not serving; only where those were asked for."""
+
+
+class ClusterInfo(NamedTuple):
+    """A cluster."""
+
+    cluster_id: str
+    controller: int
+    """A node; -1: none is told."""
+    nodes: tuple[NodeInfo, ...]
+    """Sorted by number."""
+
+
+class ReplicaInfo(NamedTuple):
+    """A replica in a log directory."""
+
+    size_bytes: int
+    lag: int
+    """Offsets behind the high watermark, of a future one behind the one that it is to replace."""
+    future: bool
+    """It is being moved here from another directory of the node."""
+
+
+class LogDir(NamedTuple):
+    """A log directory of a node."""
+
+    path: str
+    failed: errors.KafkalogError | None
+    """Why it cannot be used; None: it can."""
+    replicas: dict[TopicPartition, ReplicaInfo]
+    total_bytes: int
+    """Of its disk; -1: not told."""
+    usable_bytes: int
+    """What is free there; -1: not told."""
+
+
+class QuorumReplica(NamedTuple):
+    """A replica of the metadata log."""
+
+    node: int
+    end_offset: int
+    fetched_ms: int
+    """When it fetched last, since 1970; -1: not told."""
+    caught_up_ms: int
+    """When it was level with the leader last, since 1970; -1: not told."""
+
+
+class QuorumInfo(NamedTuple):
+    """The quorum of the metadata log."""
+
+    leader: int
+    leader_epoch: int
+    high_watermark: int
+    voters: tuple[QuorumReplica, ...]
+    observers: tuple[QuorumReplica, ...]
+
+
+class ReplicaOf(NamedTuple):
+    """A partition's replica on a node; any equal tuple works, too."""
+
+    topic: str
+    partition: int
+    node: int
+
+
+def describe_cluster(cluster: Cluster, fenced: bool = False) -> ClusterInfo:
+    """The cluster's id, controller and nodes; `fenced`: those that do not serve, too.
+
+    Raises: UnsupportedVersion: `fenced` for a broker before 4.0; what a broker answers.
+    """
+
+    def step() -> ClusterInfo:
+        connection = cluster.any()
+        if not fenced and not connection.knows(apis.DESCRIBE_CLUSTER):
+            return _from_metadata(cluster)
+        version = connection.version_of(apis.DESCRIBE_CLUSTER)
+        if fenced and version < 2:
+            raise errors.UnsupportedVersion(
+                f"{connection.address}: DescribeCluster: version {version}, wanted 2 for fenced "
+                "brokers"
+            )
+        body = {"include_fenced_brokers": fenced}
+        answer = connection.call(apis.DESCRIBE_CLUSTER, body, version)
+        check_code(answer.error_code, "cluster", answer.error_message)
+        nodes = (
+            NodeInfo(b.broker_id, b.host, b.port, b.rack, version >= 2 and b.is_fenced)
+            for b in answer.brokers
+        )
+        return ClusterInfo(answer.cluster_id, answer.controller_id, tuple(sorted(nodes)))
+
+    return cluster.retrying(step)
+
+
+def _from_metadata(cluster: Cluster) -> ClusterInfo:
+    """What a broker before 2.8 tells."""
+    cluster.refresh([])
+    nodes = (
+        NodeInfo(node, at.host, at.port, cluster.racks.get(node), False)
+        for node, at in sorted(cluster.nodes.items())
+    )
+    return ClusterInfo(cluster.cluster_id or "", cluster.controller_id, tuple(nodes))
+
+
+def describe_log_dirs(
+    cluster: Cluster, nodes: Iterable[int] | None = None, timeout_ms: int | None = None
+) -> Results[int, tuple[LogDir, ...]]:
+    """The log directories of each node, sorted by path; None: of all nodes.
+
+    Failures: PeerGone (no such node); what a broker answers.  Raises: as `each`.
+    """
+    if nodes is None:
+        cluster.refresh([])
+        nodes = sorted(cluster.nodes)
+
+    def ask(
+        connection: Connection, some: list[int], wait_ms: int
+    ) -> Iterable[tuple[int, tuple[LogDir, ...]]]:
+        body = {"topics": None}
+        answer = connection.call(apis.DESCRIBE_LOG_DIRS, body, timeout_ms=wait_ms)
+        check_code(answer.error_code, f"log directories of node {some[0]}")
+        found = tuple(sorted((_log_dir(row) for row in answer.results), key=lambda one: one.path))
+        return [(node, found) for node in some]
+
+    return each(cluster, nodes, lambda node: _known(cluster, node), ask, timeout_ms)
+
+
+def _known(cluster: Cluster, node: int) -> int:
+    """A node that is in the cluster.  Raises: ArgumentError."""
+    if node not in cluster.nodes:
+        cluster.refresh([])
+    if node not in cluster.nodes:
+        known = ", ".join(map(str, sorted(cluster.nodes)))
+        raise errors.ArgumentError(f"node {node}: the cluster has {known}")
+    return node
+
+
+def _log_dir(row: Any) -> LogDir:
+    code = row.error_code
+    return LogDir(
+        row.log_dir,
+        failure(code, f"log directory {row.log_dir!r}") if code else None,
+        {
+            TopicPartition(topic.name, p.partition_index): ReplicaInfo(
+                p.partition_size, p.offset_lag, p.is_future_key
+            )
+            for topic in row.topics
+            for p in topic.partitions
+        },
+        row.total_bytes,
+        row.usable_bytes,
+    )
+
+
+def move_replicas(
+    cluster: Cluster, places: Mapping[ReplicaOf, str], timeout_ms: int | None = None
+) -> Results[ReplicaOf, None]:
+    """Let replicas lie in other log directories of their nodes, by the directories' paths.
+
+    Failures: LogDirNotFound, UnknownTopicOrPartition; what a broker answers.  Raises: as `each`.
+    """
+
+    def ask(
+        connection: Connection, some: list[ReplicaOf], wait_ms: int
+    ) -> Iterable[tuple[ReplicaOf, errors.KafkalogError | None]]:
+        dirs: dict[str, dict[str, list[int]]] = {}
+        for one in some:
+            topics = dirs.setdefault(places[one], {})
+            topics.setdefault(one.topic, []).append(one.partition)
+        rows = [
+            {"path": path, "topics": [{"name": t, "partitions": p} for t, p in topics.items()]}
+            for path, topics in dirs.items()
+        ]
+        answer = connection.call(apis.ALTER_REPLICA_LOG_DIRS, {"dirs": rows}, timeout_ms=wait_ms)
+        return [
+            (
+                ReplicaOf(topic.topic_name, p.partition_index, some[0].node),
+                failure(p.error_code, f"replica of {topic.topic_name}-{p.partition_index}")
+                if p.error_code
+                else None,
+            )
+            for topic in answer.results
+            for p in topic.partitions
+        ]
+
+    return each(cluster, places, lambda one: _known(cluster, one.node), ask, timeout_ms)
+
+
+def describe_quorum(cluster: Cluster) -> QuorumInfo:
+    """The quorum of the metadata.
+
+    Raises: UnsupportedVersion for a cluster without KRaft; what a broker answers.
+    """
+    topics = [{"topic_name": METADATA_TOPIC, "partitions": [{"partition_index": 0}]}]
+
+    def step() -> QuorumInfo:
+        answer = cluster.controller().call(apis.DESCRIBE_QUORUM, {"topics": topics})
+        check_code(answer.error_code, "quorum", answer.error_message)
+        rows = [row for topic in answer.topics for row in topic.partitions]
+        if len(rows) != 1:
+            raise errors.BadAnswer(f"DescribeQuorum: found {len(rows)} partitions, wanted 1")
+        (one,) = rows
+        check_code(one.error_code, "quorum", one.error_message)
+        voters, observers = (
+            tuple(
+                QuorumReplica(
+                    r.replica_id, r.log_end_offset, r.last_fetch_timestamp,
+                    r.last_caught_up_timestamp,
+                )
+                for r in some
+            )
+            for some in (one.current_voters, one.observers)
+        )  # fmt: skip
+        return QuorumInfo(one.leader_id, one.leader_epoch, one.high_watermark, voters, observers)
+
+    return cluster.retrying(step)

@@ -1,0 +1,161 @@
+"""Where logs begin and end, what lies at a time, and a later beginning."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any, Final
+
+from kafkalog import errors
+from kafkalog.client.calls.results import Results, broker_ms, each
+from kafkalog.client.link.cluster import Cluster
+from kafkalog.client.link.connection import Connection
+from kafkalog.client.link.failures import failure
+from kafkalog.config.consumer import duration_ms
+from kafkalog.types import Found, TopicPartition
+from kafkalog.wire import apis
+from kafkalog.wire.error_codes import ErrorCode
+
+__all__ = [
+    "EARLIEST",
+    "EARLIEST_LOCAL",
+    "LATEST",
+    "LATEST_TIERED",
+    "MAX_TIMESTAMP",
+    "all_partitions",
+    "delete_records",
+    "find_offsets",
+    "find_starts",
+    "list_offsets",
+]
+
+EARLIEST: Final = -2
+"""In the place of a time: the log's start."""
+LATEST: Final = -1
+"""The high watermark, or the last stable offset for read_committed."""
+MAX_TIMESTAMP: Final = -3
+"""The record with the largest timestamp; from version 7 on."""
+EARLIEST_LOCAL: Final = -4
+"""The first record on the leader's own disk, where older ones are in tiered storage."""
+LATEST_TIERED: Final = -5
+"""The last record in tiered storage."""
+_VERSION_OF = {MAX_TIMESTAMP: 7, EARLIEST_LOCAL: 8, LATEST_TIERED: 9}
+
+
+def all_partitions(cluster: Cluster, topic: str) -> list[TopicPartition]:
+    """The partitions of a topic, in order.  Raises: UnknownTopicOrPartition; as Cluster."""
+    return [TopicPartition(topic, p) for p in cluster.topic(topic).partitions]
+
+
+def find_starts(
+    cluster: Cluster, partitions: Iterable[TopicPartition], reset: str, committed: bool = False
+) -> dict[TopicPartition, Found]:
+    """Where to begin by auto.offset.reset: earliest, latest or by_duration:PT1H.
+
+    Raises: as `list_offsets`.
+    """
+    where = {"earliest": EARLIEST, "latest": LATEST}.get(reset)
+    if where is None:
+        # Of an errand that is begun again the same time: another one would be asked for each time.
+        now_ms: int = cluster.patience.once("now", cluster.clock.now_ms)
+        where = now_ms - (duration_ms(reset.partition(":")[2]) or 0)
+    found = list_offsets(cluster, dict.fromkeys(partitions, where), committed)
+    none = [tp for tp, at in found.items() if at.offset < 0]  # nothing is as young as that
+    ends = list_offsets(cluster, dict.fromkeys(none, LATEST), committed) if none else {}
+    return {**found, **ends}
+
+
+def list_offsets(
+    cluster: Cluster, times_ms: Mapping[TopicPartition, int], committed: bool = False
+) -> dict[TopicPartition, Found]:
+    """`find_offsets`, all or nothing.  Raises: the first failure; as `find_offsets`."""
+    return find_offsets(cluster, times_ms, committed).check()
+
+
+def find_offsets(
+    cluster: Cluster,
+    times_ms: Mapping[TopicPartition, int],
+    committed: bool = False,
+    timeout_ms: int | None = None,
+) -> Results[TopicPartition, Found]:
+    """By partition: the first offset at or after a time, or one of the above.
+
+    The offset is -1 where there is none at or after it.  `committed`: LATEST is the last
+    stable offset.
+
+    Failures: UnknownTopicOrPartition, UnsupportedVersion; what a broker answers.
+    Raises: as `each`.
+    """
+
+    def ask(
+        connection: Connection, some: list[TopicPartition], wait_ms: int
+    ) -> Iterable[tuple[TopicPartition, Found | errors.KafkalogError]]:
+        version = connection.version_of(apis.LIST_OFFSETS)
+        needed = max(_VERSION_OF.get(times_ms[tp], 0) for tp in some)
+        if version < needed:
+            raise errors.UnsupportedVersion(
+                f"{connection.address}: ListOffsets: version {version}, wanted {needed} for that "
+                "time"
+            )
+        topics: dict[str, list[dict[str, int]]] = {}
+        for tp in some:
+            epoch = cluster.topics[tp.topic].partitions[tp.partition].leader_epoch
+            row = {"partition_index": tp.partition, "current_leader_epoch": epoch}
+            topics.setdefault(tp.topic, []).append({**row, "timestamp": times_ms[tp]})
+        body = {
+            "replica_id": -1,
+            "isolation_level": int(committed),
+            "topics": [{"name": name, "partitions": rows} for name, rows in topics.items()],
+        }
+        answer = connection.call(apis.LIST_OFFSETS, body, version, wait_ms)
+        return [
+            (TopicPartition(topic.name, row.partition_index), _found(topic.name, row))
+            for topic in answer.topics
+            for row in topic.partitions
+        ]
+
+    return each(cluster, times_ms, cluster.leader, ask, timeout_ms)
+
+
+def _found(topic: str, row: Any) -> Found | errors.KafkalogError:
+    if row.error_code:
+        return _moved(row.error_code, f"offsets of {topic}-{row.partition_index}")
+    return Found(row.offset, row.timestamp, row.leader_epoch)
+
+
+def _moved(code: int, what: str) -> errors.KafkalogError:
+    """The failure of a partition whose leader was asked."""
+    if code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
+        # Its metadata said otherwise: it has moved, or was removed a moment ago.
+        code = ErrorCode.NOT_LEADER_OR_FOLLOWER
+    return failure(code, what)
+
+
+def delete_records(
+    cluster: Cluster, before: Mapping[TopicPartition, int], timeout_ms: int | None = None
+) -> Results[TopicPartition, int]:
+    """Remove the records before an offset, -1: before the high watermark; where the log starts now.
+
+    Failures: UnknownTopicOrPartition, OffsetOutOfRange, PolicyViolation (a topic that is only
+    compacted); what a broker answers.
+    Raises: as `each`.
+    """
+
+    def ask(
+        connection: Connection, some: list[TopicPartition], wait_ms: int
+    ) -> Iterable[tuple[TopicPartition, int | errors.KafkalogError]]:
+        topics: dict[str, list[dict[str, int]]] = {}
+        for tp in some:
+            row = {"partition_index": tp.partition, "offset": before[tp]}
+            topics.setdefault(tp.topic, []).append(row)
+        rows = [{"name": name, "partitions": some} for name, some in topics.items()]
+        body = {"topics": rows, "timeout_ms": broker_ms(wait_ms)}
+        answer = connection.call(apis.DELETE_RECORDS, body, timeout_ms=wait_ms)
+        return [
+            (TopicPartition(topic.name, row.partition_index),
+             _moved(row.error_code, f"records of {topic.name}-{row.partition_index}")
+             if row.error_code else row.low_watermark)
+            for topic in answer.topics
+            for row in topic.partitions
+        ]  # fmt: skip
+
+    return each(cluster, before, cluster.leader, ask, timeout_ms)

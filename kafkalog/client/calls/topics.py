@@ -1,0 +1,247 @@
+"""Topics: what a cluster has, and which it is to have."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, NamedTuple
+from uuid import UUID
+
+from kafkalog import errors
+from kafkalog.client.calls.results import ANY, Results, broker_ms, each, only
+from kafkalog.client.link.cluster import Cluster, TopicInfo
+from kafkalog.client.link.connection import Connection
+from kafkalog.client.link.failures import failure
+from kafkalog.wire import apis
+
+__all__ = [
+    "CreatedTopic",
+    "NewTopic",
+    "create_partitions",
+    "create_topic",
+    "create_topics",
+    "delete_topic",
+    "delete_topics",
+    "describe_topics",
+    "list_topics",
+]
+
+DEFAULT_SINCE = 4
+"""Before this version of CreateTopics a broker has no default for the two numbers."""
+
+
+class NewTopic(NamedTuple):
+    """A topic to create; -1: the broker's default."""
+
+    name: str
+    partitions: int = -1
+    replication_factor: int = -1
+    config: Mapping[str, str] = {}
+    assignment: Sequence[Sequence[int]] = ()
+    """The nodes of each partition, in place of the two numbers."""
+
+
+class CreatedTopic(NamedTuple):
+    """A topic that was created, or would be."""
+
+    name: str
+    topic_id: UUID
+    """All zero where the broker tells none."""
+    partitions: int
+    """-1: not told."""
+    replication_factor: int
+    """-1: not told."""
+    config: dict[str, str | None]
+    """Every setting that it has; empty where the broker tells none."""
+
+
+def list_topics(cluster: Cluster, internal: bool = False) -> list[str]:
+    """The names of all topics, sorted; `internal`: those of Kafka's own, too."""
+    cluster.refresh(None)
+    return sorted(name for name, info in cluster.topics.items() if internal or not info.internal)
+
+
+def describe_topics(
+    cluster: Cluster, names: Iterable[str], timeout_ms: int | None = None
+) -> Results[str, TopicInfo]:
+    """Topics and their partitions, as they are now.  One that is unknown is waited for a moment.
+
+    Raises: as `each`.
+    """
+
+    wanted = list(names)
+
+    def place(name: str) -> int:
+        cluster.topic(name)
+        return ANY
+
+    def ask(
+        connection: Connection, some: list[str], wait_ms: int
+    ) -> Iterable[tuple[str, TopicInfo]]:
+        return [(name, cluster.topic(name)) for name in some]
+
+    cluster.forget()
+    with contextlib.suppress(errors.KafkalogError):  # one name can spoil the question for all
+        cluster.refresh(wanted)
+    return each(cluster, wanted, place, ask, timeout_ms)
+
+
+# ---- changes -------------------------------------------------------------------------------
+
+
+def create_topics(
+    cluster: Cluster,
+    wanted: Iterable[NewTopic],
+    validate_only: bool = False,
+    timeout_ms: int | None = None,
+) -> Results[str, CreatedTopic]:
+    """Make topics; `validate_only`: say only whether they could be made.
+
+    Failures: TopicExists, InvalidTopic, InvalidSetting; what the broker answers.
+    Raises: as `each`.
+    """
+    rows = {topic.name: topic for topic in wanted}
+
+    def ask(
+        connection: Connection, names: list[str], wait_ms: int
+    ) -> Iterable[tuple[str, CreatedTopic | errors.KafkalogError]]:
+        version = connection.version_of(apis.CREATE_TOPICS)
+        body = {
+            "topics": [_row(rows[name], version) for name in names],
+            "timeout_ms": broker_ms(wait_ms),
+            "validate_only": validate_only,
+        }
+        answer = connection.call(apis.CREATE_TOPICS, body, version, wait_ms)
+        return [(topic.name, _created(topic, version)) for topic in answer.topics]
+
+    found = each(cluster, rows, lambda name: cluster.controller_node(), ask, timeout_ms)
+    for name in rows:
+        cluster.forget(name)
+    return found
+
+
+def _row(topic: NewTopic, version: int) -> dict[str, Any]:
+    default = -1 if version >= DEFAULT_SINCE or topic.assignment else 1
+    numbers = (-1, -1) if topic.assignment else (topic.partitions, topic.replication_factor)
+    partitions, replication = (default if number == -1 else number for number in numbers)
+    return {
+        "name": topic.name,
+        "num_partitions": partitions,
+        "replication_factor": replication,
+        "assignments": [
+            {"partition_index": i, "broker_ids": list(nodes)}
+            for i, nodes in enumerate(topic.assignment)
+        ],
+        "configs": [{"name": k, "value": v} for k, v in topic.config.items()],
+    }
+
+
+def _created(topic: Any, version: int) -> CreatedTopic | errors.KafkalogError:
+    if topic.error_code:
+        return failure(topic.error_code, f"topic {topic.name!r}", topic.error_message)
+    told = version >= 5
+    return CreatedTopic(
+        topic.name,
+        topic.topic_id if version >= 7 else UUID(int=0),
+        topic.num_partitions if told else -1,
+        topic.replication_factor if told else -1,
+        {c.name: c.value for c in topic.configs or ()} if told else {},
+    )
+
+
+def delete_topics(
+    cluster: Cluster, topics: Iterable[str | UUID], timeout_ms: int | None = None
+) -> Results[str | UUID, None]:
+    """Remove topics, by name or by id, and their records.
+
+    Failures: UnknownTopicOrPartition, UnknownTopicId; UnsupportedVersion for ids and a broker
+    before 2.8; what the broker answers.
+    Raises: as `each`.
+    """
+
+    def ask(
+        connection: Connection, some: list[str | UUID], wait_ms: int
+    ) -> Iterable[tuple[str | UUID, errors.KafkalogError | None]]:
+        version = connection.version_of(apis.DELETE_TOPICS)
+        names = [one for one in some if isinstance(one, str)]
+        if version < 6 and len(names) < len(some):
+            raise errors.UnsupportedVersion(
+                f"{connection.address}: DeleteTopics: version {version}, wanted 6 for topic ids"
+            )
+        rows = [
+            {"name": one} if isinstance(one, str) else {"name": None, "topic_id": one}
+            for one in some
+        ]
+        body = {"topics": rows, "topic_names": names, "timeout_ms": broker_ms(wait_ms)}
+        answer = connection.call(apis.DELETE_TOPICS, body, version, wait_ms)
+        by_id = {one for one in some if not isinstance(one, str)}
+        found: list[tuple[str | UUID, errors.KafkalogError | None]] = []
+        for row in answer.responses:
+            thing = row.topic_id if version >= 6 and row.topic_id in by_id else row.name
+            detail = row.error_message if version >= 5 else None
+            code = row.error_code
+            found.append((thing, failure(code, f"topic {str(thing)!r}", detail) if code else None))
+        return found
+
+    wanted = list(topics)
+    results = each(cluster, wanted, lambda topic: cluster.controller_node(), ask, timeout_ms)
+    cluster.forget()
+    return results
+
+
+def create_partitions(
+    cluster: Cluster,
+    counts: Mapping[str, int],
+    assignments: Mapping[str, Sequence[Sequence[int]]] | None = None,
+    validate_only: bool = False,
+    timeout_ms: int | None = None,
+) -> Results[str, None]:
+    """Let topics have so many partitions, more than they have.
+
+    `assignments`: by topic, the nodes of each new partition.
+
+    Failures: UnknownTopicOrPartition, InvalidPartitions; what the broker answers.
+    Raises: as `each`.
+    """
+
+    def ask(
+        connection: Connection, names: list[str], wait_ms: int
+    ) -> Iterable[tuple[str, errors.KafkalogError | None]]:
+        rows = []
+        for name in names:
+            places = (assignments or {}).get(name)
+            given = None if places is None else [{"broker_ids": list(nodes)} for nodes in places]
+            rows.append({"name": name, "count": counts[name], "assignments": given})
+        body = {"topics": rows, "timeout_ms": broker_ms(wait_ms), "validate_only": validate_only}
+        answer = connection.call(apis.CREATE_PARTITIONS, body, timeout_ms=wait_ms)
+        return [
+            (row.name, failure(row.error_code, f"topic {row.name!r}", row.error_message)
+             if row.error_code else None)
+            for row in answer.results
+        ]  # fmt: skip
+
+    found = each(cluster, counts, lambda name: cluster.controller_node(), ask, timeout_ms)
+    for name in counts:
+        cluster.forget(name)
+    return found
+
+
+# ---- one topic -----------------------------------------------------------------------------
+
+
+def create_topic(
+    cluster: Cluster,
+    name: str,
+    partitions: int = -1,
+    replication_factor: int = -1,
+    config: Mapping[str, str] | None = None,
+    assignment: Sequence[Sequence[int]] = (),
+) -> CreatedTopic:
+    """`create_topics` of one.  Raises: its failure."""
+    topic = NewTopic(name, partitions, replication_factor, config or {}, assignment)
+    return only(create_topics(cluster, [topic]))
+
+
+def delete_topic(cluster: Cluster, name: str) -> None:
+    """`delete_topics` of one.  Raises: its failure."""
+    only(delete_topics(cluster, [name]))

@@ -1,0 +1,1 @@
+"""The consumer: its group, its positions, its commits."""

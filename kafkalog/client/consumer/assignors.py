@@ -1,0 +1,231 @@
+"""Assigns a group's partitions to its members: pure functions, run by the group's leader."""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from itertools import cycle
+from typing import NamedTuple
+
+from kafkalog import errors
+from kafkalog.arguments import methods_called
+from kafkalog.client.consumer.sticky import Claims, balanced
+from kafkalog.types import TopicPartition
+
+__all__ = [
+    "ASSIGNORS",
+    "Assignor",
+    "Subscriber",
+    "cooperative_assignment",
+    "find_assignors",
+    "range_assignment",
+    "round_robin_assignment",
+    "sticky_assignment",
+    "sticky_user_data",
+]
+
+NO_GENERATION = -1
+_INT16, _INT32 = struct.Struct(">h"), struct.Struct(">i")
+
+
+class Subscriber(NamedTuple):
+    """A member as the leader sees it."""
+
+    member_id: str
+    instance_id: str | None
+    topics: tuple[str, ...]
+    owned: tuple[TopicPartition, ...] = ()
+    """What it says that it reads now: nothing, unless it rebalances in steps."""
+    generation: int = NO_GENERATION
+    """In which it was given these; -1: it did not say."""
+    user_data: bytes | None = None
+    """What its assignor told ours."""
+
+
+Shares = dict[str, list[TopicPartition]]
+"""By member id."""
+Assign = Callable[[Iterable[Subscriber], Mapping[str, int]], Shares]
+UserData = Callable[[Sequence[TopicPartition], int], "bytes | None"]
+
+
+class Assignor(NamedTuple):
+    """A way of sharing partitions out."""
+
+    name: str
+    """As members of other clients call it."""
+    assign: Assign
+    """Members and how many partitions each topic has -> the partitions of each member."""
+    cooperative: bool = False
+    """Whether members keep what they have while the others join (KIP-429)."""
+    user_data: UserData = lambda assignment, generation: None
+    """What a member tells the leader of its last assignment, and of its generation."""
+
+
+def _ordered(members: Iterable[Subscriber]) -> list[Subscriber]:
+    """Members with an instance id first, by that; the others by member id."""
+    return sorted(members, key=lambda m: (m.instance_id is None, m.instance_id or m.member_id))
+
+
+def range_assignment(members: Iterable[Subscriber], partitions: Mapping[str, int]) -> Shares:
+    """The partitions of each member: of each topic a run of as many as the others have.
+
+    `partitions`: how many each topic has; a topic that is not in it is given to nobody.
+    Members with an instance id come first, by that; the first ones get one more.
+
+    Source: Kafka's RangeAssignor.
+    """
+    ordered = _ordered(members)
+    found: Shares = {m.member_id: [] for m in ordered}
+    for topic in sorted({topic for m in ordered for topic in m.topics}):
+        readers = [m.member_id for m in ordered if topic in m.topics]
+        each, more = divmod(partitions.get(topic, 0), len(readers))
+        first = 0
+        for i, member in enumerate(readers):
+            count = each + (i < more)
+            found[member] += [TopicPartition(topic, p) for p in range(first, first + count)]
+            first += count
+    return found
+
+
+def round_robin_assignment(members: Iterable[Subscriber], partitions: Mapping[str, int]) -> Shares:
+    """All partitions dealt out one by one, passing over whoever does not read the topic.
+
+    Source: Kafka's RoundRobinAssignor.
+    """
+    ordered = _ordered(members)
+    found: Shares = {m.member_id: [] for m in ordered}
+    wanted = sorted({topic for m in ordered for topic in m.topics if topic in partitions})
+    turn = cycle(ordered)
+    for topic in wanted:
+        for p in range(partitions[topic]):
+            reader = next(m for m in turn if topic in m.topics)
+            found[reader.member_id].append(TopicPartition(topic, p))
+    return found
+
+
+def sticky_assignment(members: Iterable[Subscriber], partitions: Mapping[str, int]) -> Shares:
+    """As even as possible, and everybody keeps what it had as far as that allows.
+
+    What each had stands in its user data: see `sticky_user_data`.
+
+    Source: KIP-54, KIP-341; the user data is that of Kafka's StickyAssignor.
+    """
+    members = list(members)
+    claims = {m.member_id: _read_user_data(m.user_data) for m in members}
+    return balanced({m.member_id: m.topics for m in members}, partitions, claims)
+
+
+def cooperative_assignment(members: Iterable[Subscriber], partitions: Mapping[str, int]) -> Shares:
+    """As sticky, but a partition that another member still reads is given to nobody now: that
+    one gives it back when it sees its share, and joins again.
+
+    Source: KIP-429; Kafka's CooperativeStickyAssignor.
+    """
+    members = list(members)
+    claims = {m.member_id: Claims(_generation(m), m.owned) for m in members}
+    found = balanced({m.member_id: m.topics for m in members}, partitions, claims)
+    readers: dict[TopicPartition, set[str]] = {}
+    for m in members:
+        for tp in m.owned:
+            readers.setdefault(tp, set()).add(m.member_id)
+    return {
+        member: [tp for tp in share if not readers.get(tp, set()) - {member}]
+        for member, share in found.items()
+    }
+
+
+def _generation(member: Subscriber) -> int:
+    """From the subscription, or where that is too old to have it, from the user data."""
+    data = member.user_data
+    if member.generation != NO_GENERATION or data is None or len(data) < _INT32.size:
+        return member.generation
+    return int(_INT32.unpack_from(data)[0])
+
+
+# ---- what members tell the leader -------------------------------------------------------------
+
+
+def sticky_user_data(assignment: Sequence[TopicPartition], generation: int) -> bytes | None:
+    """A member's last assignment, as Java's StickyAssignor writes it (its version 1)."""
+    if generation == NO_GENERATION:
+        return None
+    topics: dict[str, list[int]] = {}
+    for tp in assignment:
+        topics.setdefault(tp.topic, []).append(tp.partition)
+    out = [_INT32.pack(len(topics))]
+    for topic, some in topics.items():
+        name = topic.encode()
+        out += [_INT16.pack(len(name)), name, _INT32.pack(len(some)), *map(_INT32.pack, some)]
+    return b"".join([*out, _INT32.pack(generation)])
+
+
+def _read_user_data(data: bytes | None) -> Claims:
+    """What `sticky_user_data` wrote; version 0 has no generation.  Of other bytes: nothing."""
+    if not data:
+        return Claims(NO_GENERATION, ())
+    owned: list[TopicPartition] = []
+    pos = 4
+    try:
+        for _ in range(_INT32.unpack_from(data)[0]):
+            (size,) = _INT16.unpack_from(data, pos)
+            name = bytes(data[pos + 2 : pos + 2 + size]).decode()
+            (count,) = _INT32.unpack_from(data, pos + 2 + size)
+            pos += 6 + size
+            owned += (TopicPartition(name, p) for p in struct.unpack_from(f">{count}i", data, pos))
+            pos += 4 * count
+        generation = _INT32.unpack_from(data, pos)[0] if pos < len(data) else NO_GENERATION
+    except (struct.error, UnicodeDecodeError):
+        return Claims(NO_GENERATION, ())
+    return Claims(generation, tuple(owned))
+
+
+def _generation_data(_: Sequence[TopicPartition], generation: int) -> bytes:
+    """As Java's CooperativeStickyAssignor, for leaders that know no generation elsewhere."""
+    return _INT32.pack(generation)
+
+
+ASSIGNORS = {
+    found.name: found
+    for found in (
+        Assignor("range", range_assignment),
+        Assignor("roundrobin", round_robin_assignment),
+        Assignor("sticky", sticky_assignment, user_data=sticky_user_data),
+        Assignor("cooperative-sticky", cooperative_assignment, True, _generation_data),
+    )
+}
+"""Those that there are, by name."""
+_JAVA = "org.apache.kafka.clients.consumer."
+_OTHER_NAMES = {
+    "round-robin": "roundrobin",
+    "cooperative_sticky": "cooperative-sticky",
+    f"{_JAVA}RangeAssignor": "range",
+    f"{_JAVA}RoundRobinAssignor": "roundrobin",
+    f"{_JAVA}StickyAssignor": "sticky",
+    f"{_JAVA}CooperativeStickyAssignor": "cooperative-sticky",
+}
+
+
+def find_assignors(wanted: str | Assignor | Sequence[str | Assignor]) -> tuple[Assignor, ...]:
+    """Assignors by name (ours, or Java's classes; several with commas), most wanted first.
+
+    Raises: ArgumentError.
+    """
+    if isinstance(wanted, str):
+        wanted = [piece.strip() for piece in wanted.split(",")]
+    if not isinstance(wanted, (Assignor, Sequence)):
+        raise errors.ArgumentError(f"assignor: found {wanted!r}, wanted names or assignors")
+    some = [wanted] if isinstance(wanted, Assignor) else list(wanted)
+    found = []
+    for one in some:
+        if isinstance(one, str):
+            name = _OTHER_NAMES.get(one, one)
+            if name not in ASSIGNORS:
+                raise errors.ArgumentError(
+                    f"assignor {one!r}: wanted one of {', '.join(ASSIGNORS)}"
+                )
+            one = ASSIGNORS[name]
+        methods_called("assignor", [one], "assign", "user_data")
+        found.append(one)
+    if not found:
+        raise errors.ArgumentError("assignor: none given, wanted at least one")
+    return tuple(found)

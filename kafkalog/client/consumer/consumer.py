@@ -1,0 +1,547 @@
+"""A consumer: reads partitions, alone or with a group, over a socket or in this process."""
+
+from __future__ import annotations
+
+import math
+import os
+import threading
+import time
+import weakref
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from typing import Any, overload
+
+from kafkalog import arguments, errors
+from kafkalog.arguments import whole_number
+from kafkalog.client.calls.arguments import committed_of
+from kafkalog.client.calls.groups import Committed, GroupMetadata, committed_offsets
+from kafkalog.client.consumer.assignors import Assignor, find_assignors
+from kafkalog.client.consumer.committer import Callback, Committer
+from kafkalog.client.consumer.group_positions import Sharing
+from kafkalog.client.consumer.heartbeat import Keeper, Tempo
+from kafkalog.client.consumer.membership import MemberOptions, Membership
+from kafkalog.client.consumer.positions import Offset, Positions
+from kafkalog.client.consumer.settings import client_options, fetch_options, heartbeat_options
+from kafkalog.client.consumer.subscription import AWAITS, Listener, Subscription, logged
+from kafkalog.client.fetch.fetcher import Fetcher
+from kafkalog.client.fetch.reading import Reading
+from kafkalog.client.link.cluster import Cluster
+from kafkalog.client.link.connection import Connection
+from kafkalog.client.link.transport import Where
+from kafkalog.client.link.wakeup import Waker
+from kafkalog.client.metrics import consumer_metrics
+from kafkalog.clock import Clock
+from kafkalog.config.consumer import ConsumerConfig
+from kafkalog.log.scan.scan import ScanBatch
+from kafkalog.serializers import Deserializer, serializers
+from kafkalog.types import Record, TopicPartition
+
+__all__ = ["Consumer"]
+
+LOOK_S = 0.1
+"""How long a wait for records lasts at most while a join is under way."""
+FOREVER_S = 1e9
+CLOSE_MS = 30_000
+"""How long `close` takes at most."""
+
+
+class Consumer(Positions):
+    """Reads topics' partitions; one thread at a time; a context manager that closes at its end.
+
+    Without a group it reads every partition of its topics, or those of `assign`.  With a group
+    it shares them with the other members, and a background thread sends heartbeats: call `poll`,
+    or iterate, at least every `max_poll_interval_ms`.
+    """
+
+    def __init__(
+        self,
+        where: Where,
+        *topics: str,
+        group: str | None = None,
+        auto_offset_reset: str | None = None,
+        isolation: str | None = None,
+        group_instance_id: str | None = None,
+        session_timeout_ms: int | None = None,
+        heartbeat_ms: int | None = None,
+        max_poll_interval_ms: int | None = None,
+        assignor: str | Assignor | Sequence[str | Assignor] | None = None,
+        pattern: str | None = None,
+        auto_commit: bool | None = None,
+        auto_commit_interval_ms: int | None = None,
+        client_id: str | None = None,
+        key_deserializer: Deserializer | None = None,
+        value_deserializer: Deserializer | None = None,
+        interceptors: Iterable[object] = (),
+        config: Mapping[str, object] | None = None,
+        clock: Clock | None = None,
+    ) -> None:
+        """Nothing is sent yet.
+
+        `where`: `host:port`, several with commas, or a store.  `topics`, or a `pattern` that the
+        whole name matches: as `subscribe`.  What is not given is as Kafka has it (see
+        docs/clients.md); `config` takes any of Kafka's names and loses against the arguments.
+        `key_deserializer`, `value_deserializer`: callables of bytes, see kafkalog.serializers: a
+        record has what they return; None stays None, and `poll_arrow` has bytes.
+        `interceptors`: objects with on_consume(records) -> records, on_commit(offsets), or both.
+
+        Raises: ArgumentError, UnknownSetting, InvalidSetting, Closed.
+        """
+        made = ConsumerConfig(
+            {
+                **arguments.mapping("config", config or {}),
+                **_given(
+                    group_id=group, auto_offset_reset=auto_offset_reset, client_id=client_id,
+                    isolation_level=isolation, group_instance_id=group_instance_id,
+                    session_timeout_ms=session_timeout_ms, heartbeat_interval_ms=heartbeat_ms,
+                    max_poll_interval_ms=max_poll_interval_ms, enable_auto_commit=auto_commit,
+                    auto_commit_interval_ms=auto_commit_interval_ms,
+                ),
+            }
+        )  # fmt: skip
+        self._deserializers = serializers("deserializer", key_deserializer, value_deserializer)
+        self._begin(where, made, assignor, tuple(interceptors), clock)
+        if topics or pattern is not None:
+            self.subscribe(topics or None, pattern=pattern)
+
+    def _begin(
+        self, where: Where, made: ConsumerConfig, assignor: Any,
+        interceptors: tuple[object, ...], clock: Clock | None,
+    ) -> None:  # fmt: skip
+        arguments.methods_called("interceptors", interceptors, "on_consume", "on_commit")
+        self._config = made
+        member = MemberOptions(
+            find_assignors(assignor or made.partition_assignment_strategy),
+            made.session_timeout_ms, made.max_poll_interval_ms,
+            made.group_instance_id or None, made.client_rack or None,
+        )  # fmt: skip
+        self._cluster = Cluster(where, client_options(made), clock)
+        self._interceptors = interceptors
+        self._pid = os.getpid()
+        self._lock = threading.RLock()  # held by the thread that uses it
+        self._closed = False
+        self._waker = Waker()
+        self._cluster.openings.ring = self._waker.nudge
+        self._fetcher = Fetcher(
+            self._cluster,
+            {},
+            fetch_options(made)._replace(set_aside=True),
+            self._wait_for,
+            self._waker.nudge,
+        )
+        self._keeper = Keeper(
+            Cluster(self._cluster, heartbeat_options(made), clock),
+            Tempo(made.heartbeat_interval_ms, made.session_timeout_ms, made.max_poll_interval_ms),
+            self._waker.nudge,
+        )
+        self._committer = Committer(
+            Cluster(self._cluster, client_options(made), clock), self._waker.nudge
+        )
+        self._membership = (
+            Membership(self._cluster, made.group_id, member, self._keeper, self._waker)
+            if made.group_id
+            else None
+        )
+        self._reading = Reading(self._fetcher)
+        self._sharing = Sharing(
+            self._cluster, made, self._reading, self._keeper, self._committer, self._membership,
+            interceptors,
+        )  # fmt: skip
+        for thread in (self._keeper, self._committer):
+            weakref.finalize(self, thread.stop)
+        self._cluster.transport.attach(self)
+
+    def __enter__(self) -> Consumer:
+        return self
+
+    def __exit__(self, kind: object, *_: object) -> None:
+        # After an exception what was handed out last was perhaps not dealt with.
+        self.close(commit=kind is None)
+
+    def __repr__(self) -> str:
+        group = f", group {self._config.group_id!r}" if self._config.group_id else ""
+        return f"Consumer({len(self._sharing.assignment)} partitions{group})"
+
+    @contextmanager
+    def _reads(self) -> Iterator[None]:
+        """As `_used`, to poll: what is not answered by then comes with the next one."""
+        with self._own(), self._cluster.patience.whole(math.inf, self._waker.wait):
+            yield
+
+    # ---- what is read ------------------------------------------------------------------
+
+    def subscribe(
+        self,
+        topics: str | Iterable[str] | None = None,
+        *,
+        pattern: str | None = None,
+        on_assigned: Listener | None = None,
+        on_revoked: Listener | None = None,
+        on_lost: Listener | None = None,
+    ) -> None:
+        """Read these topics instead of the ones before; the next poll begins.
+
+        `pattern`: all topics, now and later, whose whole name it matches.  The listeners are
+        called from within poll and close with a list of partitions: `on_assigned` those that
+        are new, `on_revoked` those that will be another's (commit now), `on_lost` (by default
+        `on_revoked`) those that are another's already.
+
+        Raises: ArgumentError.
+        """
+        with self._used():
+            made = Subscription(topics, pattern, on_assigned, on_revoked, on_lost)
+            if self._sharing.manual:
+                raise errors.ArgumentError("subscribe: partitions are assigned; unsubscribe first")
+            self._sharing.subscribe(made)
+
+    def assign(self, partitions: Iterable[TopicPartition]) -> None:
+        """Read these partitions instead of the ones before, even if other consumers read them.  The
+        positions of the ones before are committed in the background, if that is automatic.
+
+        Raises: ArgumentError while topics are subscribed to.
+        """
+        with self._used():
+            if self._sharing.subscription:
+                raise errors.ArgumentError("assign: topics are subscribed to; unsubscribe first")
+            self._sharing.assign(arguments.partitions("partitions", partitions))
+
+    def incremental_assign(self, partitions: Iterable[TopicPartition]) -> None:
+        """Also read these partitions, as with `assign`; those that are read already go on.
+
+        Raises: ArgumentError while topics are subscribed to.
+        """
+        with self._used():
+            if self._sharing.subscription:
+                raise errors.ArgumentError(
+                    "incremental_assign: topics are subscribed to; unsubscribe first"
+                )
+            self._sharing.manual = True
+            more = arguments.partitions("partitions", partitions)
+            self._sharing.replace([*self._sharing.assignment, *more])
+
+    def incremental_unassign(self, partitions: Iterable[TopicPartition]) -> None:
+        """Stop reading these partitions; the others go on.  With automatic commits, positions are
+        committed in the background.
+
+        Raises: ArgumentError for those that are not assigned, and while topics are subscribed to.
+        """
+        with self._used():
+            if self._sharing.subscription:
+                raise errors.ArgumentError(
+                    "incremental_unassign: topics are subscribed to; unsubscribe first"
+                )
+            gone = set(self._mine(partitions))
+            self._sharing.assign([tp for tp in self._sharing.assignment if tp not in gone])
+
+    def unsubscribe(self, timeout_ms: float | None = None) -> None:
+        """Read nothing; leave the group."""
+        with self._used(timeout_ms):
+            try:
+                self._sharing.give_up("unsubscribed")
+            finally:
+                self._sharing.subscribe(Subscription())
+
+    @property
+    def subscription(self) -> list[str]:
+        """The subscribed topics; with a pattern, those that it has found."""
+        return sorted(self._sharing.subscription.topics)
+
+    @property
+    def assignment(self) -> list[TopicPartition]:
+        """The partitions that are read now, sorted."""
+        return self._sharing.assignment
+
+    def group_metadata(self) -> GroupMetadata:
+        """The identity of this member, for `Producer.send_offsets`.
+
+        It has the last generation that the member joined, even if the group has removed it since:
+        the coordinator then refuses its offsets.  Generation -1 before the first join, and with
+        partitions of `assign`.  Raises: ArgumentError: no group.
+        """
+        return self._sharing.identity()
+
+    # ---- records -----------------------------------------------------------------------
+
+    def poll(
+        self, timeout_ms: float | None = 1_000, max_records: int | None = None
+    ) -> list[Record]:
+        """Records that have arrived, at most `max_records` (None: max.poll.records); an empty list
+        if there are none within `timeout_ms` (None: wait for ever).  It never takes longer; the
+        next call continues with requests that brokers have not answered by then.  It waits for a
+        broker or coordinator that is away.
+
+        Records of one partition are in the order of its log.
+
+        Raises: OffsetOutOfRange (with reset none; for a truncated log its subclass LogTruncation),
+        UnknownTopicOrPartition (once; other partitions are read on; not in a group),
+        CorruptMessage, Undeserializable, WakeUp, WrongThread, Closed; a broker's lasting error.
+        """
+        count = self._config.max_poll_records if max_records is None else max_records
+        whole_number("max_records", count, 1)
+        with self._reads():
+            return self._shown(self._next(timeout_ms, lambda: self._reading.take(count)) or [])
+
+    def poll_arrow(self, timeout_ms: float | None = 1_000) -> list[ScanBatch]:
+        """Everything that has arrived, as columns: batches as of a scan, with __arrow_c_array__ and
+        NumPy arrays, of one partition each.  Interceptors do not see them.  Raises: as `poll`.
+        """
+        with self._reads():
+            return self._next(timeout_ms, self._reading.take_columns) or []
+
+    def __iter__(self) -> Iterator[Record]:
+        """Records for ever, until `close` or WakeUp.  Raises: as `poll`.
+
+        A record counts as read when it is handed out; automatic commits come between blocks.
+        """
+        while not self._closed:
+            with self._reads():
+                block = self._next(None, self._some)
+            if block is not None:
+                yield from block
+
+    def _some(self) -> Iterator[Record] | None:
+        """A block for the iteration."""
+        block = self._reading.take_block()
+        if block is None or not (self._interceptors or self._deserializers):
+            return block
+        # One by one: what they have not seen was not handed out, and has no part in a position.
+        return (shown for record in block for shown in self._shown([record]))
+
+    def _deserialized(self, records: list[Record]) -> list[Record]:
+        """Up to one that cannot be, which stands first the next time.
+
+        Raises: Undeserializable: that one; the position is in front of it.
+        """
+        found: list[Record] = []
+        for number, record in enumerate(records):
+            try:
+                values = {
+                    name: deserializer(data)
+                    for name, deserializer in self._deserializers.items()
+                    if (data := getattr(record, name)) is not None
+                }
+            except Exception as problem:
+                self._put_back(records[number:])
+                if found:
+                    break
+                raise errors.Undeserializable(
+                    f"{record.topic}-{record.partition}, offset {record.offset}: {problem!r}"
+                ) from problem
+            found.append(record._replace(**values))
+        return found
+
+    def _put_back(self, records: Sequence[Record]) -> None:
+        """They stand first the next time."""
+        firsts = {TopicPartition(one.topic, one.partition): one for one in reversed(records)}
+        for tp, first in firsts.items():
+            self._sharing.seek(tp, first.offset, self._reading.epoch(tp, first.offset))
+
+    def _shown(self, read: list[Record]) -> list[Record]:
+        try:
+            records = self._deserialized(read) if self._deserializers else read
+            for one in self._interceptors if records else ():
+                see = getattr(one, "on_consume", None)
+                if see is not None:
+                    with logged("on_consume"):
+                        records = see(records)
+        except BaseException as problem:
+            if not isinstance(problem, Exception):  # Ctrl-C: nothing is handed out
+                self._put_back(read)
+            raise
+        return records
+
+    def _next(self, timeout_ms: float | None, take: Callable[[], Any]) -> Any:
+        """What `take` gives, once it gives something; None after the timeout."""
+        sharing, positions = self._sharing, self._fetcher.positions
+        if not (sharing.manual or sharing.subscription):
+            raise errors.ArgumentError("nothing to read: subscribe to topics or assign partitions")
+        wait_ms = arguments.wait_ms("timeout_ms", timeout_ms)
+        until_s = time.monotonic() + (FOREVER_S if wait_ms is None else wait_ms / 1000)
+        while True:
+            self._keeper.polled_s = self._cluster.clock.monotonic_s()
+            self._waker.check()
+            self._cluster.openings.close_idle()
+            self._cluster.patience.due.clear()
+            sharing.keep_up(until_s)
+            if not sharing.holds:
+                continue  # it is told first
+            if not sharing.parting and (found := take()):
+                return found
+            left_s = max(until_s - time.monotonic(), 0)
+            wait_s = min(left_s, sharing.until_chore_s())
+            if sharing.joining or sharing.parting:  # else that has waited
+                more = (positions and not sharing.parting) or sharing.searching
+                wait_s = min(left_s, LOOK_S) if more else 0
+            elif sharing.errands.behind:
+                wait_s = min(wait_s, LOOK_S)
+            if positions and not sharing.parting:
+                self._reading.add(self._fetcher.poll(int(wait_s * 1000)))
+            elif wait_s:
+                self._waker.wait(self._due(), wait_s)
+            if not left_s and (self._reading.empty or sharing.parting):
+                return None
+
+    def _due(self) -> list[Connection]:
+        """Where something comes that a poll has left, or the answer to a join."""
+        joining = self._membership.connection if self._membership is not None else None
+        due = [one for one in self._cluster.patience.due if not one.closed]
+        return [*due, *([joining] if joining else [])]
+
+    def _wait_for(self, connections: Iterable[Any], wait_s: float) -> list[Any]:
+        """For the fetcher: it is also woken by what is due elsewhere."""
+        return self._waker.wait([*connections, *self._due()], wait_s)
+
+    def wakeup(self) -> None:
+        """Make the current or next poll of another thread raise WakeUp."""
+        self._waker.wakeup()
+
+    def metrics(self) -> dict[str, float]:
+        """What it has done so far, by the names of Kafka's metrics: docs/clients.md has them.  From
+        any thread, also after `close`."""
+        fetcher, sharing, member = self._fetcher, self._sharing, self._membership
+        assigned = sharing.assignment
+        lags = (self._reading.lag(tp, sharing.stable_only) for tp in assigned)
+        return {
+            "records-consumed-total": float(self._reading.count),
+            "records-lag-max": float(max(lags, default=0)),
+            "assigned-partitions": float(len(assigned)),
+            "rebalance-total": float(member.rebalances if member else 0),
+            **consumer_metrics(
+                fetcher.fetch_bytes, fetcher.fetch_ms, self._committer.commit_ms,
+                self._keeper.beat_ms,
+            ),
+        }  # fmt: skip
+
+    # ---- commits -----------------------------------------------------------------------
+
+    def commit(
+        self,
+        offsets: Mapping[TopicPartition, Offset] | None = None,
+        *,
+        wait: bool = True,
+        callback: Callback | None = None,
+        timeout_ms: float | None = None,
+    ) -> None:
+        """Commit `offsets` (None: the positions), from which the group's next reader continues.
+
+        An offset is an int, or a Committed with metadata.  `wait` False: commit in the
+        background, in order; `callback` (offsets, None or the failure) is called from within a
+        later poll, commit or close.
+
+        Raises: RebalanceInProgress, IllegalGeneration, UnknownMemberId: the partitions are given
+        to others, and poll joins again; what the coordinator answers.  ArgumentError: no group.
+        """
+        with self._used(timeout_ms):
+            given = self._sharing.positions() if offsets is None else {
+                arguments.partition("offsets", tp): committed_of("offsets", one)
+                for tp, one in arguments.mapping("offsets", offsets).items()
+            }  # fmt: skip
+            arguments.called("callback", callback, AWAITS)
+            if not wait:
+                self._sharing.commit_later(given, callback)
+                return
+            problem: errors.KafkalogError | None = None
+            try:
+                self._sharing.commit(given)
+            except errors.KafkalogError as found:
+                problem = found
+            if callback is not None:
+                callback(given, problem)
+            if problem is not None:
+                raise problem
+
+    def store_offsets(self, offsets: Record | Mapping[TopicPartition, Offset]) -> None:
+        """Store `offsets` for the next commit without offsets, automatic or not: the next offsets
+        to read, by partition, or a record, for the offset after it.  Needs
+        enable.auto.offset.store=false: then nothing else is committed.
+
+        Raises: ArgumentError for a partition that is not assigned, and without that setting.
+        """
+        with self._used():
+            if isinstance(offsets, Record):
+                tp = TopicPartition(offsets.topic, offsets.partition)
+                behind = offsets.offset + 1
+                offsets = {tp: Committed(behind, self._reading.epoch(tp, behind))}
+            given = arguments.mapping("offsets", offsets)
+            rows = {tp: committed_of("offsets", given[tp]) for tp in self._mine(list(given))}
+            if self._sharing.stored is None:
+                raise errors.ArgumentError(
+                    "store_offsets: enable.auto.offset.store is true, wanted false: every record "
+                    "that is handed out is stored"
+                )
+            self._sharing.stored.update(rows)
+
+    @overload
+    def committed(
+        self, tp: TopicPartition, timeout_ms: float | None = None
+    ) -> Committed | None: ...
+
+    @overload
+    def committed(
+        self, tp: Collection[TopicPartition], timeout_ms: float | None = None
+    ) -> dict[TopicPartition, Committed | None]: ...
+
+    def committed(
+        self, tp: TopicPartition | Collection[TopicPartition], timeout_ms: float | None = None
+    ) -> Committed | dict[TopicPartition, Committed | None] | None:
+        """The group's last committed offset; None: nothing.  For a list or set of partitions: by
+        partition.
+
+        Raises: ArgumentError: no group; UnstableOffsetCommit: a transaction with a later offset is
+        still open; Timeout.
+        """
+        many = isinstance(tp, (list, set, frozenset, Mapping))
+        with self._used(timeout_ms):
+            some = arguments.partitions("tp", tp if many else [tp])
+            found = committed_offsets(self._cluster, self._group(), some)
+            return {one: found.get(one) for one in some} if many else found.get(some[0])
+
+    def _group(self) -> str:
+        return self.group_metadata().group
+
+    # ---- the end -----------------------------------------------------------------------
+
+    def close(self, commit: bool = True, timeout_ms: float | None = CLOSE_MS) -> None:
+        """Commit (if commits are automatic, and `commit`), leave the group, close the connections.
+
+        Waits for brokers for at most `timeout_ms` (None: default.api.timeout.ms), and then closes
+        everything: the group notices by itself that the member has gone.  A static member does not
+        leave.  Another thread's poll ends with WakeUp.  Harmless when repeated.
+
+        Raises: WrongThread: another thread uses it for longer than that; then nothing is closed.
+        """
+        if os.getpid() != self._pid:
+            self._end()  # the descriptors of a child only
+            return
+        wait_ms = arguments.wait_ms("timeout_ms", timeout_ms)
+        until_s = (
+            time.monotonic()
+            + (self._cluster.options.api_timeout_ms if wait_ms is None else wait_ms) / 1000
+        )
+        if not self._lock.acquire(blocking=False):
+            self._waker.wakeup()
+            left_s = min(until_s - time.monotonic(), threading.TIMEOUT_MAX)
+            if not self._lock.acquire(timeout=max(left_s, 0)):
+                raise errors.WrongThread("close: another thread is using the consumer")
+        try:
+            if self._closed:
+                return
+            try:
+                with self._cluster.patience.whole(until_s - time.monotonic()):
+                    self._sharing.end(commit)
+            finally:
+                self._closed = True
+                self._keeper.stop()
+                self._committer.stop()
+                self._end()
+        finally:
+            self._lock.release()
+
+    def _end(self) -> None:
+        self._fetcher.close()
+        self._cluster.close()
+        self._waker.close()
+
+
+def _given(**values: Any) -> dict[str, Any]:
+    """What was given, by Kafka's names."""
+    return {name.replace("_", "."): value for name, value in values.items() if value is not None}

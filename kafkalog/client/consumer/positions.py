@@ -1,0 +1,242 @@
+"""The positions of a consumer: where it reads on, where logs begin and end."""
+
+from __future__ import annotations
+
+import os
+import threading
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+
+from kafkalog import arguments, errors
+from kafkalog.arguments import whole_number
+from kafkalog.client.calls.arguments import committed_of
+from kafkalog.client.calls.groups import Committed
+from kafkalog.client.calls.offsets import EARLIEST, LATEST, all_partitions, list_offsets
+from kafkalog.client.consumer.group_positions import Sharing
+from kafkalog.client.consumer.subscription import few
+from kafkalog.client.fetch.fetcher import Fetcher
+from kafkalog.client.fetch.reading import Reading
+from kafkalog.client.link.cluster import Cluster, PartitionInfo
+from kafkalog.client.link.not_copied import Handle
+from kafkalog.types import Found, TopicPartition
+
+__all__ = ["Offset", "Positions"]
+
+Offset = int | Committed
+
+
+class Positions(Handle):
+    """The part of a consumer that asks and sets where it reads; used by one thread at a time."""
+
+    _cluster: Cluster
+    _fetcher: Fetcher
+    _reading: Reading
+    _sharing: Sharing
+    _pid: int
+    _lock: threading.RLock
+    _closed: bool
+
+    @contextmanager
+    def _used(self, timeout_ms: float | None = None) -> Iterator[None]:
+        """One thread at a time, and not after the end or a fork; `timeout_ms` None:
+        default.api.timeout.ms."""
+        wait_ms = arguments.wait_ms("timeout_ms", timeout_ms)
+        if wait_ms is None:
+            wait_ms = self._cluster.options.api_timeout_ms
+        with self._own(), self._cluster.patience.whole(wait_ms / 1000):
+            yield
+
+    @contextmanager
+    def _own(self) -> Iterator[None]:
+        if os.getpid() != self._pid:
+            raise errors.ForkedHandle("the consumer belongs to the parent process: make another")
+        if not self._lock.acquire(blocking=False):
+            raise errors.WrongThread(
+                "another thread is using the consumer: it is for one at a time (but wakeup)"
+            )
+        try:
+            if self._closed:
+                raise errors.Closed("the consumer was closed")
+            yield
+        finally:
+            self._lock.release()
+
+    def _mine(self, partitions: Iterable[TopicPartition]) -> list[TopicPartition]:
+        """Raises: ArgumentError for those that are not assigned."""
+        found = arguments.partitions("tp", partitions)
+        for tp in found:
+            if tp not in self._sharing:
+                raise errors.ArgumentError(f"{tp.topic}-{tp.partition} is not assigned")
+        return found
+
+    # What follows asks brokers, and takes at most `timeout_ms`; None: default.api.timeout.ms.
+
+    def position(self, tp: TopicPartition, timeout_ms: float | None = None) -> int:
+        """The offset behind the last record that was handed out.
+
+        Raises: ArgumentError for a partition that is not assigned; OffsetOutOfRange;
+        UnknownTopicOrPartition; Timeout.
+        """
+        with self._used(timeout_ms):
+            (tp,) = self._mine([tp])
+            return self._position(tp)
+
+    def _position(self, tp: TopicPartition) -> int:
+        found = self._reading.position(tp)
+        if found is None:
+            self._sharing.find_positions()
+            found = self._reading.position(tp)
+        if found is None:
+            raise errors.UnknownTopicOrPartition(f"the cluster has no {tp.topic}-{tp.partition}")
+        return found
+
+    def seek(self, tp: TopicPartition, offset: Offset) -> None:
+        """Go on from `offset`: an int, or what `committed` gave, with the leader epoch by which it
+        is noticed that the log was cut.
+
+        Raises: ArgumentError for a partition that is not assigned.
+        """
+        with self._used():
+            (tp,) = self._mine([tp])
+            at = committed_of("offset", offset)
+            self._sharing.seek(tp, at.offset, at.leader_epoch)
+
+    def seek_to_beginning(
+        self, *partitions: TopicPartition, timeout_ms: float | None = None
+    ) -> None:
+        """Go on from the log's start; of all: `seek_to_beginning(*consumer.assignment)`.
+
+        Raises: ArgumentError for none, and for those that are not assigned.
+        """
+        self._seek_to("seek_to_beginning", EARLIEST, partitions, timeout_ms)
+
+    def seek_to_end(self, *partitions: TopicPartition, timeout_ms: float | None = None) -> None:
+        """Go on from the end, see `end_offsets`; of all: `seek_to_end(*consumer.assignment)`.
+
+        Raises: as `seek_to_beginning`.
+        """
+        self._seek_to("seek_to_end", LATEST, partitions, timeout_ms)
+
+    def _seek_to(
+        self, name: str, where: int, partitions: Sequence[TopicPartition], timeout_ms: float | None
+    ) -> None:
+        named = self._named(name, partitions)
+        with self._used(timeout_ms):
+            wanted = dict.fromkeys(self._mine(named), where)
+            found = list_offsets(self._cluster, wanted, self._sharing.stable_only)
+            for tp, at in found.items():
+                self._sharing.seek(tp, at.offset, at.leader_epoch)
+
+    @staticmethod
+    def _named(name: str, partitions: Sequence[TopicPartition]) -> Sequence[TopicPartition]:
+        if not partitions:  # a list that is empty by chance is not all of them
+            raise errors.ArgumentError(
+                f"{name}: found no partitions, wanted some; for all: {name}(*consumer.assignment)"
+            )
+        return partitions
+
+    def seek_to_committed(
+        self, *partitions: TopicPartition, timeout_ms: float | None = None
+    ) -> None:
+        """Go on from what the group has committed, and where it has committed nothing as
+        auto.offset.reset says; of all: `seek_to_committed(*consumer.assignment)`.
+
+        Raises: as `seek_to_beginning`; ArgumentError: no group; OffsetOutOfRange: nothing is
+        committed, and auto.offset.reset is none.
+        """
+        wanted = self._named("seek_to_committed", partitions)
+        with self._used(timeout_ms):
+            self._sharing.identity()
+            some = self._mine(wanted)
+            if self._sharing.begin_at(some) < len(some):
+                names = few([f"{tp.topic}-{tp.partition}" for tp in some])
+                raise errors.UnknownTopicOrPartition(f"the cluster does not have all of {names}")
+
+    def pause(self, *partitions: TopicPartition) -> None:
+        """Hand out nothing of these until `resume`; they stay assigned.  None named: nothing."""
+        with self._used():
+            for tp in self._mine(partitions):
+                self._sharing.paused.add(tp)
+                self._reading.drop(tp)
+
+    def resume(self, *partitions: TopicPartition) -> None:
+        """Go on with these; with all: `resume(*consumer.paused)`."""
+        with self._used():
+            for tp in self._mine(partitions):
+                if tp in self._sharing.paused:
+                    self._sharing.paused.discard(tp)
+                    self._reading.go_on(tp)
+
+    @property
+    def paused(self) -> list[TopicPartition]:
+        """The partitions that are paused, sorted."""
+        return sorted(self._sharing.paused)
+
+    def partitions(self, topic: str, timeout_ms: float | None = None) -> list[TopicPartition]:
+        """The partitions of a topic.  Raises: UnknownTopicOrPartition; Timeout."""
+        with self._used(timeout_ms):
+            return all_partitions(self._cluster, arguments.text("topic", topic))
+
+    def list_topics(self, timeout_ms: float | None = None) -> dict[str, list[PartitionInfo]]:
+        """All topics that this client may see, Kafka's own too, by name, and their partitions.
+        Raises: Timeout."""
+        with self._used(timeout_ms):
+            self._cluster.refresh(None)
+            return {
+                name: list(info.partitions.values())
+                for name, info in sorted(self._cluster.topics.items())
+            }
+
+    def beginning_offsets(
+        self, partitions: Iterable[TopicPartition], timeout_ms: float | None = None
+    ) -> dict[TopicPartition, int]:
+        """Where logs begin.  Raises: UnknownTopicOrPartition; Timeout."""
+        wanted = arguments.partitions("partitions", partitions)
+        with self._used(timeout_ms):
+            return self._at(wanted, EARLIEST)
+
+    def end_offsets(
+        self, partitions: Iterable[TopicPartition], timeout_ms: float | None = None
+    ) -> dict[TopicPartition, int]:
+        """The offsets that the next records get: the high watermark, or for read_committed the
+        last stable offset.  Raises: UnknownTopicOrPartition; Timeout.
+        """
+        wanted = arguments.partitions("partitions", partitions)
+        with self._used(timeout_ms):
+            return self._at(wanted, LATEST)
+
+    def _at(self, partitions: list[TopicPartition], where: int) -> dict[TopicPartition, int]:
+        times = dict.fromkeys(partitions, where)
+        found = list_offsets(self._cluster, times, self._sharing.stable_only)
+        return {tp: at.offset for tp, at in found.items()}
+
+    def offsets_for_times(
+        self, times_ms: Mapping[TopicPartition, int], timeout_ms: float | None = None
+    ) -> dict[TopicPartition, Found | None]:
+        """The first record at or after a time; None where there is none.
+
+        Raises: ArgumentError for a negative time; UnknownTopicOrPartition; Timeout.
+        """
+        times = {
+            arguments.partition("times_ms", tp): whole_number("times_ms", time_ms, 0)
+            for tp, time_ms in arguments.mapping("times_ms", times_ms).items()
+        }
+        with self._used(timeout_ms):
+            found = list_offsets(self._cluster, times, self._sharing.stable_only)
+            return {tp: at if at.offset >= 0 else None for tp, at in found.items()}
+
+    def lag(self, tp: TopicPartition, timeout_ms: float | None = None) -> int:
+        """How many offsets lie from the position to the end that was last heard of; below 0 beyond.
+
+        Raises: as `position`.
+        """
+        with self._used(timeout_ms):
+            (tp,) = self._mine([tp])
+            at = self._position(tp)
+            ends = self._fetcher.ends.get(tp)
+            end = -1 if ends is None else ends.high_watermark
+            if ends is not None and self._sharing.stable_only:
+                end = ends.last_stable_offset
+            if end < at:
+                end = self._at([tp], LATEST)[tp]
+            return end - at

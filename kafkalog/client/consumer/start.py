@@ -1,0 +1,42 @@
+"""Where a consumer begins: what its group has committed, else as auto.offset.reset says."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from kafkalog import errors
+from kafkalog.client.calls.groups import Committed, committed_offsets
+from kafkalog.client.calls.offsets import find_starts
+from kafkalog.client.link.cluster import Cluster
+from kafkalog.types import Found, TopicPartition
+
+__all__ = ["find_begins"]
+
+
+def find_begins(
+    cluster: Cluster,
+    group: str | None,
+    partitions: Sequence[TopicPartition],
+    reset: str,
+    committed: bool,
+) -> dict[TopicPartition, Committed | Found]:
+    """By partition; one that the cluster does not have any more is left out, and perhaps others.
+
+    `committed`: the last stable offset is the end.  Raises: OffsetOutOfRange: nothing is committed,
+    and `reset` is none; what brokers answer.
+    """
+    found: dict[TopicPartition, Committed | Found] = {}
+    if group is not None:
+        found.update(committed_offsets(cluster, group, partitions))
+    missing = [tp for tp in partitions if tp not in found]
+    if missing and reset == "none":
+        raise errors.OffsetOutOfRange(
+            f"{missing[0].topic}-{missing[0].partition}: group {group or ''!r} has committed "
+            "nothing, and auto.offset.reset is none"
+        )
+    if missing:
+        try:
+            found.update(find_starts(cluster, missing, reset, committed))
+        except errors.UnknownTopicOrPartition:  # gone since: the next time finds out which
+            cluster.forget()
+    return found

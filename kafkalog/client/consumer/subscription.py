@@ -1,0 +1,107 @@
+"""What a consumer wants to read, and who is told of what it gets."""
+
+from __future__ import annotations
+
+import logging
+import re
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
+
+from kafkalog import errors
+from kafkalog.arguments import called, text, things
+from kafkalog.client.link.cluster import Cluster
+from kafkalog.types import TopicPartition
+
+__all__ = ["AWAITS", "Listener", "Subscription", "few", "logged"]
+
+_logger = logging.getLogger(__name__)
+Listener = Callable[[list[TopicPartition]], object]
+AWAITS = "kafkalog.aio.Consumer"
+"""What takes listeners and callbacks that are async."""
+TOLD_MAX = 5
+"""So many names are told; more are counted."""
+
+
+def few(names: list[str]) -> str:
+    """The first of some names, for a message; more are counted."""
+    more = f" and {len(names) - TOLD_MAX} more" if len(names) > TOLD_MAX else ""
+    return ", ".join(names[:TOLD_MAX]) + more
+
+
+@contextmanager
+def logged(what: str) -> Iterator[None]:
+    """A user's interceptor that fails is told in the log: the records are none of its."""
+    try:
+        yield
+    except Exception:
+        _logger.exception("%s failed", what)
+
+
+class Subscription:
+    """Topics by name or by pattern; false when there are neither."""
+
+    def __init__(
+        self,
+        topics: str | Iterable[str] | None = None,
+        pattern: str | None = None,
+        on_assigned: Listener | None = None,
+        on_revoked: Listener | None = None,
+        on_lost: Listener | None = None,
+    ) -> None:
+        """Raises: ArgumentError for both, for names that are none, for a pattern that is none."""
+        names = [topics] if isinstance(topics, str) else things("topics", topics or ())
+        if names and pattern is not None:
+            raise errors.ArgumentError("subscribe: found topics and a pattern, wanted one of them")
+        for name in names:
+            if not text("topics", name):
+                raise errors.ArgumentError("topics: found an empty one, wanted names")
+        if pattern is not None and not isinstance(pattern, str):
+            raise errors.ArgumentError(f"pattern: found {pattern!r}, wanted a regular expression")
+        try:
+            self._pattern = None if pattern is None else re.compile(pattern)
+        except re.error as problem:
+            raise errors.ArgumentError(f"pattern {pattern!r}: {problem}") from None
+        told = {"on_assigned": on_assigned, "on_revoked": on_revoked, "on_lost": on_lost}
+        for word, listener in told.items():
+            called(word, listener, AWAITS)
+        self.topics = set(names)
+        """Of a pattern: those that `look` has found."""
+        self._on_assigned = on_assigned
+        self._on_revoked = on_revoked
+        self._on_lost = on_revoked if on_lost is None else on_lost
+
+    @property
+    def pattern(self) -> bool:
+        """Whether its topics are those that a pattern finds."""
+        return self._pattern is not None
+
+    def __bool__(self) -> bool:
+        return bool(self.topics) or self._pattern is not None
+
+    def look(self, cluster: Cluster, no_internal: bool) -> bool:
+        """Ask which topics match the pattern; whether they are others than before."""
+        if self._pattern is None:
+            return False
+        cluster.refresh(None)
+        found = {
+            name
+            for name, info in cluster.topics.items()
+            if self._pattern.fullmatch(name) and not (no_internal and info.internal)
+        }
+        changed, self.topics = found != self.topics, found
+        return changed
+
+    def assigned(self, partitions: list[TopicPartition]) -> None:
+        """These are read from now on; perhaps none are new."""
+        if self._on_assigned is not None:
+            self._on_assigned(partitions)
+
+    def revoked(self, partitions: list[TopicPartition]) -> None:
+        """These will be another's."""
+        if self._on_revoked is not None:
+            self._on_revoked(partitions)
+
+    def lost(self, partitions: list[TopicPartition]) -> None:
+        """These are another's already."""
+        if self._on_lost is not None:
+            self._on_lost(partitions)

@@ -1,0 +1,244 @@
+"""What was fetched, on its way to the user: in order, decoded block by block."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterator
+from itertools import islice
+from operator import length_hint
+
+from kafkalog import errors
+from kafkalog.client.calls.groups import Committed
+from kafkalog.client.fetch.fetched import Fetched
+from kafkalog.client.fetch.fetcher import Fetcher
+from kafkalog.log.fetched import Decoder, Rows
+from kafkalog.log.scan.rows import CHUNK
+from kafkalog.log.scan.scan import COLUMNS, ScanBatch
+from kafkalog.types import Record, TopicPartition
+
+__all__ = ["Reading"]
+
+_NONE: Iterator[Record] = iter(())
+
+
+class Reading:
+    """Answers in the order in which they came, and how far each partition was read.
+
+    At most one answer a broker is kept here: the next one is on its way, and is taken when
+    these are read.  One thread.
+    """
+
+    def __init__(self, fetcher: Fetcher) -> None:
+        """`fetcher`: whose positions follow ours when a partition is sought or lost."""
+        self.fetcher = fetcher
+        self._positions: dict[TopicPartition, int] = {}
+        self._queue: deque[Fetched] = deque()
+        self._now: Fetched | None = None
+        self._blocks: Iterator[Rows] = iter(())
+        self._rows: Rows | None = None
+        self._made = 0
+        """Of the rows."""
+        self._count = 0
+        """Of those before, handed out."""
+        self._items = _NONE
+        """Those that were made and are not handed out."""
+        self._records: Decoder | None = None
+        self._columns: Decoder | None = None
+        self._problem: errors.KafkalogError | None = None
+
+    # ---- positions ---------------------------------------------------------------------
+
+    def position(self, tp: TopicPartition) -> int | None:
+        """The offset behind the last record that was handed out; None: not known yet."""
+        if self._now is not None and self._now.tp == tp:
+            self._settle()
+        return self._positions.get(tp)
+
+    def lag(self, tp: TopicPartition, stable: bool) -> int:
+        """Records between what was handed out, but for the block that is, and the end that was last
+        heard of; `stable`: of what is committed.  0: it is not known.  From any thread."""
+        at, ends = self._positions.get(tp), self.fetcher.ends.get(tp)
+        if at is None or ends is None:
+            return 0
+        end = ends.last_stable_offset if stable else ends.high_watermark
+        return max(end - at, 0)
+
+    def reached(self, tp: TopicPartition) -> Committed | None:
+        """The position as it is committed; None: there is none yet."""
+        at = self.position(tp)
+        return None if at is None else Committed(at, self.epoch(tp, at))
+
+    def _settle(self) -> None:
+        """Note how far the block that is handed out was used."""
+        if self._now is not None and self._rows is not None:
+            row, offsets = self._made - length_hint(self._items), self._rows.offsets
+            at = offsets[row] if row < len(offsets) else offsets[-1] + 1
+            self._positions[self._now.tp] = at
+
+    def epoch(self, tp: TopicPartition, offset: int) -> int:
+        """The leader epoch of the record before an offset that was read; -1: not known."""
+        return self.fetcher.epochs.before(tp, offset)
+
+    def seek(self, tp: TopicPartition, offset: int, fetch: bool = True, epoch: int = -1) -> None:
+        """Go on from `offset`; `fetch` False: not now, the partition is paused; `epoch`: as
+        Fetcher.seek."""
+        self.drop(tp)
+        self._positions[tp] = offset
+        self.fetcher.seek(tp, offset, epoch)
+        if not fetch:
+            del self.fetcher.positions[tp]
+
+    def go_on(self, tp: TopicPartition) -> None:
+        """Fetch again from where it was read, if that is known: a leader that is another one by
+        now, or another topic's, is noticed."""
+        if (at := self.position(tp)) is not None:
+            self.drop(tp)
+            self.fetcher.go_on(tp, at)
+
+    def pause(self, tp: TopicPartition) -> None:
+        """What was fetched and not read is fetched again later."""
+        self.drop(tp)
+
+    def forget(self, tp: TopicPartition) -> None:
+        """The partition is read no more."""
+        self.drop(tp)
+        self._positions.pop(tp, None)
+        self.fetcher.ends.pop(tp, None)
+        self.fetcher.epochs.forget(tp)
+
+    def drop(self, tp: TopicPartition) -> None:
+        """Neither hand out nor fetch more of a partition; its position stays."""
+        self.fetcher.positions.pop(tp, None)
+        self.fetcher.missing.discard(tp)
+        if self._now is not None and self._now.tp == tp:
+            self._settle()
+            self._end()
+        if any(one.tp == tp for one in self._queue):
+            self._queue = deque(one for one in self._queue if one.tp != tp)
+
+    def _end(self) -> None:
+        self._use(None)
+        self._now, self._blocks = None, iter(())
+
+    @property
+    def count(self) -> int:
+        """Records that were handed out.  From any thread, though it may be late then."""
+        return self._count + self._made - length_hint(self._items)
+
+    def _use(self, rows: Rows | None) -> None:
+        self._count += self._made - length_hint(self._items)
+        for _ in self._items:  # somebody may iterate over the same
+            pass
+        self._rows, self._made, self._items = rows, 0, _NONE
+
+    def _make(self, most: int) -> list[Record]:
+        """More of the rows; empty: there are none."""
+        if self._rows is None:
+            return []
+        found = self._rows.records(self._made, most)
+        self._made += len(found)
+        return found
+
+    # ---- records -----------------------------------------------------------------------
+
+    def add(self, fetched: list[Fetched]) -> None:
+        """What has come."""
+        self._queue += fetched
+
+    @property
+    def empty(self) -> bool:
+        """Whether nothing is left to hand out."""
+        return not self._queue and self._now is None
+
+    def take(self, count: int) -> list[Record]:
+        """Up to `count` records, of the partitions in turn; empty: there are none.
+
+        Raises: CorruptMessage and what a scan does, behind the records before it.
+        """
+        found = list(islice(self._items, count))
+        try:
+            while len(found) < count:
+                if more := self._make(count - len(found)):
+                    found = found + more if found else more
+                elif not self._more():
+                    break
+        except errors.KafkalogError as problem:
+            if not found:
+                raise
+            self._problem = problem
+        return found
+
+    def take_block(self) -> Iterator[Record] | None:
+        """Some records, None if there are none; whoever goes through them moves the position.
+
+        Raises: as `take`.
+        """
+        while not length_hint(self._items):
+            if made := self._make(CHUNK):
+                self._items = iter(made)
+            elif not self._more():
+                return None
+        return self._items
+
+    def _more(self) -> bool:
+        """Whether there is a next block, which may be empty.  Raises: as `take`."""
+        if self._problem is not None:
+            problem, self._problem = self._problem, None
+            raise problem
+        if self._now is None:
+            if not self._queue:
+                return False
+            self._now = now = self._queue.popleft()
+            if self._records is None:
+                self._records = Decoder(check_crcs=self.fetcher.options.check_crcs)
+            self._blocks = self._records.records(*now.tp, now.data, now.start, now.aborted)
+        self._settle()
+        tp, behind = self._now.tp, self._now.next_offset
+        self._use(None)
+        try:
+            rows = next(self._blocks, None)
+        except errors.KafkalogError:
+            self._retreat(tp)
+            raise
+        if rows is None:
+            self._end()
+            self._positions[tp] = behind
+        else:
+            self._use(rows)
+        return True
+
+    def _retreat(self, tp: TopicPartition) -> None:
+        """Damage: the partition stays before it, and meets it again."""
+        self._use(None)
+        self.drop(tp)
+        self.fetcher.positions[tp] = self._positions[tp]
+
+    def take_columns(self) -> list[ScanBatch]:
+        """All that has come, as columns.  Raises: as `take`."""
+        if self._problem is not None:
+            problem, self._problem = self._problem, None
+            raise problem
+        if self._now is not None:  # the rest of what `take` has begun
+            now = self._now
+            self._settle()
+            self._end()
+            self._queue.appendleft(now._replace(start=self._positions[now.tp]))
+        if self._columns is None:
+            self._columns = Decoder(COLUMNS, check_crcs=self.fetcher.options.check_crcs)
+        found: list[ScanBatch] = []
+        while self._queue:
+            one = self._queue.popleft()
+            blocks = self._columns.batches(*one.tp, one.data, one.start, one.aborted)
+            try:
+                for batch in blocks:
+                    found.append(batch)
+                    self._count += len(batch)
+                    self._positions[one.tp] = batch.last_offset + 1
+            except errors.KafkalogError as problem:
+                self._retreat(one.tp)
+                if not found:
+                    raise
+                self._problem = problem
+                break
+            self._positions[one.tp] = one.next_offset
+        return found

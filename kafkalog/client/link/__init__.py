@@ -1,0 +1,1 @@
+"""Connections to brokers, and the cluster as it is seen over them."""

@@ -1,0 +1,523 @@
+"""A cluster as a client sees it: nodes, who leads what, coordinators, and when to try again.
+
+Blocking, one thread at a time.  Connections are opened when they are needed and kept.
+"""
+
+from __future__ import annotations
+
+import math
+import random
+import threading
+from collections.abc import Callable, Iterable
+from contextlib import AbstractContextManager
+from typing import Any, NamedTuple, TypeVar
+from uuid import UUID
+
+from kafkalog import errors
+from kafkalog.client.link.chunks import portions
+from kafkalog.client.link.connecting import Openings
+from kafkalog.client.link.connection import Connection
+from kafkalog.client.link.failures import (
+    check_code,
+    failure,
+    failure_class,
+    is_retriable,
+    name_of,
+    passing,
+)
+from kafkalog.client.link.patience import NotYet, Patience
+from kafkalog.client.link.transport import Address, Options, Where, reach
+from kafkalog.clock import Clock, SystemClock
+from kafkalog.types import TopicPartition
+from kafkalog.wire import apis
+from kafkalog.wire.error_codes import ErrorCode
+
+__all__ = [
+    "GROUP",
+    "NO_NODE",
+    "TRANSACTION",
+    "Backoff",
+    "Cluster",
+    "PartitionInfo",
+    "TopicInfo",
+    "places_of",
+]
+
+T = TypeVar("T")
+NO_NODE = -1
+GROUP, TRANSACTION = 0, 1
+"""What a coordinator is of: a group, a transactional id."""
+_COORDINATED = {GROUP: "group", TRANSACTION: "transactional id"}
+UNKNOWN_TOPIC_MS = 1_500
+"""How long a topic may be unknown before we say so: it may have been made a moment ago."""
+
+
+class PartitionInfo(NamedTuple):
+    """A partition, as metadata has it."""
+
+    partition: int
+    leader: int
+    """A node; -1: it has none now."""
+    leader_epoch: int
+    """-1: not told."""
+    replicas: tuple[int, ...]
+    isr: tuple[int, ...]
+
+
+class TopicInfo(NamedTuple):
+    """A topic, as metadata has it."""
+
+    name: str
+    topic_id: UUID
+    """All zero where the broker gives none."""
+    internal: bool
+    partitions: dict[int, PartitionInfo]
+
+
+class Backoff:
+    """Longer and longer pauses, up to the end of a call's patience."""
+
+    def __init__(
+        self, options: Options, clock: Clock, patience_ms: float, within: Patience | None = None
+    ) -> None:
+        """`within`: the call's, which may end before."""
+        self.clock = clock
+        self.pause_ms: float = options.retry_backoff_ms
+        self.pause_max_ms = options.retry_backoff_max_ms
+        self.begun_s = clock.monotonic_s()
+        self.deadline_s = self.begun_s + patience_ms / 1000
+        self._within = Patience() if within is None else within
+
+    def at_most(self, patience_ms: int) -> None:
+        """Be no longer patient than that, from the begin on."""
+        self.deadline_s = min(self.deadline_s, self.begun_s + patience_ms / 1000)
+
+    @property
+    def patience_ms(self) -> int:
+        """How long it is, in all."""
+        return round((self.deadline_s - self.begun_s) * 1000)
+
+    def over(self) -> bool:
+        """Whether the patience is at its end."""
+        return self.clock.monotonic_s() >= self.deadline_s or not self._within.left_s()
+
+    def left_ms(self) -> int:
+        """What is left of the patience, at least 1."""
+        return max(1, int((self.deadline_s - self.clock.monotonic_s()) * 1000))
+
+    def wait(self) -> None:
+        """Pause; the next one is twice as long.  A fifth of it is left to chance (KIP-580)."""
+        pause_s = self.pause_ms * random.uniform(0.8, 1.2) / 1000
+        self.pause_ms = min(self.pause_ms * 2, self.pause_max_ms)
+        condition = threading.Condition()
+        pause_s = min(pause_s, self._within.left_s())
+        until_s = min(self.clock.monotonic_s() + pause_s, self.deadline_s)
+        with condition:
+            while self.clock.monotonic_s() < until_s:
+                self.clock.wait_until(condition, until_s)
+
+
+class Cluster:
+    """Connections and metadata of one cluster.  One thread at a time; a context manager."""
+
+    def __init__(
+        self,
+        where: Where,
+        options: Options = Options(),  # noqa: B008
+        clock: Clock | None = None,
+    ) -> None:
+        """Nothing is sent yet.  `where`: another cluster shares its backoffs with this one.
+
+        Raises: ArgumentError for servers that are no addresses; Closed (a store).
+        """
+        self.transport = reach(where)
+        self.servers = list(self.transport.servers)
+        self.options = options
+        self.patience = Patience()
+        """How long the call that is being made may still wait."""
+        rests = where.openings.rests if isinstance(where, Cluster) else None
+        self.openings: Openings = Openings(options, self.transport, self.patience, rests)
+        """How connections are made."""
+        self.clock: Clock = SystemClock() if clock is None else clock
+        self.cluster_id: str | None = None
+        self.controller_id = NO_NODE
+        self.nodes: dict[int, Address] = {}
+        self.racks: dict[int, str | None] = {}
+        self.topics: dict[str, TopicInfo] = {}
+        """What is known of topics that were asked for."""
+        self.version = 0
+        """Another one whenever a leader may be another."""
+        self._latest: dict[str, TopicInfo] = {}
+        """What was known last, also of topics that are forgotten: no older answer is believed."""
+        self.refused: dict[str, errors.KafkalogError] = {}
+        """What the broker said against topics that were asked for last."""
+        self._names: dict[UUID, str] = {}
+        self._sought: dict[str, float] = {}
+        """Topics that are not there, and since when they are asked for, by the clock."""
+        self._coordinators: dict[tuple[int, str], int] = {}
+        self._open: dict[int, Connection] = {}
+        self._first: Connection | None = None
+        self._silent: Address | None = None
+        """A broker that did not answer in time: others are asked first."""
+        self.reached = False
+        """Whether some broker has answered yet."""
+
+    def __enter__(self) -> Cluster:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Close every connection."""
+        for connection in (*self._open.values(), self._first):
+            if connection is not None:
+                connection.close()
+        self._open.clear()
+        self._first = None
+        self.openings.close()
+
+    def backoff(self, patience_ms: int | None = None) -> Backoff:
+        """The pauses of one call; `patience_ms` None: as `within`."""
+        left_ms = self.patience.left_s() * 1000
+        most_ms = min(self._most_ms(patience_ms), left_ms)
+        return Backoff(self.options, self.clock, most_ms, self.patience)
+
+    def within(self, timeout_ms: float | None = None) -> AbstractContextManager[None]:
+        """All that is asked in it is one call; None: as long as the call around it, and if there
+        is none, the API timeout."""
+        return self.patience.within(self._most_ms(timeout_ms) / 1000)
+
+    def _most_ms(self, timeout_ms: float | None) -> float:
+        if timeout_ms is not None:
+            return timeout_ms
+        return self.options.api_timeout_ms if self.patience.until_s == math.inf else math.inf
+
+    def patient_until_s(self) -> float:
+        """When what begins now gives up, by the clock: with the call, or as one of its own."""
+        left_s, own_s = self.patience.left_s(), self.options.api_timeout_ms / 1000
+        return self.clock.monotonic_s() + (own_s if left_s == math.inf else left_s)
+
+    # ---- connections -------------------------------------------------------------------
+
+    def connect(self, node: int) -> Connection:
+        """The connection to a node; opened when there is none.
+
+        Raises: PeerGone, Timeout, BadAnswer, UnsupportedVersion; as `refresh`.
+        """
+        found = self._open.get(node)
+        if found is not None and found.usable():
+            return found
+        self._open[node] = made = self.openings.connect(self.place(node))
+        return made
+
+    def another(self, node: int) -> Connection:
+        """A connection of one's own to a node: what waits long must not delay the rest.
+
+        The caller closes it.  Raises: as `connect`.
+        """
+        return self.openings.connect(self.place(node))
+
+    def place(self, node: int) -> Address:
+        """Where a node is.  Raises: PeerGone; as `refresh`."""
+        if node not in self.nodes:
+            self.refresh([])
+        if node not in self.nodes:
+            raise errors.PeerGone(f"node {node} is not in the cluster now")
+        return self.nodes[node]
+
+    def any(self) -> Connection:
+        """Some broker's connection; one that is there if possible.
+
+        Raises: PeerGone, Timeout, BadAnswer, UnsupportedVersion when none can be reached,
+        for the last one tried.
+        """
+        for connection in (self._first, *self._open.values()):
+            if connection is not None and not connection.waiting and connection.usable():
+                return connection
+        problem: errors.KafkalogError | None = None
+        known = [address for address in self.nodes.values() if address not in self.servers]
+        rests = self.openings.rests
+        for address in sorted(
+            (*self.servers, *known), key=lambda at: (rests.left_s(at) > 0, at == self._silent)
+        ):
+            try:
+                self._first = self.openings.connect(address)
+            except (NotYet, errors.WakeUp):
+                raise
+            except errors.KafkalogError as failed:
+                problem = failed
+            else:
+                self.reached = True
+                return self._first
+        assert problem is not None  # there is at least one server
+        raise problem
+
+    # ---- metadata ----------------------------------------------------------------------
+
+    def refresh(self, topics: Iterable[str] | None, create: bool = False) -> None:
+        """Ask for nodes and for these topics (None: for all); `create`: the broker may make them.
+
+        Topics that do not exist are forgotten.  Raises: as `any`; what the broker says
+        against one of these topics, once all the others are known.
+        """
+        names = None if topics is None else sorted(set(topics))
+        self.retrying(lambda: self.refresh_once(names, create))
+        for name in names or ():
+            if name in self.refused:
+                raise self.refused[name]
+
+    def refresh_once(self, names: list[str] | None, create: bool = False) -> None:
+        """As `refresh`, but that a failure that passes is raised, too, and what the broker says
+        against a topic is left in `refused`: it concerns no other."""
+        self.refused.clear()
+        for some in (None,) if names is None else portions(names):
+            self._refresh_some(None if some is None else list(some), create)
+
+    def _refresh_some(self, names: list[str] | None, create: bool) -> None:
+        connection = self.any()
+        version = connection.version_of(apis.METADATA)
+        if names is None:
+            asked: list[dict[str, str]] | None = None if version else []
+        else:
+            asked = [{"name": name} for name in names]
+        body = {"topics": asked, "allow_auto_topic_creation": create}
+        try:
+            answer = connection.call(apis.METADATA, body, version)
+        except NotYet:  # its time is not over, only the call's
+            raise
+        except errors.Timeout:
+            self._silent = connection.address
+            raise
+        if version >= 13:
+            check_code(answer.error_code, "metadata")
+        self.nodes = {b.node_id: Address(b.host, b.port) for b in answer.brokers}
+        self.racks = {b.node_id: b.rack for b in answer.brokers}
+        for node in [n for n, c in self._open.items() if self.nodes.get(n) != c.address]:
+            self._open.pop(node).close()
+        self.cluster_id = answer.cluster_id
+        self.controller_id = answer.controller_id
+        for name in list(self.topics) if names is None else names:
+            self.topics.pop(name, None)
+        self.version += 1
+        for topic in answer.topics:
+            if topic.error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
+                self._latest.pop(topic.name, None)
+                continue
+            if topic.error_code == ErrorCode.LEADER_NOT_AVAILABLE:
+                continue
+            if topic.error_code and not is_retriable(topic.error_code):
+                self.refused[topic.name] = failure(topic.error_code, f"topic {topic.name!r}")
+                continue
+            self._take(topic)
+        if names is None:  # no other topic is there
+            self._latest = {name: self._latest[name] for name in self.topics}
+
+    def _take(self, topic: Any) -> None:
+        partitions = {
+            p.partition_index: PartitionInfo(
+                p.partition_index,
+                p.leader_id,
+                p.leader_epoch,
+                tuple(p.replica_nodes),
+                tuple(p.isr_nodes),
+            )
+            for p in topic.partitions
+        }
+        info = TopicInfo(
+            topic.name, topic.topic_id, topic.is_internal, dict(sorted(partitions.items()))
+        )
+        self._keep_later(info)
+        self.topics[info.name] = self._latest[info.name] = info
+        self._names[info.topic_id] = info.name
+
+    def _keep_later(self, info: TopicInfo) -> None:
+        """A broker may not have heard yet of a leader that another one has told us of."""
+        before = self._latest.get(info.name)
+        if before is None or before.topic_id != info.topic_id or not info.topic_id.int:
+            return  # nothing tells a topic without an id from one that had its name before
+        for number, row in info.partitions.items():
+            known = before.partitions.get(number)
+            if known is not None and 0 <= row.leader_epoch < known.leader_epoch:
+                info.partitions[number] = known
+
+    def learn(self, other: Cluster, names: Iterable[str]) -> None:
+        """Take over what the cluster of another thread, which makes no call now, was told of nodes
+        and of these topics."""
+        self.version += 1
+        self.reached |= other.reached
+        self.cluster_id, self.controller_id = other.cluster_id, other.controller_id
+        self.nodes, self.racks = dict(other.nodes), dict(other.racks)
+        for name in names:
+            self.topics.pop(name, None)
+            if (info := other.topics.get(name)) is not None:
+                info = info._replace(partitions=dict(info.partitions))
+                self._keep_later(info)
+                self.topics[name] = self._latest[name] = info
+
+    def topic(self, name: str, create: bool = False) -> TopicInfo:
+        """A topic that exists; `create`: the broker may make it now.
+
+        Raises: UnknownTopicOrPartition when it does not come to be in a moment; as `refresh`.
+        """
+        if name in self.topics:  # asked for every partition of every fetch
+            return self.topics[name]
+        most_ms = self.options.api_timeout_ms if create else UNKNOWN_TOPIC_MS
+        backoff = self.backoff(most_ms)
+        since_s = self._sought.setdefault(name, backoff.begun_s)
+        while name not in self.topics:
+            self.refresh([name], create)
+            if name in self.topics:
+                break
+            if backoff.over():
+                late = self.clock.monotonic_s() - since_s >= most_ms / 1000
+                if self.patience.errand is not None and not late:
+                    raise failure(ErrorCode.LEADER_NOT_AVAILABLE, f"topic {name!r}")
+                self._sought.pop(name)
+                raise errors.UnknownTopicOrPartition(f"the cluster has no topic {name!r}")
+            backoff.wait()
+        self._sought.pop(name, None)
+        return self.topics[name]
+
+    def learn_leader(self, tp: TopicPartition, leader: int, epoch: int, at: Address | None) -> bool:
+        """Believe an answer that names a partition's leader (KIP-951); False: it is no news, or
+        it is not known where that node is.
+
+        `at`: where it is, if it was told.
+        """
+        info = self.topics.get(tp.topic)
+        found = info and info.partitions.get(tp.partition)
+        if info is None or found is None or leader == NO_NODE or epoch <= found.leader_epoch:
+            return False
+        if at is not None:
+            self.nodes[leader] = at
+        info.partitions[tp.partition] = found._replace(leader=leader, leader_epoch=epoch)
+        self.version += 1
+        return leader in self.nodes
+
+    def topic_name(self, topic_id: UUID) -> str | None:
+        """The name of a topic that was asked for; None when no such was."""
+        return self._names.get(topic_id)
+
+    def leader(self, tp: TopicPartition) -> int:
+        """The node that leads a partition now.  One that is not known is asked for once more: the
+        topic may have grown.
+
+        Raises: UnknownTopicOrPartition; LeaderNotAvailable, which is retriable; as `refresh`.
+        """
+        info = self.topic(tp.topic).partitions.get(tp.partition)
+        if info is None:
+            self.refresh([tp.topic])
+            info = self.topic(tp.topic).partitions.get(tp.partition)
+        if info is None:
+            raise errors.UnknownTopicOrPartition(
+                f"topic {tp.topic!r} has no partition {tp.partition}"
+            )
+        if info.leader == NO_NODE:
+            self.forget(tp.topic)
+            raise failure_class(ErrorCode.LEADER_NOT_AVAILABLE)(
+                f"{tp.topic}-{tp.partition} has no leader now"
+            )
+        return info.leader
+
+    def forget(self, topic: str | None = None) -> None:
+        """What was known of a topic (None: of all) is asked for again when it is needed."""
+        if topic is None:
+            self.topics.clear()
+        else:
+            self.topics.pop(topic, None)
+
+    def controller(self) -> Connection:
+        """The node to which changes of topics go.  Raises: as `connect`."""
+        node = self.controller_node()
+        return self.any() if node == NO_NODE else self.connect(node)
+
+    def controller_node(self) -> int:
+        """The node to which changes of topics go; -1: to any.  Raises: as `refresh`."""
+        if self.controller_id not in self.nodes:
+            self.refresh([])
+        return self.controller_id if self.controller_id in self.nodes else NO_NODE
+
+    # ---- coordinators ------------------------------------------------------------------
+
+    def coordinator(self, name: str, kind: int = GROUP) -> int:
+        """The node that coordinates a group, or (TRANSACTION) a transactional id.
+
+        Raises: CoordinatorNotAvailable and others, which are retriable; as `any`.
+        """
+        if (kind, name) not in self._coordinators:
+            self._coordinators[kind, name] = self._find_coordinator(name, kind)
+        return self._coordinators[kind, name]
+
+    def forget_coordinator(self, name: str, kind: int = GROUP) -> None:
+        """Ask for it again when it is needed."""
+        self._coordinators.pop((kind, name), None)
+
+    def forget_coordinators(self) -> None:
+        """Ask for all of them again when they are needed."""
+        self._coordinators.clear()
+
+    def _find_coordinator(self, name: str, kind: int) -> int:
+        connection = self.any()
+        version = connection.version_of(apis.FIND_COORDINATOR)
+        body = {"key": name, "key_type": kind, "coordinator_keys": [name]}
+        answer = connection.call(apis.FIND_COORDINATOR, body, version)
+        found = answer
+        if version >= 4:
+            if len(answer.coordinators) != 1:
+                raise errors.BadAnswer(
+                    f"{connection.address}: FindCoordinator: found "
+                    f"{len(answer.coordinators)} coordinators, wanted 1"
+                )
+            found = answer.coordinators[0]
+        check_code(found.error_code, f"{_COORDINATED[kind]} {name!r}", found.error_message)
+        self.nodes.setdefault(found.node_id, Address(found.host, found.port))
+        return int(found.node_id)
+
+    # ---- again -------------------------------------------------------------------------
+
+    def retrying(self, step: Callable[[], T], patience_ms: int | None = None) -> T:
+        """What `step` returns; called again while it fails for a time only.
+
+        Each call finds its node again: after a failure metadata is requested again.  A
+        cluster that was never reached is not waited for.
+
+        Raises: the last failure, at once when it is none of the moment.
+        """
+        with self.within(patience_ms):
+            return self._retrying(step, self.backoff(patience_ms))
+
+    def _retrying(self, step: Callable[[], T], backoff: Backoff) -> T:
+        last: errors.KafkalogError | None = None
+        while True:
+            try:
+                return step()
+            except NotYet:
+                raise
+            except errors.KafkalogError as problem:
+                if last is not None and isinstance(problem, errors.Timeout) and backoff.over():
+                    raise last from None  # it says more than that the time is over
+                if not passing(problem) or backoff.over() or not self.reached or self.openings.over:
+                    raise
+                if problem.code == ErrorCode.KAFKA_STORAGE_ERROR:
+                    backoff.at_most(self.options.storage_timeout_ms)
+                    if backoff.over():
+                        raise
+                last = problem
+            self.forget()
+            self.forget_coordinators()
+            self.controller_id = NO_NODE
+            backoff.wait()
+            if backoff.over():  # what is sent now has an answer that nobody waits for
+                raise last
+
+
+def places_of(answer: Any) -> dict[int, Address]:
+    """Where the nodes are that an answer to Produce or Fetch names as leaders (KIP-951)."""
+    told = getattr(answer, "node_endpoints", None) or ()
+    return {at.node_id: Address(at.host, at.port) for at in told}
+
+
+def told(code: int) -> str:
+    """An error number for a list of results: `-` for none."""
+    return name_of(code) if code else "-"

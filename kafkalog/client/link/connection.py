@@ -1,0 +1,543 @@
+"""One connection to a broker: frames out and in, versions agreed, answers bounded.
+
+Blocking, one thread at a time.  Several requests may be on their way; answers come in the
+order of the requests.  After any failure the connection is closed: what was on its way has
+no answer, and whether the broker acted on it is not known.
+"""
+
+from __future__ import annotations
+
+import os
+import select
+import socket
+import struct
+import time
+from collections import deque
+from collections.abc import Iterable
+from contextlib import suppress
+from functools import cache
+from typing import Any, NamedTuple
+
+from kafkalog import errors
+from kafkalog.client.link.failures import check_code
+from kafkalog.client.link.patience import Errand, NotYet, Patience
+from kafkalog.client.link.transport import Address, Options, Tcp, Transport
+from kafkalog.wire import apis
+from kafkalog.wire.error_codes import ErrorCode
+from kafkalog.wire.headers import decode_response_header, encode_request_header
+
+__all__ = ["Connection", "answering"]
+
+SIZE = struct.Struct(">i")
+ABORT = struct.pack("ii", 1, 0)
+"""SO_LINGER: nothing is sent behind a close."""
+CHUNK_BYTES = 1 << 20
+PARTS_MAX = 256
+"""Of an answer that comes in small pieces: each costs more than its bytes."""
+JOINED_BYTES = 1 << 16
+"""Up to here a copy costs less than a second packet."""
+ASKING = {
+    api.key for api in (apis.METADATA, apis.FIND_COORDINATOR, apis.OFFSET_FETCH, apis.LIST_OFFSETS)
+}
+"""What only asks: an answer that nobody waits for any more does no harm."""
+LEFT_MAX = 16
+"""So many answers that nobody waits for are read over; more, and the connection is given up."""
+
+
+class _Sent(NamedTuple):
+    """A request on its way."""
+
+    api: Any
+    version: int
+    correlation_id: int
+
+
+class _Left(NamedTuple):
+    """A request for whose answer nobody waits now: whoever asks the same is given it."""
+
+    what: tuple[int, int, bytes]
+    errand: Errand
+    due_s: float
+
+
+def answering(connections: Iterable[Connection], wait_s: float) -> list[Connection]:
+    """Those whose answer, or end, has begun to come; none after `wait_s`."""
+    poll = select.poll()  # not select, which knows only the first 1024 descriptors
+    by_number = {connection.fileno(): connection for connection in connections}
+    for number in by_number:
+        poll.register(number, select.POLLIN)
+    return [by_number[number] for number, _ in poll.poll(max(wait_s, 0) * 1000)]
+
+
+@cache
+def _software_version() -> str:
+    from importlib.metadata import PackageNotFoundError, version
+
+    try:
+        return version("kafkalog")
+    except PackageNotFoundError:
+        return "0"
+
+
+def software() -> dict[str, str]:
+    """The client's software, as ApiVersions reports it (KIP-511)."""
+    return {
+        "client_software_name": "kafkalog",
+        "client_software_version": _software_version(),
+    }
+
+
+_forks = 0
+"""How many forks there are between the first process and this one."""
+
+
+def _forked() -> None:
+    global _forks
+    _forks += 1
+
+
+os.register_at_fork(after_in_child=_forked)
+
+
+class Connection:
+    """A socket to one broker, and the versions that both sides know.  One thread at a time.
+
+    A forked child has the socket, too, but only its parent may use it: two would read each
+    other's answers.
+    """
+
+    def __init__(
+        self,
+        address: Address,
+        options: Options = Options(),  # noqa: B008
+        transport: Transport | None = None,
+        patience: Patience | None = None,
+    ) -> None:
+        """Connect, over `transport` (None: TCP), and agree on versions.  `patience`: of the thread
+        that makes it.
+
+        Raises: PeerGone, Timeout, BadAnswer, UnsupportedVersion; Closed (the transport).
+        """
+        self.address = address
+        self.options = options
+        self.ranges: dict[int, tuple[int, int]] = {}
+        """By API key: the lowest and highest version that the broker answers."""
+        self.features: dict[str, int] = {}
+        """Finalized features of the cluster, by name."""
+        self.patience = Patience() if patience is None else patience
+        """How long who uses it waits; it is set by whoever is given it by another thread."""
+        self._sent: deque[_Sent] = deque()
+        self._left: dict[int, _Left] = {}
+        self._correlation_id = 0
+        self._size: int | None = None  # of the answer that has begun to come
+        self._parts: list[bytes] = []
+        self._before = bytearray()
+        self._came = 0
+        self._unsent: list[memoryview] = []
+        self._forks = _forks
+        self._used_s = time.monotonic()
+        """When a request was last sent, or an answer came."""
+        way = Tcp([address]) if transport is None else transport
+        self._socket: socket.socket | None = way.connect(address, options)
+        try:
+            self._negotiate()
+        except BaseException:
+            self.close()
+            raise
+
+    def __repr__(self) -> str:
+        return f"Connection({self.address})"
+
+    @property
+    def closed(self) -> bool:
+        """Whether it was closed, by us or after a failure."""
+        return self._socket is None
+
+    @property
+    def waiting(self) -> int:
+        """Requests for whose answer somebody waits."""
+        return len(self._sent) - len(self._left)
+
+    @property
+    def unsent(self) -> bool:
+        """Whether some of what was posted waits for `pump`."""
+        return bool(self._unsent)
+
+    def usable(self) -> bool:
+        """Whether a request may go on it: one that was not used for connections.max.idle.ms, or
+        that the broker has closed in the meantime, is closed now."""
+        self.close_idle(time.monotonic())
+        if self._socket is not None and self._quiet and answering([self], 0):
+            self.close()  # nothing is due but its end
+        return self._socket is not None
+
+    def close_idle(self, now_s: float) -> None:
+        """Close it where nothing is due and nobody has used it for connections.max.idle.ms."""
+        idle_ms = self.options.idle_ms
+        if self._quiet and 0 <= idle_ms <= (now_s - self._used_s) * 1000:
+            self.close()
+
+    @property
+    def _quiet(self) -> bool:
+        """Whether nothing is on its way; a child leaves its parent's alone."""
+        return not (self._sent or self._unsent) and self._forks == _forks
+
+    def fileno(self) -> int:
+        """For select: readable means that an answer, or the end, has come."""
+        return -1 if self._socket is None else self._socket.fileno()
+
+    def close(self) -> None:
+        """Close the socket; what was on its way is forgotten, and may yet arrive.  A child closes
+        its own end of it."""
+        if self._socket is not None:
+            self._socket.close()
+            self._socket = None
+        self._sent.clear()
+        self._left.clear()
+        self._unsent.clear()
+        self._begin_answer(None)
+
+    def give_up(self) -> None:
+        """Close the socket, and let what is on its way arrive no more, as far as that is ours to
+        say: the kernel would go on sending it, and in a network that is cut for a while an EndTxn
+        comes when the next transaction is open, an OffsetCommit when a later one was done."""
+        if self._socket is not None and self._forks == _forks:
+            with suppress(OSError):  # closed by the other end
+                self._socket.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, ABORT)
+        self.close()
+
+    def interrupt(self) -> None:
+        """Let what is waited for here fail with PeerGone, as if the broker had gone; from any
+        thread."""
+        found = self._socket
+        if found is not None and self._forks == _forks:
+            with suppress(OSError):  # it has ended
+                found.shutdown(socket.SHUT_RDWR)
+
+    # ---- versions ----------------------------------------------------------------------
+
+    def knows(self, api: Any) -> bool:
+        """Whether the broker answers some version of `api` that we speak."""
+        low, high = self.ranges.get(api.key, (0, -1))
+        return bool(max(low, api.versions.start) < min(high + 1, api.versions.stop))
+
+    def version_of(self, api: Any, at_most: int | None = None) -> int:
+        """The highest version of `api` that both sides know, and `at_most` allows.
+
+        Raises: UnsupportedVersion.
+        """
+        low, high = self.ranges.get(api.key, (0, -1))
+        ours: int = api.versions.stop - 1
+        ours = ours if at_most is None else min(ours, at_most)
+        version = min(high, ours)
+        if version < max(low, api.versions.start):
+            offered = f"{low} to {high}" if high >= low else "none"
+            raise errors.UnsupportedVersion(
+                f"{self.address}: {api.name}: the broker offers {offered}, "
+                f"wanted one of {api.versions.start} to {ours}"
+            )
+        return version
+
+    def _negotiate(self) -> None:
+        api = apis.API_VERSIONS
+        body = software()
+        version: int = api.max_version
+        answer = self._ask_versions(version, body)
+        if answer.error_code == ErrorCode.UNSUPPORTED_VERSION and version:
+            # A broker that does not know our version answers in version 0, with its range.
+            offered = [k.max_version for k in answer.api_keys if k.api_key == api.key]
+            version = min(version - 1, max(0, *offered)) if offered else 0
+            answer = self._ask_versions(version, body)
+        check_code(answer.error_code, f"{self.address}: ApiVersions")
+        self.ranges = {k.api_key: (k.min_version, k.max_version) for k in answer.api_keys}
+        if not self.ranges:
+            raise errors.BadAnswer(f"{self.address}: ApiVersions: it offers no API")
+        if version >= 3:
+            self.features = {f.name: f.max_version_level for f in answer.finalized_features}
+
+    def _ask_versions(self, version: int, body: dict[str, Any]) -> Any:
+        api = apis.API_VERSIONS
+        self._send(api, version, api.encode_request(version, body), True)
+        patience_ms = self.options.connect_timeout_ms
+        frame, pos, _ = self._receive(time.monotonic() + patience_ms / 1000, patience_ms)
+        try:
+            answer = api.decode_response(version, frame, pos)
+        except errors.InvalidRequest as problem:
+            try:
+                # Its own error in version 0, whatever was asked.
+                answer = api.decode_response(0, frame, pos)
+            except errors.InvalidRequest:
+                answer = None
+            if answer is None or answer.error_code != ErrorCode.UNSUPPORTED_VERSION:
+                raise self._bad(f"{problem}; is this Kafka's port?") from None
+        return answer
+
+    # ---- requests ----------------------------------------------------------------------
+
+    def call(
+        self, api: Any, body: Any, version: int | None = None, timeout_ms: int | None = None
+    ) -> Any:
+        """Ask, and wait for the answer.  No other request may be on its way.
+
+        Raises: as `send` and `receive`.
+        """
+        if self.waiting:
+            raise errors.ArgumentError(f"{self.address}: {self.waiting} answers are due first")
+        version = self.version_of(api) if version is None else version
+        data = api.encode_request(version, body)
+        if self.patience.errand is not None and api.key in ASKING:
+            return self._again(api, version, data)
+        try:
+            self._send(api, version, data, True)
+            return self.receive(timeout_ms)
+        except NotYet as problem:  # what it changes it must not change later
+            self.give_up()
+            raise errors.Timeout(str(problem)) from None
+        except errors.WakeUp:  # nobody waits for the answer any more
+            self.give_up()
+            raise
+        except Exception:
+            raise
+        except BaseException:  # Ctrl-C: what is still to come belongs to nobody
+            self.give_up()
+            raise
+
+    def _again(self, api: Any, version: int, data: bytes) -> Any:
+        """As `call`, for an errand: what it has asked before it does not ask again, and however
+        short its calls are, a request has its time."""
+        errand, what = self.patience.errand, (api.key, version, data)
+        assert errand is not None
+        if (answer := errand.known((self.address, *what))) is not None:
+            return answer
+        patience_ms = self.options.request_timeout_ms
+        # Another errand wants to know how it is now, not how it was when that one asked.
+        mine = (n for n, one in self._left.items() if one.what == what and one.errand is errand)
+        number = next(mine, None)
+        if number is None:
+            if len(self._left) >= LEFT_MAX:
+                self.give_up()
+                raise errors.Timeout(f"{self.address}: {LEFT_MAX} requests were not answered")
+            due_s = time.monotonic() + patience_ms / 1000
+            number = self._post(api, version, data)
+        else:
+            due_s = self._left.pop(number).due_s
+        try:
+            answer = self._decoded(*self._receive(due_s, patience_ms))
+        except (NotYet, errors.WakeUp):
+            self._left[number] = _Left(what, errand, due_s)
+            self.patience.due.append(self)
+            raise
+        errand.log.append(((self.address, *what), answer))
+        return answer
+
+    def send(self, api: Any, body: Any, version: int | None = None, answered: bool = True) -> int:
+        """Put a request on its way; its correlation id.  `answered` False: Produce, acks=0.
+
+        Raises: PeerGone, Timeout, UnsupportedVersion; Closed.
+        """
+        version = self.version_of(api) if version is None else version
+        return self._send(api, version, api.encode_request(version, body), answered)
+
+    def post(self, api: Any, body: Any, version: int) -> None:
+        """As `send`, but that it waits for nobody: what the broker does not take now is sent by
+        `pump`, and nothing else before that.
+
+        Raises: PeerGone; Closed.
+        """
+        self._open()
+        self._post(api, version, api.encode_request(version, body))
+
+    def _post(self, api: Any, version: int, encoded: bytes) -> int:
+        self._correlation_id = self._correlation_id + 1 & 0x7FFFFFFF
+        self._used_s = time.monotonic()
+        header = encode_request_header(api, version, self._correlation_id, self.options.client_id)
+        head = SIZE.pack(len(header) + len(encoded)) + header
+        self._unsent += [memoryview(head), memoryview(encoded)]
+        self._sent.append(_Sent(api, version, self._correlation_id))
+        self.pump()
+        return self._correlation_id
+
+    def pump(self) -> None:
+        """Send what the broker takes now of what was posted.
+
+        Raises: PeerGone; the connection is closed then.
+        """
+        where = self._open()
+        where.settimeout(0)
+        try:
+            while self._unsent:
+                count = where.sendmsg(self._unsent)
+                while self._unsent and count >= len(self._unsent[0]):
+                    count -= len(self._unsent.pop(0))
+                if count:
+                    self._unsent[0] = self._unsent[0][count:]
+        except BlockingIOError:
+            return
+        except OSError as problem:
+            name = self._sent[-1].api.name if self._sent else "a request"
+            self.give_up()
+            raise errors.PeerGone(
+                f"{self.address}: {name}: {problem.strerror or problem}"
+            ) from None
+
+    def receive(self, timeout_ms: int | None = None) -> Any:
+        """The answer to the oldest request; `timeout_ms` None: the request timeout.
+
+        Raises: PeerGone, Timeout, BadAnswer; the connection is closed then.  NotYet: the call's
+        patience is over, and what has come of the answer is kept for the next time.
+        """
+        patience_ms = self.options.request_timeout_ms if timeout_ms is None else timeout_ms
+        return self._decoded(*self._receive(time.monotonic() + patience_ms / 1000, patience_ms))
+
+    def _decoded(self, frame: bytes, pos: int, sent: _Sent) -> Any:
+        try:
+            return sent.api.decode_response(sent.version, frame, pos)
+        except errors.InvalidRequest as problem:
+            raise self._bad(str(problem)) from None
+
+    def _open(self) -> socket.socket:
+        if self._socket is None:
+            raise errors.Closed(f"{self.address}: the connection is closed")
+        if self._forks != _forks:
+            raise errors.ForkedHandle(f"{self.address}: the connection is the parent process's")
+        return self._socket
+
+    def _send(self, api: Any, version: int, body: bytes, answered: bool) -> int:
+        where = self._open()
+        self._correlation_id = self._correlation_id + 1 & 0x7FFFFFFF
+        self._used_s = time.monotonic()
+        header = encode_request_header(api, version, self._correlation_id, self.options.client_id)
+        patience_s = min(self.options.request_timeout_ms / 1000, self.patience.left_s())
+        where.settimeout(patience_s)
+        try:
+            head = SIZE.pack(len(header) + len(body)) + header
+            if self._unsent:
+                head = b"".join([*self._unsent, head])
+                self._unsent.clear()
+            if len(body) <= JOINED_BYTES:
+                where.sendall(head + body)
+            else:
+                where.sendall(head)
+                where.sendall(body)
+        except (TimeoutError, BlockingIOError):
+            self._fail()
+            raise errors.Timeout(
+                f"{self.address}: {api.name}: not taken in {patience_s * 1000:.0f} ms"
+            ) from None
+        except OSError as problem:
+            self._fail()
+            raise errors.PeerGone(
+                f"{self.address}: {api.name}: {problem.strerror or problem}"
+            ) from None
+        if answered:
+            self._sent.append(_Sent(api, version, self._correlation_id))
+        return self._correlation_id
+
+    def _fail(self) -> None:
+        """It takes no more; what nobody answers (Produce, acks=0) may arrive yet."""
+        if self._sent:
+            self.give_up()
+        else:
+            self.close()
+
+    def _receive(self, due_s: float, timeout_ms: int) -> tuple[bytes, int, _Sent]:
+        """(frame, where its body begins, whose it is) of the next answer that is waited for."""
+        if not self.waiting:
+            raise errors.ArgumentError(f"{self.address}: no answer is due")
+        while True:
+            frame = self._frame(due_s, timeout_ms)
+            sent = self._sent.popleft()
+            pos = self._body_pos(frame, sent)
+            if self._left.pop(sent.correlation_id, None) is None:
+                return frame, pos, sent
+
+    def _frame(self, due_s: float, timeout_ms: int) -> bytes:
+        """The next answer as it came."""
+        begun_s, until_s = time.monotonic(), min(due_s, self.patience.until_s)
+        try:
+            if self._size is None:
+                (size,) = SIZE.unpack(self._exactly(4, until_s))
+                if not 4 <= size <= self.options.response_bytes_max:
+                    raise self._bad(
+                        f"a frame of {size} bytes, wanted 4 to {self.options.response_bytes_max}"
+                        "; is this Kafka's port?"
+                    )
+                self._begin_answer(size)
+            assert self._size is not None
+            frame = self._exactly(self._size, until_s)
+        except errors.KafkalogError:
+            raise
+        except TimeoutError:
+            api = self._sent[0].api
+            if until_s < due_s:
+                timeout_ms = max(0, round((until_s - begun_s) * 1000))
+                if self.patience.wait is not None:
+                    raise NotYet(f"{self.address}: {api.name}: no answer yet") from None
+            self.give_up()
+            raise errors.Timeout(
+                f"{self.address}: {api.name}: no answer in {timeout_ms} ms"
+            ) from None
+        except OSError as problem:
+            self.give_up()
+            raise errors.PeerGone(f"{self.address}: {problem.strerror or problem}") from None
+        except BaseException:  # Ctrl-C: what is still to come belongs to nobody
+            self.give_up()
+            raise
+        self._begin_answer(None)
+        self._used_s = time.monotonic()
+        return frame
+
+    def _begin_answer(self, size: int | None) -> None:
+        self._size, self._came = size, 0
+        self._parts, self._before = [], bytearray()
+
+    def _body_pos(self, frame: bytes, sent: _Sent) -> int:
+        try:
+            found, pos = decode_response_header(sent.api, sent.version, frame)
+        except errors.InvalidRequest as problem:
+            raise self._bad(str(problem)) from None
+        if found != sent.correlation_id:
+            raise self._bad(f"the answer to {found}, wanted the one to {sent.correlation_id}")
+        return pos
+
+    def _exactly(self, size: int, until_s: float) -> bytes:
+        """`size` bytes, with those that have come before; memory grows with what has come, not
+        with what was announced.
+
+        Raises: TimeoutError: what has come is kept; OSError.
+        """
+        while self._came < size:
+            part = self._some(min(size - self._came, CHUNK_BYTES), until_s)
+            if not part:
+                raise OSError(f"it closed the connection after {self._came} of {size} bytes")
+            self._parts.append(part)
+            self._came += len(part)
+            if self._came < size and time.monotonic() >= until_s:
+                raise TimeoutError
+            if len(self._parts) == PARTS_MAX:
+                self._before += b"".join(self._parts)
+                self._parts.clear()
+        parts, before = self._parts, self._before
+        return parts[0] if len(parts) == 1 and not before else b"".join([before, *parts])
+
+    def _some(self, size: int, until_s: float) -> bytes:
+        """Up to `size` bytes that have come.  Raises: TimeoutError; OSError."""
+        where, wait = self._open(), self.patience.wait
+        left_s = max(until_s - time.monotonic(), 0.0)
+        where.settimeout(left_s if wait is None else 0)
+        while True:
+            if self._unsent:
+                self.pump()
+            try:
+                return where.recv(size)
+            except BlockingIOError:
+                left_s = until_s - time.monotonic()
+                if wait is None or left_s <= 0:
+                    raise TimeoutError from None
+                wait([self], left_s)
+
+    def _bad(self, what: str) -> errors.BadAnswer:
+        """The failure of an answer that breaks the protocol; the connection is closed."""
+        name = self._sent[0].api.name if self._sent else "an answer"
+        self.give_up()
+        return errors.BadAnswer(f"{self.address}: {name}: {what}")

@@ -1,0 +1,83 @@
+"""Waiting for answers, and being woken from it by another thread."""
+
+from __future__ import annotations
+
+import os
+import select
+import socket
+import threading
+from collections.abc import Iterable
+from contextlib import suppress
+
+from kafkalog import errors
+from kafkalog.client.link.connection import Connection
+
+__all__ = ["Waker"]
+
+
+LONGEST_S = 86_400.0
+"""One wait is never longer, and callers look again: what poll accepts ends at 24 days."""
+
+
+class Waker:
+    """One thread waits; any thread may end the wait."""
+
+    def __init__(self) -> None:
+        self._heard, self._told = socket.socketpair()
+        self._heard.setblocking(False)
+        self._told.setblocking(False)
+        self._woken = False
+        self._pid = os.getpid()
+        self._lock = threading.RLock()  # guards the end; a signal may nudge within a nudge
+
+    def nudge(self) -> None:
+        """The wait ends, now or the next one; as if nothing had come."""
+        # A number that is closed while it is written to may be another file's.
+        with self._lock, suppress(OSError):  # full: it ends anyhow; closed: nobody waits
+            self._told.send(b"\0")
+
+    def wakeup(self) -> None:
+        """The wait ends, now or the next one, with WakeUp."""
+        self._woken = True
+        self.nudge()
+
+    def check(self) -> None:
+        """Raise WakeUp if `wakeup` was called since."""
+        if self._woken:
+            self._woken = False
+            raise errors.WakeUp("wakeup was called")
+
+    def wait(self, connections: Iterable[Connection], wait_s: float) -> list[Connection]:
+        """Those whose answer, or end, has begun to come, or that take more of what is unsent; none
+        after `wait_s`, or a nudge.
+
+        Raises: WakeUp.
+        """
+        self.check()
+        poll = select.poll()
+        found, by_number = [], {}
+        for connection in connections:
+            if connection.closed:
+                found.append(connection)
+            else:
+                by_number[connection.fileno()] = connection
+        poll.register(self._heard.fileno(), select.POLLIN)
+        for number, connection in by_number.items():
+            poll.register(number, select.POLLIN | (select.POLLOUT if connection.unsent else 0))
+        wait_s = 0 if found else min(max(wait_s, 0), LONGEST_S)
+        for number, _ in poll.poll(wait_s * 1000):
+            if number in by_number:
+                found.append(by_number[number])
+            else:
+                with suppress(BlockingIOError):
+                    self._heard.recv(4096)
+        self.check()
+        return found
+
+    def close(self) -> None:
+        """Nobody waits any more."""
+        if os.getpid() != self._pid:  # a child: whoever held it at the fork is not there
+            self._lock = threading.RLock()
+        with self._lock:
+            self._heard.close()
+            self._told.close()

@@ -1,0 +1,1 @@
+"""The producer: its identity, its transactions, and what is sent."""

@@ -1,0 +1,436 @@
+"""What becomes of a producer's batches: which goes where, what an answer means, when it is over.
+
+It decides and does nothing else: no clock, no socket, no thread, no chance of its own.  The sender
+tells it what has happened and does what it wants done; a simulation does the same
+(tests/unit/client/producer/simulation.py).
+"""
+
+from __future__ import annotations
+
+import logging
+from collections import deque
+from collections.abc import Callable, Iterable
+from typing import NamedTuple
+
+from kafkalog import errors
+from kafkalog._native import direct, lib
+from kafkalog.batch import codecs
+from kafkalog.client.buffer.accumulator import Accumulator, Lane
+from kafkalog.client.buffer.delivery import SEQUENCES, Batch, SendOptions
+from kafkalog.client.link.chunks import names_max
+from kafkalog.client.link.failures import (
+    failure,
+    failure_class,
+    in_doubt,
+    is_retriable,
+    passing,
+    says_nothing,
+)
+from kafkalog.client.link.transport import Options
+from kafkalog.client.producer.producer_id import NEVER_S, ProducerId
+from kafkalog.types import TopicPartition
+from kafkalog.wire.error_codes import ErrorCode
+
+__all__ = [
+    "Answer", "Core", "Doubt", "Effect", "Ended", "Plan", "Refuse", "Say",
+]  # fmt: skip
+
+_seal, _records = direct("growing_seal"), direct("growing_records")
+KNOWN_AGAIN = 5
+"""So many batches of a producer a partition remembers, to tell what is sent twice."""
+_MOVING = (
+    ErrorCode.LEADER_NOT_AVAILABLE,
+    ErrorCode.NOT_LEADER_OR_FOLLOWER,
+    ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+)
+"""What passes in every cluster when a leader moves or a topic is new: nothing to tell."""
+_NOT_STORED = (ErrorCode.NOT_ENOUGH_REPLICAS, ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER)
+"""After any other refusal that passes it may be: a leader that resigns ends the wait for copies."""
+_TAKEN = (ErrorCode.NONE, ErrorCode.DUPLICATE_SEQUENCE_NUMBER)
+
+
+class Answer(NamedTuple):
+    """What a leader says of a batch."""
+
+    code: int
+    base_offset: int = -1
+    log_append_ms: int = -1
+    detail: str | None = None
+    moved: bool = False
+    """It named the partition's new leader, which is known now."""
+
+
+class Plan(NamedTuple):
+    """What can go out now."""
+
+    nodes: dict[int, list[Lane]]
+    next_s: float
+    """When more can."""
+    stalled: set[int]
+    """Nodes that do not take what is ready for them."""
+    lost: bool
+    """Of something that is ready the leader is not known."""
+
+
+# ---- effects ---------------------------------------------------------------------------------
+
+
+class Ended(NamedTuple):
+    """It is known what became of a batch, as far as it ever will be."""
+
+    batch: Batch
+    problem: errors.KafkalogError | None
+    """None: it was taken."""
+    base_offset: int = -1
+
+
+class Doubt(NamedTuple):
+    """Another node leads a partition, perhaps."""
+
+    tp: TopicPartition
+
+
+class Refuse(NamedTuple):
+    """Take no records any more."""
+
+    problem: errors.KafkalogError
+
+
+class Say(NamedTuple):
+    """For the log."""
+
+    level: int
+    text: str
+
+
+Effect = Ended | Doubt | Refuse | Say
+
+
+class Core:
+    """The life of batches.  Each event leaves what is to be done in `effects`, in its order; that
+    is done before the next event.  The sender's thread only, but for `begin_sequences`."""
+
+    def __init__(
+        self, options: SendOptions, client: Options, pid: ProducerId, chance: Callable[[], float]
+    ) -> None:
+        """`chance`: from 0 to 1."""
+        self.options = options
+        self.client = client
+        self.effects: list[Effect] = []
+        self.waiting: Accumulator
+        """Set before the first event."""
+        self._pid = pid
+        self._chance = chance
+        self._paused: dict[int, float] = {}  # nodes, and until when nothing goes there
+
+    # ---- what goes out -------------------------------------------------------------------
+
+    def plan(
+        self,
+        now_s: float,
+        leader: Callable[[TopicPartition], int | None],
+        takes: Callable[[int], bool],
+    ) -> Plan:
+        """Lanes that can send now, by node.  `leader`: None: not known; `takes`: whether another
+        request may go to a node."""
+        plan = Plan({}, now_s + NEVER_S, set(), False)
+        if not self._pid.ready:
+            return plan
+        next_s, lost = plan.next_s, False
+        with self.waiting.lock:
+            for lane in list(self.waiting.lanes.values()):
+                if lane.failed and not lane.flying:
+                    lane.ready.extendleft(sorted(lane.failed, key=lambda b: -b.number))
+                    lane.failed = []
+                    lane.solo = True
+                if not lane.ready or lane.failed:
+                    continue
+                if lane.flying and self._alone(lane):
+                    if (at := leader(lane.tp)) is not None:
+                        plan.stalled.add(at)
+                    continue
+                if lane.retry_at_s > now_s:
+                    next_s = min(next_s, lane.retry_at_s)
+                    continue
+                node = leader(lane.tp)
+                if node is None:
+                    lost = True
+                    continue
+                pause_s = self._paused.get(node, 0)
+                if pause_s > now_s:
+                    next_s = min(next_s, pause_s)
+                elif takes(node):
+                    plan.nodes.setdefault(node, []).append(lane)
+                else:
+                    plan.stalled.add(node)
+        return plan._replace(next_s=next_s, lost=lost)
+
+    def _alone(self, lane: Lane) -> bool:
+        """Whether a lane has to wait until nothing of it is on its way.
+
+        A leader that has not seen the producer takes any sequence: should the first batch
+        fail, and the second not, the first could never be sent again.  And a broker knows again
+        only the last few batches of a producer.
+        """
+        if lane.solo or lane.flying >= KNOWN_AGAIN:
+            return True
+        return self._pid.producer_id >= 0 and not lane.known
+
+    def pack(self, lanes: Iterable[Lane], now_s: float) -> dict[TopicPartition, Batch]:
+        """What of a node's lanes goes in one request: it is on its way from now on."""
+        batches: dict[TopicPartition, Batch] = {}
+        size = 0
+        with self.waiting.lock:
+            for lane in lanes:
+                if not lane.ready:
+                    continue
+                batch = lane.ready[0]
+                try:
+                    data = self._sealed(lane, batch)
+                except errors.KafkalogError as problem:
+                    lane.ready.popleft()
+                    self._refused(batch, problem)
+                    continue
+                full = size + len(data) > self.options.request_bytes
+                if batches and (full or len(batches) == names_max()):
+                    break
+                size += len(data)
+                batches[lane.tp] = lane.ready.popleft()
+                batch.attempts += 1
+                batch.first_sent_s = batch.first_sent_s or now_s
+                lane.flying += 1
+                # The others' turn is before its next.
+                self.waiting.lanes[lane.tp] = self.waiting.lanes.pop(lane.tp)
+        return batches
+
+    def _sealed(self, lane: Lane, batch: Batch) -> bytes:
+        """A batch's bytes, with the sequence that it has for this producer id."""
+        pid = self._pid
+        # What was sent keeps the id that it had: it may be there already, its answer lost.
+        if batch.data is not None and (batch.attempts or batch.pid == pid.pair):
+            return batch.data
+        codec, small = self.options.codec, None
+        if codec:
+            records = _records(batch.memory)
+            try:
+                small = codecs.compress(codec, records, self.options.level)
+            except MemoryError as problem:  # the codecs' own
+                raise errors.NoMemory(f"{lane.tp.topic}-{lane.tp.partition}: {problem}") from None
+            if len(small) >= len(records):  # it stays as it is, as librdkafka does it
+                codec, small = 0, None
+        # A part has the sequence of its whole, and where that may be there its id, too.
+        if batch.pid != pid.pair and not batch.doubtful:
+            batch.pid, batch.sequence = pid.pair, lane.sequence
+            lane.sequence = (lane.sequence + batch.count) % SEQUENCES
+        attributes = codec | (lib.KL_ATTR_TRANSACTIONAL if pid.transactional_id else 0)
+        data: bytes = _seal(batch.memory, small, *batch.pid, batch.sequence, attributes)
+        batch.data = data
+        return data
+
+    # ---- what comes of it ----------------------------------------------------------------
+
+    def answered(self, batch: Batch, answer: Answer, now_s: float) -> None:
+        """A leader says what became of a batch."""
+        self._landed(batch)
+        code = answer.code
+        if code in _TAKEN:
+            if batch.ended:
+                self._came_late(batch, None)
+            else:
+                batch.log_append_ms = answer.log_append_ms
+                self._taken(batch, answer.base_offset)
+            return
+        problem = failure(code, f"{batch.tp.topic}-{batch.tp.partition}", answer.detail)
+        if batch.ended:
+            self._came_late(batch, problem)
+            return
+        lane = self.waiting.lanes[batch.tp]
+        # A broker refuses what follows a refused batch; nothing of it was appended.
+        late = code == ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
+        # What is on its way still, to a leader of before perhaps, may come to be refused first.
+        behind = late and (lane.flying > 0 or any(b.number < batch.number for b in lane.failed))
+        renewed = late and not behind and self._pid.renewing
+        if code == ErrorCode.MESSAGE_TOO_LARGE and batch.count > 1:
+            text = f"{problem}; its {batch.count} records go in two batches"
+            self.effects.append(Say(logging.INFO, text))
+            lane.failed += self.waiting.split(batch, now_s)
+        elif renewed or (not behind and self._pid.forgotten(batch.pid, code)):
+            if batch.doubtful:  # a leader that knows it no more would store it a second time
+                self._refused(batch, problem)
+            else:
+                batch.data = None  # with a new id it can be
+                self._again(batch, str(problem), now_s, at_once=renewed)
+        elif is_retriable(code) or behind:
+            if not answer.moved:
+                self.effects.append(Doubt(batch.tp))
+            if code == ErrorCode.KAFKA_STORAGE_ERROR:
+                lane.unstored_s = lane.unstored_s or now_s
+            batch.doubtful = batch.doubtful or code not in _NOT_STORED
+            told = code not in _MOVING
+            self._again(batch, str(problem), now_s, tell=told, at_once=answer.moved)
+        else:
+            batch.doubtful = batch.doubtful or says_nothing(code)
+            self._refused(batch, problem)
+
+    def unanswered(self, batch: Batch, problem: errors.KafkalogError) -> None:
+        """An answer says nothing of it."""
+        self._landed(batch)
+        batch.doubtful = True
+        (self._came_late if batch.ended else self._refused)(batch, problem)
+
+    def lost(
+        self,
+        batches: Iterable[Batch],
+        problem: errors.KafkalogError,
+        now_s: float,
+        posted: bool = True,
+    ) -> None:
+        """No answer will come; `posted`: they may have arrived."""
+        for batch in batches:
+            self._landed(batch)
+            batch.doubtful = batch.doubtful or posted
+            if batch.ended:
+                self._came_late(batch, problem)
+            elif passing(problem):
+                self._again(batch, str(problem), now_s)
+            else:
+                self._refused(batch, problem)
+
+    def throttled(self, node: int, until_s: float) -> None:
+        """A node asks to be left alone until then."""
+        self._paused[node] = until_s
+
+    def _landed(self, batch: Batch) -> None:
+        with self.waiting.lock:
+            lane = self.waiting.lanes.get(batch.tp)
+            if lane is not None:
+                lane.flying -= 1
+
+    def _again(
+        self, batch: Batch, why: str, now_s: float, tell: bool = False, at_once: bool = False
+    ) -> None:
+        """A batch failed for a time."""
+        lane = self.waiting.lanes[batch.tp]
+        if tell and lane.reason != why:  # once for each reason: patience may be long
+            text = f"{why}; trying again for up to {self._patience_s(lane):g} s"
+            self.effects.append(Say(logging.WARNING, text))
+        lane.reason = why
+        if batch.attempts > self.options.retries:
+            self._refused(batch, errors.Timeout(f"{why}; retries: {self.options.retries}"))
+            return
+        pause_ms = lane.pause_ms or self.client.retry_backoff_ms
+        if not at_once:
+            lane.pause_ms = min(pause_ms * 2, self.client.retry_backoff_max_ms)
+            # A fifth of it is left to chance (KIP-580).
+            lane.retry_at_s = now_s + pause_ms * (0.8 + 0.4 * self._chance()) / 1000
+        lane.failed.append(batch)
+
+    def _refused(self, batch: Batch, problem: errors.KafkalogError) -> None:
+        """A batch will never be taken; where an attempt may have stored it, that is said."""
+        problem = in_doubt(problem) if batch.doubtful else problem
+        self._pid.failed(problem, sent=batch.sent or batch.data is not None)
+        if self._pid.fatal is not None:
+            self.effects.append(Refuse(self._pid.fatal))
+        self.effects.append(Ended(batch, problem))
+
+    def _came_late(self, batch: Batch, problem: errors.KafkalogError | None) -> None:
+        """It is known what became of one that was given up on its way: whether its sequence, behind
+        which others may be, is used up or missing."""
+        if problem is None:
+            lane = self.waiting.lanes[batch.tp]
+            lane.known = lane.known or batch.pid == self._pid.pair
+        elif not self._pid.transactional_id:  # else its transaction was spoilt then
+            self._pid.failed(problem, sent=True)
+
+    def _taken(self, batch: Batch, base_offset: int) -> None:
+        lane = self.waiting.lanes[batch.tp]
+        lane.known = lane.known or batch.pid == self._pid.pair
+        lane.reason, lane.pause_ms, lane.unstored_s = "", 0.0, 0.0
+        if not lane.ready or not lane.ready[0].sent:
+            lane.solo = False
+        self.effects.append(Ended(batch, None, base_offset))
+
+    # ---- what takes too long, or is of no use --------------------------------------------
+
+    def _patience_s(self, lane: Lane) -> float:
+        """How long a lane's records may wait."""
+        storage_s = self.client.storage_timeout_ms / 1000
+        delivery_s = self.options.delivery_s
+        return min(storage_s, delivery_s) if lane.unstored_s else delivery_s
+
+    def expire(self, now_s: float, flying: Iterable[Batch]) -> None:
+        """End what waits longer than its patience; `flying`: all that is on its way."""
+        limit_s = now_s - self.options.delivery_s
+        for batch in flying:
+            if batch.begun_s <= limit_s and not batch.ended:
+                self._give_up(batch)
+        with self.waiting.lock:
+            lanes = list(self.waiting.lanes.values())
+        for lane in lanes:
+            patience_s = self._patience_s(lane)
+            over = bool(lane.unstored_s) and now_s - lane.unstored_s >= patience_s
+            late = [
+                batch for batch in (*lane.failed, *lane.ready)
+                if batch.begun_s <= limit_s or (over and batch.sent)
+            ]  # fmt: skip
+            if late:
+                count = sum(batch.count for batch in late)
+                reason = f": {lane.reason}" if lane.reason else ""
+                problem = failure_class(ErrorCode.REQUEST_TIMED_OUT)(
+                    f"{lane.tp.topic}-{lane.tp.partition}: {count} records not taken in "
+                    f"{patience_s * 1000:g} ms{reason}"
+                )
+                self._take_out(lane, late, problem)
+
+    def _give_up(self, batch: Batch) -> None:
+        """Its time is over while it is on its way: see `_came_late`."""
+        problem = failure_class(ErrorCode.REQUEST_TIMED_OUT)(
+            f"{batch.tp.topic}-{batch.tp.partition}: {batch.count} records not acknowledged in "
+            f"{self.options.delivery_s * 1000:g} ms; they may have been stored"
+        )
+        if self._pid.transactional_id:
+            self._pid.failed(problem, sent=True)
+        self.effects.append(Ended(batch, problem))
+
+    def fail(self, lane: Lane, problem: errors.KafkalogError) -> None:
+        """Nothing that waits in a lane can be sent."""
+        with self.waiting.lock:
+            self.waiting.close(lane)
+            batches = [*lane.failed, *lane.ready]
+        self._take_out(lane, batches, problem)
+
+    def _take_out(self, lane: Lane, some: list[Batch], problem: errors.KafkalogError) -> None:
+        with self.waiting.lock:
+            lane.failed = [b for b in lane.failed if b not in some]
+            lane.ready = deque(b for b in lane.ready if b not in some)
+        for batch in some:
+            self._refused(batch, problem)
+
+    def check_id(self) -> None:
+        """End all that waits where the producer's id serves no more."""
+        if self._pid.fatal is not None:
+            self.effects.append(Refuse(self._pid.fatal))
+        if why := self._pid.fatal or self._pid.error:
+            self.drop_all(why)
+
+    def drop_all(self, problem: errors.KafkalogError) -> None:
+        """End all that is not on its way."""
+        with self.waiting.lock:
+            lanes = list(self.waiting.lanes.values())
+        for lane in lanes:
+            with self.waiting.lock:
+                self.waiting.close(lane)
+                some = [*lane.failed, *lane.ready]
+                lane.failed, lane.ready = [], deque()
+            for batch in some:
+                if batch.data is not None:
+                    self._pid.failed(problem, sent=True)
+                # What is in a transaction ends with it, stored or not.
+                doubtful = batch.doubtful and not self._pid.transactional_id
+                self.effects.append(Ended(batch, in_doubt(problem) if doubtful else problem))
+
+    def begin_sequences(self) -> None:
+        """The producer has another id or epoch: every partition begins at 0 again."""
+        with self.waiting.lock:
+            for lane in self.waiting.all_lanes():
+                lane.sequence, lane.known = 0, False

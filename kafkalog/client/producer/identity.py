@@ -1,0 +1,74 @@
+"""A producer's identity at the brokers: none, or an id under which nothing is lost or repeated."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping, Sequence
+
+from kafkalog import errors
+from kafkalog.client.buffer.accumulator import Lane
+from kafkalog.client.link.cluster import Cluster
+from kafkalog.client.link.failures import check_code, passing
+from kafkalog.client.producer.background_calls import Line
+from kafkalog.client.producer.producer_id import NEVER_S, ProducerId
+from kafkalog.wire import apis
+
+__all__ = ["Identity"]
+
+PLAIN_VERSION_MAX = 11
+"""Of Produce; version 12 is for transactions of version 2."""
+
+
+class Identity(ProducerId):
+    """A producer id without transactions, which the brokers are asked for.  The sender's thread
+    only, but for reads, and for what its line asks."""
+
+    @property
+    def produce_version(self) -> int:
+        """The highest of Produce that may be used."""
+        return PLAIN_VERSION_MAX
+
+    def ensure(self, line: Line, now_s: float, quiet: Callable[[], bool]) -> float:
+        """Get an id if one is wanted; when to call again."""
+        if not line.free or not self._needed(line.cluster):
+            return now_s + NEVER_S
+        due_s = self.due_s(now_s, quiet)
+        if due_s > now_s:
+            return due_s
+        line.begin(self._get)
+        return now_s + NEVER_S  # the answers wake us
+
+    def _get(self, cluster: Cluster) -> None:
+        """In the line."""
+        try:
+            self._ask(cluster)
+        except errors.KafkalogError as problem:
+            if not passing(problem):
+                self.doom(problem)
+                return
+            cluster.forget_coordinators()
+            self.refused(time.monotonic() + cluster.options.retry_backoff_ms / 1000)
+            return
+        self.serve()
+
+    def _needed(self, cluster: Cluster) -> bool:
+        return cluster.reached  # before, nobody has sent anything
+
+    def _ask(self, cluster: Cluster) -> None:
+        nodes = sorted(cluster.nodes)
+        # A broker that had none may be cut off from the one that hands them out: ask another.
+        other = bool(self.refusals and nodes)
+        connection = cluster.connect(nodes[self.refusals % len(nodes)]) if other else cluster.any()
+        if not connection.knows(apis.INIT_PRODUCER_ID):
+            return
+        answer = connection.call(
+            apis.INIT_PRODUCER_ID,
+            {"transactional_id": None, "transaction_timeout_ms": 60_000},
+            connection.version_of(apis.INIT_PRODUCER_ID, at_most=5),
+        )
+        check_code(answer.error_code, "InitProducerId")
+        self.take(answer.producer_id, answer.producer_epoch)
+
+    def join(self, line: Line, lanes: Mapping[int, Sequence[Lane]]) -> list[Lane]:
+        """Those of the lanes whose partitions may not be written to yet."""
+        return []

@@ -1,0 +1,179 @@
+"""Requests on their way: a connection to each node, none of which holds up another.
+
+A connection is made in a thread of its own, and what a node does not take at once waits until it
+does: only that node's requests wait with it.
+"""
+
+from __future__ import annotations
+
+import select
+from collections import deque
+from collections.abc import Callable, Iterator
+from itertools import chain
+from typing import Any, NamedTuple
+
+from kafkalog import errors
+from kafkalog.client.buffer.delivery import Batch
+from kafkalog.client.link.cluster import Cluster
+from kafkalog.client.link.connecting import Opening
+from kafkalog.client.link.connection import Connection, answering
+from kafkalog.types import TopicPartition
+from kafkalog.wire import apis
+
+__all__ = ["Flights", "Request"]
+
+
+class Request(NamedTuple):
+    """Batches on their way."""
+
+    batches: dict[TopicPartition, Batch]
+    body: dict[str, Any]
+    version_max: int
+    """Of Produce."""
+    until_s: float
+    """When it must be answered (monotonic)."""
+
+
+class _Waiting(NamedTuple):
+    """A request that waits for its connection."""
+
+    opening: Opening
+    request: Request
+
+
+class Flights:
+    """By node: its connection, and what was sent to it.  The sender's thread only."""
+
+    def __init__(
+        self, cluster: Cluster, most: int, answered: bool, ring: Callable[[], None]
+    ) -> None:
+        """`most` requests on their way to a node; `ring`: a connection was made, or cannot be."""
+        self._cluster = cluster
+        self._most = most
+        self._answered = answered
+        self._ring = ring
+        self._connections: dict[int, Connection] = {}
+        self._flying: dict[int, deque[Request]] = {}
+        self._opening: dict[int, _Waiting] = {}
+
+    @property
+    def quiet(self) -> bool:
+        """Whether nothing is on its way."""
+        return not self._opening and not any(self._flying.values())
+
+    @property
+    def count(self) -> int:
+        """Requests on their way.  From any thread."""
+        return sum(len(some) for some in list(self._flying.values()))
+
+    def batches(self) -> list[Batch]:
+        """All that is on its way, or waits for a connection."""
+        requests = [*chain.from_iterable(self._flying.values())]
+        requests += (one.request for one in self._opening.values())
+        return [batch for request in requests for batch in request.batches.values()]
+
+    def takes(self, node: int) -> bool:
+        """Whether another request may go to a node now."""
+        if node in self._opening or len(self._flying.get(node, ())) >= self._most:
+            return False
+        connection = self._connections.get(node)
+        if connection is None or connection.closed:
+            place = self._cluster.nodes.get(node)
+            return place is None or not self._cluster.openings.rests.left_s(place)
+        return not connection.unsent
+
+    def send(self, node: int, request: Request) -> bool:
+        """Put a request on its way; False: once there is a connection, see `opened`.
+
+        Raises: why it cannot be; what is on its way there is lost, too.
+        """
+        connection = self._connections.get(node)
+        if connection is not None and connection.usable():
+            self._post(node, connection, request)
+            return True
+        opening = self._cluster.openings.begin(self._cluster.place(node), self._ring)
+        self._opening[node] = _Waiting(opening, request)
+        return False
+
+    def _post(self, node: int, connection: Connection, request: Request) -> None:
+        version = connection.version_of(apis.PRODUCE, at_most=request.version_max)
+        if not self._answered:  # nobody would tell that it was not taken
+            connection.send(apis.PRODUCE, request.body, version, answered=False)
+            return
+        connection.post(apis.PRODUCE, request.body, version)
+        self._flying.setdefault(node, deque()).append(request)
+
+    def opened(
+        self, now_s: float
+    ) -> Iterator[tuple[int, Request, errors.KafkalogError | None, bool]]:
+        """Requests that waited for a connection: on their way now, or why not, and whether some
+        of it may have gone."""
+        for node in [n for n, one in self._opening.items() if one.opening.done]:
+            opening, request = self._opening.pop(node)
+            patience_s = self._cluster.options.request_timeout_ms / 1000
+            request = request._replace(until_s=now_s + patience_s)
+            problem: errors.KafkalogError | None = None
+            posted = False
+            try:
+                made = self._connections[node] = self._cluster.openings.take(opening)
+                posted = True
+                self._post(node, made, request)
+            except errors.KafkalogError as found:
+                problem = found
+            yield node, request, problem, posted
+
+    def lose(self, node: int) -> tuple[Request, ...]:
+        """Close a connection; what was on its way."""
+        if connection := self._connections.pop(node, None):
+            if self._answered:
+                connection.give_up()
+            else:  # what it took is sent, for all that anybody knows
+                connection.close()
+        return tuple(self._flying.pop(node, ()))
+
+    # ---- answers -------------------------------------------------------------------------
+
+    def wait(self, bell: int, patience: Callable[[float], float]) -> tuple[list[int], bool]:
+        """(the nodes that answer or take more, whether it rang), once there is one of these.
+
+        `patience`: when the first answer is overdue -> for how many seconds to wait.
+        """
+        poll = select.poll()
+        poll.register(bell, select.POLLIN)
+        nodes = {}
+        due_s = float("inf")
+        for node, requests in self._flying.items():
+            if requests:
+                connection = self._connections[node]
+                nodes[connection.fileno()] = node
+                wanted = select.POLLIN | (select.POLLOUT if connection.unsent else 0)
+                poll.register(connection.fileno(), wanted)
+                due_s = min(due_s, requests[0].until_s)
+        found = poll.poll(max(patience(due_s), 0) * 1000)
+        return [nodes[n] for n, _ in found if n != bell], any(n == bell for n, _ in found)
+
+    def pump(self, node: int) -> None:
+        """Send more of what waits.  Raises: PeerGone."""
+        connection = self._connections.get(node)
+        if connection is not None and connection.unsent:
+            connection.pump()
+
+    def speaks(self, node: int) -> bool:
+        """Whether an answer of a node, or its end, has begun to come."""
+        return bool(self._flying.get(node) and answering([self._connections[node]], 0))
+
+    def receive(self, node: int) -> tuple[Request, Any]:
+        """The oldest request of a node, and its answer.  Raises: as Connection.receive."""
+        answer = self._connections[node].receive()
+        return self._flying[node].popleft(), answer
+
+    def late(self, now_s: float) -> list[int]:
+        """Nodes whose answer is overdue."""
+        return [n for n, some in self._flying.items() if some and some[0].until_s <= now_s]
+
+    def close(self) -> None:
+        """Nothing is wanted any more."""
+        for connection in self._connections.values():
+            connection.close()
+        for waiting in self._opening.values():
+            waiting.opening.give_up()

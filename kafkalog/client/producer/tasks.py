@@ -1,0 +1,140 @@
+"""What other threads ask of a client's own thread: calls that it makes between its turns."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable
+from functools import partial
+from typing import Any
+
+from kafkalog import errors
+from kafkalog.client.link.cluster import Cluster
+from kafkalog.client.link.failures import passing
+from kafkalog.client.producer.background_calls import Line
+
+__all__ = ["Tasks"]
+
+
+class _Task:
+    """One call, tried again while it fails for a time."""
+
+    def __init__(
+        self, call: Callable[[Cluster], Any], aside: bool, until_s: float, pause_s: float
+    ) -> None:
+        self.call = call
+        self.aside = aside
+        self.asked = False
+        """It is being made aside."""
+        self.until_s = until_s
+        self.pause_s = pause_s
+        self.next_s = 0.0
+        self.begun = False
+        """The thread makes it now, or has given up an attempt."""
+        self.done = threading.Event()
+        self.result: Any = None
+        self.error: BaseException | None = None
+
+    def timed(self, cluster: Cluster) -> Any:
+        """The call, within what is left of its time.
+
+        Raises: Timeout: nothing is left; what is sent then has an answer that nobody waits for.
+        """
+        left_s = self.until_s - time.monotonic()
+        if left_s <= 0:
+            raise errors.Timeout("its turn did not come in time")
+        with cluster.patience.within(left_s):
+            return self.call(cluster)
+
+
+class Tasks:
+    """The calls that wait for the thread."""
+
+    def __init__(self, wake: Callable[[], None]) -> None:
+        """`wake`: the thread."""
+        self._wake = wake
+        self._lock = threading.Lock()  # guards what follows
+        self._waiting: list[_Task] = []
+        self._closed: errors.KafkalogError | None = None
+
+    def ask(self, call: Callable[[Cluster], Any], timeout_s: float, aside: bool = False) -> Any:
+        """What `call` returns in the thread, or (`aside`: it asks a broker) in its line; it is
+        called again while it fails for a time only.
+
+        All of it takes `timeout_s`.  Raises: what it raises at last; Timeout; Closed.
+        """
+        task = _Task(call, aside, time.monotonic() + timeout_s, 0.02)
+        with self._lock:
+            if self._closed is not None:
+                raise self._closed
+            self._waiting.append(task)
+        self._wake()
+        if not task.done.wait(min(max(timeout_s, 0.0), threading.TIMEOUT_MAX)):
+            with self._lock:
+                if not task.begun and task in self._waiting:  # the thread waits for something else
+                    self._waiting.remove(task)
+                    raise errors.Timeout(f"its turn did not come in {timeout_s * 1000:.0f} ms")
+            task.done.wait()  # it has the same end
+        if task.error is not None:
+            raise task.error
+        return task.result
+
+    def run(self, now_s: float, line: Line) -> float:
+        """The thread's turn: make the calls that are due; when the next is."""
+        with self._lock:
+            due = [task for task in self._waiting if task.next_s <= now_s and not task.asked]
+        for task in due:
+            with self._lock:
+                if task not in self._waiting:
+                    continue  # nobody waits for it any more
+                task.begun |= not task.aside or line.free
+            if not task.aside:
+                try:
+                    found = task.call(line.cluster)
+                except BaseException as problem:
+                    self._ended(task, line.cluster, None, problem)
+                else:
+                    self._ended(task, line.cluster, found, None)
+            elif line.free:
+                task.asked = True
+                line.begin(task.timed, partial(self._ended, task, line.cluster))
+            elif now_s >= task.until_s:
+                late = errors.Timeout(
+                    "a broker has not answered what was asked before this in time"
+                )
+                self._ended(task, line.cluster, None, late)
+        with self._lock:
+            # One that is due waits for the line, which rings, or for its end.
+            waits_s = [
+                task.next_s if task.next_s > now_s else task.until_s
+                for task in self._waiting if not task.asked
+            ]  # fmt: skip
+        return min(waits_s, default=now_s + 3600)
+
+    def _ended(
+        self, task: _Task, cluster: Cluster, result: Any, problem: BaseException | None
+    ) -> None:
+        task.asked = False
+        if isinstance(problem, errors.KafkalogError):
+            # Not where an abort is all there is.
+            passes = passing(problem) and not problem.abortable
+            next_s = time.monotonic() + task.pause_s
+            if passes and cluster.reached and next_s < task.until_s:
+                cluster.forget_coordinators()
+                task.next_s = next_s
+                task.pause_s = min(task.pause_s * 2, 1.0)
+                return
+        task.result, task.error = result, problem
+        with self._lock:
+            if task in self._waiting:
+                self._waiting.remove(task)
+        task.done.set()
+
+    def close(self, why: errors.KafkalogError) -> None:
+        """The thread has ended: who waits is told."""
+        with self._lock:
+            self._closed = why
+            left, self._waiting = self._waiting, []
+        for task in left:
+            task.error = why
+            task.done.set()

@@ -1,0 +1,359 @@
+"""A producer's transactions: its id by name, what joins, how it ends.
+
+Version 2 of KIP-890 where the brokers have it: a partition joins by being written to, and the
+epoch rises with each end.  Version 1 elsewhere: every partition is announced first.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Mapping, Sequence
+from functools import partial
+from typing import Any, NamedTuple, Protocol
+
+from kafkalog import errors
+from kafkalog.client.buffer.accumulator import Lane
+from kafkalog.client.link.chunks import portions
+from kafkalog.client.link.cluster import GROUP, TRANSACTION, Cluster
+from kafkalog.client.link.connection import Connection
+from kafkalog.client.link.failures import check_code, is_retriable, passing, says_nothing
+from kafkalog.client.producer.background_calls import Line
+from kafkalog.client.producer.identity import Identity
+from kafkalog.types import TopicPartition
+from kafkalog.wire import apis
+from kafkalog.wire.error_codes import ErrorCode
+
+__all__ = ["GroupId", "Membership", "Offset", "Transactional"]
+
+FEATURE = "transaction.version"
+PAUSE_S = 0.02
+"""Before a partition is announced again: the last transaction may be ending still."""
+_FATAL = (
+    ErrorCode.PRODUCER_FENCED,
+    ErrorCode.INVALID_PRODUCER_EPOCH,
+    ErrorCode.INVALID_PRODUCER_ID_MAPPING,
+    ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED,
+    ErrorCode.CLUSTER_AUTHORIZATION_FAILED,
+    ErrorCode.UNSUPPORTED_VERSION,
+)
+"""After these a transactional producer is of no use any more."""
+
+
+class Membership(Protocol):
+    """The member that commits for a group, as a consumer's group_metadata() returns it."""
+
+    @property
+    def group(self) -> str:
+        """The group's id."""
+
+    @property
+    def generation(self) -> int:
+        """-1: not a member."""
+
+    @property
+    def member_id(self) -> str:
+        """Empty: not a member."""
+
+    @property
+    def instance_id(self) -> str | None:
+        """Of a static member."""
+
+
+class GroupId(NamedTuple):
+    """A group, by somebody who is no member of it."""
+
+    group: str
+    generation: int = -1
+    member_id: str = ""
+    instance_id: str | None = None
+
+
+class Offset(NamedTuple):
+    """What is committed of a partition."""
+
+    offset: int
+    leader_epoch: int = -1
+    metadata: str | None = None
+
+
+class Transactional(Identity):
+    """A producer id that belongs to a transactional id.  The sender's thread only, but for reads,
+    and for what its line asks."""
+
+    def __init__(self, transactional_id: str, timeout_ms: int) -> None:
+        super().__init__(wanted=False)
+        self.transactional_id = transactional_id
+        self.ready = False
+        self.open = False
+        """A transaction is; with an error it can only be aborted."""
+        self.second = False
+        """Version 2 of KIP-890."""
+        self.begun_count = 0
+        """Transactions so far."""
+        self.ending: bool | None = None
+        """What its end was to be (True: a commit) that was asked for and is not known to be."""
+        self._deciding = threading.Lock()  # guards what becomes of `open` and `ending`
+        self._timeout_ms = timeout_ms
+        self._unsure = False
+        """What begins it was sent, and not answered by a yes."""
+        self._joined: set[TopicPartition] = set()
+        self._groups: set[str] = set()
+
+    @property
+    def produce_version(self) -> int:
+        return 12 if self.second else 11
+
+    @property
+    def begun(self) -> bool:
+        """Whether the coordinator may know of the transaction."""
+        return bool(self._joined or self._groups or self._unsure)
+
+    # ---- the coordinator -----------------------------------------------------------------
+
+    def initialise(self, cluster: Cluster) -> None:
+        """Get the id and an epoch of one's own: who had them before is fenced.
+
+        Raises: what the coordinator answers.
+        """
+        connection = self._coordinator(cluster)
+        body = {
+            "transactional_id": self.transactional_id,
+            "transaction_timeout_ms": self._timeout_ms,
+            "producer_id": self.producer_id,
+            "producer_epoch": self.epoch,
+        }
+        version = connection.version_of(apis.INIT_PRODUCER_ID, at_most=5)
+        answer = connection.call(apis.INIT_PRODUCER_ID, body, version)
+        self._check(answer.error_code, "InitProducerId")
+        known = connection.features.get(FEATURE, 0) >= 2
+        self.second = known and connection.version_of(apis.END_TXN) >= 5
+        self.take(answer.producer_id, answer.producer_epoch)
+        self.ready = True
+
+    def _coordinator(self, cluster: Cluster) -> Connection:
+        return cluster.connect(cluster.coordinator(self.transactional_id, TRANSACTION))
+
+    def _check(self, code: int, what: str) -> None:
+        """Raise the failure of a code, and remember what it means for the transaction."""
+        try:
+            check_code(code, f"transactional id {self.transactional_id!r}: {what}")
+        except errors.KafkalogError as problem:
+            if not passing(problem):
+                self._note(problem)
+            raise
+
+    def _note(self, problem: errors.KafkalogError) -> None:
+        if problem.code in _FATAL:
+            self.doom(problem)
+        elif self.open:
+            self.spoil(problem)
+
+    def spoil(self, problem: errors.KafkalogError) -> None:
+        """The open transaction can only be aborted."""
+        problem.abortable = not problem.fatal
+        self.error = self.error or problem
+
+    def failed(self, problem: errors.KafkalogError, sent: bool) -> None:
+        """A batch was given up: the transaction cannot be committed."""
+        # Of an epoch that is too old the coordinator says at the abort who is right.
+        if problem.code == ErrorCode.INVALID_PRODUCER_EPOCH and self.open:
+            self.spoil(problem)
+        else:
+            self._note(problem)
+
+    def begin(self) -> None:
+        """What is sent from now on belongs to a new transaction."""
+        self.open, self.error, self.ending = True, None, None
+        self.begun_count += 1
+
+    def not_in_doubt(self) -> None:
+        """Raises: InvalidTxnState: a commit was asked for, and is not known to have failed."""
+        if self.ending:
+            raise errors.InvalidTxnState(
+                f"transactional id {self.transactional_id!r}: the commit was not answered, and "
+                "may be there: commit_transaction again, or close the producer"
+            )
+
+    def not_given_up(self, number: int | None = None) -> None:
+        """What an abort dropped is missing in the transaction, be that open still.
+
+        `number`: as `begun_count` when it was begun.  Raises: InvalidTxnState.
+        """
+        another = number not in (None, self.begun_count)
+        if another or not self.open or self.ending is False:
+            raise errors.InvalidTxnState(
+                f"transactional id {self.transactional_id!r}: the transaction was aborted: "
+                "abort_transaction again if that failed, or begin the next one"
+                if self.ending is False and not another
+                else f"transactional id {self.transactional_id!r}: the transaction has ended"
+            )
+
+    def decide(self, commit: bool) -> None:
+        """How it ends: of two threads that end it the first decides.
+
+        Raises: InvalidTxnState: it has ended, or is to end the other way.
+        """
+        with self._deciding:
+            if commit or not self.open:
+                self.not_given_up()
+            else:
+                self.not_in_doubt()
+            self.ending = commit
+
+    def join(self, line: Line, lanes: Mapping[int, Sequence[Lane]]) -> list[Lane]:
+        found = [x for some in lanes.values() for x in some if x.tp not in self._joined]
+        if self.second:  # the leaders tell the coordinator
+            self._joined.update(lane.tp for lane in found)
+            return []
+        if found and line.free:
+            line.begin(partial(self._join, found))
+        return found
+
+    def _join(self, found: Sequence[Lane], cluster: Cluster) -> None:
+        """In the line."""
+        try:
+            for some in portions([lane.tp for lane in found]):
+                self._announce(cluster, some)
+        except errors.KafkalogError as problem:
+            if passing(problem):
+                cluster.forget_coordinators()
+            else:
+                self._note(problem)
+            for lane in found:
+                lane.retry_at_s = time.monotonic() + PAUSE_S
+            return
+        self._joined.update(lane.tp for lane in found)
+
+    def _announce(self, cluster: Cluster, partitions: Sequence[TopicPartition]) -> None:
+        topics: dict[str, list[int]] = {}
+        for tp in partitions:
+            topics.setdefault(tp.topic, []).append(tp.partition)
+        body = {
+            "v3_and_below_transactional_id": self.transactional_id,
+            "v3_and_below_producer_id": self.producer_id,
+            "v3_and_below_producer_epoch": self.epoch,
+            "v3_and_below_topics": [
+                {"name": name, "partitions": some} for name, some in topics.items()
+            ],
+        }
+        connection = self._coordinator(cluster)
+        version = connection.version_of(apis.ADD_PARTITIONS_TO_TXN, at_most=3)
+        self._unsure = True
+        answer = connection.call(apis.ADD_PARTITIONS_TO_TXN, body, version)
+        codes = {
+            row.partition_error_code
+            for topic in answer.results_by_topic_v3_and_below
+            for row in topic.results_by_partition
+        }
+        for code in sorted(codes, key=lambda c: c == ErrorCode.OPERATION_NOT_ATTEMPTED):
+            self._check(code, "AddPartitionsToTxn")
+        self._unsure = False
+
+    def end(self, cluster: Cluster, commit: bool) -> None:
+        """Commit the transaction, or abort it; called again after a failure that passes it goes
+        on with what is left of that.
+
+        Raises: what the coordinator answers; the transaction's own failure, of a commit.
+        """
+        if self.fatal is not None:
+            raise self.fatal
+        if commit and self.error is not None:
+            raise self.error
+        spoilt = self.error is not None or self._unsure
+        # What failed may have begun it all the same.
+        if self.begun or (spoilt and self.second):
+            self._end(cluster, commit, spoilt)
+        if not self.ready:
+            self.initialise(cluster)  # another epoch: what was lost on the way stays lost
+        with self._deciding:
+            self.open, self.error, self.ending = False, None, None
+
+    def _end(self, cluster: Cluster, commit: bool, spoilt: bool) -> None:
+        connection = self._coordinator(cluster)
+        body = {
+            "transactional_id": self.transactional_id,
+            "producer_id": self.producer_id,
+            "producer_epoch": self.epoch,
+            "committed": commit,
+        }
+        version = connection.version_of(apis.END_TXN, at_most=5 if self.second else 4)
+        self.decide(commit)
+        answer = connection.call(apis.END_TXN, body, version)
+        code = answer.error_code
+        if says_nothing(code):  # it may have been done: the same is asked again
+            check_code(code, f"transactional id {self.transactional_id!r}: EndTxn")
+        if code and not is_retriable(code):
+            self.ending = None
+        if not (code == ErrorCode.INVALID_TXN_STATE and not commit and self._only_unsure):
+            self._check(code, "EndTxn")
+        if version >= 5 and answer.producer_id >= 0:
+            self.take(answer.producer_id, answer.producer_epoch)
+        elif spoilt:
+            self.ready = False
+        self._joined.clear()
+        self._groups.clear()
+        self._unsure = False
+
+    @property
+    def _only_unsure(self) -> bool:
+        """Whether the coordinator may rightly know of no transaction."""
+        return self._unsure and not self._joined and not self._groups
+
+    # ---- offsets -------------------------------------------------------------------------
+
+    def send_offsets(
+        self, cluster: Cluster, offsets: Mapping[TopicPartition, Offset], by: Membership
+    ) -> None:
+        """Commit offsets of a group with the transaction.
+
+        Raises: InvalidTxnState: another thread has ended it; what the coordinators answer; then
+        only an abort is left.
+        """
+        self.not_given_up()
+        self.not_in_doubt()
+        if self.fatal is not None or self.error is not None:
+            raise self.fatal or self.error or AssertionError
+        if not self.second and by.group not in self._groups:
+            connection = self._coordinator(cluster)
+            body = {
+                "transactional_id": self.transactional_id,
+                "producer_id": self.producer_id,
+                "producer_epoch": self.epoch,
+                "group_id": by.group,
+            }
+            self._unsure = True
+            answer = connection.call(apis.ADD_OFFSETS_TO_TXN, body)
+            self._check(answer.error_code, "AddOffsetsToTxn")
+            self._unsure = False
+        self._groups.add(by.group)
+        for some in portions(list(offsets.items())):
+            self._commit(cluster, some, by)
+
+    def _commit(
+        self, cluster: Cluster, offsets: Sequence[tuple[TopicPartition, Offset]], by: Membership
+    ) -> None:
+        """Offsets that one request may name."""
+        topics: dict[str, list[dict[str, Any]]] = {}
+        for tp, what in offsets:
+            topics.setdefault(tp.topic, []).append(
+                {"partition_index": tp.partition, "committed_offset": what.offset,
+                 "committed_leader_epoch": what.leader_epoch, "committed_metadata": what.metadata}
+            )  # fmt: skip
+        body = {
+            "transactional_id": self.transactional_id,
+            "group_id": by.group,
+            "producer_id": self.producer_id,
+            "producer_epoch": self.epoch,
+            "generation_id_or_member_epoch": by.generation,
+            "member_id": by.member_id,
+            "group_instance_id": by.instance_id,
+            "topics": [{"name": name, "partitions": rows} for name, rows in topics.items()],
+        }
+        connection = cluster.connect(cluster.coordinator(by.group, GROUP))
+        version = connection.version_of(apis.TXN_OFFSET_COMMIT, at_most=5 if self.second else 4)
+        answer = connection.call(apis.TXN_OFFSET_COMMIT, body, version)
+        for topic in answer.topics:
+            for row in topic.partitions:
+                what_for = f"offsets of group {by.group!r}, {topic.name}-{row.partition_index}"
+                self._check(row.error_code, what_for)

@@ -1,0 +1,112 @@
+"""The part of a producer that begins and ends transactions."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from kafkalog.client.link.not_copied import Handle
+from kafkalog.client.producer.identity import Identity
+from kafkalog.client.producer.transaction_calls import Membership
+from kafkalog.client.producer.transaction_gate import Boundaries
+from kafkalog.types import TopicPartition
+
+__all__ = ["Transactor"]
+
+Self = TypeVar("Self", bound="Transactor")
+
+
+class Transactor(Handle):
+    """A producer's id and its transactions, one after another."""
+
+    _boundaries: Boundaries
+    _identity: Identity
+    _closed: bool
+
+    if TYPE_CHECKING:
+
+        def _check(self, transaction: bool = True) -> None:
+            """As Producer's."""
+
+    @property
+    def producer_id(self) -> int:
+        """The id that the brokers gave; -1: none yet."""
+        return self._identity.producer_id
+
+    @property
+    def in_doubt(self) -> bool:
+        """Whether a commit was not answered: `commit_transaction` again ends it, either way."""
+        return self._boundaries.in_doubt
+
+    def init_transactions(self) -> None:
+        """Get the producer's id now, not when the first transaction begins: whoever had it is
+        fenced, and its open transaction is aborted when this returns.  Harmless when repeated.
+
+        Raises: InvalidTxnState (one is open), ProducerFenced, Timeout, what the broker answers.
+        """
+        self._check(transaction=False)
+        self._boundaries.initialise()
+
+    def begin_transaction(self) -> None:
+        """Begin one; the first also does what init_transactions does, if that was not called.
+
+        Raises: as init_transactions.
+        """
+        self._check(transaction=False)
+        self._boundaries.begin()
+
+    def commit_transaction(self) -> None:
+        """Wait until all is acknowledged, and commit.  Records that other threads send during the
+        commit are refused with InvalidTxnState.
+
+        Raises: why it cannot be: then abort; ProducerFenced: then close; Timeout: it is not known
+        whether it is committed: then call this again, which ends it either way; InvalidTxnState
+        after an abort that was not answered.
+        """
+        self._check(transaction=False)
+        self._boundaries.commit()
+
+    def abort_transaction(self) -> None:
+        """Give up what was not sent, and abort.
+
+        Raises: ProducerFenced, Timeout, what the broker answers; InvalidTxnState after a commit
+        that was not answered.
+        """
+        self._check(transaction=False)
+        self._boundaries.abort()
+
+    @contextmanager
+    def transaction(self: Self) -> Iterator[Self]:
+        """A transaction as a block: committed at its end, aborted when it raises.
+
+        Raises: as begin_transaction and commit_transaction; after a commit that cannot be, the
+        transaction was aborted.  After one that was not answered (Timeout) it may be committed:
+        call commit_transaction before the next block.
+        """
+        self.begin_transaction()
+        try:
+            yield self
+            self.commit_transaction()
+        except BaseException:
+            self._roll_back()
+            raise
+
+    def _roll_back(self) -> None:
+        if not self._closed:
+            self._boundaries.roll_back()
+
+    def send_offsets(
+        self,
+        offsets: Mapping[TopicPartition, Any],
+        group: str | Membership,
+    ) -> None:
+        """Commit a group's offsets with the transaction.
+
+        `offsets`: by partition the next offset to be read, or (offset, leader epoch, metadata).
+        `group`: what a consumer's group_metadata() gave; or the id of a group without members.
+
+        Raises: what the broker answers; then only an abort is left.
+        """
+        self._check(transaction=False)
+        self._boundaries.send_offsets(offsets, group)

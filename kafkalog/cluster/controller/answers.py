@@ -1,0 +1,149 @@
+"""What nodes and clients ask of a controller, and what it answers: the bodies of responses.
+
+Steps, as kafkalog.cluster.controller.steps has them.  What is asked for is answered when it is
+written, and all brokers concerned were sent it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from kafkalog.cluster.controller import (
+    admin,
+    brokers,
+    isr,
+    reassign,
+    requested_elections,
+    settings,
+)
+from kafkalog.cluster.controller.context import TopicPartition
+from kafkalog.cluster.controller.events import Read
+from kafkalog.cluster.controller.steps import Looks, Office, Steps
+from kafkalog.metadata.zookeeper import tree
+from kafkalog.metadata.zookeeper.session import Set
+from kafkalog.wire import apis
+from kafkalog.wire.error_codes import ErrorCode
+from kafkalog.wire.tables.controller import CONTROLLED_SHUTDOWN
+from kafkalog.wire.tables.internal import ALLOCATE_PRODUCER_IDS, ALTER_PARTITION
+
+__all__ = ["ANSWERS", "PRODUCER_ID_BLOCK", "Answer", "rebalanced"]
+
+PRODUCER_ID_BLOCK = 1000
+PRODUCER_ID_MAX = (1 << 63) - 1
+PREFERRED = 0
+"""The kind of election that ElectLeaders version 0 knows; 1: unclean."""
+Body = dict[str, Any]
+Answer = Callable[[Office, Any, int], Steps[Body]]
+
+
+def alter_partition(office: Office, request: Any, version: int) -> Steps[Body]:
+    """AlterPartition: leaders want other ISRs."""
+    return (yield from isr.alter_partition(office.context, office.told, request, version))
+
+
+def controlled_shutdown(office: Office, request: Any, version: int) -> Steps[Body]:
+    """ControlledShutdown: a broker would end."""
+    error, left = yield from brokers.let_go(
+        office.context, office.told, request.broker_id, request.broker_epoch
+    )
+    rows = [{"topic_name": topic, "partition_index": number} for topic, number in left]
+    return {"error_code": error, "remaining_partitions": rows}
+
+
+def allocate_producer_ids(office: Office, request: Any, version: int) -> Steps[Body]:
+    """AllocateProducerIds: a block that no broker gets twice, whichever node is the controller."""
+    none = {"producer_id_start": 0, "producer_id_len": 0}
+    sender = office.context.brokers.get(request.broker_id)
+    if sender is None:
+        return {"error_code": ErrorCode.BROKER_ID_NOT_REGISTERED, **none}
+    if sender.epoch != request.broker_epoch:
+        return {"error_code": ErrorCode.STALE_BROKER_EPOCH, **none}
+    while True:
+        if office.producer_ids is None:
+            (office.producer_ids,) = yield Looks([Read(tree.PRODUCER_IDS)])
+        known = office.producer_ids
+        if known is None:
+            return {"error_code": ErrorCode.UNKNOWN_SERVER_ERROR, **none}
+        first = tree.read_producer_ids(known.data).last + 1 if known.data else 0
+        if first > PRODUCER_ID_MAX - PRODUCER_ID_BLOCK:
+            return {"error_code": ErrorCode.UNKNOWN_SERVER_ERROR, **none}
+        block = tree.ProducerIdBlock(request.broker_id, first, first + PRODUCER_ID_BLOCK - 1)
+        data = tree.write_producer_ids(block)
+        change = Set(tree.PRODUCER_IDS, data, known.version)
+        (outcome,) = yield [office.context.change(tree.PRODUCER_IDS, change)]
+        office.producer_ids = None  # another may write it, too: brokers of older versions do
+        if outcome.done:
+            office.producer_ids = known._replace(data=data, version=known.version + 1)
+            return {"error_code": ErrorCode.NONE, "producer_id_start": first,
+                    "producer_id_len": PRODUCER_ID_BLOCK}  # fmt: skip
+
+
+def elect_leaders(office: Office, request: Any, version: int) -> Steps[Body]:
+    """ElectLeaders; asked for all, only those that something is to be told of are told."""
+    asked = request.topic_partitions
+    context = office.context
+    if asked is None:
+        keys = [key for key in context.partitions if key[0] not in context.deleted]
+    else:
+        keys = [(one.topic, number) for one in asked for number in one.partitions]
+    unclean = version > 0 and request.election_type != PREFERRED
+    codes = yield from requested_elections.elect_leaders(
+        context, office.told, keys, unclean=unclean
+    )
+    if asked is None:
+        codes = {k: code for k, code in codes.items() if code != ErrorCode.ELECTION_NOT_NEEDED}
+    topics: dict[str, list[Body]] = {}
+    for (topic, number), code in codes.items():
+        row = {"partition_id": number, "error_code": code, "error_message": _why(code)}
+        topics.setdefault(topic, []).append(row)
+    results = [{"topic": topic, "partition_result": rows} for topic, rows in topics.items()]
+    return {"error_code": ErrorCode.NONE, "replica_election_results": results}
+
+
+def alter_reassignments(office: Office, request: Any, version: int) -> Steps[Body]:
+    """AlterPartitionReassignments: partitions are to be kept elsewhere."""
+    return (yield from reassign.alter_reassignments(office.context, office.told, request))
+
+
+def list_reassignments(office: Office, request: Any, version: int) -> Steps[Body]:
+    """ListPartitionReassignments: what is under way."""
+    yield Looks(())
+    return reassign.list_reassignments(office.context, request)
+
+
+def _why(code: ErrorCode) -> str | None:
+    said = {
+        ErrorCode.NONE: None,
+        ErrorCode.UNKNOWN_TOPIC_OR_PARTITION: "The partition does not exist.",
+        ErrorCode.INVALID_TOPIC_EXCEPTION: "The topic is being deleted.",
+        ErrorCode.ELECTION_NOT_NEEDED: "Leader election not needed for topic partition.",
+        ErrorCode.PREFERRED_LEADER_NOT_AVAILABLE: "The preferred leader is not in sync, or away.",
+        ErrorCode.ELIGIBLE_LEADERS_NOT_AVAILABLE: "No replica of the partition is there to lead.",
+    }
+    return said.get(code, "The partition has changed since; try again.")
+
+
+def rebalanced(office: Office) -> Steps[None]:
+    """Leaderships go back to where they are shared evenly (auto.leader.rebalance.enable)."""
+    keys: list[TopicPartition] = requested_elections.unbalanced(
+        office.context, office.options.imbalance_percentage
+    )
+    yield from requested_elections.elect_leaders(office.context, office.told, keys, unclean=False)
+
+
+ANSWERS: Mapping[int, Answer] = {
+    ALTER_PARTITION.key: alter_partition,
+    CONTROLLED_SHUTDOWN.key: controlled_shutdown,
+    ALLOCATE_PRODUCER_IDS.key: allocate_producer_ids,
+    apis.CREATE_TOPICS.key: admin.create_topics,
+    apis.DELETE_TOPICS.key: admin.delete_topics,
+    apis.CREATE_PARTITIONS.key: admin.create_partitions,
+    apis.ALTER_CONFIGS.key: settings.alter_configs,
+    apis.INCREMENTAL_ALTER_CONFIGS.key: settings.incremental_alter_configs,
+    apis.UPDATE_FEATURES.key: settings.update_features,
+    apis.ELECT_LEADERS.key: elect_leaders,
+    apis.ALTER_PARTITION_REASSIGNMENTS.key: alter_reassignments,
+    apis.LIST_PARTITION_REASSIGNMENTS.key: list_reassignments,
+}
+"""The handlers, by the API's key."""

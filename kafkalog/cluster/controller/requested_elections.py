@@ -1,0 +1,83 @@
+"""Elections that somebody asks for, and those that keep the brokers' shares even.
+
+Decisions, as kafkalog.cluster.controller.partitions has them; the rules are those of Kafka's
+controller on ZooKeeper (3.9): ElectLeaders, /admin/preferred_replica_election, auto balance.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable
+
+from kafkalog.cluster.controller import leader_election
+from kafkalog.cluster.controller.context import NEVER_LED, Context, TopicPartition, leadership
+from kafkalog.cluster.controller.leader_election import Leadership
+from kafkalog.cluster.controller.partitions import Deciding, write
+from kafkalog.cluster.controller.requests import Gathered
+from kafkalog.wire.error_codes import ErrorCode
+
+__all__ = ["elect_leaders", "unbalanced"]
+
+
+def elect_leaders(
+    context: Context, told: Gathered, keys: Iterable[TopicPartition], *, unclean: bool
+) -> Deciding[dict[TopicPartition, ErrorCode]]:
+    """Have partitions led by their first replica; `unclean`: those that nobody leads by anybody
+    who lives, at the price of what only others had.
+
+    Returns what each is told.
+    """
+    answers: dict[TopicPartition, ErrorCode] = {}
+    wanted: dict[TopicPartition, Leadership] = {}
+    for key in dict.fromkeys(keys):
+        found = _wanted(context, key, unclean=unclean)
+        if isinstance(found, Leadership):
+            wanted[key] = found
+        else:
+            answers[key] = found
+    done = yield from write(context, told, wanted)
+    for key in wanted:  # a stale one is not led as assumed; the caller may ask again
+        answers[key] = ErrorCode.NONE if key in done else ErrorCode.UNKNOWN_SERVER_ERROR
+    return answers
+
+
+def _wanted(context: Context, key: TopicPartition, *, unclean: bool) -> Leadership | ErrorCode:
+    one = context.partitions.get(key)
+    if one is None:
+        return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    if key[0] in context.deleted:
+        return ErrorCode.INVALID_TOPIC_EXCEPTION
+    now, electable = leadership(one), context.electable(key)
+    if unclean:
+        if one.leader in context.holding(key):
+            return ErrorCode.ELECTION_NOT_NEEDED
+        found = None
+        if one.leader_epoch != NEVER_LED:
+            found = leader_election.elect_for_offline(now, one.replicas, electable, unclean=True)
+        return found or ErrorCode.ELIGIBLE_LEADERS_NOT_AVAILABLE
+    if one.leader == one.replicas[0]:
+        return ErrorCode.ELECTION_NOT_NEEDED
+    found = leader_election.elect_preferred(now, one.replicas, electable)
+    return found or ErrorCode.PREFERRED_LEADER_NOT_AVAILABLE
+
+
+def unbalanced(context: Context, percentage: int) -> list[TopicPartition]:
+    """The partitions that are to go back to their first replica, for `elect_leaders`: of each
+    broker that leads too few of those which it stands first in.
+
+    `percentage`: of them others may lead (leader.imbalance.per.broker.percentage).  None is moved
+    while any partition is reassigned: that moves leaders by itself.
+    """
+    if any(one.adding_replicas or one.removing_replicas for one in context.partitions.values()):
+        return []
+    first: defaultdict[int, list[TopicPartition]] = defaultdict(list)
+    for key, one in context.partitions.items():
+        if key[0] not in context.deleted:
+            first[one.replicas[0]].append(key)
+    found = []
+    for broker, keys in sorted(first.items()):
+        others = [key for key in keys if context.partitions[key].leader != broker]
+        if len(others) * 100 > percentage * len(keys):
+            found += [key for key in others
+                      if isinstance(_wanted(context, key, unclean=False), Leadership)]  # fmt: skip
+    return found

@@ -1,0 +1,80 @@
+"""A way to the cluster's current controller."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from typing import Any
+
+from kafkalog import errors
+from kafkalog.client.link.connection import Connection
+from kafkalog.client.link.transport import Address, Options
+from kafkalog.wire.api import Api
+
+__all__ = ["Line"]
+
+ANSWER_MS = 30_000
+
+
+class Line:
+    """Requests one after another, over a connection of its own: who must not wait for another's
+    answer has another line.  Any thread."""
+
+    def __init__(self, node: int, where: Callable[[], tuple[int, Address | None]]) -> None:
+        """`node`: the caller.  `where`: the controller, and its address if it is known."""
+        self._node, self._where = node, where
+        self._asking = threading.Lock()  # one request at a time
+        self._open: tuple[int, Connection] | None = None
+        self._closed = threading.Event()
+
+    def ask(self, api: Api, fields: Any, at_most: int | None = None) -> Any:
+        """A request, by the names of kafkalog.wire; its response.
+
+        Raises: NotController (it is not known where it is, or the line is closed), PeerGone,
+        Timeout, BadAnswer.
+        """
+        with self._asking:
+            connection = self._connected()
+            try:
+                connection.send(api, fields, connection.version_of(api, at_most=at_most))
+                return connection.receive(ANSWER_MS)
+            except errors.KafkalogError:
+                self._hang_up()
+                raise
+            finally:
+                if self._closed.is_set():
+                    self._hang_up()
+
+    def _connected(self) -> Connection:
+        controller, place = self._where()
+        if self._open is not None:
+            known, connection = self._open
+            if known == controller and not connection.closed:
+                return connection
+            self._hang_up()
+        if place is None or self._closed.is_set():
+            raise errors.NotController(f"broker {self._node}: found no controller to ask")
+        made = Connection(place, Options(client_id=str(self._node)))
+        self._open = controller, made
+        self.turn()
+        return made
+
+    def turn(self) -> None:
+        """Nobody waits for who is not the controller any more, or after the end: what became of
+        the request is not known, and the next controller is asked."""
+        found = self._open
+        if found is not None and (self._closed.is_set() or found[0] != self._where()[0]):
+            found[1].interrupt()
+
+    def close(self) -> None:
+        """Nobody asks, or waits, any more.  Idempotent."""
+        self._closed.set()
+        self.turn()
+        if self._asking.acquire(blocking=False):  # else the asking thread hangs up
+            self._hang_up()
+            self._asking.release()
+
+    def _hang_up(self) -> None:
+        found, self._open = self._open, None
+        if found is not None:
+            found[1].close()

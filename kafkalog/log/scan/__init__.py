@@ -1,0 +1,1 @@
+"""Scans: a log or a topic as columns, decoded by the data plane."""

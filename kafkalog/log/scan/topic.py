@@ -1,0 +1,259 @@
+"""A scan over the partitions of a topic, decoded by several threads, in order."""
+
+from __future__ import annotations
+
+import os
+import threading
+import weakref
+from collections import deque
+from collections.abc import Iterator, Sequence
+from itertools import pairwise
+from typing import TYPE_CHECKING, Any
+
+from kafkalog._native import lib
+from kafkalog.arguments import whole_number
+from kafkalog.errors import ArgumentError
+from kafkalog.log.scan.cuts import batch_starts
+from kafkalog.log.scan.scan import Columnar, Scan, column_bits, new_pool
+
+if TYPE_CHECKING:
+    from kafkalog.log.log import Log
+
+__all__ = ["TopicScan"]
+
+PIECE_BYTES = 16 << 20
+"""Of a log, about, that one thread decodes in one go."""
+PIECE_BLOCKS = 4
+"""Decoded blocks of a piece that nobody has taken yet; its thread waits then."""
+AHEAD_BYTES = 256 << 20
+"""Of decoded blocks that nobody has taken yet: a batch that was compressed well is one block,
+whatever its size.  Each thread may have one more in its hands."""
+PIECES_AHEAD = 1
+"""Pieces that are started ahead, in addition to one per thread."""
+THREADS_MAX = 64
+THREADS_DEFAULT_MAX = 8
+"""On a machine of many processors: each thread has its blocks in memory."""
+
+
+class TopicScan(Columnar):
+    """Partitions as columns, one after another, each in the order of its offsets.
+
+    As `Scan`, but several threads decode ahead of the reader: at most
+    (`threads` + PIECES_AHEAD) times PIECE_BLOCKS batches of about `batch_bytes` are in memory, and
+    of larger ones about AHEAD_BYTES and one a thread.
+    """
+
+    def __init__(
+        self,
+        logs: Sequence[Log],
+        *,
+        threads: int | None = None,
+        within: tuple[int, int] | None = None,
+        only_partition: int | None = None,
+        **options: Any,
+    ) -> None:
+        """See `Store.scan`, which makes it.  `options`: of `Log.scan`, but start and stop.
+
+        `within`: the offsets of each partition that are wanted, as far as they are there.
+        `only_partition`: the others are passed over; None: none is.
+        """
+        usable = min(len(os.sched_getaffinity(0)), THREADS_DEFAULT_MAX)
+        count = usable if threads is None else threads
+        self._threads = whole_number("threads", count, 1, THREADS_MAX)
+        for name in ("start", "stop"):
+            if name in options:
+                raise ArgumentError(
+                    f"{name}: an offset of one partition, here are many; scan its log"
+                )
+        self._logs = tuple(
+            log for log in logs if only_partition is None or log.partition == only_partition
+        )
+        self._within = within
+        self._options = options
+        self._columns, _ = column_bits(options.get("columns"))
+        self._scans = [log.scan(**options) for log in self._logs]  # what is wrong is said now
+
+    def __repr__(self) -> str:
+        return f"TopicScan({len(self._logs)} partitions: {', '.join(self._columns)})"
+
+    def count(self) -> int:
+        """How many records there are: see `Scan.count`."""
+        scans = self._scans if self._within is None else self._pieces(self._ends())
+        return sum(scan.count() for scan in scans)
+
+    def _pass(self, columns: int) -> _Ordered:
+        return _Ordered(self._pieces(self._ends()), columns, self._threads)
+
+    def _ends(self) -> list[int]:
+        """Where a pass that begins now ends in each partition."""
+        found = []
+        for log in self._logs:
+            scan = log.scan(**self._options)  # not shared: passes may begin at once
+            scan._pass(0).close()
+            found.append(scan.end_offset)
+        return found
+
+    def _pieces(self, ends: Sequence[int]) -> Iterator[Scan]:
+        """Scans that follow each other and are all of it, cut where batches begin."""
+        for log, end in zip(self._logs, ends, strict=True):
+            first = log.start_offset  # what was deleted of its segment has entries, too
+            begin: int | None = None
+            if self._within is not None:
+                if self._within[0] > first:
+                    begin = first = self._within[0]
+                end = min(end, self._within[1])
+                if first >= end:
+                    continue
+            starts, _ = batch_starts(log, PIECE_BYTES, first, end)
+            cuts = [begin, *(start for start in starts if first < start < end), end]
+            for start, stop in pairwise(cuts):
+                yield log.scan(start, stop, **self._options)
+
+
+class _Work:
+    """What the threads of a pass share.  Not its iterator: dropping that ends them."""
+
+    def __init__(self, pieces: Iterator[Scan], columns: int, most: int) -> None:
+        self.lock = threading.Condition()
+        self.pieces = pieces
+        self.columns = columns
+        self.most = most
+        self.pool = new_pool(columns, most * PIECE_BLOCKS)
+        self.begun: deque[_Piece] = deque()
+        """In their order; the first is the one that is read."""
+        self.ahead_bytes = 0
+        """Of blocks that were not taken yet."""
+        self.all_begun = self.over = False
+
+    def end(self) -> None:
+        """Nobody reads any more."""
+        with self.lock:
+            self.over = True
+            self.begun.clear()
+            self.lock.notify_all()
+
+    def run(self) -> None:
+        """One thread: piece after piece."""
+        while (piece := self._next()) is not None:
+            self._decode(piece)
+
+    def _next(self) -> _Piece | None:
+        with self.lock:
+            self.lock.wait_for(lambda: self.over or len(self.begun) < self.most)
+            if self.over or self.all_begun:
+                return None
+            piece = _Piece()
+            try:
+                # Under the lock: the first thread here is first in the order, too.
+                piece.scan = next(self.pieces, None)
+            except BaseException as problem:
+                piece.problem, piece.over = problem, True
+            self.all_begun = piece.scan is None
+            if piece.scan is not None or piece.problem is not None:
+                self.begun.append(piece)
+            self.lock.notify_all()
+            return piece if piece.scan is not None else None
+
+    def _decode(self, piece: _Piece) -> None:
+        assert piece.scan is not None
+        problem: BaseException | None = None
+        try:
+            blocks = piece.scan._pass(self.columns, self.pool)
+            try:
+                for block in blocks:
+                    if not self._put(piece, block):
+                        break
+            finally:
+                blocks.close()
+        except BaseException as found:
+            problem = found
+        with self.lock:
+            piece.problem, piece.over = problem, True
+            self.lock.notify_all()
+
+    def _put(self, piece: _Piece, block: Any) -> bool:
+        with self.lock:
+            self.lock.wait_for(lambda: self.over or self._has_room(piece, block))
+            piece.blocks.append(block)
+            self.ahead_bytes += lib.kl_block_memory(block)
+            self.lock.notify_all()
+            return not self.over
+
+    def _has_room(self, piece: _Piece, block: Any) -> bool:
+        """Whether a block may wait to be taken; one that is waited for always may."""
+        if not piece.blocks and piece is self.begun[0]:
+            return True
+        full = self.ahead_bytes + lib.kl_block_memory(block) > AHEAD_BYTES
+        return not full and len(piece.blocks) < PIECE_BLOCKS
+
+    def take(self) -> Any:
+        """The next block; None: that was the last.
+
+        Raises: why a piece could not be read, behind its blocks.
+        """
+        with self.lock:
+            while True:
+                self.lock.wait_for(self._known)
+                if self.over or not self.begun:
+                    return None
+                piece = self.begun[0]
+                if piece.blocks:
+                    block = piece.blocks.popleft()
+                    self.ahead_bytes -= lib.kl_block_memory(block)
+                    self.lock.notify_all()
+                    return block
+                self.begun.popleft()
+                self.lock.notify_all()
+                if piece.problem is not None:
+                    raise piece.problem
+
+    def _known(self) -> bool:
+        """Whether it is known what comes next."""
+        if self.over or not self.begun:
+            return self.over or self.all_begun
+        return bool(self.begun[0].blocks) or self.begun[0].over
+
+
+class _Piece:
+    """What one thread decodes."""
+
+    def __init__(self) -> None:
+        self.scan: Scan | None = None
+        self.blocks: deque[Any] = deque()
+        self.problem: BaseException | None = None
+        self.over = False
+        """No block comes any more."""
+
+
+class _Ordered:
+    """One pass: an iterator over the `kl_block`s of all pieces, in their order."""
+
+    def __init__(self, pieces: Iterator[Scan], columns: int, threads: int) -> None:
+        self._work = _Work(pieces, columns, threads + PIECES_AHEAD)
+        self._threads = [
+            threading.Thread(target=self._work.run, name="kafkalog-scan", daemon=True)
+            for _ in range(threads)
+        ]
+        self._ended = weakref.finalize(self, self._work.end)
+        try:
+            for thread in self._threads:
+                thread.start()
+        except RuntimeError:
+            self.close()
+            raise
+
+    def __iter__(self) -> _Ordered:
+        return self
+
+    def __next__(self) -> Any:
+        block = self._work.take()
+        if block is None:
+            raise StopIteration
+        return block
+
+    def close(self) -> None:
+        """Let go of the logs and of the memory; blocks that were taken live on."""
+        self._ended()
+        for thread in self._threads:
+            if thread.ident is not None and thread is not threading.current_thread():
+                thread.join()

@@ -1,0 +1,1 @@
+"""What a broker does for transactions besides their coordinator: ids, guards, markers."""

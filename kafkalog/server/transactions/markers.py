@@ -1,0 +1,244 @@
+"""The ends of transactions, written to the partitions that they are about."""
+
+import logging
+import threading
+from collections import deque
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
+
+from kafkalog.batch.control import marker_batch
+from kafkalog.clock import Clock
+from kafkalog.coordinator.groups.core import GroupCore
+from kafkalog.coordinator.step import Producer
+from kafkalog.coordinator.thread import Coordinator
+from kafkalog.errors import Closed, NotFound, Timeout, UnknownTopicOrPartition
+from kafkalog.server.codes import known_code
+from kafkalog.server.journal import OFFSETS_TOPIC
+from kafkalog.server.network.reactor import Reactor
+from kafkalog.server.partitions import Partitions
+from kafkalog.server.threads.acknowledger import Acknowledger
+from kafkalog.server.threads.bulk import Bulk
+from kafkalog.server.transactions.remote import Afar
+from kafkalog.server.transactions.write_guards import Guards
+from kafkalog.types import TopicPartition
+from kafkalog.wire.error_codes import ErrorCode
+
+__all__ = ["Markers"]
+
+WAIT_MS = 60_000
+OPENERS = 4
+"""Logs that are opened at a time: each may have to be recovered, which takes as long as it has
+unflushed bytes."""
+Done = Callable[[ErrorCode], None]
+Write = Callable[..., bool]
+"""Takes `wait`, see Markers._append."""
+_logger = logging.getLogger(__name__)
+
+
+class Markers:
+    """Writes markers, in threads of its own where more is to be done than an append: those of one
+    partition in the order in which they were asked for, and none behind a log that is being opened
+    but its own."""
+
+    def __init__(
+        self,
+        partitions: Partitions,
+        reactor: Reactor,
+        acknowledger: Acknowledger,
+        groups: Coordinator[GroupCore],
+        guards: Guards,
+        clock: Clock,
+        name: str,
+        afar: Afar | None = None,
+    ) -> None:
+        """`afar`: of a node of a cluster, how leaders on others are asked."""
+        self._afar = afar
+        self._partitions = partitions
+        self._reactor = reactor
+        self._acknowledger = acknowledger
+        self._groups = groups
+        self._guards = guards
+        self._clock = clock
+        self._thread = Bulk(f"{name} markers")
+        self._openers = ThreadPoolExecutor(OPENERS, f"{name} markers")
+        self._lock = threading.Lock()  # guards what follows
+        self._queued = 0
+        """What the thread was given and has not done."""
+        self._behind: dict[TopicPartition, deque[Write]] = {}
+        """Markers for logs that are being opened."""
+        self._failing: dict[TopicPartition, tuple[type, ErrorCode]] = {}
+        """The latest failure of a partition's markers: logged when it changes."""
+
+    def write(
+        self, where: TopicPartition, producer: Producer, done: Done, *, at_once: bool = False
+    ) -> None:
+        """Append the marker that `producer` says; `done` with the outcome, once it is as durable as
+        acks=all is.  From any thread; `done` is called in any.
+
+        `at_once`: the caller appends it itself, where it need not wait for anything.
+        """
+        elsewhere = None if self._afar is None else self._afar.leader(where)
+        if self._afar is not None and elsewhere is not None:
+            self._afar.end(elsewhere, where, producer, done)
+            return
+        if where.topic == OFFSETS_TOPIC:
+            write = partial(self._to_groups, where, producer, done)
+        else:
+            try:
+                epoch = self._partitions.leader_epoch(*where)
+            except Exception as problem:
+                self._tell(where, problem, done)
+                return
+            write = partial(self._append, where, epoch, producer, done)
+        if at_once and self._is_first(where) and write(wait=False):
+            return
+        with self._lock:
+            self._queued += 1
+        self._thread.submit(partial(self._next, where, write))
+
+    def _is_first(self, where: TopicPartition) -> bool:
+        """Whether the log is open, or others see to that, and no marker waits that may be before
+        one in it."""
+        with self._lock:
+            if self._queued or where in self._behind:
+                return False
+            return where.topic == OFFSETS_TOPIC or self._partitions.is_open(*where)
+
+    def _next(self, where: TopicPartition, write: Write) -> None:
+        try:
+            self._begin(where, write)
+        finally:
+            with self._lock:
+                self._queued -= 1
+
+    def stop(self) -> None:
+        """End when all that was asked for was begun."""
+        self._thread.stop()
+        self._openers.shutdown()
+
+    def _begin(self, where: TopicPartition, write: Write) -> None:
+        if where.topic == OFFSETS_TOPIC:
+            write()
+            return
+        with self._lock:
+            waiting = self._behind.get(where)
+            if waiting is not None:
+                waiting.append(write)
+                return
+            opened = self._partitions.is_open(*where) or not self._partitions.has(*where)
+            if not opened:
+                self._behind[where] = deque([write])
+        if opened:
+            write()
+            return
+        try:
+            self._openers.submit(self._open, where)
+        except RuntimeError:  # no thread can start any more: the interpreter ends
+            self._open(where)
+
+    def _to_groups(
+        self, where: TopicPartition, producer: Producer, done: Done, wait: bool = True
+    ) -> bool:
+        """The groups' coordinator writes there, and knows then what becomes of offsets."""
+        if not self._partitions.has(*where):
+            done(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)  # deleted: it would say it is elsewhere
+            return True
+
+        def told(error: ErrorCode) -> None:
+            gone = error is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+            done(ErrorCode.NOT_COORDINATOR if gone and self._partitions.has(*where) else error)
+
+        end = partial(self._groups.core.end_transaction, where.partition, producer)
+        self._groups.post(lambda step: end(self._guarded(where, producer), told, step))
+        return True  # nothing is waited for here, whatever `wait` says
+
+    def _open(self, where: TopicPartition) -> None:
+        """Open a log, then write the markers that have come for it."""
+        try:
+            self._partitions.log(*where)
+        except Exception as problem:
+            _logger.debug("%s-%d: %s", *where, problem)  # each of them is told by its own try
+        while True:
+            with self._lock:
+                waiting = self._behind[where]
+                if not waiting:
+                    del self._behind[where]
+                    return
+                append = waiting.popleft()
+            try:
+                append()
+            except Exception:
+                _logger.exception("the request failed")  # the next has its turn
+
+    def _append(
+        self, where: TopicPartition, epoch: int, producer: Producer, done: Done, wait: bool = True
+    ) -> bool:
+        """In no leader epoch but this.  Not `wait`: False where a write of the producer is under
+        way; nothing was appended.
+        """
+        try:
+            self._partitions.log(*where)
+            now_ms = self._clock.now_ms()
+            batch = marker_batch(producer.producer_id, producer.epoch, bool(producer.commit),
+                                 producer.coordinator_epoch, now_ms)  # fmt: skip
+            with self._guards.ending(where, producer.producer_id, wait=wait) as free:
+                if not free:
+                    return False
+                found = self._reactor.append(
+                    *where,
+                    batch,
+                    now_ms=now_ms,
+                    leader_epoch=epoch,
+                    coordinator=True,
+                    raised=producer.raised,
+                )
+        except Exception as problem:
+            self._tell(where, problem, done)
+            return True
+        self._acknowledger.wait(
+            *where, found.last_offset + 1, WAIT_MS,
+            lambda problem: self._tell(where, problem, done), on_disk=found.sync_due,
+            cuts=found.cuts,
+        )  # fmt: skip
+        return True
+
+    def _tell(self, where: TopicPartition, problem: Exception | None, done: Done) -> None:
+        error = ErrorCode.NONE if problem is None else self._code(where, problem)
+        met = None if problem is None else (type(problem), error)
+        with self._lock:
+            before = self._failing.pop(where, None)
+            if met is not None and self._partitions.has(*where):
+                self._failing[where] = met
+        if met is None and before is not None:
+            _logger.info("%s-%d: transactions are ended again", *where)
+        elif met is not None and met != before and error not in _USUAL:
+            _logger.error("%s-%d: a transaction is not ended yet: %s: %s",
+                          *where, type(problem).__name__, problem)  # fmt: skip
+        done(error)
+
+    def _code(self, where: TopicPartition, problem: Exception) -> ErrorCode:
+        if isinstance(problem, Timeout):
+            return ErrorCode.REQUEST_TIMED_OUT
+        gone = isinstance(problem, (Closed, NotFound, UnknownTopicOrPartition))
+        if gone and self._partitions.has(*where):
+            return ErrorCode.NOT_LEADER_OR_FOLLOWER  # the broker ends, or the log is reopened
+        found = known_code(problem)
+        return ErrorCode.UNKNOWN_SERVER_ERROR if found is None else found
+
+    def _guarded(self, where: TopicPartition, producer: Producer) -> Callable[[], None]:
+        """Takes away what was allowed before."""
+
+        def close() -> None:
+            with self._guards.ending(where, producer.producer_id):
+                pass
+
+        return close
+
+
+_USUAL = {
+    ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+    ErrorCode.NOT_LEADER_OR_FOLLOWER,
+    ErrorCode.INVALID_PRODUCER_EPOCH,
+}
+"""What a marker may meet with while nothing is wrong."""

@@ -1,0 +1,233 @@
+"""What coordinators and leaders on other nodes of a cluster are asked: whether a producer may write
+here, and to let its transaction end there."""
+
+from __future__ import annotations
+
+import logging
+import queue
+import threading
+from collections import defaultdict, deque
+from collections.abc import Callable, Collection
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from kafkalog.client.link.connection import Connection
+from kafkalog.client.link.transport import Options
+from kafkalog.coordinator.partitions import partition_for
+from kafkalog.errors import KafkalogError
+from kafkalog.server.journal import TRANSACTIONS_TOPIC
+from kafkalog.types import TopicPartition
+from kafkalog.wire import apis
+from kafkalog.wire.api import Api
+from kafkalog.wire.error_codes import ErrorCode
+
+if TYPE_CHECKING:
+    from kafkalog.coordinator.step import Producer
+    from kafkalog.coordinator.transactions.core import Results
+    from kafkalog.coordinator.transactions.requests import Asked
+    from kafkalog.replication.membership import Membership
+
+__all__ = ["Afar"]
+
+_logger = logging.getLogger(__name__)
+
+ANSWER_MS = 10_000
+ON_THEIR_WAY = 100
+"""Requests to one node before their answers are waited for."""
+WAITING_MAX = 10_000
+"""Behind them, of one node; more get an error at once, and whatever wants an answer
+comes again."""
+BATCHED = 4
+"""The version of AddPartitionsToTxn from which brokers ask."""
+
+
+class _Peer:
+    """Requests to one node, in a thread of its own: all that have accumulated go out at once, and
+    the answers come in the same order."""
+
+    def __init__(self, member: Membership, broker: int, name: str) -> None:
+        """`name`: of the thread, which begins at once."""
+        self._member, self._broker = member, broker
+        self._works: queue.SimpleQueue[_Work | None] = queue.SimpleQueue()
+        self._connection: Connection | None = None  # the thread's own
+        self._thread = threading.Thread(
+            target=self._loop, name=f"{name} afar {broker}", daemon=True
+        )
+        self._thread.start()
+
+    @property
+    def waiting(self) -> int:
+        """How many are not on their way yet."""
+        return self._works.qsize()
+
+    def ask(self, api: Api, body: dict[str, Any], then: Callable[[Any], None]) -> None:
+        """`then` is called in the thread, with the response; None: there is none."""
+        self._works.put(_Work(api, body, then))
+
+    def stop(self) -> None:
+        """End when all that was asked for was tried."""
+        self._works.put(None)
+
+    def join(self) -> None:
+        """After `stop`."""
+        self._thread.join()
+
+    def _loop(self) -> None:
+        ended = False
+        while not ended:
+            works, one = list[_Work](), self._works.get()
+            while one is not None:
+                works.append(one)
+                if len(works) == ON_THEIR_WAY or self._works.empty():
+                    break
+                one = self._works.get()
+            ended = one is None
+            self._exchange(works)
+        self._hang_up()
+
+    def _exchange(self, works: list[_Work]) -> None:
+        left = deque(works)
+        try:
+            if works and (connection := self._connected()) is not None:
+                for one in works:
+                    connection.send(one.api, one.body, connection.version_of(one.api))
+                while left:
+                    answer = connection.receive(ANSWER_MS)
+                    _tell(left.popleft(), answer)
+        except KafkalogError as problem:
+            _logger.info("broker %d: %s: %s", self._broker, left[0].api.name, problem)
+            self._hang_up()
+        for one in left:
+            _tell(one, None)
+
+    def _connected(self) -> Connection | None:
+        if self._connection is None or self._connection.closed:
+            place, asker = self._member.place(self._broker), str(self._member.node)
+            self._connection = (
+                None if place is None else Connection(place, Options(client_id=asker))
+            )
+        return self._connection
+
+    def _hang_up(self) -> None:
+        found, self._connection = self._connection, None
+        if found is not None:
+            found.close()
+
+
+class _Work(NamedTuple):
+    api: Api
+    body: dict[str, Any]
+    then: Callable[[Any], None]
+
+
+def _tell(work: _Work, answer: Any) -> None:
+    try:
+        work.then(answer)
+    except Exception:
+        _logger.exception("a failure of what was to go on")  # the next has its turn
+
+
+class Afar:
+    """Asks each other node in a thread of its own: one that is silent holds up nobody but those
+    who need it.  Any thread; ended by `stop`."""
+
+    def __init__(self, member: Membership, name: str) -> None:
+        self._member = member
+        self._name = name
+        self._lock = threading.Lock()  # guards what follows
+        self._peers: dict[int, _Peer] = {}
+        self._stopped = False
+
+    def stop(self) -> None:
+        """End when all that was asked for was tried."""
+        with self._lock:
+            self._stopped = True
+            peers = list(self._peers.values())
+        for one in peers:
+            one.stop()
+        for one in peers:
+            one.join()
+
+    # ---- nodes to ask --------------------------------------------------------------------------
+
+    def leader(self, where: TopicPartition) -> int | None:
+        """The other node that leads a partition; None: this one, or nobody."""
+        found = self._member.image.partition(*where)
+        leader = -1 if found is None else found.leader
+        return None if leader in (-1, self._member.node) else leader
+
+    def coordinator(self, transactional_id: str | None) -> int | None:
+        """The other node that coordinates a transactional id; None: this one, or nobody."""
+        topic = self._member.image.topics.get(TRANSACTIONS_TOPIC)
+        if topic is None or transactional_id is None:
+            return None
+        number = partition_for(transactional_id, len(topic.partitions))
+        return self.leader(TopicPartition(TRANSACTIONS_TOPIC, number))
+
+    # ---- what is asked -------------------------------------------------------------------------
+
+    def allow(
+        self, broker: int, asked: Asked, partitions: Collection[TopicPartition], joins: bool,
+        then: Callable[[Results], None],
+    ) -> None:  # fmt: skip
+        """Whether a producer may write to these, which `joins`: be part of its transaction."""
+        topics: dict[str, list[int]] = defaultdict(list)
+        for where in partitions:
+            topics[where.topic].append(where.partition)
+        transaction = {
+            "transactional_id": asked.transactional_id,
+            "producer_id": asked.producer_id,
+            "producer_epoch": asked.epoch,
+            "verify_only": not joins,
+            "topics": [{"name": name, "partitions": found} for name, found in topics.items()],
+        }
+
+        def told(answer: Any) -> None:
+            results: Results = dict.fromkeys(partitions, ErrorCode.COORDINATOR_NOT_AVAILABLE)
+            if answer is not None and answer.error_code:
+                results = dict.fromkeys(partitions, ErrorCode(answer.error_code))
+            for one in () if answer is None else answer.results_by_transaction:
+                for topic in one.topic_results:
+                    for row in topic.results_by_partition:
+                        where = TopicPartition(topic.name, row.partition_index)
+                        results[where] = ErrorCode(row.partition_error_code)
+            then(results)
+
+        self._ask(broker, apis.ADD_PARTITIONS_TO_TXN, {"transactions": [transaction]}, told)
+
+    def end(
+        self, broker: int, where: TopicPartition, producer: Producer,
+        done: Callable[[ErrorCode], None],
+    ) -> None:  # fmt: skip
+        """Let a leader write the marker that ends a transaction in its partition."""
+        marker = {
+            "producer_id": producer.producer_id,
+            "producer_epoch": producer.epoch,
+            "transaction_result": bool(producer.commit),
+            "coordinator_epoch": producer.coordinator_epoch,
+            "transaction_version": producer.version,
+            "topics": [{"name": where.topic, "partition_indexes": [where.partition]}],
+        }
+
+        def told(answer: Any) -> None:
+            if answer is None:
+                done(ErrorCode.NOT_LEADER_OR_FOLLOWER)  # the leader by then is asked again
+                return
+            (row,) = answer.markers[0].topics[0].partitions
+            done(ErrorCode(row.error_code))
+
+        self._ask(broker, apis.WRITE_TXN_MARKERS, {"markers": [marker]}, told)
+
+    def _ask(
+        self, broker: int, api: Api, body: dict[str, Any], then: Callable[[Any], None]
+    ) -> None:
+        with self._lock:
+            peer = None if self._stopped else self._peer(broker)
+            if peer is not None and peer.waiting < WAITING_MAX:
+                peer.ask(api, body, then)
+                return
+        then(None)
+
+    def _peer(self, broker: int) -> _Peer:
+        if broker not in self._peers:
+            self._peers[broker] = _Peer(self._member, broker, self._name)
+        return self._peers[broker]

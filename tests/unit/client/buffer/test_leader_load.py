@@ -1,0 +1,129 @@
+"""Where records without a key go when some partitions do not get on (KIP-794)."""
+
+from __future__ import annotations
+
+import threading
+from array import array
+from collections import Counter
+from typing import Any
+
+import pytest
+
+from kafkalog._native import direct
+from kafkalog.client.buffer.adaptive_partitioning import Balance
+from kafkalog.client.buffer.delivery import Future
+from kafkalog.client.buffer.leader_load import cumulative
+from kafkalog.client.producer.producer import Producer
+from kafkalog.wire import apis
+from tests.support.scripted import Peer, produced
+from tests.support.waiting import LIMIT_S, wait_for
+from tests.unit.client.producer.producing import PRODUCER_ID
+
+
+def weights(partitions: int, queued: dict[int, int], out: tuple[int, ...] = ()) -> list[int]:
+    sums = array("q", cumulative(partitions, queued, out))
+    return [after - before for before, after in zip([0, *sums], sums, strict=False)]
+
+
+def test_one_with_a_longer_queue_is_chosen_less() -> None:
+    """As the KIP has it: of queues 0, 3, 1 the weights are 4, 1, 3."""
+    assert weights(3, {1: 3, 2: 1}) == [4, 1, 3]
+
+
+def test_where_all_are_alike_there_are_no_weights() -> None:
+    assert cumulative(3, {}, ()) == b""
+    assert cumulative(2, {0: 5, 1: 5}, ()) == b""
+
+
+def test_who_is_unavailable_is_not_chosen_while_another_is() -> None:
+    assert weights(3, {0: 9, 1: 1}, (0,)) == [0, 1, 2]
+    assert weights(3, {}, (1,)) == [1, 0, 1]
+    assert cumulative(2, {0: 1}, (0, 1)) == b""
+
+
+def test_a_node_is_given_up_after_the_timeout_and_until_it_takes_something() -> None:
+    balance = Balance(True, 2.0)
+    balance.stalled([1], 10.0)
+    balance.stalled([1], 11.5)
+    assert (balance.gone(12.0), balance.gone(12.1)) == (set(), {1})
+    balance.took(1)
+    assert balance.gone(99.0) == set()
+    balance.stalled([1, 2], 20.0)
+    balance.stalled([2], 30.0)  # what waited for the other one is gone
+    assert balance.gone(99.0) == {2}
+
+
+def test_without_a_timeout_no_node_is_given_up() -> None:
+    balance = Balance(True, 0.0)
+    balance.stalled([1], 10.0)
+    assert balance.gone(1e6) == set()
+
+
+def test_c_chooses_by_the_weights() -> None:
+    new, load = direct("intake_new"), direct("intake_load")
+    open_, memory, send = direct("intake_open"), direct("growing_new"), direct("intake_send")
+    intake = new(4, Future, 7, 1, False, False)  # a record is a turn
+    batches = [object() for _ in range(4)]
+    memories = [memory(1 << 20) for _ in batches]  # as a batch keeps its own
+    for place, batch in enumerate(batches):
+        open_(intake, place, batch, memories[place])
+
+    def chosen(count: int) -> Counter[int]:
+        return Counter(
+            batches.index(send(intake, b"x", None, 1, -1, None)._batch) for _ in range(count)
+        )
+
+    load(intake, cumulative(4, {1: 3, 2: 3, 3: 3}, (3,)))
+    chosen(1)  # whose turn it was before
+    found = chosen(6_000)
+    assert found[3] == 0
+    assert 3_700 < found[0] < 4_300 and 800 < found[1] < 1_200 and 800 < found[2] < 1_200
+    load(intake, b"")
+    assert all(1_200 < some < 1_800 for some in chosen(6_000).values())
+
+
+@pytest.mark.parametrize("wrong", [b"1234567", b"\0" * 40, array("q", [3, 1]).tobytes(),
+                                   array("q", [0, 0]).tobytes()])  # fmt: skip
+def test_c_refuses_weights_that_are_none(wrong: bytes) -> None:
+    intake = direct("intake_new")(2, Future, 7, 1, False, False)
+    with pytest.raises(ValueError, match="weights"):
+        direct("intake_load")(intake, wrong)
+
+
+@pytest.mark.parametrize("adaptive", [True, False])
+def test_a_leader_that_answers_nothing_gets_less(peer: Peer, adaptive: bool) -> None:
+    """One of two that takes its requests in flight and no more; others go on without it."""
+    hold = threading.Event()
+
+    def held(request: Any, version: int) -> Any:
+        assert hold.wait(LIMIT_S)
+        return produced([])(request, version)
+
+    with Peer() as slow:
+        metadata = peer.metadata({"t": 2})
+        metadata["brokers"].append({"node_id": 2, "host": "127.0.0.1", "port": slow.port})
+        metadata["topics"][0]["partitions"][1]["leader_id"] = 2
+        for one in (peer, slow):
+            one.on(apis.METADATA, metadata)
+            one.on(apis.INIT_PRODUCER_ID, PRODUCER_ID)
+        peer.on(apis.PRODUCE, produced([]))
+        slow.on(apis.PRODUCE, held)
+        config = {
+            "partitioner.adaptive.partitioning.enable": adaptive,
+            # The other one, on a machine that stands still, must not be given up, too.
+            "partitioner.availability.timeout.ms": 500,
+        }
+        with Producer(
+            peer.servers, linger_ms=0, batch_bytes=200, in_flight=1, config=config
+        ) as producer:
+            stuck = producer.send("t", bytes(150), partition=1)
+            wait_for(lambda: slow.count(apis.PRODUCE) == 1, "it has one")
+            more = producer.send("t", bytes(150), partition=1)
+            sender = producer._sender
+            if adaptive:
+                wait_for(lambda: sender.balance.unavailable == {2}, "it is given up")
+            futures = [producer.send("t", bytes(150)) for _ in range(200)]
+            hold.set()
+            places = Counter(future.result(LIMIT_S).partition for future in futures)
+            assert stuck.result(LIMIT_S).partition == more.result(LIMIT_S).partition == 1
+    assert places[0] >= 190 if adaptive else places[1] > 50

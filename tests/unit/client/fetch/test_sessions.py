@@ -1,0 +1,292 @@
+"""Fetch sessions: what is said of what was asked before, alone, over a broker, and when lost."""
+
+from __future__ import annotations
+
+import random
+from typing import Any
+from uuid import UUID
+
+import pytest
+
+from kafkalog.client.calls import topics
+from kafkalog.client.fetch import sessions
+from kafkalog.client.fetch.fetched import FetchOptions
+from kafkalog.client.fetch.fetcher import Fetcher
+from kafkalog.client.fetch.sessions import EPOCH_MAX, NONE, Ask, Session
+from kafkalog.client.link.cluster import Cluster
+from kafkalog.client.producer.producer import Producer
+from kafkalog.log.log import Log
+from kafkalog.types import TopicPartition
+from kafkalog.wire import apis
+from kafkalog.wire.error_codes import ErrorCode
+from tests.support.scripted import Peer
+from tests.support.waiting import wait_for
+
+A, B, C = (TopicPartition("t", p) for p in range(3))
+ID, OTHER = UUID(int=7), UUID(int=8)
+FAST = FetchOptions(max_wait_ms=20)
+
+
+def begun(offsets: dict[TopicPartition, int]) -> Session:
+    """A session of number 5 that was told these."""
+    asked = sessions.ask(NONE, offsets, {"t": ID}, True)
+    assert (asked.session_id, asked.epoch, asked.offsets) == (0, 0, offsets)
+    return sessions.answered(asked, 5, len(offsets))
+
+
+# ---- what is said, by itself ---------------------------------------------------------------
+
+
+def test_only_what_changed_is_said() -> None:
+    session = begun({A: 1, B: 2})
+    asked = sessions.ask(session, {A: 1, B: 3, C: 0}, {"t": ID}, True)
+    assert (asked.session_id, asked.epoch) == (5, 1)
+    assert (asked.offsets, asked.forgotten) == ({B: 3, C: 0}, [])
+    session = sessions.answered(asked, 5, 0)
+    asked = sessions.ask(session, {C: 0}, {"t": ID}, True)
+    assert (asked.epoch, asked.offsets) == (2, {})
+    assert asked.forgotten == [(A, ID), (B, ID)]
+
+
+def test_what_was_not_answered_is_said_again() -> None:
+    session = begun({A: 1})
+    first = sessions.ask(session, {A: 2}, {"t": ID}, True)
+    assert sessions.ask(session, {A: 2}, {"t": ID}, True) == first
+
+
+def test_a_topic_that_was_made_anew_is_forgotten_by_its_old_id() -> None:
+    asked = sessions.ask(begun({A: 1, B: 2}), {A: 1}, {"t": OTHER}, True)
+    assert asked.offsets == {A: 1}
+    assert sorted(asked.forgotten) == [(A, ID), (B, ID)]
+
+
+def test_a_topic_that_is_told_by_name_from_now_on_ends_the_session() -> None:
+    asked = sessions.ask(begun({A: 1}), {A: 1}, {"t": UUID(int=0)}, False)
+    assert (asked.session_id, asked.epoch, asked.offsets) == (5, 0, {A: 1})
+
+
+def test_a_node_that_keeps_no_session_is_told_everything_each_time() -> None:
+    asked = sessions.ask(NONE, {A: 1}, {"t": ID}, True)
+    assert sessions.answered(asked, 0, 1) == NONE
+
+
+@pytest.mark.parametrize(
+    ("told", "wanted"), [(0, NONE), (9, NONE._replace(session_id=9))], ids=["ended", "another"]
+)
+def test_a_node_that_changes_the_session(told: int, wanted: Session) -> None:
+    asked = sessions.ask(begun({A: 1}), {A: 1}, {"t": ID}, True)
+    assert sessions.answered(asked, told, 0) == wanted
+
+
+def test_a_first_answer_that_leaves_partitions_out_makes_no_session() -> None:
+    asked = sessions.ask(NONE, {A: 1, B: 1}, {"t": ID}, True)
+    assert sessions.answered(asked, 5, 1) == NONE._replace(session_id=5)
+
+
+def test_after_the_last_epoch_comes_the_first() -> None:
+    session = begun({A: 1})._replace(epoch=EPOCH_MAX)
+    asked = sessions.ask(session, {A: 1}, {"t": ID}, True)
+    assert sessions.answered(asked, 5, 0).epoch == 1
+
+
+def test_what_is_lost_makes_room_where_it_may_still_be() -> None:
+    session = begun({A: 1})
+    assert sessions.lost(session) == NONE._replace(session_id=5)
+    assert sessions.lost(session, ErrorCode.FETCH_SESSION_ID_NOT_FOUND) == NONE
+
+
+def test_the_end_is_told_where_there_is_something_to_end() -> None:
+    assert sessions.closing(NONE) is None
+    asked = sessions.closing(begun({A: 1}))
+    assert asked is not None and (asked.session_id, asked.epoch, asked.offsets) == (5, -1, {})
+
+
+class Node:
+    """What a node does with what is said, as KIP-227 has it."""
+
+    def __init__(self) -> None:
+        self.kept: dict[int, tuple[int, dict[tuple[TopicPartition, UUID], int]]] = {}
+        self.last = 0
+
+    def takes(self, asked: Ask) -> tuple[int, int, dict[tuple[TopicPartition, UUID], int]]:
+        """(error, session, what it reads now)."""
+        said = {(tp, asked.after.ids[tp.topic]): at for tp, at in asked.offsets.items()}
+        if asked.epoch == sessions.NEW_EPOCH:
+            self.kept.pop(asked.session_id, None)
+            self.last += 1
+            self.kept[self.last] = (1, said)
+            return 0, self.last, said
+        if asked.session_id not in self.kept:
+            return ErrorCode.FETCH_SESSION_ID_NOT_FOUND, 0, {}
+        epoch, held = self.kept[asked.session_id]
+        if epoch != asked.epoch:
+            return ErrorCode.INVALID_FETCH_SESSION_EPOCH, 0, {}
+        for one in asked.forgotten:
+            assert one in held, "only what was told is taken back"
+            del held[one]
+        held |= said
+        self.kept[asked.session_id] = (epoch + 1, held)
+        return 0, asked.session_id, held
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_the_node_reads_what_is_wanted_whatever_happens(seed: int) -> None:
+    """Partitions come and go, topics are recreated, answers are lost, sessions are evicted."""
+    chance = random.Random(seed)
+    node, session = Node(), NONE
+    every = [TopicPartition(t, p) for t in "tu" for p in range(4)]
+    ids = {"t": UUID(int=1), "u": UUID(int=2)}
+    unheard = 0
+    for step in range(200):
+        if chance.random() < 0.1:
+            ids = ids | {chance.choice("tu"): UUID(int=100 + step)}
+        if chance.random() < 0.05:
+            node.kept.clear()
+        wanted = {tp: chance.randrange(3) for tp in every if chance.random() < 0.6}
+        topic_ids = {tp.topic: ids[tp.topic] for tp in wanted}
+        asked = sessions.ask(session, wanted, topic_ids, True)
+        code, session_id, read = node.takes(asked)
+        if not code:
+            assert read == {(tp, ids[tp.topic]): at for tp, at in wanted.items()}
+        if chance.random() < 0.1:  # the answer did not come
+            session = sessions.lost(session)
+            unheard += asked.epoch == sessions.NEW_EPOCH
+        elif code:
+            session = sessions.lost(session, code)
+        else:
+            session = sessions.answered(asked, session_id, len(read))
+        assert len(node.kept) <= 1 + unheard, "one that is lost makes room, if it was heard of"
+
+
+# ---- over a broker -------------------------------------------------------------------------
+
+
+def values(fetcher: Fetcher, count: int) -> list[tuple[int, bytes | None]]:
+    """(partition, value) of the next records, so many."""
+    found: list[tuple[int, bytes | None]] = []
+    while len(found) < count:
+        for block in fetcher.poll():
+            found += [(r.partition, r.value) for r in block.records()]
+    return found
+
+
+def test_a_session_lasts_while_partitions_come_and_go(
+    where: Any, cluster: Cluster, topic: str
+) -> None:
+    a, b, c = (TopicPartition(topic, p) for p in range(3))
+    fetcher = Fetcher(cluster, {a: 0, b: 0}, FAST)
+    with Producer(where, linger_ms=0) as producer:
+
+        def send(value: bytes, *partitions: int) -> None:
+            for partition in partitions:
+                producer.send(topic, value, partition=partition).result()
+
+        send(b"1", 0, 1, 2)
+        assert sorted(values(fetcher, 2)) == [(0, b"1"), (1, b"1")]
+        (node,) = fetcher._sessions
+        first = fetcher._sessions[node]
+        assert first.session_id
+        send(b"2", 1)
+        assert values(fetcher, 1) == [(1, b"2")]
+        del fetcher.positions[b]
+        fetcher.positions[c] = 0
+        assert values(fetcher, 1) == [(2, b"1")]
+        send(b"3", 0, 1)
+        assert values(fetcher, 1) == [(0, b"3")]
+        fetcher.positions[b] = 1  # as far back as before
+        assert values(fetcher, 2) == [(1, b"2"), (1, b"3")]
+        assert fetcher.ends[b].high_watermark == 3
+    last = fetcher._sessions[node]
+    assert (last.session_id, last.epoch > first.epoch + 3) == (first.session_id, True)
+    fetcher.close()
+
+
+@pytest.mark.parametrize("how", ["evicted", "epoch", "connection", "anew"])
+def test_what_is_lost_begins_anew(where: Any, cluster: Cluster, topic: str, how: str) -> None:
+    tp = TopicPartition(topic, 0)
+    fetcher = Fetcher(cluster, {tp: 0}, FAST)
+    with Producer(where, linger_ms=0) as producer:
+        producer.send(topic, b"1", partition=0).result()
+        assert values(fetcher, 1) == [(0, b"1")]
+        (node,) = fetcher._sessions
+        before = fetcher._sessions[node]
+        if how == "anew":
+            topics.delete_topic(cluster, topic)
+            topics.create_topic(cluster, topic, 3)
+            producer.send(topic, b"another", partition=0).result()
+        elif how == "connection":
+            fetcher._connections[node].close()
+            fetcher._asked.clear()
+        else:
+            asked = fetcher._asked[node]
+            other = asked.said._replace(epoch=1_000)
+            if how == "evicted":
+                other = asked.said._replace(after=asked.said.after._replace(session_id=99))
+            fetcher._asked[node] = asked._replace(said=other)
+            while fetcher._sessions[node].epoch > 0:
+                fetcher.poll()
+        producer.send(topic, b"2", partition=0).result()
+        assert values(fetcher, 1) == [(0, b"2")]
+        assert fetcher._sessions[node].session_id not in (0, 99)
+        assert before.session_id or how == "anew"
+    fetcher.close()
+
+
+# ---- with a scripted leader ----------------------------------------------------------------
+
+
+@pytest.fixture
+def data(tmp_path: Any) -> bytes:
+    with Log(tmp_path / "t-0") as log:
+        log.append(b"here")
+        return log.read_batches(0, 1 << 20)
+
+
+@pytest.mark.parametrize("code", sorted(sessions.LOST))
+def test_after_an_error_of_the_session_everything_is_said_at_once(
+    peer: Peer, scripted: Cluster, data: bytes, code: int
+) -> None:
+    """No partition rests, no metadata is asked for: nothing is wrong with them."""
+    rows = [{"partition_index": p, "error_code": 0} for p in range(2)]
+    whole = {"session_id": 5, "responses": [{"topic": "t", "partitions": rows}]}
+    late = {"partition_index": 0, "error_code": 0, "records": data}
+    peer.on(apis.METADATA, peer.metadata({"t": 2}))
+    peer.on(
+        apis.FETCH, whole, {"error_code": code},
+        {"session_id": 6, "responses": [{"topic": "t", "partitions": [late, rows[1]]}]},
+        {"session_id": 6, "responses": []},
+    )  # fmt: skip
+    fetcher = Fetcher(scripted, {A: 0, B: 0}, FAST)
+    while not fetcher.poll(5_000):
+        pass
+    fetcher.close()
+    first, second, third = peer.sent(apis.FETCH)[:3]
+    assert [r.session_epoch for r in (first, second, third)] == [0, 1, 0]
+    gone = code == ErrorCode.FETCH_SESSION_ID_NOT_FOUND
+    assert [r.session_id for r in (first, second, third)] == [0, 5, 0 if gone else 5]
+    assert [len(r.topics) for r in (first, second, third)] == [1, 0, 1]
+    assert peer.count(apis.METADATA) == 1
+
+
+def test_the_end_of_a_fetcher_ends_its_session(peer: Peer, scripted: Cluster, data: bytes) -> None:
+    row = {"partition_index": 0, "error_code": 0, "records": data}
+    answer = {"session_id": 5, "responses": [{"topic": "t", "partitions": [row]}]}
+    peer.on(apis.METADATA, peer.metadata({"t": 1}))
+    peer.on(apis.FETCH, answer, {"session_id": 5, "responses": []})
+    fetcher = Fetcher(scripted, {A: 0}, FAST)
+    while not fetcher.poll(5_000):
+        pass
+    fetcher.close()
+    wait_for(lambda: peer.sent(apis.FETCH)[-1].session_epoch == -1, "the end was told")
+    assert peer.sent(apis.FETCH)[-1].session_id == 5
+
+
+def test_a_read_of_a_range_leaves_no_session(peer: Peer, scripted: Cluster, data: bytes) -> None:
+    row = {"partition_index": 0, "error_code": 0, "records": data}
+    peer.on(apis.METADATA, peer.metadata({"t": 1}))
+    peer.on(apis.FETCH, {"responses": [{"topic": "t", "partitions": [row]}]})
+    fetcher = Fetcher(scripted, {A: 0}, FAST._replace(sessions=False))
+    while not fetcher.poll(5_000):
+        pass
+    fetcher.close()
+    assert {(r.session_id, r.session_epoch) for r in peer.sent(apis.FETCH)} == {(0, -1)}

@@ -1,0 +1,202 @@
+"""The simulation finds nothing wrong with the producer, and finds what is planted in it.
+
+Each run has a seed that is told where it finds something.
+"""
+
+from __future__ import annotations
+
+import ast
+import inspect
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from kafkalog import errors
+from kafkalog._native import direct
+from kafkalog.client.buffer.accumulator import Lane
+from kafkalog.client.buffer.delivery import Batch
+from kafkalog.client.producer import core, producer_id
+from kafkalog.client.producer.core import Answer, Core
+from kafkalog.client.producer.producer_metadata import ProducerMetadata
+from kafkalog.types import TopicPartition
+from kafkalog.wire.error_codes import ErrorCode
+from tests.support.effort import SEED, rounds
+from tests.support.virtual import Violated
+from tests.unit.client.producer.simulation import World, simulate
+
+send = direct("intake_send")
+CANARY_RUNS = 100
+PARTS, RUNS = 2, 6
+
+
+@pytest.mark.explore
+@pytest.mark.timeout(0)
+@pytest.mark.parametrize("part", range(PARTS))
+def test_a_producer_keeps_its_promises_whatever_happens(part: int) -> None:
+    """P1 to P8 hold under lost, late and doubled messages, leaders that move, topics that are made
+    again, limits that shrink, silent nodes and a clock that jumps."""
+    for number in rounds(RUNS):
+        seed = SEED + number * PARTS + part
+        world = simulate(seed)
+        assert world.sent, f"seed {seed}: nothing happened"
+
+
+@pytest.mark.parametrize("module", [core, producer_id], ids=lambda module: module.__name__)
+def test_what_decides_knows_no_clock_and_no_socket(module: Any) -> None:
+    tree = ast.parse(inspect.getsource(module))
+    found = {
+        name.split(".")[0]
+        for node in ast.walk(tree)
+        if isinstance(node, (ast.Import, ast.ImportFrom))
+        for name in ([node.module] if isinstance(node, ast.ImportFrom) and node.module
+                     else [one.name for one in node.names])
+    }  # fmt: skip
+    assert found & {"time", "random", "threading", "socket", "select", "os"} == set()
+
+
+RETRIES_END = 7
+"""Its retries end, and an attempt has stored it: that was not said."""
+
+SAME_OFFSET = 23771
+"""The judge was wrong: a late request came to the same offset of the topic that was made again."""
+
+
+@pytest.mark.parametrize("seed", [RETRIES_END, SAME_OFFSET])
+def test_seeds_that_found_something(seed: int) -> None:
+    simulate(seed)
+
+
+def test_what_overtook_a_batch_is_sent_again() -> None:
+    """The leader has moved: the second batch comes to the new one before the first one does."""
+    world, tp = World(1), TopicPartition("b", 0)
+    world.send(tp, b"known")
+    world.run(1_000)
+    flying = []
+    for value in (b"first", b"second"):
+        intake = world.waiting.intakes["b"]
+        world.waiting.room(intake, 0, len(value), 0.0, world.waiting.turn)
+        assert send(intake.native, value, None, 1, 0, None) is not None
+        lane = world.waiting.lanes[tp]
+        world.waiting.close(lane)
+        flying.append(world.core.pack([lane], world.now_s)[tp])
+    first, second = flying
+    early = Answer(ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER)
+    world.core.answered(second, early, world.now_s)
+    assert lane.failed == [second] and not second.ended
+    world.core.answered(first, Answer(0, 1), world.now_s)
+    world.core.plan(world.now_s + 1, lambda _: 1, lambda _: True)
+    assert world.core.pack([lane], world.now_s + 1) == {tp: second}
+    # Nothing is on its way any more: now it is refused for good.
+    world.core.answered(second, early, world.now_s)
+    assert not lane.failed
+
+
+def parts_have_an_id_of_their_own(patch: pytest.MonkeyPatch) -> None:
+    """The parts of a batch with an unknown fate are sent under a new producer id."""
+    split = Batch.split
+
+    def parts(self: Batch) -> tuple[Batch, Batch]:
+        made = split(self)
+        for part in made:
+            part.pid, part.doubtful = (-1, -1), False
+        return made
+
+    patch.setattr(Batch, "split", parts)
+
+
+def what_may_be_there_gets_a_new_id(patch: pytest.MonkeyPatch) -> None:
+    """UNKNOWN_PRODUCER_ID after a lost answer has the batch sent with another id."""
+    answered = Core.answered
+
+    def told(self: Core, batch: Batch, answer: Answer, now_s: float) -> None:
+        if answer.code == ErrorCode.UNKNOWN_PRODUCER_ID:
+            batch.doubtful = False
+        answered(self, batch, answer, now_s)
+
+    patch.setattr(Core, "answered", told)
+
+
+def sends_again_at_once(patch: pytest.MonkeyPatch) -> None:
+    """A lane does not wait for what is on its way before it sends again what failed."""
+    plan = Core.plan
+
+    def planned(self: Core, *args: Any) -> Any:
+        for lane in self.waiting.lanes.values():
+            lane.ready.extendleft(sorted(lane.failed, key=lambda b: -b.number))
+            lane.failed = []
+        return plan(self, *args)
+
+    patch.setattr(Core, "plan", planned)
+
+
+def one_topic_fails_all(patch: pytest.MonkeyPatch) -> None:
+    """What is said against a topic is charged to every one that was asked for."""
+    refresh = ProducerMetadata._told
+
+    def told(self: Any, topics: Any, waiting: Any, by: Any, refused: Any, problem: Any) -> None:
+        if refused:
+            by.topics.clear()
+            refused = dict.fromkeys(topics, next(iter(refused.values())))
+        refresh(self, topics, waiting, by, refused, problem)
+
+    patch.setattr(ProducerMetadata, "_told", told)
+
+
+def says_too_little(patch: pytest.MonkeyPatch) -> None:
+    """A batch that may have been stored is refused as if it were not."""
+    patch.setattr(core, "in_doubt", lambda problem: problem)
+
+
+def keeps_what_is_on_its_way(patch: pytest.MonkeyPatch) -> None:
+    """delivery.timeout.ms does not count for what is on its way."""
+    patch.setattr(Core, "_give_up", lambda *_: None)
+
+
+def keeps_sequences(patch: pytest.MonkeyPatch) -> None:
+    """A new id goes on with the sequences of the one before."""
+    patch.setattr(Core, "begin_sequences", lambda _self: None)
+
+
+def takes_what_fails_for_sent(patch: pytest.MonkeyPatch) -> None:
+    """A sequence that was given up is not missed: the id stays."""
+    patch.setattr(producer_id.ProducerId, "failed", lambda *_a, **_k: None)
+
+
+def loses_a_landing(patch: pytest.MonkeyPatch) -> None:
+    """A batch whose connection broke counts as on its way for ever."""
+    lost = Core.lost
+
+    def forgets(self: Core, batches: Any, problem: errors.KafkalogError, *rest: Any) -> None:
+        batches = list(batches)
+        lost(self, batches, problem, *rest)
+        for batch in batches:
+            lane: Lane = self.waiting.lanes[batch.tp]
+            lane.flying += isinstance(problem, errors.Timeout)
+
+    patch.setattr(Core, "lost", forgets)
+
+
+CANARIES = {
+    parts_have_an_id_of_their_own: 18,
+    what_may_be_there_gets_a_new_id: 24,
+    sends_again_at_once: 1,
+    one_topic_fails_all: 4,
+    says_too_little: 1,
+    keeps_what_is_on_its_way: 1,
+    keeps_sequences: 1,
+    takes_what_fails_for_sent: 1,
+    loses_a_landing: 1,
+}
+"""And the seed to begin with: the one that finds it, so that it does not take long."""
+
+
+@pytest.mark.parametrize("plant", CANARIES, ids=lambda plant: plant.__name__)
+def test_the_simulation_finds_what_is_planted(
+    plant: Callable[[pytest.MonkeyPatch], None], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each of these mistakes breaks a promise within a few runs."""
+    plant(monkeypatch)
+    with pytest.raises(Violated, match=r"P\d"):
+        for seed in range(CANARIES[plant], CANARIES[plant] + CANARY_RUNS):  # always the same
+            simulate(seed)

@@ -1,0 +1,219 @@
+"""A world in which a coordinator is watched: virtual time, a journal, a network, and what may go
+wrong in each; chance comes from one seed.
+
+The coordinator is the real one (its core, which the thread only feeds).  Its clients, and what
+must hold, each simulation has of its own.
+"""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, Generic, TypeVar
+
+from kafkalog.coordinator.core import Append, Core
+from kafkalog.coordinator.step import Request, Step
+from kafkalog.wire.api import Api
+from kafkalog.wire.error_codes import ErrorCode
+from tests.support.virtual import Time, Violated, telling
+from tests.unit.coordinator.virtual_core import HOST, WALL_MS, MemoryJournal, Reply
+
+__all__ = ["Faults", "Patience", "Violated", "World", "telling"]
+
+C = TypeVar("C", bound=Core[Any])
+
+
+@dataclass
+class Faults:
+    """How often what goes wrong; all 0: nothing does."""
+
+    delay_ms: int = 5
+    lost: float = 0.0
+    """Requests, and answers, that never arrive."""
+    twice: float = 0.0
+    """Requests that arrive twice."""
+    slow: float = 0.0
+    """Those that take up to Patience.slow_ms."""
+    append_fails: float = 0.0
+    append_fails_written: float = 0.0
+    """Reported as failed, and yet in the journal."""
+    append_slow: float = 0.0
+    marker_fails: float = 0.0
+    crash: float = 0.0
+    """After each event."""
+    dies: float = 0.0
+    """A client, in each second."""
+    busy: float = 0.0
+    """A consumer that is told to join again."""
+
+
+@dataclass(frozen=True)
+class Patience:
+    """How long things take that take long."""
+
+    request_ms: int
+    """Until a client no longer waits for an answer."""
+    slow_ms: int
+    """A message, at most."""
+    append_ms: int
+    """An append, at most."""
+
+
+class World(Time, Generic[C]):
+    """Virtual time, the coordinator, its journal, the network."""
+
+    def __init__(self, seed: int, patience: Patience, append_errors: list[ErrorCode]) -> None:
+        super().__init__(seed)
+        self.patience = patience
+        self.faults = Faults()
+        self.journal = MemoryJournal()
+        self.life = 0
+        """Of the coordinator: it has died so often, less one."""
+        self._append_errors = append_errors
+        self._ready_ms = 0
+
+    # ---- what each simulation has of its own ------------------------------------------------
+
+    @abstractmethod
+    def new_core(self) -> C:
+        """The coordinator, which knows nothing yet."""
+
+    @abstractmethod
+    def keeps_unfinished(self) -> bool:
+        """Whether a crash keeps an append whose outcome is not known yet."""
+
+    def effect(self, effect: Any) -> None:
+        """What a step wants done outside."""
+        raise AssertionError(f"nobody does {effect} here")
+
+    def arrives(self, api: Api, fields: dict[str, Any]) -> None:
+        """A request comes to the coordinator."""
+
+    def crashed(self) -> None:
+        """The coordinator died and is back."""
+
+    # ---- time ------------------------------------------------------------------------------
+
+    @property
+    def wall_ms(self) -> int:
+        return WALL_MS + self.now_ms
+
+    def run(self, until_ms: int, done: Callable[[], bool] = lambda: False) -> None:
+        """Let things happen until a time, or until `done`."""
+        while not done():
+            timer_ms = self.core.timers.next_ms()
+            event_ms = until_ms + 1 if self.next_ms is None else self.next_ms
+            next_ms = event_ms if timer_ms is None else min(event_ms, max(timer_ms, self.now_ms))
+            if next_ms > until_ms:
+                self.now_ms = until_ms
+                return
+            self.now_ms = next_ms
+            if event_ms == next_ms:
+                self.happen()
+            else:
+                self.step(lambda _step: None)
+            if self.rng.random() < self.faults.crash:
+                self.restart()
+                self.crashed()
+
+    # ---- the coordinator -------------------------------------------------------------------
+
+    def restart(self) -> None:
+        """The coordinator dies, and another one reads the journal."""
+        self.life += 1
+        self._ready_ms = 0
+        self.note(f"coordinator {self.life} starts")
+        self.core = self.new_core()
+        self.core.begin_load(0, 1, self.life)
+        shard = self.core.new_shard(0, self.life)
+        self.core.load(shard, self.journal.read(0), self.wall_ms)
+        self.step(lambda step: self.core.end_load(shard, step))
+
+    def step(self, event: Callable[[Step], None]) -> None:
+        step = Step(self.now_ms, self.wall_ms)
+        event(step)
+        self.core.tick(step)
+        while step.writes:
+            for append in self.core.appends(step):
+                self._append(append)
+        for answer, body in step.answers:
+            answer(body)
+        for effect in step.effects:
+            self.effect(effect)
+
+    def _append(self, append: Append) -> None:
+        """The journal: in order, but slow or failing at times."""
+        rng, faults, life = self.rng, self.faults, self.life
+        error, written = ErrorCode.NONE, True
+        if rng.random() < faults.append_fails:
+            error = rng.choice(self._append_errors)
+            written = rng.random() < faults.append_fails_written
+        slow = rng.random() < faults.append_slow
+        delay_ms = rng.randint(0, self.patience.append_ms if slow else 3)
+        self._ready_ms = max(self.now_ms + delay_ms, self._ready_ms)
+        early = self.keeps_unfinished()
+
+        def write() -> None:
+            self.journal.put_of(append.partition, append.records, append.producer)
+
+        def outcome() -> None:
+            if life == self.life:
+                if written and not early:
+                    write()
+                self.step(lambda step: self.core.settled(append.number, error, step))
+
+        if written and early:
+            write()
+        self.later(self._ready_ms - self.now_ms, outcome)
+
+    # ---- the network -----------------------------------------------------------------------
+
+    def travel_ms(self) -> int:
+        slow = self.rng.random() < self.faults.slow
+        return self.rng.randint(0, self.patience.slow_ms if slow else self.faults.delay_ms)
+
+    def _lost(self) -> bool:
+        return self.rng.random() < self.faults.lost
+
+    def post(
+        self, request: Callable[[Callable[[Any], None]], None], then: Callable[[Any], None]
+    ) -> None:
+        """Let a request arrive, once, twice or never; `then` gets its answer, or None."""
+        over: list[bool] = []
+
+        def arrive(body: Any) -> None:
+            if not over:
+                over.append(True)
+                then(body)
+
+        def answered(body: Any) -> None:
+            if not self._lost():
+                self.later(self.travel_ms(), lambda: arrive(body))
+
+        twice = self.faults.twice and self.rng.random() < self.faults.twice
+        for _ in range(2 if twice else 1):
+            if not self._lost():
+                self.later(self.travel_ms(), lambda: request(answered))
+        self.later(self.patience.request_ms, lambda: arrive(None))
+
+    def send(
+        self, api: Api, version: int, fields: dict[str, Any], then: Callable[[Any], None],
+        client: str = "client",
+    ) -> None:  # fmt: skip
+        """Send a request to the coordinator, see post."""
+
+        def request(answered: Callable[[Any], None]) -> None:
+            reply, life = Reply(api, version), self.life
+
+            def answer(body: dict[str, Any]) -> None:
+                reply(body)  # at most once
+                if life == self.life:
+                    answered(reply.body)
+
+            self.arrives(api, fields)
+            decoded = api.decode_request(version, api.encode_request(version, fields))
+            asked = Request(decoded, version, client, HOST, answer)
+            self.step(lambda step: self.core.request(api, asked, step))
+
+        self.post(request, then)

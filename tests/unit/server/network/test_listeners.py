@@ -1,0 +1,142 @@
+"""Listeners as server.properties writes them."""
+
+from __future__ import annotations
+
+import socket
+
+import pytest
+
+from kafkalog.config.server import ServerConfig
+from kafkalog.errors import InvalidSetting
+from kafkalog.server.network.listeners import (
+    Listener,
+    bootstrap_servers,
+    parse_listener,
+    plan,
+    planned,
+)
+
+
+@pytest.mark.parametrize(
+    ("text", "wanted"),
+    [
+        ("PLAINTEXT://127.0.0.1:9092", Listener("PLAINTEXT", "127.0.0.1", 9092)),
+        ("plaintext://localhost:0", Listener("PLAINTEXT", "localhost", 0)),
+        ("INSIDE://:9093", Listener("INSIDE", "", 9093)),
+        ("V6://[::1]:9094", Listener("V6", "::1", 9094)),
+        ("ALL6://[::]:9095", Listener("ALL6", "::", 9095)),
+        ("LOCAL://unix:/run/kafkalog.sock", Listener("LOCAL", "unix:/run/kafkalog.sock", 0)),
+    ],
+)
+def test_every_form_of_a_listener_parses(text: str, wanted: Listener) -> None:
+    assert parse_listener(text) == wanted
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["127.0.0.1:9092", "PLAINTEXT://host", "PLAINTEXT://host:99999", "PLAINTEXT://::1:9092",
+     "PLAINTEXT://host:port", "A B://host:1", "X://unix:", "://host:1"],
+)  # fmt: skip
+def test_what_is_no_listener_is_refused_with_the_forms_there_are(text: str) -> None:
+    with pytest.raises(InvalidSetting, match="wanted NAME://host:port"):
+        parse_listener(text)
+
+
+def config(listeners: str, **more: str) -> ServerConfig:
+    settings: dict[str, object] = {name.replace("_", "."): text for name, text in more.items()}
+    return ServerConfig({"listeners": listeners, **settings})
+
+
+def test_two_listeners_need_two_names_and_two_ports() -> None:
+    with pytest.raises(InvalidSetting, match="name PLAINTEXT occurs twice"):
+        planned(config("PLAINTEXT://a:1,PLAINTEXT://b:2"))
+    with pytest.raises(InvalidSetting, match="port 7 occurs twice"):
+        planned(config("PLAINTEXT://a:7,X://b:7", listener_security_protocol_map="X:PLAINTEXT"))
+
+
+def test_one_port_serves_both_families_and_port_0_any_number() -> None:
+    protocols = "X:PLAINTEXT,Y:PLAINTEXT"
+    both = config("X://127.0.0.1:7,Y://[::1]:7", listener_security_protocol_map=protocols)
+    assert [one.port for one in planned(both)] == [7, 7]
+    free = config("X://127.0.0.1:0,Y://127.0.0.1:0", listener_security_protocol_map=protocols)
+    assert len(planned(free)) == 2
+
+
+@pytest.mark.parametrize("setting", ["inter.broker.listener.name", "control.plane.listener.name"])
+def test_who_is_named_has_to_listen(setting: str) -> None:
+    given = config("PLAINTEXT://a:1", **{setting: "other"})
+    with pytest.raises(InvalidSetting, match=f"{setting}: found OTHER, wanted one of PLAINTEXT"):
+        planned(given)
+
+
+def test_the_controllers_listener_is_not_the_brokers() -> None:
+    """Which is the first one where nothing says which."""
+    two, protocols = "A://a:1,B://b:2", "A:PLAINTEXT,B:PLAINTEXT"
+
+    def names(**more: str) -> tuple[str, str]:
+        given = config(two, listener_security_protocol_map=protocols, **more)
+        assert len(planned(given)) == 2
+        return given.inner_listener, given.control_listener
+
+    assert names() == ("A", "A")
+    assert names(control_plane_listener_name="b") == ("A", "B")
+    between = {"inter_broker_listener_name": "B"}
+    assert names(**between) == ("B", "B")
+    assert names(control_plane_listener_name="A", **between) == ("B", "A")
+    for more in ({}, between):
+        wrong = {**more, "control_plane_listener_name": "B" if more else "a"}
+        with pytest.raises(InvalidSetting, match="by which brokers reach each other"):
+            names(**wrong)
+
+
+@pytest.mark.parametrize("protocol", ["SSL", "SASL_PLAINTEXT", "SASL_SSL"])
+def test_security_protocols_that_are_not_there_yet_are_refused_by_name(protocol: str) -> None:
+    with pytest.raises(InvalidSetting, match=f"OUT speaks {protocol}, which is not there yet"):
+        planned(config("OUT://h:1", listener_security_protocol_map=f"OUT:{protocol}"))
+    with pytest.raises(InvalidSetting, match=f"{protocol} speaks {protocol}"):
+        planned(config(f"{protocol}://h:1"))
+
+
+def test_a_name_without_a_protocol_is_refused() -> None:
+    with pytest.raises(InvalidSetting, match=r"listener\.security\.protocol\.map"):
+        planned(config("INSIDE://h:1"))
+
+
+def test_clients_are_told_what_is_advertised_else_where_the_listener_is() -> None:
+    both = config(
+        "PLAINTEXT://0.0.0.0:0,OUT://127.0.0.1:0",
+        listener_security_protocol_map="PLAINTEXT:PLAINTEXT,OUT:PLAINTEXT",
+        advertised_listeners="OUT://broker.example:19092",
+    )
+    told = plan(both, {"PLAINTEXT": 4001, "OUT": 4002}, this_host="me")
+    assert told == (("PLAINTEXT", "me", 4001), ("OUT", "broker.example", 19092))
+
+
+def test_an_advertised_port_0_is_the_port_that_was_taken() -> None:
+    one = config("PLAINTEXT://127.0.0.1:0", advertised_listeners="PLAINTEXT://name:0")
+    assert plan(one, {"PLAINTEXT": 4001})[0].port == 4001
+
+
+def test_nobody_is_told_an_address_that_cannot_be_reached() -> None:
+    with pytest.raises(InvalidSetting, match="that clients can reach"):
+        planned(config("PLAINTEXT://h:1", advertised_listeners="PLAINTEXT://0.0.0.0:1"))
+    with pytest.raises(InvalidSetting, match="OUT is no listener"):
+        planned(config("PLAINTEXT://h:1", advertised_listeners="OUT://h:1"))
+
+
+def test_bootstrap_servers_are_what_a_client_takes() -> None:
+    three = config(
+        "PLAINTEXT://127.0.0.1:1,V6://[::1]:2,LOCAL://unix:/tmp/s",
+        listener_security_protocol_map="PLAINTEXT:PLAINTEXT,V6:PLAINTEXT,LOCAL:PLAINTEXT",
+    )
+    assert bootstrap_servers(plan(three, {})) == "127.0.0.1:1,[::1]:2"
+
+
+def test_a_broker_of_unix_sockets_alone_names_them() -> None:
+    one = config("LOCAL://unix:/tmp/s", listener_security_protocol_map="LOCAL:PLAINTEXT")
+    assert bootstrap_servers(plan(one, {})) == "unix:/tmp/s"
+
+
+def test_all_addresses_are_told_as_a_name_that_can_be_looked_up() -> None:
+    (told,) = plan(config("PLAINTEXT://:7"), {})
+    assert socket.getaddrinfo(told.host, told.port)

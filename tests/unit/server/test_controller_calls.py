@@ -1,0 +1,71 @@
+"""What clients have a controller do that does not answer: how much of it waits."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from kafkalog import errors
+from kafkalog.metadata.requests import NewTopic, NewTopics
+from kafkalog.server import controller_calls
+from kafkalog.server.controller_calls import UNDER_WAY, Errands
+from kafkalog.wire import apis
+from tests.support.membership import joined
+from tests.support.scripted import SILENCE, Peer
+from tests.support.waiting import wait_for
+
+
+@pytest.fixture
+def silent() -> Iterator[Peer]:
+    """The controller."""
+    with Peer() as made:
+        made.on(apis.CREATE_TOPICS, SILENCE)
+        yield made
+
+
+@pytest.fixture
+def asked(silent: Peer) -> Iterator[Errands]:
+    with joined({7: silent}) as member:
+        made = Errands(member, "test")
+        yield made
+        made.stop()
+
+
+def topics(*names: str) -> NewTopics:
+    return NewTopics([NewTopic(name, 1, 1) for name in names])
+
+
+def test_no_more_requests_than_that(
+    silent: Peer, asked: Errands, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(controller_calls, "WAITING_MAX", 2)
+    ended: list[Exception] = []
+
+    def work(ask: Any) -> None:
+        try:
+            ask(apis.CREATE_TOPICS, {"topics": [], "timeout_ms": 1, "validate_only": False}, None)
+        except errors.KafkalogError as problem:
+            ended.append(problem)
+
+    asked.forward(work)
+    wait_for(lambda: silent.count(apis.CREATE_TOPICS), "one is asked")
+    for _ in range(2):
+        asked.forward(work)
+    with pytest.raises(errors.Timeout, match="2 requests wait"):
+        asked.forward(work)
+    asked.stop()
+    assert len(ended) == 3
+
+
+def test_no_more_topics_than_that(
+    silent: Peer, asked: Errands, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(controller_calls, "NAMES_MAX", 3)
+    names = ["a", "b", "c", "d"]
+    assert asked.create_topics(topics(*names)) == dict.fromkeys(names, UNDER_WAY)
+    assert asked.create_topics(topics("d", "e")) == dict.fromkeys("de", UNDER_WAY)
+    wait_for(lambda: silent.count(apis.CREATE_TOPICS), "the first are asked for")
+    (only,) = silent.sent(apis.CREATE_TOPICS)
+    assert [one.name for one in only.topics] == ["a", "b", "c"]

@@ -1,0 +1,125 @@
+"""What other nodes are asked for a transaction's sake."""
+
+from __future__ import annotations
+
+import queue
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import pytest
+
+from kafkalog.coordinator.step import Producer
+from kafkalog.coordinator.transactions.requests import Asked
+from kafkalog.server.transactions.remote import ON_THEIR_WAY, Afar
+from kafkalog.types import TopicPartition
+from kafkalog.wire import apis
+from kafkalog.wire.error_codes import ErrorCode
+from tests.support.membership import joined
+from tests.support.scripted import CLOSE, STALL, Peer
+from tests.support.waiting import wait_for
+
+TP = TopicPartition("t", 0)
+LIMIT_S = 60
+Told = queue.SimpleQueue[Any]
+
+
+@contextmanager
+def asking(**others: Peer) -> Iterator[Afar]:
+    with joined({int(name[1:]): peer for name, peer in others.items()}) as member:
+        afar = Afar(member, "test")
+        yield afar
+        for peer in others.values():
+            peer.__exit__()  # who is silent is waited for at the end
+        afar.stop()
+
+
+def marked(request: Any, version: int) -> Any:
+    """Each marker is written."""
+    return {
+        "markers": [
+            {
+                "producer_id": one.producer_id,
+                "topics": [
+                    {
+                        "name": topic.name,
+                        "partitions": [
+                            {"partition_index": n, "error_code": 0} for n in topic.partition_indexes
+                        ],
+                    }
+                    for topic in one.topics
+                ],
+            }
+            for one in request.markers
+        ]
+    }
+
+
+def test_a_node_that_is_silent_holds_up_no_other() -> None:
+    silent, answers = Peer(), Peer()
+    silent.on(apis.ADD_PARTITIONS_TO_TXN, STALL)
+    answers.on(apis.WRITE_TXN_MARKERS, marked)
+    found: Told = queue.SimpleQueue()
+    with asking(_7=silent, _8=answers) as afar:
+        afar.allow(7, Asked("id", 1, 0), [TP], True, lambda results: found.put(("7", results)))
+        afar.end(8, TP, Producer(1, 0, True, 0), lambda error: found.put(("8", error)))
+        assert found.get(timeout=LIMIT_S) == ("8", ErrorCode.NONE)
+        assert found.empty()
+    assert found.get(timeout=LIMIT_S) == ("7", {TP: ErrorCode.COORDINATOR_NOT_AVAILABLE})
+
+
+def test_all_get_their_answers_in_order() -> None:
+    """More than go out at once."""
+    peer, count = Peer(), 3 * ON_THEIR_WAY
+    peer.on(apis.WRITE_TXN_MARKERS, marked)
+    found: Told = queue.SimpleQueue()
+    with asking(_7=peer) as afar:
+        for number in range(count):
+            afar.end(7, TP, Producer(number, 0, True, 0), lambda error, n=number: found.put(n))
+        assert [found.get(timeout=LIMIT_S) for _ in range(count)] == list(range(count))
+    assert [one.markers[0].producer_id for one in peer.sent(apis.WRITE_TXN_MARKERS)] == [
+        *range(count)
+    ]
+
+
+def test_who_hangs_up_is_told_of_each() -> None:
+    """And the next requests go out again."""
+    peer = Peer()
+    peer.on(apis.WRITE_TXN_MARKERS, CLOSE, marked)
+    found: Told = queue.SimpleQueue()
+    with asking(_7=peer) as afar:
+        for _ in range(2):
+            afar.end(7, TP, Producer(1, 0, True, 0), found.put)
+            error = found.get(timeout=LIMIT_S)
+            if error is ErrorCode.NONE:
+                break
+            assert error is ErrorCode.NOT_LEADER_OR_FOLLOWER
+        else:
+            raise AssertionError("it is not asked again")
+
+
+def test_no_more_than_that_wait_for_a_node_that_is_silent(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("kafkalog.server.transactions.remote.WAITING_MAX", 2)
+    silent = Peer()
+    silent.on(apis.WRITE_TXN_MARKERS, STALL)
+    found: Told = queue.SimpleQueue()
+
+    def end(afar: Afar, number: int) -> None:
+        afar.end(7, TP, Producer(number, 0, True, 0), lambda error: found.put((number, error)))
+
+    with asking(_7=silent) as afar:
+        end(afar, 0)
+        wait_for(lambda: silent.count(apis.WRITE_TXN_MARKERS), "one is on its way")
+        for number in (1, 2, 3):
+            end(afar, number)
+        assert found.get(timeout=LIMIT_S) == (3, ErrorCode.NOT_LEADER_OR_FOLLOWER)
+        assert found.empty()
+
+
+def test_after_the_end_nobody_is_asked() -> None:
+    peer = Peer()
+    found: Told = queue.SimpleQueue()
+    with asking(_7=peer) as afar:
+        pass
+    afar.end(7, TP, Producer(1, 0, True, 0), found.put)
+    assert found.get(timeout=LIMIT_S) is ErrorCode.NOT_LEADER_OR_FOLLOWER
