@@ -17,13 +17,12 @@ typedef struct {
     int64_t bytes;
     int64_t max_timestamp;
     int64_t offsets;
-    int64_t now_ms; /* the wall clock of who asks: his append will be given it */
+    int64_t now_ms; /* the caller's wall clock, which its append will be given too */
 } kl_upcoming;
-/* Whether its append needs no more of the disk than its own write, and waits for nobody who
- * writes. */
+/* Whether its append needs no disk work beyond its own write, and waits for no other writer. */
 bool kl_log_is_ready(kl_log *log, const kl_upcoming *next);
-/* Do what else it needs, a roll for one, or wait for who does.  What fails here fails in the
- * append again, which tells. */
+/* Do the other work that it needs, such as a roll, or wait for the writer that does it.  What
+ * fails here fails again in the append, which reports it. */
 void kl_log_make_ready(kl_log *log, const kl_upcoming *next);
 
 /* A record that the log refuses, and why, in words for its producer. */

@@ -203,11 +203,12 @@ static kl_status replay_segment(kl_producers *into, kl_segment *segment, int64_t
         }
     }
     kl_status status = kl_walk_end(&walk);
-    /* Damage below the recovery point stays where it is and its readers are told. */
+    /* Damage below the recovery point stays where it is, and reads report it. */
     return kl_walk_met_damage(status) ? KL_OK : status;
 }
 
-/* Locked, the segment.  Its aborted transactions to disk, and its side-car told of them. */
+/* The segment is locked.  Write its aborted transactions to disk; update a sealed one's side-car
+ * to match. */
 static kl_status save_aborts(kl_segment *segment, kl_dir *dir, bool sealed) {
     KL_ASSERT_HELD(&segment->lock);
     kl_status status = kl_aborts_rewrite(&segment->aborts, dir, true);
@@ -217,7 +218,7 @@ static kl_status save_aborts(kl_segment *segment, kl_dir *dir, bool sealed) {
     return status == KL_E_NO_SPACE ? kl_sidecar_drop(dir, segment->base_offset) : status;
 }
 
-/* Locked, the segment.  What a replay found takes the place of its aborted transactions. */
+/* The segment is locked.  Replace its aborted transactions with those that a replay found. */
 static void take_aborts(kl_segment *segment, kl_aborts *found) {
     KL_ASSERT_HELD(&segment->lock);
     KL_ASSERT(found->base_offset == segment->base_offset);

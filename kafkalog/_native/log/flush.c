@@ -1,7 +1,7 @@
-/* flush.c: group commit.  One round of syncs serves all who asked before it began.  A round
- * is run by a sync thread, or, when there is little to write, by the first who waits without a
- * limit: handing it to another thread and back would cost more than the disk takes.  Whoever
- * waits with one leaves in time, and the round goes on. */
+/* flush.c: group commit.  One round of syncs serves every caller that asked before it began.  A
+ * sync thread runs the round or, when there is little to write, the first caller that waits
+ * without a limit: handing it to another thread and back would cost more than the disk takes.  A
+ * caller that waits with a limit leaves in time, and the round goes on. */
 #include "log.h"
 
 #include <stdio.h>
@@ -142,17 +142,17 @@ static bool round_is_short(const kl_log *log, int64_t bytes_max) {
  * so that one that is opened now may be neither. */
 static bool must_wait(const kl_log *log) { return log->syncing || log->generation & 1; }
 
-/* Locked.  Whether who waits runs the next round itself: the last one tells how long the disk
- * takes. */
+/* Locked.  Whether a waiting caller runs the next round itself: the last round shows how long the
+ * disk takes. */
 static bool runs_own_round(const kl_log *log) {
     return !must_wait(log) && log->round_ns > 0 && log->round_ns <= OWN_ROUND_NS &&
            round_is_short(log, OWN_ROUND_BYTES);
 }
 
 /* Locked, but not while it waits.  Threads that flush in a loop, and producers with one
- * request in flight, come back soon after the round that served them: who leads the next one
- * waits for them, at most half of what a round takes, rather than leaving them to the one
- * after it.  A sync thread does not when other logs wait for one. */
+ * request in flight, come back soon after the round that served them.  The thread that runs the
+ * next round waits for them, for at most half the time of a round, rather than leave them to the
+ * round after it.  A sync thread does not wait when other logs wait for one. */
 static void gather(kl_log *log) {
     KL_ASSERT_HELD(&log->lock);
     if (!round_is_short(log, GATHER_BYTES) || kl_sync_is_behind(&log->sync)) return;
@@ -191,7 +191,7 @@ static kl_status run_round(kl_log *log) {
     if (passes) log->untried_errno = kl_error_errno();
     end_round(&round, gone || passes);
     if (passes) {
-        log->sync_wanted = true; /* also by who asked for one and does not wait */
+        log->sync_wanted = true; /* also by callers that asked for one and do not wait */
         log->dir_dirty |= round.dir_dirty;
         log->texts_dirty |= round.texts_dirty;
     } else if (status && !gone) {

@@ -1,4 +1,5 @@
-/* follow.c: what a log is now: a reader goes after its writer, who waits is told. */
+/* follow.c: the current state of a log: a reader follows its writer, and callers wait for an end
+ * to move. */
 #include <fcntl.h>
 
 #include "log.h"
@@ -170,8 +171,8 @@ static kl_status grow_active(kl_log *log, const kl_page_values *values) {
     return kl_segment_follow(active, log->page, values, true);
 }
 
-/* Whether the page says what is.  A writer that was killed leaves it as it was, and whoever
- * writes next may be none of ours, or another user with a page elsewhere. */
+/* Whether the page is up to date.  A killed writer leaves it as it was, and the next writer may
+ * be a program that keeps no page, or another user with a page elsewhere. */
 static bool page_is_kept(kl_log *log, kl_page_values *values) {
     if (!kl_statepage_read(log->page, values)) return false;
     int64_t now_ms = kl_monotonic_ms();
@@ -265,7 +266,7 @@ static int64_t bound_of(const kl_log *log, int32_t bound) {
     return kl_look_bound(&look, bound);
 }
 
-/* A reader's wait: the writer is another process, which tells nobody; look again soon. */
+/* A reader's wait: the writer is another process, which notifies no reader; look again soon. */
 static kl_status wait_as_reader(kl_log *log, int64_t offset, int32_t bound,
                                 int32_t timeout_ms) {
     int64_t end_ms = kl_monotonic_ms() + timeout_ms;

@@ -1,5 +1,5 @@
-/* gone.c: records that had been on disk and are not there.  No crash takes them, so that whoever
- * opens the log is told before anything is written to it. */
+/* gone.c: records that were on disk and are missing.  No crash removes them, so opening the log
+ * reports them before anything is written to it. */
 #include <stdio.h>
 
 #include "base/io.h"

@@ -81,8 +81,8 @@ static kl_status complete_swap(kl_dir *dir, const kl_names *names, const char *n
     /* The old one speaks of the bytes that go; a new one has its name already. */
     if (!status && !kl_segment_is_listed(names, base, KL_SIDECAR_SUFFIX KL_SWAP_SUFFIX))
         status = kl_sidecar_drop(dir, base);
-    /* Else a power cut could keep the rename, which ends the swap, and none of what was to come
-     * before it: the old segments would lie beside the new one. */
+    /* Otherwise a power cut could keep the rename, which ends the swap, and lose the steps before
+     * it: the old segments would remain next to the new one. */
     if (!status) status = kl_dir_sync(dir);
     KL_FP("open.swap.before_rename");
     if (!status) status = kl_dir_rename(dir, name, inner);

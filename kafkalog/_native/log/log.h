@@ -41,7 +41,7 @@ struct kl_log {
     bool writable;
     bool end_is_high_watermark;
     int process_generation; /* of the process that opened it: others are refused */
-    bool clean;             /* what kl_log_open was told, for a reader's reloads, too */
+    bool clean;             /* as given to kl_log_open; a reader's reloads use it, too */
     bool loaded;            /* read once: a reader's reload may find an append under way */
     _Atomic size_t loaded_indexes; /* of sealed segments, about */
     int64_t recovery_point;
@@ -58,7 +58,7 @@ struct kl_log {
     bool touched;      /* changed since it was opened: only then a close writes */
     bool closed;
     bool changing; /* segments are taken away or exchanged, in part without the lock */
-    bool busy;     /* who writes works on the disk without the lock: others who do wait */
+    bool busy;     /* a writer works on the disk without the lock: other writers wait */
     kl_segment *
         *left; /* out of `version`, oldest first: a deletion failed at their names */
     size_t left_count; /* the next change of segments goes on with them */
@@ -93,13 +93,13 @@ struct kl_log {
     int64_t round_base; /* the active segment's base and size when the last one began */
     int64_t round_size;
     int64_t round_ns;        /* what the last one took */
-    int32_t flushers;        /* who wait in a flush, */
+    int32_t flushers;        /* callers that wait in a flush, */
     int32_t flushers_wanted; /* and how many are to, before a round begins */
     int64_t counted_rounds;  /* since it was opened, those that counted the flushers */
     pthread_cond_t gathered; /* so many do */
     int64_t flushed;         /* the recovery point, */
     int64_t noted;           /* and what of it a crash leaves; -1: nothing */
-    bool noting;             /* it is being written: as `changing` for who cuts the log */
+    bool noting;             /* it is being written: a cut waits, as for `changing` */
     int64_t failed_rounds;   /* in which no sync was tried: they pass */
     int untried_errno;       /* why the last of them was not; 0: for want of memory */
     bool dir_dirty;          /* names changed since the directory was synced */

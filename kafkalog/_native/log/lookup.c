@@ -390,7 +390,7 @@ kl_status kl_log_keep_epochs(kl_log *log) {
         log->dir_dirty = log->texts_dirty = true;
         return KL_OK;
     }
-    /* Before the first batch that carries one: who only reads needs no room. */
+    /* Before the first batch that carries one: a log that is only read needs no room. */
     log->epoch_owed = true;
     return kl_passes(status) ? KL_OK : status;
 }
@@ -449,7 +449,7 @@ kl_status kl_log_producers(kl_log *log, kl_producer *out, size_t max_entries,
     if (!status) status = kl_log_enter(log);
     if (status) return status;
     if (!log->writable && log->page) {
-        /* A reader beside a writer keeps none: snapshot and replay, each time. */
+        /* A reader keeps none while a writer is active: snapshot and replay, each time. */
         kl_dir *dir = NULL;
         status = kl_dir_open(log->path, 0, &dir);
         if (!status) status = kl_log_load_producers(log, dir, log->log_end, INT64_MAX);

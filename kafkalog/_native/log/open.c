@@ -179,8 +179,8 @@ static void wait_for_others(kl_log *log) {
     }
 }
 
-/* Locked, but not while it works: the last change of segments and the last round of syncs.  Who
- * reads goes on. */
+/* Locked, but not while it works: the last change of segments and the last round of syncs.  Reads
+ * go on. */
 static const char AS_IT_IS[] = "it was closed as it is";
 
 static kl_status work_off(kl_log *log, bool sync) {

@@ -402,7 +402,7 @@ bool kl_log_is_at_hand(kl_log *log, int64_t offset) {
     size_t index = from.hinted ? from.index : kl_version_find(version, offset);
     bool passed = from.hinted && from.pos >= kl_look_bytes(&from.look, index);
     if (passed && kl_look_is_sealed(&from.look, index)) index++;
-    bool at_hand = offset < from.look.log_start || /* an error, told from memory */
+    bool at_hand = offset < from.look.log_start || /* an error, known from memory */
                    !kl_look_is_sealed(&from.look, index) ||
                    kl_segment_indexes_at_hand(version->segments[index]);
     kl_look_drop(&from.look);

@@ -72,7 +72,7 @@ static bool collect(kl_segment *segment, kl_offset_entry start, int64_t at,
 
 void kl_log_recall(const kl_log *log, const kl_version *version, kl_dir *dir, int64_t at,
                    kl_producers *producers) {
-    if (!log->writable || producers->count == 0) return; /* who reads checks no sequence */
+    if (!log->writable || producers->count == 0) return; /* a reader checks no sequence */
     size_t entries = entries_wanted(log, producers), segments = 1;
     size_t i = kl_version_find(version, at);
     kl_offset_entry start = find_start(version->segments[i], dir, at, &entries);

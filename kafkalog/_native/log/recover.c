@@ -50,9 +50,9 @@ static kl_status cut_at(kl_segment *segment, kl_dir *dir, int64_t pos, bool last
     return status;
 }
 
-/* Cut segment `index` at `valid_bytes` and let go of all behind it, from the last one
- * down, so that a crash in the middle leaves a log that this can be done to again.  What is
- * cut is kept beside the log. */
+/* Cut segment `index` at `valid_bytes` and drop all later segments, from the last one down, so
+ * that after a crash in the middle this can be done again.  The bytes that are cut are kept in
+ * `.damaged` files. */
 static kl_status cut_tail(kl_log *log, kl_dir *dir, size_t index, int64_t valid_bytes,
                           kl_recovery *recovery) {
     kl_segment *segment = log->version->segments[index];

@@ -1,7 +1,7 @@
 /* truncate.c: what takes records away: truncation at the end, deletion at the start.
  *
- * What stays is found first, then it is what the log has, and only then it is what the disk
- * has: so who reads waits for no disk, and who writes waits for all of it.
+ * First the part that stays is found, then the log in memory is cut to it, and only then the
+ * disk: so a reader never waits for the disk, and a writer waits for all of it.
  *
  * Order of steps on the disk, so that a crash between any two leaves a log that recovery makes
  * whole: names of later segments go first (from the last down), then snapshots above the cut,
@@ -22,8 +22,8 @@ static void lower_bounds(kl_log *log, int64_t log_end) {
     log->hold_until = KL_MIN(log->hold_until, log_end);
 }
 
-/* Not locked.  Readers elsewhere, who go by the names in the folder, wait for what follows, or
- * need not any more. */
+/* Not locked.  Readers in other processes, which go by the names in the folder, wait from the
+ * first of these to the second. */
 static void begin_names(kl_log *log) {
     kl_lock(&log->lock);
     kl_log_change_begin(log);
@@ -252,8 +252,8 @@ static void free_plan(kl_log *log, cut_plan *plan) {
     kl_unlock(&log->lock);
 }
 
-/* Not locked: the log ends where it is cut, for whoever looks from here on.  KL_E_STALE: a part
- * is being sent of what would be cut in place.  Readers elsewhere wait until end_names. */
+/* Not locked: from here on every caller sees the log end where it is cut.  KL_E_STALE: part of
+ * what would be cut in place is being sent.  Readers in other processes wait until end_names. */
 static kl_status show_cut(kl_log *log, cut_plan *plan) {
     kl_status status = KL_OK;
     kl_lock(&log->lock);
@@ -370,8 +370,8 @@ static kl_status truncate_reserved(kl_log *log, int64_t offset) {
     return status;
 }
 
-/* Locked, reserved.  Epochs of which the log has no record: who led and wrote nothing would else
- * part from the next leader's log for ever. */
+/* Locked, reserved.  Drop epochs of which the log has no record: otherwise a leader that wrote
+ * nothing would diverge from the next leader's log for ever. */
 static kl_status drop_empty_epochs(kl_log *log, int64_t offset) {
     const kl_epochs *epochs = &log->epochs;
     if (epochs->count == 0 || epochs->entries[epochs->count - 1].start_offset < offset)
@@ -485,8 +485,8 @@ static kl_status choose(const kl_log *log, int64_t before_offset, deletion *gone
     return KL_OK;
 }
 
-/* Locked, in a change of segments.  Nobody is shown them from here on.  The epochs' file waits
- * for the next epoch or the close: what it says below the start is dropped by whoever opens. */
+/* Locked, in a change of segments.  No reader sees them from here on.  The epochs' file waits
+ * for the next epoch or the close: an open drops what it says below the start. */
 static kl_status forget_oldest(kl_log *log, const deletion *gone) {
     KL_ASSERT_HELD(&log->lock);
     KL_ASSERT(gone->count < log->version->count); /* the active one stays */
