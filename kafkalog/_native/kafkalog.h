@@ -106,9 +106,8 @@ kl_status kl_dir_sync(kl_dir *dir);
 /* Sync files and directories, all at once, by their paths from this one, which is ".".  No
  * failure of a sync passes. */
 kl_status kl_dir_sync_names(kl_dir *dir, const char *const *names, size_t count);
-/* All that was ever written to the directory's file system is on disk, whoever wrote it.
- * KL_E_IO, too, when any write to it failed since the directory was opened; kernels before
- * 5.8 do not tell that. */
+/* Sync all that any process has written to the directory's file system.  KL_E_IO, too, when any
+ * write to it failed since the directory was opened; kernels before 5.8 do not report that. */
 kl_status kl_dir_sync_all(kl_dir *dir);
 /* A new small file in a new sub-directory, mode 0700, unsynced.  KL_E_IO: the name is taken. */
 kl_status kl_dir_make_with(kl_dir *dir, const char *folder, const char *name,
@@ -116,7 +115,7 @@ kl_status kl_dir_make_with(kl_dir *dir, const char *folder, const char *name,
 /* Take `.lock` (open-file-description lock, which excludes Java's) for as long as the
  * handle is open and write our pid into it.  KL_E_LOCKED names the owner's pid. */
 kl_status kl_dir_lock(kl_dir *dir);
-/* 1: some process holds `.lock`, 0: none does, -1: it cannot be told, see kl_error_message. */
+/* 1: some process holds `.lock`, 0: none does, -1: not known, see kl_error_message. */
 int kl_dir_locked(kl_dir *dir);
 
 /* The clean-shutdown marker of a directory, shared by its logs: the first change of any
@@ -295,7 +294,7 @@ typedef struct {
 kl_status kl_batch_seal(uint8_t *out, size_t out_bytes, const kl_encoded *encoded,
                         const kl_stamp *stamp);
 
-/* ---- a file of batches, whoever wrote it -------------------------------------------- */
+/* ---- a file of batches from any writer ---------------------------------------------- */
 
 typedef struct kl_walk kl_walk;
 
@@ -394,8 +393,9 @@ typedef struct {
 } kl_log_state;
 
 kl_status kl_log_get(kl_log *log, kl_log_state *out);
-/* Of the log in a folder, as the process that writes to it tells all others: how often its files
- * began or ceased to be changed beside appends; odd: they are being changed; -1: nobody tells. */
+/* Of the log in a folder, as the process that writes to it reports to all others: how often a
+ * change of its files, other than an append, began or ended.  Odd: one is under way.  -1: no
+ * process reports. */
 int64_t kl_log_changes(const char *path);
 /* How many logs of this process went offline so far: where it is what it was, none did since. */
 int64_t kl_logs_failed(void);
@@ -644,7 +644,7 @@ void kl_set_max_open_files(int64_t max_open);
 int64_t kl_open_files(void);
 
 /* A compressed batch that the caller must decode. The bytes stay valid until the
- * next step of whoever gave it. */
+ * next step of the scan or cleaner that gave it. */
 typedef struct {
     const uint8_t *data;
     size_t bytes;
@@ -687,7 +687,7 @@ typedef struct kl_cleaner kl_cleaner;
 enum { KL_CLEAN_PAUSE = 0, KL_CLEAN_INFLATE = 1, KL_CLEAN_DEFLATE = 2, KL_CLEAN_END = 3 };
 
 /* Begin a round; nothing is written before the first step.  KL_E_LOCKED: another is under
- * way.  Appends and reads go on beside it; a cleaner is one thread's at a time.  The log's
+ * way.  Appends and reads go on during it; one thread at a time may use a cleaner.  The log's
  * handle is in use until kl_clean_free, which leaves what was not finished as it was. */
 kl_status kl_clean_open(kl_log *log, const kl_clean_options *options, kl_cleaner **out);
 /* Go on.  KL_CLEAN_PAUSE: step again.  KL_CLEAN_INFLATE, KL_CLEAN_DEFLATE: `bodies` has

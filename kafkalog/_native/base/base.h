@@ -109,7 +109,7 @@ int64_t kl_now_ms(void);       /* wall clock */
 int64_t kl_monotonic_ms(void); /* timers */
 int64_t kl_monotonic_ns(void);
 
-/* Grows in the child of every fork, whoever forked: handles compare it with theirs. */
+/* Grows in the child of every fork, whichever code forked: handles compare it with theirs. */
 extern _Atomic int kl_process_generation;
 
 #endif

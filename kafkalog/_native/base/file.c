@@ -105,8 +105,8 @@ static int64_t open_limit(void) {
     return limit;
 }
 
-/* A reference to a file of the ring, unless its last one was given back just now: who did
- * that waits for the cache's lock, to take it out of the ring and free it. */
+/* A reference to a file of the ring, unless its last one was just dropped: the thread that
+ * dropped it waits for the cache's lock, to take the file out of the ring and free it. */
 static bool retain_living(kl_file *file) {
     int references = atomic_load(&file->references);
     while (references > 0)

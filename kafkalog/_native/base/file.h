@@ -68,7 +68,7 @@ kl_status kl_dir_list(kl_dir *dir, kl_names *out);
 void kl_names_free(kl_names *names);
 /* Whether the entry exists; other failures are statuses. */
 kl_status kl_dir_exists(kl_dir *dir, const char *name, bool *exists);
-/* As kl_dir_replace but without the fsync of the directory, for a caller who does several.
+/* As kl_dir_replace but without the fsync of the directory, for a caller that replaces several.
  * Two handles must not write one name at the same time: they share `name`.tmp. */
 kl_status kl_dir_write_file(kl_dir *dir, const char *name, const uint8_t *data,
                             size_t bytes, bool sync);

@@ -168,7 +168,7 @@ kl_batch kl_clean_header(const kl_clean_item *item) {
     return header;
 }
 
-/* A record whose time is told from another base: its length changes with it. */
+/* A record whose time is relative to another base timestamp: its length changes, too. */
 static uint8_t *put_rebased(uint8_t *out, const uint8_t *body, const uint8_t *end,
                             uint64_t base_change) {
     int64_t delta = 0;
