@@ -7,7 +7,7 @@ struct kl_guard {
     kl_sidecar sidecar; /* points into `file`; file NULL: unguarded */
     uint8_t *file;
     bool foreign; /* the side-car of another segment or partition */
-    bool resized; /* the `.log` has another size than it had beside this index */
+    bool resized; /* the `.log` has another size than when this index was sealed */
     _Atomic uint8_t *checked; /* per region: 1 when its sum was right */
 };
 
@@ -92,7 +92,7 @@ static bool owns_sidecar(const kl_segment *segment) {
     return strcmp(kl_file_name(segment->file), name) == 0;
 }
 
-/* Read at first use, by whoever comes first. */
+/* Read at first use; of threads that read it at once, the first to finish stores it. */
 static kl_status guard_of(kl_segment *segment, kl_guard **out) {
     static kl_guard none; /* `file` NULL: never written to */
     *out = atomic_load_explicit(&segment->guard, memory_order_acquire);

@@ -53,8 +53,8 @@ static bool is_zero(const uint8_t *data, size_t bytes) {
     return bytes == 0 || (data[0] == 0 && memcmp(data, data + 1, bytes - 1) == 0);
 }
 
-/* Copy [pos, end) to the beginning of `to`; *zero: none of it was written by anybody.  Where there
- * is no room for all of it nothing is written: whoever wants to append tries again and again. */
+/* Copy [pos, end) to the beginning of `to`; *zero: none of it was ever written.  Without room for
+ * all of it nothing is written, as every retried append comes here again. */
 static kl_status copy_tail(kl_segment *segment, kl_file *to, int64_t pos, int64_t end,
                            bool *zero) {
     const kl_status room = kl_file_reserve(to, 0, end - pos);
@@ -68,7 +68,7 @@ static kl_status copy_tail(kl_segment *segment, kl_file *to, int64_t pos, int64_
         status = kl_file_read(segment->file, step, want, at, &got);
         if (status || got == 0) break;
         *zero = *zero && is_zero(step, got);
-        if (!*zero) status = room; /* what nobody wrote needs none */
+        if (!*zero) status = room; /* what was never written needs none */
         if (!*zero && !status) status = kl_file_write(to, step, got, at - pos);
         at += (int64_t)got;
     }

@@ -1,17 +1,17 @@
-/* kept.h: what a recovery takes out of a log stays beside it, in `.damaged` files. */
+/* kept.h: what a recovery takes out of a log stays in its folder, in `.damaged` files. */
 #ifndef KL_KEPT_H
 #define KL_KEPT_H
 
 #include "segment.h"
 
-/* So many lie in a folder at most when a recovery begins, else it takes nothing out:
- * KL_E_CORRUPT tells what to do with them. */
+/* With so many in a folder a recovery takes nothing more out: KL_E_CORRUPT says what to do with
+ * them. */
 enum { KL_KEPT_FILES_MAX = 1000 };
 
 /* KL_E_CORRUPT: there are so many already. */
 kl_status kl_kept_check(kl_dir *dir);
 /* Copy the bytes [pos, end) of `segment` into a new file, on disk on return; no
- * file for bytes that are all zero, which nobody wrote, else a kl_kept_check.  `first` gets its
+ * file for bytes that are all zero, so never written, else a kl_kept_check.  `first` gets its
  * name when it is empty.  The segment stays as it is. */
 kl_status kl_keep_tail(kl_segment *segment, kl_dir *dir, int64_t pos, int64_t end,
                        char first[KL_NAME_BYTES]);

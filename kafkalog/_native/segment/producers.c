@@ -63,7 +63,7 @@ kl_producer_entry *kl_producers_find(const kl_producers *producers, int64_t prod
     return kl_table_find(&producers->table, hash, &producer_id, same_id);
 }
 
-/* ---- two lists: who is in a transaction, and who is not ------------------------------- */
+/* ---- two lists: producers in a transaction, and all others ---------------------------- */
 
 static void unlink_entry(kl_producer_list *list, kl_producer_entry *entry) {
     KL_ASSERT((entry->older ? entry->older->newer : list->oldest) == entry);
@@ -97,7 +97,7 @@ static void open_txn(kl_producers *producers, kl_producer_entry *entry, int64_t 
     producers->open_txns++;
 }
 
-/* It begins behind all others, unless a snapshot told of some beyond its own end. */
+/* It begins behind all others, unless a snapshot named some beyond its own end. */
 static void put_in_order(kl_producer_list *open, kl_producer_entry *entry) {
     kl_producer_entry *before = entry->older;
     if (KL_LIKELY(!before || before->txn_start_offset <= entry->txn_start_offset)) return;

@@ -10,9 +10,9 @@
 
 enum {
     KL_PRODUCER_BATCHES = 5, /* remembered per producer, as Kafka does */
-    /* Producers that a log remembers: with one more, who was silent longest is forgotten, but
-     * none in a transaction; when all are in one, nobody joins them.  About 25 MB.  More come
-     * only from what a log holds already, and from markers one. */
+    /* Producers that a log remembers, about 25 MB.  One more evicts the one that was silent
+     * longest, but none in a transaction; when all are in one, a new one is refused.  More come
+     * only from what a log holds already, and from markers at most one. */
     KL_PRODUCERS_MAX = 100000
 };
 

@@ -160,7 +160,7 @@ kl_status kl_segment_unmake(kl_dir *dir, int64_t base_offset) {
     return !status && there ? kl_dir_unlink(dir, name) : status;
 }
 
-/* What failed is told already; an open would remove it, too. */
+/* The failure is reported already; an open would remove the file, too. */
 static void unlink_aside(kl_dir *dir, int64_t base_offset) {
     char name[KL_NAME_BYTES];
     kl_segment_name(name, base_offset, KL_LOG_SUFFIX KL_CLEANED_SUFFIX);
@@ -362,7 +362,7 @@ static kl_status load_indexes(kl_segment *segment, const kl_index_source *source
     status = kl_index_load(&segment->times, source->dir, source->next_offset,
                            source->end_pos, active, &times_sane);
     if (status) return status;
-    /* A reader beside a writer sees indexes that lag: usable entries are enough for it. */
+    /* A reader sees an active writer's indexes lag: usable entries are enough for it. */
     /* A sealed segment has at least the time entry that its roll wrote. */
     bool usable = offsets_sane && times_sane && (active || segment->times.count > 0);
     if (!source->writable && active) usable = true;

@@ -97,7 +97,7 @@ kl_status kl_segment_note(kl_segment *segment, const kl_batch *batch, int64_t po
 /* The active one's new entries are shown with the next publish of the page. */
 void kl_segment_share(kl_segment *segment, kl_statepage *page);
 bool kl_segment_has_indexes(kl_segment *segment);
-/* The same without a wait: false, too, when somebody works with them, who loads them maybe. */
+/* The same without a wait: false, too, while another thread uses them, perhaps to load them. */
 bool kl_segment_indexes_at_hand(kl_segment *segment);
 void kl_segment_unload_indexes(kl_segment *segment); /* unless somebody uses them now */
 void kl_segment_count_entries(kl_segment *segment, size_t *offsets, size_t *times);
@@ -147,8 +147,8 @@ kl_status kl_segment_locate(kl_segment *segment, int64_t end_pos, int64_t offset
 /* The last entry's place within [pos, limit] and below the offset `bound`; `pos`: none. */
 int64_t kl_segment_guess_end(kl_segment *segment, int64_t pos, int64_t limit,
                              int64_t bound);
-/* Seal: the last time entry, indexes saved, blocks beyond the end given back.  Whoever does
- * it says that it is `unsynced`. */
+/* Seal: write the last time entry, save the indexes, give back blocks beyond the end.  The
+ * caller marks it `unsynced`. */
 kl_status kl_segment_seal(kl_segment *segment, kl_dir *dir);
 /* Make what was derived from it durable: indexes, side-car, and the producer snapshot at its
  * end.  Recovery looks only at segments that were not flushed, so a flush comprises these. */

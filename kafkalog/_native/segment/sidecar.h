@@ -2,10 +2,10 @@
  * "Side-car".
  *
  * The crc of a batch leaves out its first 17 bytes, and indexes have none at all.  When a
- * segment is sealed, a file beside it takes down checksums of both, and whose they are.
- * Kafka passes over it.  It is the truth about one `.log`, so whoever changes a sealed
- * `.log` drops the side-car first (kl_sidecar_drop) and may write another one afterwards;
- * what renames or removes a segment does so with the side-car, too. */
+ * segment is sealed, a file next to it records checksums of both, and whose they are.
+ * Kafka ignores it.  It is the truth about one `.log`, so code that changes a sealed `.log`
+ * drops the side-car first (kl_sidecar_drop) and may write another one afterwards; code that
+ * renames or removes a segment does so with the side-car, too. */
 #ifndef KL_SIDECAR_H
 #define KL_SIDECAR_H
 

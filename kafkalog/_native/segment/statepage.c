@@ -39,7 +39,7 @@ typedef struct {
     _Atomic uint32_t open; /* 1 while a writer keeps it */
     _Atomic uint32_t sequence;
     _Atomic int64_t values[VALUE_COUNT];
-    _Atomic int64_t changes; /* odd while files are being changed beside appends */
+    _Atomic int64_t changes; /* odd while files change other than by an append */
 } page_layout;
 KL_STATIC_ASSERT(sizeof(page_layout) <= PAGE_BYTES, "a page holds it");
 KL_STATIC_ASSERT(ATOMIC_INT_LOCK_FREE == 2 && ATOMIC_LLONG_LOCK_FREE == 2,
@@ -142,8 +142,8 @@ static page_layout *map_file(int fd, int protection, size_t bytes) {
     return map == MAP_FAILED ? NULL : map;
 }
 
-/* Whoever has a dead writer's page mapped learns from it that it is over, and looks for the next
- * writer's: that one gets a file of its own. */
+/* Mark a dead writer's page closed; false: the writer lives, or its page cannot be mapped.  A
+ * reader that has the page mapped looks for the next writer's, which is a file of its own. */
 static bool end_page(int fd) {
     page_layout *layout = map_file(fd, PROT_READ | PROT_WRITE, PAGE_BYTES);
     if (layout == NULL) return false;
@@ -393,7 +393,7 @@ void kl_statepage_share(kl_statepage *page, kl_index *offsets, kl_index *times) 
     if (rows == 0) page->retry_rows = 0;
     bool whole = rows >= page->retry_rows && map_rows(page, rows, true);
     if (!whole) page->retry_rows = KL_MAX(page->retry_rows, 2 * rows);
-    /* Whoever sees these sees that what lay there before is no more. */
+    /* A reader that sees these also sees that the entries before them are gone. */
     atomic_thread_fence(memory_order_release);
     if (whole && rows) show(page, offsets, OFFSET_ENTRY_BYTES, 0);
     if (whole && rows) show(page, times, TIME_ENTRY_BYTES, OFFSET_ENTRY_BYTES);
@@ -494,7 +494,7 @@ static kl_statepage *open_page_of(uid_t user, const struct stat *folder) {
     return NULL;
 }
 
-/* /dev/shm is everyone's: only the log's own owner is believed, and who looks itself. */
+/* Any user may write to /dev/shm: only pages of the log's owner and of this user are trusted. */
 kl_status kl_statepage_open(const char *dir_path, kl_statepage **out) {
     struct stat folder;
     *out = NULL;

@@ -60,10 +60,10 @@ kl_status kl_statepage_take(kl_statepage *page, const kl_page_values *values,
                             kl_index *offsets, kl_index *times);
 /* Reader: whether the writer's process still lives; a few system calls. */
 bool kl_statepage_lives(const kl_statepage *page);
-/* Writer: its files are being changed beside appends, or are not any more. */
+/* Writer: a change of its files, other than an append, begins or has ended. */
 void kl_statepage_change(kl_statepage *page, bool under_way);
-/* Reader: how often that was told, which is odd while they are; -1 when the writer closed or
- * died. */
+/* Reader: how often the writer reported that, odd while a change is under way; -1 when the writer
+ * closed or died. */
 int64_t kl_statepage_changes(const kl_statepage *page);
 /* Writer: tell readers that no one keeps it up to date any more, and remove it. */
 void kl_statepage_close(kl_statepage *page, bool writer);

@@ -1,7 +1,7 @@
 /* version.h: the segments of a log as they were at one time.
  *
- * The log holds a reference to the newest version, and so does whoever works with one: it
- * does not change while two hold it.  A change made by its only holder, the log, is made in
+ * The log holds a reference to the newest version, and so does every caller that works with one:
+ * it does not change while two hold it.  When the log is its only holder, a change is made in
  * place, else to a copy that takes its place. */
 #ifndef KL_VERSION_H
 #define KL_VERSION_H
@@ -15,7 +15,7 @@ typedef struct {
     kl_segment *
         *segments; /* ascending base_offset, a reference to each; the last is active */
     /* Of the first `known` segments, all sealed: the largest timestamp of each and those
-     * before it.  Written by whoever looks first, the same by all. */
+     * before it.  Written by the threads that look first; all write the same. */
     _Atomic size_t known;
     _Atomic int64_t *largest;
     /* In no segment, all sealed, from the one at quiet_from to before the one at quiet_until
@@ -29,7 +29,7 @@ kl_status kl_version_new(kl_version **out); /* without segments */
  * `last`, also when it fails. */
 kl_status kl_version_begin(const kl_version *version, size_t count, kl_segment *last,
                            kl_version **out);
-/* Only under the log's lock, so that who holds the one reference there is knows it. */
+/* Only under the log's lock, so that a sole holder knows that it is the only one. */
 kl_version *kl_version_retain(kl_version *version);
 void kl_version_drop(kl_version *version); /* NULL is fine */
 
