@@ -128,8 +128,8 @@ static void read_some(kl_conn *conn) {
     } else {
         kl_pool_give(pool, ahead);
     }
-    /* Less than there was room for: it is drained, and the next bytes are an edge.  The end
-     * that epoll told of already is none. */
+    /* A short read drained it, and the next bytes are an edge.  An end that epoll has already
+     * reported is none. */
     if (error == EAGAIN || (bytes < room + to[1].iov_len && !error && !conn->peer_done))
         conn->readable = false;
     if (bytes > 0) {
@@ -369,7 +369,7 @@ void kl_conn_events(kl_conn *conn, uint32_t events) {
     arrive(conn);
     if (events & (EPOLLIN | EPOLLRDHUP | EPOLLHUP | EPOLLERR)) conn->readable = true;
     if (events & EPOLLOUT) conn->writable = true;
-    /* No answer arrives any more.  (One who left without an error may have sent something
+    /* No answer arrives any more.  (A peer that left without an error may have sent something
      * before, as a producer with acks=0 does: that is read to its end.) */
     if (events & EPOLLERR) conn->broken = true;
     if (conn->broken && conn->first) {

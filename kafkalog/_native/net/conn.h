@@ -23,7 +23,7 @@ struct kl_conn {
 
     int fd;        /* -1 once closed */
     bool passed;   /* by another thread: what was read does not count here yet */
-    bool readable; /* as far as epoll told and no read was short since */
+    bool readable; /* epoll reported it, and no read was short since */
     bool writable;
     bool peer_done; /* it will send no more: what is parked for more data is answered */
     bool at_end;    /* and all of it was read */
@@ -52,7 +52,7 @@ struct kl_conn {
 
 /* Do what can be done now: send, run, read. */
 void kl_conn_pump(kl_conn *conn);
-/* epoll told `events`. */
+/* epoll reported `events`. */
 void kl_conn_events(kl_conn *conn, uint32_t events);
 /* Close it and let its requests go; the memory lives until the end of the thread's pass. */
 void kl_conn_close(kl_conn *conn);

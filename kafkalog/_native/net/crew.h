@@ -4,8 +4,8 @@
 
 #include "net.h"
 
-/* So many, beside the control listener's, none of which runs.  net->threads has places, zeroed,
- * for all that there may ever be. */
+/* Set up `count` threads and the control listener's, if there is one; none of them runs yet.
+ * net->threads has places, zeroed, for all that there may ever be. */
 kl_status kl_crew_init(kl_net *net, int32_t count);
 kl_status kl_crew_start(kl_net *net);
 /* From now on `count` take connections; `run`: the server runs.  One caller at a time.

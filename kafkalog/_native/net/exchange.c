@@ -140,7 +140,7 @@ static bool go_up(kl_exchange *exchange) {
     if (exchange->kind == NULL) exchange->request.why = KL_UP_API;
     kl_response_clear(exchange);
     exchange->state = KL_IN_PYTHON;
-    /* Behind those of this thread that found no room; they will be told. */
+    /* Behind those of this thread that found no room; it is notified when there is some. */
     bool first = kl_ring_first(&thread->stalled) == NULL;
     if (first && kl_up_push(&thread->net->up, exchange, false)) return true;
     exchange->state = KL_STALLED;

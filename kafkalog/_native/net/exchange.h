@@ -44,7 +44,7 @@ struct kl_exchange {
     kl_timer timer;
     kl_link queue;    /* up.c, under its lock; or the thread's stalled ones */
     uint32_t slot;    /* up.c: of a taken one */
-    kl_letter answer; /* on the way from Python to the thread: whoever has it */
+    kl_letter answer; /* on the way from Python to the thread: the side that has it */
     kl_outcome outcome;
     kl_letter wake;
     _Atomic(bool) wake_posted;
@@ -81,7 +81,7 @@ void kl_exchange_cancel(kl_exchange *exchange);
 /* It has ended, it is in no list any more. */
 void kl_exchange_end(kl_exchange *exchange);
 void kl_exchange_free(kl_exchange *exchange);
-/* Whether the next bytes of its part are in memory; if not, it is `cold` until it is told. */
+/* Whether the next bytes of its part are in memory; if not, it is `cold` until kl_warmed. */
 bool kl_exchange_warm(kl_exchange *exchange, size_t bytes);
 
 #endif

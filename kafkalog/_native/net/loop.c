@@ -163,8 +163,8 @@ static kl_conn *stalest_half_frame(kl_thread *thread) {
     return NULL;
 }
 
-/* Those who wait for memory go on when there is some.  Where half frames take all of it there
- * never would be: then the stalest is given up, but not one that is alone. */
+/* Connections that wait for memory go on when there is some.  Where half frames take all of it
+ * there never would be: then the stalest is closed, but not one that is alone. */
 static void feed_starved(kl_thread *thread) {
     for (kl_link *link; (link = kl_ring_first(&thread->starved)) != NULL;) {
         kl_conn *conn = KL_HOLDER(link, kl_conn, starved);

@@ -14,7 +14,7 @@ struct kl_net {
     const kl_ops *ops;
     _Atomic(const kl_kind *)
         kinds[KL_API_KEYS]; /* of ops; NULL: Python's, for now at least */
-    void *context;          /* of those who answer */
+    void *context;          /* of the operations */
     kl_clock clock;
     kl_thread *threads;           /* see threads.h, also for what follows */
     _Atomic int32_t thread_count; /* that there are, or were: only grows */

@@ -1,4 +1,4 @@
-/* request.h: one request, as those see it who answer it, and what the network wants of them.
+/* request.h: one request as its handler sees it, and what the network requires of a handler.
  *
  * A request belongs to the network thread of its connection: it is run there, is completed
  * there, and its fields are that thread's alone.  Other threads may do one thing with it:
@@ -22,7 +22,7 @@ typedef enum {
 } kl_verdict;
 
 struct kl_request {
-    void *context; /* of those who answer: kl_net.context */
+    void *context; /* of the operations: kl_net.context */
     kl_conn *conn;
     int32_t thread;   /* index of its network thread: for memory that is kept per thread */
     int32_t listener; /* as given to kl_server_listen */
@@ -43,7 +43,7 @@ struct kl_request {
     /* Set by a run that parks: what was put of the response stays for the next run. */
     bool keep_response;
     int32_t
-        why; /* with KL_UP: what Python is told, KL_UP_FAST_PATH unless a run says else */
+        why; /* with KL_UP: the reason for Python; KL_UP_FAST_PATH unless a run sets it */
 
     /* What a parked request waits with.  A run sets them before it returns KL_PARKED or
      * KL_PARKED_READ_ON; all are zero, and deadline_ms INT64_MAX, in its first run.  Before a
@@ -87,7 +87,7 @@ void kl_request_wake(kl_request *request);
 /* A piece of a file that goes out next.  It lies in the response, which waits for it. */
 typedef struct kl_warming kl_warming;
 struct kl_warming {
-    kl_warming *next; /* whoever warms it */
+    kl_warming *next; /* of the code that warms it */
     int fd;
     int64_t pos, end;
 };

@@ -1,5 +1,5 @@
-/* response.h: the memory and the pieces of files of a response; what those put who answer is
- * declared in request.h. */
+/* response.h: the memory and the pieces of files of a response.  request.h declares how handlers
+ * put them. */
 #ifndef KL_RESPONSE_H
 #define KL_RESPONSE_H
 

@@ -10,11 +10,11 @@
 
 #include "net.h"
 
-enum { KL_THREADS_MAX = 256 }; /* beside the control listener's */
+enum { KL_THREADS_MAX = 256 }; /* without the control listener's */
 
 /* The n-th of those that take connections of all listeners but the control one. */
 kl_thread *kl_threads_nth(kl_net *net, int32_t n);
-/* Under the acceptor's lock: who takes a listener's next connection. */
+/* Under the acceptor's lock: the thread that takes a listener's next connection. */
 kl_thread *kl_threads_next(kl_net *net, int32_t listener);
 /* Under the acceptor's lock.  Its events are the thread's from now on. */
 kl_status kl_threads_put(kl_thread *thread, kl_conn *conn);

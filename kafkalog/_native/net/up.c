@@ -44,7 +44,7 @@ bool kl_up_push(kl_up *up, kl_exchange *exchange, bool again) {
     bool control = is_control(up, exchange);
     kl_lock(&up->lock);
     int32_t *count = control ? &up->control_count : &up->data_count;
-    /* As long as some wait to be told, the places are theirs: clients that ask again as soon as
+    /* While some wait to be notified, the places are theirs: clients that ask again as soon as
      * they are answered would keep them out for ever. */
     bool room = *count < up->count_max && (again || control || !up->wanted);
     if (room) {
@@ -64,7 +64,7 @@ static void unqueue(kl_up *up, kl_exchange *exchange) {
     *(is_control(up, exchange) ? &up->control_count : &up->data_count) -= 1;
 }
 
-/* Whether threads are to be told that there is room: not for each place, as each telling
+/* Whether to notify the threads that there is room: not for each place, as each notification
  * costs a wake. */
 static bool has_room_again(kl_up *up) {
     if (!up->wanted || KL_MAX(up->control_count, up->data_count) > up->count_max / 2)

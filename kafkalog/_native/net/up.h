@@ -20,7 +20,7 @@ typedef struct {
     int32_t count_max; /* of each */
     bool wanted;       /* a thread has requests that found no room */
     bool closed;
-    kl_thread *threads; /* who is told of room; never changed, as are */
+    kl_thread *threads; /* notified of room; never changed, as are */
     const _Atomic int32_t *thread_count;
     int32_t control_listener;
     kl_slot *slots; /* of what was taken */
@@ -33,8 +33,8 @@ void kl_up_init(kl_up *up);
 /* One that is queued or taken still, out of all lists; NULL: none is left. */
 kl_exchange *kl_up_left(kl_up *up);
 void kl_up_free(kl_up *up);
-/* False: it is full, or what found no room before comes first; the threads will be told when
- * there is room again.  `again`: it was told so. */
+/* False: it is full, or what found no room before comes first; the threads are notified when
+ * there is room again.  `again`: this call follows that. */
 bool kl_up_push(kl_up *up, kl_exchange *exchange, bool again);
 /* Take it back; false: Python has it. */
 bool kl_up_cancel(kl_up *up, kl_exchange *exchange);
