@@ -59,7 +59,7 @@ kl_status kl_server_start(kl_server *server);
 kl_status kl_server_stop(kl_server *server, int32_t timeout_ms);
 /* Stops first.  Only when no call is left and no kl_request_info is looked at any more. */
 void kl_server_free(kl_server *server);
-/* Other limits than the config's from now on; who is connected stays.  KL_E_ARGUMENT. */
+/* Other limits than the config's from now on; open connections stay.  KL_E_ARGUMENT. */
 kl_status kl_server_set_limits(kl_server *server, int32_t connections_max,
                                int32_t connections_per_ip_max);
 /* Another number of network threads: more begin at once; one that is too many gives its
@@ -234,15 +234,15 @@ void kl_server_change_roles(kl_server *server, kl_role_change *changes, int32_t 
 /* How far they are; *count of them, of which `room` are copied.  KL_E_NOT_FOUND. */
 kl_status kl_server_get_followers(kl_server *server, const char *topic, int32_t partition,
                                   kl_follower_state *out, int32_t room, int32_t *count);
-/* The next follower that may join the ISR; told once, and again after kl_server_set_followers.
+/* The next follower that may join the ISR; once, and again after kl_server_set_followers.
  * KL_E_TIMEOUT: none.  KL_E_CLOSED: the server was stopped. */
 kl_status kl_server_take_caught_up(kl_server *server, int32_t timeout_ms,
                                    kl_caught_up *out);
 /* How many bytes a second of throttled partitions copies may get that are not in sync; those in
  * sync count, and are not held back.  INT64_MAX: any, as at first. */
 void kl_server_set_replication_rate(kl_server *server, int64_t rate);
-/* Bytes of the last so many windows beside a rate, in the caller's time; over less than one
- * window no rate is measured.  From any threads.  KL_E_ARGUMENT, KL_E_NO_MEMORY. */
+/* Bytes of the last `windows` windows compared with a rate, in the caller's time; over less than
+ * one window no rate is measured.  From any threads.  KL_E_ARGUMENT, KL_E_NO_MEMORY. */
 typedef struct kl_quota kl_quota;
 kl_status kl_quota_new(int32_t windows, int64_t window_ms, kl_quota **out);
 void kl_quota_free(kl_quota *quota);                   /* NULL is fine */
@@ -262,7 +262,7 @@ kl_status kl_alone_set_followers(kl_replica *replica, const kl_follower *followe
 void kl_alone_get_followers(kl_replica *replica, int64_t now_ms, kl_follower_state *out,
                             int32_t room, int32_t *count);
 int kl_alone_has_follower(kl_replica *replica, int32_t id, int64_t broker_epoch);
-/* A follower fetches from `offset` on.  1: it may join the ISR; told once, as kl_caught_up. */
+/* A follower fetches from `offset` on.  1: it may join the ISR; said once, as kl_caught_up. */
 int kl_alone_fetched(kl_replica *replica, int32_t id, int64_t broker_epoch, int64_t offset,
                      int64_t log_start, int64_t now_ms);
 /* One batch of a producer.  KL_E_NOT_LEADER_OR_FOLLOWER, KL_E_NOT_ENOUGH_REPLICAS, and those
@@ -290,7 +290,7 @@ kl_status kl_server_append(kl_server *server, const char *topic, int32_t partiti
  * KL_E_NOT_FOUND. */
 kl_status kl_server_wait(kl_server *server, const char *topic, int32_t partition,
                          int64_t offset, int64_t cuts, int32_t on_disk, int32_t timeout_ms);
-/* Kafka's error code that a client is told of a status. */
+/* The error code of Kafka's that a client gets for a status. */
 int16_t kl_code_of(kl_status status);
 /* Where clients of a listener reach a node. */
 typedef struct {
@@ -300,8 +300,8 @@ typedef struct {
     char host[256];
     char rack[256];
 } kl_endpoint;
-/* All nodes that clients of a listener reach, in place of what it was told before, for answers
- * that name a leader.  KL_E_ARGUMENT, KL_E_NO_MEMORY. */
+/* Set all nodes that clients of a listener reach, in place of those set before, for answers that
+ * name a leader.  KL_E_ARGUMENT, KL_E_NO_MEMORY. */
 kl_status kl_server_set_endpoints(kl_server *server, int32_t listener,
                                   const kl_endpoint *endpoints, int32_t count);
 

@@ -111,7 +111,7 @@ static bool have_thread(kl_cold *cold) {
     return true;
 }
 
-/* Locked.  What is left beside that which a thread has taken is another's. */
+/* Locked.  After a thread has taken its work, another one takes what is left. */
 static void pass_on(kl_cold *cold) {
     if (cold->stop || (cold->first == NULL && next_load(cold) == NULL)) return;
     if (cold->waiting > 0) pthread_cond_signal(&cold->some);
@@ -128,8 +128,8 @@ static void run_warming(kl_cold *cold) {
     bool stop = cold->stop;
     kl_unlock(&cold->lock);
     if (!stop) read_piece(warming);
-    /* The last look at it, and one letter: there is no mark beside it that a request could see
-     * first and end by.  `done` of a load is such a mark: it is seen under the lock only, under
+    /* The last access to it, and its only signal: a separate flag could be seen first, and its
+     * request could end.  `done` of a load is such a flag: it is read only under the lock, under
      * which its request is woken. */
     kl_warmed(warming);
     kl_lock(&cold->lock);

@@ -57,15 +57,15 @@ bool kl_cold_warm(kl_cold *cold, kl_warming *warming);
 /* Room for places to load; NULL: no memory. */
 kl_load *kl_load_new(size_t items_max);
 /* Load them and wake the request.  One item of a log is loaded at a time, so that a log whose
- * disk stands still holds one thread, whoever waits for it.  False: there is no thread for it;
- * it is freed. */
+ * disk stands still holds one thread, however many requests wait for it.  False: there is no
+ * thread for it; it is freed. */
 bool kl_cold_load(kl_cold *cold, kl_load *load, kl_request *request);
 /* Whether all was loaded: else the request will be woken. */
 bool kl_cold_loaded(kl_cold *cold, const kl_load *load);
 /* The request goes on, or ends: it is not woken by this load any more, which is not its own any
  * more either.  Whether all was loaded. */
 bool kl_cold_leave(kl_cold *cold, kl_load *load);
-/* All that was pushed was told so, and the threads have ended. */
+/* On return all that was pushed has been reported back, and the threads have ended. */
 void kl_cold_stop(kl_cold *cold);
 void kl_cold_free(kl_cold *cold);
 

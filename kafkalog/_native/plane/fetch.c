@@ -211,7 +211,7 @@ static bool park(kl_request *request, kl_fetch *fetch, int64_t missing) {
     return true;
 }
 
-/* Have the indexes loaded by who may wait for the disk; false: there is nobody. */
+/* Have the indexes loaded by a thread that may wait for the disk; false: that is not possible. */
 static bool park_cold(kl_request *request, kl_fetch *fetch) {
     kl_load *load = kl_load_new(fetch->cold_count);
     if (load == NULL) return false;

@@ -45,7 +45,7 @@ struct kl_fetch {
     int32_t min_bytes;
     int32_t max_bytes;
     int32_t replica_id;              /* -1: a consumer */
-    int64_t broker_epoch;            /* of a follower; -1: not told */
+    int64_t broker_epoch;            /* of a follower; -1: not reported */
     int32_t near[KL_FETCH_NEAR_MAX]; /* nodes that stand where a consumer does */
     int32_t near_count;
     int32_t to;       /* KL_LOG_END: a follower; KL_COMMITTED, KL_UNCOMMITTED: a consumer */

@@ -109,7 +109,7 @@ static bool put_topic(out *out, const kl_fetch_topic *topic, uint32_t partitions
 
 /* ---- which partitions -------------------------------------------------------------------- */
 
-/* A session's client is told only what it does not know. */
+/* A session's client gets only what it does not know. */
 static bool is_news(const kl_fetch *fetch, kl_fetch_item *item) {
     bool news = item->slice_bytes > 0 || item->code || item->diverging_end >= 0 ||
                 item->read_from >= 0 || item->high_watermark != item->told_high_watermark ||

@@ -16,7 +16,7 @@ typedef struct {
     kl_span name;
 } kl_fetch_topic;
 
-/* A partition: what is asked for, what was told last, and a run's findings. */
+/* A partition: what is asked for, what was answered last, and a run's findings. */
 typedef struct {
     kl_fetch_topic *topic;
     size_t place; /* among the set's items */
@@ -24,9 +24,9 @@ typedef struct {
     int64_t offset;
     int32_t partition;
     int32_t leader_epoch;       /* that the client knows; -1: any */
-    int32_t last_fetched_epoch; /* -1: not told */
+    int32_t last_fetched_epoch; /* -1: not reported */
     int32_t max_bytes;
-    int64_t follower_start; /* a follower's log start; -1: not told */
+    int64_t follower_start; /* a follower's log start; -1: not reported */
 
     int64_t told_high_watermark; /* in the session's last answer; -1: none */
     int64_t told_log_start;
@@ -96,7 +96,7 @@ kl_fetch_item *kl_fetch_set_first(const kl_fetch_set *set);
 kl_fetch_item *kl_fetch_set_behind(const kl_fetch_set *set, const kl_fetch_item *item);
 /* What the watch tells of is due. */
 void kl_fetch_set_hear(kl_fetch_set *set);
-/* Watch what is due; `all` false: only those of which there is nothing to be read or told. */
+/* Watch what is due; `all` false: only those of which there is nothing to read or report. */
 void kl_fetch_set_watch(kl_fetch_set *set, int32_t to, bool all);
 
 /* ---- a session's ------------------------------------------------------------------------- */

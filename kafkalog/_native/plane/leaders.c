@@ -120,7 +120,7 @@ static uint8_t *put_endpoint(uint8_t *p, const kl_endpoint *endpoint) {
     return kl_out_no_tags(p, true);
 }
 
-/* Put the array of those that the listener was told; how many these are. */
+/* Put the array of the leaders' endpoints that are set for the listener; how many these are. */
 static int32_t put_endpoints(const kl_leaders *leaders, kl_places *places, int32_t listener,
                              uint8_t **p) {
     uint8_t *length = (*p)++;

@@ -22,7 +22,7 @@ kl_status kl_places_set(kl_places *places, int32_t listener, const kl_endpoint *
 
 enum {
     KL_LEADERS_MAX = 32, /* nodes of which one answer says where they are */
-    KL_LEADER_BYTES = 11 /* of the field that says who leads a partition */
+    KL_LEADER_BYTES = 11 /* of the field that names a partition's leader */
 };
 
 /* The nodes that one answer names. */
@@ -42,8 +42,8 @@ bool kl_leader_is_told(int16_t code);
 kl_leader kl_leader_of(const kl_replica *replica, int32_t self);
 /* Put it as a tagged field. */
 uint8_t *kl_leaders_put(kl_leaders *leaders, kl_leader leader, uint32_t tag, uint8_t *p);
-/* Put the tagged fields of a whole answer: where the nodes are that it named, as far as the
- * listener was told.  False: no memory. */
+/* Put the tagged fields of a whole answer: the endpoints of the nodes that it named, as far as
+ * they are set for the listener.  False: no memory. */
 bool kl_leaders_end(const kl_leaders *leaders, kl_places *places, kl_request *request);
 
 #endif

@@ -219,7 +219,8 @@ static bool is_cold(const kl_produce_item *item, int64_t now_ms, kl_upcoming *ne
     return cold;
 }
 
-/* Have it done by who may wait for the disk.  False: nothing is needed, or nobody is there. */
+/* Have logs made ready by a thread that may wait for the disk.  False: none needs that, or it is
+ * not possible. */
 static bool park_cold(kl_request *request, kl_produce *produce) {
     kl_load *load = NULL;
     for (size_t i = 0; i < produce->count; i++) {

@@ -65,7 +65,7 @@ static void end_session(kl_sessions *sessions, kl_session *session) {
     kl_link_last(&sessions->gone, &session->use);
 }
 
-/* Unlock, and free what has gone: each of its partitions is taken from who watches. */
+/* Unlock, and free the sessions that have gone: that ends the watch on each of their partitions. */
 static void unlock(kl_sessions *sessions) {
     kl_link gone;
     kl_ring_init(&gone);

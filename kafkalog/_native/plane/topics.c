@@ -132,7 +132,7 @@ static kl_status new_topic(kl_topics *topics, kl_span name, kl_topic **out) {
     return kl_table_add(&topics->by_name, kl_hash(topic->name, name.bytes), topic);
 }
 
-/* Under `changing`.  What its readers were told of it holds no more. */
+/* Under `changing`.  What its readers know of it no longer holds, so they must look again. */
 static void touch(const kl_topic *topic) {
     for (int32_t i = 0; i < topic->capacity; i++)
         if (topic->places[i].replica) kl_replica_touch(topic->places[i].replica);

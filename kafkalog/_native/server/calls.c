@@ -157,7 +157,7 @@ kl_status kl_server_wait(kl_server *server, const char *topic, int32_t partition
     return status;
 }
 
-/* ---- what else is told --------------------------------------------------------------- */
+/* ---- endpoints, racks, rates, sessions ----------------------------------------------- */
 
 kl_status kl_server_set_endpoints(kl_server *server, int32_t listener,
                                   const kl_endpoint *endpoints, int32_t count) {

@@ -279,7 +279,7 @@ void kl_server_set_time(kl_server *server, int64_t now_ms) {
         kl_post_ring(&server->net.threads[i].post);
 }
 
-/* ---- what is told -------------------------------------------------------------------- */
+/* ---- counters ------------------------------------------------------------------------ */
 
 static void add_thread(kl_thread *thread, kl_server_stats *out) {
     out->closed_idle += kl_count_get(&thread->closed_idle);
