@@ -66,7 +66,7 @@ kl_status kl_followers_set(kl_followers *followers, const kl_follower *those, in
     KL_ASSERT(in_sync >= 1 && in_sync <= 1 + count); /* the leader is */
     atomic_store(&followers->in_sync, in_sync);
     if (!keep)
-        atomic_store(&followers->shown, INT64_MIN); /* others may have told the log */
+        atomic_store(&followers->shown, INT64_MIN); /* the log may have got another end */
     kl_unlock(&followers->lock);
     kl_release(old);
     return KL_OK;

@@ -14,23 +14,23 @@ typedef struct {
     int64_t leader_end; /* here, when it did */
     int64_t fetched_ms;
     int64_t caught_up_ms; /* when it last had all that was here */
-    bool told;            /* that it may join the ISR */
+    bool told;            /* it was reported that it may join the ISR */
 } kl_copy;
 
 typedef struct {
-    pthread_mutex_t telling; /* the log is told of one state after the other */
+    pthread_mutex_t telling; /* the log gets one state after the other */
     pthread_mutex_t lock;    /* guards what follows */
     kl_copy *list;
     int32_t count;
-    _Atomic int64_t shown;   /* what the log was told last; INT64_MIN: it was cut since */
+    _Atomic int64_t shown;   /* what the log got last; INT64_MIN: it gets it again */
     _Atomic int32_t in_sync; /* copies in the ISR, with the leader's own */
-    _Atomic int32_t minimum; /* min.insync.replicas; 0: nobody says */
+    _Atomic int32_t minimum; /* min.insync.replicas; 0: not set */
 } kl_followers;
 
 /* A follower's Fetch. */
 typedef struct {
     int32_t id;
-    int64_t broker_epoch; /* -1: not told */
+    int64_t broker_epoch; /* -1: not reported */
     int64_t offset;       /* all below is there */
     int64_t log_start;
     int64_t leader_end; /* here, when it was read for, */
@@ -56,9 +56,10 @@ bool kl_followers_in_sync(kl_followers *followers, int32_t id);
  * -1: none. */
 int32_t kl_followers_nearest(kl_followers *followers, const int32_t *nodes, int32_t count,
                              int64_t offset);
-/* One fetched.  True: it may join the ISR, and nobody was told yet; see kl_followers_untold. */
+/* One has fetched.  True when it may join the ISR and that has not been reported yet; see
+ * kl_followers_untold. */
 bool kl_followers_fetched(kl_followers *followers, const kl_follower_fetch *fetch);
-/* There was no room to tell. */
+/* There was no room to report it: its next fetch says so again. */
 void kl_followers_untold(kl_followers *followers, int32_t id);
 /* Tell the log how far records may be shown, when that has changed. */
 kl_status kl_followers_tell(kl_followers *followers, kl_log *log);

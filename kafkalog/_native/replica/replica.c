@@ -56,7 +56,7 @@ static void look_at(kl_replica *replica, kl_waiter *waiter) {
     count_off(waiter->wait, 1);
 }
 
-/* Locked.  What is promised will not be kept, and who reads must look again. */
+/* Locked.  The promises that are waited for will not be kept, and watchers must look again. */
 static void end_all(kl_replica *replica) {
     KL_ASSERT_HELD(&replica->lock);
     for (kl_waiter *waiter = replica->first; waiter; waiter = waiter->next)
@@ -76,7 +76,7 @@ static void on_move(void *owner, const kl_log_ends *ends) {
     bool shorter = ends->log_end < atomic_load(&replica->log_end) ||
                    ends->log_start > atomic_load(&replica->high_watermark);
     bool cut = shorter || ends->log_start > atomic_load(&replica->log_start);
-    /* First: who sees the ends of what came behind a cut sees that there was one. */
+    /* First: a thread that sees the ends of what came behind a cut sees that there was one. */
     if (KL_UNLIKELY(shorter)) {
         atomic_fetch_add(&replica->cuts, 1);
         kl_followers_cut(&replica->followers, ends->log_end);
@@ -88,7 +88,7 @@ static void on_move(void *owner, const kl_log_ends *ends) {
     atomic_store_explicit(&replica->appended_bytes, ends->appended_bytes,
                           memory_order_release);
     atomic_store_explicit(&replica->ended, ends->ended, memory_order_relaxed);
-    /* Last, and in the total order with `waiting`: who is added later sees this. */
+    /* Last, and in the total order with `waiting`: a waiter that is added later sees this. */
     atomic_store(&replica->high_watermark, ends->high_watermark);
     if (KL_LIKELY(atomic_load(&replica->waiting) == 0)) return;
     kl_lock(&replica->lock);
@@ -105,8 +105,8 @@ static void on_move(void *owner, const kl_log_ends *ends) {
 
 /* ---- life ---------------------------------------------------------------------------------- */
 
-/* First the log, then who may write to it: no record gets an epoch of before, and no append
- * that was decided before is taken in this one. */
+/* The log gets its epoch before the role lets producers write to it: no record gets an earlier
+ * epoch, and no append that was decided in an earlier one is taken in this one. */
 static kl_status begin_epoch(kl_log *log, int32_t epoch) {
     return log && epoch >= 0 ? kl_log_set_leader_epoch(log, epoch) : KL_OK;
 }
@@ -155,7 +155,7 @@ kl_status kl_replica_attach(kl_replica *replica, kl_log *log) {
     kl_status status =
         leads ? begin_epoch(log, atomic_load(&replica->leader_epoch)) : KL_OK;
     if (status) return status;
-    /* First: who is told of its ends finds it. */
+    /* First: a thread that hears of its ends finds it. */
     atomic_store(&replica->log, log);
     status = kl_log_listen(log, on_move, replica);
     return !status && leads ? kl_followers_tell(&replica->followers, log) : status;
@@ -321,8 +321,8 @@ void kl_wait_add(kl_wait *wait, kl_waiter *waiter) {
     waiter->wait = wait;
     kl_lock(&replica->lock);
     link_waiter(replica, waiter);
-    /* Moves from here on find it.  The high watermark is looked at first: with it all that was
-     * told before it is seen. */
+    /* Moves from here on find it.  The high watermark is loaded first: that makes visible all
+     * that was stored before it. */
     (void)atomic_load(&replica->high_watermark);
     if (kl_replica_broken(replica, &waiter->promise) || atomic_load(&replica->follows) ||
         atomic_load(&replica->users) >= KL_REPLICA_REMOVED || atomic_load(&replica->ended))

@@ -1,5 +1,5 @@
 /* replica.h: a partition's role on this node: where it leads, how far it may be read, what
- * producers were promised; who reads it is told by watch.h.
+ * producers were promised.  watch.h notifies its readers.
  *
  * Locks: the log's lock may be held when a replica's is taken (the log tells of its moves
  * so), never the other way round. */
@@ -19,7 +19,7 @@ typedef enum {
     KL_FOR_DISK    /* the same, and all below `offset` is on disk */
 } kl_wait_kind;
 
-/* Beside the count of users: more than calls there can be. */
+/* Added to the count of users: more than there can be calls. */
 #define KL_REPLICA_REMOVED ((int64_t)1 << 40)
 
 KL_STATIC_ASSERT(KL_REPLICA_REMOVED > INT32_MAX, "more than there are threads");
@@ -59,7 +59,7 @@ struct kl_replica {
     kl_log *_Atomic log; /* valid between kl_replica_enter and kl_replica_leave */
     int32_t partition;   /* set when it is made, never changed */
 
-    /* As the log told last; read freely. */
+    /* As the log reported last; read freely. */
     _Atomic int64_t log_start;
     _Atomic int64_t last_stable;
     _Atomic int64_t high_watermark;
@@ -74,7 +74,7 @@ struct kl_replica {
     _Atomic int32_t leader_id;
     _Atomic int throttled;
     _Atomic int64_t tag;
-    _Atomic int32_t kept_epoch;  /* in which its followers were told; -1: none */
+    _Atomic int32_t kept_epoch;  /* in which its followers were set; -1: none */
     _Atomic int64_t epoch_start; /* its end when this leader epoch began here */
     _Atomic int64_t appending;   /* producers' calls that found it leading */
     kl_followers followers;
@@ -92,14 +92,14 @@ kl_status kl_replica_new(kl_log *log, int32_t partition, const kl_role *role,
                          kl_replica **out);
 kl_replica *kl_replica_retain(kl_replica *replica);
 void kl_replica_drop(kl_replica *replica); /* NULL is fine */
-/* Once it follows, no producer's append is under way, and who waits for one is told.  One that
- * leads has its log in its epoch, so that no append of another epoch is taken.  On failure,
+/* Once it follows, no producer's append is under way, and callers that wait for one are woken.
+ * Once it leads, its log has its epoch, so that no append of another epoch is taken.  On failure,
  * which is kl_log_set_leader_epoch's, it keeps the role that it has. */
 kl_status kl_replica_set_role(kl_replica *replica, const kl_role *role);
 /* See kl_server_set_followers. */
 kl_status kl_replica_set_followers(kl_replica *replica, const kl_follower *followers,
                                    int32_t count, int64_t now_ms);
-/* A follower has fetched.  True: it may join the ISR, and somebody must hear of it.  Between
+/* A follower has fetched.  True when it may join the ISR and that must be reported.  Between
  * enter and leave. */
 bool kl_replica_fetched(kl_replica *replica, kl_follower_fetch *fetch);
 /* The log of one that has none. */

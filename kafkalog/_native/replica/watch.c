@@ -37,7 +37,7 @@ static void unlink_watcher(kl_replica *replica, kl_watcher *watcher) {
 }
 
 static kl_seen look(const kl_replica *replica, int32_t to) {
-    /* In this order: with the high watermark all that was told before it is seen. */
+    /* In this order: loading the high watermark makes visible all that was stored before it. */
     int64_t high_watermark = atomic_load(&replica->high_watermark);
     return (kl_seen){to, kl_replica_bound(replica, to), high_watermark,
                      atomic_load(&replica->log_start), atomic_load(&replica->leader_epoch)};
@@ -51,7 +51,7 @@ static bool same(const kl_seen *a, const kl_seen *b) {
 /* How many bytes lie below `bound`, counted from when the log was opened; -1: not known, as
  * it is not the end. */
 static int64_t shown_bytes(const kl_replica *replica, int64_t bound) {
-    /* In this order, the other way round than they are told: never more than up to the end. */
+    /* In this order, the reverse of the order of the stores: never more than up to the end. */
     int64_t bytes = atomic_load(&replica->appended_bytes);
     return bound == atomic_load(&replica->log_end) ? bytes : -1;
 }
@@ -92,7 +92,7 @@ void kl_watchers_told(kl_replica *replica, bool all) {
     }
 }
 
-/* ---- who watches ----------------------------------------------------------------------------- */
+/* ---- watchers -------------------------------------------------------------------------------- */
 
 void kl_watch_add(kl_watch *watch, kl_watcher *watcher, kl_replica *replica,
                   const kl_seen *seen) {

@@ -1,9 +1,9 @@
-/* watch.h: who reads many partitions is told which of them moved, and need not look at the
+/* watch.h: a reader of many partitions learns which of them moved, and need not look at the
  * others.
  *
- * A partition is watched from the moment that it was looked at; its first move behind that puts
- * it among the watch's news, where it stays until it is looked at again.  So a move costs a
- * reader that is elsewhere once, and one that never comes back once for ever.
+ * A partition is watched from the moment that it was looked at; its first move after that puts
+ * it among the watch's news, where it stays until it is looked at again.  So a reader that is
+ * busy elsewhere costs the moves of a partition once, even if it never comes back.
  *
  * Locks: a replica's may be held when a watch's is taken, never the other way round. */
 #ifndef KL_WATCH_H
