@@ -80,7 +80,7 @@ def allocate_producer_ids(office: Office, request: Any, version: int) -> Steps[B
 
 
 def elect_leaders(office: Office, request: Any, version: int) -> Steps[Body]:
-    """ElectLeaders; asked for all, only those that something is to be told of are told."""
+    """ElectLeaders; asked for all, it answers only for those with something to report."""
     asked = request.topic_partitions
     context = office.context
     if asked is None:

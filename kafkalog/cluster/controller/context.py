@@ -54,8 +54,8 @@ class Reign(NamedTuple):
     epoch_version: int
     """The version of that znode: a later controller's is another."""
     unclean: bool = False
-    """Whether who is out of sync may lead where nobody else is left, of every topic that says
-    nothing else."""
+    """Whether an out-of-sync replica may lead where no other is left, for every topic that does
+    not set it."""
 
 
 class Write(NamedTuple):

@@ -43,7 +43,7 @@ __all__ = ["ASKED_MAX", "Controller"]
 _logger = logging.getLogger(__name__)
 
 ASKED_MAX = 10_000
-"""Requests that may wait; further ones are told to look for the controller again."""
+"""Requests that may wait; clients of further ones have to look for the controller again."""
 FIRST_CHECK_MS = 5_000
 """Until it is looked for the first time whether leaderships are shared evenly."""
 RETRY_MS, RETRY_MAX_MS = 1_000, 60_000

@@ -28,8 +28,8 @@ _logger = logging.getLogger(__name__)
 
 
 def topics_to_delete(context: Context, told: Gathered, topics: Iterable[str]) -> Deciding[None]:
-    """Somebody wants these topics deleted (/admin/delete_topics): clients are told of them no
-    more, from now on; a name that is no topic's is only taken out of the tree."""
+    """Delete these topics, as /admin/delete_topics asks: clients do not see them from now on; a
+    name that is no topic's is only taken out of the tree."""
     wanted = set(topics)
     context.deleted |= wanted
     keys = [key for key in context.partitions if key[0] in wanted]
@@ -39,8 +39,8 @@ def topics_to_delete(context: Context, told: Gathered, topics: Iterable[str]) ->
 
 
 def delete_topics(context: Context, told: Gathered) -> Deciding[None]:
-    """Go on with what is to be deleted, as far as it can go now: each broker is told to drop what
-    it has, and what all have dropped goes out of the tree."""
+    """Go on with what is to be deleted, as far as it can go now: have each broker drop what it
+    has, and take out of the tree what all have dropped."""
     stops: Copies = {}
     gone = []
     for topic in sorted(context.deleted):

@@ -58,7 +58,7 @@ class Clock(Enum):
 
 
 class Elected(NamedTuple):
-    """This node is the controller: what the tree says, read after it became so; told again where
+    """This node is the controller: what the tree says, read after it became so; comes again where
     the outcome of a write is not known, and the tree was read again."""
 
     reign: Reign
@@ -120,7 +120,7 @@ Event: TypeAlias = Elected | Deposed | Seen | Unwatched | Asked | Answered | Beh
 class Commit(NamedTuple):
     """Write these: each all or nothing, one after another, none waits for another's outcome.
 
-    Where an outcome is not known, the controller is Deposed, and then told what the tree says.
+    Where an outcome is not known, the controller is Deposed, then Elected with a tree read again.
     """
 
     number: int

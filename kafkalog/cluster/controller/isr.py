@@ -1,8 +1,8 @@
 """Leaders ask for another ISR (AlterPartition): what the controller lets pass.
 
-The rules and their order are those of Kafka's controller on ZooKeeper (3.9); beyond them it must be
-the leader who asks, for an ISR of replicas that it is in, and each as of the life that the leader
-knew (KIP-903), as Kafka's later controllers hold it.
+The rules and their order are those of Kafka's controller on ZooKeeper (3.9).  In addition the
+leader itself must ask, for an ISR of replicas that it is in, each as of the life that the leader
+knew (KIP-903), as Kafka's later controllers require.
 """
 
 from __future__ import annotations
@@ -106,7 +106,7 @@ def alter_partition(
                 error = verdicts[name, number] or ErrorCode.NONE
             rows.append(_answer(context, (name or "", number), error))
         topics.append({"topic_id": topic.topic_id, "partitions": rows})
-    yield from lead_on(context, told, behind)  # they ask no more before they are told to
+    yield from lead_on(context, told, behind)  # they do not ask again before that
     moved = yield from resume(context, told, done)
     if context.deleted & {topic for topic, _ in moved}:
         yield from delete_topics(context, told)

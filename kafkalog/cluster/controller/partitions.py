@@ -82,9 +82,9 @@ def without_reborn(
 ) -> Leadership | None:
     """A leadership after some of the ISR died and came back unseen; None: that changes nothing.
 
-    They may have lost what was not on their disks, and what others have of it.  So they are as
-    those who are seen to die: out of the ISR, if others are in it; where nobody else is left, who
-    leads has another epoch, for what comes next may be other than what it had there before.
+    They may have lost what was not on their disks, and what others have of it.  So they are treated
+    like brokers that are seen to die: out of the ISR, if others are in it; where no other is left,
+    the leader gets another epoch, for what comes next may differ from what it had there before.
     """
     believed = [one for one in now.isr if one in live and one not in reborn]
     among = believed or now.isr

@@ -11,8 +11,8 @@ that is elected in between finds that the end is due, and stops the removed repl
 nobody else would.
 
 Kafka's controller writes a partition's replicas and its leader one after the other.  Here they are
-one write, so that no controller that is elected in between finds the half of it.  And who has the
-last copy that is in sync is not sent away: Kafka's later controllers (KRaft) refuse that, too.
+one write, so that no controller that is elected in between finds half of it.  The replica with the
+last in-sync copy is not removed: Kafka's later controllers (KRaft) refuse that, too.
 """
 
 from __future__ import annotations
@@ -222,7 +222,7 @@ def _go_on(
                 for key, after in one.after.items():
                     if moving(after) and _complete(after):
                         ending[key] = after
-                        context.partitions[key] = _ended(after)  # it is told so, then written
+                        context.partitions[key] = _ended(after)  # sent so first, then written
                     _tell(context, told, key, before[key])
                 done |= before.keys()
             elif outcome.refused > 1:

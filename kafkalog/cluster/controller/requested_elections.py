@@ -22,10 +22,10 @@ __all__ = ["elect_leaders", "unbalanced"]
 def elect_leaders(
     context: Context, told: Gathered, keys: Iterable[TopicPartition], *, unclean: bool
 ) -> Deciding[dict[TopicPartition, ErrorCode]]:
-    """Have partitions led by their first replica; `unclean`: those that nobody leads by anybody
-    who lives, at the price of what only others had.
+    """Have partitions led by their first replica; `unclean`: those without a leader by any replica
+    that lives, at the price of what only others had.
 
-    Returns what each is told.
+    Returns the answer for each.
     """
     answers: dict[TopicPartition, ErrorCode] = {}
     wanted: dict[TopicPartition, Leadership] = {}

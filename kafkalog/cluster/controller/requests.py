@@ -1,7 +1,7 @@
 """Requests to brokers: gathered while an event is decided, then one of each kind per broker.
 
 First the live brokers, to brokers that may not know them yet: a broker follows only brokers that it
-knows, and is not told again.  Then leadership to a partition's replicas, and metadata to all
+knows, and is not asked twice.  Then leadership to a partition's replicas, and metadata to all
 brokers; in this order, as Kafka sends them: a leader must know that it leads before clients do.
 """
 
@@ -71,8 +71,8 @@ class Gathered:
     def announce(
         self, keys: Iterable[TopicPartition] = (), to: Iterable[int] | None = None
     ) -> None:
-        """Tell brokers as `know` does, as things stand now, and before all else: who has not heard
-        of a broker follows none that is led there."""
+        """Tell brokers as `know` does, as things stand now, and before all else: a broker that does
+        not know another one follows no partition that is led there."""
         known = dict.fromkeys(keys)
         brokers = dict.fromkeys(self._context.brokers if to is None else to, known)
         self._first += self._to_each(brokers, UPDATE_METADATA, self._update_metadata)

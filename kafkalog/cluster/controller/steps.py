@@ -1,7 +1,7 @@
 """What a controller does about each kind of event: what it reads, then what it decides.
 
 Steps are generators as decisions are; beyond what is to be written they yield `Looks`, and are sent
-what was found.  A znode that says nothing known is left out and told.
+what was found.  A znode that says nothing known is left out and logged.
 """
 
 from __future__ import annotations
@@ -302,9 +302,10 @@ def read_states(office: Office, keys: Iterable[TopicPartition]) -> Steps[None]:
 
 
 def stale_again(office: Office) -> Steps[None]:
-    """What was found to be other than was known is read again, told, and decided again.
+    """Read again what was found to differ from what was known, report it, and decide again.
 
-    Its leader may have been refused an ISR by it, and asks no more before it is told to lead.
+    Its leader may have been refused an ISR by it, and does not ask again before it leads on in
+    another epoch.
     """
     context, told = office.context, office.told
     keys = sorted(key for key in context.stale if key in context.partitions)

@@ -17,8 +17,8 @@ ANSWER_MS = 30_000
 
 
 class Line:
-    """Requests one after another, over a connection of its own: who must not wait for another's
-    answer has another line.  Any thread."""
+    """Requests one after another, over a connection of its own: a caller that must not wait for
+    another's answer has another line.  Any thread."""
 
     def __init__(self, node: int, where: Callable[[], tuple[int, Address | None]]) -> None:
         """`node`: the caller.  `where`: the controller, and its address if it is known."""
@@ -60,8 +60,8 @@ class Line:
         return made
 
     def turn(self) -> None:
-        """Nobody waits for who is not the controller any more, or after the end: what became of
-        the request is not known, and the next controller is asked."""
+        """End the wait for a broker that is not the controller any more, and any wait after
+        `close`: what became of the request is not known, and the next controller is asked."""
         found = self._open
         if found is not None and (self._closed.is_set() or found[0] != self._where()[0]):
             found[1].interrupt()

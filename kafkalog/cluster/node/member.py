@@ -344,7 +344,7 @@ class Member:
     def tell_failed(self) -> None:
         """Let the controller ask what is offline here: it says what is to be held, once more.
 
-        Raises: ZooKeeperAway; it may be told again.
+        Raises: ZooKeeperAway; it may be called again.
         """
         event = tree.write_log_dir_event(self.node)
         self.session.commit([Create(tree.LOG_DIR_EVENT, event, sequence=True)])
@@ -405,8 +405,8 @@ class Member:
     def allocate_producer_ids(self) -> range:
         """A block of producer ids, which nobody gets a second time.
 
-        Raises: COORDINATOR_LOAD_IN_PROGRESS, as Kafka has it: no controller answers now, and who
-        wants an id comes again.
+        Raises: COORDINATOR_LOAD_IN_PROGRESS, as Kafka has it: no controller answers now, and the
+        client retries.
         """
         body = {"broker_id": self.node, "broker_epoch": self.epoch}
         try:

@@ -32,8 +32,9 @@ class Watching:
     ) -> None:
         """Writes from here on are notified, but none before `start`.
 
-        `told`: what the session tells.  `begun`: a session ended, with all that was ephemeral of
-        it, and there is another.  Both are called in the thread, and again where they raise.
+        `told`: what the session reports.  `begun`: a session ended, with all that was ephemeral of
+        it, and there is another.  `changed` and `begun` are called in the thread, and again where
+        they raise.
 
         Raises: ZooKeeperAway.
         """

@@ -1,9 +1,9 @@
 """What a broker of a cluster knows, and what follows when its controller says something.
 
 Pure.  LeaderAndIsr says what this node is to hold, and as what; StopReplica what no longer;
-UpdateMetadata what clients are to be told of everybody's.  The rules are those of Kafka's brokers
-on ZooKeeper: who was controller before, or means an earlier life of this node, is refused, and so
-is a leadership that is not newer than the one that is known.
+UpdateMetadata what clients are to see of all nodes.  The rules are those of Kafka's brokers on
+ZooKeeper: a request from an earlier controller, or for an earlier life of this node, is refused,
+and so is a leadership that is not newer than the one that is known.
 """
 
 from __future__ import annotations
@@ -100,8 +100,8 @@ def leader_and_isr(standing: Standing, request: Any) -> tuple[Standing, list[Eff
 def without(
     standing: Standing, answer: Fields, lost: Collection[TopicPartition]
 ) -> tuple[Standing, Fields]:
-    """After what was to be led could not be: it is not held, and the controller is told, who lets
-    others lead it.  `answer`: to LeaderAndIsr."""
+    """After what was to be led could not be: it is not held, and the controller learns that from
+    `answer`, to LeaderAndIsr, and lets others lead it."""
     gone = {(standing.held[tp].topic_id, tp.partition) for tp in lost}
     for topic in answer["topics"]:
         for row in topic["partition_errors"]:
@@ -112,8 +112,8 @@ def without(
 
 
 def failed(standing: Standing, partitions: Collection[TopicPartition]) -> Standing:
-    """After the logs of these went offline: the controller is told so whatever it wants of them,
-    and lets others lead what they can."""
+    """After the logs of these went offline: the controller gets that as the answer to whatever it
+    asks of them, and lets others lead what they can."""
     held = {tp: one for tp, one in standing.held.items() if tp not in partitions}
     return standing._replace(held=held, failed=standing.failed | {*partitions})
 
@@ -157,8 +157,8 @@ def stop_replica(standing: Standing, request: Any) -> tuple[Standing, list[Effec
 def not_deleted(
     standing: Standing, answer: Fields, lost: Collection[TopicPartition]
 ) -> tuple[Standing, Fields]:
-    """After what was to be deleted could not be: it is not held, but the controller is told that
-    its files are still here.  `answer`: to StopReplica."""
+    """After what was to be deleted could not be: it is not held, but `answer`, to StopReplica,
+    says that its files are still here."""
     for row in answer["partition_errors"]:
         if (row["topic_name"], row["partition_index"]) in lost:
             row["error_code"] = ErrorCode.KAFKA_STORAGE_ERROR
