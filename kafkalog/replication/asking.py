@@ -55,7 +55,7 @@ class Asking:
             self._anew = True
 
     def next(self, with_ids: bool) -> sessions.Ask:
-        """What the next request says; `with_ids`: topics may be told by their ids."""
+        """What the next request says; `with_ids`: topics may be named by their ids."""
         if self._anew or self.session.epoch == sessions.NEW_EPOCH:
             ids = {tp.topic: one for tp, one in self._ids.items()}
             self._topics = {one: name for name, one in ids.items()}

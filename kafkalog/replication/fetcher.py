@@ -98,7 +98,7 @@ class _Followed:
 
 
 Tell = Callable[[TopicPartition, errors.KafkalogError], None]
-"""What stands in the way of a partition, or of the whole node; told from the fetcher's thread."""
+"""Reports what stands in the way of a partition, or of the whole node, in the fetcher's thread."""
 
 
 def _now_ms() -> int:
@@ -520,7 +520,7 @@ class Fetcher:
                     continue
                 last = one.copy.now().last_epoch
                 self._act(tp, one, EpochEnd(row.leader_epoch, row.end_offset))
-                # Told of an earlier epoch than ours: what is left now ends with another.
+                # The answer is about an earlier epoch than ours: what is left ends with another.
                 one.parted = row.leader_epoch not in (last, -1)
 
     def _place(self, connection: Connection, lost: dict[TopicPartition, _Followed]) -> None:

@@ -1,4 +1,4 @@
-"""The other copies of a partition, as the data plane is told of them and tells."""
+"""The other copies of a partition, as the data plane gets and reports them."""
 
 from typing import NamedTuple
 
@@ -35,6 +35,6 @@ class CaughtUp(NamedTuple):
     """The partition, as put_partition numbered it."""
     id: int
     broker_epoch: int
-    """As it told; -1: it did not."""
+    """As it reported; -1: it did not."""
     leader_epoch: int
     """In which it fetched."""

@@ -111,14 +111,14 @@ def fetched(row: Any) -> Action | EpochEnd:
 def failed(code: int) -> Rest | Await:
     """A partition's error that is none of its offset.
 
-    A leader of a higher epoch than we were told of refuses us until the controller has told us;
-    one that was told less than we (UNKNOWN_LEADER_EPOCH) hears of it in a while.
+    A leader of a higher epoch than ours refuses us until the controller has sent us that one; a
+    leader of a lower epoch (UNKNOWN_LEADER_EPOCH) gets ours in a while.
     """
     return Await(code) if code == ErrorCode.FENCED_LEADER_EPOCH else Rest(code)
 
 
 def cut_to(theirs: EpochEnd, ours: EpochEnd, copy: Copied) -> Action:
-    """Where to cut after the leader told `theirs` of the copy's last epoch.
+    """Where to cut after the leader answered `theirs` for the copy's last epoch.
 
     `ours`: what the copy itself knows of `theirs.epoch`.  Never above its end.  Where the leader
     knows nothing, what is committed stays, and no more: it has nothing that could prove the rest.

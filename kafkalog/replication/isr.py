@@ -70,7 +70,7 @@ class Isr(NamedTuple):
 
     @property
     def maximal(self) -> frozenset[int]:
-        """Whoever may be in sync."""
+        """All replicas that may be in sync."""
         proposed = () if self.proposal is None else self.proposal.isr
         return frozenset(self.in_sync) | frozenset(proposed)
 
@@ -94,7 +94,7 @@ def followers(isr: Isr, epochs: Mapping[int, int]) -> list[Follower]:
 def shrink(
     isr: Isr, states: Iterable[FollowerState], lag_ms: int, epochs: Mapping[int, int]
 ) -> Isr:
-    """Propose those in sync who had all that was here within `lag_ms`; the same where all had,
+    """Propose those in sync that had all that was here within `lag_ms`; `isr` itself where all had,
     or a proposal is under way.  One that is held is given up if the joining follower lags."""
     if isr.proposal is not None and not isr.proposal.held:
         return isr
@@ -111,10 +111,11 @@ def shrink(
 
 
 def expand(isr: Isr, caught_up: CaughtUp, epochs: Mapping[int, int]) -> Isr:
-    """Propose one more, who had all that was committed; the same where it may not be in sync.
+    """Propose one more, which had all that was committed; `isr` itself where it may not be in sync.
 
-    It is held until `released` finds that so it still was when records began to wait for it.
-    Where one side says no epoch of its registration, as before KIP-903, the other's is taken.
+    The proposal is held until `released` finds that this was still so when records began to wait
+    for the replica.  Where one side gives no epoch of its registration, as before KIP-903, the
+    other's is taken.
     """
     one = caught_up.id
     if isr.proposal is not None or caught_up.leader_epoch != isr.leader_epoch:
@@ -130,9 +131,12 @@ def expand(isr: Isr, caught_up: CaughtUp, epochs: Mapping[int, int]) -> Isr:
 
 
 def released(isr: Isr, states: Iterable[FollowerState], high_watermark: int) -> Isr:
-    """Let a proposal be sent once the joining follower has all that is shown, both found after the
-    data plane was told to wait for it: what was shown between its last fetch and that it may not
-    have, and as one in sync it might be the next leader."""
+    """Let a proposal be sent once the joining follower has all that is shown.
+
+    `states` and `high_watermark` are read after the data plane began to wait for the follower: it
+    may lack what was shown between its last fetch and then, and as one in sync it might be the
+    next leader.
+    """
     if isr.proposal is None or not isr.proposal.held:
         return isr
     ends = {state.follower.id: state.log_end for state in states}
