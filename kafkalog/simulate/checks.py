@@ -110,7 +110,7 @@ class Checks:
             )
         state = self.state(tp)
         if state is None or state.leader_epoch != epoch:
-            return  # it was told late: another leads by now
+            return  # it learned of this late: another leads by now
         known = self.committed.setdefault(tp, [])
         if self._unclean and now.recovering:
             self._forget(replica, known)
@@ -168,7 +168,7 @@ class Checks:
     # ---- clients ----------------------------------------------------------------------------
 
     def acknowledged(self, tp: TopicPartition, offset: int, checksum: int) -> None:
-        """A producer was told that its record is committed."""
+        """A producer's record was acknowledged as committed."""
         known = self.committed.get(tp, [])
         if offset >= len(known) or known[offset].checksum != checksum:
             raise Violation(f"acknowledged: {tp}: offset {offset} is not committed")
@@ -182,8 +182,8 @@ class Checks:
     def out_of_order(
         self, tp: TopicPartition, leader_epoch: int, producer: int, sequence: int
     ) -> None:
-        """A producer that sends one after another was told that one is missing; who does not know
-        yet that another leads has missed what that one took, and may say so."""
+        """A producer that sends one after another got the answer that one is missing.  A leader
+        that does not know yet that another leads has missed what that one took, and may say so."""
         state = self.state(tp)
         if state is not None and leader_epoch < state.leader_epoch:
             return

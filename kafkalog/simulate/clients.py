@@ -18,7 +18,7 @@ AGAIN_MS = 20.0
 
 
 class Client:
-    """One that knows a partition's leader, as far as some node told it."""
+    """One that knows a partition's leader, as some node reported it."""
 
     def __init__(
         self, number: int, tp: TopicPartition, network: Network, setup: Setup, checks: Checks

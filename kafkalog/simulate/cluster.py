@@ -103,7 +103,7 @@ class Cluster:
     # ---- what an operator may do ----------------------------------------------------------------
 
     def resign(self) -> None:
-        """Whoever is the controller is it no more: its znode is deleted."""
+        """End the reign of the controller: its znode is deleted."""
         self.tree.commit([Delete(tree.CONTROLLER)])
 
     def delete_records(self, node: int) -> None:

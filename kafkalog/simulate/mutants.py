@@ -33,7 +33,7 @@ class Mutant(NamedTuple):
 def _followers(
     change: Callable[[isr.Isr], frozenset[int]],
 ) -> Callable[[isr.Isr, Mapping[int, int]], list[Follower]]:
-    """The data plane is told of another maximal ISR."""
+    """The data plane gets another maximal ISR."""
 
     def told(now: isr.Isr, epochs: Mapping[int, int]) -> list[Follower]:
         counted = change(now)

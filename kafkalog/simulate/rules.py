@@ -50,4 +50,4 @@ class Rules(NamedTuple):
     cuts_first: bool = False
     """A follower cuts to its high watermark whenever it is told to follow, as before KIP-101."""
     epoch_said: bool = True
-    """A follower tells in which life it is."""
+    """A follower says which life of its node it is in."""

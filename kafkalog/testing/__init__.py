@@ -1,4 +1,4 @@
-"""A real broker for tests of what talks to one: begun in milliseconds, failing when it is told to.
+"""A real broker for tests of code that talks to one: it starts in milliseconds, fails on command.
 
 broker   its life, its faults, its clock
 power    what a power cut leaves of a directory

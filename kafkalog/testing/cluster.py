@@ -204,8 +204,8 @@ class TestCluster:
         replication_factor: int = -1,
         config: Mapping[str, str] | None = None,
     ) -> None:
-        """Make a topic; `replication_factor` -1: the nodes' default.  On return each node knows who
-        leads its partitions, but for nodes that are parted from others.
+        """Make a topic; `replication_factor` -1: the nodes' default.  On return each node knows its
+        partitions' leaders, except nodes that are parted from others.
 
         Raises: TopicExists, InvalidTopic, InvalidSetting, InvalidReplicationFactor; AssertionError:
         not in time.

@@ -35,8 +35,8 @@ class StandIn:
     def __init__(self) -> None:
         self.hosts = f"inside.invalid:{next(_numbers)}"
         self.on_the_way: Callable[[Sequence[Operation], Commit], Committed] = _arrive
-        """What a commit meets: called, with the operations and what does them, in the thread of
-        whoever asks, which holds no lock.  See `lose`."""
+        """What a commit meets: called, with the operations and what does them, in the caller's
+        thread, which holds no lock.  See `lose`."""
         self.in_flight_max = 0
         """The most commits of a session that were asked for before the first of them was
         answered."""
@@ -46,7 +46,7 @@ class StandIn:
         STAND_INS[self.hosts] = lambda told: cast(Session, _Locked(self, told))
 
     def lose(self, path: str, done: bool, after: int = 0) -> None:
-        """The next commit that changes this path, behind so many: whoever asks never hears what
+        """Lose the next commit that changes this path, behind so many: its caller never hears what
         became of it.  `done`: it was done, and the answer was lost; False: it never arrived."""
         left = list(range(after + 1))
 
@@ -61,7 +61,7 @@ class StandIn:
 
     def expire(self, session: int) -> None:
         """End a session, as if nothing had been heard of it for too long, and begin its client's
-        next one.  What the client is told of that is behind all else that it was told."""
+        next one.  The client is notified of that after all earlier notifications."""
         with self._lock:
             for one in self._sessions:
                 if one.id == session:

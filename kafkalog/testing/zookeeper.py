@@ -54,7 +54,7 @@ class Tree:
         return self._last_session
 
     def end(self, session: int) -> None:
-        """It is over: what is ephemeral of it goes, and nothing is told to it."""
+        """End it: what is ephemeral of it goes, and it is notified of nothing more."""
         if self.sessions.pop(session, None) is None:
             return
         self.transactions += 1
@@ -72,7 +72,7 @@ class Tree:
     # ---- reading ---------------------------------------------------------------------------
 
     def read(self, path: str, watcher: int = 0) -> Znode | None:
-        """A znode; `watcher`: the session that is told, once, when it is other than that."""
+        """A znode; `watcher`: the session that is notified, once, when it changes."""
         if watcher:
             self._watch(path, False, watcher)
         return self.znodes.get(path)
