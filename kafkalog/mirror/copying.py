@@ -150,7 +150,7 @@ class Copying:
             self.own = f"{state.PREFIX}{name}"
             self._make_own()
             self.producer = stack.enter_context(self._producer())
-            # Whoever had the name is ended, and what it had begun: what is read then is the last.
+            # Fences an earlier run of this name and ends its transaction: what is read then stays.
             self.producer.init_transactions()
             self._progress = self._read_own()
             cluster = stack.enter_context(Cluster(wish.source, Options(client_id=CLIENT_ID)))

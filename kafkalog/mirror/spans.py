@@ -105,8 +105,8 @@ def _coarse(spans: Sequence[Span], most: int) -> list[Span]:
 
 
 def translated(spans: Sequence[Span], offset: int) -> int | None:
-    """Where somebody goes on in the target who would go on at `offset` in the source: no record
-    is passed over; some come again where the spans do not tell it exactly.  None: without spans.
+    """Where a consumer goes on in the target that would go on at `offset` in the source: it skips
+    no record, and reads some again where the spans are not exact.  None: without spans.
     """
     if not spans:
         return None
