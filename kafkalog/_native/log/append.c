@@ -62,7 +62,7 @@ static kl_status take_over(kl_log *log, kl_segment *old, kl_segment *fresh) {
     return status;
 }
 
-/* Not locked, but nobody else appends.  *lost: what was begun could not be taken back. */
+/* Not locked, but no other thread appends.  *lost: what was begun could not be taken back. */
 static kl_status roll(kl_log *log, kl_segment *old, int64_t base_offset, kl_status *lost) {
     kl_dir *dir = NULL;
     kl_segment *fresh = NULL;
@@ -79,7 +79,7 @@ static kl_status roll(kl_log *log, kl_segment *old, int64_t base_offset, kl_stat
     status = kl_segment_create(dir, base_offset, &fresh);
     if (!status) status = take_over(log, old, fresh);
     /* An empty segment that no roll stands behind would end the log below later records at
-     * the next open: it goes, or the log takes no more. */
+     * the next open: it goes, or the log takes no more appends. */
     if (status) *lost = kl_segment_unmake(dir, base_offset);
 out:
     kl_dir_close(dir);
@@ -184,7 +184,7 @@ static kl_status make_room(kl_log *log, int64_t bytes) {
     return status ? kl_fail_prefix(status, "log %s, append", log->path) : KL_OK;
 }
 
-/* Some of a batch that nobody was promised may lie behind the end. */
+/* Some of a batch that was never acknowledged may lie behind the end. */
 static kl_status take_back_bytes(kl_log *log, kl_segment *active) {
     kl_log_begin_disk(log);
     kl_status status = kl_file_truncate(active->file, active->size);
@@ -228,7 +228,7 @@ kl_status kl_log_write(kl_log *log, const uint8_t *data, size_t bytes) {
     if (KL_UNLIKELY(status)) return status;
     status = make_room(log, (int64_t)bytes);
     if (KL_UNLIKELY(status)) return status;
-    KL_TEST_ASSERT(active == kl_log_active(log)); /* nobody else rolls */
+    KL_TEST_ASSERT(active == kl_log_active(log)); /* no other thread rolls */
     KL_ASSERT(active->size + (int64_t)bytes <= active->reserved);
     KL_ASSERT(!active->torn && !active->stale_aborts && active->owed_end == 0);
     KL_FP("append.before_write");

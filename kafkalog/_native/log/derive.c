@@ -17,8 +17,8 @@ static uint32_t crc32_update(uint32_t crc, const uint8_t *p, size_t bytes) {
 }
 
 /* A header that a power failure
- * tore can look like a message of an old format, as zeros follow: magic 0.  Whether it is
- * one indeed its own checksum tells; else it is damage. */
+ * tore can look like a message of an old format, as zeros follow: magic 0.  Its own checksum
+ * shows whether it is one; if not, it is damage. */
 kl_status kl_log_judge_format(kl_segment *segment, int64_t pos, int64_t end_pos,
                               kl_status status) {
     if (KL_LIKELY(status != KL_E_UNSUPPORTED_FOR_MESSAGE_FORMAT)) return status;
@@ -109,7 +109,7 @@ kl_status kl_log_extend_tail(kl_log *log, kl_segment *segment, int64_t *end_offs
 
 enum { LOADED_INDEXES_MAX = 16384 };
 
-/* Too many are in memory: those that nobody uses now go. */
+/* Too many are in memory: unload those that are not in use now. */
 static void unload_indexes(kl_log *log, const kl_version *version) {
     for (size_t i = 0; i + 1 < version->count; i++)
         kl_segment_unload_indexes(version->segments[i]);
@@ -163,7 +163,7 @@ kl_status kl_log_prepare(kl_log *log, const kl_look *look, size_t index) {
 
 /* ---- producers and epochs ---------------------------------------------------------------- */
 
-/* `aborts` NULL: nobody wants them. */
+/* `aborts` NULL: they are not wanted. */
 static kl_status replay_marker(kl_producers *into, kl_aborts *aborts, const kl_batch *batch,
                                const uint8_t *data, int64_t now_ms) {
     int32_t type, coordinator_epoch;
@@ -253,8 +253,8 @@ kl_status kl_log_derive_producers(const kl_log *log, const kl_version *version,
     for (size_t i = kl_version_find(version, at); !status && i < version->count; i++) {
         kl_segment *segment = version->segments[i];
         bool rebuild = segment->base_offset >= rebuild_from;
-        /* The one that lies here was perhaps never on disk whole, or tells of batches that
-         * are gone.  Synced: what recovers after a crash of this may not come by here. */
+        /* The one that lies here was perhaps never on disk whole, or names batches that are
+         * gone.  Synced: what recovers after a crash of this may not come by here. */
         if (rebuild && log->writable && segment->base_offset > at)
             status = kl_log_write_snapshot(into, dir, segment->base_offset, true);
         if (status == KL_E_NO_SPACE) status = KL_OK; /* a longer replay next time */
@@ -290,7 +290,7 @@ static kl_status derive_aborts(const kl_log *log, const kl_version *version, siz
     return status;
 }
 
-/* Locked.  *saves: nobody else changes segments now, nor will before kl_log_release. */
+/* Locked.  *saves: no other thread changes segments now, nor will before kl_log_release. */
 static void mend_aborts(kl_log *log, kl_segment *segment, kl_aborts *found, bool *saves) {
     KL_ASSERT_HELD(&log->lock);
     kl_lock(&segment->lock);

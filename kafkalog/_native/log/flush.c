@@ -205,7 +205,7 @@ static kl_status run_round(kl_log *log) {
     } else {
         log->dir_dirty |= round.dir_dirty;
         log->texts_dirty |= round.texts_dirty;
-        log->sync_wanted = true; /* segments were cut or swapped since: once more */
+        log->sync_wanted = true; /* segments were cut or swapped since: again */
     }
 out:
     log->round_ns = kl_monotonic_ns() - began_ns;
@@ -219,8 +219,8 @@ out:
     return passes ? status : KL_OK;
 }
 
-/* Locked, but not while it waits.  What failed passes: somebody may still wait for records
- * that are held back. */
+/* Locked, but not while it waits.  What failed passes: callers may still wait for records that
+ * are held back. */
 static void wait_for_means(kl_log *log) {
     int64_t end_ms = kl_monotonic_ms() + RETRY_MS, left_ms;
     while (!log->closed && (left_ms = end_ms - kl_monotonic_ms()) > 0)

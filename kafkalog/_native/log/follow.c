@@ -55,7 +55,7 @@ static kl_status look_at_folder(kl_log *log, bool *changed, bool *grown) {
     kl_status status = KL_OK;
     if (log->version->count)
         status = kl_file_stat(kl_log_active(log)->file, &bytes, &modified_ms);
-    /* Nobody wrote to it yet, or it is gone. */
+    /* It was never written to, or it is gone. */
     if (status == KL_E_NOT_FOUND || status == KL_E_STALE) status = KL_OK;
     *changed = folder_ns != log->seen_folder_ns || log->generation < 0 ||
                !log->version->count || bytes < kl_log_active(log)->size;
@@ -116,7 +116,7 @@ static kl_status reload_by_page(kl_log *log, kl_dir *dir, const seen_before *bef
                    log->path);
 }
 
-/* A partition that was made, and that nobody has opened for writing, is an empty log. */
+/* A partition that was made, and never opened for writing, is an empty log. */
 static kl_status stand_on_nothing(kl_log *log, kl_dir *dir) {
     bool made = false;
     kl_segment *absent = NULL;

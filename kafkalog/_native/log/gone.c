@@ -35,7 +35,7 @@ static void find_neighbours(const kl_names *names, int64_t base, int64_t *below,
 }
 
 /* Whether the records of the segment that an orphan was derived from are missing between two
- * others: *gone.  Those above the last one the log's end tells of. */
+ * others: *gone.  Above the last segment the log's end shows what is missing. */
 static kl_status look_at_orphan(const kl_log *log, kl_dir *dir, const kl_names *names,
                                 const char *name, int64_t base, bool *gone) {
     struct stat file;

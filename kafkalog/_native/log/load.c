@@ -309,7 +309,7 @@ static kl_status find_clean_end(kl_log *log, kl_dir *dir, bool *sane,
     status = kl_walk_end(&walk);
     if (times && status) kl_segment_forget_times(active);
     *sane = !status && grows;
-    /* A header's counts may be wrong and still parse: the end that was noted tells. */
+    /* A header's counts may be wrong and still parse: the end that was noted shows it. */
     if (!log->loaded && log->recovery_point >= 0 && log->log_end != log->recovery_point)
         *sane = false;
     /* An old format in the middle, too, is for the recovery to judge. */
@@ -336,7 +336,7 @@ int64_t kl_log_sum_derived(const kl_log *log) {
 typedef struct {
     bool epochs;
     bool active; /* the last segment's indexes or aborted transactions */
-    bool aborts; /* nobody vouches for these, */
+    bool aborts; /* nothing vouches for these, */
     bool none;   /* or for there being none */
 } doubts;
 
@@ -382,7 +382,7 @@ static void restore_indexes(kl_log *log, int64_t base_offset) {
         (void)kl_log_prepare(log, &look, i);
 }
 
-/* The segments that `names` tells of, and what is derived from them. */
+/* The segments that `names` lists, and what is derived from them. */
 static kl_status load(kl_log *log, kl_dir *dir, const kl_names *names,
                       kl_recovery *recovery) {
     int64_t indexless, corrupt_from, rebuild_from = INT64_MAX;
@@ -395,8 +395,8 @@ static kl_status load(kl_log *log, kl_dir *dir, const kl_names *names,
     if (status == KL_E_CORRUPT) status = KL_OK;
     lost = log->epochs.count == 0;
     if (!status && log->version->count == 0) {
-        /* A crash came between the segments' end and that of what tells of their producers:
-         * the log that begins here knows none. */
+        /* A crash came after the segments were deleted and before the snapshots of their
+         * producers were: the log that begins here knows none. */
         return log->writable ? kl_log_trim_snapshots(log->version, dir, -1, INT64_MAX)
                              : KL_OK;
     }

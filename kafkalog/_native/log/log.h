@@ -16,7 +16,7 @@
 
 enum { KL_READ_HINTS = 4 }; /* readers that go on where they stopped */
 
-/* What a log tells of itself when one of these moved. */
+/* What a log reports when one of these moved. */
 typedef struct {
     int64_t log_start;
     int64_t last_stable;
@@ -161,7 +161,7 @@ static inline int64_t kl_look_next_base(const kl_look *look, size_t index) {
 kl_status kl_log_enter(kl_log *log);
 /* The same of a log that is written to here: also KL_E_READ_ONLY, and its final failure. */
 kl_status kl_log_enter_writer(kl_log *log);
-/* The same for a change: it waits until nobody else is `busy`. */
+/* The same for a change: it waits until no other writer is `busy`. */
 kl_status kl_log_enter_write(kl_log *log);
 /* Locked, and entered for a change: the lock is open until kl_log_end_disk, for calls of the
  * disk.  Readers go on, and other changes wait.  The log may be closed then;
@@ -179,12 +179,12 @@ kl_status kl_log_peek(kl_log *log, kl_look *out);
 void kl_look_drop(kl_look *look);
 int64_t kl_log_next_base(const kl_log *log,
                          size_t index); /* of the following, or the end */
-/* Recompute high watermark (single copy) and last stable offset, tell waiters and readers. */
+/* Recompute high watermark (single copy) and last stable offset, notify waiters and readers. */
 void kl_log_publish(kl_log *log);
-/* Tell `listener` of every move from now on, and at once of the present state; NULL: no
- * more.  No call is under way when this returns.  KL_E_CLOSED, KL_E_FORKED. */
+/* Call `listener` at once with the present state, and at every move from now on; NULL: call none.
+ * No call is under way when this returns.  KL_E_CLOSED, KL_E_FORKED. */
 kl_status kl_log_listen(kl_log *log, kl_log_listener listener, void *owner);
-/* Tell the listener, if there is one, of the present state. */
+/* Call the listener, if there is one, with the present state. */
 void kl_log_tell(const kl_log *log);
 int64_t kl_look_bound(const kl_look *look, int32_t bound);
 /* The storage failed in a way that memory and disk may disagree: offline for good. */
@@ -305,7 +305,7 @@ kl_status kl_log_load(kl_log *log, kl_dir *dir, kl_recovery *recovery);
 /* One number for what a clean open believes without reading batches: the epochs above its
  * lower 32 bits, the active segment's indexes and aborted transactions in them. */
 int64_t kl_log_sum_derived(const kl_log *log);
-/* The ends that nobody else tells, after it. */
+/* After it, set the ends that no other source gives. */
 void kl_log_settle(kl_log *log);
 
 /* ---- follow.c ---------------------------------------------------------------------- */
@@ -316,9 +316,9 @@ kl_status kl_log_look(kl_log *log, kl_look *out);
 /* Locked, entered for a change, and no change of segments is under way: empty, beginning at
  * `offset`. */
 kl_status kl_log_restart_at(kl_log *log, int64_t offset);
-/* Try again to take away the names that a deletion left; nobody else changes segments. */
+/* Retry taking away the names that a deletion left; no other thread changes segments. */
 kl_status kl_log_delete_left(kl_log *log, kl_dir *dir);
-/* As kl_log_purge, in a folder of which nobody else changes segments. */
+/* As kl_log_purge, in a folder whose segments no other thread changes. */
 kl_status kl_log_unlink_deleted(kl_dir *dir, int64_t before_ms, size_t *files);
 
 /* ---- point.c ----------------------------------------------------------------------- */

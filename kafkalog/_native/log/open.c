@@ -42,7 +42,7 @@ static kl_status open_writer(kl_log *log, const kl_open *how, kl_recovery *recov
     log->leader_epoch = how->leader_epoch;
     if (log->leader_epoch < 0) {
         log->leader_epoch = KL_MAX(latest, 0);
-        /* After a crash, records that were seen may be gone: a new epoch tells clients. */
+        /* After a crash, records that were seen may be gone: clients see that by a new epoch. */
         if (!log->clean && log->end_is_high_watermark && log->log_end > log->log_start)
             log->leader_epoch += 1;
     }
@@ -131,7 +131,7 @@ kl_status kl_log_husk(const char *path, kl_log **out) {
 
 /* ---- closing ------------------------------------------------------------------------ */
 
-/* Not locked, and nobody writes. */
+/* Not locked, and no thread writes. */
 static kl_status close_cleanly(kl_log *log, bool sync) {
     kl_dir *dir = NULL;
     bool tried;
@@ -158,7 +158,7 @@ static kl_status close_cleanly(kl_log *log, bool sync) {
     return status;
 }
 
-/* Not locked, and nobody writes.  The records are on disk, also those of an append that came
+/* Not locked, and no thread writes.  The records are on disk, also those of an append that came
  * after the flush. */
 static kl_status sync_records(const kl_log *log) {
     kl_status status = KL_OK;
@@ -219,10 +219,10 @@ static kl_status close_log(kl_log *log, bool sync) {
         kl_unlock(&log->lock);
         return KL_OK;
     }
-    /* Also when that came after the flush: nobody may take the folder for clean. */
+    /* Also when that came after the flush: the folder must not pass for clean. */
     if (log->writable && !status && log->offline) status = kl_log_is_offline(log, AS_IT_IS);
     if (log->writable && !status) status = work_off(log, sync);
-    log->closed = true; /* nobody writes behind it */
+    log->closed = true; /* no thread writes after it */
     kl_log_tell(log);
     kl_unlock(&log->lock);
     kl_log_abandon(log);

@@ -1,4 +1,4 @@
-/* recover.c: the tail of a log that nobody closed: what of it counts, read back and cut. */
+/* recover.c: the tail of a log that was not closed: what of it counts, read back and cut. */
 #include "segment/kept.h"
 #include "log.h"
 

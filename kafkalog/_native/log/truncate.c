@@ -274,8 +274,8 @@ static kl_status show_cut(kl_log *log, cut_plan *plan) {
     return status;
 }
 
-/* Not locked.  A copy of what stays takes the place of a segment of which somebody may have a
- * map, or sends a part. */
+/* Not locked.  A copy of what stays replaces the segment, as another thread may have a map of it,
+ * or be sending a part. */
 static kl_status cut_by_copy(kl_log *log, kl_dir *dir, const cut_plan *plan) {
     kl_segment *copy = NULL;
     int64_t log_end;
@@ -326,7 +326,7 @@ static bool leaves_nothing(const kl_log *log, int64_t offset) {
     return offset < base || (offset <= log->log_start && base < log->log_start);
 }
 
-/* Not locked, reserved.  *stale: once more, by a copy. */
+/* Not locked, reserved.  *stale: try again, by a copy. */
 static kl_status truncate_once(kl_log *log, kl_dir *dir, int64_t offset, bool *stale) {
     cut_plan plan = {0};
     kl_producers_init(&plan.producers);
