@@ -62,9 +62,9 @@ void kl_block_pool_free(kl_block_pool *pool); /* NULL is fine */
 /* One thread at a time per scan.  The scan keeps the log's handle in use: free it first. */
 kl_status kl_scan_open(kl_log *log, const kl_scan_options *options, kl_scan **out);
 /* Go on.  KL_SCAN_ROWS: take a block.  KL_SCAN_INFLATE: `compressed` has *count batches;
- * give each, in order, to kl_scan_inflated, then step again.  KL_SCAN_END: no more.
+ * give each, in order, to kl_scan_inflated, then step again.  KL_SCAN_END: nothing is left.
  * KL_SCAN_PAUSE: many bytes were passed over; step again (a signal can be seen first).
- * A failure comes after the rows before it were taken, and comes again. */
+ * A failure is returned after the rows before it were taken, and again at each step. */
 kl_status kl_scan_step(kl_scan *scan, kl_compressed *compressed, int32_t max_compressed,
                        int32_t *count, int32_t *state);
 kl_status kl_scan_inflated(kl_scan *scan, int32_t index, const uint8_t *records,

@@ -176,7 +176,7 @@ typedef struct {
     int32_t need_keys;     /* compacted topics */
 } kl_record_rules;
 /* Walk the uncompressed records of a batch: structure, deltas (consecutive from 0 when
- * `strict`), counts; `rules` NULL: no more.  *max_timestamp gets the largest record timestamp
+ * `strict`), counts; `rules` NULL: only these.  *max_timestamp gets the largest record timestamp
  * (CreateTime), -1 when none is above.
  * KL_E_INVALID_RECORD, also for a key that the rules miss; KL_E_INVALID_TIMESTAMP. */
 kl_status kl_records_check(const kl_batch *batch, const uint8_t *records, size_t bytes,
@@ -368,7 +368,7 @@ kl_status kl_log_open(const char *path, const kl_log_config *config, const kl_op
                       kl_marker *marker, kl_log **out, kl_recovery *recovery);
 /* Clean close: sync, indexes, producer snapshot.  Idempotent.  Waits end with KL_E_CLOSED. */
 kl_status kl_log_close(kl_log *log);
-/* The same without a sync: nobody may vouch for the log before kl_dir_sync_all. */
+/* The same without a sync: no marker may vouch for the log before kl_dir_sync_all. */
 kl_status kl_log_close_unsynced(kl_log *log);
 /* Close files and write nothing: what a forked child or a failed log does. */
 void kl_log_abandon(kl_log *log);

@@ -24,7 +24,7 @@ struct kl_file {
     _Atomic bool touched; /* pinned since the clock's hand last passed */
     /* Written to since its last sync.  Closing it could hide a failed write-back. */
     _Atomic bool unsynced;
-    /* The kernel tells one of two syncs that it failed. Those of its log share this, as either
+    /* The kernel reports a failure to one of two syncs. Those of its log share this, as either
      * failure is the log's; one that the cache runs has it alone. */
     pthread_rwlock_t syncing;
     _Atomic int sync_errno; /* of a sync that the cache ran: the next one fails with it */
@@ -36,7 +36,7 @@ struct kl_file {
     bool known;              /* opened once: id and born name the file that we mean */
     uint64_t device;
     uint64_t inode;
-    int64_t born_ns; /* 0: the file system does not tell */
+    int64_t born_ns; /* 0: the file system does not say */
     size_t name_bytes;
     _Atomic int name_slot; /* which of the two names holds; a rename fills the other */
     char *names;

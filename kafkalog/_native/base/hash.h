@@ -1,4 +1,4 @@
-/* hash.h: SipHash: hashes under a secret, of bytes that somebody else chose.
+/* hash.h: SipHash: hashes under a secret, of bytes from outside.
  * Aumasson and Bernstein, "SipHash: a fast short-input PRF". */
 #ifndef KL_HASH_H
 #define KL_HASH_H
@@ -6,7 +6,7 @@
 #include "base.h"
 
 /* For tables in memory: SipHash-1-3 under a secret that this process drew at its start, so
- * that nobody outside can choose keys that meet in one place. */
+ * that no client can choose keys that meet in one place. */
 uint64_t kl_hash(const void *data, size_t bytes);
 /* The same of `number`'s eight bytes, little-endian, and of the bytes behind them. */
 uint64_t kl_hash_pair(uint64_t number, const void *data, size_t bytes);

@@ -399,7 +399,7 @@ static int hook_renameat(int from_fd, const char *from, int to_fd, const char *t
     /* A longer name may want a block of its directory; a shorter one finds its place. */
     bool longer = strlen(to) > strlen(from);
     bool failed = longer ? has_no_room(CALL_RENAMEAT, NULL) : fails(CALL_RENAMEAT, NULL);
-    /* No other line may tell the new name first, as that of a sync under way would. */
+    /* No other line may name the new file first, as that of a sync under way would. */
     kl_lock(&lock);
     int result = failed ? -1 : kl_io_system.renameat(from_fd, from, to_fd, to);
     int error_number = errno;

@@ -221,7 +221,7 @@ kl_status kl_sync_name_failed(const kl_sync_name *name, const char *folder) {
 
 static void before_fork(void) { kl_lock(&lock); }
 static void after_fork_in_parent(void) { kl_unlock(&lock); }
-/* The child has no sync threads.  Its jobs are idle, so that nobody waits for them, and
+/* The child has no sync threads.  Its jobs are idle, so that no caller waits for them, and
  * conditions are initialized again: the old ones still count the parent's waiting threads. */
 static void after_fork_in_child(void) {
     for (kl_disk *disk = disks; disk; disk = disk->next) {

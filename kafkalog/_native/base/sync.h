@@ -2,7 +2,7 @@
  *
  * One queue per disk (st_dev) and up to sixteen threads, each started when a job finds none
  * free, all restarted after a fork.  A job is queued at most once at a time: asking again
- * while it waits costs nothing; asking while it runs makes it run once more (group commit). */
+ * while it waits costs nothing; asking while it runs makes it run again (group commit). */
 #ifndef KL_SYNC_H
 #define KL_SYNC_H
 

@@ -5,7 +5,7 @@
  * (KL_PASS_WRITE) rewrites groups of segments, each into one segment that
  * then takes their place.  The log's lock is held when a round begins and for
  * each exchange, not between: sealed segments do not change, and the generation
- * tells when they went. */
+ * changes when they go. */
 #ifndef KL_CLEAN_H
 #define KL_CLEAN_H
 
@@ -23,7 +23,7 @@ typedef enum {
     KL_FATE_REWRITE /* with some of its records, or a delete horizon */
 } kl_clean_fate;
 
-/* A batch on its way, and what was found out about its records. */
+/* A batch in the rewrite, and what was found out about its records. */
 typedef struct {
     kl_batch batch;
     kl_clean_fate fate;

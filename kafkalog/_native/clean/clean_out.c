@@ -182,7 +182,7 @@ static kl_status write_cleaned(kl_cleaner *cleaner, kl_dir *dir) {
     return kl_file_sync(out->file);
 }
 
-/* From `.cleaned` to `.swap`; nobody looks at either. */
+/* From `.cleaned` to `.swap`; no reader looks at either. */
 static kl_status rename_to_swap(kl_cleaner *cleaner, kl_dir *dir) {
     kl_status status = kl_dir_sync(dir);
     for (int i = 0; !status && i < SUFFIXES; i++) {
@@ -233,7 +233,7 @@ static kl_status show(kl_cleaner *cleaner) {
     kl_status status =
         kl_version_replace(&log->version, at, kl_segment_retain(cleaner->out));
     if (status) return status;
-    /* Nobody could take the version in between: this cannot fail. */
+    /* No thread could take the version in between: this cannot fail. */
     status = kl_version_remove(&log->version, at + 1, group->count - 1);
     KL_ASSERT(status == KL_OK);
     kl_log_change_begin(log);
@@ -277,7 +277,7 @@ static kl_status swap(kl_cleaner *cleaner, kl_dir *dir) {
     if (!status) {
         kl_log_leave(log);
         status = exchange_names(cleaner, dir);
-        /* Mapped again when they are asked for: a long log would else keep all in memory. */
+        /* Mapped again on demand: otherwise a long log would keep all in memory. */
         kl_segment_unload_indexes(cleaner->out);
         kl_clean_out_drop(cleaner, false);
         kl_lock(&log->lock);
