@@ -43,7 +43,7 @@ static kl_status has_sealed(const kl_sidecar *sidecar, kl_dir *dir, kl_index_kin
 
 /* Whether a `.log` of another size was cut, or replaced without its indexes: a program that
  * rewrites one, as Kafka does, also writes new indexes.  The offset index of a small one is
- * empty both times; its time index then tells of records that lie behind the end. */
+ * empty both times; its time index then names records that lie behind the end. */
 static kl_status is_resized(const kl_sidecar *sidecar, const kl_segment *segment,
                             kl_dir *dir, bool *resized) {
     uint32_t last = 0;

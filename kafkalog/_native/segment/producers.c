@@ -3,7 +3,7 @@
 
 #include "base/hash.h"
 
-enum { SPARE_MAX = 64 }; /* entries kept when nobody needs them, about 16 KB */
+enum { SPARE_MAX = 64 }; /* entries kept when they are not in use, about 16 KB */
 
 void kl_producers_init(kl_producers *producers) { *producers = (kl_producers){0}; }
 
@@ -302,7 +302,7 @@ kl_status kl_producers_check_marker(kl_producers *producers, int64_t producer_id
 
 /* ---- apply -------------------------------------------------------------------------- */
 
-/* Batches of another epoch tell nothing about the sequences of this one. */
+/* Batches of another epoch say nothing about the sequences of this one. */
 static void take_epoch(kl_producer_entry *entry, int16_t producer_epoch) {
     if (entry->producer_epoch == producer_epoch) return;
     entry->producer_epoch = producer_epoch;

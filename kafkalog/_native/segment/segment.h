@@ -79,11 +79,11 @@ kl_status kl_segment_create(kl_dir *dir, int64_t base_offset, kl_segment **out);
 /* Remove what an earlier life of this base offset may have left under the names of what is
  * derived from it. */
 kl_status kl_segment_clear(kl_dir *dir, int64_t base_offset);
-/* One that was created goes again: nobody took it. */
+/* Remove one that was created and is not used after all. */
 kl_status kl_segment_unmake(kl_dir *dir, int64_t base_offset);
 /* A new, empty one under a name that an open removes, until kl_segment_place. */
 kl_status kl_segment_create_aside(kl_dir *dir, int64_t base_offset, kl_segment **out);
-/* One without a file: what a reader has of a log that nobody wrote to. */
+/* One without a file: what a reader has of a log that was never written to. */
 kl_status kl_segment_absent(const char *dir_path, int64_t base_offset, kl_segment **out);
 kl_segment *kl_segment_retain(kl_segment *segment);
 void kl_segment_drop(kl_segment *segment);
@@ -99,7 +99,7 @@ void kl_segment_share(kl_segment *segment, kl_statepage *page);
 bool kl_segment_has_indexes(kl_segment *segment);
 /* The same without a wait: false, too, while another thread uses them, perhaps to load them. */
 bool kl_segment_indexes_at_hand(kl_segment *segment);
-void kl_segment_unload_indexes(kl_segment *segment); /* unless somebody uses them now */
+void kl_segment_unload_indexes(kl_segment *segment); /* unless a thread uses them now */
 void kl_segment_count_entries(kl_segment *segment, size_t *offsets, size_t *times);
 
 /* What a segment's indexes come from. */
@@ -128,7 +128,7 @@ kl_status kl_segment_renew_indexes(kl_segment *segment, const kl_index_source *s
 kl_status kl_segment_load_times(kl_segment *segment);
 void kl_segment_forget_times(kl_segment *segment); /* it has grown */
 /* Begin to find them in a walk over its batches from `pos` to the end, each of which is given
- * to see_times.  False: such a walk does not tell, or they are known. */
+ * to see_times.  False: such a walk does not show them, or they are known. */
 bool kl_segment_begin_times(kl_segment *segment, int64_t pos);
 void kl_segment_see_times(kl_segment *segment, const kl_batch *batch);
 /* The times of a sealed one; false: they are not loaded. */

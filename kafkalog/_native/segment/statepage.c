@@ -175,7 +175,7 @@ static void sweep(const char *folder) {
     closedir(dir);
 }
 
-/* The place of a user's pages: its own, and nobody else writes there. */
+/* The place of a user's pages: its own, and no other user may write there. */
 static bool place_of(uid_t user, char place[PLACE_BYTES]) {
     struct stat found;
     snprintf(place, PLACE_BYTES, MEMORY_FOLDER "/kafkalog-%u", (unsigned)user);
@@ -256,7 +256,7 @@ static void take_over(kl_statepage *page, const struct stat *folder) {
 }
 
 /* The pid of the living writer that keeps a page; 0: none does.  `locked`: by the caller, else
- * somebody has it mapped, and lives, whatever its pid means here. */
+ * another process has it mapped, and lives, whatever its pid means here. */
 static long long kept_by(int fd, bool locked) {
     page_layout head;
     if (kl_io->pread(fd, &head, sizeof head, 0) != (ssize_t)sizeof head) return 0;
@@ -289,8 +289,8 @@ static bool is_ours(const struct stat *file, uid_t owner) {
     return file->st_uid == owner || file->st_uid == geteuid();
 }
 
-/* In *out, locked until it is closed and no longer mapped, and still what its name says: nobody
- * has swept it, nor will; -1: it cannot be had.  A sweep locks it for a moment. */
+/* In *out, locked until it is closed and no longer mapped, and still what its name says: no sweep
+ * has removed it, nor will; -1: it cannot be had.  A sweep locks it for a moment. */
 static kl_status open_locked_page(const char *path, uid_t owner, const struct stat *folder,
                                   char name[NAME_BYTES], struct stat *file, int *out) {
     *out = -1;
@@ -369,7 +369,7 @@ static bool map_rows(kl_statepage *page, size_t rows, bool writer) {
     kl_io->close(fd);
     if (!had) return false;
     /* The mapping holds a writer's lock: a new one would be without it for a moment, and for good
-     * when somebody else locks the page just then. */
+     * when another process locks the page just then. */
     void *layout = mremap(page->layout, page->mapped_bytes, bytes, MREMAP_MAYMOVE);
     if (layout == MAP_FAILED) return false;
     page->layout = layout;
@@ -415,7 +415,7 @@ void kl_statepage_publish(kl_statepage *page, const kl_page_values *values) {
     int64_t row[ENTRIES_AT];
     memcpy(row, values, sizeof row);
     uint32_t sequence = atomic_load_explicit(&layout->sequence, memory_order_relaxed);
-    KL_TEST_ASSERT((sequence & 1) == 0); /* nobody else publishes */
+    KL_TEST_ASSERT((sequence & 1) == 0); /* no other thread publishes */
     atomic_store_explicit(&layout->sequence, sequence + 1, memory_order_relaxed);
     atomic_thread_fence(memory_order_release);
     for (int i = 0; i < ENTRIES_AT; i++)

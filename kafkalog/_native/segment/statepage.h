@@ -1,4 +1,4 @@
-/* statepage.h: what the writer tells other processes without a lock or a system call.
+/* statepage.h: what the writer shows other processes without a lock or a system call.
  *
  * One page of shared memory per log, on the memory file system /dev/shm: a mapped page of
  * a disk file can stall in write-back, and raises SIGBUS when its file system fails.  Named
@@ -47,7 +47,7 @@ int64_t kl_statepage_generation(const kl_statepage *page);
 void kl_statepage_publish(kl_statepage *page, const kl_page_values *values);
 /* Writer: put entries behind the page that are new since kl_index.shown, for the next
  * publish to count: those of the active segment, not while the generation is odd.  Where
- * memory files have no room to spare no more are shown. */
+ * memory files have no room to spare no further ones are shown. */
 void kl_statepage_share(kl_statepage *page, kl_index *offsets, kl_index *times);
 /* Reader: *out = NULL when there is no page of a living writer. */
 kl_status kl_statepage_open(const char *dir_path, kl_statepage **out);
@@ -55,7 +55,7 @@ kl_status kl_statepage_open(const char *dir_path, kl_statepage **out);
 bool kl_statepage_read(const kl_statepage *page, kl_page_values *values);
 /* Reader: add the entries that `values` counts to those that were taken before, or none where
  * the file is not to be had any more.
- * KL_E_STALE: they are no more those of `values`, and what the indexes hold is not right. */
+ * KL_E_STALE: they are no longer those of `values`, and what the indexes hold is not right. */
 kl_status kl_statepage_take(kl_statepage *page, const kl_page_values *values,
                             kl_index *offsets, kl_index *times);
 /* Reader: whether the writer's process still lives; a few system calls. */

@@ -115,7 +115,7 @@ static bool follows(const kl_version *version, size_t at, const kl_segment *segm
     return at == 0 || version->segments[at - 1]->base_offset < segment->base_offset;
 }
 
-/* One that nobody else holds, with room for `count` segments, in the place of *version. */
+/* Make *version one that has no other holder, with room for `count` segments. */
 static kl_status own(kl_version **version, size_t count) {
     kl_version *old = *version, *copy;
     bool alone = atomic_load_explicit(&old->refs, memory_order_acquire) == 1;
@@ -137,7 +137,7 @@ kl_status kl_version_add(kl_version **version, kl_segment *segment) {
     return status;
 }
 
-/* What is known of segments from `at` on holds no more. */
+/* What is known of segments from `at` on no longer holds. */
 static void forget(kl_version *version, size_t at) {
     if (atomic_load(&version->known) > at) atomic_store(&version->known, at);
 }
