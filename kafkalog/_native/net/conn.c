@@ -161,7 +161,7 @@ static void start(kl_conn *conn) {
     conn->count++;
     count_request(conn, &exchange->request);
     bool fine = kl_exchange_run(exchange);
-    /* Nobody is there to see what might come. */
+    /* The peer will not see what might come. */
     if (fine && conn->peer_done && waits_for_data(exchange))
         fine = kl_exchange_expire(exchange);
     if (!fine) kl_conn_close(conn);
@@ -334,7 +334,7 @@ void kl_conn_pump(kl_conn *conn) {
         }
         if (conn->whole || split(conn)) {
             if (may_go_on(conn)) start(conn);
-            /* What one sent before is run; what of it waits, waits for nobody. */
+            /* What it sent before is run; a request that waits has no client any more. */
             if (conn->broken && conn->first) kl_conn_close(conn);
         } else if (conn->fd >= 0) {
             if (!conn->readable || conn->at_end) break;
@@ -399,7 +399,7 @@ bool kl_conn_part(kl_conn *conn) {
         kl_pool_part(&from->pool, conn->in);
     }
     conn->passed = true;
-    conn->readable = conn->writable = false; /* the other's epoll tells */
+    conn->readable = conn->writable = false; /* the other's epoll reports it */
     unlink_conn(conn);
     return true;
 }

@@ -182,7 +182,7 @@ bool kl_exchange_expire(kl_exchange *exchange) {
 }
 
 bool kl_exchange_answered(kl_exchange *exchange) {
-    exchange->state = KL_WHOLE; /* Python has it no more */
+    exchange->state = KL_WHOLE; /* Python no longer has it */
     switch (exchange->outcome) {
     case KL_ANSWER: exchange->state = KL_ANSWERED; return true;
     case KL_AGAIN:

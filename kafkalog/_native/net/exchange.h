@@ -44,12 +44,12 @@ struct kl_exchange {
     kl_timer timer;
     kl_link queue;    /* up.c, under its lock; or the thread's stalled ones */
     uint32_t slot;    /* up.c: of a taken one */
-    kl_letter answer; /* on the way from Python to the thread: the side that has it */
+    kl_letter answer; /* in flight from Python to the thread: the side that has it */
     kl_outcome outcome;
     kl_letter wake;
     _Atomic(bool) wake_posted;
-    _Atomic(bool) read; /* Python needs the frame no more, and posted a wake to say so */
-    bool ended; /* only its wake is still on the way: it is freed when that arrives */
+    _Atomic(bool) read; /* Python no longer needs the frame, and posted a wake to say so */
+    bool ended; /* only its wake is still in flight: it is freed when that arrives */
 
     kl_buffer memory; /* of the response, from its size field on */
     kl_part *parts;
@@ -68,7 +68,7 @@ struct kl_exchange {
 
 /* Of a whole frame, which it takes; NULL: no memory, the frame is given back. */
 kl_exchange *kl_exchange_new(kl_conn *conn, kl_chunk *frame, const kl_header *header);
-/* Run it, or hand it up; its state tells what became of it.  False: close the connection. */
+/* Run it, or hand it up; its state says what became of it.  False: close the connection. */
 bool kl_exchange_run(kl_exchange *exchange);
 /* Run it as if its deadline had come. */
 bool kl_exchange_expire(kl_exchange *exchange);

@@ -32,7 +32,7 @@ typedef struct {
 /* Read the header of a frame (without its size field).  False: it is none. */
 bool kl_header_parse(kl_span frame, kl_header *out);
 /* Whether requests of this key and version have tagged fields: header version 2.  Also of
- * versions that nobody knows yet; keys that nobody knows have none. */
+ * versions that are not known yet; unknown keys have none. */
 bool kl_header_flexible(int16_t api_key, int16_t api_version);
 
 #endif

@@ -32,10 +32,10 @@ kl_chunk *kl_pool_take(kl_pool *pool, size_t bytes);
 void kl_pool_give(kl_pool *pool, kl_chunk *chunk); /* NULL is fine */
 /* More bytes of a large frame were received: they count until the chunk is given back. */
 void kl_pool_hold(kl_pool *pool, kl_chunk *chunk, size_t bytes);
-/* They count no more.  NULL is fine. */
+/* They no longer count.  NULL is fine. */
 void kl_pool_let_go(kl_pool *pool, kl_chunk *chunk);
 size_t kl_chunk_capacity(const kl_chunk *chunk);
-/* A chunk in use goes to another thread's pool: it counts here no more, */
+/* A chunk in use goes to another thread's pool: it no longer counts here, */
 void kl_pool_part(kl_pool *pool, const kl_chunk *chunk);
 /* and there, when that thread says so. */
 void kl_pool_adopt(kl_pool *pool, const kl_chunk *chunk);

@@ -1,4 +1,4 @@
-/* post.h: a thread's mailbox: what other threads tell it, and what ends its sleep. */
+/* post.h: a thread's mailbox: messages from other threads, and what ends its sleep. */
 #ifndef KL_POST_H
 #define KL_POST_H
 

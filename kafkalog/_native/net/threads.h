@@ -3,7 +3,7 @@
  * They stand in an array that never moves.  The first is the control listener's, when there is
  * one; of those behind it the first few take connections.  One that is not wanted any more
  * leaves: it reads nothing new, gives each connection that has no request in hand to one that
- * stays, and ends with the last; nobody is cut off.  Its place is kept, for what may be posted
+ * stays, and ends with the last; no client is cut off.  Its place is kept, for what may be posted
  * to it still, and for the next time that more are wanted. */
 #ifndef KL_THREADS_H
 #define KL_THREADS_H

@@ -46,7 +46,7 @@ kl_status kl_up_take(kl_up *up, int32_t timeout_ms, kl_request_info *out);
 kl_status kl_up_answer(kl_up *up, uint64_t id, const uint8_t *body, size_t bytes,
                        int32_t header_version);
 kl_status kl_up_again(kl_up *up, uint64_t id, bool heard);
-/* Python has it still, and needs its bytes no more. */
+/* Python still has it, and no longer needs its bytes. */
 kl_status kl_up_read(kl_up *up, uint64_t id);
 kl_status kl_up_drop(kl_up *up, uint64_t id);
 
