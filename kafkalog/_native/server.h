@@ -41,7 +41,7 @@ typedef struct {
 /* KL_E_ARGUMENT: a number is out of its range.  Nothing runs yet. */
 kl_status kl_server_new(const kl_server_config *config, kl_server **out);
 /* Bind and listen: "127.0.0.1", "::1", a name (its first address, IPv4 before IPv6), "" for
- * all addresses, "unix:/path" (mode 0600; a socket that nobody serves is replaced).
+ * all addresses, "unix:/path" (mode 0600; a socket that no process serves is replaced).
  * Port 0: any free one; *bound_port gets it (0 of a unix socket).  `listener` is the
  * caller's number for it, seen in requests.  Before and after kl_server_start.  KL_E_IO. */
 kl_status kl_server_listen(kl_server *server, const char *host_or_path, int32_t port,
@@ -55,7 +55,7 @@ kl_status kl_server_adopt(kl_server *server, int fd, int32_t listener);
 kl_status kl_server_start(kl_server *server);
 /* No new connections, no new requests; what is in flight is answered for timeout_ms at most;
  * then all is closed, kl_server_take gives KL_E_CLOSED and no log is used any more.
- * KL_E_TIMEOUT: requests were left; all is closed just so.  Idempotent. */
+ * KL_E_TIMEOUT: requests were left; all is closed all the same.  Idempotent. */
 kl_status kl_server_stop(kl_server *server, int32_t timeout_ms);
 /* Stops first.  Only when no call is left and no kl_request_info is looked at any more. */
 void kl_server_free(kl_server *server);
@@ -103,7 +103,7 @@ kl_status kl_server_answer(kl_server *server, uint64_t id, const uint8_t *body,
 /* Produce and Fetch: to the fast path again, which answers what it does not know with the
  * protocol's errors.  `heard` 0: all is done but the answer, whose connection is closed. */
 kl_status kl_server_again(kl_server *server, uint64_t id, int32_t heard);
-/* The body was read: its memory counts no more, and is the next request's, though the answer to
+/* The body was read: its memory no longer counts, and is the next request's, though the answer to
  * this one may be long in coming.  It does not end the request. */
 kl_status kl_server_read(kl_server *server, uint64_t id);
 /* Close its connection. */
@@ -163,7 +163,7 @@ typedef struct {
     int32_t durable;   /* 1: acks=all means on disk (kafkalog.durability=fsync) */
     int32_t follows;   /* 1: another node leads it: no producer may write to it here */
     int32_t leader_id; /* where `follows`; -1: not known */
-    int32_t min_isr;   /* acks=all wants so many copies in the ISR; 0: nobody says */
+    int32_t min_isr;   /* acks=all wants so many copies in the ISR; 0: not set */
     int32_t throttled; /* 1: copies that are not in sync get it at the replication's rate */
     int64_t tag;       /* the caller's number for it, in kl_caught_up */
 } kl_role;
@@ -195,7 +195,7 @@ typedef struct {
 kl_status kl_server_put_topic(kl_server *server, const char *name, const uint8_t *id,
                               int32_t flags);
 /* Serve a partition from an open log, or change its role.  The log must stay open until the
- * partition or its topic was removed, or the server freed.  NULL: nobody ever wrote to it; it
+ * partition or its topic was removed, or the server freed.  NULL: it was never written to; it
  * is read as empty, and gets its log by a second call, until which Produce goes up; one that has
  * its log keeps it.  Where it is led here its log is set to the role's epoch first, and takes no
  * append of another one.  KL_E_NOT_FOUND: no such topic.  KL_E_ARGUMENT: it has another log.
@@ -286,7 +286,7 @@ kl_status kl_server_append(kl_server *server, const char *topic, int32_t partiti
 /* Wait until the high watermark reaches `offset` and, where acks=all means on disk or
  * `on_disk` (the append said sync_due), all below it is there.  KL_E_TIMEOUT: call again.
  * KL_E_STORAGE: it never will.  KL_E_STALE: it was cut off; `cuts`, as the append
- * says, tells it also where the log has grown again; -1: unknown.  KL_E_CLOSED: removed since.
+ * says, shows it also where the log has grown again; -1: unknown.  KL_E_CLOSED: removed since.
  * KL_E_NOT_FOUND. */
 kl_status kl_server_wait(kl_server *server, const char *topic, int32_t partition,
                          int64_t offset, int64_t cuts, int32_t on_disk, int32_t timeout_ms);
@@ -312,7 +312,7 @@ typedef struct {
 } kl_rack;
 
 /* The nodes that live and have a rack: a leader sends a consumer that stands where one of them
- * does to the copy there, if that has what it asks for (KIP-392).  None: nobody is sent anywhere.
+ * does to the copy there, if that has what it asks for (KIP-392).  None: no consumer is sent away.
  * KL_E_ARGUMENT, KL_E_NO_MEMORY. */
 kl_status kl_server_set_racks(kl_server *server, const kl_rack *places, int32_t count);
 

@@ -1,4 +1,4 @@
-/* caught_up.h: followers that may join an ISR, until somebody asks for them. */
+/* caught_up.h: followers that may join an ISR, until they are asked for. */
 #ifndef KL_CAUGHT_UP_H
 #define KL_CAUGHT_UP_H
 

@@ -5,7 +5,7 @@
 static const int16_t codes[] = {
     [KL_OK] = CODE_NONE,
     [KL_E_ARGUMENT] = CODE_UNKNOWN_SERVER_ERROR,
-    [KL_E_CLOSED] = CODE_NOT_LEADER_OR_FOLLOWER, /* the partition is on its way out */
+    [KL_E_CLOSED] = CODE_NOT_LEADER_OR_FOLLOWER, /* the partition is being removed */
     [KL_E_FORKED] = CODE_UNKNOWN_SERVER_ERROR,
     [KL_E_READ_ONLY] = CODE_KAFKA_STORAGE_ERROR,
     [KL_E_TIMEOUT] = CODE_REQUEST_TIMED_OUT,

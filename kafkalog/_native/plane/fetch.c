@@ -239,7 +239,7 @@ static bool park_cold(kl_request *request, kl_fetch *fetch) {
 /* ---- runs --------------------------------------------------------------------------------- */
 
 static kl_verdict finish(kl_request *request, kl_fetch *fetch) {
-    KL_ASSERT(fetch->load == NULL); /* nobody else works for it */
+    KL_ASSERT(fetch->load == NULL); /* no other thread works for it */
     kl_fetch_count(request, fetch);
     bool put = kl_fetch_answer(request, fetch);
     bool keep = put && fetch->code == CODE_NONE && fetch->set->count > 0;

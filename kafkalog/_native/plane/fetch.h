@@ -68,7 +68,7 @@ void kl_fetch_forget(kl_fetch *fetch);
  * was taken, or something else that is not to be waited for. */
 bool kl_fetch_read(kl_request *request, kl_fetch *fetch, int64_t *bytes);
 void kl_fetch_drop_slices(kl_fetch *fetch);
-/* What is answered is on its way: it counts against the quota, where it is to. */
+/* Count what is about to be answered against the quota, where it counts. */
 void kl_fetch_count(const kl_request *request, const kl_fetch *fetch);
 
 /* fetch_answer.c.  Put the response; takes the slices.  False: no memory. */

@@ -193,7 +193,7 @@ static void hear_follower(const kl_request *request, const kl_fetch *fetch,
         kl_followers_untold(&replica->followers, fetch->replica_id);
 }
 
-/* Whether a follower that is not in sync had its share for now: nobody waits for it. */
+/* Whether a follower that is not in sync had its share for now: no acks=all waits for it. */
 static bool is_held_back(const kl_request *request, kl_fetch *fetch,
                          const kl_fetch_item *item) {
     if (KL_LIKELY(!atomic_load(&item->replica->throttled)) || fetch->replica_id < 0)

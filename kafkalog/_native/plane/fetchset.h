@@ -94,7 +94,7 @@ void kl_fetch_set_due(kl_fetch_set *set, kl_fetch_item *item);
 /* Those due, in order: the first, and the one behind another; NULL: none. */
 kl_fetch_item *kl_fetch_set_first(const kl_fetch_set *set);
 kl_fetch_item *kl_fetch_set_behind(const kl_fetch_set *set, const kl_fetch_item *item);
-/* What the watch tells of is due. */
+/* What the watch reports becomes due. */
 void kl_fetch_set_hear(kl_fetch_set *set);
 /* Watch what is due; `all` false: only those of which there is nothing to read or report. */
 void kl_fetch_set_watch(kl_fetch_set *set, int32_t to, bool all);

@@ -85,8 +85,8 @@ bool kl_leader_is_told(int16_t code) {
 }
 
 kl_leader kl_leader_of(const kl_replica *replica, int32_t self) {
-    /* First: kl_replica_set_role sets it last, so that no leader of before is said to lead in
-     * a new epoch. */
+    /* First: kl_replica_set_role sets it last, so that no earlier leader is said to lead in a
+     * new epoch. */
     int32_t epoch = atomic_load(&replica->leader_epoch);
     bool follows = atomic_load(&replica->follows);
     return (kl_leader){follows ? atomic_load(&replica->leader_id) : self, epoch};

@@ -162,7 +162,7 @@ static bool begins(const kl_produce *produce, const kl_produce_item *item) {
     return begins;
 }
 
-/* Whether its compressed records must be looked at: only they tell their largest timestamp, or
+/* Whether its compressed records must be looked at: only they show their largest timestamp, or
  * which of them are too far ahead. */
 static bool time_is_doubtful(const kl_produce_item *item, int64_t now_ms) {
     kl_batch batch;
@@ -424,7 +424,7 @@ static kl_verdict finish(kl_request *request, kl_produce *produce) {
     if (produce->acks != 0) {
         verdict = kl_produce_answer(request, produce) ? KL_DONE : KL_DROP;
     } else {
-        /* Nobody hears of an error but by the connection's end. */
+        /* The client learns of an error only by the end of the connection. */
         for (size_t i = 0; i < produce->count; i++)
             if (produce->items[i].code) verdict = KL_DROP;
     }

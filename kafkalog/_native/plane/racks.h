@@ -11,7 +11,7 @@
 typedef struct {
     pthread_mutex_t lock; /* guards the list */
     kl_rack *list;
-    _Atomic int32_t count; /* 0: nobody is sent anywhere */
+    _Atomic int32_t count; /* 0: no consumer is sent elsewhere */
 } kl_racks;
 
 void kl_racks_init(kl_racks *racks); /* zeroed before */

@@ -56,7 +56,7 @@ static kl_session *find(kl_sessions *sessions, int32_t id) {
     return kl_table_find(&sessions->by_id, hash_of(id), &id, same_id);
 }
 
-/* Locked.  It counts no more, and its memory goes soon. */
+/* Locked.  It no longer counts, and its memory goes soon. */
 static void end_session(kl_sessions *sessions, kl_session *session) {
     KL_ASSERT_HELD(&sessions->lock);
     KL_ASSERT(session->closed && !session->busy);
@@ -78,7 +78,7 @@ static void unlock(kl_sessions *sessions) {
     }
 }
 
-/* Locked.  Nobody finds it any more; its user, or else we, end it. */
+/* Locked.  No request finds it any more.  Its user ends it; if it has none, this does. */
 static void close_session(kl_sessions *sessions, kl_session *session) {
     KL_ASSERT_HELD(&sessions->lock);
     KL_ASSERT(!session->closed);
@@ -191,7 +191,7 @@ static int32_t free_id(kl_sessions *sessions) {
     return (int32_t)id;
 }
 
-/* One for what `asked` has, which nobody finds yet.  Not locked, as that may be a hundred
+/* One for what `asked` has, which no request finds yet.  Not locked, as that may be a hundred
  * thousand partitions. */
 static kl_session *new_session(const kl_fetch_set *asked) {
     kl_session *session = kl_alloc(sizeof *session);

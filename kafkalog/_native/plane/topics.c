@@ -250,7 +250,7 @@ kl_status kl_topics_put_offline(kl_topics *topics, const char *name, int32_t par
     return status;
 }
 
-/* Nobody finds it any more; the calls that did are waited for. */
+/* No call finds it any more; wait for those that did. */
 static void end_replica(kl_replica *replica) {
     if (replica == NULL) return;
     kl_replica_remove(replica);
