@@ -32,7 +32,7 @@ static kl_quota_window *window(kl_quota *quota, int32_t behind_first) {
     return &quota->ring[(quota->first + behind_first) % quota->windows];
 }
 
-/* Locked.  What began so long ago counts no more. */
+/* Locked.  Windows that began so long ago no longer count. */
 static void forget(kl_quota *quota, int64_t now_ms) {
     KL_ASSERT_HELD(&quota->lock);
     int64_t kept_ms = quota->windows * quota->window_ms;

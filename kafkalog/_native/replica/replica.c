@@ -6,7 +6,7 @@
 /* More than a request waits for, and a sum of some is no overflow. */
 #define ALL_OF_IT (INT64_MAX / 1024)
 
-/* ---- what the log tells ------------------------------------------------------------------ */
+/* ---- moves of the log -------------------------------------------------------------------- */
 
 /* Locked.  Count `amount` off what a request waits for; wake it when nothing is left. */
 static void count_off(kl_wait *wait, int64_t amount) {
@@ -184,7 +184,7 @@ kl_status kl_replica_set_role(kl_replica *replica, const kl_role *role) {
     atomic_store(&replica->tag, role->tag);
     bool ends =
         atomic_exchange(&replica->follows, role->follows != 0) == 0 && role->follows;
-    /* Last: no answer names the leader of before with this epoch. */
+    /* Last: no answer names the earlier leader with this epoch. */
     int32_t epoch = atomic_exchange(&replica->leader_epoch, role->leader_epoch);
     if (ends) wait_for_appends(replica);
     if (epoch == role->leader_epoch) return KL_OK;
@@ -249,7 +249,7 @@ void kl_replica_remove(kl_replica *replica) {
     while (atomic_load(&replica->users) > KL_REPLICA_REMOVED)
         kl_cond_wait_ms(&replica->moved, &replica->lock, -1);
     kl_unlock(&replica->lock);
-    /* Behind this the log tells us nothing; it may have been closed before, and says so. */
+    /* After this the log calls no listener; it may have been closed before, and says so. */
     kl_log *log = replica->log;
     if (log) (void)kl_log_listen(log, NULL, NULL);
 }

@@ -1,8 +1,8 @@
 /* replica.h: a partition's role on this node: where it leads, how far it may be read, what
  * producers were promised.  watch.h notifies its readers.
  *
- * Locks: the log's lock may be held when a replica's is taken (the log tells of its moves
- * so), never the other way round. */
+ * Locks: the log's lock may be held when a replica's is taken (the log reports its moves that
+ * way), never the other way round. */
 #ifndef KL_REPLICA_H
 #define KL_REPLICA_H
 
@@ -31,7 +31,7 @@ typedef struct {
     int64_t cuts; /* of the replica, before the append */
 } kl_promise;
 
-/* One promise that somebody waits for; it lies in the caller's memory. */
+/* One promise that a caller waits for; it lies in the caller's memory. */
 struct kl_waiter {
     kl_replica *replica;
     kl_wait *wait; /* what all partitions of a request share */
@@ -87,7 +87,7 @@ struct kl_replica {
 };
 
 /* The role over an open log, which must stay open until kl_replica_remove; NULL: of a partition
- * that nobody wrote to, which begins and ends at 0. */
+ * that was never written to, which begins and ends at 0. */
 kl_status kl_replica_new(kl_log *log, int32_t partition, const kl_role *role,
                          kl_replica **out);
 kl_replica *kl_replica_retain(kl_replica *replica);

@@ -115,7 +115,7 @@ void kl_watch_remove(kl_watcher *watcher) {
     kl_lock(&watcher->replica->lock);
     unlink_watcher(watcher->replica, watcher);
     kl_unlock(&watcher->replica->lock);
-    kl_lock(&watcher->watch->lock); /* which nobody changes any more */
+    kl_lock(&watcher->watch->lock); /* no thread changes `watch` any more */
     kl_link_remove(&watcher->news);
     kl_unlock(&watcher->watch->lock);
     watcher->replica = NULL;

@@ -26,7 +26,7 @@ typedef struct {
     pthread_mutex_t lock; /* guards what follows */
     kl_link news;         /* of kl_watcher, those that moved: the first first */
     void (*wake)(
-        void *); /* NULL: nobody waits.  Called once, under locks: it must be quick */
+        void *); /* NULL: no request waits.  Called once, under locks: it must be quick */
     void *owner;
     int64_t wanted; /* bytes, until it is called; what ends a partition is all of them */
 } kl_watch;
