@@ -160,7 +160,7 @@ def _racks(office: Office) -> dict[int, str | None]:
 def _write_topics(
     office: Office, wanted: Mapping[str, tuple[tree.TopicNode, Mapping[str, str]]]
 ) -> Steps[dict[str, Refused]]:
-    """Write them into the tree, then let them be led; returns those that somebody else has made."""
+    """Write them into the tree, then let them be led; returns those that already exist."""
     context = office.context
     paths = {name: entities.config_path(("topics", name)) for name in wanted}
     found = yield Looks([Read(path) for path in paths.values()])

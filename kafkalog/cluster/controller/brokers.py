@@ -77,8 +77,8 @@ def directories_lost(
 ) -> Deciding[None]:
     """A broker cannot serve these partitions any more: their disk failed.
 
-    Of one that it does not keep any more nothing is noted: its answer was on the way when a move
-    ended, and the disk is none of what it may keep there again.
+    Nothing is noted of a partition that it no longer keeps: its answer was in flight when a move
+    ended, and the failed disk need not be that of a copy that it may get again.
     """
     partitions = context.partitions
     keys = {key for key in lost if key in partitions and broker in partitions[key].replicas}

@@ -123,9 +123,9 @@ class Context:
         self.written_by: dict[TopicPartition, int] = dict(loaded.written_by)
         """The epoch of the controller that wrote a partition's state."""
         self.reborn: dict[TopicPartition, frozenset[int]] = dict(_reborn(loaded))
-        """Members of an ISR that registered after it was written: nobody saw that they had died."""
+        """Members of an ISR that registered after it was written: no controller saw them die."""
         self.deleted: set[str] = set(loaded.deleted)
-        """Topics that are to be deleted; nobody is elected for them."""
+        """Topics that are to be deleted; no leader is elected for them."""
         self.dropped: Copies = {}
         """Of these, what brokers have dropped."""
         self.strays: Copies = {name: those for name, those in (strays or {}).items()
@@ -176,7 +176,7 @@ class Context:
             self._unclean[topic] = said
 
     def moved_off(self, broker: int, key: TopicPartition) -> None:
-        """A broker is to keep a partition no more: its copy is to go, and its disk is as good as
+        """A broker is no longer to keep a partition: its copy is to go, and its disk is as good as
         any other if it comes back."""
         self.strays.setdefault(key[0], set()).add((key[1], broker))
         if key in (lost := self.lost_directories.get(broker, frozenset())):

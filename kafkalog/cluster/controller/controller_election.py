@@ -28,7 +28,7 @@ class Election:
         self._tried: int | None = None  # the epoch that this node asked for last
 
     def stand(self) -> Reign | None:
-        """Be the controller, where nobody is; None: another one is, and its end is watched.
+        """Be the controller, where there is none; None: another one is, and its end is watched.
 
         A lost answer does no harm: the owner of /controller says whether it is ours, by the
         session and not by the node's number, and the epoch says of which attempt.  What is ours of
@@ -63,7 +63,7 @@ class Election:
                 ])  # fmt: skip
 
     def _commit(self, operations: Sequence[Operation]) -> None:
-        """Write, unless somebody was quicker, which the next look finds."""
+        """Write, unless another node was quicker, which the next look finds."""
         outcome = self._session.commit(operations)
         if not outcome.done and outcome.why not in ("BadVersion", "NodeExists"):
             refused = operations[outcome.refused]
@@ -72,5 +72,5 @@ class Election:
             )
 
     def resign(self) -> None:
-        """Be it no more: what was won is given up when this stands again."""
+        """Resign: what was won is given up when this stands again."""
         self._tried = None

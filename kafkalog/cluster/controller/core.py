@@ -1,7 +1,7 @@
 """The controller: events in, effects out, nothing else.
 
 What follows from an event runs as one step after another, each to its end before the next begins;
-what it reads and writes on its way are effects, and their outcomes events.  So a reader may think
+what it reads and writes are effects, and their outcomes events.  So a reader may think
 of one thing at a time, and a driver of none of them.
 """
 
@@ -82,7 +82,7 @@ class Controller:
         """Of what was asked for last; an outcome of another number is of the past."""
         self._retry_ms = RETRY_MS
         self._retry_waits = False  # the clock of retries is set
-        self._strays: Copies = {}  # of the last reign: nobody else knows of them
+        self._strays: Copies = {}  # of the last reign: known nowhere else
 
     @property
     def reigns(self) -> bool:

@@ -105,8 +105,8 @@ def replicas_dropped(
 ) -> Deciding[None]:
     """A broker answered a StopReplica that deletes, partition by partition.
 
-    What a move has left behind on a disk that failed waits until its broker comes again: Kafka's
-    brokers answer nothing else before, and ours try again themselves.
+    What a move has left behind on a disk that failed waits until its broker starts again: Kafka's
+    brokers answer nothing else before, and ours retry themselves.
     """
     done = (ErrorCode.NONE, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
     refused: dict[ErrorCode, list[TopicPartition]] = {}

@@ -1,7 +1,7 @@
 """Drives a controller: one thread between a session with ZooKeeper, brokers, and callers.
 
 The session is the controller's own.  A watch that fires, an answer and a question only go into its
-queue; the thread tells the controller one after another, and does what it wants done.
+queue; the thread hands them to the controller one after another, and does what it wants done.
 """
 
 from __future__ import annotations

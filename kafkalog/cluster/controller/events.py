@@ -1,7 +1,7 @@
 """The events of a controller and the effects it wants: data, for its driver.
 
-A driver tells the events and does the effects, in their order: the server's with sockets, threads
-and ZooKeeper, a simulation with none of them.
+A driver hands over the events and does the effects, in their order: the server's with sockets,
+threads and ZooKeeper, a simulation with none of them.
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ class Clock(Enum):
 
 
 class Elected(NamedTuple):
-    """This node is the controller: what the tree says, read after it became so; comes again where
+    """This node is the controller: what the tree says, read after it became so; sent again where
     the outcome of a write is not known, and the tree was read again."""
 
     reign: Reign
@@ -66,7 +66,7 @@ class Elected(NamedTuple):
 
 
 class Deposed(NamedTuple):
-    """It is the controller no more, or knows no more what the tree says."""
+    """It is no longer the controller, or no longer knows what the tree says."""
 
 
 class Asked(NamedTuple):
@@ -130,8 +130,8 @@ class Commit(NamedTuple):
 class Read(NamedTuple):
     """A znode: the names of its children, or a Znode; None where there is none.
 
-    `watch`: tell with Seen, once, when that is true no more; it is left once, however often it was
-    asked for, and of children only where the znode is there.
+    `watch`: report with Seen, once, when that no longer holds; it is left once, however often it
+    was asked for, and of children only where the znode is there.
     """
 
     path: str
@@ -154,7 +154,7 @@ class Reply(NamedTuple):
 
 
 class Timer(NamedTuple):
-    """Tell a Tick, then; of several of a clock the last counts."""
+    """Send a Tick at that time; of several of a clock the last counts."""
 
     clock: Clock
     at_ms: int

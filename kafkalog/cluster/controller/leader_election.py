@@ -25,7 +25,7 @@ class Leadership(NamedTuple):
     """A partition's leader, and the replicas that have all that it acknowledged."""
 
     leader: int
-    """NO_LEADER: nobody."""
+    """NO_LEADER: none."""
     leader_epoch: int
     isr: tuple[int, ...]
     """Never empty: the last one stays in it when it dies."""

@@ -4,8 +4,8 @@ A partition is New (never led), Online (its leader holds it), or Offline; that i
 controller knows, and kept nowhere.  `due` says what follows; asked again it says: nothing.
 
 A decision is a generator.  It yields what is to be written, all of which is tried; is sent what
-became of each, in that order; and goes on from there.  Where another controller reigns, or nobody
-knows what became of a write, it is dropped, and the controller reads the tree again.
+became of each, in that order; and goes on from there.  Where another controller reigns, or the
+outcome of a write is not known, it is dropped, and the controller reads the tree again.
 """
 
 from __future__ import annotations
@@ -115,7 +115,7 @@ def unled(context: Context) -> list[TopicPartition]:
 
 
 def settle(context: Context, told: Gathered, keys: Iterable[TopicPartition]) -> Deciding[None]:
-    """Give partitions the leadership that they are due, and tell of it."""
+    """Give partitions the leadership that they are due, and report it."""
     wanted = {}
     for key in keys:
         new = due(
@@ -142,7 +142,7 @@ def write(
     context: Context, told: Gathered, wanted: Mapping[TopicPartition, Leadership], *,
     to_holders: bool = True,
 ) -> Deciding[set[TopicPartition]]:  # fmt: skip
-    """Put leaderships into the tree, then tell of them.
+    """Put leaderships into the tree, then report them.
 
     `to_holders`: tell the replicas of a partition to lead or follow; not of an ISR that its leader
     asked for. Returns those that were written; the others are stale.

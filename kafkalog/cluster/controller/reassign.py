@@ -7,8 +7,8 @@ have.  Another reassignment, or that it is given up, takes the place of one that
 
 It ends in two writes, as with Kafka's controller: by the first one of the new leads and they alone
 are in sync; then the removed replicas are stopped; by the second the move has ended.  A controller
-that is elected in between finds that the end is due, and stops the removed replicas once more:
-nobody else would.
+that is elected in between finds that the end is due, and stops the removed replicas again: no
+other would.
 
 Kafka's controller writes a partition's replicas and its leader one after the other.  Here they are
 one write, so that no controller that is elected in between finds half of it.  The replica with the
@@ -65,7 +65,7 @@ def _without(those: Sequence[int], others: Sequence[int]) -> tuple[int, ...]:
 
 
 def _moved(one: Partition, wanted: Sequence[int]) -> Partition:
-    """On the way to others: the new ones first, for one of them leads once it may."""
+    """Moving to others: the new ones first, for one of them leads once it may."""
     origin = _origin(one)
     if one.leader_epoch == NEVER_LED:
         origin = ()  # there is nothing yet that they would have to get
@@ -123,7 +123,7 @@ def _reassign(
 def _judged(
     context: Context, key: TopicPartition, replicas: tuple[int, ...] | None, live: bool
 ) -> Partition | Refusal:
-    """The partition on its way, or what stands against that; `live`: new ones have to live."""
+    """The partition as it moves, or what stands against that; `live`: new ones have to live."""
     one = context.partitions.get(key)
     if replicas is not None:
         origin = () if one is None else _origin(one)
@@ -159,7 +159,7 @@ def _wrong(replicas: Sequence[int]) -> str | None:
 def ask_by_tree(
     context: Context, told: Gathered, asked: Mapping[TopicPartition, tuple[int, ...]]
 ) -> Deciding[dict[TopicPartition, Refusal]]:
-    """/admin/reassign_partitions says this, as tools of before KIP-455 wrote it; what stands
+    """/admin/reassign_partitions says this, as tools older than KIP-455 wrote it; what stands
     against those that are not moved.
 
     What is done is taken out of the znode, which goes with its last.
@@ -235,8 +235,8 @@ def _go_on(
 def _write_ends(
     context: Context, told: Gathered, ending: Mapping[TopicPartition, Partition]
 ) -> Deciding[None]:
-    """End these moves, once all brokers have been informed.  If somebody has changed the topic
-    since, its moves stay as they were, and end another time."""
+    """End these moves, once all brokers have been informed.  If the topic has been changed since,
+    its moves stay as they were, and end another time."""
     if not ending:
         return
     told.hurry()

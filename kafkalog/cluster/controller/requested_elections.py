@@ -1,4 +1,4 @@
-"""Elections that somebody asks for, and those that keep the brokers' shares even.
+"""Elections on request, and those that keep the brokers' shares even.
 
 Decisions, as kafkalog.cluster.controller.partitions has them; the rules are those of Kafka's
 controller on ZooKeeper (3.9): ElectLeaders, /admin/preferred_replica_election, auto balance.

@@ -57,7 +57,7 @@ class Gathered:
                 asked[key] = asked.get(key, False) or new
 
     def stop(self, broker: int, key: TopicPartition, *, delete: bool) -> None:
-        """Tell a broker to follow no more; `delete`: and to drop what it has."""
+        """Tell a broker to stop following; `delete`: and to drop what it has."""
         asked = self._stops[broker]
         asked[key] = asked.get(key, False) or delete
 

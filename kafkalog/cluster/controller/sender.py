@@ -1,4 +1,4 @@
-"""What a controller tells one broker: one request after another, each until it is answered."""
+"""Requests of a controller to one broker: one after another, each until it is answered."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ WAITING_MAX = 500
 by then."""
 RETRY_S = 0.1
 AGAIN_S = 1.0
-"""After what nobody thought of."""
+"""After an unexpected exception."""
 ANSWER_MS = 30_000
 """Kafka's controller.socket.timeout.ms."""
 JOIN_S = 5.0
@@ -71,7 +71,7 @@ class Sender:
             self._lock.notify()
 
     def stop(self) -> None:
-        """Tell it nothing more."""
+        """Send it nothing more."""
         with self._lock:
             self._ended = True
             self._lock.notify()
@@ -96,7 +96,7 @@ class Sender:
             return True
         except KafkalogError as problem:
             _logger.info("broker %d: %s: %s", self._broker, _name(what), problem)
-        except Exception:  # without this thread nobody would tell this broker anything, ever
+        except Exception:  # without this thread this broker would get no request any more
             _logger.exception("broker %d: %s", self._broker, _name(what))
             pause_s = AGAIN_S
         self._hang_up()

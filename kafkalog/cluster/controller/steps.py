@@ -82,7 +82,7 @@ def _parsed(read: Callable[..., T], *arguments: Any) -> T | None:
         return None
 
 
-# ---- what watches tell -------------------------------------------------------------------------
+# ---- what watches report -----------------------------------------------------------------------
 
 
 def brokers_seen(office: Office) -> Steps[None]:
@@ -95,7 +95,7 @@ def brokers_seen(office: Office) -> Steps[None]:
         found = None if znode is None else _parsed(broker, number, znode)
         known = office.context.brokers.get(number)
         if found is None and znode and known and known.epoch == znode.created:
-            found = known  # it lives, whatever somebody wrote over it
+            found = known  # it lives, whatever was written over it
         if found is not None:
             now[number] = found
     yield from brokers.brokers_are(office.context, office.told, now)
@@ -127,7 +127,7 @@ def _topics_read(office: Office, names: Sequence[str]) -> Steps[None]:
     for name, config, znode in zip(names, found[::2], found[1::2], strict=True):
         node = None if znode is None else _parsed(tree.read_topic, name, znode.data)
         if znode is None or (node and name in context.ids and context.ids[name] != node.topic_id):
-            topics.topic_gone(context, name)  # it is no more, or another of that name is
+            topics.topic_gone(context, name)  # it is gone, or was recreated
         if node is not None:
             nodes[name] = node
             context.assigned_at[name] = znode.version
@@ -143,7 +143,7 @@ def _unclean(topic: str, config: Znode | None) -> bool | None:
 
 
 def deletions_seen(office: Office) -> Steps[None]:
-    """Somebody wants topics deleted."""
+    """Topics are to be deleted (/admin/delete_topics)."""
     (names,) = yield Looks([Read(tree.DELETE_TOPICS, children=True, watch=True)])
     new = [name for name in names or () if name not in office.context.deleted]
     if new and not office.options.deletes:
@@ -188,7 +188,7 @@ def _notifications(parent: str) -> Steps[tuple[list[str], list[Znode | None]]]:
 
 
 def election_seen(office: Office) -> Steps[None]:
-    """Somebody wants first replicas to lead (/admin/preferred_replica_election)."""
+    """First replicas are to lead (/admin/preferred_replica_election)."""
     (znode,) = yield Looks([Read(tree.ELECTION, watch=True)])
     if znode is not None:
         keys = _parsed(tree.read_election, znode.data) or ()
@@ -199,7 +199,7 @@ def election_seen(office: Office) -> Steps[None]:
 
 
 def reassignment_seen(office: Office) -> Steps[None]:
-    """Somebody wants partitions to be kept elsewhere (/admin/reassign_partitions)."""
+    """Partitions are to be kept elsewhere (/admin/reassign_partitions)."""
     (znode,) = yield Looks([Read(tree.REASSIGNMENT, watch=True)])
     if znode is None:
         office.context.asked_by_tree = {}

@@ -44,7 +44,7 @@ def topics_are(context: Context, told: Gathered, nodes: Mapping[str, TopicNode])
 
 
 def topic_gone(context: Context, topic: str) -> None:
-    """A topic's znode is no more: nothing of it is decided again.  Copies that moves have left
+    """A topic's znode is gone: nothing of it is decided again.  Copies that moves have left
     behind are still to be dropped."""
     for broker, lost in context.lost_directories.items():
         context.lost_directories[broker] = frozenset(key for key in lost if key[0] != topic)

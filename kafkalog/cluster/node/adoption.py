@@ -159,7 +159,7 @@ def _producer_ids(image: MetadataImage, loaded: Loaded, node: int) -> list[tuple
 def carry_out(path: str, adoption: Adoption, session: Session) -> str:
     """Write the tree, then make the directory a node's; where its own metadata are now.
 
-    Raises: Locked: somebody serves the directory; ArgumentError: the tree has changed since it was
+    Raises: Locked: a broker serves the directory; ArgumentError: the tree has changed since it was
     read; CorruptLog; ZooKeeperAway; OSError.
     """
     meta = os.path.join(path, layout.META_PROPERTIES)

@@ -67,7 +67,7 @@ class Line:
             found[1].interrupt()
 
     def close(self) -> None:
-        """Nobody asks, or waits, any more.  Idempotent."""
+        """End all requests and waits, now and later.  Idempotent."""
         self._closed.set()
         self.turn()
         if self._asking.acquire(blocking=False):  # else the asking thread hangs up

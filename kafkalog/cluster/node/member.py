@@ -74,7 +74,7 @@ class Member:
         self, hosts: str, node: int, listener: str, config: BrokerConfig,
         timeouts: Timeouts = USUAL, control_listener: str = "",
     ) -> None:  # fmt: skip
-        """Read the tree; nobody knows of this broker before `register`.
+        """Read the tree; the cluster does not know this broker before `register`.
 
         `listener`: the one by which brokers reach each other; `control_listener`: by which they
         reach the controller, empty: by the same.  `config`: the broker's settings of its start.
@@ -144,7 +144,7 @@ class Member:
 
     def _register(self) -> int:
         assert self._places is not None
-        enough_s = 2 * self.timeouts.session_ms / 1000  # for its session of before to end
+        enough_s = 2 * self.timeouts.session_ms / 1000  # for its earlier session to end
         epoch = register(self.session, self.node, *self._places, enough_s)
         self._standing = registered(self._standing, epoch)
         self.registered(epoch)
@@ -201,7 +201,7 @@ class Member:
 
     @property
     def controller(self) -> int:
-        """The broker that is the controller; -1: nobody is known to be."""
+        """The broker that is the controller; -1: not known."""
         return self._standing.controller
 
     @property
@@ -306,7 +306,7 @@ class Member:
             self._tell(Change(old, image, (), (), tuple(new)))
 
     def _set(self, changed: Sequence[entities.Entity]) -> None:
-        """Read the settings of these again: somebody changed them."""
+        """Read the settings of these again: they were changed."""
         found = {}
         for entity in changed:
             if len(entity) == 2 and entity[0] in KINDS:
@@ -326,7 +326,7 @@ class Member:
             self._tell(Change(old, image, (), (), tuple(found)))
 
     def _tell(self, change: Change) -> None:
-        """Nobody's failure keeps a change from the others."""
+        """Report a change to all; a listener that fails does not keep it from the others."""
         calls = [partial(self.reconfigure, topic) for topic in settings.changed_topics(change)]
         for call in (*calls, *(partial(listener, change) for listener in self._listeners)):
             try:
@@ -342,7 +342,7 @@ class Member:
             self._standing = failed(self._standing, partitions)
 
     def tell_failed(self) -> None:
-        """Let the controller ask what is offline here: it says what is to be held, once more.
+        """Have the controller ask what is offline here: it sends again what is to be held.
 
         Raises: ZooKeeperAway; it may be called again.
         """
@@ -403,7 +403,7 @@ class Member:
         return state.leader_epoch
 
     def allocate_producer_ids(self) -> range:
-        """A block of producer ids, which nobody gets a second time.
+        """A block of producer ids, which no broker gets a second time.
 
         Raises: COORDINATOR_LOAD_IN_PROGRESS, as Kafka has it: no controller answers now, and the
         client retries.

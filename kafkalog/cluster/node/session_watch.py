@@ -21,7 +21,7 @@ RETRY_S = 0.5
 
 
 class Watching:
-    """Tells which settings changed, once each, and that a new session has begun."""
+    """Reports which settings changed, once each, and that a new session has begun."""
 
     def __init__(
         self,

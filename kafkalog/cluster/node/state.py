@@ -35,7 +35,7 @@ class Standing(NamedTuple):
     epoch: int
     """Of this node's registration; -1: it is not registered."""
     controller: int
-    """The broker that is the controller; -1: nobody said so yet."""
+    """The broker that is the controller; -1: not known yet."""
     controller_epoch: int
     """The highest that was seen."""
     image: MetadataImage
