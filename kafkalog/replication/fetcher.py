@@ -134,7 +134,7 @@ class Fetcher:
         """Those that are lost."""
         self._found: set[Copy] = set()
         """Copies as a command, or another setting, found them: what was left in the page cache
-        before is promised no more than what is appended now."""
+        before is promised as little as what is appended now."""
         self._closing = False
         self._connection: Connection | None = None
         self._asking = Asking()  # the thread's own
@@ -166,7 +166,7 @@ class Fetcher:
             self._changed.notify_all()
 
     def drop(self, partitions: Iterable[TopicPartition]) -> None:
-        """Follow these no more: on return nothing is written to their copies by this."""
+        """Stop following these: on return nothing is written to their copies by this."""
         with self._changed:
             for tp in partitions:
                 self._forget(tp)
@@ -214,7 +214,7 @@ class Fetcher:
                 for tp in self.following():
                     self._tell(tp, problem)
                 self._wait(self._backoff_s)
-            except Exception:  # without this thread nobody would follow this leader, ever
+            except Exception:  # without this thread this leader would not be followed, ever
                 _logger.exception("%s is not followed for now", self.leader)
                 self._hang_up()
                 self._wait(self._backoff_s)
@@ -472,7 +472,7 @@ class Fetcher:
             self._tell(tp, failure(action.code, f"{tp.topic}-{tp.partition} at {self.leader}"))
 
     def _failed(self, tp: TopicPartition, one: _Followed, problem: errors.KafkalogError) -> None:
-        """Of the copy: what passes is tried again in a while, else it is followed no more."""
+        """Of the copy: what passes is retried in a while, else it is no longer followed."""
         with self._changed:
             if self._followed.get(tp) is one:
                 if isinstance(problem, PASSING):

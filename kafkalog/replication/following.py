@@ -1,7 +1,7 @@
 """What a follower does with what its leader says.
 
 Pure: facts of the copy and of an answer in, the next action out.  Where the two logs part is found
-by leader epochs (KIP-101, KIP-279): the leader tells the largest epoch it knows up to the
+by leader epochs (KIP-101, KIP-279): the leader answers the largest epoch it knows up to the
 follower's last one, and where that epoch ended with it.  The follower cuts to where both have the
 same of the same epoch; what it then ends with is asked about again, until nothing diverges.
 """
@@ -32,7 +32,7 @@ UNKNOWN = -1
 
 
 class EpochEnd(NamedTuple):
-    """Where a leader epoch ended in a log, as OffsetForLeaderEpoch tells it."""
+    """Where a leader epoch ended in a log, as OffsetForLeaderEpoch answers it."""
 
     epoch: int
     """The largest that the log knows up to the one that was asked for; -1: it knows none."""
@@ -88,7 +88,7 @@ class Rest(NamedTuple):
 
 
 class Await(NamedTuple):
-    """Ask no more until a command names the leader and its epoch: ours is of the past."""
+    """Do not ask until a command names the leader and its epoch: ours is outdated."""
 
     code: int
 

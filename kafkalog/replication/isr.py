@@ -37,7 +37,7 @@ OUTDATED = frozenset(
         ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
     }
 )
-"""The controller knows of something that we have not heard yet: it is on its way."""
+"""The controller knows something that we do not know yet: a request with it is in flight."""
 
 
 class Proposal(NamedTuple):

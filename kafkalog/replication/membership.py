@@ -28,7 +28,7 @@ class Asking(Protocol):
         """A request, by the names of kafkalog.wire; its response."""
 
     def close(self) -> None:
-        """Nobody asks, or waits, any more."""
+        """End all requests and waits, now and later."""
 
 
 class Membership(Metadata, Protocol):

@@ -29,7 +29,7 @@ class Lead(NamedTuple):
 
 
 class Follow(NamedTuple):
-    """Have what the leader has; nobody, where there is none."""
+    """Copy what the leader has; follow none where there is no leader."""
 
     partition: TopicPartition
     held: Held

@@ -74,7 +74,7 @@ class Quota:
 class Throttle:
     """Which copies of this node are held back, while they are behind, and how much they take.
 
-    Where no partition is named nothing is counted and nobody is asked.  Safe from many threads.
+    Where no partition is named nothing is counted and nothing looked up.  Safe from many threads.
     """
 
     def __init__(self, quota: Quota) -> None:
