@@ -30,7 +30,7 @@ class Setup(NamedTuple):
     lag_ms: int = 500
     session_ms: float = 600.0
     answer_ms: float = 400.0
-    """Until an answer is waited for no more."""
+    """The longest wait for an answer."""
     balance_ms: float = 5_000.0
     disk_ms: float = 1.0
     topic_config: TopicConfig = TopicConfig.of({"segment.bytes": 4096})

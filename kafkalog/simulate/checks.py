@@ -29,7 +29,7 @@ from kafkalog.types import TopicPartition
 __all__ = ["Checks", "Violation"]
 
 COMPARED = 8
-"""Of the last that are committed, when somebody is to lead; all are at the end."""
+"""Of the last that are committed, when a node is to lead; all are at the end."""
 
 
 class Violation(Exception):
@@ -123,7 +123,7 @@ class Checks:
 
     @staticmethod
     def _forget(replica: Copied, known: list[Kept]) -> None:
-        """What a leader that was not in sync has not, or has otherwise, is committed no more."""
+        """Forget as committed what a leader that was not in sync lacks, or has otherwise."""
         start = replica.log.start_offset
         pairs = zip(kept(replica.log, start, len(known)), known[start:], strict=False)
         same = sum(1 for _ in takewhile(lambda pair: pair[0] == pair[1], pairs))

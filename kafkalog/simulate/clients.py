@@ -33,7 +33,7 @@ class Client:
         network.add(self)
 
     def serve(self, connection: Connection, request: Any, reply: Callable[[Any], None]) -> None:
-        """Nobody asks a client."""
+        """A client gets no requests."""
 
     def ask(
         self, place: int, request: Any, answered: Callable[[Any], None], failed: Callable[[], None]

@@ -37,8 +37,8 @@ class Ensemble:
         network.add(self)
 
     def serve(self, connection: Connection, request: Any, reply: Callable[[Any], None]) -> None:
-        """(session, deed): session 0 begins one, no deed only tells that it lives, or moves to
-        this connection with ATTACH; what comes by the one of before is not done any more."""
+        """(session, deed): session 0 begins one, no deed only says that it lives, or moves to
+        this connection with ATTACH; what comes by the earlier one is not done any more."""
         session, deed = request
         if session and deed is not ATTACH and self._by.get(session) is not connection:
             return

@@ -67,7 +67,7 @@ class Reigning:
         self._waiting.clear()
 
     def stand(self) -> None:
-        """The session is there, and this node registered: be the controller if nobody is."""
+        """The session is there, and this node registered: be the controller if there is none."""
         asked = self._connected
         self._node.link.ask(
             lambda there, session: (
@@ -120,7 +120,7 @@ class Reigning:
         self._node.link.ask(lambda there, _: there.all(), read, self._lost)
 
     def _lost(self) -> None:
-        """The link tells that it is away, and then that it is back."""
+        """The link reports that it is away, and then that it is back."""
 
     # ---- events -----------------------------------------------------------------------------
 

@@ -219,7 +219,7 @@ class Replica:
         check(lib.kl_alone_set_followers(self._role, rows, len(those), now_ms))
 
     def end(self) -> None:
-        """As a crash ends it: nothing is written any more, nobody is answered."""
+        """End it as a crash does: nothing is written any more, no request is answered."""
         self.command, self.isr, self.leads = None, None, False
         self._ended = True
         if self._role is not None:

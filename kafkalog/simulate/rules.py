@@ -28,7 +28,7 @@ class Rules(NamedTuple):
     operations: Callable[[Sequence[Any]], Sequence[Any]] = lambda operations: operations
     """What a controller has written: a multi, as ZooKeeper is given it."""
     controls: Callable[[Any, dict[str, Any]], dict[str, Any]] = lambda _, body: body
-    """What a controller tells a broker."""
+    """What a controller sends to a broker."""
     fences: bool = True
     """A fetch of another leader epoch is refused."""
     diverges: bool = True

@@ -153,7 +153,7 @@ class Connection:
         self._numbers = itertools.count()
         self.open = True
         self.pushed: Callable[[Any], None] = lambda _: None
-        """Called at the sender with what the receiver tells unasked."""
+        """Called at the sender with what the receiver pushes."""
 
     @property
     def sender(self) -> int:
@@ -199,7 +199,7 @@ class Connection:
         receiver.serve(self, request, lambda answer: self._answer(number, answer))
 
     def push(self, message: Any) -> None:
-        """Tell the sender something, in order with what is answered."""
+        """Send something to the sender, in order with what is answered."""
         if self._receiver.life == self._lives[1]:
             self._back(lambda: self.pushed(message) if self.open else None)
 

@@ -40,13 +40,13 @@ class Place:
             self.path = os.path.join(tempfile.mkdtemp(dir=folder), name)
 
     def keep(self) -> None:
-        """Nobody has it open: move it to `final`."""
+        """Move it to `final`; it must not be open."""
         if self.path != self.final and os.path.isdir(self.path):
             shutil.move(self.path, self.final)
         self.path = self.final
 
     def remove(self) -> None:
-        """Nobody has it open: remove it."""
+        """Remove it; it must not be open."""
         shutil.rmtree(self.path, ignore_errors=True)
         if self.path != self.final:
             shutil.rmtree(os.path.dirname(self.path), ignore_errors=True)

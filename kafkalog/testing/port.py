@@ -1,4 +1,4 @@
-"""A port that stays somebody's while nobody listens on it."""
+"""A port that stays reserved while nothing listens on it."""
 
 import socket
 
@@ -10,13 +10,13 @@ HOST = "127.0.0.1"
 class Port:
     """A free port of the loopback address, from now on until `close`.
 
-    It is bound here and never listened on: the kernel gives it to nobody else, a listener that
+    It is bound here and never listened on: the kernel gives it to no other process, a listener that
     allows it (SO_REUSEADDR) shares it with this one, and connections are refused while there is
     none, as at a broker that is down.
     """
 
     def __init__(self, number: int = 0) -> None:
-        """Take `number`; 0: any.  Raises: OSError when it is somebody's."""
+        """Take `number`; 0: any.  Raises: OSError when it is taken."""
         self._socket = socket.socket()
         try:
             self._socket.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)

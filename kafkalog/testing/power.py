@@ -13,11 +13,11 @@ from kafkalog.inspect.rawfiles import SegmentFiles, list_segments, segment_offse
 __all__ = ["cut"]
 
 DERIVED = (".index", ".timeindex", ".txnindex")
-"""Of a segment that is written to; nobody syncs them before it is sealed."""
+"""Of a segment that is written to; they are not synced before it is sealed."""
 
 
 def cut(flushed: Mapping[str, int]) -> None:
-    """Take from folders of logs, which nobody has open, what lies at and above an offset.
+    """Take from folders of logs, none of which is open, what lies at and above an offset.
 
     `flushed`: below which offset each was on disk, by the folder's path; a folder that is gone
     was a deleted topic's.
@@ -43,7 +43,7 @@ def _cut_log(folder: Path, offset: int) -> None:
 
 def _cut_segment(files: SegmentFiles, offset: int) -> None:
     """The segment in which the offset lies, or which is the first and begins there: its file's
-    name was synced when it was made, as nothing else tells where the log begins."""
+    name was synced when it was made, as nothing else shows where the log begins."""
     walk = BatchWalk(files.path(".log"))
     end = 0
     for batch in walk.batches(check_crc=False):

@@ -65,7 +65,7 @@ class Tree:
             self._fire(path, deleted=True)
 
     def forget(self, session: int) -> None:
-        """Its watches fire no more: its connection is another."""
+        """Drop its watches: its connection is another."""
         for watchers in self._watches.values():
             watchers[:] = [one for one in watchers if one != session]
 
