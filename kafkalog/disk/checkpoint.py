@@ -2,7 +2,7 @@
 
 The files are Kafka's (docs/format.md, "Checkpoints"): text, one `topic partition offset` per
 line.  A missing, empty or damaged one costs a longer recovery, but for the one of log starts, which
-nothing else tells: the clean marker repeats it, with a checksum.
+nothing else records: the clean marker repeats it, with a checksum.
 """
 
 import json
@@ -112,7 +112,7 @@ def parse_flushed(data: bytes) -> int:
 
 
 class Vouched(NamedTuple):
-    """What a clean marker of ours tells besides that it is there."""
+    """What a clean marker of ours says besides that it is there."""
 
     last: list[Any] | None
     """Name and size of the last segment of a log that stands alone."""
@@ -206,7 +206,7 @@ class DirectoryState:
         self.marker: Any = ffi.NULL
         """The kl_marker * for kl_log_open; NULL in mode "r"."""
         self.broker_epoch = -1
-        """Of this broker's registration, if there is one: the clean marker tells it."""
+        """Of this broker's registration, if there is one: the clean marker has it."""
         self.own = own
         """The directory is the folder of a log that stands alone."""
         self.copied = False

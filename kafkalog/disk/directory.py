@@ -57,7 +57,7 @@ class Directory:
         """From now on nothing waits for the disk, until `settle` waits for all of it at once.
 
         A power cut before that may leave any part of it, of a file that was there before, too:
-        only for a directory in which nothing is that anybody relies on.
+        only for a directory with nothing in it that is relied on.
         """
         with self._lock:
             self._gathered = self._gathered or set()

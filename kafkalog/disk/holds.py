@@ -35,7 +35,7 @@ class Hold(NamedTuple):
 
     name: str
     until_ms: int
-    """Epoch time from which on it counts no more; its reader puts it off while it lives."""
+    """Epoch time from which on it no longer counts; its reader puts it off while it lives."""
     max_bytes: int
     """Of each partition, beyond what retention keeps by itself."""
     offsets: Mapping[TopicPartition, int]

@@ -116,7 +116,7 @@ class Folder(NamedTuple):
 
 
 class MarkedFolder(NamedTuple):
-    """A folder on its way: `kind` is delete, future or stray.  The topic may be cut short."""
+    """One with a suffix: `kind` is delete, future or stray.  The topic may be cut short."""
 
     name: str
     topic: str

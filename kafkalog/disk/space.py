@@ -26,7 +26,7 @@ def is_full(path: str) -> bool:
 class Reserve:
     """A file whose blocks are given away on a full disk, to operations that free space.
 
-    One thread at a time.  What cannot be kept is not there: nobody relies on it.
+    One thread at a time.  What cannot be kept is not there: nothing relies on it.
     """
 
     def __init__(self, directory: str) -> None:

@@ -95,6 +95,6 @@ def _one(folder: str, key: bytes, value: bytes) -> str:
 
 
 def _words(fields: Iterable[tuple[str, Any]]) -> str:
-    # Salts and keys are nobody's business.
+    # Salts and keys are not shown.
     plain = ((name, f"{len(f)} bytes" if isinstance(f, bytes) else f) for name, f in fields)
     return " ".join(f"{name}={found}" for name, found in plain)

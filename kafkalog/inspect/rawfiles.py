@@ -1,6 +1,6 @@
 """Kafka's files of a partition, read as they lie there, without opening the log.
 
-For tools that look at directories which belong to somebody else or are damaged: nothing is
+For tools that look at directories which another process owns or which are damaged: nothing is
 written, nothing is believed, and what cannot be read says where and why.  Formats:
 docs/format.md.
 """
@@ -209,8 +209,8 @@ class HeaderBit(NamedTuple):
 def find_header_bit(path: Path, position: int) -> HeaderBit | None:
     """Which bit of the first 17 bytes of the batch at `position` spoils it; None: not one.
 
-    The batch's checksum leaves those bytes out and is right about the rest, so that it tells
-    a length or a magic that is not the one that was written.
+    The batch's checksum leaves those bytes out and is right about the rest, so that it shows a
+    length or a magic that is not the one that was written.
     """
     out = ffi.new("kl_batch *")
     size = path.stat().st_size

@@ -70,7 +70,7 @@ ASIDE = {
 }
 SIDECARS = {"sidecar-bytes", "sidecar-stale"}
 UNKNOWN = {"header-sum", "sidecar-identity"}
-"""Something is wrong, and nobody knows which bytes."""
+"""Something is wrong, and it is not known which bytes."""
 COPY_BYTES = 1 << 22
 KEPT_FILES_MAX = 1000
 """So many `.damaged` files lie in a folder at most; also KL_KEPT_FILES_MAX."""

@@ -380,7 +380,7 @@ class Copying:
         except errors.UnknownTopicOrPartition:
             if self._open:
                 self._commit()
-            self.refresh()  # a topic was deleted: it is copied no more
+            self.refresh()  # a topic was deleted: it is no longer copied
             self._stop.wait(WAIT_MS / 1000)
             return
         for one in found:

@@ -28,7 +28,7 @@ class Copied(NamedTuple):
     first: int
     last: int
     count: int  # type: ignore[assignment]
-    """Fewer than its offsets: it was compacted, and nobody looked at where the holes are."""
+    """Fewer than its offsets: it was compacted, and it is not known where the holes are."""
 
 
 def paired(batches: Iterable[Copied], runs: Iterable[tuple[int, int]]) -> list[Span]:
@@ -79,7 +79,7 @@ def thinned(spans: Sequence[Span], most: int = SPANS_MAX) -> list[Span]:
     found = _coarse(spans, 4 * most) if len(spans) > 4 * most else list(spans)
     end = found[-1].source + found[-1].count + 1 if found else 0
     while len(found) > most:
-        # Whose loss takes somebody back least, against how far back they are.
+        # Whose loss takes a consumer back least, against how far back they are.
         del found[
             min(
                 range(1, len(found) - 1),

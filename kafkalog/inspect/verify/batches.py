@@ -181,7 +181,7 @@ class BatchCheck:
     ) -> None:
         """Of two batches out of order one may have a base offset with one wrong bit.
 
-        If none has, one does not belong there, and nobody opens a log that ends so.
+        If none has, one does not belong there, and a log that ends so does not open.
         """
         size = files.path(".log").stat().st_size
         rows = [_Placed(row, int(last)) for row, last in zip(table, previous, strict=True)]
@@ -219,7 +219,7 @@ class BatchCheck:
         self._tell(files, table, "batch-header", wrong, None)
 
     def _odd_times(self, table: Table, control: Table) -> Table:
-        """Batches whose largest timestamp is below the first: their records tell if that is so.
+        """Batches whose largest timestamp is below the first: their records show if that is so.
 
         A client's base timestamp may be any, and deltas may be negative.
         """
@@ -246,7 +246,7 @@ class BatchCheck:
         )
 
     def finish(self) -> None:
-        """Tell the gaps between segments: where nothing was compacted something is missing."""
+        """Report gaps between segments: where nothing was compacted something is missing."""
         if not self.compacted:
             for files, offset, last in self.gaps_between[:EXAMPLES]:
                 self._tell_gap("segment-gap", files, offset, last)

@@ -39,7 +39,7 @@ def look_beside(folder: Path, look: Callable[[], Report]) -> Report:
 
 
 def _changes(folder: Path) -> int:
-    """How often its files began or ceased to be changed; -1: the writer does not tell."""
+    """How often a change of its files began or ended; -1: no writer reports it."""
     return int(lib.kl_log_changes(os.fsencode(folder)))
 
 

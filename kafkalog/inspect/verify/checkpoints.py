@@ -28,7 +28,7 @@ __all__ = ["Checkpoints", "compare_checkpoints", "name_in", "read_checkpoints"]
 def name_in(
     entries: Mapping[TopicPartition, int], tp: TopicPartition, alone: bool
 ) -> TopicPartition:
-    """Under which name a checkpoint tells of a log: that of one that stands alone may be any."""
+    """Under which name a checkpoint lists a log: that of one that stands alone may be any."""
     return next(iter(entries)) if alone and tp not in entries and len(entries) == 1 else tp
 
 

@@ -154,7 +154,7 @@ class OffsetIndexCheck(_IndexCheck):
         self.is_last[entries] |= table["last_offset"][at] == self.offsets[entries]
 
     def finish(self, complete: bool) -> None:
-        """Tell the entries that point wrong.  `complete`: every batch was seen."""
+        """Report the entries that point wrong.  `complete`: every batch was seen."""
         if not self.usable:
             return
         wrong = (self.lowest >= 0) & (self.lowest > self.offsets)
@@ -215,7 +215,7 @@ class TimeIndexCheck(_IndexCheck):
         self.last_offset = max(self.last_offset, int(table["last_offset"][-1]))
 
     def finish(self, complete: bool) -> None:
-        """Tell broken promises, and a sealed segment whose last entry is too early."""
+        """Report broken promises, and a sealed segment whose last entry is too early."""
         if not self.usable:
             return
         self.latest[self.decided :] = self.largest

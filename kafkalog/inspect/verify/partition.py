@@ -37,7 +37,7 @@ def verify_partition(
     closed_from: int | None = None,
     point: int = -1,
 ) -> int:
-    """Check one partition's folder; the log's end offset, as its batches tell it.
+    """Check one partition's folder; the log's end offset, as its batches have it.
 
     `closed_from`: where the log began when it was closed cleanly; None: it was not.  `point`: its
     recovery point; -1: unknown.

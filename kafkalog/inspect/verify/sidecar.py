@@ -121,7 +121,7 @@ class SidecarCheck:
         self.sums.done.clear()
 
     def finish(self, complete: bool) -> None:
-        """Tell what differs.  `complete`: no batch was damaged."""
+        """Report what differs.  `complete`: no batch was damaged."""
         if self.sidecar is None:
             return
         self.sums.close()
