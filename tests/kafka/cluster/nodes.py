@@ -221,7 +221,7 @@ class Nodes:
                 return [*self.admin.describe_topics(names).check().values()]
 
     def in_sync(self) -> None:
-        """All replicas are, nothing moves, and all live nodes report the same leaders."""
+        """Wait until all replicas are, nothing moves, and live nodes report the same leaders."""
 
         def wrong() -> str:
             with contextlib.suppress(kafkalog.KafkalogError):

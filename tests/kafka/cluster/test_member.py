@@ -469,7 +469,7 @@ def test_a_partition_is_moved_under_load(cluster: Cluster) -> None:
 
 
 def test_who_has_no_copy_is_asked(cluster: Cluster, caplog: pytest.LogCaptureFixture) -> None:
-    """Clients get an error that makes them look for another; it is logged as no fault."""
+    """Clients get an error that makes them look for another; nothing is logged as an error."""
     topic = cluster.topic([KAFKA])
     cluster.produce(topic, 1)
     elsewhere = (ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)

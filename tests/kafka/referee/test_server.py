@@ -283,8 +283,8 @@ def versions_and_software(raw: Raw) -> Any:
 
 @step
 def topics_made_by_asking(raw: Raw) -> Any:
-    """The request that creates a topic is answered that there is none, whatever its name collides
-    with."""
+    """The request that creates a topic gets the error that there is none, whatever its name
+    collides with."""
 
     def ask(*names: str) -> list[Any]:
         found = raw.call(apis.METADATA, 12, topics=[{"name": name} for name in names]).topics
