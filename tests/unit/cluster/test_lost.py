@@ -172,7 +172,7 @@ def path_of(partition: int) -> str:
 
 @DONE
 def test_the_answer_about_a_leader_is_lost(scene: Scene, done: bool) -> None:
-    """It alone causes no request: the tree is read again, and names the leader, in one epoch."""
+    """The loss sends no request: the tree is read again, and names the leader, in one epoch."""
     of = led(scene)
     scene.stand_in.lose(T, done)
     of.brokers[0].session.close()

@@ -472,7 +472,7 @@ def test_who_is_not_sent_elsewhere(served: Served, peer: Peer) -> None:
 
 
 def test_a_session_sends_its_consumer_elsewhere(served: Served, peer: Peer) -> None:
-    """Also once it has read everything: it gets an answer although no record came."""
+    """Also once it has read everything: the answer names the copy although no record came."""
     log = served.put()
     fill(log, 5)
     lead(served, in_sync(2))
