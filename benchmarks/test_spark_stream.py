@@ -2,9 +2,9 @@
 source and against Spark's own Kafka source on Apache Kafka.
 
 Records of a 16 B key and a 100 B value, all columns, local[2], PySpark's Unix socket to its workers
-on, the checkpoint on the file system that is measured.  A figure is the median over the
-micro-batches of a query of what Spark says that one took, its first left out.  The fast checkpoint
-manager is `FileSystemBasedCheckpointFileManager`, which Spark has and does not use unless told to.
+on, the checkpoint on the file system that is measured.  A figure is the median duration that Spark
+reports for a query's micro-batches, without the first one.  The fast checkpoint manager is
+`FileSystemBasedCheckpointFileManager`, which Spark has but does not use by default.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """At least once: the offsets are committed after the records are dealt with.
 
-Killed at any moment it leaves none out, and does some twice.
+Killed at any moment it leaves none out, and copies some twice.
 """
 
 import sys

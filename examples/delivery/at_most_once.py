@@ -1,6 +1,6 @@
 """At most once: the offsets are committed before the records are dealt with.
 
-Killed at any moment it leaves some out, and does none twice.
+Killed at any moment it leaves some out, and copies none twice.
 """
 
 import sys

@@ -1,6 +1,6 @@
 """Exactly once: the offsets are committed in the transaction that has the records.
 
-Killed at any moment it leaves none out and does none twice, for who reads read_committed.
+Killed at any moment it leaves none out and copies none twice, as a read_committed reader sees it.
 """
 
 import sys

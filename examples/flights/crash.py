@@ -2,7 +2,7 @@
 
 Run as a program, this is the writer: it reads the topic `flights` and appends each record to
 the topic `flights-live`, one call a record, and writes each offset that it got back to a
-pipe.  Whoever reads the pipe knows what was acknowledged.
+pipe.  The reader of the pipe knows what was acknowledged.
 """
 
 from __future__ import annotations

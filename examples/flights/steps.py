@@ -116,7 +116,8 @@ def departures(manager: Manager) -> None:
         f"all columns: {whole.num_rows:,} rows, {megabytes(whole.nbytes)} of Arrow in "
         f"{seconds:.2f} s: {whole.num_rows / seconds:,.0f} rows/s"
     )
-    # Whole hours since 1970 UTC first: 8,760 of them to be told in New York time, not all.
+    # Count by whole hours since 1970 UTC first: then only 8,760 of them, instead of all rows, have
+    # to be converted to New York time.
     hours = pc.divide(pc.cast(whole["timestamp"], pa.int64()), 3_600_000_000)
     counted: Counter[int] = Counter()
     for entry in pc.value_counts(hours.combine_chunks()):

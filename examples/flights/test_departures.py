@@ -1,4 +1,4 @@
-"""A test of somebody's own, as the demo runs it: a broker that fails when it is told to."""
+"""A user's own test, as the demo runs it: a real broker that fails on command."""
 
 from __future__ import annotations
 

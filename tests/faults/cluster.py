@@ -143,7 +143,7 @@ class Cluster:
             return raw.call(apis.METADATA, 12, topics=[{"name": name} for name in topics])
 
     def all_known(self) -> None:
-        """Wait until every node knows every other, and who is the controller."""
+        """Wait until every node knows every other node and the controller."""
 
         def known(node: int) -> bool:
             try:
@@ -204,8 +204,8 @@ class Cluster:
         self.in_sync({name: partitions})
 
     def in_sync(self, topics: Mapping[str, int] | None = None) -> None:
-        """Wait until every node says that all copies of all partitions are in sync, and all say
-        the same of who leads: then nobody believes to lead who does not."""
+        """Wait until every node reports all replicas of all partitions in sync, and all report the
+        same leaders: then no node wrongly believes that it leads."""
         wanted = self.topics if topics is None else topics
 
         leaders: dict[tuple[str, int], set[tuple[int, int]]] = {}
@@ -267,7 +267,7 @@ class Cluster:
         ends(self.zookeeper, tree.broker_path(node), PATIENCE_S)
 
     def heal(self) -> None:
-        """The network is whole, who stood still goes on, who is dead comes back."""
+        """Heal the network, disks and clocks, resume paused nodes and restart dead ones."""
         self._deaf.clear()
         self.network.heal()
         self._mend()

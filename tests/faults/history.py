@@ -97,7 +97,7 @@ class Commit(Op):
 
 @dataclass(kw_only=True)
 class Committed(Op):
-    """A group's position as it was told; -1 for none."""
+    """A group's position as the coordinator reported it; -1 for none."""
 
     partition: int
     offset: int = -1

@@ -239,7 +239,7 @@ def delay(cluster: Cluster, rng: random.Random) -> str:
 
 
 def reset(cluster: Cluster, rng: random.Random) -> str:
-    """One side of a connection is told that there is none, the other learns it as it sends."""
+    """One side of a connection gets a reset, the other learns of it when it sends."""
     if network.why_not_late() is not None:
         return loss(cluster, rng)
     part = rng.choice([0.001, 0.005, 0.02])

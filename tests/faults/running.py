@@ -21,9 +21,9 @@ from tests.support.waiting import wait_for
 
 SHOWN = 12
 WAITED_FOR = ("ours", "librdkafka")
-"""Libraries that must go on after each fault.  kafka-python's producer (3.0.12) was seen to send
-nothing any more after all nodes had died, while the others went on in every partition; what it was
-told is judged all the same."""
+"""Libraries that must go on after each fault.  kafka-python's producer (3.0.12) was seen to stop
+sending after all nodes had died, while the others went on in every partition; the answers that it
+got are judged all the same."""
 
 
 class Workload(Protocol):

@@ -64,8 +64,8 @@ def commit_fields(group: str, partitions: int, metadata: str = "") -> dict[str, 
 
 
 def flood(clients: list[Client], data: bytes, until: Callable[[int], bool]) -> None:
-    """Send `data` again and again to all that take it, until a condition holds, which is told
-    how many were closed by the other side."""
+    """Send `data` again and again to all that take it, until a condition holds.  It is called
+    with the number of connections that the other side has closed."""
     left = {client.socket for client in clients}
     for one in left:
         one.setblocking(False)

@@ -120,7 +120,7 @@ def test_what_is_looked_into_has_a_limit(victim: Victim, name: str) -> None:
 
 @pytest.mark.parametrize("name", BOMBS)
 def test_what_is_not_looked_into_costs_nothing(victim: Victim, name: str) -> None:
-    """It is stored as it came: who reads it decompresses it, with a limit of his own."""
+    """It is stored as it came: the consumer decompresses it, with a limit of its own."""
     for topic in OUTSIDE:
         with victim.attacked(f"{name} to {topic}", 16 * MIB), connected(victim) as peer:
             assert peer.produce_one(bomb_of(name), (topic, 0)).error_code == 0

@@ -169,7 +169,7 @@ def test_who_leaves_before_the_answer(victim: Victim) -> None:
 
 def test_large_requests_that_never_end(victim: Victim) -> None:
     """40 connections begin 60 MiB each.  queued.max.request.bytes (here 64 MiB) of them are
-    read; half a frame that gets nothing any more gives way to one who is there for real.
+    read.  An unfinished frame that gets no more bytes gives way to a real client.
     """
     begin = struct.pack(">i", 60 * MIB) + header(PRODUCE, 9, 1) + b"\0"
     some = bytes(1 << 18)

@@ -178,7 +178,7 @@ def test_topics_that_nobody_wants(victim: Victim, fields: dict[str, Any], code: 
 
 
 def test_a_group_with_a_thousand_members(victim: Victim) -> None:
-    """Static members, who need no second request; each holds a connection (long: 10,000)."""
+    """Static members, which need no second request; each holds a connection (long: 10,000)."""
     count = 10_000 if LONG else 500
     clients = []
     with victim.attacked(f"{count} members", 100 * MIB):
@@ -187,14 +187,14 @@ def test_a_group_with_a_thousand_members(victim: Victim) -> None:
             fields = join_fields("crowd", group_instance_id=f"i{i}")
             clients[-1].send(apis.JOIN_GROUP, 5, fields)
         victim.witness.serves()
-        # With a reset: one who only sends no more is still owed the answer that it waits for.
+        # With a reset: a client that only stops sending is still owed its answer.
         for client in clients:
             client.socket.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
             client.close()
 
 
 def test_ids_of_members_that_never_come(victim: Victim) -> None:
-    """JoinGroup without an id gives one out; who asks for thousands harms nobody."""
+    """JoinGroup without an id assigns one; a client that asks for thousands harms no other."""
     with victim.attacked("pending members", 30 * MIB), contextlib.closing(victim.peer()) as peer:
         codes: Counter[int] = Counter()
         for _ in range(20):

@@ -196,8 +196,8 @@ def c_functions() -> dict[str, Path]:
 
 
 def c_calls() -> dict[Path, set[Path]]:
-    """By file without its suffix: the others whose functions it names, so that who hangs one in
-    a table knows it, and who calls it through the table does not."""
+    """For each file, without its suffix: the other files whose functions it names.  A file that
+    puts a function in a table knows it, a file that calls it through the table does not."""
     functions = c_functions()
     graph: dict[Path, set[Path]] = {}
     for path in C_FILES:

@@ -62,7 +62,7 @@ def test_a_process_that_dies_takes_no_test_along(
     pytester: pytest.Pytester, root: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Another runs what it has left, and each begins with its own share of the files.  Errors,
-    output and warnings around tests are told."""
+    output and warnings around tests are reported."""
     monkeypatch.setenv("PYTHONPATH", str(root))
     monkeypatch.setenv("PYTEST_DISABLE_PLUGIN_AUTOLOAD", "1")
     pytester.makeini("[pytest]\naddopts = --import-mode=importlib\n")

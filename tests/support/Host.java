@@ -37,7 +37,7 @@ public class Host {
         throw new Ended();
     }
 
-    /** Whoever kept the stream of an earlier question writes into that of the present one. */
+    /** Code that kept the stream of an earlier question writes into that of the present one. */
     static class Out extends OutputStream {
         private ByteArrayOutputStream kept = new ByteArrayOutputStream();
 

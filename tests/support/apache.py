@@ -208,8 +208,8 @@ def _take(line: str, into: Dumped) -> None:
 
 
 def free_port() -> int:
-    """Of those that the system gives to nobody who asks for any, so that who ends and comes back
-    finds it free."""
+    """A port outside the range from which the system assigns any free one, so that a program that
+    restarts finds it free."""
     while True:
         port = 10_000 + secrets.randbelow(22_000)
         with socket.socket() as probe, contextlib.suppress(OSError):

@@ -1,4 +1,4 @@
-"""Nodes that nobody reaches but by the controller's listener: what they are told came there."""
+"""Nodes that are reachable only by the controller's listener: what they know came that way."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ NAME = "CONTROL"
 
 
 class Place:
-    """Where a node listens, and what it says of that: of the brokers' listener a port where nobody
-    is."""
+    """Where a node listens, and what it advertises: for the brokers' listener a port where nothing
+    listens."""
 
     def __init__(self) -> None:
         self.port, self.control, away = free_port(), free_port(), free_port()
@@ -37,7 +37,7 @@ def begin(place: Place, path: Path, zookeeper: str, node: int) -> kafkalog.Broke
 
 
 def knows(place: Place, brokers: int, controller: int) -> bool:
-    """Whether a node was told of so many, and who the controller is."""
+    """Whether a node knows so many brokers and this controller."""
     with Raw(place.address) as raw:
         found = raw.call(apis.METADATA, 9, topics=[])
     return (len(found.brokers), found.controller_id) == (brokers, controller)

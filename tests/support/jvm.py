@@ -1,5 +1,5 @@
-"""One JVM that stays up for whoever has a question to Kafka's Java code: to start one costs more
-than most answers."""
+"""One JVM that stays up for every question to Kafka's Java code: starting one costs more than most
+answers."""
 
 from __future__ import annotations
 

@@ -67,7 +67,7 @@ def made_leader(member: Member, topic: str, leader_epoch: int) -> None:
 
 
 def shown_leader(member: Member, topic: str, leader_epoch: int) -> None:
-    """UpdateMetadata alone: what all are told."""
+    """UpdateMetadata alone, which every broker gets."""
     image = member.image
     brokers = [
         {

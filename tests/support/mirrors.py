@@ -15,8 +15,8 @@ Row = tuple[int, bytes | None, bytes | None, int, tuple[tuple[str, bytes | None]
 
 
 def fill(where: Any, seed: str, transactions: int = 40) -> None:
-    """Records with keys, nulls, headers and times of their own, in transactions that lie between
-    each other, of which some are aborted, and beside them."""
+    """Records with keys, nulls, headers and times of their own, in interleaved transactions, of
+    which some are aborted, and outside of transactions."""
     draw = random.Random(seed)
     with (
         kafkalog.Producer(where, transactional_id="a", batch_bytes=2_000) as a,
@@ -64,7 +64,7 @@ def read(where: Any, tp: TopicPartition, begin: int, end: int) -> list[kafkalog.
 
 
 def rest(where: Any, tp: TopicPartition, begin: int) -> list[bytes | None]:
-    """What somebody reads who goes on at `begin`: keys and values as one."""
+    """What a consumer that resumes at `begin` reads: keys and values as one."""
     end = stable_ends(where, tp.topic)[tp]
     return [(r.key or b"-") + b"=" + (r.value or b"-") for r in read(where, tp, begin, end)]
 

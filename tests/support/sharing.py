@@ -113,7 +113,7 @@ def import_share(config: pytest.Config) -> None:
     folders = [config.rootpath / name for name in config.args]
     files = [file for folder in folders for file in sorted(folder.rglob("test_*.py"))]
     for file in files[number % count :: count]:
-        # What cannot be imported is told when it is collected.
+        # A module that cannot be imported is reported when it is collected.
         with contextlib.suppress(Exception, pytest.skip.Exception):
             importlib.import_module(_module(file.relative_to(config.rootpath)))
 

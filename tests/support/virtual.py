@@ -47,7 +47,7 @@ class Time:
 
 @contextmanager
 def telling(time: Time, seed: int) -> Iterator[None]:
-    """What is violated inside is told with the seed and what happened last."""
+    """A violation inside is reported with the seed and the last events."""
     try:
         yield
     except AssertionError as error:

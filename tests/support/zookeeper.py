@@ -48,8 +48,8 @@ def password(session: int) -> bytes:
 
 
 def ends(hosts: str, path: str, patience_s: float = 30) -> None:
-    """The session that an ephemeral node is of ends, as if nothing had been heard of it for too
-    long: who closes a session by its id and password does so for all who have it."""
+    """End the session that owns an ephemeral node, as if nothing had been heard of it for too
+    long: a close of a session by its id and password ends it for every client that has it."""
     wait_for(lambda: _expire(hosts, path), f"the session of {path} ends", patience_s, 0.1)
 
 
@@ -69,7 +69,7 @@ def _expire(hosts: str, path: str) -> bool:
         if not (session := owner()):
             return True
         thief = KazooClient(hosts, client_id=(session, password(session)))
-        # It may lose the connection to the session's owner, who has it too.
+        # It may lose the connection to the session's owner, which has it, too.
         with contextlib.suppress(thief.handler.timeout_exception, *lost):
             thief.start(2)
         thief.stop()

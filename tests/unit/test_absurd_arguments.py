@@ -132,7 +132,7 @@ def test_wrong_arguments_of_a_store(store: Store, monkeypatch: pytest.MonkeyPatc
 
 
 def test_subscripts_of_a_topic(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Partitions by number, as a sequence: what is none is told as of a sequence and as ours."""
+    """Partitions by number, as a sequence: the error for a wrong one is a sequence's and ours."""
     monkeypatch.setitem(absurd.RIGHT, "partition", 0)
     topic = store["t"]
     assert told(absurd.raw_errors(topic.__getitem__, "[]", named(topic.__getitem__))) == []

@@ -154,7 +154,7 @@ def test_a_transaction_ends_with_its_block(broker: Broker, unique: str) -> None:
 
 
 def test_a_commit_goes_on_when_its_block_is_cancelled(broker: Broker, unique: str) -> None:
-    """Whoever is cancelled is not told how it ends; the next transaction comes behind it."""
+    """The cancelled task does not learn how it ends; the next transaction comes behind it."""
 
     async def work() -> None:
         await filled(broker, unique, 0)
@@ -403,7 +403,7 @@ def test_many_wait_for_their_own_records_only(broker: Broker, unique: str) -> No
             with pytest.raises(errors.MessageTooLarge):
                 await producer.send_many(unique, [b"x" * 2_000], partition=0)
             await producer.send_many(unique, [b"fine"], partition=1)
-            with pytest.raises(errors.MessageTooLarge):  # whoever asks about all is told
+            with pytest.raises(errors.MessageTooLarge):  # a flush asks about all
                 await producer.flush()
 
     run(work)

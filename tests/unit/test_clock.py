@@ -1,4 +1,4 @@
-"""Clocks: the manual one stands still, and wakes whoever waits when it moves."""
+"""Clocks: the manual one stands still, and wakes the waiting threads when it moves."""
 
 import threading
 import time

@@ -244,7 +244,7 @@ def test_a_store_of_ones_own(run: Run, pytester: pytest.Pytester) -> None:
 
 
 def test_a_cluster_of_ones_own(run: Run, pytester: pytest.Pytester) -> None:
-    """Its settings and topics by the marker; where it failed, its directories are kept and told."""
+    """Its settings and topics by the marker; after a failure its directories are kept and named."""
     done = run(
         test_it="""
         import pytest

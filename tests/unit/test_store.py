@@ -54,7 +54,7 @@ def test_what_is_not_there(store: kafkalog.Store) -> None:
 
 
 def test_what_a_log_takes_a_client_reads_and_the_other_way_round(store: kafkalog.Store) -> None:
-    """One handle: offsets go on, whoever appends."""
+    """One handle: offsets go on, whichever of the two appends."""
     store.create_topic("t")
     log = store["t"][0]
     with store.producer() as producer:
@@ -118,7 +118,7 @@ def test_many_stores_of_one_process(tmp_path: Path) -> None:
 
 
 def test_a_producer_that_is_dropped_is_closed_with_its_store(tmp_path: Path) -> None:
-    """Its thread has what was sent, whoever has lost the producer."""
+    """Its thread has what was sent, also when nothing refers to the producer any more."""
     with kafkalog.Store(tmp_path / "data", config=CONFIG) as store:
         store.create_topic("t")
         future = kafkalog.Producer(store).send("t", b"x")
@@ -176,7 +176,7 @@ def test_exactly_once_from_topic_to_topic(store: kafkalog.Store) -> None:
 
 
 def test_what_was_committed_is_there_for_who_opens_the_logs_next(tmp_path: Path) -> None:
-    """The partitions are told after the commit was answered: before the store has closed."""
+    """The partitions get their markers after the commit's answer: before the store has closed."""
     count = 60
     with kafkalog.Store(tmp_path, config=CONFIG) as store:
         store.create_topic("t", partitions=count)

@@ -40,7 +40,7 @@ class Ledger:
         self.pending: list[Any] | None = None
         self.changes = 0
         self.next_number = 0  # one that no record has
-        self._history: deque[list[Any]] = deque(maxlen=16)  # for who reads a failure
+        self._history: deque[list[Any]] = deque(maxlen=16)  # for a failure's message
 
     def note(self, words: list[Any]) -> None:
         """Take one report: an intention (kept), its return (done), or what was found."""

@@ -1,4 +1,4 @@
-"""Damage after a clean close: no crash took it, so nothing is cut and whoever opens is told.
+"""Damage after a clean close: no crash explains it, so nothing is cut and an open reports it.
 
 Each test flips bits of a log that was closed in order.  Opening it for writing either shows every
 record or refuses, with the place and the remedy; the remedy loses nothing.

@@ -1,7 +1,7 @@
-"""A whole broker on a disk that is full indeed.
+"""A whole broker on a disk that really is full.
 
-It starts, it reads, it answers who writes at once with a code that clients try again with; what is
-deleted makes room, and everything goes on without a restart.
+It starts and serves reads.  It answers writes at once, with an error that clients retry.  Deleting
+records makes room, and everything goes on without a restart.
 """
 
 from __future__ import annotations

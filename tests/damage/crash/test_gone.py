@@ -1,5 +1,5 @@
-"""A `.log` that is gone, though its records were on disk: whoever opens it is told, and nothing
-is written before `kafkalog repair` says so.
+"""A missing `.log` whose records were on disk: opening the log reports it, and nothing is written
+until `kafkalog repair` allows it.
 
 People take `*.log` for logging output: they ignore it, clean it up, leave it out of a copy.
 """

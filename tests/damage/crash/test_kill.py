@@ -14,7 +14,7 @@ FRESH_AFTER = 20  # kills on one directory before a new one begins
 
 
 def account(worker, ledger):
-    """Let the ledger take every report; the hits of failpoints, when it told them."""
+    """Pass every report to the ledger.  Returns the failpoints' hits that the worker reported."""
     hits = {}
     for words in worker.reports():
         if words[0] == "hits":

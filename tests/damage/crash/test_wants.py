@@ -94,7 +94,7 @@ def test_no_want_is_final(log, lib, want, change):
 
 
 def test_a_sync_that_was_not_tried_is_tried_again(log, lib, wait_until):
-    """With nobody who asks once more: records may be held back until it is done."""
+    """Nothing has to ask for it: records may be held back until it is done."""
     lib.kl_io_hold(b"fdatasync", lib.KL_HOLD_ALL)
     log.roll()
     append(log)
@@ -133,7 +133,7 @@ def test_a_write_that_the_disk_refused_is_final(memory_path, lib):
 
 
 def test_a_file_with_unsynced_bytes_stays_open(memory_path, lib):
-    """Else who opens it again, and syncs, is not told that its write-back failed."""
+    """Otherwise an open and a sync of it later would not report that its write-back failed."""
     lib.kl_set_max_open_files(4)
     log = kafkalog.Log(memory_path / "log-0")
     append(log)
@@ -162,7 +162,7 @@ def _lives(fd: str) -> bool:
 
 
 def test_a_failed_sync_of_the_cache_takes_the_log_offline(memory_path, lib):
-    """More files were written than may be open: one is synced to be closed, and its log is told."""
+    """More files were written than may be open: the failed sync was for closing one of them."""
     lib.kl_set_max_open_files(2)
     logs = [kafkalog.Log(memory_path / f"log{n}-0") for n in range(6)]
     lib.kl_io_reset()

@@ -204,7 +204,7 @@ def close(writer: Writer) -> None:
 
 
 def create(writer: Writer) -> None:
-    """A log of its own beside the prepared one."""
+    """Another log, next to the prepared one."""
     path = Path(writer.log.path)
     for name in ("created-0", "created-1"):
         with kafkalog.Log(path.parent / name, config=CONFIG) as log:
@@ -273,7 +273,7 @@ def fill_compacted(path: Path) -> kafkalog.Log:
 
 
 def compact(writer: Writer) -> None:
-    """Twice, a log of its own beside the prepared one."""
+    """Twice, another log next to the prepared one."""
     with fill_compacted(Path(writer.log.path).parent / "compacted-0") as log:
         log.compact()
         log.compact()

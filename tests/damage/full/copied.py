@@ -89,7 +89,7 @@ class CopyLife:
         self.end = target
 
     def part(self) -> None:
-        """Another one leads, who never had epoch 3."""
+        """Another leader takes over, which never had epoch 3."""
         self.leader = self.second
         while (last := self.copy.now().last_epoch) not in (2, -1):
             assert last == 3

@@ -219,7 +219,7 @@ SETTINGS: dict[str, object] = {
     "offsets.commit.timeout.ms": 500,
 }  # fmt: skip
 PRODUCE_MS = 1_000
-"""Without descriptors nothing is synced, and who wants that waits so long."""
+"""A produce request's timeout: without descriptors nothing is synced, and it waits so long."""
 PASSING = {
     ErrorCode.KAFKA_STORAGE_ERROR, ErrorCode.NOT_COORDINATOR, ErrorCode.COORDINATOR_NOT_AVAILABLE,
     ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, ErrorCode.CONCURRENT_TRANSACTIONS,

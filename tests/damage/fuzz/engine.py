@@ -40,7 +40,7 @@ class Target(NamedTuple):
     """Bytes of choices in front of the batches in an input."""
     max_bytes: int = 4096
     native: tuple[str, ...] = ()
-    """Sources of the product beside those of base, batch, log, scan and clean."""
+    """The product's sources, in addition to those of base, batch, log, scan and clean."""
     malloc_mb: int = 64
     """More in one allocation fails: nothing is allocated on the word of the input."""
 

@@ -72,8 +72,8 @@ class Disk:
             os.close(fd)
 
     def slow(self, writes: int | None) -> None:
-        """From now on it takes so many writes a second, and who syncs waits; None: as many as it
-        can.  Raises: OSError, where the kernel cannot (`why_not_slow`)."""
+        """Limit the disk to so many writes a second, so that syncs wait; None lifts the limit.
+        Raises: OSError, where the kernel cannot (`why_not_slow`)."""
         device = os.stat(self.root).st_dev
         THROTTLE.write_text(f"{os.major(device)}:{os.minor(device)} {writes or 0}")
 

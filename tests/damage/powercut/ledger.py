@@ -9,10 +9,10 @@ from tests.damage.crash.ledger import Ledger
 class DurableLedger(Ledger):
     """As the ledger of kills, but only a flush, a truncation or a close is a promise.
 
-    And only when it returned before the cut: in life nobody sees what returns behind it.  Here
-    the writer goes on for a moment, beside a file system that is being shut down, and there an
-    fdatasync that is under way may return 0 though its bytes never arrive: a bare loop of
-    pwrite and fdatasync loses them, too.
+    It counts only if it returned before the cut: in life nobody sees what returns later.  Here
+    the writer goes on for a moment while the file system is being shut down.  An fdatasync in
+    flight may then return 0 although its bytes never arrive: a bare loop of pwrite and
+    fdatasync loses them, too.
     """
 
     def __init__(self) -> None:

@@ -1,4 +1,4 @@
-"""Every way to damage a directory: nothing wrong is read, what is covered is told, and mended.
+"""Every way to damage a directory: no wrong data is read, covered damage is reported and mended.
 
 A seeded sample here, a larger one, drawn each time, in `make explore`; KAFKALOG_LONG=1 flips a
 bit of each byte of each file, of records a sixteenth of them (ten minutes).
@@ -289,7 +289,7 @@ def test_a_writer_cuts_nothing_sealed_and_makes_indexes_again(
 
 
 def test_what_is_covered_is_most(made: Reference) -> None:
-    """The share of all bytes whose change must be told: what is left out is named in judge.py."""
+    """The share of all bytes whose change must be reported; judge.py names the exceptions."""
     covered = total = 0
     for name, data in made.files.items():
         sealed = place_of(made, name).sealed

@@ -4,7 +4,7 @@ transaction with the position that was read.
 An order is a value `NUMBER:AMOUNT`; what is booked for it is one `NUMBER:debit:-AMOUNT` and one
 `NUMBER:credit:AMOUNT`, with `:ATTEMPT` behind them, so that each value is there once.
 
-Kinds of anomaly, beside those of a queue:
+Kinds of anomaly, in addition to those of a queue:
 
 total       what is held in all is not what it was: nothing
 half        a debit without its credit, or the reverse

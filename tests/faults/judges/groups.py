@@ -2,14 +2,14 @@
 
 A member notes a record as processed (a `Poll`) before it commits beyond it.
 
-A coordinator that was cut off, or stood still, does not know that another has its groups: until it
-hears of it, it tells what it knew, as Kafka's does.  So what is told in such a time is held against
-nothing that was said by others before; what is told behind it, against all.
+A coordinator that was cut off, or stood still, does not know that another has its groups.  Until it
+hears of it, it answers with what it knew, as Kafka's does.  So a position that is reported in such
+a time is not compared with earlier ones; one that is reported later is compared with all of them.
 
 Kinds of anomaly:
 
-regression  a position was told that is below one which was committed, or told, before
-phantom     a position was told that nobody had asked to commit
+regression  a position was reported below one that was committed, or reported, before
+phantom     a position was reported that nobody had asked to commit
 left out    the group's last position is above a record that no member processed
 two owners  two members of one generation have the same partition
 behind      at the end the position is not the end
@@ -81,7 +81,7 @@ def _phantoms(history: History) -> Iterator[Anomaly]:
 
 
 def _last(history: History) -> dict[int, int]:
-    """Each partition's position as it was told last."""
+    """Each partition's position as it was last reported."""
     ordered = sorted(history.of(Committed), key=lambda one: one.start)
     return {one.partition: one.offset for one in ordered if one.outcome is Outcome.OK}
 

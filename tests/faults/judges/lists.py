@@ -135,7 +135,7 @@ def _times(operations: list[Op]) -> Iterator[tuple[Op, Op]]:
     for other in operations:
         over = bisect_left(ends, other.start)
         if over:
-            # Whoever was over before the last of these began is before it, too.
+            # One that ended before the last of these began comes before that one, too.
             first = bisect_left(ends, latest_start[over - 1])
             for one in ended[first:over]:
                 yield one, other

@@ -108,7 +108,7 @@ def _phantom(found: Found) -> Iterator[Anomaly]:
 
 
 def _real_time(found: Found) -> Iterator[Anomaly]:
-    """Whoever began after another was over lies behind it."""
+    """A send that began after another had ended has a higher offset."""
     partitions: dict[int, list[tuple[float, float, int, str]]] = defaultdict(list)
     for send in found.sends.values():
         offset = found.offset(send)

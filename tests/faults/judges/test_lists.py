@@ -130,7 +130,7 @@ def test_every_kind_has_bad_histories() -> None:
 
 @pytest.mark.parametrize("seed", range(20))
 def test_components_are_those_of_reachability(seed: int) -> None:
-    """Tarjan's against the definition: who reaches each other."""
+    """Tarjan's algorithm against the definition: nodes that reach each other."""
     rng = random.Random(seed)
     count = 12
     edges: cycles.Edges = {}

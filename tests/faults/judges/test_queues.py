@@ -81,7 +81,7 @@ BAD: dict[str, list[list[Op]]] = {
         [A, poll("last", 90)],
         [A, B, C, poll("r", 20, (0, "a1"), (1, "a2"), (2, "b1")),
          poll("last", 90, (0, "a1"), (2, "b1"))],  # others had read it
-        [send("a1", 0, 1), poll("last", 90)],  # no offset was told
+        [send("a1", 0, 1), poll("last", 90)],  # no offset was reported
         [send("a1", 0, 9, 0), transaction(OK, "a1", end=9, decided=5), poll("last", 90)],
     ],
     "duplicate": [

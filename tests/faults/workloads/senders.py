@@ -1,4 +1,4 @@
-"""Producers of three libraries behind one face: idempotent, acks=all, each record's fate told."""
+"""Three libraries' producers behind one interface: idempotent, acks=all, each record's outcome."""
 
 from __future__ import annotations
 

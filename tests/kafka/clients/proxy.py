@@ -1,4 +1,4 @@
-"""A TCP proxy that passes bytes on until it is told to cut."""
+"""A TCP proxy that passes bytes on, and cuts connections on command."""
 
 from __future__ import annotations
 

@@ -46,7 +46,7 @@ class Server:
     def __init__(
         self, directory: Path, settings: dict[str, str] | None = None, port: int | None = None
     ) -> None:
-        """`port`: where clients connect, for those that cannot be told; else a free one."""
+        """`port`: where clients connect, for those that use a fixed one; otherwise a free one."""
         self.directory = directory
         self.port, self._inner = port or apache.free_port(), apache.free_port()
         self.proxy = Proxy(("127.0.0.1", self._inner))

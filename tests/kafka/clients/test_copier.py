@@ -97,7 +97,7 @@ def feed(bootstrap: str) -> list[list[bytes]]:
 
 
 def committed(bootstrap: str) -> list[list[bytes]]:
-    """What each partition of the copy holds for those who read what is committed."""
+    """What a read_committed consumer finds in each partition of the copy."""
     from confluent_kafka import OFFSET_BEGINNING, Consumer, TopicPartition
 
     consumer = Consumer({

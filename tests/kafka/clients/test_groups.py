@@ -22,7 +22,7 @@ JOIN_S = 90.0
 RANGE = ("confluent", "kafka-python", "aiokafka", "java", "franz-go", "sarama")
 """Clients whose members agree on "range"; kafkajs has names of its own."""
 OURS = "kafkalog"
-"""Our own client, beside all of these."""
+"""Our own client, in addition to all of these."""
 
 CRASH = some("confluent", "aiokafka", "franz-go", OURS, long=["kafka-python", "java", "sarama"])
 STATIC = some("confluent", "kafka-python", "sarama", OURS, long=["java", "franz-go"])

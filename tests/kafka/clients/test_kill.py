@@ -1,4 +1,4 @@
-"""kill -9 of a broker under load: what real clients were told survives, and no value is twice.
+"""kill -9 of a broker under load: what clients saw acknowledged survives, no value occurs twice.
 
 Apache Kafka then opens the directory and hands out the same records.
 """

@@ -16,7 +16,7 @@ from tests.kafka.clients.servers import Server
 from tests.support.effort import LONG
 
 KILLS = 30 if LONG else 3
-"""Of the broker and of clients, in turn; the long form draws who it is."""
+"""Of the broker and of clients, in turn; the long form draws which."""
 BETWEEN = 80
 """Transfers that are read between two kills, at least."""
 TRANSFERS = KILLS * BETWEEN * 2

@@ -226,7 +226,7 @@ def test_a_second_producer_of_an_id_fences_the_first(
 def test_javas_producer_uses_version_2(
     server: servers.Server, new_topic: Callable[..., str], new_group: str
 ) -> None:
-    """Kafka's own tools: a producer of many short transactions, and what is told of them."""
+    """Kafka's own tools: one produces many short transactions, another describes them."""
     topic = new_topic(2, "perf")
 
     def tool(name: str, *arguments: str) -> str:

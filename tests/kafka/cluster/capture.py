@@ -40,7 +40,7 @@ def do(raw: Raw, two: Broker, session: Session) -> None:
     deeds.create(raw, {"plain": [[1, 2], [2, 1]], "moved": [[1]], "gone": [[1, 2], [2, 1]]})
     deeds.settings(raw)
     deeds.producer_id(raw)
-    two.kill()  # whom its session outlives: a partition may still be moved to it
+    two.kill()  # its session outlives it: a partition may still be moved to it
     moved = {"name": "moved", "partitions": [{"partition_index": 0, "replicas": [2]}]}
     done = raw.call(apis.ALTER_PARTITION_REASSIGNMENTS, 0, timeout_ms=10_000, topics=[moved])
     assert not done.responses[0].partitions[0].error_code, done

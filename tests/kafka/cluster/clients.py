@@ -1,7 +1,7 @@
 """Clients that go on while nodes of a cluster come and go, and the judgement of what they saw.
 
-Idempotent producers of two libraries, transactions that take a group's offsets along, a group, and
-who reads each partition; as under faults (tests/faults), with the same judges.
+Idempotent producers of two libraries, transactions that include a group's offsets, a group, and a
+reader of each partition; as under faults (tests/faults), with the same judges.
 """
 
 from __future__ import annotations
@@ -66,7 +66,7 @@ class Clients:
         }
 
     def end(self) -> list[str]:
-        """When all was read by who reads it: what must not be.  The cluster is there."""
+        """Stop, and return the anomalies once everything was read.  The cluster must be there."""
         for one in (self.queue, self.groups, self.bank):
             one.stop()
         self.queue.settle()

@@ -122,7 +122,7 @@ class Cluster:
         wait_for(lambda: {*self.state(topic, partition).isr} == {*nodes}, f"in sync: {nodes}")
 
     def produce(self, topic: str, count: int = 50, partition: int = 0) -> None:
-        """To whoever leads, each codec, with acks=all."""
+        """Send to the leader, with each codec and acks=all."""
         servers = f"{self.kafka.bootstrap_servers},{self.ours.bootstrap_servers}"
         for codec in CODECS:
             with kafkalog.Producer(servers, compression=codec) as producer:
@@ -144,7 +144,7 @@ class Cluster:
 
 
 class Load:
-    """A producer that goes on, with acks=all, until it is told to end."""
+    """A producer that goes on, with acks=all, until it is stopped."""
 
     def __init__(self, servers: str, topic: str) -> None:
         self.sent: list[bytes] = []

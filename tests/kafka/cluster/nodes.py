@@ -56,8 +56,8 @@ INTERNAL = ("__consumer_offsets", "__transaction_state")
 
 
 def until(condition: Callable[[], Any], what: str) -> Any:
-    """As `wait_for`, for what takes seconds.  A look asks every node, by connections of its own, or
-    all znodes: who looks all the time takes the processor from what is waited for."""
+    """As `wait_for`, for what takes seconds.  A check asks every node, by connections of its own,
+    or all znodes: constant checks would take the processor from what is waited for."""
     return wait_for(condition, what, PATIENCE_S, pause_s=0.2)
 
 
@@ -139,7 +139,7 @@ class Node:
 
 
 class Nodes:
-    """A context manager, in which there is a ZooKeeper; nodes begin as they are told."""
+    """A context manager that runs a ZooKeeper; nodes begin on command."""
 
     def __init__(self, home: Path, numbers: Iterable[int], between: bool = False) -> None:
         """`numbers`: of all that there will be; `between`: each reaches ZooKeeper through a port of
@@ -214,14 +214,14 @@ class Nodes:
         return tree.read_partition(topic, partition, found.data)
 
     def topics(self) -> list[TopicInfo]:
-        """All, the internal ones, too, as one who answers says."""
+        """All topics, the internal ones, too, as a node that answers reports them."""
         while True:
             with contextlib.suppress(kafkalog.KafkalogError):
                 names = self.admin.list_topics(internal=True)
                 return [*self.admin.describe_topics(names).check().values()]
 
     def in_sync(self) -> None:
-        """All copies are, nothing moves, and all who live say the same of who leads."""
+        """Wait until all replicas are, nothing moves, and live nodes report the same leaders."""
 
         def wrong() -> str:
             with contextlib.suppress(kafkalog.KafkalogError):
@@ -248,7 +248,7 @@ class Nodes:
     # ---- what is done ------------------------------------------------------------------------
 
     def begin(self, number: int, kind: str = "") -> None:
-        """As one of this kind, or what it was; who had its number before is forgotten by then."""
+        """Start a node as this kind, or as what it was, once its last registration is gone."""
         node = self.nodes[number]
         until(lambda: number not in self.registered(), f"{number} is forgotten")
         node.begin(kind or node.kind)
@@ -262,7 +262,7 @@ class Nodes:
             ends(self.hosts, tree.CONTROLLER, PATIENCE_S)
 
     def create(self, topic: str, *replicas: Sequence[int], **settings: str) -> None:
-        """Also where the first one that is asked has not yet heard who reigns."""
+        """Create a topic, also if the first node that is asked does not know the controller yet."""
         config = {name.replace("_", "."): value for name, value in settings.items()}
 
         def made() -> bool:
@@ -274,8 +274,8 @@ class Nodes:
         self.first_lead([topic])
 
     def first_lead(self, topics: Iterable[str] = ()) -> None:
-        """The first replica of each partition, of these or all topics, leads: whoever did not is
-        elected as soon as it is in sync."""
+        """Let the first replica of each partition, of these or all topics, lead: it is elected as
+        soon as it is in sync."""
         wanted = {*topics}
 
         def lead() -> bool:

@@ -235,7 +235,7 @@ def test_a_plan_is_shown_and_carried_out(nodes: Nodes) -> None:
 
 
 def test_a_node_is_drained(nodes: Nodes) -> None:
-    """First it leads nothing, then it keeps nothing; what is its alone stays until told."""
+    """First it leads nothing, then it keeps nothing; a sole replica stays until --replicas."""
     nodes.topic("drained", [SECOND, KAFKA], [THIRD, SECOND])
     nodes.topic("lonely", [SECOND])
     nodes.produce("lonely", 20)
@@ -409,8 +409,8 @@ ALONE = {"offsets.topic.num.partitions": 2, "transaction.state.log.num.partition
 
 
 def test_a_directory_that_was_alone_is_adopted(nodes: Nodes) -> None:
-    """Beside a controller that runs: shown, done, and again after a crash in between; then it is
-    a node's, with its topics, records and settings, and Kafka copies them."""
+    """While a controller runs: shown, done, and again after a crash in between; then it is a
+    node's, with its topics, records and settings, and Kafka copies them."""
     home = nodes.home / "alone"
     with kafkalog.Broker(home, config={**ALONE, "node.id": 1}) as alone:
         with kafkalog.Admin(alone.bootstrap_servers) as admin:

@@ -1,4 +1,4 @@
-"""Whom we elect Kafka's own controller elects, too."""
+"""Kafka's own controller elects the same leaders as ours."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def ours(
     kind: str, now: Leadership, replicas: list[int], live: set[int], ending: set[int],
     target: list[int],
 ) -> Leadership | None:  # fmt: skip
-    if kind != "shutdown":  # who is about to end is not elected by any other rule, either
+    if kind != "shutdown":  # a node that shuts down is not elected by any other rule, either
         live = live - ending
     if kind in ("offline", "unclean"):
         return leader_election.elect_for_offline(now, replicas, live, unclean=kind == "unclean")

@@ -209,8 +209,8 @@ def test_ours_dies_and_comes_back(cluster: Cluster) -> None:
 
 
 def test_a_log_goes_offline_while_it_is_led(cluster: Cluster, native_test: tuple[Any, Any]) -> None:
-    """Kafka's controller is told so, lets Kafka lead, and says who has no copy; after a restart
-    ours has all again."""
+    """Kafka's controller hears of it, lets Kafka lead, and reports the offline replica; after a
+    restart our node has all again."""
     topic = cluster.topic([OURS, KAFKA], [OURS, KAFKA])
     cluster.produce(topic, 5)
     cluster.in_sync(topic, OURS, KAFKA)
@@ -426,7 +426,7 @@ def test_a_consumer_reads_the_copy_in_its_rack(cluster: Cluster, leader: int) ->
 
 
 def test_a_partition_is_moved_under_load(cluster: Cluster) -> None:
-    """To us and back, by whoever is asked; given up half way; nothing lost, nothing twice."""
+    """To our node and back, asked of either; given up half way; nothing lost, nothing twice."""
     topic = cluster.topic([KAFKA])
     servers = f"{cluster.kafka.bootstrap_servers},{cluster.ours.bootstrap_servers}"
 
@@ -469,7 +469,7 @@ def test_a_partition_is_moved_under_load(cluster: Cluster) -> None:
 
 
 def test_who_has_no_copy_is_asked(cluster: Cluster, caplog: pytest.LogCaptureFixture) -> None:
-    """Clients are told to look for another; it is no fault."""
+    """Clients get an error that makes them look for another; nothing is logged as an error."""
     topic = cluster.topic([KAFKA])
     cluster.produce(topic, 1)
     elsewhere = (ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
@@ -479,7 +479,7 @@ def test_who_has_no_copy_is_asked(cluster: Cluster, caplog: pytest.LogCaptureFix
 
 
 def test_a_move_is_given_up(cluster: Cluster) -> None:
-    """While who it goes to is silent: what it then begins to copy is dropped again."""
+    """While the target is silent: what it then begins to copy is dropped again."""
     topic = cluster.topic([KAFKA])
     cluster.produce(topic, 2)
 

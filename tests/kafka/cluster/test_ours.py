@@ -1,6 +1,6 @@
 """A cluster of nodes of ours alone, on a real ZooKeeper: one of them is the controller.
 
-Whoever dies, another does what it did, and what was acknowledged by all in sync is there.
+When a node dies another takes over its work, and what all in-sync replicas acknowledged is there.
 """
 
 from __future__ import annotations
@@ -78,7 +78,7 @@ class Cluster:
         return self.call(number, apis.METADATA, 12, topics=names, allow_auto_topic_creation=False)
 
     def all_there(self) -> None:
-        """All know all, and obey one who lives."""
+        """Wait until all nodes know each other and obey one live controller."""
 
         def known() -> bool:
             found = [self.metadata(number) for number in self.nodes]
@@ -251,7 +251,7 @@ def test_a_leader_dies(cluster: Cluster) -> None:
 
 @pytest.mark.parametrize("how", ["in order", "at once"])
 def test_the_controller_ends(cluster: Cluster, how: str) -> None:
-    """Another reigns, and does what is due: whom it led is led by others."""
+    """Another node takes over and does what is due: others lead what the last controller led."""
     ends = cluster.controller()
     others = [n for n in NODES if n != ends]
     topic = cluster.topic([ends, *others], by=ends)

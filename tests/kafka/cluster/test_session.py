@@ -33,7 +33,7 @@ pytestmark = [pytest.mark.java, pytest.mark.slow]
 
 
 class Told:
-    """What a session told, in its order."""
+    """What a session reported, in order."""
 
     def __init__(self) -> None:
         self.said: queue.Queue[Any] = queue.Queue()
@@ -97,7 +97,7 @@ def test_all_is_done_or_nothing(session: Session, refused: Any, why: str) -> Non
 
 
 def test_a_watch_tells_once(session: Session, told: Told) -> None:
-    assert session.read("/a", watch=True) is None  # nothing is there: its making is told
+    assert session.read("/a", watch=True) is None  # nothing is there: its creation is reported
     session.commit([Create("/a", b"1")])
     assert told.next() == Seen("/a", children=False)
     session.commit([Set("/a", b"2")])  # nobody has asked again

@@ -51,7 +51,7 @@ def one_reign(tour: Tour) -> None:
 
 
 def toured(home: Path, rng: random.Random, kinds: dict[int, str]) -> set[Done]:
-    """All of it, judged; when searching, what is done and to whom is drawn.
+    """All of it, judged; when exploring, what is done and to which node is drawn.
 
     Returns what was done.  Raises: AssertionError.
     """

@@ -163,8 +163,8 @@ def test_a_controller_ends_before_any_node_hears_of_its_election(nodes: Nodes, h
 @pytest.mark.long
 @pytest.mark.parametrize("how", HOWS)
 def test_a_controller_ends_before_a_leader_hears_of_its_isr(nodes: Nodes, how: str) -> None:
-    """What a leader asked for is in ZooKeeper, and the answer is lost: it is told by the next
-    controller, or as it asks again."""
+    """The ISR that a leader asked for is in ZooKeeper, but the answer is lost: the leader learns
+    of it from the next controller, or when it asks again."""
     reigns = nodes.controller()
     dies, leads = NUMBERS[reigns % 3], NUMBERS[(reigns + 1) % 3]
     with Load(nodes) as load:

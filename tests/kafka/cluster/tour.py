@@ -43,7 +43,7 @@ class Tour:
     """On a cluster of three nodes, of which some are of either kind."""
 
     def __init__(self, nodes: Nodes, numbers: Sequence[int], rng: random.Random, pace: float = 1):
-        """Topics are made, each node leads some, and clients begin; `numbers`: who is there."""
+        """Create topics, of which each node leads some, and start clients; `numbers`: the nodes."""
         self.nodes, self.rng = nodes, rng
         self.log: list[str] = []
         self.done: set[Done] = set()
@@ -118,7 +118,7 @@ class Tour:
             self.nodes.begin(number)
 
     def stands_still(self, number: int) -> None:
-        """Those who lead what it follows drop it from the ISR, and take it back."""
+        """The leaders of what it follows drop it from the ISR, and take it back."""
         with self.deed("stand still", number):
 
             def dropped() -> bool:

@@ -111,7 +111,7 @@ def transactions(making: Making) -> None:
 
 def compaction(making: Making) -> None:
     """Four rounds of the cleaner; tombstones that went and that stay."""
-    # Until when a tombstone stays is told from the clock, not from the records.
+    # How long a tombstone stays depends on the clock, not on the records.
     begin_ms = round(time.time() * 1000) - 72 * HOUR_MS
     settings = "log.cleaner.backoff.ms=200\nlog.cleaner.min.cleanable.ratio=0.01\n"
     with making.broker(settings) as admin:

@@ -1,4 +1,4 @@
-"""The files beside the log: what we rebuild or decode is what Kafka wrote or printed."""
+"""The files next to the log: what we rebuild or decode is what Kafka wrote or printed."""
 
 import json
 import re

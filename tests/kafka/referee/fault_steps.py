@@ -1,5 +1,5 @@
-"""Errors that a Kafka can be brought to answer, and a test's broker answers when it is told to:
-request by request the same fields."""
+"""Errors that a Kafka can be made to answer, and that a test's broker answers on command: request
+by request the same fields."""
 
 from __future__ import annotations
 

@@ -91,7 +91,7 @@ def same(both: Any, ask: Callable[[Peer], Any]) -> Any:
 def outline(found: Any) -> tuple[Any, ...]:
     """What of a Produce's answer both must agree on."""
     faults = [error.batch_index for error in found.record_errors]
-    # The log start beside an error is Kafka's whim: told of some, -1 of others.
+    # With some errors Kafka gives the log start, with others -1: it is not compared.
     start = -1 if found.error_code else found.log_start_offset
     return found.error_code, found.base_offset >= 0, start, faults
 

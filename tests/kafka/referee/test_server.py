@@ -283,8 +283,8 @@ def versions_and_software(raw: Raw) -> Any:
 
 @step
 def topics_made_by_asking(raw: Raw) -> Any:
-    """A request that creates a topic is told once that there is none, whatever its name collides
-    with."""
+    """The request that creates a topic gets the error that there is none, whatever its name
+    collides with."""
 
     def ask(*names: str) -> list[Any]:
         found = raw.call(apis.METADATA, 12, topics=[{"name": name} for name in names]).topics
@@ -392,7 +392,7 @@ def replicas_moved_between_directories(raw: Raw) -> Any:
 
 @step
 def features_that_are_on(raw: Raw) -> Any:
-    """Of those whose protocols are there: groups' and transactions' are told when they are."""
+    """Of those whose protocols are there: groups' and transactions' are reported when they are."""
     told = []
     for version in (3, 4):
         found = raw.call(

@@ -41,7 +41,7 @@ ASKED_MIN = 900
 
 
 def values(setting: Setting[Any]) -> Iterator[str]:
-    """Values to try: bounds and what lies beside them, every choice."""
+    """Values to try: bounds and their neighbours, every choice."""
     if isinstance(setting, Flag):
         yield from ("true", "false")
     elif isinstance(setting, Whole):
@@ -111,7 +111,7 @@ def test_defaults_are_kafkas_but_for_those_that_are_documented() -> None:
         ours = one.served if one.kafka is None else one.kafka
         if theirs == "null":  # nothing is said: as of ours that are empty, or what others say
             continue
-        if one.name == "node.id":  # Kafka wants to be told
+        if one.name == "node.id":  # Kafka requires one
             continue
         if theirs == "unknown" or one.parse(theirs) != ours:
             wrong.append(f"{scope} {one.name}: Kafka {theirs}, we {one.show(ours)}")

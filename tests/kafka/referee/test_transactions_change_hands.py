@@ -69,9 +69,9 @@ def as_killed(directory: Path, partition: int) -> None:
 def is_finished(
     client: Client, raw: Raw, wait_until: Wait, knew: int, did_not: int, again: bool = False
 ) -> None:
-    """What was decided is told to the partition that did not know, and once more to the other.
+    """The partition that lacked the marker gets it, and the other gets it once more.
 
-    `again`: perhaps more than once to both, as Kafka does that starts on a busy machine.
+    `again`: both may get it more often, as from a Kafka that starts on a busy machine.
     """
     client.raw = raw
     wait_until(lambda: client.state() == "CompleteCommit", "its end", START_S)

@@ -30,11 +30,11 @@ class Suite(NamedTuple):
     settings: Mapping[str, str] = {}
     """Of the broker."""
     port: int | None = None
-    """Where the tests look for one, if they cannot be told."""
+    """Where the tests look for one, if they use a fixed port."""
 
 
 class Found(NamedTuple):
-    """A run beside what was expected of it."""
+    """A run compared with what was expected of it."""
 
     passed: int
     skipped: int

@@ -84,7 +84,7 @@ def test_a_name_that_is_not_text_is_printed_all_the_same(directory):
 
 
 def test_each_thread_has_its_own_message(directory):
-    """A failure elsewhere must not change what this thread is told."""
+    """A failure in another thread must not change this thread's message."""
     assert lib.kl_dir_unlink(directory.handle, b"mine") != 0
 
     def fail_elsewhere() -> None:

@@ -139,7 +139,7 @@ os._exit(0)
 
 def test_an_orphan_does_not_keep_a_dead_owners_lock(directory, other_process, tmp_path):
     """The child lets the lock go when it first runs, which may be after its parent's end:
-    so it is the child who says that it is there."""
+    so the child itself says that it is there."""
     process = other_process(ORPHAN.format(path=str(tmp_path)))
     assert process.stdout.readline() == "forked\n"
     process.wait()

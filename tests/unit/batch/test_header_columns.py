@@ -1,4 +1,4 @@
-"""Headers as an Arrow array of lists, beside the same as lists of Python."""
+"""Headers as an Arrow array of lists, compared with the same as lists of Python."""
 
 from __future__ import annotations
 

@@ -187,7 +187,7 @@ class History:
         assert report.clean, report.findings
 
     def producers(self) -> list[tuple[int, int, int, int]]:
-        """What must survive: who may append what next."""
+        """What must survive: which producer may append what next."""
         return [
             (p.producer_id, p.producer_epoch, p.last_sequence, p.txn_start_offset)
             for p in self.log.producers

@@ -1,4 +1,4 @@
-"""Compaction beside appends, reads in other processes, truncations and a close."""
+"""Compaction during appends, reads in other processes, truncations and a close."""
 
 import subprocess
 import sys

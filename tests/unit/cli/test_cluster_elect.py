@@ -1,4 +1,4 @@
-"""`kafkalog cluster elect`: whom it says leads, whichever node is asked."""
+"""`kafkalog cluster elect`: the leader that it reports leads, whichever node is asked."""
 
 from __future__ import annotations
 

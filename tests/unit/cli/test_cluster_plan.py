@@ -48,7 +48,7 @@ def test_what_is_even_stays() -> None:
 
 
 def test_a_new_node_gets_its_share_and_no_more() -> None:
-    """Twelve replicas on three nodes, a fourth comes: three copies, and none beside them."""
+    """Twelve replicas on three nodes, and a fourth node comes: three are copied, and no more."""
     now = layout((1, 2, 3), (2, 3, 1), (3, 1, 2), (1, 2, 3))
     then = plan.evened(now, dict.fromkeys((1, 2, 3, 4)))
     assert copied(plan.moves(now, then)) == 3

@@ -45,7 +45,7 @@ def directory(tmp_path: Path) -> Path:
 
 
 def in_json(data: bytes | None) -> tuple[str, str | None]:
-    """How a byte string is told in JSON: suffix of its name, and its text."""
+    """How a byte string is shown in JSON: suffix of its name, and its text."""
     if data is None:
         return "", None
     try:
@@ -182,7 +182,7 @@ def start(*words: object, **how: Any) -> subprocess.Popen[bytes]:
 def test_follow_shows_what_comes_and_ctrl_c_ends_it_quietly(
     directory: Path, partition: list[object]
 ) -> None:
-    """A reader process beside a writer; status 130 and not a word."""
+    """A reader process next to a writer; status 130 and not a word."""
     process = start(
         "consume", "--dir", directory, "--topic", "t", "--offset", "9", "--follow", *partition
     )

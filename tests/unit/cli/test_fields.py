@@ -101,7 +101,7 @@ def test_rows_of_csv(tmp_path_factory, rows, quoted) -> None:
 @example(b"a,b\n1,\xff\n")
 @example(b"a,b\n1\n1,2,3\n4,5\n")
 def test_anything_that_is_called_csv(tmp_path_factory, data) -> None:
-    """Bad rows, blank ones and the end are told alike."""
+    """Bad rows, blank ones and the end are reported alike."""
     path = tmp_path_factory.mktemp("csv") / "rows.csv"
     path.write_bytes(data)
     assert with_fast_ways(path, PLAIN) == without_fast_ways(path, PLAIN)

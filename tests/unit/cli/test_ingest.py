@@ -134,7 +134,7 @@ def test_json_lines(kafkalog: Command, tmp_path: Path) -> None:
 
 
 def test_json_that_is_no_record(kafkalog: Command, tmp_path: Path) -> None:
-    """Every kind of bad line is told by its number, and none ends in a traceback."""
+    """Every kind of bad line is reported by its number, and none ends in a traceback."""
     bad = [b"[1]", b'{"k": 1', b"\xff\xfe", b"[" * 100_000, b'{"k": 1}',
            b'{"k": 1, "t": true}', b'{"k": 1, "t": "soon"}', b'{"k": 1, "t": -5}',
            b'{"k": 1, "t": 99999999999999999999}', b'{"t": 5}']  # fmt: skip

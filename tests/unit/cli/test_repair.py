@@ -204,7 +204,7 @@ def metadata_of(data: Path) -> Path:
 def test_records_of_the_metadata_that_go_are_named_and_asked_for(
     kafkalog: Command, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A damaged batch of the metadata is not cut without a yes, and the topics in it are told."""
+    """A damaged batch of the metadata is not cut without a yes, and the topics in it are named."""
     file = metadata_of(tmp_path / "data")
     data = bytearray(file.read_bytes())
     at = data.index(b"events")

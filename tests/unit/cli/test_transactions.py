@@ -226,7 +226,7 @@ def test_whoever_has_an_id_is_fenced_and_its_transaction_aborted(
 def test_abort_asks_first(
     at: Command, place: Place, monkeypatch: pytest.MonkeyPatch, typed: bytes, ended: bool
 ) -> None:
-    """Whoever sits at the terminal; nobody there is no."""
+    """It asks at the terminal; without a terminal the answer is no."""
     place.write(0, age_ms=HOUR_MS)
     words = ["abort", "--topic", "t", "--partition", 0, "--start-offset", 0]
     monkeypatch.setattr(sys, "stdin", io.StringIO("y\n"))

@@ -67,7 +67,7 @@ def test_old_formats_are_unchecked_not_damaged(kafka_cases: Path) -> None:
 
 
 def test_a_killed_brokers_files_are_clean(kafka_cases: Path) -> None:
-    """Preallocated zeros are told as notes, and are no damage."""
+    """Preallocated zeros are reported as notes, and are no damage."""
     report = verify(kafka_cases / "unclean" / "killed" / "log", deep=True)
     assert report.clean
     assert {"tail-zeros", "index-zeros"} <= {f.what for f in report.findings}

@@ -209,7 +209,7 @@ class Cluster:
                      bool(one.leader_recovery_state))  # fmt: skip
 
     def requests(self) -> list[tuple[int, str, list[tuple[str, int]]]]:
-        """To whom what was sent, of which kind, about which partitions."""
+        """Each request: to which broker, of which kind, about which partitions."""
         found = []
         for send in self.sent:
             for version in send.api.versions:

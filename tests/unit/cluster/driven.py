@@ -64,7 +64,7 @@ class Driven:
             assert self.commit([Create(path, data)]).done
 
     def commit(self, operations: Sequence[Operation]) -> Committed:
-        """As ZooKeeper does it: all or none, and who watches is told."""
+        """As ZooKeeper does it: all or none, and watches fire."""
         done, fired = dict(self.znodes), list[tuple[str, bool]]()
         for at, one in enumerate(operations):
             found, parent = done.get(one.path), one.path.rpartition("/")[0]
@@ -121,7 +121,7 @@ class Driven:
         self.run()
 
     def die(self, *brokers: int) -> None:
-        """Brokers' sessions end; nobody has been told so yet."""
+        """End brokers' sessions; the controller has not handled that yet."""
         for number in brokers:
             if tree.broker_path(number) in self.znodes:
                 assert self.commit([Delete(tree.broker_path(number))]).done
@@ -149,7 +149,7 @@ class Driven:
         return api.decode_response(version, api.encode_response(version, body))
 
     def answer(self, wanted: Callable[[Send], bool], **fields: Any) -> None:
-        """What was sent is answered, by who `wanted` says."""
+        """Answer those requests that `wanted` chooses."""
         sent, self.sent = self.sent, []
         for one in sent:
             if wanted(one):
@@ -210,7 +210,7 @@ def topic(of: Driven, replicas: dict[int, tuple[int, ...]], name: str = "t") -> 
 
 
 def kinds(of: Driven) -> list[tuple[int, str]]:
-    """What was sent, to whom."""
+    """What was sent, and to which broker."""
     return [(one.broker, one.api.name) for one in of.sent]
 
 

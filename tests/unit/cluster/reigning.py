@@ -77,7 +77,7 @@ class Broker(Peer):
 
 
 class Scene:
-    """One tree, and who lives by it."""
+    """One tree, and the nodes that live by it."""
 
     def __init__(self, stack: ExitStack) -> None:
         self._stack = stack
@@ -122,7 +122,7 @@ class Scene:
         assert found is not None and found.owner == session_of(node)
 
     def settled(self, node: Driver) -> None:
-        """Wait until a node has done all that it was told before."""
+        """Wait until a node has done all that was asked of it before."""
         answers: queue.SimpleQueue[Any] = queue.SimpleQueue()
         ask(node, apis.LIST_PARTITION_REASSIGNMENTS, answers.put, timeout_ms=0, topics=None)
         answers.get(timeout=LIMIT_S)

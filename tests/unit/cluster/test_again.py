@@ -50,7 +50,7 @@ def wants(of: Driven, led: isr.Isr) -> isr.Isr:
 
 
 def hears(of: Driven, led: isr.Isr) -> isr.Isr:
-    """The leader is told all that was sent to it."""
+    """The leader gets all that was sent to it."""
     for send in of.sent:
         if send.broker == led.leader and send.api is LEADER_AND_ISR:
             (topic,) = send.body["topic_states"]
@@ -71,8 +71,9 @@ def gone(node: int) -> FollowerState:
 
 @pytest.mark.parametrize("notified", [False, True])
 def test_a_leader_is_told_what_another_wrote(of: Driven, notified: bool) -> None:
-    """Its proposal is refused by what it has not heard of; then it hears that, and its next one
-    is written: who is gone leaves the ISR.  `notified`: the controller knows before it is asked."""
+    """Its proposal is refused because of a change that it has not heard of.  Then it hears of it,
+    and its next one is written: the replica that is gone leaves the ISR.  `notified`: the
+    controller knows before it is asked."""
     path = tree.partition_path("t", 0)
     other = tree.PartitionState(1, 0, (1, 2, 3), 2)
     assert of.commit([Set(path, tree.write_partition(other))]).done

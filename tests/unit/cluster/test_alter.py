@@ -1,4 +1,4 @@
-"""Leaders ask for another ISR: what passes, and what each that does not is told."""
+"""Leaders ask for another ISR: what passes, and the error of each that does not."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def cluster(state: Shown = NOW) -> Cluster:
 @pytest.mark.parametrize("version", [2, 3])
 @pytest.mark.parametrize("isr", [(1, 2, 3), (1,), (1, 3), (2, 1)])
 def test_the_isr_grows_and_shrinks(isr: tuple[int, ...], version: int) -> None:
-    """The leader's epoch stays; everybody is told, and nobody is told to lead or follow."""
+    """The leader's epoch stays; all brokers get UpdateMetadata, and none gets LeaderAndIsr."""
     of = cluster()
     assert of.alter(1, (KEY, asked(*isr)), version=version) == [
         (ErrorCode.NONE, Shown(1, 5, isr, 8))

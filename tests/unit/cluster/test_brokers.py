@@ -35,7 +35,7 @@ def cluster(state: Shown, living: tuple[int, ...] = (1, 2, 3), unclean: bool = F
         (Shown(1, 5, (1, 2), 7), (1, 2), False, Shown(1, 5, (1, 2), 7)),
         # The last one in sync: it stays, and nobody leads.
         (Shown(1, 5, (1,), 7), (2, 3), False, Shown(NO_LEADER, 6, (1,), 8)),
-        # The same where data may be lost: who lives leads, and says that it recovers.
+        # The same where data may be lost: a live replica leads, and says that it recovers.
         (Shown(1, 5, (1,), 7), (2, 3), True, Shown(2, 6, (2,), 8, recovering=True)),
         # All at once: each of them has everything.
         (Shown(1, 5, (1, 2), 7), (3,), False, Shown(NO_LEADER, 6, (1, 2), 8)),
@@ -51,7 +51,7 @@ def test_brokers_die(state: Shown, living: tuple[int, ...], unclean: bool, wante
 
 
 def test_a_broker_comes_back() -> None:
-    """First who lives is told to all; who was the last in sync leads again."""
+    """First all learn which brokers live; the one that was last in sync leads again."""
     of = cluster(Shown(NO_LEADER, 6, (1,), 8), (2, 3))
     of.decide(brokers.brokers_are(of.context, of.told, of.brokers(1, 2, 3)))
     assert of.shown(KEY) == Shown(1, 7, (1,), 9)
@@ -84,7 +84,7 @@ def test_the_only_one_dies_and_comes_back_unseen() -> None:
 
 
 def test_a_broker_moves_without_dying() -> None:
-    """Other endpoints under the same epoch: everybody is told, and nothing else happens."""
+    """Other endpoints under the same epoch: all brokers get them, and nothing else happens."""
     of = cluster(Shown(1, 5, (1, 2, 3), 7))
     now = of.brokers(1, 2, 3)
     now[2] = now[2]._replace(endpoints=(("PLAINTEXT", "elsewhere", 1, 0),))
@@ -132,7 +132,7 @@ def test_a_new_controller_tells_all_and_mends() -> None:
     [
         # It leads: another one in sync does, and the ISR is without it.
         (Shown(1, 5, (1, 2, 3), 7), 1, [], Shown(2, 6, (2, 3), 8), {(n, LEAD) for n in (1, 2, 3)}),
-        # It follows: it stops, and those who stay are told.
+        # It follows: it stops, and those that stay get the new state.
         (Shown(1, 5, (1, 2, 3), 7), 3, [], Shown(1, 6, (1, 2), 8),
          {(1, LEAD), (2, LEAD), (3, STOP)}),
         # Nobody else is in sync: it leads on, and the answer says so.
@@ -261,14 +261,14 @@ def test_any_order_of_events(seed: int) -> None:
 @pytest.mark.parametrize(
     ("state", "living", "reborn", "wanted"),
     [
-        # The leader came back: who is in sync and never left leads.
+        # The leader came back: one that is in sync and never left leads.
         (Shown(1, 5, (1, 2, 3), 7), (1, 2, 3), (1,), Shown(2, 6, (2, 3), 8)),
         # A follower came back: out of the ISR.
         (Shown(1, 5, (1, 2, 3), 7), (1, 2, 3), (2,), Shown(1, 6, (1, 3), 8)),
         # All of the ISR did: the same ones, in another epoch, for records may be others now.
         (Shown(1, 5, (1, 2), 7), (1, 2, 3), (1, 2), Shown(1, 6, (1, 2), 8)),
         (Shown(1, 5, (1,), 7), (1, 2, 3), (1,), Shown(1, 6, (1,), 8)),
-        # The leader is gone, and who came back is all that is left of the ISR.
+        # The leader is gone, and the one that came back is all that is left of the ISR.
         (Shown(1, 5, (1, 2), 7), (2, 3), (2,), Shown(2, 7, (2,), 9)),
         # One that was not in sync: nothing is written.
         (Shown(1, 5, (1, 2), 7), (1, 2, 3), (3,), Shown(1, 5, (1, 2), 7)),

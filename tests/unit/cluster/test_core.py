@@ -1,4 +1,4 @@
-"""A controller from its election on: what it is told, what it does, what the tree says then."""
+"""A controller from its election on: what it hears, what it does, what the tree says then."""
 
 from __future__ import annotations
 
@@ -146,8 +146,8 @@ def test_a_disk_fails(of: Driven) -> None:
 
 @pytest.mark.parametrize("replicas", [(1, 2), (1,)])
 def test_a_disk_is_there_again(replicas: tuple[int, ...]) -> None:
-    """The broker takes the partition that it could not keep: it counts as any other copy, is told
-    to clients, and leads where it is the last."""
+    """The broker takes the partition that it could not keep: its replica counts as any other, is
+    shown to clients, and leads where it is the last."""
     of = Driven()
     of.register(1, 2)
     of.elect()
@@ -290,8 +290,8 @@ def test_producer_ids_are_given_out_once(of: Driven) -> None:
 
 
 def test_who_is_behind_is_told_all_again(of: Driven) -> None:
-    """The live brokers first: the request that named them may be what was dropped, and it follows
-    nobody whom it does not know."""
+    """The live brokers first: the request that named them may be what was dropped, and the broker
+    follows no leader that it does not know."""
     of.events.append(Behind(2))
     of.run()
     assert kinds(of) == [(2, "UpdateMetadata"), (2, "LeaderAndIsr"), (2, "UpdateMetadata")]

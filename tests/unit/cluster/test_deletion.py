@@ -15,7 +15,7 @@ OK = ErrorCode.NONE
 
 
 def cluster() -> Cluster:
-    """A topic that is to be deleted, and one beside it."""
+    """A topic that is to be deleted, and another one."""
     of = Cluster((1, 2))
     for name in ("t", "other"):
         node = of.topic(name, {0: (1, 2), 1: (2,)})
@@ -52,7 +52,7 @@ def test_a_topic_is_deleted() -> None:
 
 
 def test_a_topic_waits_for_a_broker_that_is_away() -> None:
-    """It is told to drop the topic when it comes, and not to follow it."""
+    """When it comes it gets StopReplica for the topic, and no LeaderAndIsr."""
     of = cluster()
     of.decide(brokers.brokers_are(of.context, of.told, of.brokers(1)))
     of.decide(deletion.topics_to_delete(of.context, of.told, ["t"]))

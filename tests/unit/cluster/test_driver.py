@@ -1,4 +1,4 @@
-"""The thread of a controller, over what stands for ZooKeeper: who asks is answered at its end."""
+"""A controller's thread, over a stand-in for ZooKeeper: open requests are answered at its end."""
 
 from __future__ import annotations
 

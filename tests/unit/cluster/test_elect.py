@@ -20,7 +20,7 @@ REPLICAS = (1, 2, 3)
     ],
 )
 def test_a_new_partition(live: set[int], wanted: Leadership | None) -> None:
-    """The first of the assignment that lives; all who live are in sync."""
+    """The first live replica of the assignment leads; all live ones are in sync."""
     assert leader_election.elect_first(REPLICAS, live) == wanted
 
 

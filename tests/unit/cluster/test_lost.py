@@ -61,7 +61,7 @@ def test_the_answer_about_the_first_epoch_is_lost(scene: Scene, done: bool) -> N
 
 @DONE
 def test_another_is_elected_while_the_answer_is_lost(scene: Scene, done: bool) -> None:
-    """The session of who asked ends before it could look."""
+    """The first candidate's session ends before it could look."""
     node, others = scene.node(1, begin=False), []
 
     def lost(commit: Callable[[], Any]) -> None:
@@ -172,7 +172,7 @@ def path_of(partition: int) -> str:
 
 @DONE
 def test_the_answer_about_a_leader_is_lost(scene: Scene, done: bool) -> None:
-    """Nobody is told anything by it: the tree is read again, and says who leads, in one epoch."""
+    """The loss sends no request: the tree is read again, and names the leader, in one epoch."""
     of = led(scene)
     scene.stand_in.lose(T, done)
     of.brokers[0].session.close()
@@ -268,7 +268,7 @@ def test_the_answer_about_a_removal_is_lost(scene: Scene, path: str, done: bool)
 
 
 def test_a_session_ends_before_a_write(scene: Scene) -> None:
-    """Nobody else was elected: it is written, and whoever is elected next goes on from it."""
+    """Nobody else was elected: it is written, and the next controller goes on from it."""
     of = led(scene)
     scene.before(T, lambda _: scene.stand_in.expire(session_of(of.node)))
     of.brokers[0].session.close()
@@ -354,7 +354,7 @@ def test_a_deposed_controllers_request_is_refused(scene: Scene) -> None:
 
 
 class Obey:
-    """A broker's membership, told by real senders; requests of one epoch wait on their way."""
+    """A broker's membership, behind real senders; requests of one epoch wait in flight."""
 
     def __init__(self, member: Member) -> None:
         self.member = member

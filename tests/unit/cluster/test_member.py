@@ -90,7 +90,7 @@ def asked(api: Api, **fields: Any) -> Any:
 
 
 def test_nobodys_failure_keeps_a_change_from_the_others(caplog: pytest.LogCaptureFixture) -> None:
-    """Neither that of a log which ends just now, nor that of who listens."""
+    """Neither that of a log which ends just now, nor that of a listener."""
     with StandIn() as inside, registered(inside) as (member, _):
         heard: list[Change] = []
 

@@ -109,7 +109,7 @@ def test_a_partition_is_moved() -> None:
 @pytest.mark.parametrize(
     ("wanted", "now", "leader", "stopped"),
     [
-        ((2, 1), (1, 2), 1, []),  # another order: who is preferred is elected when that is asked
+        ((2, 1), (1, 2), 1, []),  # another order: the preferred leader is elected on request
         ((1,), (1, 2), 1, [2]),
         ((2,), (1, 2), 2, [1]),  # the leader leaves
     ],
@@ -126,7 +126,7 @@ def test_what_needs_no_copy_ends_at_once(
 
 
 def test_a_move_is_given_up() -> None:
-    """Also where one of the new leads by then; who came drops what it has."""
+    """Also where a new replica leads by then; the new ones drop what they have."""
     of = cluster()
     assert cancel(of) is ErrorCode.NO_REASSIGNMENT_IN_PROGRESS
     move(of, 3, 4)
@@ -225,7 +225,7 @@ def test_a_partition_that_was_never_led_has_nothing_to_move() -> None:
 
 
 def test_a_topic_that_somebody_changed_meanwhile_is_left_alone() -> None:
-    """What he wrote stays; who asks is told to ask again."""
+    """The other change stays; the request is refused, and is to be tried again."""
     of = cluster()
     of.topic("t", {0: (1, 2), 1: (2, 1)})
     of.tree[tree.topic_path("t")] = of.tree[tree.topic_path("t")]._replace(version=1)
@@ -295,8 +295,8 @@ def test_who_asks_later_is_obeyed() -> None:
 
 @pytest.mark.parametrize("seed", range(30))
 def test_in_any_order(seed: int) -> None:
-    """Moves, their ends, deaths: who leads is one of who keeps it, who is in sync has a copy that
-    is not dropped, and a move that may end has ended."""
+    """Moves, their ends, deaths: the leader keeps a copy, an in-sync replica has one that is not
+    dropped, and a move that may end has ended."""
     draw = random.Random(seed)
     of = cluster(state=Shown(1, 5, (1, 2), 7))
     living = [1, 2, 3, 4]

@@ -127,8 +127,8 @@ def shown(peer: Peer) -> list[Any]:
 
 
 def test_who_is_too_far_behind_is_told_what_is_nowhere_else(peer: Peer, begin: Begin) -> None:
-    """What it is to stop with and who lives, in their order; then what was sent behind that; then
-    the controller hears that it is to tell all again.  Of the rest nothing is said."""
+    """The replicas to stop and the live brokers, in their order; then what was sent behind that;
+    then the controller hears that it is to send all again.  The rest is not sent."""
     held, heard = Held(ANSWER), queue.SimpleQueue[Answered | Behind]()
     peer.on(API, held, ANSWER)
     peer.on(STOP_REPLICA, {"error_code": 0, "partition_errors": []})

@@ -38,7 +38,7 @@ def standing(node: int, epoch: int) -> Standing:
 
 
 class Broker:
-    """One that obeys, and keeps what it was told to do."""
+    """One that obeys, and keeps what it has to do."""
 
     def __init__(self, node: int, epoch: int) -> None:
         self.now = standing(node, epoch)
@@ -64,7 +64,7 @@ class Broker:
 
 
 def told(of: Cluster, node: int) -> tuple[Broker, list[Send]]:
-    """A broker, and what a new controller has for it, after who lives."""
+    """A broker, and what a new controller has for it, after the list of live brokers."""
     of.decide(brokers.begin(of.context, of.told))
     return Broker(node, 100 + node), [send for send in of.sent if send.broker == node][1:]
 
@@ -137,7 +137,7 @@ def test_who_is_not_registered_yet_obeys_nobody() -> None:
 
 
 def test_a_registration_is_known_with_the_brokers() -> None:
-    """It came to know its epoch after the controller had told who lives: its next ISR is
+    """It came to know its epoch after the controller had sent the live brokers: its next ISR is
     proposed by the epoch that the controller knows."""
     of = Cluster((1, 2))
     of.led(KEY, (1, 2), Shown(1, 5, (1, 2), 7))

@@ -13,7 +13,7 @@ P0, P1 = ("t", 0), ("t", 1)
 
 
 def test_a_new_topic_is_led() -> None:
-    """By the first that lives; who keeps it is told that it is new, and everybody of it."""
+    """By the first that lives; its replicas hear that it is new, and all brokers hear of it."""
     of = Cluster((1, 2, 4))
     of.decide(topics.topic_is(of.context, of.told, "t", of.topic("t", {0: (1, 2), 1: (3, 2)})))
     assert (of.shown(P0), of.shown(P1)) == (Shown(1, 0, (1, 2), 0), Shown(2, 0, (2,), 0))
@@ -25,7 +25,7 @@ def test_a_new_topic_is_led() -> None:
 
 
 def test_a_topic_waits_for_who_keeps_it() -> None:
-    """Until then there is no state of it, and nobody is told."""
+    """Until then there is no state of it, and no broker hears of it."""
     of = Cluster((1, 2))
     of.decide(topics.topic_is(of.context, of.told, "t", of.topic("t", {0: (3,)})))
     assert of.sent == [] and tree.partition_path("t", 0) not in of.tree

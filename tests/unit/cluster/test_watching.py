@@ -19,7 +19,7 @@ PROBLEMS = [errors.BadZnode("as said"), errors.ZooKeeperAway("as said"), Runtime
 
 
 class Told:
-    """What it is told, and tells; each of the two fails as often as is said."""
+    """What it hears, and reports; each report fails as often as `failing` says."""
 
     def __init__(self, problem: Exception) -> None:
         self.problem = problem

@@ -155,7 +155,7 @@ def test_a_log_that_another_process_writes_to_by_another_way_is_refused(path, tm
     target = tmp_path / "elsewhere"
     put_link(path / "a-1", target)
     with Manager(path) as manager:
-        manager.get("a", 1).append(b"ours")  # which takes over the lock of who stands alone
+        manager.get("a", 1).append(b"ours")  # this takes the lock that a standalone Log takes
         program = [sys.executable, "-c", WRITER, str(target)]
         found = subprocess.run(
             program, capture_output=True, timeout=LIMIT_S, check=False, input=b""

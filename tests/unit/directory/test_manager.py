@@ -469,7 +469,7 @@ def test_a_removal_that_a_crash_interrupted_goes_on(path, wait_until):
 
 
 def test_a_reader_changes_nothing_and_needs_no_lock(path):
-    """Beside the writer; what would change is refused."""
+    """It opens next to the writer; a call that would change something is refused."""
     with Manager(path) as writer:
         log = writer.create_partition("a")
         log.append(b"x")

@@ -1,4 +1,4 @@
-"""What goes on behind a data directory, on a clock that stands still until it is told."""
+"""A data directory's background work, on a clock that stands still until a test moves it."""
 
 import logging
 import os

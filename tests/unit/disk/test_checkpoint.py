@@ -321,7 +321,7 @@ def test_an_absurdly_large_checkpoint_is_not_read(tmp_path):
 
 
 def test_a_reader_needs_no_lock_and_writes_nothing(tmp_path):
-    """Beside a writer; a save is refused; not a byte changes."""
+    """It opens next to a writer; a save is refused, and not a byte changes."""
     writer = DirectoryState(tmp_path)
     writer.save({A0: 5})
     before = sorted(os.listdir(tmp_path))

@@ -31,7 +31,7 @@ def test_the_handle_keeps_its_log(tmp_path: Path) -> None:
 
 
 def test_what_is_not_plain_is_left_to_others(tmp_path: Path) -> None:
-    """Kinds of bytes and of numbers beside the plain ones, what is refused, and other words."""
+    """Kinds of bytes and numbers other than the plain ones, what is refused, and other keywords."""
 
     class Text(bytes):
         pass

@@ -16,7 +16,7 @@ def epochs(log: Log) -> list[tuple[int, int]]:
 
 
 def test_an_epoch_without_a_record_goes_with_a_truncation_at_the_end(log_dir: Path) -> None:
-    """As Kafka: who led and wrote nothing would else name an epoch that no other log has."""
+    """As in Kafka: otherwise a leader that wrote nothing names an epoch that no other log has."""
     with Log(log_dir) as log:
         log.append(b"0")
         handle_of(log).lead(3)

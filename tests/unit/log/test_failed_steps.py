@@ -58,7 +58,7 @@ def test_a_log_that_lost_its_last_segment_leaves_no_page(tmp_path: Path, no_segm
 def test_a_deletion_that_failed_goes_on_where_it_stopped(
     tmp_path: Path, native_test: tuple[Any, Any], reached: int
 ) -> None:
-    """Not with later ones: who opened the folder then would find a hole."""
+    """It does not go on with later ones: an open of the folder would then find a hole."""
     hooks = native_test[1]
     with kafkalog.Log(tmp_path / "t-0", config=CONFIG) as log:
         fill(log)

@@ -1,4 +1,4 @@
-"""While the disk holds one call, only who needs what it does waits for it."""
+"""While the disk holds one call, only callers that need its result wait for it."""
 
 from __future__ import annotations
 
@@ -301,8 +301,8 @@ def test_a_truncation_that_waits_for_the_disk(
     call: bytes,
     sealed: bool,
 ) -> None:
-    """At each of its syncs: what is cut is gone for who reads, but before the first change, when
-    what was noted of it is taken back; and who writes comes behind it."""
+    """At each of its syncs readers no longer see what is cut, except before the first change, when
+    the notes of it are removed; and an append waits until it is done."""
     log, other = logs
     times = 0
     for nth in range(1, 12):
@@ -363,7 +363,7 @@ def test_a_log_that_begins_again_and_waits_for_the_disk(
 def test_a_close_that_waits_for_the_disk(
     disk: Any, logs: tuple[kafkalog.Log, kafkalog.Log], wait_until: Wait, call: bytes
 ) -> None:
-    """At its end the log is closed, also for who waits to write."""
+    """When it is done the log is closed, also for an append that waits."""
     log, other = logs
     log.flush()
     end = log.end_offset
@@ -419,7 +419,7 @@ def test_a_purge_that_waits_for_the_disk(
 def test_a_slice_that_is_sent_while_its_bytes_are_cut_off(
     disk: Any, tmp_path: Path, wait_until: Wait
 ) -> None:
-    """The log goes on in another file; who was promised the old bytes gets them, and no others."""
+    """The log goes on in another file; the receiver gets the promised old bytes, and no others."""
     with kafkalog.Log(tmp_path / "log-0") as log:
         for i in range(20):
             log.append(b"old%04d" % i, timestamp_ms=i)

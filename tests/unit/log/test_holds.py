@@ -1,4 +1,4 @@
-"""Retention holds: a reader who lags keeps its segments, within bounds."""
+"""Retention holds: a reader that lags keeps its segments, within bounds."""
 
 import logging
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""A `.txnindex` that is gone: what was aborted is found again, whoever asks for it first."""
+"""A missing `.txnindex`: what was aborted is found again, whatever asks for it first."""
 
 import shutil
 from collections.abc import Callable

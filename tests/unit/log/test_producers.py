@@ -80,7 +80,7 @@ def opened(producer_id: int, sequence: int = 0) -> bytes:
 
 @pytest.mark.slow
 def test_when_all_are_in_transactions_nobody_joins_them(log_dir):
-    """None of them may be forgotten: who comes then is told, until one ends."""
+    """None of them may be forgotten: a new producer gets an error, until one of them ends."""
     with kafkalog.Log(log_dir) as log:
         log.append_batches(b"".join(opened(i) for i in range(PRODUCERS_MAX - 1)))
         with pytest.raises(errors.NoMemory, match="100000 others are in transactions"):

@@ -1,4 +1,4 @@
-"""What a reader in another process pays beside a living writer: counted, not timed."""
+"""What a reader in another process pays next to a live writer: counted, not timed."""
 
 from __future__ import annotations
 
@@ -80,7 +80,7 @@ def test_a_reader_whose_writer_has_no_room_to_show_entries_walks_once(tmp_path, 
         fill(log, 10_000)
         with kafkalog.Log(tmp_path / "log-0", mode="r") as reader:
             first = cost_of(reader, 9_000)
-            assert first > 1 << 20  # nobody told it where things are
+            assert first > 1 << 20  # nothing says where things are
             for _ in range(3):
                 costs = costs_of(reader, rng, log.end_offset)
                 assert max(costs) < 4 * BOUND, costs  # the last 64 KiB have no entries

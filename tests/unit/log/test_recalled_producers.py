@@ -211,7 +211,7 @@ def test_batches_that_do_not_follow_each_other_are_left_out(log_dir):
 
 
 def test_a_damaged_header_leaves_the_last_one(log_dir):
-    """The open does not fail of it: who reads there is told."""
+    """The open does not fail because of it: a read of that place reports it."""
     with kafkalog.Log(log_dir) as log:
         sent = [send(log, make(i)) for i in range(5)]
         log.roll()

@@ -84,7 +84,7 @@ def test_a_note_that_is_none_costs_time_only(tmp_path):
 
 
 def test_no_note_is_left_of_what_is_cut(tmp_path):
-    """Before the first byte goes, whoever cuts: also where a directory's manager does."""
+    """It goes before the first byte does, also when a directory's manager cuts."""
     path = tmp_path / "log-0"
     note = path / "flushed-offset"
     with kafkalog.Log(path, config=CONFIG) as log:

@@ -1,4 +1,4 @@
-"""One partition in one process: who opens it again shares it, and what its topic says holds."""
+"""One partition in one process: a second open shares it, and its topic's settings hold."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from tests.support.waiting import LIMIT_S
 
 
 def test_a_log_beside_a_broker_shares_the_partition(tmp_path: Path) -> None:
-    """Whoever comes first: all is in one log, and nobody's close takes it from the others."""
+    """Whichever opens first: all is in one log, and no close takes it from the others."""
     with Broker(tmp_path) as broker, Raw(broker.bootstrap_servers) as client:
         client.create("t")
         with Log(tmp_path / "t-0") as first:
@@ -118,7 +118,7 @@ def test_a_log_that_is_dropped_without_close_is_given_back(
 
 
 def test_the_topics_settings_hold_for_whoever_writes(tmp_path: Path) -> None:
-    """Beside a broker and without one: the largest batch, keys where it is compacted, times."""
+    """Next to a broker and without one: the largest batch, keys where it is compacted, times."""
     with Broker(tmp_path) as broker, Raw(broker.bootstrap_servers) as client:
         client.create("small", max_message_bytes="200")
         client.create("keyed", cleanup_policy="compact")

@@ -159,7 +159,8 @@ APPENDS = {
 
 @pytest.mark.parametrize("call", APPENDS)
 def test_ctrl_c_ends_the_wait_for_a_disk_that_was_quick_so_far(call, tmp_path, native_test):
-    """The sync goes on in another thread: whoever waits for it did it, or waited in C for it."""
+    """The sync goes on in another thread: a caller that ran it, or waited for it in C, would not
+    see the signal."""
     _, lib = native_test
     lib.kl_io_reset()
     every = 10**9 if call == "flush" else 1

@@ -47,7 +47,7 @@ def test_root_on_another_users_folder_has_a_page(given_away):
         log.append(b"shown")
         page = page_of(given_away, USER)
         assert (page.stat().st_uid, page.parent.stat().st_uid) == (USER, USER)
-        # Bytes that the writer has not published: who takes the file's end would see them.
+        # Bytes that the writer has not published: a reader that takes the file's end sees them.
         with kafkalog.Log(given_away, mode="r") as reader:
             assert reader.end_offset == 1
             [file] = given_away.glob("*.log")
@@ -127,7 +127,7 @@ def test_a_reader_goes_on_with_the_next_writer_after_a_kill(tmp_path):
 
 
 def test_a_reader_does_not_wait_for_a_writer_that_was_killed(tmp_path, wait_until):
-    """Whoever goes on there may be none of ours, and says nothing in any page."""
+    """The next writer may be another program, which says nothing in any page."""
     path = tmp_path / "log-0"
     with ExitStack() as stack:
         with writer_elsewhere(path):

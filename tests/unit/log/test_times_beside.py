@@ -1,4 +1,4 @@
-"""Times are looked for beside an owner who is busy: a search sees the old or the new, whole."""
+"""Searches for times while the log's owner is busy: each sees the old or the new, whole."""
 
 from __future__ import annotations
 

@@ -69,8 +69,8 @@ def history(draw: random.Random) -> tuple[list[Span], dict[int, int], int]:
 
 
 def test_nobody_passes_over_a_record() -> None:
-    """Drawn histories: behind an offset of the source lies what lies behind its translation,
-    and the last ones are told exactly."""
+    """Drawn histories: a translation passes over no record at or behind the source's offset, and
+    the last offsets are translated exactly."""
     for number in rounds(100):
         draw = random.Random(f"{SEED} {number}")
         spans, lies, end = history(draw)

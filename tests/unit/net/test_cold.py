@@ -1,4 +1,4 @@
-"""Fetches of what lies on disk only: read by threads that may wait, beside the network's."""
+"""Fetches of what lies on disk only: threads that may wait read it, and not the network's."""
 
 from __future__ import annotations
 

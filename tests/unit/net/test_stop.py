@@ -102,7 +102,7 @@ def test_a_log_may_be_closed_when_the_server_has_stopped(served):
 
 
 def test_stop_under_load():
-    """Whatever was answered came whole; who had no answer is told by the end of file."""
+    """Every answer comes whole; a client without an answer sees the end of file."""
     server = Server(workers=4, queued_max_requests=10)
     answers = [0] * 12
     problems: list[BaseException] = []

@@ -179,7 +179,7 @@ def test_no_memory_is_allocated_after_the_first_fetches(served, peer, faults, si
     assert (faults.kl_io_calls(b"alloc"), served.reactor.stats().allocations) == before
 
 
-# ---- who may read what ---------------------------------------------------------------------------
+# ---- what may be read ----------------------------------------------------------------------------
 
 
 def test_read_committed_ends_at_an_open_transaction(served, peer):
@@ -433,7 +433,7 @@ def test_an_answer_has_so_many_pieces_of_files_and_the_rest_comes_later(served, 
 
 
 def test_answers_that_are_not_read_leave_files_for_others(serve, wait_until):
-    """An eighth of the process's descriptors is for all of them; who comes then gets copies."""
+    """An eighth of the process's descriptors is for all of them; later answers are copies."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (min(soft, 800), hard))
     try:

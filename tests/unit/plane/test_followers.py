@@ -1,4 +1,4 @@
-"""A leader's side of its followers: what they may fetch, how far records are shown, who lags."""
+"""A leader's side of its followers: what they may fetch, how far records are shown, which lag."""
 
 from __future__ import annotations
 
@@ -361,7 +361,7 @@ def test_one_without_a_log_has_followers(served: Served, peer: Peer) -> None:
 
 
 def test_a_copy_that_leads_alone_shows_all(served: Served, peer: Peer) -> None:
-    """However far its last leader had shown it: also where that was told once before."""
+    """However far its last leader had shown it, also when it leads alone once more."""
     log = served.put()
     handle = handle_of(log)
     for epoch in (0, 1):
@@ -374,7 +374,7 @@ def test_a_copy_that_leads_alone_shows_all(served: Served, peer: Peer) -> None:
 
 
 def test_followers_of_an_earlier_epoch_show_nothing(served: Served, peer: Peer) -> None:
-    """Between the word that it leads again and the word who follows."""
+    """Between the change that makes it leader again and the one that names its followers."""
     log = served.put()
     lead(served, in_sync(2))
     fill(log, 3)
@@ -399,7 +399,7 @@ def test_many_roles_change_at_once(served: Served, peer: Peer) -> None:
     logs = [served.logs["t", number] for number in range(3)]
     for log in logs:
         fill(log, 3)
-    handle_of(logs[1]).lead(5)  # it knows of a later leader than who is told here
+    handle_of(logs[1]).lead(5)  # it knows a later leader epoch than that given here
     roles = [{"leader_epoch": 4, "durable": False, "led_by": led_by} for led_by in (None, None, 9)]
     changes = [
         RoleChange(handle_of(log), role, [in_sync(2)] if role["led_by"] is None else ())
@@ -422,7 +422,7 @@ def test_many_roles_change_at_once(served: Served, peer: Peer) -> None:
 
 
 def near(peer: Peer, offset: int, rack: str, **more: Any) -> tuple[int, int, bytes]:
-    """What a consumer is told that stands in a rack: the error, where to read, the records."""
+    """The answer to a consumer in a rack: the error, where to read, the records."""
     found = peer.fetch_one(offset, rack_id=rack, **more)
     return found.error_code, found.preferred_read_replica, found.records
 
@@ -452,7 +452,7 @@ def test_a_consumer_is_sent_to_the_copy_in_its_rack(
 
 
 def test_who_is_not_sent_elsewhere(served: Served, peer: Peer) -> None:
-    """A follower; whom the leader is near to; an offset that is wrong; where nobody says racks."""
+    """A follower; a consumer near the leader; a wrong offset; where no replica has a rack."""
     log = served.put()
     fill(log, 5)
     lead(served, in_sync(2))
@@ -472,7 +472,7 @@ def test_who_is_not_sent_elsewhere(served: Served, peer: Peer) -> None:
 
 
 def test_a_session_sends_its_consumer_elsewhere(served: Served, peer: Peer) -> None:
-    """Also once all of it was read: it is told though no record came."""
+    """Also once it has read everything: the answer names the copy although no record came."""
     log = served.put()
     fill(log, 5)
     lead(served, in_sync(2))

@@ -149,7 +149,7 @@ LARGE = one(b"v" * 3_900, key=b"k")
 
 
 def elsewhere(served: Served) -> None:
-    """What others do while a partition takes nothing: with it, and with one beside it."""
+    """What others do while a partition takes nothing: with it, and with another one."""
     peer = served.connect()
     end = peer.produce_one(one(key=b"k"), ("t", 1), acks=LEADER).base_offset
     assert offsets(peer, ("t", 1), end) == [end]
@@ -248,7 +248,7 @@ def test_a_roll_without_room(cold: Served, faults: Any) -> None:
     """What has no room for its roll is refused, and nothing of it is there."""
     log, peer = cold.logs["t", 0], cold.connect()
     end = log.end_offset
-    faults.kl_io_fail(b"pwrite", 1, 28, 2, 0)  # by who rolls ahead, and by the append itself
+    faults.kl_io_fail(b"pwrite", 1, 28, 2, 0)  # in the roll ahead, and in the append itself
     assert peer.produce_one(LARGE).error_code != 0
     faults.kl_io_reset()
     assert log.end_offset == end

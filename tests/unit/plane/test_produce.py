@@ -336,7 +336,7 @@ def test_no_memory_is_allocated_after_the_first_requests(served, peer, faults, a
     assert (faults.kl_io_calls(b"alloc"), served.reactor.stats().allocations) == before
 
 
-# ---- who leads what is refused (KIP-951) -----------------------------------------------------
+# ---- a refusal names the leader (KIP-951) ----------------------------------------------------
 
 
 def node_at(number: int, rack: str | None = None) -> dict[str, Any]:

@@ -122,7 +122,7 @@ def test_what_a_topic_becomes_is_seen(served, peer, version):
 
 
 def test_another_isolation_looks_at_all(served, peer):
-    """What a transaction holds back is read by who reads all."""
+    """A read_uncommitted consumer reads what a transaction holds back."""
     log = served.put(partitions=2)
     rows = [Row(b"t", None, NOW_MS)]
     log.append_batches(
@@ -149,7 +149,7 @@ def test_what_is_removed_while_its_session_sleeps(served, peer):
 
 
 def test_a_session_that_is_closed_while_partitions_move(served):
-    """Nothing is told to what is gone."""
+    """No news goes to a session that is gone."""
     log = served.put(partitions=3)
     for turn in range(30):
         peer = served.connect()

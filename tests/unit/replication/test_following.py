@@ -1,4 +1,4 @@
-"""What a follower does: each answer by itself, and histories of leaders who come and go."""
+"""What a follower does: each answer by itself, and histories of leaders that come and go."""
 
 from __future__ import annotations
 
@@ -117,9 +117,9 @@ class Node:
 class History:
     """Leaders of one partition after each other.
 
-    Clean: what is shown is what all have, so that whoever is elected has it; else one other is
-    enough, and what is shown may be lost.  A node of the old kind asks where its last epoch ended
-    before it fetches, the others hear of it by Fetch.
+    Clean: a record is shown once all have it, so that any leader elected has it.  Otherwise one
+    other node is enough, and a shown record may be lost.  A node of the old kind asks where its
+    last epoch ended before it fetches; the others learn it from Fetch.
     """
 
     def __init__(self, folder: Path, dice: random.Random, clean: bool) -> None:

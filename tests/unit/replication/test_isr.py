@@ -90,7 +90,7 @@ JOINS = LED._replace(proposal=Proposal((1, 2, 3), (101, 102, 103), held=True))
 
 @pytest.mark.parametrize(("log_end", "due"), [(-1, False), (39, False), (40, True), (41, True)])
 def test_who_joins_has_all_that_was_shown_until_it_was_waited_for(log_end: int, due: bool) -> None:
-    """40 was shown by those in sync, after it fetched from 39 and before they were told."""
+    """Those in sync showed 40 after it fetched from 39, and before the leader waited for it."""
     assert JOINS.maximal == {1, 2, 3} and not JOINS.due
     states = [state(2, 0), state(3, 0)._replace(log_end=log_end)]
     assert released(JOINS, states, 40).due is due
@@ -132,7 +132,7 @@ def test_an_answer(answer: Any, wanted: Isr) -> None:
     ],
 )
 def test_what_the_controller_knows_better_is_waited_for(answer: Any) -> None:
-    """Whoever was proposed counts on, and nothing is asked again."""
+    """The proposed ISR still counts, and nothing is asked again."""
     found = answered(ASKED, ASKED, answer)
     assert (found.maximal, found.in_sync, found.due) == ({1, 2}, (1, 2), False)
     assert told(found, LED) is None
@@ -238,7 +238,7 @@ class World:
             self.isr = answered(self.isr, asked, answer)
 
     def check(self) -> None:
-        """No record is shown that one lacks who may be elected."""
+        """No record is shown that a possible leader lacks."""
         now = self.cluster.shown(KEY)
         assert {*now.isr} <= self.isr.maximal, (now, self.isr)
 
@@ -259,7 +259,7 @@ class World:
 
 @pytest.mark.explore
 def test_histories() -> None:
-    """Whatever is lost, late or comes twice: who is in sync by the tree is in the maximal ISR."""
+    """Whatever is lost, late or comes twice: the ISR in the tree is within the maximal ISR."""
     settled = 0
     for number in rounds(300):
         world = World(random.Random(f"{SEED}-{number}"))

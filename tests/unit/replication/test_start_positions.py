@@ -1,5 +1,5 @@
-"""A follower begins at any position: it ends with the leader's records, and what it had besides
-lies beside it as far as it was shown."""
+"""A follower begins at any position: it ends with the leader's records, and the others that it had
+are kept in a file next to its log, as far as they were shown."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which copies are held back, and when: by a clock that is told."""
+"""Which copies are held back, and when, by the time that a test gives."""
 
 from __future__ import annotations
 

@@ -139,8 +139,8 @@ def a_leader_that_comes_back_parted(make: Make) -> None:
 
 
 def a_fetch_of_an_earlier_epoch(make: Make) -> None:
-    """S-320: it comes late, to the same leader, that has not heard who led in between; what it says
-    of the follower's log was true before that one."""
+    """S-320: it comes late, to the same leader, which has not heard of the leader in between; what
+    it says of the follower's log was true before that one."""
     scene = make(**PATIENT)
     scene.reigned_by(3)
     scene.nodes[1].kill()
@@ -311,7 +311,7 @@ def an_answer_of_before(make: Make) -> None:
 
 
 def who_joins_when_a_leader_begins(make: Make) -> None:
-    """What is committed the new leader does not know yet: who lacks it does not join."""
+    """The new leader does not know yet what is committed: a replica that lacks it does not join."""
     scene = make(nodes=5, replicas=4)
     scene.reigned_by(5)
     scene.sent(1)

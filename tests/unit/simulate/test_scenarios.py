@@ -229,7 +229,7 @@ def test_what_a_follower_took_last_is_shown_once_it_is_on_its_disk(
 
 
 def test_replicas_move_while_a_leader_dies(make: Callable[..., Scene]) -> None:
-    """S-reassign: who is to come cannot, and who is to go leads, until it dies."""
+    """S-reassign: the new replica cannot join, and the one that is to go leads, until it dies."""
     scene = make(nodes=5)
     scene.reigned_by(5)
     scene.sent(1)
@@ -283,7 +283,7 @@ def test_watches_that_are_late_lost_or_seen_twice(make: Callable[..., Scene]) ->
 
 
 def test_who_still_believes_to_lead_misses_what_another_took(scene: Scene) -> None:
-    """It refuses what comes next, and is right; of who does lead it would be a record lost."""
+    """It refuses the next record, rightly; the same from the real leader would be a record lost."""
     scene.sent(1)
     scene.apart(1)
     scene.until(lambda: scene.leader() in (2, 3))

@@ -112,7 +112,7 @@ def others_lead(cluster: TestCluster, hooks: Any) -> None:
 
 
 def knows(cluster: TestCluster, node: int, left: list[int]) -> bool:
-    """Whether a node tells clients who leads, and whose copies are not there."""
+    """Whether a node reports the leader and the offline replicas to clients."""
     with Raw(cluster.nodes[node].bootstrap_servers) as raw:
         (topic,) = raw.call(METADATA, 12, topics=[{"name": "t"}]).topics
     (row,) = topic.partitions
@@ -124,7 +124,7 @@ def knows(cluster: TestCluster, node: int, left: list[int]) -> bool:
 def test_a_log_that_goes_offline_while_it_is_led(
     kafkalog_cluster: TestCluster, native_test: tuple[Any, Any]
 ) -> None:
-    """Nobody has to ask: its node says so, and the lead goes to who can."""
+    """Its node reports it unasked, and the lead goes to a replica that can take it."""
     others_lead(kafkalog_cluster, native_test[1])
 
 
@@ -150,7 +150,7 @@ def test_the_same_with_a_real_zookeeper(tmp_path: Path, native_test: tuple[Any, 
 def test_a_full_disk_costs_no_lead(
     kafkalog_cluster: TestCluster, native_test: tuple[Any, Any]
 ) -> None:
-    """It passes, and whoever led leads on."""
+    """It passes, and the leader leads on."""
     cluster, hooks = kafkalog_cluster, native_test[1]
     cluster.create_topic("t")
     append(cluster, b"1")

@@ -33,7 +33,7 @@ def test_who_asks_for_what_the_controller_does_holds_up_nobody(
     kafkalog_cluster: TestCluster, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Topics, producer ids, coordinators: more of each than a node has threads, and all the while
-    it answers whoever needs none of that."""
+    it answers clients that need none of that."""
     monkeypatch.setattr(controller_link, "ANSWER_MS", 3_600_000)
     cluster = kafkalog_cluster
     controller = cluster.controller

@@ -1,7 +1,7 @@
 /* Target: a batch's header, its checksum and its records. */
 #include "fuzz.h"
 
-/* What the parser told is what the writer of headers puts there. */
+/* The writer of headers puts back exactly what the parser read. */
 static void put_again(const uint8_t *data, const kl_batch *batch) {
     size_t size = (size_t)batch->batch_bytes;
     uint8_t *copy = fuzz_copy((kl_span){data, size});

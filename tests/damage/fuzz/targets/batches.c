@@ -34,7 +34,7 @@ void fuzz_fix_batches(uint8_t *data, size_t bytes, uint32_t draw) {
     }
 }
 
-/* ---- records: the same, told in several ways ------------------------------------------- */
+/* ---- records: the same, read in several ways ------------------------------------------- */
 
 enum { AT_ONCE = 3 };
 

@@ -10,7 +10,7 @@ enum { STEPS_MAX = 60, DAMAGE_BYTES_MAX = 64 };
 typedef struct {
     kl_log *log; /* NULL: it could not be opened */
     kl_log_config config;
-    int64_t end;    /* the end that the log told last */
+    int64_t end;    /* the end that the log last reported */
     bool end_known; /* no change of the ends failed since */
     bool damaged;   /* a file was changed behind its back: nothing is promised any more */
 } life;

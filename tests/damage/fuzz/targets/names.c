@@ -1,4 +1,4 @@
-/* Target: file names, text in UTF-8, varints and checksums: small things told twice. */
+/* Target: file names, text in UTF-8, varints and checksums, each checked in two ways. */
 #include "fuzz.h"
 
 #include "../../../../kafkalog/_native/segment/index.h"

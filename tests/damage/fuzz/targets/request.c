@@ -1,7 +1,8 @@
-/* Target: Produce and Fetch requests on the fast path, some of them parked, beside changes
- * of the log: no request ends without an answer that reads back, none is lost or run twice.
+/* Target: Produce and Fetch requests on the fast path, some of them parked, while the log
+ * changes: every request ends with an answer that can be read back, none is lost or run
+ * twice.
  *
- * The server's side of net/request.h is played here: one network thread, a response in
+ * This file plays the server's side of net/request.h: one network thread, a response in
  * memory, a clock that stands still. */
 #include "../../../../kafkalog/_native/plane/fetch.h"
 #include "../../../../kafkalog/_native/plane/plane.h"

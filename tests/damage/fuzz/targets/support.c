@@ -118,7 +118,7 @@ static int at_futimens(int fd, const struct timespec times[2]) {
 
 static void *at_mmap(void *where, size_t bytes, int protection, int flags, int fd,
                      off_t pos) {
-    if (protection & PROT_WRITE) { /* a state page, of whoever: there are none here */
+    if (protection & PROT_WRITE) { /* any state page: there are none here */
         errno = ENODEV;
         return MAP_FAILED;
     }
