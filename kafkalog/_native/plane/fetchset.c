@@ -239,8 +239,7 @@ bool kl_fetch_set_fold(kl_fetch_set *set) {
             kl_fetch_item_take(item, NULL);
             kl_link_remove(&item->due);
         } else {
-            KL_ASSERT(kl_table_add(&set->index, hash(item->topic, item->partition), item) ==
-                      KL_OK);           /* reserved */
+            kl_table_put(&set->index, hash(item->topic, item->partition), item);
             swap_items(set, kept++, i); /* what is folded is behind, to be used again */
         }
     }
@@ -261,8 +260,7 @@ bool kl_fetch_set_merge(kl_fetch_set *set, const kl_fetch_set *asked) {
             item = topic ? kl_fetch_set_add(set, topic, from->partition) : NULL;
             if (item == NULL && topic && topic->uses == 0) kl_release(topic);
             if (item == NULL) return false;
-            KL_ASSERT(kl_table_add(&set->index, hash(topic, from->partition), item) ==
-                      KL_OK); /* reserved */
+            kl_table_put(&set->index, hash(topic, from->partition), item);
         }
         take_numbers(item, from);
         kl_fetch_set_due(set, item);

@@ -175,8 +175,7 @@ static kl_status obtain(kl_producers *producers, int64_t producer_id,
     link_newest(&producers->idle, entry);
     producers->count++;
     *out = entry;
-    KL_ASSERT(kl_table_add(&producers->table, kl_hash_number((uint64_t)producer_id),
-                           entry) == KL_OK); /* there is room */
+    kl_table_put(&producers->table, kl_hash_number((uint64_t)producer_id), entry);
     return KL_OK;
 }
 
