@@ -114,6 +114,8 @@ def _join(shard: GroupShard, step: Step, group: Group, request: Request) -> Erro
         return ErrorCode.GROUP_MAX_SIZE_REACHED
     if group.state is State.DEAD:
         return ErrorCode.COORDINATOR_NOT_AVAILABLE
+    if records.newer_type(group) == records.SHARE:
+        return ErrorCode.INCONSISTENT_GROUP_PROTOCOL
     if not group.supports(body.protocol_type, (p.name for p in body.protocols)):
         return ErrorCode.INCONSISTENT_GROUP_PROTOCOL
     if not body.member_id:

@@ -178,6 +178,8 @@ def _check_commit(group: Group | None, request: Request) -> ErrorCode:
         return ErrorCode.GROUP_ID_NOT_FOUND if late else ErrorCode.ILLEGAL_GENERATION
     if group.state is State.DEAD:
         return ErrorCode.COORDINATOR_NOT_AVAILABLE
+    if records.newer_type(group) == records.SHARE:
+        return ErrorCode.GROUP_ID_NOT_FOUND
     if generation < 0 and group.state is State.EMPTY:
         return ErrorCode.NONE
     error = validate_member(group, body.member_id, body.group_instance_id)
@@ -449,7 +451,7 @@ def expire(shard: GroupShard, step: Step) -> None:
     """Delete what is too old: offsets, then groups in which nothing is left."""
     retention_ms = shard.config.offsets_retention_minutes * MINUTE_MS
     for group in list(shard.live()):
-        if group.commits:
+        if group.commits or records.newer_type(group) == records.SHARE:
             continue  # a tombstone now would come behind a newer commit
         gone = expired(group, step.wall_ms, retention_ms)
         left = sum(map(len, group.offsets.values())) - len(gone)
