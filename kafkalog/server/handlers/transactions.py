@@ -12,6 +12,7 @@ from kafkalog.coordinator.transactions.core import Results
 from kafkalog.coordinator.transactions.requests import Asked
 from kafkalog.server.handlers.common import code_of
 from kafkalog.server.handlers.failures import handler_failed
+from kafkalog.server.handlers.writers import as_writer
 from kafkalog.server.journal import OFFSETS_TOPIC, offsets_partition
 from kafkalog.server.node import Node
 from kafkalog.server.request import Request
@@ -22,7 +23,6 @@ from kafkalog.wire.error_codes import ErrorCode
 
 __all__ = [
     "add_offsets",
-    "as_writer",
     "init_producer_id",
     "marker_code",
     "to_coordinator",
@@ -75,16 +75,6 @@ def add_offsets(node: Node, request: Request) -> None:
 
 
 # ---- TxnOffsetCommit -----------------------------------------------------------------------
-
-
-def as_writer(error: ErrorCode, knows: bool) -> ErrorCode:
-    """The error for a producer that the coordinator does not let write; `knows`: it knows
-    TRANSACTION_ABORTABLE."""
-    if error is ErrorCode.PRODUCER_FENCED:
-        return ErrorCode.INVALID_PRODUCER_EPOCH
-    if error is ErrorCode.TRANSACTION_ABORTABLE and not knows:
-        return ErrorCode.INVALID_TXN_STATE
-    return error
 
 
 def txn_offset_commit(node: Node, request: Request) -> None:
