@@ -30,7 +30,7 @@ from kafkalog.coordinator.transactions.shard import Marker, Outside
 from kafkalog.directory.manager import Manager
 from kafkalog.errors import Closed, InvalidSetting, KafkalogError
 from kafkalog.inspect.lost import lost_metadata
-from kafkalog.log.hooks import above
+from kafkalog.log.hooks import hooks
 from kafkalog.log.owner import absolute
 from kafkalog.metadata.kraft.kraftlog import MetadataLog
 from kafkalog.metadata.source import Metadata
@@ -400,7 +400,7 @@ class Broker:
             raise Closed(f"{self.path}: the broker is closed")
         with self._closing:
             if self._store is None:
-                self._store = above().store(self)
+                self._store = hooks().store(self)
             return self._store
 
     def _place(self) -> str:
