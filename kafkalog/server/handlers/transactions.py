@@ -7,10 +7,9 @@ from typing import Any
 
 from kafkalog.coordinator.groups.offsets import TXN_IDS_VERSION
 from kafkalog.coordinator.step import Producer, Step
-from kafkalog.coordinator.step import Request as Asking
 from kafkalog.coordinator.transactions.core import Results
 from kafkalog.coordinator.transactions.requests import Asked
-from kafkalog.server.handlers.common import code_of
+from kafkalog.server.handlers.common import call_of, code_of
 from kafkalog.server.handlers.failures import handler_failed
 from kafkalog.server.handlers.writers import as_writer
 from kafkalog.server.journal import OFFSETS_TOPIC, offsets_partition
@@ -42,15 +41,9 @@ _OF_MARKERS = frozenset(
 and its transaction stays open."""
 
 
-def asking(request: Request) -> Asking:
-    """A request as coordinators take it."""
-    peer = request.peer
-    return Asking(request.body, request.version, peer.client_id or "", peer.host, request.answer)
-
-
 def to_coordinator(node: Node, request: Request) -> None:
     """Hand a request to the coordinator, which answers now or later."""
-    node.transactions.submit(request.api, asking(request), here=True)
+    node.transactions.submit(request.api, call_of(request), here=True)
 
 
 def init_producer_id(node: Node, request: Request) -> Mapping[str, Any] | None:
@@ -132,10 +125,10 @@ def _commit(node: Node, request: Request, guard: Guard) -> None:
         node.guards.end(guard)
         request.answer(body)
 
-    asked = asking(request)
+    call = call_of(request)
     try:
         node.coordinator.submit(
-            request.api, asked._replace(answer=answer, holds=lambda: guard.holds)
+            request.api, call._replace(answer=answer, holds=lambda: guard.holds)
         )
     except BaseException:
         node.guards.end(guard)
