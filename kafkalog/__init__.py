@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from kafkalog import errors as _errors
 from kafkalog.errors import *  # noqa: F403
-from kafkalog.log.hooks import Above as _Above
+from kafkalog.log.hooks import Hooks as _Hooks
 from kafkalog.log.hooks import give as _give
 from kafkalog.types import Found, Record, Sent, Span, TopicPartition
 
@@ -185,7 +185,7 @@ def _later(module: str, name: str) -> Any:
 
 
 _give(
-    _Above(
+    _Hooks(
         _later("kafkalog.metadata.offline", "lend"),
         _later("kafkalog.inspect.verify.files", "verify"),
         _later("kafkalog.store", "store_of"),

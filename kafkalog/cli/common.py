@@ -162,8 +162,8 @@ def json_bytes(name: str, data: bytes | None) -> dict[str, str | None]:
         return {f"{name}_base64": base64.b64encode(data).decode()}
 
 
-def json_line(value: dict[str, Any]) -> str:
-    """One object, one line."""
+def json_line(value: Any) -> str:
+    """JSON in one line."""
     return json.dumps(value, ensure_ascii=False, separators=(",", ":"))
 
 

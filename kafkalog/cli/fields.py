@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import csv
 import io
-import json
 import re
 from collections.abc import Callable, Iterator, Sequence
 from json.encoder import encode_basestring
@@ -26,6 +25,8 @@ from kafkalog.cli.inputs import (
     Shape,
     block_of,
     checked_row,
+    field_bytes,
+    json_object,
     read_lines,
 )
 
@@ -46,14 +47,6 @@ def _field(value: Any, name: str) -> Any:
             raise ValueError(f"no field {name!r}")
         found = found[part]
     return found
-
-
-def _as_bytes(value: Any) -> bytes | None:
-    if value is None:
-        return None
-    if isinstance(value, str):
-        return value.encode()
-    return json.dumps(value, ensure_ascii=False, separators=(",", ":")).encode()
 
 
 def _time(name: str, found: Any, shape: Shape) -> int:
@@ -90,16 +83,9 @@ def json_blocks(source: Input, shape: Shape, bad: Bad) -> Iterator[Block]:
 
 
 def _json_row(line: bytes, shape: Shape) -> Row:
-    try:
-        value = json.loads(line)
-    except json.JSONDecodeError as problem:
-        raise ValueError(f"no JSON: {problem.msg} at character {problem.pos + 1}") from None
-    except RecursionError:
-        raise ValueError("JSON that is nested too deeply") from None
-    if not isinstance(value, dict):
-        raise ValueError(f"found JSON {type(value).__name__}, wanted an object")
-    body = line if shape.value is None else _as_bytes(_field(value, shape.value)) or b""
-    key = None if shape.key is None else _as_bytes(_field(value, shape.key))
+    value = json_object(line)
+    body = line if shape.value is None else field_bytes(_field(value, shape.value)) or b""
+    key = None if shape.key is None else field_bytes(_field(value, shape.key))
     stamp = None
     if shape.timestamp is not None:
         stamp = _time(shape.timestamp, _field(value, shape.timestamp), shape)
@@ -140,7 +126,7 @@ def _json_decoder(shape: Shape) -> Callable[[list[bytes]], Block | None]:
             times: list[int | None] | None = None
             values = taken
             if shape.value is not None:
-                values = [_as_bytes(cell) or b"" for cell in column(rows, shape.value)]
+                values = [field_bytes(cell) or b"" for cell in column(rows, shape.value)]
             if shape.key is not None:
                 keys = _cells_as_bytes(column(rows, shape.key))
             if shape.timestamp is not None:
@@ -170,7 +156,7 @@ def _cells_as_bytes(cells: list[Any]) -> list[bytes | None]:
     try:
         return list(map(str.encode, cells))
     except TypeError:
-        return list(map(_as_bytes, cells))
+        return list(map(field_bytes, cells))
 
 
 def _fit(values: list[bytes], keys: list[bytes | None] | None, shape: Shape) -> bool:

@@ -2,6 +2,7 @@
 
 import functools
 import io
+import json
 import os
 import re
 import sys
@@ -9,7 +10,7 @@ from collections.abc import Callable, Iterator
 from datetime import datetime, timezone, tzinfo
 from typing import Any, NamedTuple
 
-from kafkalog.cli.common import CommandError, UsageError, parse_time, time_ms
+from kafkalog.cli.common import CommandError, UsageError, json_line, parse_time, time_ms
 
 __all__ = [
     "Bad",
@@ -20,7 +21,9 @@ __all__ = [
     "Shape",
     "block_of",
     "checked_row",
+    "field_bytes",
     "format_by_name",
+    "json_object",
     "read_lines",
     "timestamp_parser",
 ]
@@ -174,6 +177,26 @@ def read_lines(source: Input) -> Iterator[tuple[int, list[bytes]]]:
         waiting.append(rest.removesuffix(b"\r"))
     if waiting:
         yield number, waiting
+
+
+def json_object(line: bytes) -> dict[str, Any]:
+    """The JSON object of a line.  Raises: ValueError."""
+    try:
+        found = json.loads(line)
+    except json.JSONDecodeError as problem:
+        raise ValueError(f"no JSON: {problem.msg} at character {problem.pos + 1}") from None
+    except RecursionError:
+        raise ValueError("JSON that is nested too deeply") from None
+    if not isinstance(found, dict):
+        raise ValueError(f"found JSON {type(found).__name__}, wanted an object")
+    return found
+
+
+def field_bytes(value: Any) -> bytes | None:
+    """A field of such an object as a key or a value: text as it is, anything else as JSON."""
+    if value is None:
+        return None
+    return (value if isinstance(value, str) else json_line(value)).encode()
 
 
 def checked_row(value: bytes, key: bytes | None, time_ms: int | None, shape: Shape) -> Row:

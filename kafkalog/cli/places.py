@@ -345,12 +345,12 @@ def describe(log: Log | None, tp: TopicPartition) -> Row:
 def _codecs(log: Log) -> list[str]:
     """The codecs seen in the first batches of each segment; all would mean to read all."""
     from kafkalog.batch.walk import BatchWalk
+    from kafkalog.disk.layout import segment_name
     from kafkalog.errors import KafkalogError
-    from kafkalog.inspect.rawfiles import segment_name
 
     seen: set[int] = set()
     for segment in log.segments:
-        path = os.path.join(log.path, segment_name(segment.base_offset, ".log"))
+        path = os.path.join(log.path, segment_name(segment.base_offset))
         # Retention may have removed the file since; damage is verify's to tell.
         with contextlib.suppress(KafkalogError):
             for room, count in BatchWalk(path, room=SAMPLE).blocks(check_crc=False):

@@ -2,7 +2,6 @@
 
 import argparse
 import functools
-import json
 import os
 import sys
 import time
@@ -19,7 +18,7 @@ from kafkalog.cli.common import (
     show_bytes,
     warn,
 )
-from kafkalog.cli.inputs import Input, Shape, read_lines
+from kafkalog.cli.inputs import Input, Shape, field_bytes, json_object, read_lines
 from kafkalog.cli.progress import Progress
 from kafkalog.cli.record_options import add_fields, add_times, check_files, left_out, shape_of
 from kafkalog.cli.remote import (
@@ -255,14 +254,7 @@ def _records(source: Input, bad: Bad, blank: Callable[[int], None]) -> Iterator[
 
 def record_of(line: bytes) -> Outgoing:
     """A record as `kafkalog consume --format json` prints it.  Raises: ValueError."""
-    try:
-        found = json.loads(line)
-    except json.JSONDecodeError as problem:
-        raise ValueError(f"no JSON: {problem.msg} at character {problem.pos + 1}") from None
-    except RecursionError:
-        raise ValueError("JSON that is nested too deeply") from None
-    if not isinstance(found, dict):
-        raise ValueError(f"found JSON {type(found).__name__}, wanted an object")
+    found = json_object(line)
     if not found.keys() & {"value", "value_base64"}:
         raise ValueError("no field 'value', wanted a record as `consume --format json` prints it")
     headers = found.get("headers") or []
@@ -288,10 +280,7 @@ def _bytes_of(found: dict[str, Any], name: str) -> bytes | None:
             return base64.b64decode(encoded, validate=True)
         except (ValueError, TypeError):
             raise ValueError(f"field '{name}_base64' is no base64") from None
-    value = found.get(name)
-    if value is None or isinstance(value, str):
-        return None if value is None else value.encode()
-    return json.dumps(value, ensure_ascii=False, separators=(",", ":")).encode()
+    return field_bytes(found.get(name))
 
 
 class _Run:

@@ -1,23 +1,18 @@
 """Where `kafkalog groups reset-offsets` sends a group: the options, and the offsets they mean."""
 
 import argparse
-import re
 import time
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from kafkalog.cli.common import UsageError, parse_moment
+from kafkalog.config.consumer import duration_ms
 
 if TYPE_CHECKING:
     from kafkalog.client.admin import Admin
     from kafkalog.types import TopicPartition
 
 __all__ = ["TARGETS", "Target", "add_targets", "parse_duration", "plan_reset", "target_of"]
-
-DURATION = re.compile(
-    r"P(?:(\d+)D)?(?:T(?:(\d+)H)?(?:(\d+)M)?(?:(\d+(?:\.\d+)?)S)?)?", re.IGNORECASE
-)
-
 
 TARGETS = (
     "to_earliest", "to_latest", "to_current", "to_offset", "shift_by", "to_datetime", "by_duration",
@@ -86,11 +81,10 @@ def target_of(options: argparse.Namespace) -> Target:
 
 def parse_duration(text: str) -> int:
     """Milliseconds of an ISO 8601 duration of days and less.  Raises: UsageError."""
-    match = DURATION.fullmatch(text)
-    if match is None or not any(match.groups()):
+    found = duration_ms(text)
+    if found is None:
         raise UsageError(f"--by-duration: found {text!r}, wanted a duration such as PT1H30M or P7D")
-    days, hours, minutes, seconds = (float(part or 0) for part in match.groups())
-    return int(1000 * (((days * 24 + hours) * 60 + minutes) * 60 + seconds))
+    return found
 
 
 def plan_reset(

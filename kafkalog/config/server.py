@@ -7,7 +7,7 @@ from kafkalog.config.replica import ReplicaConfig
 from kafkalog.config.topic import TopicConfig
 from kafkalog.config.transaction import TransactionConfig
 
-__all__ = ["DYNAMIC", "ServerConfig"]
+__all__ = ["CORDONED", "DYNAMIC", "ServerConfig"]
 
 _LISTENER = {"pattern": r"[A-Za-z0-9_.\-]+://.*", "example": "NAME://host:port"}
 
@@ -101,6 +101,12 @@ class ServerConfig(BrokerConfig, GroupConfig, TransactionConfig, ReplicaConfig):
     max_request_partition_size_limit = Whole(
         2000, "Partitions in one answer to DescribeTopicPartitions.", low=1
     )
+    cordoned_log_dirs = Words(
+        (),
+        "The data directory, or *: no new topic or partition is placed there; empty: they are.",
+        pattern=r".+",
+        example="*",
+    )
     num_partitions = Whole(1, "Partitions of a topic that is created without a number.", low=1)
     default_replication_factor = Whole(
         1, "Replicas of a topic that is created without a number.", low=1
@@ -131,8 +137,9 @@ class ServerConfig(BrokerConfig, GroupConfig, TransactionConfig, ReplicaConfig):
         return TopicConfig.served()
 
 
+CORDONED = "cordoned.log.dirs"
 DYNAMIC = frozenset(s.synonym for s in TopicConfig.table.values() if s.synonym) | {
-    "follower.replication.throttled.rate", "leader.replication.throttled.rate",
+    CORDONED, "follower.replication.throttled.rate", "leader.replication.throttled.rate",
     "log.cleaner.backoff.ms", "log.cleaner.dedupe.buffer.size",
     "log.cleaner.io.buffer.load.factor", "log.cleaner.io.max.bytes.per.second",
     "max.connections", "max.connections.per.ip", "num.io.threads", "num.network.threads",

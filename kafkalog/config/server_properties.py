@@ -82,7 +82,6 @@ _IGNORED = {
     "delete.records.purgatory.purge.interval.requests": "ignored: nothing has to be purged",
     "log.dir.failure.timeout.ms": "ignored: there is one data directory",
     "follower.fetch.last.tiered.offset.enable": _UNTIERED,
-    "cordoned.log.dirs": "ignored: it counts where it is set for the broker while it runs",
     "config.providers": "ignored: a value is what the file says",
     "node.rack": "ignored: broker.rack is the name",
 }

@@ -17,7 +17,7 @@ from typing import Generic, NamedTuple, TypeVar
 
 from kafkalog.coordinator.journal import JournalBatch
 from kafkalog.coordinator.partitions import partition_for
-from kafkalog.coordinator.step import JournalRecord, Producer, Request, Step, Write, all_of
+from kafkalog.coordinator.step import Call, JournalRecord, Producer, Step, Write, all_of
 from kafkalog.coordinator.timers import Key, Timers
 from kafkalog.wire.api import Api
 from kafkalog.wire.error_codes import ErrorCode
@@ -127,11 +127,11 @@ class Core(Generic[S]):
         """Fill an empty shard from its journal; in any thread, touches no timer."""
 
     @abstractmethod
-    def request(self, api: Api, request: Request, step: Step) -> None:
+    def request(self, api: Api, request: Call, step: Step) -> None:
         """Take a request; it is answered in this step or a later one."""
 
     @abstractmethod
-    def refuse(self, api: Api, request: Request, step: Step, error: ErrorCode) -> None:
+    def refuse(self, api: Api, request: Call, step: Step, error: ErrorCode) -> None:
         """Answer with an error that has nothing to do with what is coordinated."""
 
     @abstractmethod

@@ -11,9 +11,9 @@ __all__ = [
     "VERSION_2",
     "Answer",
     "Body",
+    "Call",
     "JournalRecord",
     "Producer",
-    "Request",
     "Settle",
     "Step",
     "Write",
@@ -30,8 +30,8 @@ JournalRecord = tuple[bytes, bytes | None]
 """Key and value of a record for the journal; no value: a tombstone."""
 
 
-class Request(NamedTuple):
-    """A decoded request and its sender."""
+class Call(NamedTuple):
+    """What a client asks of a coordinator, and where its answer goes."""
 
     body: Any
     """A kafkalog.wire Struct."""

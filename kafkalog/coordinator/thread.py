@@ -19,7 +19,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from kafkalog.coordinator.core import Append, Core
-from kafkalog.coordinator.step import Answer, Body, Request, Step
+from kafkalog.coordinator.step import Answer, Body, Call, Step
 from kafkalog.errors import CorruptLog, CorruptMessage, KafkalogError, NotLeaderOrFollower
 from kafkalog.wire.error_codes import ErrorCode
 
@@ -186,7 +186,7 @@ class Coordinator(Generic[C]):
 
     # ---- requests --------------------------------------------------------------------------
 
-    def submit(self, api: Api, request: Request, *, here: bool = False) -> None:
+    def submit(self, api: Api, request: Call, *, here: bool = False) -> None:
         """Take a request of an API that the core serves; its answer is called once, in this
         thread or another one, now or later.
 
@@ -220,7 +220,7 @@ class Coordinator(Generic[C]):
             self._work(ROUNDS)
         return True
 
-    def _request(self, api: Api, request: Request, step: Step) -> None:
+    def _request(self, api: Api, request: Call, step: Step) -> None:
         try:
             self.core.request(api, request, step)
         except Exception:

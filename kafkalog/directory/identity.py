@@ -21,7 +21,8 @@ _MADE_FIRST = frozenset({*layout.FIRST_FILES, RESERVE, LOCK, _METADATA_FOLDER})
 """All that is in a directory before anybody can use it."""
 _MADE_INSIDE = frozenset(
     {
-        layout.PARTITION_METADATA, f"{0:020}.log", f"{0:020}.index", f"{0:020}.timeindex",
+        layout.PARTITION_METADATA, layout.segment_name(0), layout.segment_name(0, ".index"),
+        layout.segment_name(0, ".timeindex"),
         "leader-epoch-checkpoint", "quorum-state",
     }
 )  # fmt: skip
@@ -87,7 +88,7 @@ def _is_half_made(path: str) -> bool:
     if not os.path.lexists(inside):
         return True
     names = {name.removesuffix(".tmp") for name in os.listdir(inside)}
-    return names <= _MADE_INSIDE and says_little(os.path.join(inside, f"{0:020}.log"))
+    return names <= _MADE_INSIDE and says_little(os.path.join(inside, layout.segment_name(0)))
 
 
 def says_little(path: str) -> bool:

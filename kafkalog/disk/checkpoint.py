@@ -17,6 +17,7 @@ from typing import Any, NamedTuple
 
 from kafkalog._native import check, ffi, lib
 from kafkalog.disk.directory import Directory
+from kafkalog.disk.layout import PARTITION_MAX, SEGMENT
 from kafkalog.errors import CorruptLog, ForkedHandle, NoSpace, ReadOnly
 from kafkalog.types import TopicPartition
 
@@ -46,14 +47,12 @@ FLUSHED = "flushed-offset"
 """How far a log that stands alone is on disk: written by the data plane while it grows."""
 
 OFFSET_MAX = (1 << 63) - 1
-PARTITION_MAX = (1 << 31) - 1
 # A hundred thousand partitions with the longest names; more is not a checkpoint file.
 FILE_BYTES_MAX = 32 << 20
 # Log starts and sums of as many, with commas and brackets.
 MARKER_BYTES_MAX = 3 * FILE_BYTES_MAX
 
 _ENTRY = re.compile(r"(\S{1,255}) ([0-9]{1,10}) ([0-9]{1,19})")
-_SEGMENT = re.compile(r"[0-9]{20}\.log")
 
 
 def parse_offsets(data: bytes) -> dict[TopicPartition, int]:
@@ -507,5 +506,5 @@ def _open_marker(path: str) -> Any:
 def _last_segment(path: str) -> list[Any] | None:
     """Name and size of the last segment in a log's folder; None when there is none."""
     with os.scandir(path) as entries:
-        last = max((e.name for e in entries if _SEGMENT.fullmatch(e.name)), default=None)
+        last = max((e.name for e in entries if SEGMENT.fullmatch(e.name)), default=None)
     return None if last is None else [last, os.stat(os.path.join(path, last)).st_size]

@@ -4,7 +4,6 @@ import os
 import threading
 from collections.abc import Iterable, Mapping
 from contextlib import suppress
-from types import TracebackType
 from typing import Any
 
 from kafkalog._native import check, failure, ffi, lib
@@ -198,12 +197,7 @@ class Directory:
     def __enter__(self) -> "Directory":
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.close()
 
 

@@ -7,12 +7,12 @@ within these bounds. Kafka's own broker takes no notice of the file.
 """
 
 import os
-import re
 from collections.abc import Mapping
 from contextlib import suppress
 from typing import Any, NamedTuple
 
 from kafkalog.disk.directory import Directory
+from kafkalog.disk.layout import NAME_PART
 from kafkalog.errors import ArgumentError, CorruptLog, IoFailed
 from kafkalog.types import TopicPartition
 
@@ -26,7 +26,6 @@ FILE_BYTES_MAX = 4 << 20
 """Of one hold: some 100,000 partitions."""
 
 _PREFIX = ".kafkalog_hold."
-_NAME = re.compile(r"[a-zA-Z0-9._-]{1,200}")
 _VERSION = 1
 
 
@@ -48,7 +47,7 @@ def write_hold(root: str, hold: Hold, now_ms: int) -> None:
     Raises: ArgumentError for a name that is none, or when there are HOLDS_MAX others; NotFound,
     IoFailed.
     """
-    if not _NAME.fullmatch(hold.name):
+    if not NAME_PART.fullmatch(hold.name):
         raise ArgumentError(
             f"hold: found the name {hold.name!r}, wanted 1 to 200 letters, digits, '.', '_', '-'"
         )

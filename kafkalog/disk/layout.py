@@ -22,7 +22,9 @@ __all__ = [
     "FIRST_FILES",
     "METADATA_TOPIC",
     "META_PROPERTIES",
+    "NAME_PART",
     "PARTITION_METADATA",
+    "SEGMENT",
     "Folder",
     "Listing",
     "MarkedFolder",
@@ -46,6 +48,7 @@ __all__ = [
     "random_topic_id",
     "render_meta_properties",
     "render_partition_metadata",
+    "segment_name",
     "topic_problem",
     "uuid_text",
 ]
@@ -70,7 +73,10 @@ _TOPIC = re.compile(_TOPIC_CHARS)
 # Only the form that Kafka writes: "orders-07" would share a name with "orders-7" otherwise.
 _FOLDER = re.compile(rf"({_TOPIC_CHARS})-(0|[1-9][0-9]{{0,9}})")
 _MARKED = re.compile(r"(\S+)-([0-9]{1,10})\.([0-9a-f]{32})-(delete|future|stray)")
-_SEGMENT = re.compile(r"[0-9]{20}\.log")
+SEGMENT = re.compile(r"[0-9]{20}\.log")
+"""The name of a segment's file."""
+NAME_PART = re.compile(r"[a-zA-Z0-9._-]{1,200}")
+"""What goes into the name of a topic or a file, together with more."""
 _ID_LINES = b"version: 0\ntopic_id: "
 UUID_CHARS = 22
 """Of a UUID's text form."""
@@ -173,13 +179,18 @@ def holds_segments(path: str) -> bool:
         return False
 
 
+def segment_name(base_offset: int, suffix: str = ".log") -> str:
+    """The name of one of a segment's files: `00000000000000000042.index` for 42 and `.index`."""
+    return f"{base_offset:020d}{suffix}"
+
+
 def look_for_segments(path: str) -> bool:
     """Whether the folder holds a segment's file.
 
     Raises: OSError.
     """
     with os.scandir(path) as entries:
-        return any(_SEGMENT.fullmatch(entry.name) for entry in entries)
+        return any(SEGMENT.fullmatch(entry.name) for entry in entries)
 
 
 def leads_nowhere(path: str) -> bool:

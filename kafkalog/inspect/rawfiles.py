@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from kafkalog._native import check, ffi, lib
 from kafkalog.batch.encode import HEADER_BYTES
 from kafkalog.batch.walk import BatchWalk
-from kafkalog.disk.layout import META_PROPERTIES
+from kafkalog.disk.layout import META_PROPERTIES, segment_name
 
 if TYPE_CHECKING:
     pass
@@ -36,7 +36,6 @@ __all__ = [
     "read_aborts",
     "read_epochs",
     "read_snapshot",
-    "segment_name",
     "segment_offset",
     "unpack_index",
     "unpack_time_index",
@@ -61,7 +60,7 @@ class SegmentFiles(NamedTuple):
 
     def path(self, suffix: str) -> Path:
         """Of the segment's file with this suffix, whether it exists or not."""
-        return self.folder / f"{self.base_offset:020d}{suffix}"
+        return self.folder / segment_name(self.base_offset, suffix)
 
 
 def owner_of(folder: Path) -> Path:
@@ -103,11 +102,6 @@ class SnapshotEntry(NamedTuple):
     timestamp_ms: int
     coordinator_epoch: int
     txn_start_offset: int
-
-
-def segment_name(base_offset: int, suffix: str) -> str:
-    """`00000000000000000042.index` for 42 and `.index`."""
-    return f"{base_offset:020d}{suffix}"
 
 
 def segment_offset(name: str, suffix: str) -> int | None:

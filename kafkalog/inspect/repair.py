@@ -25,6 +25,7 @@ from kafkalog.disk.checkpoint import (
     render_offsets,
 )
 from kafkalog.disk.directory import Directory
+from kafkalog.disk.layout import segment_name
 from kafkalog.errors import CorruptLog
 from kafkalog.inspect.rawfiles import (
     ABORT_ENTRY,
@@ -34,7 +35,6 @@ from kafkalog.inspect.rawfiles import (
     SegmentFiles,
     list_segments,
     owner_of,
-    segment_name,
     segment_offset,
 )
 from kafkalog.inspect.sidecar import SIDECAR, read_sidecar, remake, render_sidecar
@@ -164,9 +164,9 @@ def _task(finding: Finding) -> tuple[str, str]:
     if what == "checkpoint-range" and os.path.basename(file) != LOG_START:
         return "lower", file
     if what == "log-short":
-        return "go-on", os.path.join(file, segment_name(finding.offset, ".log"))
+        return "go-on", os.path.join(file, segment_name(finding.offset))
     if what == "point-gap":
-        name = segment_name(finding.offset, ".log")
+        name = segment_name(finding.offset)
         return "begin", os.path.join(os.path.dirname(file), name)
     if what in ASIDE:
         return "set-aside", file

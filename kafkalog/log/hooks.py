@@ -2,6 +2,9 @@
 
 A log knows neither its data directory nor the file checks, since both know logs; a broker does
 not know the store that is over it.
+
+`Log` cannot move above the directory instead: a manager gives out `Log`s itself, of its own
+partitions, and jobs, checks and replicas below the public names work with them.
 """
 
 from collections.abc import Callable, Mapping
@@ -13,7 +16,7 @@ if TYPE_CHECKING:
     from kafkalog.log.handle import Handle
     from kafkalog.report import Report
 
-__all__ = ["Above", "Lent", "above", "give"]
+__all__ = ["Hooks", "Lent", "give", "hooks"]
 
 
 class Lent(NamedTuple):
@@ -25,7 +28,7 @@ class Lent(NamedTuple):
     """Others may use it: when nobody gives it back, it stays open."""
 
 
-class Above(NamedTuple):
+class Hooks(NamedTuple):
     """The functions."""
 
     lend: "Callable[[str, Folder, Mapping[str, object] | None, Clock | None], Lent]"
@@ -37,14 +40,14 @@ class Above(NamedTuple):
     """(broker): its store."""
 
 
-_given: list[Above] = []
+_given: list[Hooks] = []
 
 
-def give(functions: Above) -> None:
+def give(functions: Hooks) -> None:
     """Let these be used from now on."""
     _given[:] = [functions]
 
 
-def above() -> Above:
+def hooks() -> Hooks:
     """What was given; importing any part of kafkalog gives it."""
     return _given[0]

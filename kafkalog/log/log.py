@@ -35,7 +35,7 @@ from kafkalog.log.appending import (
     span_of,
 )
 from kafkalog.log.handle import Handle
-from kafkalog.log.hooks import Lent, above
+from kafkalog.log.hooks import Lent, hooks
 from kafkalog.log.isolation import COMMITTED, bound_of
 from kafkalog.log.lookup import find_time, milliseconds
 from kafkalog.log.outgoing import READ_BYTES, read_batches, send_batches
@@ -573,7 +573,7 @@ class Log:
         if self.mode == "w" and not self.closed:
             with suppress(KafkalogError):  # what cannot be flushed is checked as it lies there
                 self.flush()
-        return above().verify(self.path, deep=deep)
+        return hooks().verify(self.path, deep=deep)
 
 
 def log_over(handle: Handle) -> Log:

@@ -11,6 +11,7 @@ from kafkalog._native import check, ffi, lib
 from kafkalog.clock import Clock, SystemClock
 from kafkalog.config.topic import TopicConfig, compresses, timestamp_window
 from kafkalog.disk.checkpoint import DirectoryState
+from kafkalog.disk.layout import segment_name
 from kafkalog.errors import CorruptLog
 from kafkalog.types import Recovery, TopicPartition
 
@@ -171,7 +172,7 @@ def _open(path: str, how: LogOpen) -> tuple[Any, Recovery]:
 
 def _tell_left(path: str, recovery: Recovery) -> None:
     """Where what is to be cut lies there still: there is no room to keep it."""
-    name = f"{recovery.truncated_segment:020}.log"
+    name = segment_name(recovery.truncated_segment)
     file = os.path.join(path, name)
     # It may be gone: what ends below the log's start begins again.
     if os.path.exists(file) and os.path.getsize(file) > recovery.truncated_pos:

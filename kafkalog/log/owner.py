@@ -20,7 +20,7 @@ from kafkalog.disk.checkpoint import (
 from kafkalog.disk.layout import META_PROPERTIES, Folder, bare_folder, check_link, check_topic
 from kafkalog.errors import ArgumentError, NoSpace, NotFound
 from kafkalog.log.handle import Handle
-from kafkalog.log.hooks import Lent, above
+from kafkalog.log.hooks import Lent, hooks
 from kafkalog.log.opening import open_plan
 from kafkalog.log.segments import list_segments
 from kafkalog.types import TopicPartition
@@ -136,7 +136,7 @@ def open_log(
     folder = _folder(base, *name)
     in_directory = os.path.exists(os.path.join(parent, META_PROPERTIES))
     if mode == "w" and in_directory:
-        return above().lend(parent, folder, config, clock)
+        return hooks().lend(parent, folder, config, clock)
     tp, settings = TopicPartition(folder.topic, folder.partition), TopicConfig.of(config)
     owner: LoneOwner | Reader
     if mode == "w":

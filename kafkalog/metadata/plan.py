@@ -14,6 +14,7 @@ from itertools import product
 from typing import Any, NamedTuple
 
 from kafkalog.config.broker import BrokerConfig
+from kafkalog.config.server import CORDONED
 from kafkalog.disk.layout import METADATA_TOPIC, random_topic_id, topic_problem
 from kafkalog.metadata.changes import partition_fields
 from kafkalog.metadata.configs import Refused, checked_topic_configs, new_topic_entries
@@ -44,6 +45,7 @@ __all__ = [
     "duplicates",
     "elect_leaders",
     "folded",
+    "is_cordoned",
     "list_partition_reassignments",
 ]
 
@@ -242,15 +244,24 @@ def _count(image: MetadataImage, topic: NewTopic, site: Site) -> int:
             f"Unable to replicate the partition {factor} time(s): The target replication factor "
             f"of {factor} cannot be reached because only 1 broker(s) are registered.",
         )
-    _check_cordon(image, "Unable to replicate the partition 1 time(s): ")
+    _check_cordon(image, site, "Unable to replicate the partition 1 time(s): ")
     count = topic.num_partitions
     return _partition_default(site) if count == -1 else count
 
 
-def _check_cordon(image: MetadataImage, before: str = "") -> None:
-    """Refuse to place a partition where the broker's cordoned.log.dirs names its directory (it can
-    name no other); who assigns it by hand may, as in Kafka."""
-    if image.config(BROKER, str(image.node_id)).get("cordoned.log.dirs"):
+def is_cordoned(image: MetadataImage, static: BrokerConfig) -> bool:
+    """Whether cordoned.log.dirs names the broker's directory (it can name no other): as set at run
+    time, for this broker or all, else as its properties say."""
+    for resource in (str(image.node_id), ""):
+        if (said := image.config(BROKER, resource).get(CORDONED)) is not None:
+            return bool(said)
+    return bool(static.get(CORDONED, ()))
+
+
+def _check_cordon(image: MetadataImage, site: Site, before: str = "") -> None:
+    """Refuse to place a partition in a cordoned directory; who assigns it by hand may, as in
+    Kafka."""
+    if is_cordoned(image, site.config):
         raise Refused(
             ErrorCode.INVALID_REPLICATION_FACTOR,
             f"{before}All brokers are currently fenced, or have all their log directories "
@@ -357,7 +368,7 @@ def create_partitions(image: MetadataImage, asked: MorePartitions, site: Site) -
         try:
             if name in twice:
                 raise Refused(ErrorCode.INVALID_REQUEST, "Duplicate topic name.")
-            numbers = _more(image, topic)
+            numbers = _more(image, topic, site)
             added += len(numbers)
             if added > PARTITIONS_MAX:
                 raise Refused(
@@ -374,7 +385,7 @@ def create_partitions(image: MetadataImage, asked: MorePartitions, site: Site) -
     return plan
 
 
-def _more(image: MetadataImage, asked: MoreOfTopic) -> range:
+def _more(image: MetadataImage, asked: MoreOfTopic, site: Site) -> range:
     """The numbers of the partitions to add."""
     topic = image.topics.get(asked.name)
     if topic is None:
@@ -400,7 +411,7 @@ def _more(image: MetadataImage, asked: MoreOfTopic) -> range:
             )
         _check_assignments(image, asked.assignments)
     else:
-        _check_cordon(image)
+        _check_cordon(image, site)
     first = max(topic.partitions, default=-1) + 1
     return range(first, first + wanted - now)
 

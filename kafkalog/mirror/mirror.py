@@ -14,6 +14,7 @@ from kafkalog.client.admin import Admin
 from kafkalog.client.link.failures import passing
 from kafkalog.client.link.not_copied import Handle
 from kafkalog.client.link.transport import Where
+from kafkalog.disk.layout import NAME_PART
 from kafkalog.mirror.copying import Copying, Counts, Tell, Wish
 
 __all__ = ["Mirror", "MirrorStatus"]
@@ -23,7 +24,6 @@ PAUSE_S, PAUSE_MAX_S = 0.5, 30.0
 REFRESH_MS = 30_000
 TRIES_ONCE = 5
 """How often `copy` starts over without progress."""
-LEGAL = re.compile(r"[A-Za-z0-9._-]{1,200}")
 
 
 class MirrorStatus(NamedTuple):
@@ -83,11 +83,11 @@ class Mirror(Handle):
         Raises: ArgumentError, Closed.
         """
         arguments.text("rename", rename)
-        if rename.count("{}") != 1 or not LEGAL.fullmatch(rename.replace("{}", "x")):
+        if rename.count("{}") != 1 or not NAME_PART.fullmatch(rename.replace("{}", "x")):
             raise errors.ArgumentError(
                 f"rename: found {rename!r}, wanted a topic's name with {{}} in the source's place"
             )
-        if name is not None and not LEGAL.fullmatch(arguments.text("name", name)):
+        if name is not None and not NAME_PART.fullmatch(arguments.text("name", name)):
             raise errors.ArgumentError(
                 f"name: found {name!r}, wanted up to 200 of letters, digits, '.', '_', '-'"
             )

@@ -11,6 +11,7 @@ import os
 
 from kafkalog.batch.walk import whole_batches
 from kafkalog.disk.directory import Directory
+from kafkalog.disk.layout import segment_name
 from kafkalog.errors import CorruptLog, IoFailed, KafkalogError
 from kafkalog.log.log import Log
 
@@ -71,7 +72,7 @@ def _free(folder: str, start: int) -> str:
             f"{folder}: {len(kept)} files with what was taken out of the log lie there, wanted "
             f"fewer than {FILES_MAX}: nothing was cut; move them elsewhere or delete them"
         )
-    path = os.path.join(folder, f"{start:020}.log.damaged")
+    path = os.path.join(folder, segment_name(start, ".log.damaged"))
     number, found = 0, path
     while os.path.exists(found):
         number += 1

@@ -8,7 +8,6 @@ import weakref
 from collections.abc import Mapping, Sequence
 from contextlib import closing, suppress
 from functools import partial
-from types import TracebackType
 from typing import Any
 from uuid import uuid4
 
@@ -31,10 +30,11 @@ from kafkalog.coordinator.transactions.shard import Marker, Outside
 from kafkalog.directory.manager import Manager
 from kafkalog.errors import Closed, InvalidSetting, KafkalogError
 from kafkalog.inspect.lost import lost_metadata
-from kafkalog.log.hooks import above
+from kafkalog.log.hooks import hooks
 from kafkalog.log.owner import absolute
 from kafkalog.metadata.kraft.kraftlog import MetadataLog
 from kafkalog.metadata.source import Metadata
+from kafkalog.server.appends import Appends
 from kafkalog.server.controller_calls import Errands
 from kafkalog.server.copies import Copies, fetching
 from kafkalog.server.dispatch import Dispatch
@@ -249,12 +249,13 @@ class Broker:
         partitions = self._partitions(reactor, endpoints, name)
         acknowledger = Acknowledger(reactor, self._clock, name)
         self._undo.append(acknowledger.stop)
+        appends = Appends(partitions, reactor, acknowledger, self._clock)
         bulk = Bulk(name)
         self._undo.append(bulk.stop)
         known = Known(partitions.count, partitions.id_of, partitions.name_of)
         coordinator = Coordinator(
             GroupCore(config, lambda: str(uuid4()), known),
-            Journal(OFFSETS_TOPIC, manager, partitions, reactor, acknowledger),
+            Journal(OFFSETS_TOPIC, partitions, appends),
             self._clock, name="group",
         )  # fmt: skip
         deletions = Deletions(partitions.low_watermark, self._clock, name)
@@ -266,15 +267,13 @@ class Broker:
         later = None if errands is None else errands.later
         producer_ids = ProducerIds(metadata.allocate_producer_ids, later)
         guards = Guards()
-        markers = Markers(
-            partitions, reactor, acknowledger, coordinator, guards, self._clock, name, afar
-        )
+        markers = Markers(partitions, appends, coordinator, guards, name, afar)
         self._undo.append(markers.stop)
         begun = Bulk(f"{name} transactions")
         self._undo.append(begun.stop)
         transactions: Coordinator[TransactionCore] = Coordinator(
             TransactionCore(config, _outside(metadata, partitions, producer_ids)),
-            Journal(TRANSACTIONS_TOPIC, manager, partitions, reactor, acknowledger),
+            Journal(TRANSACTIONS_TOPIC, partitions, appends),
             self._clock, name="transaction",
             carry_out=lambda marker, few: _end(transactions, markers, marker, few),
         )  # fmt: skip
@@ -401,7 +400,7 @@ class Broker:
             raise Closed(f"{self.path}: the broker is closed")
         with self._closing:
             if self._store is None:
-                self._store = above().store(self)
+                self._store = hooks().store(self)
             return self._store
 
     def _place(self) -> str:
@@ -494,10 +493,5 @@ class Broker:
     def __enter__(self) -> "Broker":
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.close()

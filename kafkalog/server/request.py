@@ -1,7 +1,7 @@
 """A request on its way through Python: decoded, answered once, by any thread."""
 
 from collections.abc import Mapping
-from typing import Any, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 from kafkalog.wire import apis
 from kafkalog.wire.tables.controller import (
@@ -10,6 +10,9 @@ from kafkalog.wire.tables.controller import (
     STOP_REPLICA,
     UPDATE_METADATA,
 )
+
+if TYPE_CHECKING:
+    from kafkalog.server.network.reactor import Taken
 
 __all__ = ["Peer", "Request"]
 
@@ -52,8 +55,8 @@ class Request:
 
     __slots__ = ("_id", "_reactor", "api", "body", "correlation_id", "peer", "version")
 
-    def __init__(self, reactor: Answers, taken: Any) -> None:
-        """`taken`: what the reactor's take gave; its bytes are copied as they are decoded."""
+    def __init__(self, reactor: Answers, taken: "Taken") -> None:
+        """Its bytes are copied as they are decoded."""
         self._reactor = reactor
         self._id: int = taken.id
         self.api: Any = KNOWN.get(taken.api_key)

@@ -9,6 +9,11 @@ from tests.house import tree
 FOLDERS = ("log", "plane", "replica")
 PER_1000_LINES = 12
 ASSERTION = re.compile(r"\bKL_(?:STATIC_|TEST_)?ASSERT(?:_HELD)?\(")
+ASKED = re.compile(r"\bKL_(?:TEST_)?ASSERT\(([^;]*);")
+CHANGES = re.compile(
+    r"\bkl_\w+_(?:add|put|remove|take|set)\(|\batomic_(?:fetch|exchange|store)|\+\+|--"
+    r"|[^=!<>]=[^=]"
+)
 
 
 def test_there_are_enough_assertions() -> None:
@@ -22,3 +27,24 @@ def test_there_are_enough_assertions() -> None:
         if found * 1000 < PER_1000_LINES * lines:
             few[folder] = f"{found} in {lines} lines"
     assert few == {}
+
+
+def test_an_assertion_changes_nothing() -> None:
+    """What is done stands in a line of its own; only calls of the system are made and judged in
+    one, such as that of a lock."""
+    found = [
+        f"{tree.named(path)}: {condition.strip()}"
+        for path in tree.with_suffix(".c", ".h")
+        if path.name != "base.h"  # defines them
+        for condition in ASKED.findall(path.read_text(encoding="utf-8"))
+        if CHANGES.search(condition)
+    ]
+    assert found == []
+
+
+def test_a_change_in_an_assertion_is_seen() -> None:
+    """The rule above would hold for ever if nothing were seen."""
+    code = (
+        "KL_ASSERT(kl_table_add(&t, 1,\n p) == KL_OK); KL_TEST_ASSERT(n == 1); KL_ASSERT(n++ > 0);"
+    )
+    assert [bool(CHANGES.search(one)) for one in ASKED.findall(code)] == [True, False, True]

@@ -67,6 +67,9 @@ static inline bool kl_span_has(kl_span span, size_t pos, size_t bytes) {
 /* calloc and realloc through the fault table in test builds; NULL when out of memory. */
 void *kl_alloc(size_t bytes); /* zeroed */
 void *kl_resize(void *old, size_t bytes);
+/* An array with room for `wanted` items: `old`, or larger memory with what it held, zeroed behind
+ * that, and the new capacity; at least twice the old one.  NULL: no memory, nothing has changed. */
+void *kl_room_for(void *old, size_t *capacity, size_t wanted, size_t item_bytes);
 void kl_release(void *memory);
 
 /* held.c: what a thread holds is known in test builds. */

@@ -8,12 +8,23 @@
 #define ALLOC_FAILS() false
 #endif
 
-enum { BUFFER_BYTES_MIN = 256 };
+enum { BUFFER_BYTES_MIN = 256, ITEMS_MIN = 8 };
 
 void *kl_alloc(size_t bytes) { return ALLOC_FAILS() ? NULL : calloc(1, bytes ? bytes : 1); }
 
 void *kl_resize(void *old, size_t bytes) {
     return ALLOC_FAILS() ? NULL : realloc(old, bytes ? bytes : 1);
+}
+
+void *kl_room_for(void *old, size_t *capacity, size_t wanted, size_t item_bytes) {
+    if (wanted <= *capacity && old != NULL) return old;
+    if (wanted > SIZE_MAX / 4 / item_bytes) return NULL;
+    size_t count = KL_MAX(wanted, KL_MAX((size_t)ITEMS_MIN, *capacity * 2));
+    uint8_t *items = kl_resize(old, count * item_bytes);
+    if (items == NULL) return NULL;
+    memset(items + *capacity * item_bytes, 0, (count - *capacity) * item_bytes);
+    *capacity = count;
+    return items;
 }
 
 void kl_release(void *memory) { free(memory); }

@@ -416,13 +416,9 @@ static int by_name(const void *a, const void *b) {
 }
 
 static kl_status add_name(kl_names *names, size_t *capacity, const char *name) {
-    if (names->count == *capacity) {
-        size_t wanted = *capacity ? 2 * *capacity : 64;
-        char **grown = kl_resize(names->names, wanted * sizeof *grown);
-        if (!grown) return kl_fail(KL_E_NO_MEMORY, "no memory for %zu names", wanted);
-        names->names = grown;
-        *capacity = wanted;
-    }
+    char **grown = kl_room_for(names->names, capacity, names->count + 1, sizeof *grown);
+    if (!grown) return kl_fail(KL_E_NO_MEMORY, "no memory for %zu names", names->count + 1);
+    names->names = grown;
     char *copy = kl_alloc(strlen(name) + 1);
     if (!copy) return kl_fail(KL_E_NO_MEMORY, "no memory for a name");
     names->names[names->count++] = strcpy(copy, name);

@@ -19,9 +19,8 @@ void *kl_table_find(const kl_table *table, uint64_t hash, const void *key,
     }
 }
 
-static void put(kl_table *table, uint64_t hash, void *entry) {
+static void place(kl_table *table, uint64_t hash, void *entry) {
     size_t mask = table->slot_count - 1, i = (size_t)hash & mask;
-    KL_ASSERT(table->count < table->slot_count); /* else no search ends */
     while (table->slots[i].entry) i = (i + 1) & mask;
     table->slots[i] = (kl_table_slot){hash, entry};
 }
@@ -40,7 +39,7 @@ kl_status kl_table_reserve(kl_table *table, size_t more) {
     table->slots = slots;
     table->slot_count = slot_count;
     for (size_t i = 0; i < old.slot_count; i++)
-        if (old.slots[i].entry) put(table, old.slots[i].hash, old.slots[i].entry);
+        if (old.slots[i].entry) place(table, old.slots[i].hash, old.slots[i].entry);
     kl_release(old.slots);
     return KL_OK;
 }
@@ -48,9 +47,14 @@ kl_status kl_table_reserve(kl_table *table, size_t more) {
 kl_status kl_table_add(kl_table *table, uint64_t hash, void *entry) {
     kl_status status = kl_table_reserve(table, 1);
     if (status) return status;
-    put(table, hash, entry);
-    table->count++;
+    kl_table_put(table, hash, entry);
     return KL_OK;
+}
+
+void kl_table_put(kl_table *table, uint64_t hash, void *entry) {
+    KL_ASSERT(table->count < count_max(table->slot_count)); /* our caller made room */
+    place(table, hash, entry);
+    table->count++;
 }
 
 void kl_table_remove(kl_table *table, uint64_t hash, const void *entry) {

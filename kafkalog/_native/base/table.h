@@ -29,8 +29,10 @@ void *kl_table_find(const kl_table *table, uint64_t hash, const void *key,
                     kl_table_same *same);
 /* Room for `more` entries.  KL_E_NO_MEMORY: nothing is changed. */
 kl_status kl_table_reserve(kl_table *table, size_t more);
-/* Add one whose key is not there.  KL_E_NO_MEMORY: not after kl_table_reserve. */
+/* Add one whose key is not there.  KL_E_NO_MEMORY. */
 kl_status kl_table_add(kl_table *table, uint64_t hash, void *entry);
+/* The same where kl_table_reserve has made room. */
+void kl_table_put(kl_table *table, uint64_t hash, void *entry);
 /* Take this very entry out; it must be there. */
 void kl_table_remove(kl_table *table, uint64_t hash, const void *entry);
 /* The entries one after another, in no order, from *at = 0 on; NULL behind the last.  None may be

@@ -48,19 +48,15 @@ kl_status kl_clean_txns_add_producer(kl_clean_txns *txns, const kl_producer *kno
 }
 
 kl_status kl_clean_txns_add_aborted(kl_clean_txns *txns, const kl_aborts *aborts) {
+    if (aborts->count == 0) return KL_OK;
     size_t wanted = txns->aborted_count + aborts->count;
-    if (wanted > txns->aborted_capacity) {
-        size_t capacity = KL_MAX(wanted, 2 * txns->aborted_capacity);
-        kl_aborted *grown = kl_resize(txns->aborted, capacity * sizeof *grown);
-        if (grown == NULL)
-            return kl_fail(KL_E_NO_MEMORY, "no memory for %zu aborted transactions",
-                           capacity);
-        txns->aborted = grown;
-        txns->aborted_capacity = capacity;
-    }
-    if (aborts->count)
-        memcpy(txns->aborted + txns->aborted_count, aborts->entries,
-               aborts->count * sizeof *aborts->entries);
+    kl_aborted *grown =
+        kl_room_for(txns->aborted, &txns->aborted_capacity, wanted, sizeof *grown);
+    if (grown == NULL)
+        return kl_fail(KL_E_NO_MEMORY, "no memory for %zu aborted transactions", wanted);
+    txns->aborted = grown;
+    memcpy(txns->aborted + txns->aborted_count, aborts->entries,
+           aborts->count * sizeof *aborts->entries);
     txns->aborted_count = wanted;
     return KL_OK;
 }

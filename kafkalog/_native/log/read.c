@@ -462,7 +462,8 @@ kl_status kl_slice_send(const kl_slice *slice, int socket_fd, size_t *done,
 
 void kl_slice_drop(kl_slice *slice) {
     if (slice->segment == NULL) return;
-    KL_ASSERT(atomic_fetch_sub(&slice->segment->slices, 1) > 0);
+    int32_t before = atomic_fetch_sub(&slice->segment->slices, 1);
+    KL_ASSERT(before > 0);
     kl_file_unpin(slice->segment->file);
     kl_segment_drop(slice->segment);
     *slice = (kl_slice){.fd = -1};

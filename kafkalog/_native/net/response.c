@@ -3,7 +3,7 @@
 
 #include "net.h"
 
-enum { POS_CORRELATION_ID = KL_SIZE_BYTES, PARTS_MIN = 4 };
+enum { POS_CORRELATION_ID = KL_SIZE_BYTES };
 
 static kl_exchange *exchange_of(kl_request *request) { return (kl_exchange *)request; }
 
@@ -88,15 +88,14 @@ void kl_response_rewind(kl_request *request, size_t pos) {
 kl_status kl_response_slice(kl_request *request, kl_slice *slice) {
     kl_exchange *exchange = exchange_of(request);
     if (exchange->part_count == exchange->part_capacity) {
-        size_t capacity = KL_MAX(exchange->part_capacity * 2, (size_t)PARTS_MIN);
-        kl_part *parts = kl_resize(exchange->parts, capacity * sizeof *parts);
+        size_t wanted = exchange->part_count + 1;
+        kl_part *parts =
+            kl_room_for(exchange->parts, &exchange->part_capacity, wanted, sizeof *parts);
         if (parts == NULL) {
             drop(exchange, slice);
-            return kl_fail(KL_E_NO_MEMORY, "no memory for %zu parts of a response",
-                           capacity);
+            return kl_fail(KL_E_NO_MEMORY, "no memory for %zu parts of a response", wanted);
         }
         exchange->parts = parts;
-        exchange->part_capacity = capacity;
         kl_count_add(&exchange->owner->allocations, 1);
     }
     exchange->parts[exchange->part_count++] = (kl_part){*slice, exchange->memory.bytes};

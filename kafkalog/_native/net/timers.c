@@ -1,8 +1,6 @@
 /* timers.c: a binary heap; each timer knows its place in it. */
 #include "timers.h"
 
-enum { HEAP_MIN = 64 };
-
 static void put(kl_timers *timers, size_t place, kl_timer *timer) {
     timers->heap[place - 1] = timer;
     timer->place = place;
@@ -29,14 +27,11 @@ static void settle(kl_timers *timers, size_t place, kl_timer *timer) {
 
 kl_status kl_timers_add(kl_timers *timers, kl_timer *timer, int64_t due_ms) {
     KL_ASSERT(timer->place == 0);
-    if (timers->count == timers->capacity) {
-        size_t capacity = KL_MAX(timers->capacity * 2, (size_t)HEAP_MIN);
-        kl_timer **heap = kl_resize(timers->heap, capacity * sizeof(kl_timer *));
-        if (heap == NULL)
-            return kl_fail(KL_E_NO_MEMORY, "no memory for %zu timers", capacity);
-        timers->heap = heap;
-        timers->capacity = capacity;
-    }
+    kl_timer **heap =
+        kl_room_for(timers->heap, &timers->capacity, timers->count + 1, sizeof(kl_timer *));
+    if (heap == NULL)
+        return kl_fail(KL_E_NO_MEMORY, "no memory for %zu timers", timers->count + 1);
+    timers->heap = heap;
     timer->due_ms = due_ms;
     timers->count++;
     settle(timers, timers->count, timer);

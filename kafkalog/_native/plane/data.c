@@ -100,7 +100,10 @@ bool kl_data_pin(kl_data *data) {
     return false;
 }
 
-void kl_data_unpin(kl_data *data) { KL_ASSERT(atomic_fetch_sub(&data->pinned, 1) > 0); }
+void kl_data_unpin(kl_data *data) {
+    int64_t before = atomic_fetch_sub(&data->pinned, 1);
+    KL_ASSERT(before > 0);
+}
 
 void kl_data_drop_slice(kl_data *data, kl_slice *slice) {
     if (slice->segment == NULL) return;

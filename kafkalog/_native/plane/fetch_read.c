@@ -87,12 +87,10 @@ static kl_status find_aborted(kl_fetch *fetch, kl_fetch_item *item, int64_t next
     kl_status status = KL_OK;
     do {
         size_t wanted = fetch->aborted_count + count;
-        if (wanted > fetch->aborted_capacity) {
-            kl_aborted *grown = kl_resize(fetch->aborted, wanted * sizeof *grown);
-            if (grown == NULL) return kl_fail(KL_E_NO_MEMORY, "no memory for a fetch");
-            fetch->aborted = grown;
-            fetch->aborted_capacity = wanted;
-        }
+        kl_aborted *grown =
+            kl_room_for(fetch->aborted, &fetch->aborted_capacity, wanted, sizeof *grown);
+        if (grown == NULL) return kl_fail(KL_E_NO_MEMORY, "no memory for a fetch");
+        fetch->aborted = grown;
         size_t room = fetch->aborted_capacity - fetch->aborted_count;
         status = kl_log_aborted(item->replica->log, item->offset, next_offset,
                                 fetch->aborted + fetch->aborted_count, room, &count);

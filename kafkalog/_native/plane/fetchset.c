@@ -24,13 +24,10 @@ static bool same_topic(const kl_fetch_topic *a, const kl_fetch_topic *b) {
 /* ---- growing ------------------------------------------------------------------------------ */
 
 static bool reserve_items(kl_fetch_set *set) {
-    if (set->count < set->capacity) return true;
-    size_t capacity = set->capacity ? set->capacity * 2 : 8;
-    kl_fetch_item **items = kl_resize(set->items, capacity * sizeof(kl_fetch_item *));
+    kl_fetch_item **items =
+        kl_room_for(set->items, &set->capacity, set->count + 1, sizeof(kl_fetch_item *));
     if (items == NULL) return false;
-    memset(items + set->capacity, 0, (capacity - set->capacity) * sizeof(kl_fetch_item *));
     set->items = items;
-    set->capacity = capacity;
     return true;
 }
 
@@ -58,15 +55,10 @@ static void fill_topic(kl_fetch_topic *topic, const kl_topic_key *key) {
 }
 
 kl_fetch_topic *kl_fetch_set_topic(kl_fetch_set *set, const kl_topic_key *key) {
-    if (set->topic_count == set->topic_capacity) {
-        size_t capacity = set->topic_capacity ? set->topic_capacity * 2 : 4;
-        kl_fetch_topic **grown = kl_resize(set->topics, capacity * sizeof *grown);
-        if (grown == NULL) return NULL;
-        memset(grown + set->topic_capacity, 0,
-               (capacity - set->topic_capacity) * sizeof *grown);
-        set->topics = grown;
-        set->topic_capacity = capacity;
-    }
+    kl_fetch_topic **topics = kl_room_for(set->topics, &set->topic_capacity,
+                                          set->topic_count + 1, sizeof(kl_fetch_topic *));
+    if (topics == NULL) return NULL;
+    set->topics = topics;
     kl_fetch_topic **place = &set->topics[set->topic_count];
     if (*place == NULL) *place = kl_alloc(sizeof **place);
     if (*place == NULL) return NULL;
@@ -239,8 +231,7 @@ bool kl_fetch_set_fold(kl_fetch_set *set) {
             kl_fetch_item_take(item, NULL);
             kl_link_remove(&item->due);
         } else {
-            KL_ASSERT(kl_table_add(&set->index, hash(item->topic, item->partition), item) ==
-                      KL_OK);           /* reserved */
+            kl_table_put(&set->index, hash(item->topic, item->partition), item);
             swap_items(set, kept++, i); /* what is folded is behind, to be used again */
         }
     }
@@ -261,8 +252,7 @@ bool kl_fetch_set_merge(kl_fetch_set *set, const kl_fetch_set *asked) {
             item = topic ? kl_fetch_set_add(set, topic, from->partition) : NULL;
             if (item == NULL && topic && topic->uses == 0) kl_release(topic);
             if (item == NULL) return false;
-            KL_ASSERT(kl_table_add(&set->index, hash(topic, from->partition), item) ==
-                      KL_OK); /* reserved */
+            kl_table_put(&set->index, hash(topic, from->partition), item);
         }
         take_numbers(item, from);
         kl_fetch_set_due(set, item);

@@ -85,11 +85,10 @@ void kl_produces_free(kl_produce *list) {
 
 static kl_produce_item *add_item(kl_produce *produce) {
     if (KL_UNLIKELY(produce->count == produce->capacity)) {
-        size_t capacity = produce->capacity ? produce->capacity * 2 : 4;
-        kl_produce_item *grown = kl_resize(produce->items, capacity * sizeof *grown);
+        kl_produce_item *grown = kl_room_for(produce->items, &produce->capacity,
+                                             produce->count + 1, sizeof *grown);
         if (grown == NULL) return NULL;
         produce->items = grown;
-        produce->capacity = capacity;
     }
     kl_produce_item *item = &produce->items[produce->count++];
     *item = (kl_produce_item){.appended = {-1, -1, -1, -1, 0, 0, 0}};

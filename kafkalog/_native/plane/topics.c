@@ -159,8 +159,7 @@ kl_status kl_topics_put_topic(kl_topics *topics, const char *text, const uint8_t
         memcpy(topic->id, id, KL_TOPIC_ID_BYTES);
         topic->has_id = !is_zero(id);
         topic->flags = flags;
-        if (topic->has_id) /* reserved */
-            KL_ASSERT(kl_table_add(&topics->by_id, hash_id(id), topic) == KL_OK);
+        if (topic->has_id) kl_table_put(&topics->by_id, hash_id(id), topic);
     } else {
         kl_release(fresh);
     }

@@ -37,7 +37,8 @@ static void unlink_waiter(kl_replica *replica, kl_waiter *waiter) {
     if (waiter->previous) waiter->previous->next = waiter->next;
     else replica->first = waiter->next;
     waiter->linked = false;
-    KL_ASSERT(atomic_fetch_sub(&replica->waiting, 1) > 0);
+    int before = atomic_fetch_sub(&replica->waiting, 1);
+    KL_ASSERT(before > 0);
 }
 
 static bool reached(const kl_replica *replica, kl_wait_kind kind, int64_t offset) {

@@ -33,7 +33,8 @@ static void unlink_watcher(kl_replica *replica, kl_watcher *watcher) {
     if (watcher->previous) watcher->previous->next = watcher->next;
     else replica->watchers = watcher->next;
     watcher->linked = false;
-    KL_ASSERT(atomic_fetch_sub(&replica->waiting, 1) > 0);
+    int before = atomic_fetch_sub(&replica->waiting, 1);
+    KL_ASSERT(before > 0);
 }
 
 static kl_seen look(const kl_replica *replica, int32_t to) {

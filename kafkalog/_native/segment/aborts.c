@@ -43,13 +43,12 @@ void kl_aborts_free(kl_aborts *aborts) {
 }
 
 static kl_status reserve(kl_aborts *aborts, size_t count) {
-    if (count <= aborts->capacity) return KL_OK;
-    size_t capacity = KL_MAX(count, KL_MAX((size_t)8, aborts->capacity * 2));
-    kl_aborted *entries = kl_resize(aborts->entries, capacity * sizeof *entries);
+    if (count == 0) return KL_OK;
+    kl_aborted *entries =
+        kl_room_for(aborts->entries, &aborts->capacity, count, sizeof *entries);
     if (entries == NULL)
-        return kl_fail(KL_E_NO_MEMORY, "no memory for %zu aborted transactions", capacity);
+        return kl_fail(KL_E_NO_MEMORY, "no memory for %zu aborted transactions", count);
     aborts->entries = entries;
-    aborts->capacity = capacity;
     return KL_OK;
 }
 

@@ -146,14 +146,11 @@ kl_status kl_epochs_assign(kl_epochs *epochs, int32_t epoch, int64_t start_offse
     while (keep > 0 && (epochs->entries[keep - 1].epoch >= epoch ||
                         epochs->entries[keep - 1].start_offset >= start_offset))
         keep--;
-    if (keep == epochs->capacity) {
-        size_t capacity = KL_MAX((size_t)8, epochs->capacity * 2);
-        kl_epoch *entries = kl_resize(epochs->entries, capacity * sizeof *entries);
-        if (entries == NULL)
-            return kl_fail(KL_E_NO_MEMORY, "no memory for %zu leader epochs", capacity);
-        epochs->entries = entries;
-        epochs->capacity = capacity;
-    }
+    kl_epoch *entries =
+        kl_room_for(epochs->entries, &epochs->capacity, keep + 1, sizeof *entries);
+    if (entries == NULL)
+        return kl_fail(KL_E_NO_MEMORY, "no memory for %zu leader epochs", keep + 1);
+    epochs->entries = entries;
     KL_ASSERT(keep < epochs->capacity);
     epochs->entries[keep] = (kl_epoch){.start_offset = start_offset, .epoch = epoch};
     epochs->count = keep + 1;

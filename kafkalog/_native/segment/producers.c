@@ -139,13 +139,11 @@ static kl_status reserve_entries(kl_producers *producers, size_t more) {
 }
 
 static kl_status reserve_finished(kl_producers *producers, size_t wanted) {
-    if (wanted <= producers->finished_capacity) return KL_OK;
-    size_t capacity = KL_MAX(wanted, KL_MAX((size_t)8, producers->finished_capacity * 2));
-    kl_finished_txn *finished = kl_resize(producers->finished, capacity * sizeof *finished);
+    kl_finished_txn *finished = kl_room_for(
+        producers->finished, &producers->finished_capacity, wanted, sizeof *finished);
     if (finished == NULL)
-        return kl_fail(KL_E_NO_MEMORY, "no memory for %zu finished transactions", capacity);
+        return kl_fail(KL_E_NO_MEMORY, "no memory for %zu finished transactions", wanted);
     producers->finished = finished;
-    producers->finished_capacity = capacity;
     return KL_OK;
 }
 
@@ -175,8 +173,7 @@ static kl_status obtain(kl_producers *producers, int64_t producer_id,
     link_newest(&producers->idle, entry);
     producers->count++;
     *out = entry;
-    KL_ASSERT(kl_table_add(&producers->table, kl_hash_number((uint64_t)producer_id),
-                           entry) == KL_OK); /* there is room */
+    kl_table_put(&producers->table, kl_hash_number((uint64_t)producer_id), entry);
     return KL_OK;
 }
 

@@ -10,6 +10,7 @@ from collections.abc import Callable, Collection, Iterable
 from kafkalog.coordinator.core import append_error
 from kafkalog.coordinator.groups import offsets
 from kafkalog.coordinator.groups.group import CONSUMER, Group, State
+from kafkalog.coordinator.groups.records import newer_type
 from kafkalog.coordinator.groups.shard import GroupShard
 from kafkalog.coordinator.step import Body, Step
 from kafkalog.wire.error_codes import ErrorCode
@@ -31,11 +32,13 @@ def describe(shard: GroupShard, group_id: str, version: int, operations: bool) -
     """One group of a DescribeGroups response; `operations`: what may be done to it, too."""
     group = shard.groups.get(group_id)
     allowed = OPERATIONS if operations else NOT_ASKED
-    if group is None or group.state is State.DEAD:
+    other = group is not None and newer_type(group) not in (None, CONSUMER)
+    if group is None or group.state is State.DEAD or other:
         body: Body = {"group_id": group_id, "group_state": State.DEAD.value}
         if version < ABSENT_VERSION:
             return {**body, "authorized_operations": allowed}
-        error, message = ErrorCode.GROUP_ID_NOT_FOUND, f"Group {group_id} not found."
+        why = "is not a classic group" if other else "not found"
+        error, message = ErrorCode.GROUP_ID_NOT_FOUND, f"Group {group_id} {why}."
         return {**body, "error_code": error, "error_message": message}
     # Members' metadata is shown once the group agreed on it, their latest assignment always.
     protocol = group.protocol if group.state is State.STABLE else None
@@ -68,7 +71,7 @@ def described_error(group_id: str, error: ErrorCode) -> Body:
 
 
 def _protocol_type(group: Group) -> str:
-    return group.protocol_type or (CONSUMER if group.foreign else "")
+    return group.protocol_type or newer_type(group) or ""
 
 
 def listed(shard: GroupShard, states: Iterable[str], types: Iterable[str]) -> list[Body]:
@@ -77,7 +80,7 @@ def listed(shard: GroupShard, states: Iterable[str], types: Iterable[str]) -> li
     types = {kind.strip().lower() for kind in types}
     found = []
     for group in shard.live():
-        kind = CONSUMER if group.foreign else CLASSIC
+        kind = newer_type(group) or CLASSIC
         wrong_state = states and group.state.value.lower() not in states
         if wrong_state or (types and kind not in types):
             continue

@@ -13,7 +13,7 @@ from kafkalog.coordinator.core import Core
 from kafkalog.coordinator.groups import admin, groups, loader, offsets, rebalance, transactional
 from kafkalog.coordinator.groups.shard import GroupShard
 from kafkalog.coordinator.journal import JournalBatch
-from kafkalog.coordinator.step import Body, Producer, Request, Step
+from kafkalog.coordinator.step import Body, Call, Producer, Step
 from kafkalog.coordinator.timers import Key
 from kafkalog.coordinator.weight import Weight
 from kafkalog.wire import apis
@@ -49,7 +49,7 @@ GROUPS_VERSION = 8
 """From this version on OffsetFetch asks for several groups."""
 
 
-def _asked(request: Request) -> list[Any]:
+def _asked(request: Call) -> list[Any]:
     """What an OffsetFetch asks for, group by group: each with group_id and topics."""
     body = request.body
     if request.version < GROUPS_VERSION:
@@ -75,7 +75,7 @@ class GroupCore(Core[GroupShard]):
         """About what all groups take in memory."""
         self._new_id = new_id
         self._known = known
-        self._handlers: dict[Api, Callable[[GroupShard, Step, Request], None]] = {
+        self._handlers: dict[Api, Callable[[GroupShard, Step, Call], None]] = {
             apis.JOIN_GROUP: groups.join,
             apis.SYNC_GROUP: groups.sync,
             apis.HEARTBEAT: groups.heartbeat,
@@ -84,7 +84,7 @@ class GroupCore(Core[GroupShard]):
             apis.OFFSET_DELETE: self._offset_delete,
             apis.TXN_OFFSET_COMMIT: self._txn_commit,
         }
-        self._several: dict[Api, Callable[[Step, Request], None]] = {
+        self._several: dict[Api, Callable[[Step, Call], None]] = {
             apis.OFFSET_FETCH: self._offset_fetch,
             apis.DESCRIBE_GROUPS: self._describe,
             apis.LIST_GROUPS: self._list,
@@ -113,7 +113,7 @@ class GroupCore(Core[GroupShard]):
 
     # ---- requests --------------------------------------------------------------------------
 
-    def request(self, api: Api, request: Request, step: Step) -> None:
+    def request(self, api: Api, request: Call, step: Step) -> None:
         """Take a request; it is answered in this step or a later one."""
         several = self._several.get(api)
         if several is not None:
@@ -129,7 +129,7 @@ class GroupCore(Core[GroupShard]):
         else:
             self._handlers[api](shard, step, request)
 
-    def refuse(self, api: Api, request: Request, step: Step, error: ErrorCode) -> None:
+    def refuse(self, api: Api, request: Call, step: Step, error: ErrorCode) -> None:
         """Answer with an error that has nothing to do with the group's state."""
         body = request.body
         answer = request.answer
@@ -162,10 +162,10 @@ class GroupCore(Core[GroupShard]):
         else:
             step.answer(answer, error_code=error)
 
-    def _commit(self, shard: GroupShard, step: Step, request: Request) -> None:
+    def _commit(self, shard: GroupShard, step: Step, request: Call) -> None:
         offsets.commit(shard, step, request, self._known)
 
-    def _txn_commit(self, shard: GroupShard, step: Step, request: Request) -> None:
+    def _txn_commit(self, shard: GroupShard, step: Step, request: Call) -> None:
         transactional.commit(shard, step, request, self._known)
 
     def end_transaction(
@@ -185,10 +185,10 @@ class GroupCore(Core[GroupShard]):
             here = partition < self.partition_count
             done(ErrorCode.NOT_COORDINATOR if here else gone)
 
-    def _offset_delete(self, shard: GroupShard, step: Step, request: Request) -> None:
+    def _offset_delete(self, shard: GroupShard, step: Step, request: Call) -> None:
         offsets.delete(shard, step, request, self._known)
 
-    def _offset_fetch(self, step: Step, request: Request) -> None:
+    def _offset_fetch(self, step: Step, request: Call) -> None:
         found: list[Body] = []
         for asked in _asked(request):
             shard, error = self.where(asked.group_id)
@@ -201,14 +201,14 @@ class GroupCore(Core[GroupShard]):
         self._fetched(step, request, found)
 
     @staticmethod
-    def _fetched(step: Step, request: Request, found: list[Body]) -> None:
+    def _fetched(step: Step, request: Call, found: list[Body]) -> None:
         if request.version < GROUPS_VERSION:
             only = found[0]
             step.answer(request.answer, topics=only["topics"], error_code=only["error_code"])
         else:
             step.answer(request.answer, groups=found)
 
-    def _describe(self, step: Step, request: Request) -> None:
+    def _describe(self, step: Step, request: Call) -> None:
         found = []
         operations = request.body.include_authorized_operations
         for group_id in admin.distinct(request.body.groups):
@@ -219,14 +219,14 @@ class GroupCore(Core[GroupShard]):
                 found.append(admin.describe(shard, group_id, request.version, operations))
         step.answer(request.answer, groups=found)
 
-    def _list(self, step: Step, request: Request) -> None:
+    def _list(self, step: Step, request: Call) -> None:
         body = request.body
         found: list[Body] = []
         for shard in self.shards.values():
             found += admin.listed(shard, body.states_filter, body.types_filter)
         step.answer(request.answer, error_code=self.all_told, groups=found)
 
-    def _delete(self, step: Step, request: Request) -> None:
+    def _delete(self, step: Step, request: Call) -> None:
         """Each group has a write of its own; the response goes when all have ended."""
         names = admin.distinct(request.body.groups_names)
         results: dict[str, ErrorCode] = {}

@@ -195,7 +195,7 @@ class Group:
         """Whether the journal may hold something of it that a tombstone of the group must end;
         Kafka loads a group also from a commit that was deleted later."""
         self.foreign: dict[bytes, int] = {}
-        """Keys and kinds of its living records of the protocol of KIP-848."""
+        """Keys and kinds of its living records of a newer type of group (records.FOREIGN)."""
         self._joined = 0
         self._support: Counter[str] = Counter()
 

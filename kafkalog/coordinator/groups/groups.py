@@ -13,7 +13,7 @@ from kafkalog.coordinator.groups import rebalance, records
 from kafkalog.coordinator.groups.group import CONSUMER, Group, Member, Protocols, State
 from kafkalog.coordinator.groups.shard import GroupShard
 from kafkalog.coordinator.groups.weight import GROUP_BYTES, member_bytes
-from kafkalog.coordinator.step import Answer, Body, Request, Step
+from kafkalog.coordinator.step import Answer, Body, Call, Step
 from kafkalog.wire.error_codes import ErrorCode
 
 __all__ = ["heartbeat", "join", "leave", "sync", "validate_member"]
@@ -50,7 +50,7 @@ def validate_member(group: Group, member_id: str, instance_id: str | None) -> Er
 # ---- JoinGroup -----------------------------------------------------------------------------
 
 
-def join(shard: GroupShard, step: Step, request: Request) -> None:
+def join(shard: GroupShard, step: Step, request: Call) -> None:
     """Answer a JoinGroup, or park it until its generation is complete."""
     body = request.body
     if request.version < NULL_NAME_VERSION:
@@ -77,7 +77,7 @@ def join(shard: GroupShard, step: Step, request: Request) -> None:
     step.answer(request.answer, **rebalance.refused_join(error, member_id))
 
 
-def _more_bytes(group: Group | None, request: Request) -> int:
+def _more_bytes(group: Group | None, request: Call) -> int:
     """What a JoinGroup would make the coordinator keep beyond what its member takes; 0 of a member
     that says little."""
     body, protocols = request.body, _protocols(request)
@@ -103,7 +103,7 @@ def _without_null(answer: Answer) -> Answer:
     return named
 
 
-def _join(shard: GroupShard, step: Step, group: Group, request: Request) -> ErrorCode:
+def _join(shard: GroupShard, step: Step, group: Group, request: Call) -> ErrorCode:
     """As join.  An error: nothing was answered yet."""
     body = request.body
     comes_back = not body.member_id and body.group_instance_id in group.static
@@ -114,6 +114,8 @@ def _join(shard: GroupShard, step: Step, group: Group, request: Request) -> Erro
         return ErrorCode.GROUP_MAX_SIZE_REACHED
     if group.state is State.DEAD:
         return ErrorCode.COORDINATOR_NOT_AVAILABLE
+    if records.newer_type(group) == records.SHARE:
+        return ErrorCode.INCONSISTENT_GROUP_PROTOCOL
     if not group.supports(body.protocol_type, (p.name for p in body.protocols)):
         return ErrorCode.INCONSISTENT_GROUP_PROTOCOL
     if not body.member_id:
@@ -138,7 +140,7 @@ def _has_room(shard: GroupShard, group: Group, member_id: str) -> bool:
     return member is not None or len(group.members) < limit
 
 
-def _join_unknown(shard: GroupShard, step: Step, group: Group, request: Request) -> ErrorCode:
+def _join_unknown(shard: GroupShard, step: Step, group: Group, request: Call) -> ErrorCode:
     """A JoinGroup without a member id."""
     instance_id = request.body.group_instance_id
     member_id = f"{instance_id or request.client_id}-{shard.new_id()}"
@@ -155,7 +157,7 @@ def _join_unknown(shard: GroupShard, step: Step, group: Group, request: Request)
     return ErrorCode.NONE
 
 
-def _add(shard: GroupShard, step: Step, group: Group, request: Request, member_id: str) -> None:
+def _add(shard: GroupShard, step: Step, group: Group, request: Call, member_id: str) -> None:
     """Take a new member in."""
     body = request.body
     member = Member(member_id, body.group_instance_id, request.client_id, request.client_host)
@@ -169,7 +171,7 @@ def _add(shard: GroupShard, step: Step, group: Group, request: Request, member_i
     rebalance.begin_or_complete(shard, step, group)
 
 
-def _protocols(request: Request) -> Protocols:
+def _protocols(request: Call) -> Protocols:
     """What the member speaks; a name that occurs again counts once."""
     found: dict[str, bytes] = {}
     for protocol in request.body.protocols:
@@ -177,7 +179,7 @@ def _protocols(request: Request) -> Protocols:
     return tuple(found.items())
 
 
-def _describe(group: Group, member: Member, request: Request) -> None:
+def _describe(group: Group, member: Member, request: Call) -> None:
     """Note what a JoinGroup says of its member."""
     body = request.body
     asked_ms = body.rebalance_timeout_ms if request.version else body.session_timeout_ms
@@ -189,7 +191,7 @@ def _describe(group: Group, member: Member, request: Request) -> None:
         member.protocols = _protocols(request)
 
 
-def _rejoin(shard: GroupShard, step: Step, group: Group, request: Request) -> ErrorCode:
+def _rejoin(shard: GroupShard, step: Step, group: Group, request: Call) -> ErrorCode:
     """A JoinGroup of a member of the group."""
     member = group.members[request.body.member_id]
     leads = member.member_id == group.leader
@@ -216,7 +218,7 @@ def _rejoin(shard: GroupShard, step: Step, group: Group, request: Request) -> Er
 
 
 def _replace_static(
-    shard: GroupShard, step: Step, group: Group, request: Request, member_id: str
+    shard: GroupShard, step: Step, group: Group, request: Call, member_id: str
 ) -> ErrorCode:
     """A static member joins again without its id, as after a restart: it gets a new one, and
     who still uses the old one is fenced.
@@ -307,7 +309,7 @@ def _record_replacement(
 # ---- SyncGroup -----------------------------------------------------------------------------
 
 
-def sync(shard: GroupShard, step: Step, request: Request) -> None:
+def sync(shard: GroupShard, step: Step, request: Call) -> None:
     """Answer a SyncGroup, or park it until the leader's assignment is in the journal."""
     body = request.body
     group = shard.groups.get(body.group_id)
@@ -346,7 +348,7 @@ def _more_assigned(group: Group, given: Mapping[str, bytes]) -> int:
     return 0 if wanted <= SMALL_BYTES * len(group.members) else wanted - before
 
 
-def _check_sync(group: Group | None, request: Request) -> ErrorCode:
+def _check_sync(group: Group | None, request: Call) -> ErrorCode:
     body = request.body
     named = body.protocol_type is not None and body.protocol_name is not None
     if request.version >= NAMES_IN_SYNC_VERSION and not named:
@@ -391,7 +393,7 @@ def _assign(shard: GroupShard, step: Step, group: Group, assignments: dict[str, 
 # ---- Heartbeat -----------------------------------------------------------------------------
 
 
-def heartbeat(shard: GroupShard, step: Step, request: Request) -> None:
+def heartbeat(shard: GroupShard, step: Step, request: Call) -> None:
     """Answer a Heartbeat."""
     body = request.body
     group = shard.groups.get(body.group_id)
@@ -413,7 +415,7 @@ def heartbeat(shard: GroupShard, step: Step, request: Request) -> None:
 # ---- LeaveGroup ----------------------------------------------------------------------------
 
 
-def leave(shard: GroupShard, step: Step, request: Request) -> None:
+def leave(shard: GroupShard, step: Step, request: Call) -> None:
     """Answer a LeaveGroup; a rebalance follows when somebody was in the group."""
     body = request.body
     group = shard.groups.get(body.group_id) or Group(body.group_id, step.wall_ms)

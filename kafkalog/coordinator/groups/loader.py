@@ -54,6 +54,8 @@ class _Load:
         self.shard = shard
         self.wall_ms = wall_ms
         self.groups: dict[str, bytes] = {}
+        self.foreign: dict[str, dict[bytes, int]] = {}
+        """Living records of newer types of groups, with their kinds, by group."""
         self.offsets: dict[Where, Raw] = {}
         self.pending: dict[int, dict[Where, Raw]] = {}  # by producer id
         self.strange: set[str] = set()
@@ -71,6 +73,9 @@ class _Load:
                     self._skip(record.offset, error)
         for group_id, value in self.groups.items():
             self._make_group(group_id, value)
+        for group_id, kinds in self.foreign.items():
+            if kinds:
+                self._group(group_id).foreign = kinds
         for where, raw in self.offsets.items():
             if (offset := self._decoded(raw)) is not None:
                 self._group(where[0]).put_offset(where[1], offset)
@@ -100,12 +105,11 @@ class _Load:
                 self.groups.pop(key.group, None)
             else:
                 self.groups[key.group] = record.value
-        elif kind in records.FOREIGN:
-            foreign = self._group(key.group_id).foreign
+        elif kind in records.FOREIGN_KINDS:
             if record.value is None:
-                foreign.pop(record.key, None)
+                self.foreign.get(key.group_id, {}).pop(record.key, None)
             else:
-                foreign[record.key] = kind
+                self.foreign.setdefault(key.group_id, {})[record.key] = kind
         elif name not in self.strange:
             self.strange.add(name)
             LOG.warning(

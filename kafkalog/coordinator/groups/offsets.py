@@ -16,7 +16,7 @@ from kafkalog.coordinator.groups.group import CONSUMER, Commit, CommittedOffset,
 from kafkalog.coordinator.groups.groups import validate_member
 from kafkalog.coordinator.groups.shard import GroupShard
 from kafkalog.coordinator.groups.weight import offset_bytes
-from kafkalog.coordinator.step import Body, JournalRecord, Producer, Request, Step
+from kafkalog.coordinator.step import Body, Call, JournalRecord, Producer, Step
 from kafkalog.types import TopicPartition
 from kafkalog.wire.error_codes import ErrorCode
 from kafkalog.wire.values import ZERO_UUID
@@ -89,7 +89,7 @@ def _topic(topic: Any, known: Known, by_id: bool) -> _Topic:
     return _Topic(name, topic.topic_id, known.partition_count(name), UNKNOWN, by_id)
 
 
-def _commits_by_id(request: Request) -> bool:
+def _commits_by_id(request: Call) -> bool:
     """Whether an OffsetCommit or TxnOffsetCommit names topics by their ids."""
     transactional = hasattr(request.body, "transactional_id")
     return request.version >= (TXN_IDS_VERSION if transactional else IDS_VERSION)
@@ -98,7 +98,7 @@ def _commits_by_id(request: Request) -> bool:
 # ---- OffsetCommit --------------------------------------------------------------------------
 
 
-def commit(shard: GroupShard, step: Step, request: Request, known: Known) -> None:
+def commit(shard: GroupShard, step: Step, request: Call, known: Known) -> None:
     """Answer an OffsetCommit once its offsets are in the journal."""
     body = request.body
     group = shard.groups.get(body.group_id)
@@ -139,7 +139,7 @@ def refused(results: list[Body]) -> list[Body]:
     return results
 
 
-def commit_failed(step: Step, request: Request, error: ErrorCode, known: Known) -> None:
+def commit_failed(step: Step, request: Call, error: ErrorCode, known: Known) -> None:
     """Answer an OffsetCommit with an error for every partition."""
     topics: list[Body] = []
     for asked in request.body.topics:
@@ -166,7 +166,7 @@ def _result(partition: Any, error: ErrorCode) -> Body:
     return {"partition_index": partition.partition_index, "error_code": error}
 
 
-def _check_commit(group: Group | None, request: Request) -> ErrorCode:
+def _check_commit(group: Group | None, request: Call) -> ErrorCode:
     """Whether the sender may commit for the group."""
     body = request.body
     generation = body.generation_id_or_member_epoch
@@ -178,6 +178,8 @@ def _check_commit(group: Group | None, request: Request) -> ErrorCode:
         return ErrorCode.GROUP_ID_NOT_FOUND if late else ErrorCode.ILLEGAL_GENERATION
     if group.state is State.DEAD:
         return ErrorCode.COORDINATOR_NOT_AVAILABLE
+    if records.newer_type(group) == records.SHARE:
+        return ErrorCode.GROUP_ID_NOT_FOUND
     if generation < 0 and group.state is State.EMPTY:
         return ErrorCode.NONE
     error = validate_member(group, body.member_id, body.group_instance_id)
@@ -192,7 +194,7 @@ def _check_commit(group: Group | None, request: Request) -> ErrorCode:
 def take(
     shard: GroupShard,
     step: Step,
-    request: Request,
+    request: Call,
     known: Known,
     offsets: dict[TopicPartition, CommittedOffset],
 ) -> list[Body]:
@@ -237,7 +239,7 @@ def write_commit(
     shard: GroupShard,
     step: Step,
     group: Group,
-    request: Request,
+    request: Call,
     taken: tuple[Taken, list[Body]],
     producer: Producer | None = None,
 ) -> None:
@@ -341,7 +343,7 @@ def fetch_failed(asked: Any, version: int, error: ErrorCode) -> Body:
 # ---- OffsetDelete --------------------------------------------------------------------------
 
 
-def delete(shard: GroupShard, step: Step, request: Request, known: Known) -> None:
+def delete(shard: GroupShard, step: Step, request: Call, known: Known) -> None:
     """Answer an OffsetDelete once its tombstones are in the journal."""
     body = request.body
     group = shard.groups.get(body.group_id)
@@ -370,7 +372,7 @@ def delete(shard: GroupShard, step: Step, request: Request, known: Known) -> Non
     _write_tombstones(shard, step, group, gone, settle)
 
 
-def delete_failed(step: Step, request: Request, error: ErrorCode) -> None:
+def delete_failed(step: Step, request: Call, error: ErrorCode) -> None:
     """Answer an OffsetDelete with an error of the whole."""
     step.answer(request.answer, error_code=error, topics=[])
 
@@ -449,7 +451,7 @@ def expire(shard: GroupShard, step: Step) -> None:
     """Delete what is too old: offsets, then groups in which nothing is left."""
     retention_ms = shard.config.offsets_retention_minutes * MINUTE_MS
     for group in list(shard.live()):
-        if group.commits:
+        if group.commits or records.newer_type(group) == records.SHARE:
             continue  # a tombstone now would come behind a newer commit
         gone = expired(group, step.wall_ms, retention_ms)
         left = sum(map(len, group.offsets.values())) - len(gone)

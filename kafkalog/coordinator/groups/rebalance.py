@@ -279,7 +279,7 @@ def write_group(
     shard: GroupShard, step: Step, group: Group, assignments: dict[str, bytes], settle: Settle
 ) -> None:
     """Write a group's record, with these assignments; `settle` learns what came of it."""
-    # A group of the protocol of KIP-848 that nobody is in becomes a classic one.
+    # A group of a newer type that nobody is in becomes a classic one.
     foreign, group.foreign = group.foreign, {}
     group.recorded = True
     group.writing += 1

@@ -21,11 +21,14 @@ from kafkalog.wire.values import ZERO_UUID, Struct
 
 __all__ = [
     "FOREIGN",
+    "FOREIGN_KINDS",
+    "SHARE",
     "foreign_tombstones",
     "group_key",
     "group_record",
     "loaded_group",
     "loaded_offset",
+    "newer_type",
     "offset_key",
     "offset_records",
     "subscribed_topics",
@@ -36,9 +39,17 @@ GROUP, OFFSET = "GroupMetadata", "OffsetCommit"
 GROUP_VERSION = 3
 OFFSET_VERSION, EXPIRING_OFFSET_VERSION, ID_OFFSET_VERSION = 3, 1, 4
 
-FOREIGN = (8, 7, 6, 5, 16, 4, 3)
-"""Kinds of records of the protocol of KIP-848, in the order in which Kafka takes their
-tombstones: assignments before members, members before the group."""
+SHARE, STREAMS = "share", "streams"
+FOREIGN = {
+    CONSUMER: (8, 7, 6, 5, 16, 4, 3),
+    SHARE: (14, 13, 12, 10, 15, 11),
+    STREAMS: (22, 21, 20, 19, 17, 23),
+}
+"""Kinds of records of the groups of KIP-848, KIP-932 and KIP-1071, by the type of group, in the
+order in which Kafka writes their tombstones: assignments before members, members before the
+group."""
+_ORDER = [kind for kinds in FOREIGN.values() for kind in kinds]
+FOREIGN_KINDS = frozenset(_ORDER)
 
 
 # ---- what is written -----------------------------------------------------------------------
@@ -105,9 +116,15 @@ def _offset_value(offset: CommittedOffset) -> bytes:
 
 
 def foreign_tombstones(foreign: Mapping[bytes, int]) -> list[JournalRecord]:
-    """The end of a group of the protocol of KIP-848: `foreign` has its keys and their kinds."""
-    ordered = sorted(foreign, key=lambda key: FOREIGN.index(foreign[key]))
+    """The end of a group of a newer type: `foreign` has its keys and their kinds."""
+    ordered = sorted(foreign, key=lambda key: _ORDER.index(foreign[key]))
     return [(key, None) for key in ordered]
+
+
+def newer_type(group: Group) -> str | None:
+    """Which of FOREIGN a group is; None: a classic one."""
+    kind = next(iter(group.foreign.values()), None)
+    return next((name for name, kinds in FOREIGN.items() if kind in kinds), None)
 
 
 # ---- what is read --------------------------------------------------------------------------

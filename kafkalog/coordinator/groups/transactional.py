@@ -15,13 +15,13 @@ from kafkalog.coordinator.groups.groups import validate_member
 from kafkalog.coordinator.groups.offsets import Known
 from kafkalog.coordinator.groups.shard import GroupShard
 from kafkalog.coordinator.groups.weight import offset_bytes
-from kafkalog.coordinator.step import Producer, Request, Step
+from kafkalog.coordinator.step import Call, Producer, Step
 from kafkalog.wire.error_codes import ErrorCode
 
 __all__ = ["commit", "end"]
 
 
-def commit(shard: GroupShard, step: Step, request: Request, known: Known) -> None:
+def commit(shard: GroupShard, step: Step, request: Call, known: Known) -> None:
     """Answer a TxnOffsetCommit once its offsets are in the journal."""
     body = request.body
     group = shard.groups.get(body.group_id)
@@ -56,7 +56,7 @@ def _more_bytes(group: Group, producer_id: int, taken: offsets.Taken) -> int:
     return more - sum(offset_bytes(before[w].metadata) for w in taken if w in before)
 
 
-def _check(group: Group | None, request: Request) -> ErrorCode:
+def _check(group: Group | None, request: Call) -> ErrorCode:
     """Whether the sender may commit for the group: what KIP-447 asks."""
     body = request.body
     member_id = getattr(body, "member_id", "")

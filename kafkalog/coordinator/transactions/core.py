@@ -11,7 +11,7 @@ from typing import Any
 from kafkalog.config.transaction import TransactionConfig
 from kafkalog.coordinator.core import Core
 from kafkalog.coordinator.journal import JournalBatch
-from kafkalog.coordinator.step import Body, Request, Step, all_of
+from kafkalog.coordinator.step import Body, Call, Step, all_of
 from kafkalog.coordinator.timers import Key
 from kafkalog.coordinator.transactions import loader, requests
 from kafkalog.coordinator.transactions.admin import Filters, describe, described_error
@@ -103,7 +103,7 @@ class TransactionCore(Core[TransactionShard]):
         self.weight = Weight()
         """About what all transactional ids take in memory."""
         self._lives = count()
-        self._handlers: dict[Api, Callable[[Step, Request], None]] = {
+        self._handlers: dict[Api, Callable[[Step, Call], None]] = {
             apis.INIT_PRODUCER_ID: self._init_producer,
             apis.ADD_PARTITIONS_TO_TXN: self._add_partitions,
             apis.ADD_OFFSETS_TO_TXN: self._add_offsets,
@@ -145,11 +145,11 @@ class TransactionCore(Core[TransactionShard]):
 
     # ---- requests --------------------------------------------------------------------------
 
-    def request(self, api: Api, request: Request, step: Step) -> None:
+    def request(self, api: Api, request: Call, step: Step) -> None:
         """Take a request; it is answered in this step or a later one."""
         self._handlers[api](step, request)
 
-    def refuse(self, api: Api, request: Request, step: Step, error: ErrorCode) -> None:
+    def refuse(self, api: Api, request: Call, step: Step, error: ErrorCode) -> None:
         """Answer with an error that has nothing to do with a transaction's state."""
         body = request.body
         if api is apis.ADD_PARTITIONS_TO_TXN and request.version < BATCHED_VERSION:
@@ -164,7 +164,7 @@ class TransactionCore(Core[TransactionShard]):
         else:
             step.answer(request.answer, error_code=error)
 
-    def _init_producer(self, step: Step, request: Request) -> None:
+    def _init_producer(self, step: Step, request: Call) -> None:
         body, version = request.body, request.version
         asked = Asked(body.transactional_id, body.producer_id, body.producer_epoch)
 
@@ -182,7 +182,7 @@ class TransactionCore(Core[TransactionShard]):
         else:
             requests.init_producer(shard, step, asked, body.transaction_timeout_ms, then)
 
-    def _end(self, step: Step, request: Request) -> None:
+    def _end(self, step: Step, request: Call) -> None:
         body = request.body
         asked = Asked(body.transactional_id, body.producer_id, body.producer_epoch)
 
@@ -221,7 +221,7 @@ class TransactionCore(Core[TransactionShard]):
             return dict.fromkeys(partitions, error)
         return requests.verify(shard, asked, partitions)
 
-    def _add_partitions(self, step: Step, request: Request) -> None:
+    def _add_partitions(self, step: Step, request: Call) -> None:
         body, version = request.body, request.version
         if version < BATCHED_VERSION:
             topics = body.v3_and_below_topics
@@ -272,7 +272,7 @@ class TransactionCore(Core[TransactionShard]):
         else:
             self.join(step, asked, partitions, 0, then)
 
-    def _add_offsets(self, step: Step, request: Request) -> None:
+    def _add_offsets(self, step: Step, request: Call) -> None:
         body = request.body
         asked = Asked(body.transactional_id, body.producer_id, body.producer_epoch)
         where = self._outside.group_partition(body.group_id)
@@ -344,7 +344,7 @@ class TransactionCore(Core[TransactionShard]):
 
     # ---- admin -----------------------------------------------------------------------------
 
-    def _describe(self, step: Step, request: Request) -> None:
+    def _describe(self, step: Step, request: Call) -> None:
         found = []
         # Each is answered once: a few bytes must not ask for any number of partitions.
         for name in dict.fromkeys(request.body.transactional_ids):
@@ -357,7 +357,7 @@ class TransactionCore(Core[TransactionShard]):
                 found.append(describe(shard, name))
         step.answer(request.answer, transaction_states=found)
 
-    def _list(self, step: Step, request: Request) -> None:
+    def _list(self, step: Step, request: Call) -> None:
         body = request.body
         if self.stopped or self.loading:
             step.answer(request.answer, error_code=self.all_told)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
-from kafkalog.disk.layout import PARTITION_METADATA, parse_partition_metadata
+from kafkalog.disk.layout import PARTITION_METADATA, parse_partition_metadata, segment_name
 from kafkalog.errors import KafkalogError
 from kafkalog.inspect.rawfiles import (
     LEFTOVERS,
@@ -13,7 +13,6 @@ from kafkalog.inspect.rawfiles import (
     list_segments,
     read_epochs,
     read_snapshot,
-    segment_name,
     segment_offset,
 )
 from kafkalog.inspect.sidecar import INDEX_SUFFIXES, SIDECAR
@@ -159,7 +158,7 @@ def _check_leftovers(
         for suffix in (*INDEX_SUFFIXES, SIDECAR):
             base = segment_offset(name, suffix)
             if base is not None and base not in bases:
-                if (folder / segment_name(base, ".log")).exists():
+                if (folder / segment_name(base)).exists():
                     continue  # a writer has begun it since
                 # Below the first segment it is what a deletion left when it was interrupted.
                 missing = bool(bases) and base > first

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 from kafkalog._native import lib
 from kafkalog.batch.control import read_marker
 from kafkalog.batch.walk import BatchWalk
+from kafkalog.disk.layout import segment_name
 from kafkalog.errors import KafkalogError
 from kafkalog.inspect.rawfiles import (
     AbortEntry,
@@ -228,7 +229,7 @@ class Replay:
         """Compare the snapshots that are left."""
         self._compare_up_to(end_offset)
         for offset in self.waiting:
-            path = self.folder / f"{offset:020d}.snapshot"
+            path = self.folder / segment_name(offset, ".snapshot")
             self.report.add(
                 "snapshot-ahead", path, f"offset {offset}", f"at most {end_offset}", offset=offset
             )
@@ -269,7 +270,7 @@ class Replay:
             )
 
     def _tell(self, offset: int, found: str, wanted: str) -> None:
-        path = self.folder / f"{offset:020d}.snapshot"
+        path = self.folder / segment_name(offset, ".snapshot")
         self.report.add("snapshot-entry", path, found, wanted, offset=offset)
 
 

@@ -9,7 +9,6 @@ import os
 import threading
 import uuid
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from types import TracebackType
 from typing import Any, TypeVar
 
 from kafkalog.directory.manager import Manager
@@ -282,12 +281,7 @@ class MetadataLog:
     def __enter__(self) -> "MetadataLog":
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.close()
 
     # ---- writing -------------------------------------------------------------------------------

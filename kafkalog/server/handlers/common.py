@@ -4,6 +4,7 @@ import logging
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
+from kafkalog.coordinator.step import Call
 from kafkalog.errors import for_clients
 from kafkalog.server.codes import code_of
 from kafkalog.server.node import Node
@@ -19,6 +20,7 @@ __all__ = [
     "NO_OPERATIONS",
     "TOPIC_OPERATIONS",
     "Handler",
+    "call_of",
     "code_of",
     "failed",
     "leader_error",
@@ -36,6 +38,12 @@ NO_OPERATIONS = -(2**31)
 """Authorized operations that nobody asked for."""
 TOPIC_OPERATIONS, CLUSTER_OPERATIONS = everything(Kind.TOPIC), everything(Kind.CLUSTER)
 """Kafka's answer where nothing is forbidden."""
+
+
+def call_of(request: Request) -> Call:
+    """A request as coordinators take it."""
+    peer = request.peer
+    return Call(request.body, request.version, peer.client_id or "", peer.host, request.answer)
 
 
 def failed(problem: BaseException) -> dict[str, Any]:

@@ -3,9 +3,8 @@
 from typing import Any
 
 from kafkalog.coordinator.partitions import partition_for
-from kafkalog.coordinator.step import Request as GroupRequest
 from kafkalog.errors import for_clients
-from kafkalog.server.handlers.common import code_of, node_entry
+from kafkalog.server.handlers.common import call_of, code_of, node_entry
 from kafkalog.server.journal import OFFSETS_TOPIC, TRANSACTIONS_TOPIC
 from kafkalog.server.node import Node
 from kafkalog.server.request import Request
@@ -71,11 +70,4 @@ def _coordinator_error(node: Node, key_type: int) -> tuple[ErrorCode, str | None
 
 def to_coordinator(node: Node, request: Request) -> None:
     """Hand a request to the coordinator, which answers now or later."""
-    peer = request.peer
-    node.coordinator.submit(
-        request.api,
-        GroupRequest(
-            request.body, request.version, peer.client_id or "", peer.host, request.answer
-        ),
-        here=True,
-    )
+    node.coordinator.submit(request.api, call_of(request), here=True)

@@ -6,6 +6,7 @@ from collections.abc import Iterable
 from typing import Any
 
 from kafkalog.errors import KafkalogError
+from kafkalog.metadata.plan import is_cordoned
 from kafkalog.server.node import Node
 from kafkalog.server.request import Request
 from kafkalog.wire.error_codes import ErrorCode
@@ -34,14 +35,13 @@ def describe_log_dirs(node: Node, request: Request) -> dict[str, Any]:
     ]
     disk = os.statvfs(node.manager.path)
     failed = node.partitions.any_offline()
-    broker = image.brokers.get(node.node_id)
     one = {
         "error_code": ErrorCode.KAFKA_STORAGE_ERROR if failed else ErrorCode.NONE,
         "log_dir": node.manager.path,
         "topics": topics,
         "total_bytes": disk.f_blocks * disk.f_frsize,
         "usable_bytes": disk.f_bavail * disk.f_frsize,
-        "is_cordoned": bool(broker and broker.cordoned),
+        "is_cordoned": is_cordoned(image, node.config),
     }
     return {"results": [one]}
 

@@ -20,7 +20,6 @@ from kafkalog.errors import (
     InvalidTopic,
     KafkalogError,
     MessageTooLarge,
-    Timeout,
     UnsupportedCompressionType,
     for_clients,
 )
@@ -39,10 +38,12 @@ from kafkalog.server.handlers.writers import (
     transactional,
     writer_of,
 )
+from kafkalog.server.network.reactor import Appended
 from kafkalog.server.node import Node
 from kafkalog.server.partitions import looks_inside
 from kafkalog.server.rejected_records import record_errors
 from kafkalog.server.request import Request
+from kafkalog.types import TopicPartition
 from kafkalog.wire.error_codes import ErrorCode
 
 __all__ = ["produce"]
@@ -68,17 +69,19 @@ Accepted = int | KafkalogError
 or why they were not."""
 
 
-class _Appended(NamedTuple):
+class _Outcome(NamedTuple):
     """What became of one partition's records."""
 
     topic: str
     partition: int
-    last_offset: int
     answer: dict[str, Any]
-    on_disk: bool = False
-    """flush.messages: it is answered when it is there, whatever acks says."""
-    cuts: int = -1
-    """As Appended says."""
+    found: Appended | None
+    """None: they were not appended."""
+
+    @property
+    def sync_due(self) -> bool:
+        """flush.messages: it is answered when it is on disk, whatever acks says."""
+        return self.found is not None and self.found.sync_due
 
 
 def produce(node: Node, request: Request) -> None:
@@ -132,7 +135,7 @@ class _Append:
             (name, _accepted(node, name, p.index), p)
             for name, topic in named for p in topic.partition_data
         )  # fmt: skip
-        self._done: list[_Appended] = []
+        self._done: list[_Outcome] = []
         self._verdicts: Verdicts = {}
 
     def go_on(self, verdicts: Verdicts) -> None:
@@ -158,7 +161,7 @@ class _Append:
                 return
             self._left.popleft()
             self._verdicts.pop(key, None)  # it was for one batch
-        if request.body.acks == ALL or any(one.on_disk for one in self._done):
+        if request.body.acks == ALL or any(one.sync_due for one in self._done):
             _Waiting(node, request, self._done).begin()
         else:
             _finish(node, request, self._done)
@@ -187,9 +190,9 @@ def _accepted(node: Node, topic: str | None, partition: int) -> Accepted:
 def _append(
     node: Node, request: Request, topic: str | None, accepted: Accepted, asked: Any, limit: int,
     verdict: Verdict | None,
-) -> _Appended:  # fmt: skip
+) -> _Outcome:  # fmt: skip
     answer: dict[str, Any] = {"index": asked.index}
-    last_offset, on_disk, cuts = -1, False, -1
+    found = None
     config = _DEFAULTS
     records = asked.records or b""
     now_ms = node.clock.now_ms()
@@ -209,7 +212,6 @@ def _append(
             found = append(continues=True)
         else:
             found = verdict.append(partial(append, joins=request.version >= JOINS_SINCE))
-        last_offset, on_disk, cuts = found.last_offset, found.sync_due, found.cuts
         answer["base_offset"] = found.base_offset
         answer["log_append_time_ms"] = found.log_append_time_ms
         answer["log_start_offset"] = found.log_start_offset
@@ -223,7 +225,7 @@ def _append(
             answer["record_errors"] = record_errors(records, config, now_ms)
     if verdict is not None:
         verdict.end()
-    return _Appended(topic or "", asked.index, last_offset, answer, on_disk, cuts)
+    return _Outcome(topic or "", asked.index, answer, found)
 
 
 def _prepared(records: bytes, config: TopicConfig, now_ms: int, limit: int) -> bytes:
@@ -256,7 +258,7 @@ class _Waiting:
     """acks=all or flush.messages: the answer goes out when the last of the partitions has what
     it promises."""
 
-    def __init__(self, node: Node, request: Request, done: list[_Appended]) -> None:
+    def __init__(self, node: Node, request: Request, done: list[_Outcome]) -> None:
         self._node = node
         self._request = request
         self._done = done
@@ -266,21 +268,22 @@ class _Waiting:
     def begin(self) -> None:
         """Wait for every partition that took its records."""
         every = self._request.body.acks == ALL
-        waits = [one for one in self._done if one.last_offset >= 0 and (every or one.on_disk)]
+        waits = [one for one in self._done if one.found is not None and (every or one.sync_due)]
         self._left = len(waits) + 1  # one for this loop, so that it ends before the answer
         # Only acks=all has a time: the others wait for the disk alone, which answers.
         timeout_ms = max(self._request.body.timeout_ms, 0) if every else None
         for one in waits:
-            self._node.acknowledger.wait(
-                one.topic, one.partition, one.last_offset + 1, timeout_ms,
-                partial(self._one, one), on_disk=one.on_disk, cuts=one.cuts,
-            )  # fmt: skip
+            assert one.found is not None
+            where = TopicPartition(one.topic, one.partition)
+            settle = partial(self._one, one)
+            self._node.acknowledger.wait_for(where, one.found, timeout_ms, settle)
         self._settle()
 
-    def _one(self, one: _Appended, problem: Exception | None) -> None:
+    def _one(self, one: _Outcome, problem: Exception | None) -> None:
         if problem is not None:
-            code = ErrorCode.REQUEST_TIMED_OUT if isinstance(problem, Timeout) else code_of(problem)
-            one.answer.update(error_code=code, error_message=for_clients(problem), base_offset=-1)
+            one.answer.update(
+                error_code=code_of(problem), error_message=for_clients(problem), base_offset=-1
+            )
         self._settle()
 
     def _settle(self) -> None:
@@ -291,7 +294,7 @@ class _Waiting:
         _finish(self._node, self._request, self._done)
 
 
-def _finish(node: Node, request: Request, done: list[_Appended]) -> None:
+def _finish(node: Node, request: Request, done: list[_Outcome]) -> None:
     """Answer; with acks=0 there is no answer, and a failure closes the connection."""
     if request.body.acks == NONE:
         if any(one.answer.get("error_code") for one in done):
@@ -322,7 +325,7 @@ def _finish(node: Node, request: Request, done: list[_Appended]) -> None:
     )
 
 
-def _name_leaders(node: Node, listener: int, done: list[_Appended]) -> dict[str, Any]:
+def _name_leaders(node: Node, listener: int, done: list[_Outcome]) -> dict[str, Any]:
     """Add the leaders of partitions that are not led here, and their addresses."""
     named: list[int] = []
     for one in done:

@@ -7,11 +7,11 @@ from typing import Any
 
 from kafkalog.coordinator.groups.offsets import TXN_IDS_VERSION
 from kafkalog.coordinator.step import Producer, Step
-from kafkalog.coordinator.step import Request as Asking
 from kafkalog.coordinator.transactions.core import Results
 from kafkalog.coordinator.transactions.requests import Asked
-from kafkalog.server.handlers.common import code_of
+from kafkalog.server.handlers.common import call_of, code_of
 from kafkalog.server.handlers.failures import handler_failed
+from kafkalog.server.handlers.writers import as_writer
 from kafkalog.server.journal import OFFSETS_TOPIC, offsets_partition
 from kafkalog.server.node import Node
 from kafkalog.server.request import Request
@@ -22,7 +22,6 @@ from kafkalog.wire.error_codes import ErrorCode
 
 __all__ = [
     "add_offsets",
-    "as_writer",
     "init_producer_id",
     "marker_code",
     "to_coordinator",
@@ -42,15 +41,9 @@ _OF_MARKERS = frozenset(
 and its transaction stays open."""
 
 
-def asking(request: Request) -> Asking:
-    """A request as coordinators take it."""
-    peer = request.peer
-    return Asking(request.body, request.version, peer.client_id or "", peer.host, request.answer)
-
-
 def to_coordinator(node: Node, request: Request) -> None:
     """Hand a request to the coordinator, which answers now or later."""
-    node.transactions.submit(request.api, asking(request), here=True)
+    node.transactions.submit(request.api, call_of(request), here=True)
 
 
 def init_producer_id(node: Node, request: Request) -> Mapping[str, Any] | None:
@@ -75,16 +68,6 @@ def add_offsets(node: Node, request: Request) -> None:
 
 
 # ---- TxnOffsetCommit -----------------------------------------------------------------------
-
-
-def as_writer(error: ErrorCode, knows: bool) -> ErrorCode:
-    """The error for a producer that the coordinator does not let write; `knows`: it knows
-    TRANSACTION_ABORTABLE."""
-    if error is ErrorCode.PRODUCER_FENCED:
-        return ErrorCode.INVALID_PRODUCER_EPOCH
-    if error is ErrorCode.TRANSACTION_ABORTABLE and not knows:
-        return ErrorCode.INVALID_TXN_STATE
-    return error
 
 
 def txn_offset_commit(node: Node, request: Request) -> None:
@@ -142,10 +125,10 @@ def _commit(node: Node, request: Request, guard: Guard) -> None:
         node.guards.end(guard)
         request.answer(body)
 
-    asked = asking(request)
+    call = call_of(request)
     try:
         node.coordinator.submit(
-            request.api, asked._replace(answer=answer, holds=lambda: guard.holds)
+            request.api, call._replace(answer=answer, holds=lambda: guard.holds)
         )
     except BaseException:
         node.guards.end(guard)

@@ -33,6 +33,7 @@ __all__ = [
     "Verdict",
     "Verdicts",
     "allow",
+    "as_writer",
     "transactional",
     "writer_of",
 ]
@@ -196,9 +197,17 @@ def _allow_afar(
 
 
 def _as_producer(error: ErrorCode, version: int) -> ErrorCode:
+    early = error is ErrorCode.CONCURRENT_TRANSACTIONS and version < JOINS_SINCE
+    if early or error in _RETRY:
+        return ErrorCode.NOT_ENOUGH_REPLICAS
+    return as_writer(error, version >= KNOWS_ABORTABLE_SINCE)
+
+
+def as_writer(error: ErrorCode, knows: bool) -> ErrorCode:
+    """The error for a producer that the coordinator does not let write; `knows`: it knows
+    TRANSACTION_ABORTABLE."""
     if error is ErrorCode.PRODUCER_FENCED:
         return ErrorCode.INVALID_PRODUCER_EPOCH
-    if error is ErrorCode.TRANSACTION_ABORTABLE and version < KNOWS_ABORTABLE_SINCE:
+    if error is ErrorCode.TRANSACTION_ABORTABLE and not knows:
         return ErrorCode.INVALID_TXN_STATE
-    early = error is ErrorCode.CONCURRENT_TRANSACTIONS and version < JOINS_SINCE
-    return ErrorCode.NOT_ENOUGH_REPLICAS if early or error in _RETRY else error
+    return error

@@ -18,7 +18,7 @@ from kafkalog.replication.followers import CaughtUp, Follower, FollowerState
 if TYPE_CHECKING:
     from kafkalog.log.handle import Handle
 
-__all__ = ["NO_CONTROL", "Appended", "Reactor", "Request", "RoleChange", "Stats"]
+__all__ = ["NO_CONTROL", "Appended", "Reactor", "RoleChange", "Stats", "Taken"]
 
 NO_CONTROL = -1
 """In place of the number of a listener that is served first."""
@@ -30,8 +30,8 @@ COPIED_BYTES_MAX = 262_144
 """Bodies up to this size are copied when they are taken."""
 
 
-class Request:
-    """One request that came up; it is answered, handed back or dropped exactly once."""
+class Taken:
+    """A request that came up, not decoded; it is answered, handed back or dropped exactly once."""
 
     __slots__ = (
         "_at", "_body", "_reactor", "api_key", "api_version", "body_bytes", "client_id",
@@ -89,7 +89,7 @@ class Request:
         self._reactor.drop(self.id)
 
     def __repr__(self) -> str:
-        return f"Request(key={self.api_key}, version={self.api_version}, peer={self.peer!r})"
+        return f"Taken(key={self.api_key}, version={self.api_version}, peer={self.peer!r})"
 
 
 class Appended(NamedTuple):
@@ -278,7 +278,7 @@ class Reactor:
 
     # ---- requests ------------------------------------------------------------------------------
 
-    def take(self, timeout_ms: int) -> Request | None:
+    def take(self, timeout_ms: int) -> Taken | None:
         """The next request, those of the control listener first; None when none came in time,
         or none will come.
         """
@@ -288,7 +288,7 @@ class Reactor:
             self._stopped |= status == lib.KL_E_CLOSED
             return None
         check(status)
-        return Request(self, info)
+        return Taken(self, info)
 
     def answer(
         self, request_id: int, body: bytes | bytearray | memoryview, header_version: int

@@ -10,7 +10,8 @@ from kafkalog.clock import Clock
 from kafkalog.errors import Closed, Timeout
 
 if TYPE_CHECKING:
-    from kafkalog.server.network.reactor import Reactor
+    from kafkalog.server.network.reactor import Appended, Reactor
+    from kafkalog.types import TopicPartition
 
 __all__ = ["Acknowledger"]
 
@@ -93,6 +94,13 @@ class Acknowledger:
                     self._wake.notify()
                     return
         done(outcome)
+
+    def wait_for(
+        self, where: "TopicPartition", found: "Appended", timeout_ms: int | None, done: Done
+    ) -> None:
+        """As `wait`, for all that an append came to."""
+        self.wait(*where, found.last_offset + 1, timeout_ms, done,
+                  on_disk=found.sync_due, cuts=found.cuts)  # fmt: skip
 
     def stop(self) -> None:
         """End the thread; pending waits fail.  Harmless when repeated."""

@@ -5,14 +5,14 @@ import threading
 from collections.abc import Callable
 from contextlib import suppress
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from kafkalog.errors import KafkalogError
 from kafkalog.server.request import Request
 from kafkalog.wire import apis
 
 if TYPE_CHECKING:
-    from kafkalog.server.network.reactor import Reactor
+    from kafkalog.server.network.reactor import Reactor, Taken
     from kafkalog.server.threads.bulk import Bulk
 
 __all__ = ["Workers"]
@@ -78,7 +78,7 @@ class Workers:
             else:
                 self._one(Request(self._reactor, taken))
 
-    def _large(self, taken: Any) -> None:
+    def _large(self, taken: "Taken") -> None:
         if not self._reactor.stopped:
             self._one(Request(self._reactor, taken))
 

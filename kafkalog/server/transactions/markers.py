@@ -7,17 +7,14 @@ from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 
-from kafkalog.batch.control import marker_batch
-from kafkalog.clock import Clock
 from kafkalog.coordinator.groups.core import GroupCore
 from kafkalog.coordinator.step import Producer
 from kafkalog.coordinator.thread import Coordinator
-from kafkalog.errors import Closed, NotFound, Timeout, UnknownTopicOrPartition
+from kafkalog.errors import Closed, NotFound, UnknownTopicOrPartition
+from kafkalog.server.appends import Appends
 from kafkalog.server.codes import known_code
 from kafkalog.server.journal import OFFSETS_TOPIC
-from kafkalog.server.network.reactor import Reactor
 from kafkalog.server.partitions import Partitions
-from kafkalog.server.threads.acknowledger import Acknowledger
 from kafkalog.server.threads.bulk import Bulk
 from kafkalog.server.transactions.remote import Afar
 from kafkalog.server.transactions.write_guards import Guards
@@ -26,7 +23,6 @@ from kafkalog.wire.error_codes import ErrorCode
 
 __all__ = ["Markers"]
 
-WAIT_MS = 60_000
 OPENERS = 4
 """Logs that are opened at a time: each may have to be recovered, which takes as long as it has
 unflushed bytes."""
@@ -44,22 +40,18 @@ class Markers:
     def __init__(
         self,
         partitions: Partitions,
-        reactor: Reactor,
-        acknowledger: Acknowledger,
+        appends: Appends,
         groups: Coordinator[GroupCore],
         guards: Guards,
-        clock: Clock,
         name: str,
         afar: Afar | None = None,
     ) -> None:
         """`afar`: of a node of a cluster, how leaders on others are asked."""
         self._afar = afar
         self._partitions = partitions
-        self._reactor = reactor
-        self._acknowledger = acknowledger
+        self._appends = appends
         self._groups = groups
         self._guards = guards
-        self._clock = clock
         self._thread = Bulk(f"{name} markers")
         self._openers = ThreadPoolExecutor(OPENERS, f"{name} markers")
         self._lock = threading.Lock()  # guards what follows
@@ -88,7 +80,7 @@ class Markers:
             try:
                 epoch = self._partitions.leader_epoch(*where)
             except Exception as problem:
-                self._tell(where, problem, done)
+                self._tell(where, done, problem)
                 return
             write = partial(self._append, where, epoch, producer, done)
         if at_once and self._is_first(where) and write(wait=False):
@@ -177,33 +169,11 @@ class Markers:
         """In no leader epoch but this.  Not `wait`: False where a write of the producer is under
         way; nothing was appended.
         """
-        try:
-            self._partitions.log(*where)
-            now_ms = self._clock.now_ms()
-            batch = marker_batch(producer.producer_id, producer.epoch, bool(producer.commit),
-                                 producer.coordinator_epoch, now_ms)  # fmt: skip
-            with self._guards.ending(where, producer.producer_id, wait=wait) as free:
-                if not free:
-                    return False
-                found = self._reactor.append(
-                    *where,
-                    batch,
-                    now_ms=now_ms,
-                    leader_epoch=epoch,
-                    coordinator=True,
-                    raised=producer.raised,
-                )
-        except Exception as problem:
-            self._tell(where, problem, done)
-            return True
-        self._acknowledger.wait(
-            *where, found.last_offset + 1, WAIT_MS,
-            lambda problem: self._tell(where, problem, done), on_disk=found.sync_due,
-            cuts=found.cuts,
-        )  # fmt: skip
-        return True
+        free = self._guards.ending(where, producer.producer_id, wait=wait)
+        tell = partial(self._tell, where, done)
+        return self._appends.append(where, epoch, (), producer, tell, allowed=free)
 
-    def _tell(self, where: TopicPartition, problem: Exception | None, done: Done) -> None:
+    def _tell(self, where: TopicPartition, done: Done, problem: Exception | None) -> None:
         error = ErrorCode.NONE if problem is None else self._code(where, problem)
         met = None if problem is None else (type(problem), error)
         with self._lock:
@@ -218,8 +188,6 @@ class Markers:
         done(error)
 
     def _code(self, where: TopicPartition, problem: Exception) -> ErrorCode:
-        if isinstance(problem, Timeout):
-            return ErrorCode.REQUEST_TIMED_OUT
         gone = isinstance(problem, (Closed, NotFound, UnknownTopicOrPartition))
         if gone and self._partitions.has(*where):
             return ErrorCode.NOT_LEADER_OR_FOLLOWER  # the broker ends, or the log is reopened

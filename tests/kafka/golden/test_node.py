@@ -10,6 +10,8 @@ from typing import Any
 import pytest
 
 import kafkalog
+from kafkalog.coordinator.groups.records import FOREIGN
+from kafkalog.coordinator.partitions import partition_for
 from kafkalog.directory.manager import Manager
 from kafkalog.disk.layout import uuid_text
 from kafkalog.metadata.image import INTERNAL_TOPICS
@@ -21,6 +23,7 @@ from tests.kafka.golden.test_groups import loaded
 from tests.support import kafka_data, trees
 from tests.support.answers import read_all
 from tests.support.raw import Raw
+from tests.unit.coordinator.group_calls import Desk
 
 CASE = "node-4.4"
 SHARE_STATE = "__share_group_state"
@@ -80,14 +83,73 @@ def test_it_opens_from_its_snapshot_or_its_log_and_again(
             assert metadata.take_snapshot() is not None
 
 
-def test_groups_of_each_kind_are_listed_or_left_alone(case: Path) -> None:
-    """Offsets of all are there, those of a streams group, too."""
-    desk = loaded(case)
+def test_groups_of_each_kind_are_listed(case: Path) -> None:
     kinds = {name: kind for name, (kind, _) in expected(case, "listed.json").items()}
     assert kinds == {"classic": "classic", "consumer": "consumer", "share": "share",
                      "tx-group": "classic", "word-count": "streams"}  # fmt: skip
-    assert {*desk.listed(types_filter=["Consumer"])} == {"consumer"}
-    assert {"classic", "tx-group"} <= {*desk.listed(types_filter=["classic"])}
+    desk = loaded(case)
+    assert {name: one.group_type for name, one in desk.listed().items()} == kinds
+    for name, kind in kinds.items():
+        assert name in desk.listed(types_filter=[kind.capitalize()])
+    assert desk.listed(types_filter=["share"])["share"].protocol_type == "share"
+
+
+def ended(desk: Desk, group: str, end: int) -> list[int]:
+    """The kinds of a group's tombstones from an offset of its journal on, without its offsets'."""
+    journal = desk.journal.batches[partition_for(group, 4)]
+    keys = [one.key for batch in journal for one in batch.records
+            if one.offset >= end and one.key and one.value is None]  # fmt: skip
+    return [kind for key in keys if (kind := int.from_bytes(key[:2], "big")) > 2]
+
+
+@pytest.mark.parametrize(("group", "last"), [("share", [15, 11]), ("word-count", [17, 23])])
+def test_a_group_of_a_newer_kind_is_deleted_as_kafka_does(
+    case: Path, group: str, last: list[int]
+) -> None:
+    """Every living record of it ends: assignments first, the group last."""
+    desk = loaded(case)
+    end = desk.journal.ends[partition_for(group, 4)]
+    (result,) = desk.delete(group).results
+    assert result.error_code == 0
+    kinds = ended(desk, group, end)
+    assert kinds[-len(last) :] == last
+    order = [*FOREIGN["share"], *FOREIGN["streams"]]
+    assert kinds == sorted(kinds, key=order.index)
+    desk.restart()
+    assert group not in desk.listed()
+    (result,) = desk.delete(group).results
+    assert result.error_code == ErrorCode.GROUP_ID_NOT_FOUND
+
+
+def test_a_classic_member_takes_an_empty_streams_group_over(case: Path) -> None:
+    """As Kafka does: its records end, its offsets stay."""
+    desk = loaded(case)
+    end, before = desk.journal.ends[partition_for("word-count", 4)], desk.offsets("word-count")
+    desk.stable(1, "word-count")
+    assert ended(desk, "word-count", end)[-2:] == [17, 23]
+    desk.restart()
+    assert desk.listed()["word-count"].group_type == "classic"
+    assert desk.offsets("word-count") == before != {}
+
+
+def test_a_share_group_takes_no_classic_member_and_no_offsets(case: Path) -> None:
+    """As with Kafka; nothing of it is written."""
+    desk = loaded(case)
+    ends = dict(desk.journal.ends)
+    assert desk.join(group="share").error is ErrorCode.INCONSISTENT_GROUP_PROTOCOL
+    (refused,) = desk.commit({("orders", 0): 1}, group="share").topics
+    assert refused.partitions[0].error_code == ErrorCode.GROUP_ID_NOT_FOUND
+    found = desk.describe("share", version=6)
+    assert found.error_code == ErrorCode.GROUP_ID_NOT_FOUND
+    assert found.error_message == "Group share is not a classic group."
+    assert desk.journal.ends == ends
+
+
+def test_a_share_group_does_not_expire(case: Path) -> None:
+    """It has no offsets whose time could be over."""
+    desk = loaded(case)
+    desk.wait(8 * 24 * 3_600_000)
+    assert "share" in desk.listed()
 
 
 def test_the_state_of_share_groups_is_a_log_like_others(node: Path) -> None:

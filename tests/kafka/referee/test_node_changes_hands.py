@@ -6,11 +6,13 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 
 import pytest
 
 from kafkalog.wire import apis
+from kafkalog.wire.error_codes import ErrorCode
 from tests.support import apache, trees
 from tests.support.raw import Raw
 
@@ -99,3 +101,29 @@ def test_a_node_changes_hands(kafka_cases: Path, tmp_path: Path, wait_until: Wai
         assert raw.offsets("orders", -1).offset == before + 1
         for group, found in (("by-us", {("orders", 0): 3}), ("by-kafka", {("orders", 0): 4})):
             wait_until(lambda g=group, f=found: committed(raw, g) == f, group, START_S)
+
+
+def test_kafka_finds_no_group_that_was_deleted_here(
+    kafka_cases: Path, tmp_path: Path, wait_until: Wait
+) -> None:
+    """A share group and a streams group; the others are there."""
+    given = kafka_cases / CASE
+    if not given.is_dir():
+        pytest.skip(f"{kafka_cases} has no {CASE}")
+    directory: Path = trees.copy_tree(given / "log", tmp_path / "data")
+    with ours(directory) as raw:
+        wait_until(lambda: commit(raw, "by-us", 3), "we take commits", START_S)
+        for group in ("share", "word-count"):
+            deleted = partial(raw.call, apis.DELETE_GROUPS, 2, groups_names=[group])
+            wait_until(lambda d=deleted: d().results[0].error_code == 0, group, START_S)
+    try:
+        kafka = apache.Broker(directory, OFFSETS + SETTINGS)
+        apache.jars()
+    except apache.Unavailable as reason:
+        pytest.skip(str(reason))
+    with kafka, Raw(kafka.bootstrap_servers) as raw:
+        left = {"consumer": "consumer", "classic": "classic", "tx-group": "classic",
+                "by-us": "classic"}  # fmt: skip
+        wait_until(lambda: left.items() <= listed(raw).items(), "it loads", START_S)
+        found = raw.call(apis.DELETE_GROUPS, 2, groups_names=["share", "word-count"]).results
+        assert {one.error_code for one in found} == {ErrorCode.GROUP_ID_NOT_FOUND}

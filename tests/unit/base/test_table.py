@@ -1,4 +1,5 @@
-"""The hash table of the C core against a dict, and its hash against a second writing of it."""
+"""The hash table of the C core against a dict, its hash against a second writing of it, and its
+growing arrays."""
 
 from __future__ import annotations
 
@@ -29,6 +30,8 @@ void *kl_table_next(const kl_table *, size_t *);
 void kl_table_clear(kl_table *);
 void kl_table_free(kl_table *);
 uint64_t kl_hash(const void *, size_t);
+void *kl_room_for(void *, size_t *, size_t, size_t);
+void kl_release(void *);
 uint64_t kl_hash_pair(uint64_t, const void *, size_t);
 uint64_t kl_hash_13(const uint64_t *, const void *, size_t);
 """
@@ -185,3 +188,39 @@ def test_room_that_was_reserved_is_enough(lib: Any) -> None:
     assert lib.kl_table_reserve(table.c, 2**62) == built.KL_E_NO_MEMORY
     table.check()
     lib.kl_table_free(table.c)
+
+
+def test_an_array_grows_by_doubling_and_keeps_what_it_holds(lib: Any) -> None:
+    """What is added is zeroed; where there is room, nothing moves."""
+    capacity = ffi.new("size_t *")
+    array, capacities = ffi.NULL, set()
+    for count in range(1, 101):
+        grown = lib.kl_room_for(array, capacity, count, 4)
+        if capacity[0] in capacities:
+            assert grown == array
+        capacities.add(capacity[0])
+        array = grown
+        items = ffi.cast("uint32_t *", array)
+        assert [items[i] for i in range(capacity[0])] == [
+            i + 1 if i < count - 1 else 0 for i in range(capacity[0])
+        ]
+        items[count - 1] = count
+    assert capacities == {8, 16, 32, 64, 128}
+    lib.kl_release(array)
+
+
+def test_an_array_grows_to_what_is_wanted_at_once(lib: Any) -> None:
+    capacity = ffi.new("size_t *")
+    array = lib.kl_room_for(ffi.NULL, capacity, 1000, 8)
+    assert (array != ffi.NULL, capacity[0]) == (True, 1000)
+    lib.kl_release(array)
+
+
+def test_an_array_that_no_memory_can_hold_is_refused(lib: Any) -> None:
+    """Nothing wraps around: the old array and its capacity stay."""
+    capacity = ffi.new("size_t *")
+    array = lib.kl_room_for(ffi.NULL, capacity, 1, 8)
+    for wanted in (2**62, 2**64 - 1):
+        assert lib.kl_room_for(array, capacity, wanted, 8) == ffi.NULL
+        assert capacity[0] == 8
+    lib.kl_release(array)

@@ -72,7 +72,6 @@ def test_what_is_not_there_yet_says_so() -> None:
         ("group.streams.assignors", "it is not there yet"),
         ("follower.fetch.last.tiered.offset.enable", "kafkalog has no tiered storage"),
         ("remote.log.index.file.cache.ttl.ms", "kafkalog has no tiered storage"),
-        ("cordoned.log.dirs", "it counts where it is set for the broker while it runs"),
         ("config.providers", "a value is what the file says"),
         ("controller.quorum.auto.join.enable", "there is one node, which needs no quorum"),
     ],

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import Any, Generic, TypeVar
 
 from kafkalog.coordinator.core import Append, Core
-from kafkalog.coordinator.step import Request, Step
+from kafkalog.coordinator.step import Call, Step
 from kafkalog.wire.api import Api
 from kafkalog.wire.error_codes import ErrorCode
 from tests.support.virtual import Time, Violated, telling
@@ -213,7 +213,7 @@ class World(Time, Generic[C]):
 
             self.arrives(api, fields)
             decoded = api.decode_request(version, api.encode_request(version, fields))
-            asked = Request(decoded, version, client, HOST, answer)
+            asked = Call(decoded, version, client, HOST, answer)
             self.step(lambda step: self.core.request(api, asked, step))
 
         self.post(request, then)

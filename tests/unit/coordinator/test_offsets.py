@@ -11,7 +11,7 @@ from kafkalog._native import lib
 from kafkalog.coordinator.groups.group import CommittedOffset
 from kafkalog.coordinator.groups.records import offset_records
 from kafkalog.coordinator.partitions import partition_for
-from kafkalog.coordinator.step import Request
+from kafkalog.coordinator.step import Call
 from kafkalog.types import TopicPartition
 from kafkalog.wire import apis
 from kafkalog.wire.error_codes import ErrorCode
@@ -210,7 +210,7 @@ def test_commits_of_one_moment_share_a_batch() -> None:
             body = apis.OFFSET_COMMIT.decode_request(
                 8, apis.OFFSET_COMMIT.encode_request(8, fields)
             )
-            request = Request(body, 8, "c", "/h", done.append)
+            request = Call(body, 8, "c", "/h", done.append)
             core.request(apis.OFFSET_COMMIT, request, step)
 
     desk.step(many)

@@ -19,7 +19,7 @@ from kafkalog.coordinator.core import LOAD_AGAIN_MS
 from kafkalog.coordinator.groups.core import SERVED, GroupCore
 from kafkalog.coordinator.journal import JournalBatch, journal_batches
 from kafkalog.coordinator.partitions import java_hash, partition_for
-from kafkalog.coordinator.step import JournalRecord, Producer, Request, Step
+from kafkalog.coordinator.step import Call, JournalRecord, Producer, Step
 from kafkalog.coordinator.thread import Coordinator
 from kafkalog.coordinator.timers import Timers
 from kafkalog.wire import apis
@@ -141,7 +141,7 @@ def clock() -> ManualClock:
 class Brought(Coordinator[GroupCore]):
     """Requests are done by who brings them, where nobody else is at it, as a broker's are."""
 
-    def submit(self, api: Api, request: Request, *, here: bool = True) -> None:
+    def submit(self, api: Api, request: Call, *, here: bool = True) -> None:
         super().submit(api, request, here=here)
 
 
@@ -162,7 +162,7 @@ def coordinator(
 def submit(coordinator: Groups, api: Api, version: int, **fields: Any) -> Reply:
     reply = Reply(api, version)
     body = api.decode_request(version, api.encode_request(version, fields))
-    coordinator.submit(api, Request(body, version, "client", HOST, reply))
+    coordinator.submit(api, Call(body, version, "client", HOST, reply))
     return reply
 
 

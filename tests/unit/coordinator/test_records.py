@@ -6,6 +6,7 @@ import pytest
 
 from kafkalog.coordinator.groups.group import CommittedOffset, Group, Member, State
 from kafkalog.coordinator.groups.records import (
+    FOREIGN,
     foreign_tombstones,
     group_record,
     loaded_group,
@@ -84,10 +85,11 @@ def test_a_leader_that_is_nobody() -> None:
     assert group.leader == "c-1"
 
 
-def test_tombstones_of_the_newer_protocol_end_assignments_first() -> None:
-    keys = {bytes([0, kind]): kind for kind in (3, 4, 5, 6, 7, 8, 16)}
-    ended = [key[1] for key, value in foreign_tombstones(keys) if value is None]
-    assert ended == [8, 7, 6, 5, 16, 4, 3]
+def test_tombstones_of_newer_groups_end_assignments_first() -> None:
+    for kinds in FOREIGN.values():
+        keys = {bytes([0, kind]): kind for kind in sorted(kinds)}
+        ended = [key[1] for key, value in foreign_tombstones(keys) if value is None]
+        assert ended == [*kinds]
 
 
 @pytest.mark.parametrize("metadata", [b"", b"\0", b"\xff\xff", b"\0\0\x7f\xff\xff\xff"])

@@ -14,7 +14,7 @@ from typing import Any, Generic, TypeVar
 
 from kafkalog.coordinator.core import Append, Core
 from kafkalog.coordinator.journal import JournalBatch, StoredRecord
-from kafkalog.coordinator.step import JournalRecord, Producer, Request, Step, all_of
+from kafkalog.coordinator.step import Call, JournalRecord, Producer, Step, all_of
 from kafkalog.wire.api import Api
 from kafkalog.wire.error_codes import ErrorCode
 
@@ -198,6 +198,6 @@ class Bench(Generic[C]):
         """Send a request."""
         body = api.decode_request(version, api.encode_request(version, fields))
         reply = Reply(api, version)
-        request = Request(body, version, client_id, HOST, reply)
+        request = Call(body, version, client_id, HOST, reply)
         self.step(lambda step: self.core.request(api, request, step))
         return reply

@@ -10,7 +10,7 @@ from collections.abc import Callable
 from typing import Any
 
 from kafkalog.config.server import ServerConfig
-from kafkalog.server.network.reactor import Reactor, Request
+from kafkalog.server.network.reactor import Reactor, Taken
 from tests.support.waiting import LIMIT_S, wait_for
 
 SANITIZED = "san.so" in os.environ.get("LD_PRELOAD", "")
@@ -109,7 +109,7 @@ class Server:
 
     def __init__(
         self,
-        answer: Callable[[Request], None] | None = None,
+        answer: Callable[[Taken], None] | None = None,
         *,
         workers: int = 2,
         host: str = "127.0.0.1",
@@ -162,7 +162,7 @@ class Server:
             self.failures.append(problem)
             raise
 
-    def take(self) -> Request:
+    def take(self) -> Taken:
         """A request, by this thread."""
         taken = self.reactor.take(int(LIMIT_S * 1000))
         assert taken is not None
@@ -192,6 +192,6 @@ class Server:
             assert not thread.is_alive()
 
 
-def echo(taken: Request) -> None:
+def echo(taken: Taken) -> None:
     """Answer with the body as it came."""
     taken.answer(taken.body, 0)

@@ -64,7 +64,7 @@ def test_requests_that_are_sent_at_once_are_answered_in_order(client):
 # ---- headers -----------------------------------------------------------------------------------
 
 
-def seen(frame: bytes, **settings: object) -> network.Request:
+def seen(frame: bytes, **settings: object) -> network.Taken:
     """What Python is given of one frame."""
     with Server(workers=0, **settings) as server, server.client() as client:
         client.send(framed(frame))

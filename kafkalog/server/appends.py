@@ -1,0 +1,78 @@
+"""What the broker appends by itself: the coordinators' records, and the markers of transactions."""
+
+from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager, nullcontext
+
+from kafkalog._native import lib
+from kafkalog.batch.control import marker_batch
+from kafkalog.batch.encode import rows_batch
+from kafkalog.clock import Clock
+from kafkalog.coordinator.step import JournalRecord, Producer
+from kafkalog.server.network.reactor import Reactor
+from kafkalog.server.partitions import Partitions
+from kafkalog.server.threads.acknowledger import Acknowledger
+from kafkalog.types import TopicPartition
+
+__all__ = ["Appends"]
+
+WAIT_MS = 60_000
+"""The coordinators have timeouts of their own; this one only ends what nobody waits for."""
+_TRANSACTIONAL: int = lib.KL_ATTR_TRANSACTIONAL
+
+
+class Appends:
+    """Appends one batch at a time, as a coordinator may.  Any thread."""
+
+    def __init__(
+        self, partitions: Partitions, reactor: Reactor, acknowledger: Acknowledger, clock: Clock
+    ) -> None:
+        """No log is opened, and no partition's files are made, before they are wanted."""
+        self._partitions = partitions
+        self._reactor = reactor
+        self._acknowledger = acknowledger
+        self._clock = clock
+
+    def append(
+        self,
+        where: TopicPartition,
+        epoch: int,
+        records: Sequence[JournalRecord],
+        producer: Producer | None,
+        done: Callable[[Exception | None], None],
+        *,
+        allowed: AbstractContextManager[bool] | None = None,
+    ) -> bool:
+        """Append records as one batch; `done(None)` when they are as durable as acks=all is.
+
+        `epoch`: the only leader epoch of the partition in which they may be; `producer`: the batch
+        is part of its transaction, or the marker that ends it; `allowed`: held for the append.
+        False where it does not allow it: nothing was appended, and `done` is not called.
+
+        `done` is called in another thread, or in this one before this returns: with what went
+        wrong when nothing was appended, and when nothing is to be waited for.
+        """
+        try:
+            self._partitions.log(*where)
+            now_ms = self._clock.now_ms()
+            batch = _batch(records, now_ms, producer)
+            with allowed or nullcontext(True) as free:
+                if not free:
+                    return False
+                found = self._reactor.append(
+                    *where, batch, now_ms=now_ms, leader_epoch=epoch, coordinator=True,
+                    raised=producer is not None and producer.raised,
+                )  # fmt: skip
+        except Exception as problem:
+            done(problem)
+            return True
+        self._acknowledger.wait_for(where, found, WAIT_MS, done)
+        return True
+
+
+def _batch(records: Sequence[JournalRecord], now_ms: int, producer: Producer | None) -> bytes:
+    if producer is None:
+        return rows_batch(records, now_ms)
+    if producer.commit is None:
+        return rows_batch(records, now_ms, producer.producer_id, producer.epoch, _TRANSACTIONAL)
+    return marker_batch(producer.producer_id, producer.epoch, producer.commit,
+                        producer.coordinator_epoch, now_ms)  # fmt: skip
