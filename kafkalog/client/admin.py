@@ -20,7 +20,7 @@ from kafkalog.client.calls.arguments import (
     time_of,
 )
 from kafkalog.client.calls.results import Results, only
-from kafkalog.client.consumer.settings import admin_options
+from kafkalog.client.consumer.settings import client_options
 from kafkalog.client.link.cluster import Cluster, TopicInfo
 from kafkalog.client.link.locked_cluster import Locked
 from kafkalog.client.link.transport import Where
@@ -73,7 +73,7 @@ class Admin(Locked):
         }
         given = {key: value for key, value in named.items() if value is not None}
         made = AdminConfig({**arguments.mapping("config", config or {}), **given})
-        super().__init__(Cluster(where, admin_options(made), clock))
+        super().__init__(Cluster(where, client_options(made), clock))
 
     # ---- topics ------------------------------------------------------------------------
 

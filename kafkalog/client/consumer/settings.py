@@ -7,29 +7,14 @@ from kafkalog.client.link.transport import Options
 from kafkalog.config.admin import AdminConfig
 from kafkalog.config.consumer import ConsumerConfig
 
-__all__ = ["admin_options", "client_options", "fetch_options", "heartbeat_options"]
+__all__ = ["client_options", "fetch_options", "heartbeat_options"]
 
 ATTEMPTS = 3
 """So many requests that nobody answers fit into a session."""
 
 
-def client_options(config: ConsumerConfig) -> Options:
-    """How patient it is."""
-    return Options(
-        client_id=config.client_id,
-        connect_timeout_ms=config.socket_connection_setup_timeout_ms,
-        request_timeout_ms=config.request_timeout_ms,
-        api_timeout_ms=config.default_api_timeout_ms,
-        retry_backoff_ms=config.retry_backoff_ms,
-        retry_backoff_max_ms=config.retry_backoff_max_ms,
-        reconnect_backoff_ms=config.reconnect_backoff_ms,
-        reconnect_backoff_max_ms=config.reconnect_backoff_max_ms,
-        idle_ms=config.connections_max_idle_ms,
-    )
-
-
-def admin_options(config: AdminConfig) -> Options:
-    """How patient an administrator is."""
+def client_options(config: AdminConfig | ConsumerConfig) -> Options:
+    """How patient it is: to connect takes no longer than to answer."""
     return Options(
         client_id=config.client_id,
         connect_timeout_ms=min(

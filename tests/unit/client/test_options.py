@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 import kafkalog
+from kafkalog.client.consumer.settings import client_options
 from kafkalog.config.admin import AdminConfig
 from kafkalog.config.consumer import ConsumerConfig
 from kafkalog.config.producer import ProducerConfig
@@ -113,3 +114,13 @@ def test_defaults_are_javas(kind: str) -> None:
     assert found.keys() - JAVAS[kind].keys() <= OWN
     differ = {name for name, value in JAVAS[kind].items() if found[name] != value}
     assert differ == ({"batch.size"} if kind == "Producer" else set())
+
+
+@pytest.mark.parametrize("config", [ConsumerConfig, AdminConfig])
+def test_to_connect_takes_no_longer_than_to_answer(
+    config: type[AdminConfig | ConsumerConfig],
+) -> None:
+    usual = client_options(config.of({}))
+    assert (usual.connect_timeout_ms, usual.request_timeout_ms) == (10_000, 30_000)
+    hasty = client_options(config.of({"request.timeout.ms": 700}))
+    assert (hasty.connect_timeout_ms, hasty.request_timeout_ms) == (700, 700)
