@@ -47,7 +47,8 @@ OURS: Mapping[str, Option] = {
     "startingOffsetsByTimestampStrategy": Option("error", "When no record is at or after the "
         "time: `error`, or `latest` to start at the end."),
     "failOnDataLoss": Option("true", "Fail if requested offsets are not there; `false`: warn, "
-                                     "and read what is there."),
+                                     "and read what is there. Offsets that compaction "
+                                     "removed are no loss."),
     "minPartitions": Option("", "Make at least this many tasks, if necessary by splitting "
                                 "batches."),
     "maxRecordsPerPartition": Option("", "At most this many offsets in a task."),

@@ -15,6 +15,7 @@ from .errors import ReadError
 from .options import Key, ReadOptions
 from .places import Piece, Place, open_place
 from .plan import Marks, Range, tasks
+from .worker import settle
 
 if TYPE_CHECKING:
     from pyspark.sql.types import StructType
@@ -62,6 +63,7 @@ def read_task(partition: InputPartition, schema: StructType, options: ReadOption
     place, columns, arrow = _place(options), chosen_columns(schema), arrow_schema(schema)
     for piece in partition.pieces:
         for batch in place.read(piece, columns, options):
+            settle()
             yield pa.RecordBatch.from_arrays(batch.columns, schema=arrow)
 
 

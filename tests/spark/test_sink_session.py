@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
@@ -30,12 +31,15 @@ def lines(folder: Path) -> list[str]:
     return [f"{number:02}-{line:02}" for number in range(FILES) for line in range(LINES)]
 
 
-def stream(spark: Any, tmp_path: Path, kind: str = "kafkalog", **options: str) -> Any:
+def stream(
+    spark: Any, tmp_path: Path, kind: str = "kafkalog", checkpoint: str = "checkpoint",
+    **options: str,
+) -> Any:  # fmt: skip
     """All files into the topic `t`, a file a micro-batch."""
     rows = spark.readStream.option("maxFilesPerTrigger", 1).text(str(tmp_path / "in"))
     return (
         rows.writeStream.format(kind)
-        .option("checkpointLocation", str(tmp_path / "checkpoint"))
+        .option("checkpointLocation", str(tmp_path / checkpoint))
         .options(topic="t", path=str(tmp_path / "data"), **options)
         .trigger(availableNow=True)
         .start()
@@ -77,6 +81,20 @@ def test_a_stream(spark: Any, tmp_path: Path) -> None:
     with kafkalog.Store(tmp_path / "data") as store:
         (found,) = store.admin.list_group_offsets(f"spark-sink-{query.id}").values()
     assert found.offset == FILES
+
+
+def test_a_copied_checkpoint(spark: Any, tmp_path: Path) -> None:
+    """Spark tells the sink which checkpoint a query has; the rest: test_sink_checkpoints.py."""
+    if not hasattr(datasource, "DataSourceStreamArrowWriter"):
+        pytest.skip("writing streams wants PySpark 4.1")
+    wanted = lines(tmp_path / "in")
+    stream(spark, tmp_path).awaitTermination()
+    shutil.copytree(tmp_path / "checkpoint", tmp_path / "copy")
+    (tmp_path / "in" / f"{FILES}.txt").write_text("02-00\n")
+    stream(spark, tmp_path).awaitTermination()
+    with pytest.raises(PySparkException, match=rf"batch {FILES}: .*/checkpoint; .*/copy, a copy"):
+        stream(spark, tmp_path, checkpoint="copy").awaitTermination()
+    assert records(tmp_path / "data") == [*wanted, "02-00"]
 
 
 def test_foreach_batch(spark: Any, tmp_path: Path) -> None:

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 from ..patience import Patience, patiently
 from .ageing import old_topics, tell_ageing
 from .blocking import Placed, end_dead, tell_blocking
-from .memory import Memory, Write, drop, find, offsets, recall, write_of
+from .memory import Memory, Write, drop, find, offsets, recall, tell_moved, write_of
 from .options import WriteOptions
 from .rows import SinkError
 from .staging import Part, Staged, forget, staged_batches, staged_log
@@ -49,7 +49,7 @@ def deliver(
     _check_versions(staged, kafkalog.__version__)
     parts = [part for one in staged for part in one.parts if part.records]
     if parts:
-        write = None if batch_id is None else write_of(sink, batch_id, staged)
+        write = None if batch_id is None else write_of(options, sink, batch_id, staged)
         try:
             with _target(options) as where:
                 _write(options, where, sink, write, parts)
@@ -107,6 +107,7 @@ def _write(
             if (last := find(write, memory)) is not None:
                 drop(write, last, options.target)
                 return
+            tell_moved(write, memory)
         try:
             with producer.transaction():
                 _send_all(producer, parts, placed)

@@ -15,6 +15,7 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
+from .options import WriteOptions
 from .rows import SinkError
 from .staging import Staged
 
@@ -28,6 +29,8 @@ GROUP = "spark-sink-"
 """Before a sinkId.  Older versions had none, and shared the names of consumer groups."""
 WRITES_MAX = 64
 """Writes of one batch to one topic; Kafka keeps 4096 bytes of metadata."""
+CHECKPOINT_MAX = 500
+"""Characters of a checkpoint's place, its last ones."""
 TOLD = 5
 """How many topics a message names."""
 
@@ -46,6 +49,10 @@ class Write(NamedTuple):
     topics: tuple[str, ...]
     """Sorted."""
     rows: int
+    checkpoint: str = ""
+    """Of a stream; empty where Spark does not say it."""
+    named: bool = False
+    """Whether the sink has its name from the option sinkId."""
 
     @property
     def group(self) -> str:
@@ -66,18 +73,22 @@ class Remembered(NamedTuple):
     run: str
     writes: Mapping[str, int]
     """Rows by `Write.name`; empty if an older version wrote it, which knew only the batch."""
+    checkpoint: str = ""
 
 
 Memory = Mapping[str, Remembered]
 """By topic."""
 
 
-def write_of(sink: str, batch: int, staged: Sequence[Staged]) -> Write:
+def write_of(options: WriteOptions, sink: str, batch: int, staged: Sequence[Staged]) -> Write:
     """The write of what tasks staged."""
     parts = [part for one in staged for part in one.parts if part.records]
     topics = sorted({part.topic for part in parts})
     rows = sum(part.records for part in parts)
-    return Write(sink, batch, staged[0].query, staged[0].run, tuple(topics), rows)
+    return Write(
+        sink, batch, staged[0].query, staged[0].run, tuple(topics), rows,
+        options.checkpoint[-CHECKPOINT_MAX:], options.sink_id is not None,
+    )  # fmt: skip
 
 
 def recall(admin: Admin, write: Write) -> Memory:
@@ -106,7 +117,7 @@ def _read(group: str, tp: TopicPartition, one: Committed) -> Remembered:
             f"metadata {(one.metadata or '')[:80]!r}, wanted only what a sink commits: give the "
             "other application that uses this group another one, or this sink another sinkId"
         ) from None
-    return Remembered(one.offset - 1, query, run, writes)
+    return Remembered(one.offset - 1, query, run, writes, str(found.get("checkpoint", "")))
 
 
 def _older(admin: Admin, write: Write) -> Memory:
@@ -172,6 +183,8 @@ def offsets(write: Write, memory: Memory) -> dict[TopicPartition, tuple[int, int
                 f"{topic}, wanted at most {WRITES_MAX}: give some of them a sinkId of their own"
             )
         told = {"query": write.query, "run": write.run, "writes": writes}
+        if write.checkpoint:
+            told["checkpoint"] = write.checkpoint
         text = json.dumps(told, separators=(",", ":"))
         found[kafkalog.TopicPartition(topic, 0)] = (write.batch + 1, -1, text)
     return found
@@ -180,8 +193,12 @@ def offsets(write: Write, memory: Memory) -> dict[TopicPartition, tuple[int, int
 def drop(write: Write, last: Remembered, target: str) -> None:
     """Log that a write is dropped: as a warning, unless it is the same write once more.
 
-    Raises: SinkError, when it is another write of the batch.
+    Raises: SinkError, when it is another write of the batch, or may be.
     """
+    forked = last.batch > write.batch or _elsewhere(write, last)
+    if write.query and last.query == write.query and forked:
+        _drop_forked(write, last, target)
+        return
     another = last.query if write.query and last.query not in ("", write.query) else None
     if another is None and last.batch == write.batch:
         _drop_again(write, last, target)
@@ -193,6 +210,43 @@ def drop(write: Write, last: Remembered, target: str) -> None:
         "sinkId of its own",
         write.sink, write.batch, last.batch, whose, target,
     )  # fmt: skip
+
+
+def _elsewhere(write: Write, last: Remembered) -> bool:
+    """Whether the two have different checkpoints."""
+    return bool(write.checkpoint and last.checkpoint) and write.checkpoint != last.checkpoint
+
+
+def _drop_forked(write: Write, last: Remembered, target: str) -> None:
+    """Drop a batch of a query that the target has from another copy of its checkpoint.
+
+    Raises: SinkError, unless the sinkId says that they are one.
+    """
+    text = (
+        f"query {write.query}, batch {write.batch}: not written: {target} has batches up to "
+        f"{last.batch} of this query, from its checkpoint {last.checkpoint or '(not known)'}; this "
+        f"one is {write.checkpoint or '(not known)'}"
+    )
+    if write.named:
+        _log.warning("sinkId %s, %s. Rows that are not among those are left out", write.sink, text)
+        return
+    raise SinkError(
+        f"{text}, a copy of it, or an older state. Rows of this batch may be there or not: to "
+        "write it, at the risk of repeated rows, set the option 'sinkId' to a new name; if the "
+        "checkpoint was moved, and no other query has it, to the query's id, "
+        f"{write.query}, which drops what the target has by its number"
+    )
+
+
+def tell_moved(write: Write, memory: Memory) -> None:
+    """Warn that a query goes on with another checkpoint."""
+    last = max(memory.values(), key=lambda one: one.batch, default=None)
+    if last is not None and write.query and last.query == write.query and _elsewhere(write, last):
+        _log.warning(
+            "query %s, batch %d: its batches up to %d were written from the checkpoint %s; this "
+            "one is %s. If both are in use, one of the two queries will fail",
+            write.query, write.batch, last.batch, last.checkpoint, write.checkpoint,
+        )  # fmt: skip
 
 
 def _drop_again(write: Write, last: Remembered, target: str) -> None:

@@ -59,6 +59,8 @@ class WriteOptions:
     topic: str | None = None
     include_headers: bool = True
     sink_id: str | None = None
+    checkpoint: str = ""
+    """Of a stream; empty where Spark does not say it."""
     batch_id: int | None = None
     producer: tuple[tuple[str, str], ...] = ()
     """Settings of the producer, by Kafka's names."""
@@ -97,6 +99,7 @@ def parse(options: Mapping[str, str], streaming: bool) -> WriteOptions:
         topic=_topic(given),
         include_headers=_true_or_false(given, "includeHeaders", "true"),
         sink_id=sink_id,
+        checkpoint=_checkpoint(given) if streaming else "",
         batch_id=batch_id,
         producer=producer,
         ignored=ignored,
@@ -142,6 +145,15 @@ def _staging(given: Mapping[str, str], path: str | None) -> str:
         return os.path.join(checkpoint, "kafkalog-staging")
     # All users of a machine share this one: each has his own below it.
     return os.path.join(tempfile.gettempdir(), f"kafkalog-staging-{os.getuid()}")
+
+
+def _checkpoint(given: Mapping[str, str]) -> str:
+    """One text for each place of this machine, however it was written."""
+    text = given.get("checkpointlocation", "").strip()
+    try:
+        return os.path.realpath(local_path("checkpointLocation", text)) if text else ""
+    except BadOption:
+        return text.rstrip("/")
 
 
 def _topic(given: Mapping[str, str]) -> str | None:

@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from pyspark.sql.datasource import WriterCommitMessage
 
+from ..worker import settle
 from .options import WriteOptions
 from .rows import TARGETS_MAX, Rows, SinkError, Target, by_target
 
@@ -146,6 +147,7 @@ def stage(
                 for target, rows in by_target(some, options, int(time.time() * 1000)):
                     made.add(target, rows)
         parts = made.parts()
+        settle()
     except (kafkalog.KafkalogError, OSError) as error:
         shutil.rmtree(attempt, ignore_errors=True)
         raise SinkError(
