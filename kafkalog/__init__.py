@@ -1,25 +1,47 @@
 """kafkalog: an embeddable commit log that is Kafka.
 
-The public names; what is not in __all__ is private.  Everything heavy (numpy, pyarrow, the
-codecs) is imported when it is first used, and so are the names below.
+The public names, all in __all__; what is not there is private.  The failures that programs catch
+most are here, all of them in `kafkalog.errors`.  Everything heavy (numpy, pyarrow, the codecs) is
+imported when it is first used, and so are most of the names below.
 """
 
-from typing import TYPE_CHECKING, Any
+import typing as _t
 
-from kafkalog import errors as _errors
-from kafkalog.errors import *  # noqa: F403
+from kafkalog import errors, types
+from kafkalog.errors import (
+    Closed,
+    ForkedHandle,
+    KafkalogError,
+    Locked,
+    NoSpace,
+    OffsetOutOfRange,
+    Timeout,
+    UnexpectedAppendOffset,
+)
 from kafkalog.log.hooks import Hooks as _Hooks
 from kafkalog.log.hooks import give as _give
-from kafkalog.types import Found, Record, Sent, Span, TopicPartition
+from kafkalog.types import (
+    AppendedOffsets,
+    FoundOffset,
+    Record,
+    SentBatches,
+    TopicPartition,
+)
 
-if TYPE_CHECKING:
+if _t.TYPE_CHECKING:
     from kafkalog import aio, pandas, polars, serializers
     from kafkalog.client.admin import Admin
-    from kafkalog.client.buffer.delivery import Delivery, Future, ManyFuture, Piece, RecordMetadata
+    from kafkalog.client.buffer.delivery import (
+        Delivery,
+        Future,
+        ManyFuture,
+        RecordMetadata,
+        SentRange,
+    )
     from kafkalog.client.calls.configs import ConfigChange, ConfigEntry, ConfigResource
     from kafkalog.client.calls.features import Feature, Features
     from kafkalog.client.calls.groups import (
-        Committed,
+        CommittedOffset,
         GroupInfo,
         GroupListing,
         GroupMetadata,
@@ -39,7 +61,7 @@ if TYPE_CHECKING:
     from kafkalog.client.calls.topics import CreatedTopic, NewTopic
     from kafkalog.client.calls.transactions import (
         FencedProducer,
-        Hanging,
+        HangingTransaction,
         ProducerInfo,
         TransactionInfo,
         TransactionListing,
@@ -47,7 +69,7 @@ if TYPE_CHECKING:
     from kafkalog.client.consumer.assignors import Assignor, Subscriber
     from kafkalog.client.consumer.consumer import Consumer
     from kafkalog.client.link.cluster import PartitionInfo, TopicInfo
-    from kafkalog.client.producer.producer import Interceptor, Outgoing, Producer
+    from kafkalog.client.producer.producer import Interceptor, OutgoingRecord, Producer
     from kafkalog.clock import Clock
     from kafkalog.log.log import Log
     from kafkalog.log.scan.scan import Scan, ScanBatch, StringColumn
@@ -58,13 +80,14 @@ if TYPE_CHECKING:
 __version__ = "0.1.0"
 
 __all__ = [
-    *_errors.__all__,
     "Admin",
+    "AppendedOffsets",
     "Assignor",
     "Broker",
     "Clock",
+    "Closed",
     "ClusterInfo",
-    "Committed",
+    "CommittedOffset",
     "ConfigChange",
     "ConfigEntry",
     "ConfigResource",
@@ -74,13 +97,16 @@ __all__ = [
     "Feature",
     "Features",
     "FencedProducer",
-    "Found",
+    "ForkedHandle",
+    "FoundOffset",
     "Future",
     "GroupInfo",
     "GroupListing",
     "GroupMetadata",
-    "Hanging",
+    "HangingTransaction",
     "Interceptor",
+    "KafkalogError",
+    "Locked",
     "Log",
     "LogDir",
     "ManyFuture",
@@ -88,10 +114,11 @@ __all__ = [
     "Mirror",
     "MirrorStatus",
     "NewTopic",
+    "NoSpace",
     "NodeInfo",
-    "Outgoing",
+    "OffsetOutOfRange",
+    "OutgoingRecord",
     "PartitionInfo",
-    "Piece",
     "Producer",
     "ProducerInfo",
     "QuorumInfo",
@@ -104,20 +131,24 @@ __all__ = [
     "Results",
     "Scan",
     "ScanBatch",
-    "Sent",
-    "Span",
+    "SentBatches",
+    "SentRange",
     "Store",
     "StringColumn",
     "Subscriber",
+    "Timeout",
     "TopicInfo",
     "TopicPartition",
     "TransactionInfo",
     "TransactionListing",
+    "UnexpectedAppendOffset",
     "__version__",
     "aio",
+    "errors",
     "pandas",
     "polars",
     "serializers",
+    "types",
 ]
 
 _LAZY = {
@@ -126,7 +157,7 @@ _LAZY = {
     "Broker": "kafkalog.server.broker",
     "Clock": "kafkalog.clock",
     "ClusterInfo": "kafkalog.client.calls.nodes",
-    "Committed": "kafkalog.client.calls.groups",
+    "CommittedOffset": "kafkalog.client.calls.groups",
     "ConfigChange": "kafkalog.client.calls.configs",
     "ConfigEntry": "kafkalog.client.calls.configs",
     "ConfigResource": "kafkalog.client.calls.configs",
@@ -140,7 +171,7 @@ _LAZY = {
     "GroupInfo": "kafkalog.client.calls.groups",
     "GroupListing": "kafkalog.client.calls.groups",
     "GroupMetadata": "kafkalog.client.calls.groups",
-    "Hanging": "kafkalog.client.calls.transactions",
+    "HangingTransaction": "kafkalog.client.calls.transactions",
     "Interceptor": "kafkalog.client.producer.producer",
     "Log": "kafkalog.log.log",
     "LogDir": "kafkalog.client.calls.nodes",
@@ -150,9 +181,8 @@ _LAZY = {
     "MirrorStatus": "kafkalog.mirror.mirror",
     "NewTopic": "kafkalog.client.calls.topics",
     "NodeInfo": "kafkalog.client.calls.nodes",
-    "Outgoing": "kafkalog.client.producer.producer",
+    "OutgoingRecord": "kafkalog.client.producer.producer",
     "PartitionInfo": "kafkalog.client.link.cluster",
-    "Piece": "kafkalog.client.buffer.delivery",
     "Producer": "kafkalog.client.producer.producer",
     "ProducerInfo": "kafkalog.client.calls.transactions",
     "QuorumInfo": "kafkalog.client.calls.nodes",
@@ -164,6 +194,7 @@ _LAZY = {
     "Results": "kafkalog.client.calls.results",
     "Scan": "kafkalog.log.scan.scan",
     "ScanBatch": "kafkalog.log.scan.scan",
+    "SentRange": "kafkalog.client.buffer.delivery",
     "Store": "kafkalog.store",
     "StringColumn": "kafkalog.log.scan.scan",
     "Subscriber": "kafkalog.client.consumer.assignors",
@@ -171,12 +202,13 @@ _LAZY = {
     "TransactionInfo": "kafkalog.client.calls.transactions",
     "TransactionListing": "kafkalog.client.calls.transactions",
 }
+_MODULES = ("aio", "pandas", "polars", "serializers")
 
 
-def _later(module: str, name: str) -> Any:
+def _later(module: str, name: str) -> _t.Any:
     """A function of a part that is imported when it is first called."""
 
-    def call(*args: Any, **options: Any) -> Any:
+    def call(*args: _t.Any, **options: _t.Any) -> _t.Any:
         from importlib import import_module
 
         return getattr(import_module(module), name)(*args, **options)
@@ -193,18 +225,20 @@ _give(
 )
 
 
-def __getattr__(name: str) -> Any:
-    from importlib import import_module
+if not _t.TYPE_CHECKING:  # a type checker that saw it would take any name for public
 
-    if name in ("aio", "pandas", "polars", "serializers"):
-        return import_module(f"kafkalog.{name}")
-    module = _LAZY.get(name)
-    if module is None:
-        raise AttributeError(f"module 'kafkalog' has no attribute {name!r}")
-    value = getattr(import_module(module), name)
-    globals()[name] = value
-    return value
+    def __getattr__(name):
+        from importlib import import_module
+
+        if name in _MODULES:
+            return import_module(f"kafkalog.{name}")
+        if name not in _LAZY:
+            known = " (kafkalog.errors has it)" if name in errors.__all__ else ""
+            raise AttributeError(f"module 'kafkalog' has no attribute {name!r}{known}")
+        value = getattr(import_module(_LAZY[name]), name)
+        globals()[name] = value
+        return value
 
 
 def __dir__() -> list[str]:
-    return sorted(set(globals()) | set(_LAZY))
+    return sorted(__all__)

@@ -23,7 +23,7 @@ from typing import Any, ClassVar, Concatenate, ParamSpec, TypeVar, overload
 from kafkalog import arguments, errors
 from kafkalog.client import admin as _admin
 from kafkalog.client.buffer.delivery import ManyFuture, RecordMetadata
-from kafkalog.client.calls.groups import Committed
+from kafkalog.client.calls.groups import CommittedOffset
 from kafkalog.client.consumer import consumer as _consumer
 from kafkalog.client.consumer.async_listener import Visit, visiting
 from kafkalog.client.link.not_copied import Handle
@@ -370,16 +370,16 @@ class Consumer(_Above):
     @overload
     async def committed(
         self, tp: TopicPartition, timeout_ms: float | None = None
-    ) -> Committed | None: ...
+    ) -> CommittedOffset | None: ...
 
     @overload
     async def committed(
         self, tp: Collection[TopicPartition], timeout_ms: float | None = None
-    ) -> dict[TopicPartition, Committed | None]: ...
+    ) -> dict[TopicPartition, CommittedOffset | None]: ...
 
     async def committed(
         self, tp: TopicPartition | Collection[TopicPartition], timeout_ms: float | None = None
-    ) -> Committed | dict[TopicPartition, Committed | None] | None:
+    ) -> CommittedOffset | dict[TopicPartition, CommittedOffset | None] | None:
         """As kafkalog.Consumer.committed."""
         call: Callable[..., Any] = self._below.committed
         return await self._run(call, tp, timeout_ms)

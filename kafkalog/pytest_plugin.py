@@ -114,7 +114,9 @@ def _told(broker: TestBroker, path: str) -> Iterator[str]:
     yield f"a broker at {broker.bootstrap_servers}; its directory is kept:"
     topics: list[str] = []
     if broker.running:
-        topics = sorted(n for n in broker.broker.node.image.topics if not n.startswith("__"))
+        from kafkalog.server.broker import node_of
+
+        topics = sorted(n for n in node_of(broker.broker).image.topics if not n.startswith("__"))
     yield from _commands(path, topics)
     for fault in broker.broker.faults.all if broker.running else ():
         yield f"still set: {fault!r}"

@@ -11,7 +11,9 @@ from typing import TYPE_CHECKING, Any
 from kafkalog import arguments
 from kafkalog.client.calls import topics
 from kafkalog.client.link.cluster import Cluster
+from kafkalog.client.link.transport import Transport
 from kafkalog.client.producer.producer import Producer
+from kafkalog.clock import Clock
 from kafkalog.errors import Closed, UnknownTopicOrPartition
 from kafkalog.log.log import Log
 from kafkalog.server.broker import Broker
@@ -19,8 +21,6 @@ from kafkalog.server.broker import Broker
 if TYPE_CHECKING:
     from kafkalog.client.admin import Admin
     from kafkalog.client.consumer.consumer import Consumer
-    from kafkalog.client.link.transport import Transport
-    from kafkalog.clock import Clock
     from kafkalog.log.scan.topic import TopicScan
 
 __all__ = ["Store", "Topic", "store_of"]

@@ -11,14 +11,14 @@ __all__ = [
     "LOG_APPEND_TIME",
     "NO_TIMESTAMP_TYPE",
     "AbortedTransaction",
-    "Found",
+    "AppendedOffsets",
+    "FoundOffset",
     "Header",
     "LeaderEpoch",
     "ProducerState",
     "Record",
     "Recovery",
-    "Sent",
-    "Span",
+    "SentBatches",
     "TopicPartition",
 ]
 
@@ -59,7 +59,7 @@ class Record(NamedTuple):
     """Of the leader that appended it; -1 when unknown."""
 
 
-class Span(NamedTuple):
+class AppendedOffsets(NamedTuple):
     """The offsets that one call appended, both ends included."""
 
     base_offset: int
@@ -69,7 +69,7 @@ class Span(NamedTuple):
     """Records."""
 
 
-class Sent(NamedTuple):
+class SentBatches(NamedTuple):
     """What went out to a socket."""
 
     bytes: int
@@ -77,7 +77,7 @@ class Sent(NamedTuple):
     """Where to go on reading."""
 
 
-class Found(NamedTuple):
+class FoundOffset(NamedTuple):
     """The answer of a lookup by time."""
 
     offset: int

@@ -26,7 +26,7 @@ from kafkalog.client.link.locked_cluster import Locked
 from kafkalog.client.link.transport import Where
 from kafkalog.clock import Clock
 from kafkalog.config.admin import AdminConfig
-from kafkalog.types import Found, TopicPartition
+from kafkalog.types import FoundOffset, TopicPartition
 
 __all__ = ["Admin"]
 
@@ -197,7 +197,7 @@ class Admin(Locked):
         *,
         isolation: str = "read_uncommitted",
         timeout_ms: int | None = None,
-    ) -> Results[TopicPartition, Found]:
+    ) -> Results[TopicPartition, FoundOffset]:
         """By partition, the offset of `earliest`, `latest`, `max_timestamp`, `earliest_local`,
         `latest_tiered`, or of the first record at or after a time (ms since 1970), -1 if there is
         none.  With `read_committed`, `latest` is the last stable offset.
@@ -312,7 +312,7 @@ class Admin(Locked):
         group: str,
         partitions: Iterable[tuple[str, int]] | None = None,
         timeout_ms: int | None = None,
-    ) -> dict[TopicPartition, groups.Committed]:
+    ) -> dict[TopicPartition, groups.CommittedOffset]:
         """What a group has committed; `partitions` None: everything.  A partition for which it
         has committed nothing is left out.
 
@@ -325,7 +325,7 @@ class Admin(Locked):
     def alter_group_offsets(
         self,
         group: str,
-        offsets: Mapping[Tp, int | groups.Committed],
+        offsets: Mapping[Tp, int | groups.CommittedOffset],
         timeout_ms: int | None = None,
     ) -> Results[TopicPartition, None]:
         """Commit offsets for a group that has no members.
@@ -445,7 +445,7 @@ class Admin(Locked):
         age_ms: int = 900_000,
         node: int | None = None,
         timeout_ms: int | None = None,
-    ) -> list[transactions_.Hanging]:
+    ) -> list[transactions_.HangingTransaction]:
         """Transactions that wrote last at least `age_ms` ago, are open in a partition and belong
         to none that a coordinator has open there.  `node`: as this one has the partitions.
 

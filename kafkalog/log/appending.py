@@ -15,7 +15,7 @@ from kafkalog.batch.columns import Columns
 from kafkalog.batch.encode import compressed_batches, one_batch, target_codec
 from kafkalog.errors import ArgumentError
 from kafkalog.log.handle import Handle
-from kafkalog.types import Header, Span
+from kafkalog.types import AppendedOffsets, Header
 
 __all__ = [
     "BATCH_BYTES",
@@ -84,13 +84,13 @@ def append_row(
     return append_columns(log, columns, codec, BATCH_BYTES).base_offset
 
 
-def append_columns(log: Handle, columns: Columns, codec: int, batch_bytes: int) -> Span:
+def append_columns(log: Handle, columns: Columns, codec: int, batch_bytes: int) -> AppendedOffsets:
     """All rows, in as many batches as it takes."""
     first, last = -1, -1
     for done in _append_some(log, columns, codec, batch_bytes):
         first = done.base_offset if first < 0 else first
         last = done.last_offset
-    return Span(first, last, columns.count)
+    return AppendedOffsets(first, last, columns.count)
 
 
 def _append_some(log: Handle, columns: Columns, codec: int, batch_bytes: int) -> Iterator[Any]:
@@ -111,7 +111,9 @@ def _append_some(log: Handle, columns: Columns, codec: int, batch_bytes: int) ->
         yield done
 
 
-def append_expected(log: Handle, columns: Columns, codec: int, expected_offset: int) -> Span:
+def append_expected(
+    log: Handle, columns: Columns, codec: int, expected_offset: int
+) -> AppendedOffsets:
     """All rows as one batch, where the first of them gets `expected_offset`.
 
     Raises: UnexpectedAppendOffset, MessageTooLarge, ArgumentError.
@@ -125,7 +127,7 @@ def append_expected(log: Handle, columns: Columns, codec: int, expected_offset: 
     return span_of(done.base_offset, done.last_offset)
 
 
-def append_batches(log: Handle, batches: bytes) -> Span:
+def append_batches(log: Handle, batches: bytes) -> AppendedOffsets:
     """See Log.append_batches."""
     data = prepared(batches, log.config, log.clock.now_ms(), log.max_decompressed_bytes)
     done = ffi.new("kl_appended *")
@@ -145,6 +147,8 @@ def _add(log: Handle, batches: Any, done: Any, expected_offset: int = -1) -> Non
         log.flush()
 
 
-def span_of(base_offset: int, last_offset: int) -> Span:
+def span_of(base_offset: int, last_offset: int) -> AppendedOffsets:
     """What an append came to, by its offsets; -1 where nothing was appended."""
-    return Span(base_offset, last_offset, last_offset - base_offset + 1 if base_offset >= 0 else 0)
+    return AppendedOffsets(
+        base_offset, last_offset, last_offset - base_offset + 1 if base_offset >= 0 else 0
+    )

@@ -41,18 +41,18 @@ from kafkalog.log.lookup import find_time, milliseconds
 from kafkalog.log.outgoing import READ_BYTES, read_batches, send_batches
 from kafkalog.log.owner import open_log
 from kafkalog.log.reading import Follow, Near, record_at, records_in, wait_for
-from kafkalog.log.removal import apply_retention, delete_before, truncate, truncate_fully
+from kafkalog.log.removal import apply_retention, delete_before, truncate
 from kafkalog.log.retention import Expiry
 from kafkalog.log.segments import Segment, list_segments
 from kafkalog.types import (
     AbortedTransaction,
-    Found,
+    AppendedOffsets,
+    FoundOffset,
     Header,
     LeaderEpoch,
     ProducerState,
     Record,
-    Sent,
-    Span,
+    SentBatches,
 )
 
 if TYPE_CHECKING:
@@ -281,7 +281,7 @@ class Log:
         compression: str | None = None,
         batch_bytes: int | None = None,
         expected_offset: int | None = None,
-    ) -> Span:
+    ) -> AppendedOffsets:
         """Append rows: lists, Arrow or NumPy columns of one length.
 
         Rows are put into batches of about `batch_bytes` (1 MiB, never above
@@ -304,7 +304,7 @@ class Log:
             return append_expected(self._handle, columns, codec, expected_offset)
         return append_columns(self._handle, columns, codec, size)
 
-    def append_batches(self, buffer: bytes) -> Span:
+    def append_batches(self, buffer: bytes) -> AppendedOffsets:
         """Append whole record batches as a producer sent them (base offset 0): all or none.
 
         Headers, checksums, every record and the producers' sequences are checked before
@@ -330,15 +330,6 @@ class Log:
             if found is not None:
                 raise failure(found)
         return append_batches(handle, buffer)
-
-    def append_as_follower(self, buffer: bytes) -> Span:
-        """Append batches of a leader's log with their offsets and epochs unchanged.
-
-        Raises: UnexpectedAppendOffset below the end, CorruptMessage.
-        """
-        view, done = bytes_like("buffer", buffer), ffi.new("kl_appended *")
-        check(lib.kl_log_append_follower(self._c, ffi.from_buffer(view), len(view), done))
-        return span_of(done.base_offset, done.last_offset)
 
     def append_marker(
         self,
@@ -387,7 +378,10 @@ class Log:
         isolation: str = COMMITTED,
         **options: Any,
     ) -> Scan:
-        """Records as columns, by default committed ones: see Scan."""
+        """Records as columns, by default committed ones.
+
+        `options`: Scan's others: key, key_prefix, batch_rows, batch_bytes, check_crcs.
+        """
         from kafkalog.log.scan.scan import Scan
 
         return Scan(
@@ -477,7 +471,7 @@ class Log:
     def send_to(
         self, socket: socket.socket, start: int, max_bytes: int = READ_BYTES,
         isolation: str = "read_uncommitted",
-    ) -> Sent:  # fmt: skip
+    ) -> SentBatches:  # fmt: skip
         """Send whole batches from `start` on by sendfile: the bytes never enter Python.
 
         At least one batch unless `start` is the end.  A socket's own timeout is obeyed.
@@ -498,14 +492,14 @@ class Log:
         found = self.find_time(time)
         return None if found is None else found.offset
 
-    def find_time(self, time: int | datetime) -> Found | None:
+    def find_time(self, time: int | datetime) -> FoundOffset | None:
         """As offset_at, with the record's own timestamp and its leader epoch.
 
         Source: Kafka's ListOffsets; transaction markers count, too.
         """
         return find_time(self._handle, milliseconds(time))
 
-    def find_largest_time(self) -> Found | None:
+    def find_largest_time(self) -> FoundOffset | None:
         """The first record with the largest timestamp (ListOffsets' max_timestamp)."""
         return find_time(self._handle, None)
 
@@ -540,10 +534,6 @@ class Log:
         """
         truncate(self._handle, whole_number("offset", offset, 0))
 
-    def truncate_fully(self, offset: int) -> None:
-        """Drop everything; the log goes on, empty, at `offset`."""
-        truncate_fully(self._handle, whole_number("offset", offset, 0))
-
     def delete_before(self, offset: int) -> None:
         """Make `offset` the log's start, durably; segments wholly below it are deleted.
 
@@ -565,6 +555,18 @@ class Log:
         from kafkalog.log.compaction import compact
 
         return compact(self._handle, limits)
+
+    # ---- a copy of another log --------------------------------------------------------------
+
+    def append_as_follower(self, buffer: bytes) -> AppendedOffsets:
+        """Append batches of a leader's log with their offsets and epochs unchanged: only for
+        copies of a log, which nothing else may append to.
+
+        Raises: UnexpectedAppendOffset below the end, CorruptMessage.
+        """
+        view, done = bytes_like("buffer", buffer), ffi.new("kl_appended *")
+        check(lib.kl_log_append_follower(self._c, ffi.from_buffer(view), len(view), done))
+        return span_of(done.base_offset, done.last_offset)
 
     # ---- checking ---------------------------------------------------------------------------
 

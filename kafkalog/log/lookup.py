@@ -8,7 +8,7 @@ from kafkalog._native import check, ffi, lib
 from kafkalog.batch import codecs
 from kafkalog.errors import ArgumentError, BufferTooSmall, CorruptMessage, StaleLog
 from kafkalog.log.handle import Handle
-from kafkalog.types import Found
+from kafkalog.types import FoundOffset
 
 __all__ = ["find_time", "milliseconds"]
 
@@ -38,7 +38,7 @@ def milliseconds(time: "int | datetime") -> int:
     return number
 
 
-def find_time(log: Handle, timestamp_ms: int | None) -> Found | None:
+def find_time(log: Handle, timestamp_ms: int | None) -> FoundOffset | None:
     """The first record at or after `timestamp_ms`; None: the first with the largest time.
 
     Source: Kafka's ListOffsets.
@@ -61,7 +61,7 @@ def find_time(log: Handle, timestamp_ms: int | None) -> Found | None:
     raise StaleLog(f"log {log.path}: its segments changed during {TRIES} searches for a time")
 
 
-def _search(log: Handle, timestamp_ms: int | None) -> Found | None:
+def _search(log: Handle, timestamp_ms: int | None) -> FoundOffset | None:
     found = _begin(log, timestamp_ms)
     while found.inflate:
         hit = _look_into(log, found, timestamp_ms)
@@ -84,13 +84,13 @@ def _step(log: Handle, timestamp_ms: int | None, found: Any) -> None:
         check(lib.kl_log_find_time(log.c, timestamp_ms, found))
 
 
-def _answer(found: Any) -> Found | None:
+def _answer(found: Any) -> FoundOffset | None:
     if found.offset < 0:
         return None
-    return Found(found.offset, found.timestamp_ms, found.leader_epoch)
+    return FoundOffset(found.offset, found.timestamp_ms, found.leader_epoch)
 
 
-def _look_into(log: Handle, found: Any, timestamp_ms: int | None) -> Found | None:
+def _look_into(log: Handle, found: Any, timestamp_ms: int | None) -> FoundOffset | None:
     """Look for the record in a compressed batch."""
     size = found.batch_bytes
     if size > log.state().size_bytes:
@@ -108,4 +108,4 @@ def _look_into(log: Handle, found: Any, timestamp_ms: int | None) -> Found | Non
     check(lib.kl_records_find(batch, records, len(body), wanted, start, record))
     if record.offset < 0:
         return None
-    return Found(record.offset, record.timestamp_ms, batch.leader_epoch)
+    return FoundOffset(record.offset, record.timestamp_ms, batch.leader_epoch)

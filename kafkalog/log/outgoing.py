@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 from kafkalog._native import check, ffi, lib
 from kafkalog.errors import PeerGone, Timeout
 from kafkalog.log.handle import WAIT_SLICE_MS, Handle
-from kafkalog.types import Sent
+from kafkalog.types import SentBatches
 
 if TYPE_CHECKING:
     import socket
@@ -45,13 +45,13 @@ def _bytes_there(log: Handle, offset: int, max_bytes: int, bound: int) -> int:
 
 def send_batches(
     log: Handle, socket: "socket.socket", start: int, max_bytes: int, bound: int
-) -> Sent:
+) -> SentBatches:
     """See Log.send_to."""
     out, where = ffi.new("kl_slice *"), ffi.new("kl_read *")
     check(lib.kl_log_slice(log.c, start, bound, max_bytes, 1, out, where))
     part = ffi.gc(out, lib.kl_slice_drop)
     if where.bytes == 0:
-        return Sent(0, where.next_offset)
+        return SentBatches(0, where.next_offset)
     done = ffi.new("size_t *")
     patience_s = socket.gettimeout()
     moved_s, progress = time.monotonic(), 0
@@ -63,7 +63,7 @@ def send_batches(
         if done[0] > progress:
             moved_s, progress = time.monotonic(), done[0]
         _give_up(patience_s, moved_s, done, where)
-    return Sent(done[0], where.next_offset)
+    return SentBatches(done[0], where.next_offset)
 
 
 def _give_up(patience_s: float | None, moved_s: float, done: Any, where: Any) -> None:

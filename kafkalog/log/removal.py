@@ -32,7 +32,7 @@ def truncate(log: Handle, offset: int) -> None:
 
 
 def truncate_fully(log: Handle, offset: int) -> None:
-    """See Log.truncate_fully."""
+    """Remove everything; the log goes on, empty, at `offset`."""
     with log.owner.state.truncating(log.tp, 0, max(offset, 0)):
         check(lib.kl_log_truncate_fully(log.c, offset))
 

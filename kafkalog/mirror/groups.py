@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 
-from kafkalog.client.calls.groups import Committed
+from kafkalog.client.calls.groups import CommittedOffset
 from kafkalog.mirror.spans import translated
 from kafkalog.mirror.state import Progress
 from kafkalog.types import TopicPartition
@@ -13,17 +13,17 @@ __all__ = ["moves"]
 
 
 def moves(
-    committed: Mapping[TopicPartition, Committed],
+    committed: Mapping[TopicPartition, CommittedOffset],
     progress: Mapping[TopicPartition, Progress],
-    there: Mapping[TopicPartition, Committed],
+    there: Mapping[TopicPartition, CommittedOffset],
     renamed: Callable[[str], str],
-) -> dict[TopicPartition, Committed]:
+) -> dict[TopicPartition, CommittedOffset]:
     """The offsets to commit for a group in the target, by the target's partitions.
 
     `committed`: in the source; `there`: in the target, where a group is never moved back: its
     members may have read on.  A group that is ahead of the copy waits at the copy's end.
     """
-    found: dict[TopicPartition, Committed] = {}
+    found: dict[TopicPartition, CommittedOffset] = {}
     for tp, one in committed.items():
         known = progress.get(tp)
         at = translated(known.spans, min(one.offset, known.position)) if known else None
@@ -32,5 +32,5 @@ def moves(
         target = TopicPartition(renamed(tp.topic), tp.partition)
         now = there.get(target)
         if now is None or now.offset < at:
-            found[target] = Committed(at, metadata=one.metadata)
+            found[target] = CommittedOffset(at, metadata=one.metadata)
     return found

@@ -13,6 +13,7 @@ from typing import Any
 from kafkalog.errors import KafkalogError
 from kafkalog.log.handle import Handle, states
 from kafkalog.log.log import Log, handle_of
+from kafkalog.log.removal import truncate_fully
 from kafkalog.replication.following import (
     NOTHING_KNOWN,
     Action,
@@ -124,7 +125,7 @@ class Copy:
                          now.log_end)  # fmt: skip
         elif now.log_start < now.log_end:
             self._tell(now.log_start, now)
-        self.log.truncate_fully(offset)
+        truncate_fully(handle_of(self.log), offset)
 
     def _tell(self, start: int, now: Copied) -> None:
         """What was shown is kept before it is cut; of all that is, a word is said."""

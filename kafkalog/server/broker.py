@@ -61,7 +61,7 @@ from kafkalog.server.transactions.remote import Afar
 from kafkalog.server.transactions.write_guards import Guards
 from kafkalog.types import TopicPartition
 
-__all__ = ["Broker"]
+__all__ = ["Broker", "node_of"]
 
 _logger = logging.getLogger(__name__)
 
@@ -407,11 +407,6 @@ class Broker:
         return self.bootstrap_servers or "this process"
 
     @property
-    def node(self) -> Node:
-        """Its parts, for use inside this package."""
-        return self._node
-
-    @property
     def faults(self) -> Faults:
         """Faults on demand, to test clients of the broker; none is set at first."""
         return self._faults
@@ -495,3 +490,8 @@ class Broker:
 
     def __exit__(self, *_: object) -> None:
         self.close()
+
+
+def node_of(broker: Broker) -> Node:
+    """The broker's parts, for use inside this project."""
+    return broker._node

@@ -12,7 +12,7 @@ from kafkalog.client.link.transport import Options
 from kafkalog.clock import SkippingClock
 from kafkalog.errors import Closed, OffsetOutOfRange, UnknownTopicOrPartition
 from kafkalog.log.log import Log
-from kafkalog.server.broker import Broker
+from kafkalog.server.broker import Broker, node_of
 from kafkalog.server.faults import HELPER, Fault
 from kafkalog.testing import power, records
 from kafkalog.testing.port import HOST, Port
@@ -232,7 +232,7 @@ class TestBroker:
         """
         isolation = "read_committed" if committed else "read_uncommitted"
         found: list[Record] = []
-        partitions = self.broker.node.partitions
+        partitions = node_of(self.broker).partitions
         for number in range(partitions.count(topic)):
             try:
                 log = partitions.look(topic, number)

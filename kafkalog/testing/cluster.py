@@ -13,6 +13,7 @@ from kafkalog.client.link.transport import Options
 from kafkalog.clock import SkippingClock
 from kafkalog.errors import ArgumentError, Closed, KafkalogError
 from kafkalog.metadata.image import NO_LEADER, Partition
+from kafkalog.server.broker import node_of
 from kafkalog.server.faults import HELPER
 from kafkalog.testing import records
 from kafkalog.testing.broker import LOOK_S, TestBroker
@@ -167,7 +168,7 @@ class TestCluster:
     @property
     def controller(self) -> int:
         """The controller's node, as all running nodes know it; -1: not known yet, or none."""
-        told = {self.nodes[node].broker.node.metadata.controller for node in self.running}
+        told = {node_of(self.nodes[node].broker).metadata.controller for node in self.running}
         return told.pop() if len(told) == 1 else -1
 
     def leader(self, topic: str, partition: int = 0) -> int:
@@ -194,7 +195,7 @@ class TestCluster:
         return max(known, key=lambda it: (it.leader_epoch, it.partition_epoch), default=None)
 
     def _told(self, node: int, topic: str, partition: int) -> Partition | None:
-        return self.nodes[node].broker.node.image.partition(topic, partition)
+        return node_of(self.nodes[node].broker).image.partition(topic, partition)
 
     def create_topic(
         self,
@@ -243,7 +244,7 @@ class TestCluster:
         while self._newest(topic, number) is not None:
             leader = self.leader(topic, number)
             if leader in self.running:
-                log = self.nodes[leader].broker.node.partitions.look(topic, number)
+                log = node_of(self.nodes[leader].broker).partitions.look(topic, number)
                 found += [] if log is None else log.read(isolation=isolation)
             number += 1
         return found
@@ -301,7 +302,7 @@ class TestCluster:
         """Each node knows the others, and a controller that is there."""
 
         def so() -> bool:
-            images = [one.broker.node.image for one in self.nodes.values()]
+            images = [node_of(one.broker).image for one in self.nodes.values()]
             return self.controller > 0 and all(len(one.brokers) == NODES for one in images)
 
         self.wait_until(so, "each node knows all others")

@@ -21,6 +21,7 @@ import kafkalog
 from kafkalog.clock import ManualClock
 from kafkalog.log.compaction import Limits, look
 from kafkalog.log.log import handle_of
+from kafkalog.log.removal import truncate_fully
 from tests.model.model import Model
 from tests.model.reader import Elsewhere, see
 from tests.support import batches, trees
@@ -114,7 +115,7 @@ class LogMachine(RuleBasedStateMachine):
         offset = self.log.append(
             row.value, key=row.key, headers=row.headers, timestamp_ms=row.timestamp_ms
         )
-        self._added([row], kafkalog.Span(offset, offset, 1))
+        self._added([row], kafkalog.AppendedOffsets(offset, offset, 1))
 
     @rule(given=st.lists(rows, min_size=1, max_size=12), codec=codecs, size=st.integers(800, 5000))
     def append_many(self, given, codec, size):
@@ -145,7 +146,7 @@ class LogMachine(RuleBasedStateMachine):
         span = self._send(given, producer, sequence, codec or "none")
         self._added(given, span, producer=producer, sequence=sequence)
         assert self._send(given, producer, sequence, codec or "none") == span
-        with pytest.raises(kafkalog.OutOfOrderSequenceNumber):
+        with pytest.raises(kafkalog.errors.OutOfOrderSequenceNumber):
             self._send(given, producer, sequence + len(given) + 1)
 
     @rule(given=st.lists(rows, min_size=1, max_size=4), producer=transactional, codec=codecs)
@@ -198,7 +199,7 @@ class LogMachine(RuleBasedStateMachine):
 
     @rule(ahead=st.integers(0, 5))
     def truncate_fully(self, ahead):
-        self.log.truncate_fully(self.model.end + ahead)
+        truncate_fully(handle_of(self.log), self.model.end + ahead)
         self.model.restart(self.model.end + ahead)
 
     @rule(share=shares)

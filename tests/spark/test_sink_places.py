@@ -155,7 +155,7 @@ def test_a_driver_that_was_thought_dead_writes_no_more(target: Target, micro: An
         old.send(target.topic, b"old", partition=0)
         old.flush()
         writer.commit(messages, 0)
-        with pytest.raises(kafkalog.ProducerFenced):
+        with pytest.raises(kafkalog.errors.ProducerFenced):
             old.commit_transaction()
     assert target.values() == [b"a"]
 

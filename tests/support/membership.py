@@ -110,10 +110,10 @@ def led_elsewhere(cluster: TestCluster, topic: str) -> tuple[int, int]:
     name the old one, which refuses what is sent to it.  The old one and the new one."""
     old = cluster.leader(topic)
     new = next(node for node in cluster.running if node != old)
-    logs = {n: cluster.nodes[n].broker.node.partitions.log(topic, 0) for n in (new, old)}
+    logs = {n: cluster.nodes[n].broker._node.partitions.log(topic, 0) for n in (new, old)}
     cluster.wait_until(lambda: logs[new].end_offset == logs[old].end_offset, "all is copied")
     for number, led_by in ((new, None), (old, new)):
-        node = cluster.nodes[number].broker.node
+        node = cluster.nodes[number].broker._node
         handle = handle_of(logs[number])
         epoch = node.image.topics[topic].partitions[0].leader_epoch
         node.reactor.put_partition(handle, leader_epoch=epoch + 1, durable=False, led_by=led_by)

@@ -8,9 +8,9 @@ from __future__ import annotations
 from uuid import UUID
 
 from kafkalog import (
-    Committed,
+    CommittedOffset,
     CreatedTopic,
-    Found,
+    FoundOffset,
     GroupMetadata,
     ManyFuture,
     PartitionInfo,
@@ -107,8 +107,8 @@ async def consume() -> None:
         async for record in consumer:
             await consumer.store_offsets(record)
         await consumer.commit({TP: 1}, wait=False)
-        one: Committed | None = await consumer.committed(TP)
-        some: dict[TopicPartition, Committed | None] = await consumer.committed([TP])
+        one: CommittedOffset | None = await consumer.committed(TP)
+        some: dict[TopicPartition, CommittedOffset | None] = await consumer.committed([TP])
         me: GroupMetadata = await consumer.group_metadata()
         await consumer.unsubscribe()
         await consumer.assign([TP])
@@ -125,7 +125,7 @@ async def consume() -> None:
         topics: dict[str, list[PartitionInfo]] = await consumer.list_topics()
         begins: dict[TopicPartition, int] = await consumer.beginning_offsets([TP])
         ends: dict[TopicPartition, int] = await consumer.end_offsets([TP])
-        times: dict[TopicPartition, Found | None] = await consumer.offsets_for_times({TP: 1})
+        times: dict[TopicPartition, FoundOffset | None] = await consumer.offsets_for_times({TP: 1})
         lag: int = await consumer.lag(TP)
         read: float = (await consumer.metrics())["records-consumed-total"]
         print(read, consumer.assignment, consumer.subscription, consumer.paused)

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from kafkalog import Consumer, TopicPartition, aio, errors
-from kafkalog.client.calls.groups import Committed
+from kafkalog.client.calls.groups import CommittedOffset
 from kafkalog.testing.broker import TestBroker
 from tests.support.waiting import LIMIT_S, wait_for
 
@@ -77,7 +77,7 @@ def test_they_are_awaited_and_may_ask_the_consumer(broker: TestBroker) -> None:
     run(work)
     assert heard == [("assigned", [TP]), ("revoked", [TP])]
     with Consumer(broker.bootstrap_servers, **OPTIONS) as consumer:
-        assert consumer.committed(TP) == Committed(5, -1, "mine")
+        assert consumer.committed(TP) == CommittedOffset(5, -1, "mine")
 
 
 def test_plain_ones_and_those_that_return_something_to_await(broker: TestBroker) -> None:
@@ -176,7 +176,7 @@ def test_a_callback_of_a_commit_is_awaited(broker: TestBroker) -> None:
         await consumer.close()
 
     run(work)
-    assert told == [({TP: Committed(2)}, None)]
+    assert told == [({TP: CommittedOffset(2)}, None)]
 
 
 # ---- blocking ------------------------------------------------------------------------------

@@ -100,7 +100,7 @@ def test_settings_and_topics(run: Run) -> None:
         pytestmark = pytest.mark.kafkalog(topics={"a": 2})
 
         def counts(broker):
-            return {t: broker.broker.node.partitions.count(t) for t in ("a", "b", "c")}
+            return {t: broker.broker._node.partitions.count(t) for t in ("a", "b", "c")}
 
         def test_of_all(kafkalog_broker):
             assert counts(kafkalog_broker) == {"a": 2, "b": 0, "c": 0}
@@ -121,7 +121,7 @@ SHARED = """
     @pytest.mark.parametrize("number", range(4))
     def test_shares(kafkalog_session_broker, kafkalog_topic_prefix, number):
         broker, topic = kafkalog_session_broker, kafkalog_topic_prefix + "orders"
-        others = [t for t in broker.broker.node.image.topics if not t.startswith("__")]
+        others = [t for t in broker.broker._node.image.topics if not t.startswith("__")]
         assert others == []  # what was there before is deleted
         broker.fill(topic, ["a"])
         assert len(broker.records(topic)) == 1
@@ -140,7 +140,7 @@ def test_what_one_test_did_to_the_shared_broker_ends_with_it(run: Run) -> None:
     done = run(
         test_it="""
         def topics(broker):
-            return [t for t in broker.broker.node.image.topics if not t.startswith("__")]
+            return [t for t in broker.broker._node.image.topics if not t.startswith("__")]
 
         def test_fails(kafkalog_session_broker, kafkalog_topic_prefix):
             kafkalog_session_broker.fill(kafkalog_topic_prefix + "kept", ["a"])

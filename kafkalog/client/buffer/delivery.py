@@ -21,9 +21,9 @@ __all__ = [
     "Delivery",
     "Future",
     "ManyFuture",
-    "Piece",
     "RecordMetadata",
     "SendOptions",
+    "SentRange",
 ]
 
 _logger = logging.getLogger(__name__)
@@ -80,7 +80,7 @@ class SendOptions(NamedTuple):
     """After so long without taking anything a leader gets none of them; 0: never."""
 
 
-class Piece(NamedTuple):
+class SentRange(NamedTuple):
     """Records of a `send_many` that are in one batch, perhaps with others between them."""
 
     topic: str
@@ -506,7 +506,7 @@ class ManyFuture:
 
     _get_snapshot = _snapshot
 
-    def result(self, timeout: float | None = None) -> list[Piece]:
+    def result(self, timeout: float | None = None) -> list[SentRange]:
         """The records' partitions and offsets, batch by batch; waits, at most `timeout` seconds.
 
         Raises: Timeout (not known yet); why the first of those that were not taken was not.
@@ -521,7 +521,7 @@ class ManyFuture:
             if batch.error is not None:
                 raise batch.error
         return [
-            Piece(*batch.tp, *((batch.base_offset + first, batch.base_offset + last)
+            SentRange(*batch.tp, *((batch.base_offset + first, batch.base_offset + last)
                                if batch.base_offset >= 0 else (-1, -1)))
             for batch, first, last in pieces
         ]  # fmt: skip

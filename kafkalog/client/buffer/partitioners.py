@@ -10,7 +10,7 @@ from typing import TypeAlias
 
 __all__ = ["Partitioner", "chooser", "keyless", "mistake"]
 
-Partitioner: TypeAlias = "Callable[[str, bytes | None, bytes | None, int], int]"
+Partitioner: TypeAlias = Callable[[str, bytes | None, bytes | None, int], int]
 """(topic, key, value, partitions): a partition."""
 
 

@@ -7,7 +7,7 @@ from typing import Any
 from kafkalog import arguments
 from kafkalog.arguments import INT16_MAX, INT32_MAX, whole_number
 from kafkalog.client.calls.configs import KINDS, OPERATIONS, ConfigChange, ConfigResource
-from kafkalog.client.calls.groups import Committed
+from kafkalog.client.calls.groups import CommittedOffset
 from kafkalog.client.calls.nodes import ReplicaOf
 from kafkalog.client.calls.offsets import (
     EARLIEST,
@@ -99,13 +99,13 @@ def change_of(name: str, value: Any) -> ConfigChange:
     return ConfigChange("set", setting(name, value))
 
 
-def committed_of(name: str, value: Any) -> Committed:
-    """An offset to commit, from a number or a Committed.  Raises: ArgumentError, naming it."""
+def committed_of(name: str, value: Any) -> CommittedOffset:
+    """An offset to commit, of a number or a CommittedOffset.  Raises: ArgumentError, naming it."""
     one = value if isinstance(value, tuple) else (value,)
     if not 1 <= len(one) <= 3:
-        raise ArgumentError(f"{name}: found {value!r}, wanted an offset or a Committed")
-    found = Committed(*one)
-    return Committed(
+        raise ArgumentError(f"{name}: found {value!r}, wanted an offset or a CommittedOffset")
+    found = CommittedOffset(*one)
+    return CommittedOffset(
         whole_number(name, found.offset, 0),
         whole_number(name, found.leader_epoch, -1, INT32_MAX),
         None if found.metadata is None else arguments.text(name, found.metadata),

@@ -17,7 +17,7 @@ from kafkalog.wire.error_codes import ErrorCode
 from kafkalog.wire.records import CONSUMER_PROTOCOL
 
 __all__ = [
-    "Committed",
+    "CommittedOffset",
     "GroupInfo",
     "GroupListing",
     "GroupMetadata",
@@ -77,7 +77,7 @@ class GroupMetadata(NamedTuple):
     instance_id: str | None = None
 
 
-class Committed(NamedTuple):
+class CommittedOffset(NamedTuple):
     """A group's committed offset of a partition."""
 
     offset: int
@@ -176,14 +176,14 @@ def _member(found: Any, plain: bool) -> MemberInfo:
 
 def committed_offsets(
     cluster: Cluster, group: str, partitions: Iterable[TopicPartition] | None = None
-) -> dict[TopicPartition, Committed]:
+) -> dict[TopicPartition, CommittedOffset]:
     """What a group has committed; `partitions` None: everything.
 
     A partition for which it has committed nothing is left out.
 
     Raises: what the broker answers.
     """
-    found: dict[TopicPartition, Committed] = {}
+    found: dict[TopicPartition, CommittedOffset] = {}
     for some in (None,) if partitions is None else portions(sorted(set(partitions))):
         found |= _committed_of(cluster, group, some)
     return found
@@ -191,14 +191,14 @@ def committed_offsets(
 
 def _committed_of(
     cluster: Cluster, group: str, partitions: Iterable[TopicPartition] | None
-) -> dict[TopicPartition, Committed]:
+) -> dict[TopicPartition, CommittedOffset]:
     """What one request may ask for."""
     topics = None if partitions is None else _by_topic(partitions)
     asked = None if topics is None else [
         {"name": name, "partition_indexes": sorted(some)} for name, some in topics.items()
     ]  # fmt: skip
 
-    def step() -> dict[TopicPartition, Committed]:
+    def step() -> dict[TopicPartition, CommittedOffset]:
         connection = cluster.connect(cluster.coordinator(group))
         version = connection.version_of(apis.OFFSET_FETCH, at_most=9)
         if version >= 8:
@@ -221,14 +221,16 @@ def _committed_of(
     return cluster.retrying(step)
 
 
-def _committed(found: Any, group: str) -> dict[TopicPartition, Committed]:
+def _committed(found: Any, group: str) -> dict[TopicPartition, CommittedOffset]:
     out = {}
     for topic in found.topics:
         for row in topic.partitions:
             tp = TopicPartition(topic.name, row.partition_index)
             check_code(row.error_code, f"offset of group {group!r} in {tp.topic}-{tp.partition}")
             if row.committed_offset >= 0:
-                out[tp] = Committed(row.committed_offset, row.committed_leader_epoch, row.metadata)
+                out[tp] = CommittedOffset(
+                    row.committed_offset, row.committed_leader_epoch, row.metadata
+                )
     return dict(sorted(out.items()))
 
 
@@ -242,7 +244,7 @@ def _by_topic(partitions: Iterable[TopicPartition]) -> dict[str, list[int]]:
 def commit_offsets(
     cluster: Cluster,
     group: str,
-    offsets: Mapping[TopicPartition, Committed],
+    offsets: Mapping[TopicPartition, CommittedOffset],
     generation: int = -1,
     member_id: str = "",
     instance_id: str | None = None,
@@ -254,7 +256,7 @@ def commit_offsets(
 def put_offsets(
     cluster: Cluster,
     group: str,
-    offsets: Mapping[TopicPartition, Committed],
+    offsets: Mapping[TopicPartition, CommittedOffset],
     generation: int = -1,
     member_id: str = "",
     instance_id: str | None = None,

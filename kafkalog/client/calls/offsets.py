@@ -11,7 +11,7 @@ from kafkalog.client.link.cluster import Cluster
 from kafkalog.client.link.connection import Connection
 from kafkalog.client.link.failures import failure
 from kafkalog.config.consumer import duration_ms
-from kafkalog.types import Found, TopicPartition
+from kafkalog.types import FoundOffset, TopicPartition
 from kafkalog.wire import apis
 from kafkalog.wire.error_codes import ErrorCode
 
@@ -48,7 +48,7 @@ def all_partitions(cluster: Cluster, topic: str) -> list[TopicPartition]:
 
 def find_starts(
     cluster: Cluster, partitions: Iterable[TopicPartition], reset: str, committed: bool = False
-) -> dict[TopicPartition, Found]:
+) -> dict[TopicPartition, FoundOffset]:
     """Where to begin by auto.offset.reset: earliest, latest or by_duration:PT1H.
 
     Raises: as `list_offsets`.
@@ -66,7 +66,7 @@ def find_starts(
 
 def list_offsets(
     cluster: Cluster, times_ms: Mapping[TopicPartition, int], committed: bool = False
-) -> dict[TopicPartition, Found]:
+) -> dict[TopicPartition, FoundOffset]:
     """`find_offsets`, all or nothing.  Raises: the first failure; as `find_offsets`."""
     return find_offsets(cluster, times_ms, committed).check()
 
@@ -76,7 +76,7 @@ def find_offsets(
     times_ms: Mapping[TopicPartition, int],
     committed: bool = False,
     timeout_ms: int | None = None,
-) -> Results[TopicPartition, Found]:
+) -> Results[TopicPartition, FoundOffset]:
     """By partition: the first offset at or after a time, or one of the above.
 
     The offset is -1 where there is none at or after it.  `committed`: LATEST is the last
@@ -88,7 +88,7 @@ def find_offsets(
 
     def ask(
         connection: Connection, some: list[TopicPartition], wait_ms: int
-    ) -> Iterable[tuple[TopicPartition, Found | errors.KafkalogError]]:
+    ) -> Iterable[tuple[TopicPartition, FoundOffset | errors.KafkalogError]]:
         version = connection.version_of(apis.LIST_OFFSETS)
         needed = max(_VERSION_OF.get(times_ms[tp], 0) for tp in some)
         if version < needed:
@@ -116,10 +116,10 @@ def find_offsets(
     return each(cluster, times_ms, cluster.leader, ask, timeout_ms)
 
 
-def _found(topic: str, row: Any) -> Found | errors.KafkalogError:
+def _found(topic: str, row: Any) -> FoundOffset | errors.KafkalogError:
     if row.error_code:
         return _moved(row.error_code, f"offsets of {topic}-{row.partition_index}")
-    return Found(row.offset, row.timestamp, row.leader_epoch)
+    return FoundOffset(row.offset, row.timestamp, row.leader_epoch)
 
 
 def _moved(code: int, what: str) -> errors.KafkalogError:

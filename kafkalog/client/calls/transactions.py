@@ -16,7 +16,7 @@ from kafkalog.wire.error_codes import ErrorCode
 
 __all__ = [
     "FencedProducer",
-    "Hanging",
+    "HangingTransaction",
     "ProducerInfo",
     "TransactionInfo",
     "TransactionListing",
@@ -81,7 +81,7 @@ class FencedProducer(NamedTuple):
     epoch: int
 
 
-class Hanging(NamedTuple):
+class HangingTransaction(NamedTuple):
     """A transaction that is open in a partition, and of which no coordinator knows."""
 
     partition: TopicPartition
@@ -254,7 +254,7 @@ def _producers(topic: str, row: Any) -> list[ProducerInfo] | errors.KafkalogErro
 
 def find_hanging(
     cluster: Cluster, partitions: Iterable[TopicPartition], age_ms: int, node: int | None = None
-) -> list[Hanging]:
+) -> list[HangingTransaction]:
     """Transactions that wrote last at least `age_ms` ago, are open in a partition and belong to
     no transaction that a coordinator has open there.  Sorted by partition and offset.
 
@@ -284,12 +284,12 @@ def find_hanging(
 
 def _late(
     cluster: Cluster, partitions: Iterable[TopicPartition], age_ms: int, node: int | None
-) -> list[Hanging]:
+) -> list[HangingTransaction]:
     """The open transactions that wrote last at least `age_ms` ago."""
     producers = describe_producers(cluster, partitions, node).check()
     now_ms = cluster.clock.now_ms()
     found = [
-        Hanging(tp, one, now_ms - one.last_timestamp_ms)
+        HangingTransaction(tp, one, now_ms - one.last_timestamp_ms)
         for tp, each in producers.items()
         for one in each
         if one.start_offset >= 0 and now_ms - one.last_timestamp_ms >= age_ms

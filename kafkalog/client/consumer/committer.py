@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from kafkalog import errors
-from kafkalog.client.calls.groups import Committed, GroupMetadata, put_offsets
+from kafkalog.client.calls.groups import CommittedOffset, GroupMetadata, put_offsets
 from kafkalog.client.consumer.membership import REJOIN
 from kafkalog.client.consumer.subscription import logged
 from kafkalog.client.link.background import Background
@@ -32,7 +32,7 @@ _logger = logging.getLogger(__name__)
 
 CHORE_S = 5.0
 """The longest wait: a clock that is not the machine's is looked at so often."""
-Offsets = Mapping[TopicPartition, Committed]
+Offsets = Mapping[TopicPartition, CommittedOffset]
 Callback = Callable[[Offsets, "errors.KafkalogError | None"], object]
 
 

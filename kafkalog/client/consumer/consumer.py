@@ -14,7 +14,7 @@ from typing import Any, overload
 from kafkalog import arguments, errors
 from kafkalog.arguments import whole_number
 from kafkalog.client.calls.arguments import committed_of
-from kafkalog.client.calls.groups import Committed, GroupMetadata, committed_offsets
+from kafkalog.client.calls.groups import CommittedOffset, GroupMetadata, committed_offsets
 from kafkalog.client.consumer.assignors import Assignor, find_assignors
 from kafkalog.client.consumer.committer import Callback, Committer
 from kafkalog.client.consumer.group_positions import Sharing
@@ -423,7 +423,7 @@ class Consumer(Positions):
     ) -> None:
         """Commit `offsets` (None: the positions), from which the group's next reader continues.
 
-        An offset is an int, or a Committed with metadata.  `wait` False: commit in the
+        An offset is an int, or a CommittedOffset with metadata.  `wait` False: commit in the
         background, in order; `callback` (offsets, None or the failure) is called from within a
         later poll, commit or close.
 
@@ -460,7 +460,7 @@ class Consumer(Positions):
             if isinstance(offsets, Record):
                 tp = TopicPartition(offsets.topic, offsets.partition)
                 behind = offsets.offset + 1
-                offsets = {tp: Committed(behind, self._reading.epoch(tp, behind))}
+                offsets = {tp: CommittedOffset(behind, self._reading.epoch(tp, behind))}
             given = arguments.mapping("offsets", offsets)
             rows = {tp: committed_of("offsets", given[tp]) for tp in self._mine(list(given))}
             if self._sharing.stored is None:
@@ -473,16 +473,16 @@ class Consumer(Positions):
     @overload
     def committed(
         self, tp: TopicPartition, timeout_ms: float | None = None
-    ) -> Committed | None: ...
+    ) -> CommittedOffset | None: ...
 
     @overload
     def committed(
         self, tp: Collection[TopicPartition], timeout_ms: float | None = None
-    ) -> dict[TopicPartition, Committed | None]: ...
+    ) -> dict[TopicPartition, CommittedOffset | None]: ...
 
     def committed(
         self, tp: TopicPartition | Collection[TopicPartition], timeout_ms: float | None = None
-    ) -> Committed | dict[TopicPartition, Committed | None] | None:
+    ) -> CommittedOffset | dict[TopicPartition, CommittedOffset | None] | None:
         """The group's last committed offset; None: nothing.  For a list or set of partitions: by
         partition.
 

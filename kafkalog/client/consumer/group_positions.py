@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 
 from kafkalog import errors
-from kafkalog.client.calls.groups import Committed, GroupMetadata, put_offsets
+from kafkalog.client.calls.groups import CommittedOffset, GroupMetadata, put_offsets
 from kafkalog.client.consumer.committer import (
     CHORE_S,
     Callback,
@@ -64,7 +64,7 @@ class Sharing:
         self.paused: set[TopicPartition] = set()
         self.committing = membership is not None and config.enable_auto_commit
         """Whether positions are committed by themselves."""
-        self.stored: dict[TopicPartition, Committed] | None = (
+        self.stored: dict[TopicPartition, CommittedOffset] | None = (
             None if config.enable_auto_offset_store else {}
         )
         """Offsets to commit instead of positions."""
@@ -458,7 +458,7 @@ class Sharing:
             self.cluster, group, partitions, self.config.auto_offset_reset, self.stable_only
         )
         for tp, one in found.items():
-            if isinstance(one, Committed):
+            if isinstance(one, CommittedOffset):
                 self._assigned[tp] = one.offset
             self.seek(tp, one.offset, one.leader_epoch)
         return len(found)
@@ -480,7 +480,7 @@ class Sharing:
 
     # ---- commits -----------------------------------------------------------------------
 
-    def positions(self, all_of_them: bool = True) -> dict[TopicPartition, Committed]:
+    def positions(self, all_of_them: bool = True) -> dict[TopicPartition, CommittedOffset]:
         """Up to where records were handed out, as far as the cluster has the partitions;
         `all_of_them` False: what is not committed."""
         found = {}

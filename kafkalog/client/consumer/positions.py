@@ -10,7 +10,7 @@ from contextlib import contextmanager
 from kafkalog import arguments, errors
 from kafkalog.arguments import whole_number
 from kafkalog.client.calls.arguments import committed_of
-from kafkalog.client.calls.groups import Committed
+from kafkalog.client.calls.groups import CommittedOffset
 from kafkalog.client.calls.offsets import EARLIEST, LATEST, all_partitions, list_offsets
 from kafkalog.client.consumer.group_positions import Sharing
 from kafkalog.client.consumer.subscription import few
@@ -18,11 +18,11 @@ from kafkalog.client.fetch.fetcher import Fetcher
 from kafkalog.client.fetch.reading import Reading
 from kafkalog.client.link.cluster import Cluster, PartitionInfo
 from kafkalog.client.link.not_copied import Handle
-from kafkalog.types import Found, TopicPartition
+from kafkalog.types import FoundOffset, TopicPartition
 
 __all__ = ["Offset", "Positions"]
 
-Offset = int | Committed
+Offset = int | CommittedOffset
 
 
 class Positions(Handle):
@@ -212,7 +212,7 @@ class Positions(Handle):
 
     def offsets_for_times(
         self, times_ms: Mapping[TopicPartition, int], timeout_ms: float | None = None
-    ) -> dict[TopicPartition, Found | None]:
+    ) -> dict[TopicPartition, FoundOffset | None]:
         """The first record at or after a time; None where there is none.
 
         Raises: ArgumentError for a negative time; UnknownTopicOrPartition; Timeout.

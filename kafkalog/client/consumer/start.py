@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from kafkalog import errors
-from kafkalog.client.calls.groups import Committed, committed_offsets
+from kafkalog.client.calls.groups import CommittedOffset, committed_offsets
 from kafkalog.client.calls.offsets import find_starts
 from kafkalog.client.link.cluster import Cluster
-from kafkalog.types import Found, TopicPartition
+from kafkalog.types import FoundOffset, TopicPartition
 
 __all__ = ["find_begins"]
 
@@ -19,13 +19,13 @@ def find_begins(
     partitions: Sequence[TopicPartition],
     reset: str,
     committed: bool,
-) -> dict[TopicPartition, Committed | Found]:
+) -> dict[TopicPartition, CommittedOffset | FoundOffset]:
     """By partition; one that the cluster does not have any more is left out, and perhaps others.
 
     `committed`: the last stable offset is the end.  Raises: OffsetOutOfRange: nothing is committed,
     and `reset` is none; what brokers answer.
     """
-    found: dict[TopicPartition, Committed | Found] = {}
+    found: dict[TopicPartition, CommittedOffset | FoundOffset] = {}
     if group is not None:
         found.update(committed_offsets(cluster, group, partitions))
     missing = [tp for tp in partitions if tp not in found]

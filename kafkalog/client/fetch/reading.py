@@ -8,7 +8,7 @@ from itertools import islice
 from operator import length_hint
 
 from kafkalog import errors
-from kafkalog.client.calls.groups import Committed
+from kafkalog.client.calls.groups import CommittedOffset
 from kafkalog.client.fetch.fetched import Fetched
 from kafkalog.client.fetch.fetcher import Fetcher
 from kafkalog.log.fetched import Decoder, Rows
@@ -63,10 +63,10 @@ class Reading:
         end = ends.last_stable_offset if stable else ends.high_watermark
         return max(end - at, 0)
 
-    def reached(self, tp: TopicPartition) -> Committed | None:
+    def reached(self, tp: TopicPartition) -> CommittedOffset | None:
         """The position as it is committed; None: there is none yet."""
         at = self.position(tp)
-        return None if at is None else Committed(at, self.epoch(tp, at))
+        return None if at is None else CommittedOffset(at, self.epoch(tp, at))
 
     def _settle(self) -> None:
         """Note how far the block that is handed out was used."""

@@ -80,7 +80,7 @@ class Reachable(Protocol):
         """The way to its broker."""
 
 
-Where: TypeAlias = "str | Sequence[str | Address] | Transport | Reachable"
+Where: TypeAlias = str | Sequence[str | Address] | Transport | Reachable
 """`host:port,...`, a list of such or of addresses, a transport, or a store."""
 
 

@@ -33,7 +33,7 @@ from kafkalog.clock import SystemClock
 from kafkalog.serializers import Serializer, serializers
 from kafkalog.types import Header
 
-__all__ = ["Interceptor", "Outgoing", "Producer"]
+__all__ = ["Interceptor", "OutgoingRecord", "Producer"]
 
 RECORD_BYTES = 40
 """More than the lengths and deltas of a record take."""
@@ -42,7 +42,7 @@ _send, _place = direct("intake_send"), direct("intake_place")
 _touched = direct("intake_touched")
 
 
-class Outgoing(NamedTuple):
+class OutgoingRecord(NamedTuple):
     """A record before it is sent, as interceptors see it."""
 
     topic: str
@@ -59,7 +59,7 @@ class Interceptor(Protocol):
     """Sees records before they are sent and after they are acknowledged; either method may be
     missing."""
 
-    def on_send(self, record: Outgoing) -> Outgoing:
+    def on_send(self, record: OutgoingRecord) -> OutgoingRecord:
         """The record to send instead."""
 
     def on_ack(self, metadata: RecordMetadata | None, error: BaseException | None) -> object:
@@ -183,15 +183,15 @@ class Producer(Transactor):
             future: Future | None = _send(native, value, key, timestamp_ms, -1, None)
             if future is not None:
                 return future
-        record = Outgoing(
+        record = OutgoingRecord(
             topic, value, key, partition, timestamp_ms, tuple(arguments.things("headers", headers))
         )
         return self._one(record, turn)
 
-    def _one(self, record: Outgoing, turn: int) -> Future:
+    def _one(self, record: OutgoingRecord, turn: int) -> Future:
         return self._intercepted(record, turn, self._serializers)
 
-    def _send(self, record: Outgoing, turn: int) -> Future:
+    def _send(self, record: OutgoingRecord, turn: int) -> Future:
         self._check()
         topic, value, key, partition, timestamp_ms, headers = record
         value, key = _bytes("value", value), _bytes("key", key)
@@ -252,7 +252,7 @@ class Producer(Transactor):
         return self._sender.cluster.clock.now_ms()
 
     def _intercepted(
-        self, record: Outgoing, turn: int, made: Mapping[str, Serializer] = NO_SERIALIZERS
+        self, record: OutgoingRecord, turn: int, made: Mapping[str, Serializer] = NO_SERIALIZERS
     ) -> Future:
         for one in self._interceptors:
             if hasattr(one, "on_send"):
@@ -329,7 +329,9 @@ class Producer(Transactor):
             return self._put_all(topic, rows, partition, turn)
         with self._boundaries.whole():
             records = (
-                Outgoing(topic, one.value, one.key, partition, one.timestamp_ms, tuple(one.headers))
+                OutgoingRecord(
+                    topic, one.value, one.key, partition, one.timestamp_ms, tuple(one.headers)
+                )
                 for one in rows.records()
             )
             return _together([self._intercepted(one, turn) for one in records])
@@ -380,8 +382,9 @@ class Producer(Transactor):
         blank: list[None] = [None] * count
         with self._boundaries.whole():
             futures = [
-                self._one(Outgoing(topic, value, key, partition, None if at is None else int(at),
-                                   tuple(arguments.things("headers", head or ()))), turn)
+                self._one(OutgoingRecord(topic, value, key, partition,
+                                         None if at is None else int(at),
+                                         tuple(arguments.things("headers", head or ()))), turn)
                 for value, key, at, head in zip(*(row or blank for row in rows), strict=True)
             ]  # fmt: skip
         return _together(futures)

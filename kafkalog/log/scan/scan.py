@@ -11,7 +11,7 @@ import operator
 from collections.abc import Generator, Iterable, Iterator, Sequence
 from contextlib import closing
 from itertools import repeat
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, Protocol
 
 from kafkalog import errors
 from kafkalog._native import check, ffi, lib
@@ -32,6 +32,7 @@ __all__ = [
     "Columnar",
     "Scan",
     "ScanBatch",
+    "Scanned",
     "StringColumn",
     "ViewBatch",
     "column_bits",
@@ -81,6 +82,17 @@ _INT64_MIN, _INT64_MAX = -(2**63), 2**63 - 1
 _BATCH_ROWS_MAX, _BATCH_BYTES_MAX = 1 << 24, 2**31 - 1
 # Blocks for Records stay in the processor's cache, and the first one comes soon.
 _RECORD_ROWS, _RECORD_BYTES = 4096, 1 << 20
+
+
+class Scanned(Protocol):
+    """What a scan reads: a Log."""
+
+    topic: str
+    partition: int
+    _c: Any
+
+    @property
+    def _max_decompressed(self) -> int: ...
 
 
 class Columnar:
@@ -181,7 +193,7 @@ class Scan(Columnar):
 
     def __init__(
         self,
-        log: Any,
+        log: Scanned,
         start: int | None = None,
         stop: int | None = None,
         *,
@@ -199,9 +211,6 @@ class Scan(Columnar):
 
         `key`, `key_prefix`: only records with this key, or with one that begins so; what is
         not wanted is passed over in C.  No null key is among them.
-
-        `log`: with `_c` (its kl_log), `topic`, `partition` and `_max_decompressed`, the
-        limit in bytes of a decompressed batch.
         """
         self._log = log
         self._columns = _selection(columns)
@@ -459,7 +468,7 @@ class _Pass:
         check(lib.kl_scan_open(log._c, options, out))
         self._c = ffi.gc(out[0], lib.kl_scan_free)
         scan._end_offset = lib.kl_scan_end_offset(self._c)
-        self._log = log  # whose handle the scan uses
+        self._log: Scanned | None = log  # whose handle the scan uses
         name = f"{log.topic}-{log.partition}"
         self._blocks = Steps(self._c, log._max_decompressed).blocks(name)
 

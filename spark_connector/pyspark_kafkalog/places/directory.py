@@ -101,7 +101,7 @@ class Directory:
 
     def _of_each(self, keys: Iterable[Key], ask: Callable[[Key], T]) -> dict[Key, T]:
         """What `ask` says of each that is there."""
-        from kafkalog import NotFound
+        from kafkalog.errors import NotFound
 
         found = {}
         for key in keys:
@@ -171,7 +171,8 @@ def read_range(
 def _read(
     opened: Opened, piece: Piece, columns: Sequence[str], options: ReadOptions, where: str
 ) -> Iterator[Any]:
-    from kafkalog import NotFound, OffsetOutOfRange
+    from kafkalog import OffsetOutOfRange
+    from kafkalog.errors import NotFound
 
     at, stop = piece.range.start, piece.range.stop
     while at < stop:

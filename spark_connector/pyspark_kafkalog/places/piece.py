@@ -48,7 +48,7 @@ def record_batches(
 
 def told_damage(error: Exception, verify: str) -> str:
     """An error of a read as a sentence; for damage with what to do: to `verify`, and read on."""
-    from kafkalog import CorruptMessage
+    from kafkalog.errors import CorruptMessage
 
     told = f"{type(error).__name__}: {error}"
     if isinstance(error, CorruptMessage):

@@ -151,7 +151,7 @@ def _end(producer: Producer, unanswered: Exception) -> None:
         try:
             producer.commit_transaction()
             return
-        except kafkalog.InvalidTxnState:
+        except kafkalog.errors.InvalidTxnState:
             raise unanswered from None  # it was given up, and nothing is there
         except kafkalog.Timeout as error:
             unanswered = error

@@ -21,7 +21,7 @@ from .staging import Staged
 
 if TYPE_CHECKING:
     from kafkalog import Admin, TopicPartition
-    from kafkalog.client.calls.groups import Committed
+    from kafkalog.client.calls.groups import CommittedOffset
 
 _log = logging.getLogger("pyspark_kafkalog")
 
@@ -105,7 +105,7 @@ def recall(admin: Admin, write: Write) -> Memory:
     return {**_older(admin, write), **memory}
 
 
-def _read(group: str, tp: TopicPartition, one: Committed) -> Remembered:
+def _read(group: str, tp: TopicPartition, one: CommittedOffset) -> Remembered:
     try:
         found = json.loads(one.metadata or "")
         query, run, writes = found["query"], found["run"], found["writes"]

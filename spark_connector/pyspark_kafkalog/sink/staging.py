@@ -233,7 +233,7 @@ def staged_log(folder: str) -> Iterator[Log]:
 
     try:
         log = kafkalog.Log(folder, mode="r", topic="staged", partition=0)
-    except (kafkalog.NotFound, FileNotFoundError) as error:
+    except (kafkalog.errors.NotFound, FileNotFoundError) as error:
         raise SinkError(
             f"{folder}: not found on the driver {socket.gethostname()}; option 'stagingDir' "
             "must name a folder that the driver and all executors see at the same path"

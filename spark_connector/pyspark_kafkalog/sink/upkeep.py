@@ -28,8 +28,9 @@ def compact_journals(broker: Broker) -> None:
     A failure is only logged: the batch has been written.
     """
     from kafkalog.log.compaction import compact, due, look
+    from kafkalog.server.broker import node_of
 
-    manager = broker.node.manager
+    manager = node_of(broker).manager
     try:
         for tp in [tp for journal in JOURNALS for tp in manager.partitions(journal)]:
             if manager.folders.written(tp):

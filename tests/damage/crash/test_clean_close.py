@@ -12,9 +12,9 @@ from pathlib import Path
 import pytest
 
 import kafkalog
-from kafkalog import CorruptLog
 from kafkalog.cli import main
 from kafkalog.directory.manager import Manager
+from kafkalog.errors import CorruptLog
 from tests.support import batches, trees
 
 COUNT = 20
@@ -104,7 +104,7 @@ def test_every_header_bit_of_every_batch_shows_all_or_refuses(path):
                         assert log.end_offset >= COUNT, (position, bit)
                         assert values(log) == wanted(), (position, bit)
                         quiet += 1
-                except (CorruptLog, kafkalog.CorruptMessage):
+                except (CorruptLog, kafkalog.errors.CorruptMessage):
                     continue
     assert quiet < 3 * 200  # epochs, and base offsets that leave a gap
 

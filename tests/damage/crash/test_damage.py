@@ -353,12 +353,12 @@ def test_a_flipped_bit_in_a_sealed_segment_is_found_and_cuts_nothing(closed, pat
                 for offset in range(RECORDS):
                     if offset == header.base_offset:
                         where = f"offset {offset}|byte {header.pos}"
-                        with pytest.raises(kafkalog.CorruptMessage, match=where):
+                        with pytest.raises(kafkalog.errors.CorruptMessage, match=where):
                             next(log.read(offset))
                     elif pos - header.pos >= batches.HEADER_BYTES:
                         assert next(log.read(offset)).value == value_of(offset)
                     else:  # of a segment with a header that lies nothing else is believed
-                        with contextlib.suppress(kafkalog.CorruptMessage):
+                        with contextlib.suppress(kafkalog.errors.CorruptMessage):
                             assert next(log.read(offset)).value == value_of(offset)
                 report = log.verify()
                 assert not report.clean
@@ -467,7 +467,7 @@ def test_a_sealed_log_that_is_cut_while_it_is_open(path, hinted, left):
             lambda: list(log.scan(5).records()),
             lambda: log[7],
         ):
-            with pytest.raises(kafkalog.CorruptMessage):
+            with pytest.raises(kafkalog.errors.CorruptMessage):
                 read()
         assert numbers_of_some(log, 5) == list(range(5))
 

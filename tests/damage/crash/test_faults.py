@@ -162,9 +162,9 @@ class Trial:
         try:
             log.append(value_of(EXTRA), key=key_of(EXTRA), timestamp_ms=TIME_MS)
             self.extra = True
-        except kafkalog.StorageOffline:
+        except kafkalog.errors.StorageOffline:
             for refused in (log.flush, lambda: log.append(b"x"), log.roll):
-                with pytest.raises(kafkalog.StorageOffline):
+                with pytest.raises(kafkalog.errors.StorageOffline):
                     refused()
         if synced and self.operation == "flush":
             assert not self.extra, "appended after a failed sync"
@@ -172,7 +172,7 @@ class Trial:
             log.close()
             return
         # A roll's own sync, in its thread, may have met the fault and tell of it only now.
-        with contextlib.suppress(kafkalog.StorageOffline):
+        with contextlib.suppress(kafkalog.errors.StorageOffline):
             log.close()
         if self.extra:
             return
@@ -288,16 +288,16 @@ def test_the_first_failed_sync_is_final(template, memory_path, native_test):
     lib.kl_io_reset()
     assert lib.kl_io_fail(b"fdatasync", 1, errno.EIO, 0, 0) == 0
     try:
-        with pytest.raises(kafkalog.StorageOffline):
+        with pytest.raises(kafkalog.errors.StorageOffline):
             log.flush()
         assert lib.kl_io_calls(b"fdatasync") == 1
         for _ in range(3):
-            with pytest.raises(kafkalog.StorageOffline):
+            with pytest.raises(kafkalog.errors.StorageOffline):
                 log.flush()
-            with pytest.raises(kafkalog.StorageOffline):
+            with pytest.raises(kafkalog.errors.StorageOffline):
                 log.append(b"x")
         assert numbers_of(log)[:RECORDS] == list(range(RECORDS))
-        with contextlib.suppress(kafkalog.StorageOffline):
+        with contextlib.suppress(kafkalog.errors.StorageOffline):
             log.close()
         assert lib.kl_io_calls(b"fdatasync") == 1
     finally:

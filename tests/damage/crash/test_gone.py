@@ -14,10 +14,12 @@ import pytest
 from crc32c import crc32c
 
 import kafkalog
-from kafkalog import CorruptLog
 from kafkalog.cli import main
 from kafkalog.directory.manager import Manager
+from kafkalog.errors import CorruptLog
 from kafkalog.inspect.verify.files import verify
+from kafkalog.log.log import handle_of
+from kafkalog.log.removal import truncate_fully
 from kafkalog.types import TopicPartition
 from tests.support import batches, trees
 
@@ -206,7 +208,7 @@ def test_of_a_small_sealed_segment(memory_path: Path, loss: str, mode: str) -> N
     LOSSES[loss](path / f"{COUNT:020}.log")
     assert not verify(path).clean
     with kafkalog.Log(path, mode=mode) as log:
-        with pytest.raises(kafkalog.CorruptMessage, match="another size"):
+        with pytest.raises(kafkalog.errors.CorruptMessage, match="another size"):
             list(log.read())
         assert len(list(log.read(0, COUNT))) == COUNT
 
@@ -548,7 +550,7 @@ def test_a_crash_in_a_truncation_to_a_gap(memory_path: Path) -> None:
     with kafkalog.Log(source) as log:
         append(log)
         below = log.read_batches(0, 1 << 20)
-        log.truncate_fully(50)
+        truncate_fully(handle_of(log), 50)
         append(log)
         above = log.read_batches(50, 1 << 20)
     with kafkalog.Log(memory_path / "log-0") as log:

@@ -13,7 +13,8 @@ from pathlib import Path
 import pytest
 
 import kafkalog
-from kafkalog import IoFailed, NoMemory, NoSpace, StorageOffline
+from kafkalog import NoSpace
+from kafkalog.errors import IoFailed, NoMemory, StorageOffline
 
 CONFIG = {"segment.bytes": 2000, "file.delete.delay.ms": 0}
 PASSES = (IoFailed, NoMemory, NoSpace)

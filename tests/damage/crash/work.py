@@ -10,6 +10,8 @@ import kafkalog
 from kafkalog import _native
 from kafkalog.clock import ManualClock
 from kafkalog.disk.checkpoint import FLUSHED
+from kafkalog.log.log import handle_of
+from kafkalog.log.removal import truncate_fully as cut_fully
 from tests.damage.crash.ledger import key_of, number_of, value_of
 from tests.support import batches, trees
 
@@ -80,7 +82,7 @@ class Writer:
 
     def restart(self, offset: int) -> None:
         self.report("restart", offset)
-        self.log.truncate_fully(offset)
+        cut_fully(handle_of(self.log), offset)
         self.report("returned")
 
     def delete(self, offset: int) -> None:

@@ -43,7 +43,7 @@ class Promise(NamedTuple):
 
 
 def identity(broker: Broker) -> tuple[str, ...]:
-    image, meta = broker.node.image, broker.node.manager.meta
+    image, meta = broker._node.image, broker._node.manager.meta
     assert meta is not None and meta.directory_id is not None
     return image.cluster_id, str(image.node_id), layout.uuid_text(meta.directory_id)
 

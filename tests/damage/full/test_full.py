@@ -17,7 +17,8 @@ from typing import Any
 
 import pytest
 
-from kafkalog import IoFailed, KafkalogError, NoMemory, NoSpace
+from kafkalog import KafkalogError, NoSpace
+from kafkalog.errors import IoFailed, NoMemory
 from tests.damage.full.copied import CopyLife
 from tests.damage.full.lives import BrokerLife, LogLife, Refused, Step
 from tests.support.effort import EXPLORING, LONG, SEED, patience_s, rounds

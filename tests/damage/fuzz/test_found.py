@@ -27,7 +27,7 @@ def test_a_compressed_batch_with_less_than_one_record(log_dir, body):
     with kafkalog.Log(log_dir) as log:
         log.append_as_follower(sealed(gzip.compress(body), 1, 3))
         for columns in (["key"], ["value", "headers"]):
-            with pytest.raises(kafkalog.CorruptMessage):
+            with pytest.raises(kafkalog.errors.CorruptMessage):
                 log.scan(columns=columns).to_numpy()
         log.append(b"more")
         assert [r.value for r in log.read(start=3)] == [b"more"]
@@ -64,7 +64,7 @@ def test_a_message_of_an_old_format_is_not_cut_off(log_dir):
     (log_dir / ".kafka_cleanshutdown").unlink(missing_ok=True)
     whole = path.read_bytes() + old_message(1, b"old")
     path.write_bytes(whole)
-    with pytest.raises(kafkalog.UnsupportedForMessageFormat, match="magic 0"):
+    with pytest.raises(kafkalog.errors.UnsupportedForMessageFormat, match="magic 0"):
         kafkalog.Log(log_dir)
     assert path.read_bytes() == whole
 
@@ -74,7 +74,7 @@ def test_a_marker_that_says_nothing_is_refused(log_dir):
     with kafkalog.Log(log_dir) as log:
         log.append(b"first")
         bad = sealed(b"\x0c" + bytes(6), CONTROL_TRANSACTIONAL, 1, producer_id=3, base_offset=1)
-        with pytest.raises(kafkalog.CorruptMessage):
+        with pytest.raises(kafkalog.errors.CorruptMessage):
             log.append_as_follower(bad)
         assert log.append(b"second") == 1
         assert log.verify().clean
@@ -120,7 +120,7 @@ def test_a_refused_roll_says_why(log_dir, native_test):
         for nth in range(1, 20):
             try:
                 assert lib.kl_io_fail(b"openat", nth, errno.ENOSPC, 1, 0) == 0
-                with pytest.raises((kafkalog.NoSpace, kafkalog.IoFailed)) as refused:
+                with pytest.raises((kafkalog.NoSpace, kafkalog.errors.IoFailed)) as refused:
                     log.roll()
             finally:
                 lib.kl_io_reset()

@@ -35,7 +35,7 @@ Edits = dict[str, bytes | None]
 INDEXES = (".index", ".timeindex", ".txnindex")
 UNCHECKED_FIELDS = {*range(8), *range(12, 16)}
 """Of a batch: its base offset and its leader epoch."""
-MEMORY_ERRORS = (kafkalog.NoMemory, MemoryError)
+MEMORY_ERRORS = (kafkalog.errors.NoMemory, MemoryError)
 
 
 class Place(NamedTuple):

@@ -161,7 +161,7 @@ def judge(made: Made, mode: str, what: str, outcomes: dict[str, int]) -> None:
     try:
         with kafkalog.Log(made.folder, mode=mode, config=SETTINGS) as log:
             found = ask(log)
-    except (kafkalog.CorruptLog, kafkalog.CorruptMessage):
+    except (kafkalog.errors.CorruptLog, kafkalog.errors.CorruptMessage):
         outcomes["refused"] = outcomes.get("refused", 0) + 1
         return
     assert found == made.answers, (mode, what)
@@ -223,7 +223,7 @@ def test_a_malformed_log_start_after_a_crash_is_refused(tmp_path: Path) -> None:
     text = path.read_bytes()
     path.write_bytes(text.replace(b"events 0 ", b"events 0x"))
     for mode in ("r", "w"):
-        with pytest.raises(kafkalog.CorruptLog, match=r"log-start.*line 3.*deleted.*repair"):
+        with pytest.raises(kafkalog.errors.CorruptLog, match=r"log-start.*line 3.*deleted.*repair"):
             kafkalog.Log(made.folder, mode=mode)
     apply(plan(verify(made.root)))
     assert (made.root / f"{path.name}.damaged").read_bytes() != text

@@ -134,7 +134,7 @@ def reads_wrong(made: Reference) -> bool:
     with kafkalog.Log(made.path / THINNED, mode="r") as log:
         try:
             return not table_of(log).equals(wanted)
-        except kafkalog.CorruptMessage:
+        except kafkalog.errors.CorruptMessage:
             return False
 
 
@@ -268,7 +268,7 @@ def test_a_writer_cuts_nothing_sealed_and_makes_indexes_again(
         whole.write(edits)
         with kafkalog.Log(whole.path / place.partition, config=reference.SETTINGS) as log:
             if place.suffix == ".log":
-                with pytest.raises(kafkalog.CorruptMessage):
+                with pytest.raises(kafkalog.errors.CorruptMessage):
                     list(log.read())
             else:
                 assert table_of(log).equals(expected.table), what

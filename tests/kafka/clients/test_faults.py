@@ -256,5 +256,5 @@ def test_java_goes_where_a_refusal_sends_it(
     assert java.produce("t", [Record(b"k", b"0")], acks="1") == [0]
     old, new = led_elsewhere(cluster, "t")
     assert java.produce("t", [Record(b"k", b"1")], acks="1") == [1]
-    logs = [cluster.nodes[node].broker.node.partitions.log("t", 0) for node in (old, new)]
+    logs = [cluster.nodes[node].broker._node.partitions.log("t", 0) for node in (old, new)]
     assert [log.end_offset for log in logs] == [1, 2]

@@ -462,7 +462,7 @@ def test_the_first_of_a_cluster_gives_it_its_id(nodes: Nodes) -> None:
             one.send("founding", b"1")
         with kafkalog.Consumer(servers, group="g") as consumer:
             consumer.commit({TopicPartition("founding", 0): 1})
-        image = alone.node.image
+        image = alone._node.image
     words = ["cluster", "adopt", "--dir", str(home), "--zookeeper", hosts, "--execute"]
     ran = nodes.main(*words)
     assert (ran.status, "an empty tree" in ran.out) == (0, True), ran

@@ -206,7 +206,7 @@ def test_whoever_is_asked_the_controller_answers(cluster: Cluster, by: int) -> N
     assert not done.responses[0].error_code, done
     for one in cluster.nodes.values():
         wait_for(
-            lambda one=one: one.node.partitions.config(topic).retention_ms == 777_000, "obeyed"
+            lambda one=one: one._node.partitions.config(topic).retention_ms == 777_000, "obeyed"
         )
     row = {"name": topic, "partitions": [{"partition_index": 1, "replicas": [3, 1]}]}
     done = cluster.call(by, apis.ALTER_PARTITION_REASSIGNMENTS, 0, topics=[row], timeout_ms=30_000)
@@ -315,7 +315,7 @@ def test_producers_and_groups(cluster: Cluster) -> None:
         wait_for(lambda: seen.extend(consumer.poll(100)) or len(seen) >= 4, "it reads all")
         consumer.commit()
     assert sorted(one.value for one in seen) == [b"1", b"1", b"2", b"2"]
-    given = [one.node.joined().allocate_producer_ids() for one in cluster.nodes.values()]
+    given = [one._node.joined().allocate_producer_ids() for one in cluster.nodes.values()]
     assert len({first for block in given for first in block}) == 3000
 
 

@@ -141,7 +141,7 @@ def test_old_formats_are_refused_by_name(partition, mode, tmp_path):
             (directory / entry.name).write_bytes(entry.read_bytes())
     copy = trees.copy_tree(partition.path, directory / partition.folder)
     before = trees.fingerprint(copy)
-    refused = pytest.raises(kafkalog.UnsupportedForMessageFormat, match=r"magic [01]")
+    refused = pytest.raises(kafkalog.errors.UnsupportedForMessageFormat, match=r"magic [01]")
     with refused, kafkalog.Log(copy, mode=mode) as log:
         read_all(log)
     assert trees.fingerprint(copy) == before

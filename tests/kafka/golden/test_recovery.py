@@ -47,7 +47,7 @@ def read_until_failure(log, isolation):
     records = []
     try:
         records.extend(as_expected(record) for record in log.read(isolation=isolation))
-    except kafkalog.CorruptMessage as failure:
+    except kafkalog.errors.CorruptMessage as failure:
         return records, failure
     return records, None
 
@@ -116,7 +116,7 @@ def damaged_offset(log, failure):
             if not batches.crc_is_right(data, header):
                 named = (f"offset {header.base_offset}", f"byte {header.pos}")
                 assert any(place in str(failure) for place in named), failure
-                with pytest.raises(kafkalog.CorruptMessage):
+                with pytest.raises(kafkalog.errors.CorruptMessage):
                     next(log.read(start=header.base_offset))
                 return header.base_offset
     raise AssertionError(f"{failure} although every batch is right")

@@ -49,7 +49,7 @@ def main(path, keys):
                     passes += 1
                     if passes == 1:
                         print("reading", flush=True)
-                except kafkalog.StaleLog:
+                except kafkalog.errors.StaleLog:
                     stale += 1
     print(passes, stale)
 

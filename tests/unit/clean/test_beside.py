@@ -12,6 +12,7 @@ from kafkalog.clock import ManualClock
 from kafkalog.log import compaction
 from kafkalog.log.compaction import Limits, Throttle
 from kafkalog.log.log import handle_of
+from kafkalog.log.removal import truncate_fully
 from tests.support import batches
 from tests.support.waiting import LIMIT_S
 from tests.unit.clean.history import CONFIG, read
@@ -189,7 +190,7 @@ def test_truncation_lowers_the_checkpoint(log):
     assert state.cleaner(handle_of(log).tp) == end
     log.truncate(end - 700)
     assert state.cleaner(handle_of(log).tp) == log.end_offset <= end - 700
-    log.truncate_fully(3)
+    truncate_fully(handle_of(log), 3)
     assert state.cleaner(handle_of(log).tp) <= 3
     path = Path(log.path) / "cleaner-offset-checkpoint"
     assert path.read_text().startswith("0\n1\ntopic 0 ")
@@ -203,13 +204,13 @@ def test_damage_stays_and_is_named(log, place):
     data = bytearray(segment.read_bytes())
     data[list(batches.headers(data))[5].pos + place] ^= 1
     segment.write_bytes(data)
-    with pytest.raises(kafkalog.CorruptMessage, match=segment.name):
+    with pytest.raises(kafkalog.errors.CorruptMessage, match=segment.name):
         log.compact()
     assert segment.read_bytes() == data
 
 
 def test_the_policy_must_say_so(tmp_path):
-    refused = pytest.raises(kafkalog.ArgumentError, match=r"cleanup\.policy: found 'delete'")
+    refused = pytest.raises(kafkalog.errors.ArgumentError, match=r"cleanup\.policy: found 'delete'")
     with kafkalog.Log(tmp_path / "topic-0") as log, refused:
         log.compact()
 

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 import kafkalog
-from kafkalog import Admin, Committed, ConfigResource, NewTopic, TopicPartition, errors
+from kafkalog import Admin, CommittedOffset, ConfigResource, NewTopic, TopicPartition, errors
 from kafkalog.client.link.failures import failure_class
 from kafkalog.wire import apis
 from kafkalog.wire.error_codes import ErrorCode
@@ -188,10 +188,10 @@ def test_what_has_settings_is_listed(admin: Admin, topic: str) -> None:
 
 def test_offsets_of_a_group(admin: Admin, topic: str) -> None:
     zero, one = TopicPartition(topic, 0), TopicPartition(topic, 1)
-    found = admin.alter_group_offsets(topic, {zero: Committed(3, -1, "mine"), one: 0})
+    found = admin.alter_group_offsets(topic, {zero: CommittedOffset(3, -1, "mine"), one: 0})
     assert found.check() == {zero: None, one: None}
     assert admin.list_group_offsets(topic) == {zero: (3, -1, "mine"), one: (0, -1, "")}
-    assert admin.list_group_offsets(topic, [one]) == {one: Committed(0)}
+    assert admin.list_group_offsets(topic, [one]) == {one: CommittedOffset(0)}
     listed = {one.group: one for one in admin.list_groups(states=["Empty"])}
     assert (listed[topic].state, listed[topic].kind) == ("Empty", "classic")
     assert topic not in {one.group for one in admin.list_groups(states=["Stable"])}

@@ -290,7 +290,7 @@ def test_offsets_of_a_group_from_outside(cluster: Cluster, topic: str) -> None:
     """Committed, fetched with their metadata, forgotten; the group deleted."""
     fill(cluster, topic, 30)
     one, two = TopicPartition(topic, 0), TopicPartition(topic, 2)
-    wanted = {one: groups.Committed(3, -1, "mine"), two: groups.Committed(0)}
+    wanted = {one: groups.CommittedOffset(3, -1, "mine"), two: groups.CommittedOffset(0)}
     groups.commit_offsets(cluster, topic, wanted)
     assert groups.committed_offsets(cluster, topic) == wanted
     assert groups.committed_offsets(cluster, topic, [one]) == {one: wanted[one]}
@@ -311,7 +311,7 @@ def test_a_group_with_members_is_not_changed_from_outside(
     while not consumer.assignment:
         consumer.poll(100)
     with pytest.raises(failure_class(ErrorCode.UNKNOWN_MEMBER_ID)):
-        groups.commit_offsets(cluster, topic, {TopicPartition(topic, 0): groups.Committed(1)})
+        groups.commit_offsets(cluster, topic, {TopicPartition(topic, 0): groups.CommittedOffset(1)})
     with pytest.raises(failure_class(ErrorCode.NON_EMPTY_GROUP)):
         groups.delete_groups(cluster, [topic]).check()
     consumer.close()

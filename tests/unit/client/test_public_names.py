@@ -12,7 +12,7 @@ import pytest
 
 import kafkalog
 from kafkalog import aio
-from kafkalog.client.producer.producer import Interceptor, Outgoing
+from kafkalog.client.producer.producer import Interceptor, OutgoingRecord
 
 KINDS = ("Producer", "Consumer", "Admin")
 INNER = {"Batch", "Membership"}
@@ -43,7 +43,7 @@ def named(thing: type) -> Iterator[type]:
 
 def test_all_that_is_taken_or_returned_is_exported() -> None:
     found: set[type] = set()
-    left: list[type] = [*(getattr(kafkalog, kind) for kind in KINDS), Interceptor, Outgoing]
+    left: list[type] = [*(getattr(kafkalog, kind) for kind in KINDS), Interceptor, OutgoingRecord]
     while left:
         for one in {left[-1], *named(left.pop())} - found:
             found.add(one)

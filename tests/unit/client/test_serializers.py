@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from kafkalog import Consumer, Producer, Record, TopicPartition, aio, errors
-from kafkalog.client.producer.producer import Outgoing
+from kafkalog.client.producer.producer import OutgoingRecord
 from kafkalog.serializers import (
     from_double,
     from_int,
@@ -108,7 +108,7 @@ def test_batches_and_interceptors(shared: TestBroker, topic: str) -> None:
     seen: list[Any] = []
 
     class Looks:
-        def on_send(self, record: Outgoing) -> Outgoing:
+        def on_send(self, record: OutgoingRecord) -> OutgoingRecord:
             seen.append(record.value)
             return record
 
@@ -121,7 +121,7 @@ def test_batches_and_interceptors(shared: TestBroker, topic: str) -> None:
         shared.bootstrap_servers, value_serializer=to_string, interceptors=looks
     ) as producer:
         producer.send(topic, "one").result(LIMIT_S)  # type: ignore[arg-type]
-        log = shared.broker.node.partitions.look(topic, 0)
+        log = shared.broker._node.partitions.look(topic, 0)
         assert log is not None
         producer.send_batches(topic, log.read_batches(0, 1 << 20))
     with consumer(shared, topic, value_deserializer=from_string, interceptors=looks) as reader:

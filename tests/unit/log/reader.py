@@ -16,7 +16,7 @@ from tests.damage.crash.ledger import number_of
 ENOUGH = 10
 PER_OFFSET = 1000  # record numbers that share an offset, one per truncation
 # A log that changes under its reader may say so; anything else ends this process.
-EXPECTED = (kafkalog.OffsetOutOfRange, kafkalog.StaleLog)
+EXPECTED = (kafkalog.OffsetOutOfRange, kafkalog.errors.StaleLog)
 
 
 def check(records, start, stop):

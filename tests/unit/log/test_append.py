@@ -37,7 +37,9 @@ def test_a_refused_sequence_leaves_nothing_of_the_call(log_dir):
             sent(b"b", 7, 1) + sent(b"x", 8, 5) + sent(b"y", 8, 5, epoch=1),
             sent(b"b", 8, 0, epoch=1) + sent(b"c", 8, 0, epoch=0),
         ):
-            with pytest.raises((kafkalog.OutOfOrderSequenceNumber, kafkalog.InvalidProducerEpoch)):
+            with pytest.raises(
+                (kafkalog.errors.OutOfOrderSequenceNumber, kafkalog.errors.InvalidProducerEpoch)
+            ):
                 log.append_batches(wrong)
             assert log.end_offset == 1
         assert {p.producer_id: p.last_sequence for p in log.producers} == {7: 0}
@@ -89,7 +91,7 @@ def test_a_call_goes_into_one_segment(log_dir):
         for _ in range(3):
             log.append_batches(ten)
         assert [s.base_offset for s in log.segments] == [0, 10, 20]
-        with pytest.raises(kafkalog.RecordListTooLarge, match=r"segment\.bytes 10000"):
+        with pytest.raises(kafkalog.errors.RecordListTooLarge, match=r"segment\.bytes 10000"):
             log.append_batches(ten * 2)
         assert log.end_offset == 30
         assert log.verify().clean
@@ -162,7 +164,7 @@ def test_a_timestamp_before_1970(log_dir, timestamp_ms):
             lambda: log.append_many([b"x"], timestamps_ms=[timestamp_ms]),
             lambda: log.append_many([b"x"], timestamps_ms=[timestamp_ms], compression="lz4"),
         ):
-            with pytest.raises(kafkalog.ArgumentError, match=str(timestamp_ms)):
+            with pytest.raises(kafkalog.errors.ArgumentError, match=str(timestamp_ms)):
                 append()
         assert log.end_offset == 0
 
@@ -183,7 +185,7 @@ def test_a_timestamp_of_the_caller_is_held_to_the_limits(log_dir, config, ahead_
             lambda: log.append(b"a", timestamp_ms=timestamp_ms, headers=[("k", b"v")]),
             lambda: log.append_many([b"a"], timestamps_ms=[timestamp_ms]),
         ):
-            with pytest.raises(kafkalog.InvalidTimestamp, match=r"message\.timestamp\."):
+            with pytest.raises(kafkalog.errors.InvalidTimestamp, match=r"message\.timestamp\."):
                 append()
         assert log.append(b"a", timestamp_ms=timestamp_ms - ahead_ms) == 0
 
@@ -200,7 +202,7 @@ def test_times_are_those_of_the_log_s_clock(log_dir, kind):
         log.append_batches(sent(b"e", 7, 0))
         assert [record.timestamp_ms for record in log.read()] == [T] * 5
         if kind == "CreateTime":
-            with pytest.raises(kafkalog.InvalidTimestamp):
+            with pytest.raises(kafkalog.errors.InvalidTimestamp):
                 log.append(b"f", timestamp_ms=T + 1001)
 
 
@@ -229,7 +231,7 @@ def test_a_last_offset_delta_at_the_end_of_its_numbers(log_dir):
     whole[23:27] = (2**31 - 1).to_bytes(4, "big")
     data = batches.seal(bytes(whole[21:]))
     with kafkalog.Log(log_dir) as log:
-        with pytest.raises(kafkalog.InvalidRecord, match="do not agree"):
+        with pytest.raises(kafkalog.errors.InvalidRecord, match="do not agree"):
             log.append_batches(data)
         assert log.end_offset == 0
 

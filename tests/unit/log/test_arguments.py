@@ -38,15 +38,15 @@ def log(tmp_path):
     ],
 )
 def test_append_names_what_is_wrong(log, given, said):
-    with pytest.raises(kafkalog.ArgumentError, match=said):
+    with pytest.raises(kafkalog.errors.ArgumentError, match=said):
         log.append(b"v", **given)
     assert log.end_offset == 0
 
 
 def test_append_many_names_the_row(log):
-    with pytest.raises(kafkalog.ArgumentError, match=r"timestamps_ms\[1\]: found float 1.5"):
+    with pytest.raises(kafkalog.errors.ArgumentError, match=r"timestamps_ms\[1\]: found float 1.5"):
         log.append_many([b"a", b"b"], timestamps_ms=[1, 1.5])
-    with pytest.raises(kafkalog.ArgumentError, match="headers: found dict"):
+    with pytest.raises(kafkalog.errors.ArgumentError, match="headers: found dict"):
         log.append_many([b"a"], headers={0: []})
     assert log.end_offset == 0
 
@@ -59,7 +59,9 @@ def test_other_bytes_than_bytes_are_taken(log):
 @pytest.mark.parametrize("call", ["read", "scan", "follow", "read_batches", "send_to"])
 def test_there_is_one_word_for_isolation(log, call):
     arguments = {"read_batches": (0,), "send_to": (None, 0)}.get(call, ())
-    with pytest.raises(kafkalog.ArgumentError, match="isolation: found 'x', wanted one of read_"):
+    with pytest.raises(
+        kafkalog.errors.ArgumentError, match="isolation: found 'x', wanted one of read_"
+    ):
         getattr(log, call)(*arguments, isolation="x")
 
 
@@ -72,9 +74,9 @@ def test_time_may_be_a_datetime(log):
     assert log.offset_at(moment.replace(microsecond=500_000)) == 1
     elsewhere = moment.astimezone(timezone(timedelta(hours=-5)))
     assert log.offset_at(elsewhere) == 2
-    with pytest.raises(kafkalog.ArgumentError, match="without a time zone"):
+    with pytest.raises(kafkalog.errors.ArgumentError, match="without a time zone"):
         log.offset_at(moment.replace(tzinfo=None))
-    with pytest.raises(kafkalog.ArgumentError, match=r"time: found 1\.5 of type float"):
+    with pytest.raises(kafkalog.errors.ArgumentError, match=r"time: found 1\.5 of type float"):
         log.offset_at(1.5)
 
 

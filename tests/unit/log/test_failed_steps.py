@@ -17,6 +17,8 @@ import pytest
 import kafkalog
 from kafkalog import errors
 from kafkalog._native import check, ffi, lib
+from kafkalog.log.log import handle_of
+from kafkalog.log.removal import truncate_fully
 from tests.unit.log.test_held_disk import CONFIG, Wait, delete_segments, fill, held
 from tests.unit.log.test_old_looks import waits_for_a_lock
 
@@ -49,7 +51,7 @@ def test_a_log_that_lost_its_last_segment_leaves_no_page(tmp_path: Path, no_segm
     assert page_of(log.path).exists()
     no_segment()
     with pytest.raises(errors.KafkalogError):
-        log.truncate_fully(1000)
+        truncate_fully(handle_of(log), 1000)
     lib.kl_log_abandon(log._c)
     assert not page_of(log.path).exists()
 
@@ -89,7 +91,7 @@ def test_a_log_begins_again_only_when_no_old_name_is_left(
         with pytest.raises(errors.NoSpace):
             delete_segments(log, before)
         hooks.kl_failpoint_reset()
-        log.truncate_fully(0)
+        truncate_fully(handle_of(log), 0)
         assert log.append(b"new", key=b"k") == 0
         assert delete_segments(log, 1) == 1
         assert log.append(b"newer", key=b"k") == 1

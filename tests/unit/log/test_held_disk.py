@@ -18,6 +18,8 @@ import pytest
 
 import kafkalog
 from kafkalog._native import check, ffi, lib
+from kafkalog.log.log import handle_of
+from kafkalog.log.removal import truncate_fully
 from tests.support import batches
 from tests.support.waiting import LIMIT_S
 
@@ -340,7 +342,11 @@ def test_a_log_that_begins_again_and_waits_for_the_disk(
         with ThreadPoolExecutor(1) as pool:
             try:
                 with held(
-                    disk, call, lambda start=start: log.truncate_fully(start), wait_until, nth
+                    disk,
+                    call,
+                    lambda start=start: truncate_fully(handle_of(log), start),
+                    wait_until,
+                    nth,
                 ):
                     seen = log.start_offset, log.end_offset
                     assert seen in (before, (start, start))
@@ -488,7 +494,7 @@ def test_a_flush_beside_a_sync_of_the_cache_hears_that_it_failed(
             wait_until(lambda: asleep(thread_id) or flushing.done(), "it waits for that sync")
             disk.kl_io_hold(b"fdatasync", disk.KL_HOLD_NONE)
             opening.result(timeout=PATIENCE_S)
-            with pytest.raises(kafkalog.StorageOffline):
+            with pytest.raises(kafkalog.errors.StorageOffline):
                 flushing.result(timeout=PATIENCE_S)
     finally:
         disk.kl_io_reset()

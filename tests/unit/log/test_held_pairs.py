@@ -14,6 +14,8 @@ import pytest
 
 import kafkalog
 from kafkalog._native import check, ffi, lib
+from kafkalog.log.log import handle_of
+from kafkalog.log.removal import truncate_fully
 from tests.support import batches
 from tests.support.batches import Row
 from tests.unit.log.test_held_disk import (
@@ -120,7 +122,7 @@ def test_a_truncation_beside_a_compaction_that_writes(
 
     def truncate() -> None:
         if wholly:
-            log.truncate_fully(cut)
+            truncate_fully(handle_of(log), cut)
         else:
             log.truncate(cut)
 

@@ -103,7 +103,7 @@ def test_holds_that_ended_are_swept_with_the_next(tmp_path):
 
 @pytest.mark.parametrize("name", ["", "a/b", "..//x", "a b", "x" * 201])
 def test_a_name_is_one(tmp_path, name):
-    with pytest.raises(kafkalog.ArgumentError, match="hold: found the name"):
+    with pytest.raises(kafkalog.errors.ArgumentError, match="hold: found the name"):
         write_hold(str(tmp_path), hold(0, name), 0)
 
 
@@ -111,7 +111,9 @@ def test_there_are_not_too_many(tmp_path, caplog):
     for number in range(HOLDS_MAX):
         write_hold(str(tmp_path), hold(0, f"h{number:03}"), 0)
     write_hold(str(tmp_path), hold(1, "h007"), 0)
-    with pytest.raises(kafkalog.ArgumentError, match="found 100 holds, wanted fewer than 100"):
+    with pytest.raises(
+        kafkalog.errors.ArgumentError, match="found 100 holds, wanted fewer than 100"
+    ):
         write_hold(str(tmp_path), hold(0, "one-more"), 0)
     extra = (tmp_path / ".kafkalog_hold.h000").read_bytes()
     (tmp_path / ".kafkalog_hold.zzz").write_bytes(extra)

@@ -199,5 +199,5 @@ def test_a_look_at_what_was_aborted_keeps_no_side_car(tmp_path: Path) -> None:
     with kafkalog.Log(path) as log:
         assert log.aborted(0, 5) == ()
         shutil.copy(path / f"{2:020}.chk", path / f"{3:020}.chk")
-        with pytest.raises(kafkalog.CorruptMessage, match="is segment 2's"):
+        with pytest.raises(kafkalog.errors.CorruptMessage, match="is segment 2's"):
             list(log.read(3))

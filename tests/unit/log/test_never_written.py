@@ -38,5 +38,5 @@ def test_its_first_record_is_seen(made):
 
 def test_a_folder_that_is_none_is_still_refused(tmp_path):
     (tmp_path / "empty-0").mkdir()
-    with pytest.raises(kafkalog.NotFound):
+    with pytest.raises(kafkalog.errors.NotFound):
         kafkalog.Log(tmp_path / "empty-0", mode="r")

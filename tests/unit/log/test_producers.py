@@ -64,7 +64,7 @@ def test_the_one_silent_longest_makes_room(log_dir):
         assert len(log.producers) == PRODUCERS_MAX
         assert ids(log)[:2] == [0, 3]  # 0 was heard of again; 1 and 2 made room
         log.append_batches(sent(0, sequence=2))
-        with pytest.raises(kafkalog.OutOfOrderSequenceNumber):
+        with pytest.raises(kafkalog.errors.OutOfOrderSequenceNumber):
             log.append_batches(sent(3, sequence=7))
         log.append_batches(sent(1, sequence=7))  # not known any more: any sequence
         log.roll()

@@ -177,6 +177,6 @@ def test_a_segment_that_is_gone_says_so(tmp_path):
         first, second = log.segments
         log.delete_before(10)
         assert (first.base_offset, first.next_offset) == (0, 10)
-        with pytest.raises(kafkalog.StaleLog, match="no segment 0"):
+        with pytest.raises(kafkalog.errors.StaleLog, match="no segment 0"):
             _ = first.largest_timestamp_ms
         assert second.largest_timestamp_ms == 19

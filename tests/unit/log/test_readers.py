@@ -12,6 +12,8 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 
 import kafkalog
+from kafkalog.log.log import handle_of
+from kafkalog.log.removal import truncate_fully
 from tests.damage.crash.ledger import key_of, value_of
 from tests.support import batches, cases
 from tests.support.batches import Row
@@ -47,7 +49,7 @@ def change(log, rng, generation):
     elif chance < 0.88:
         log.truncate(max(log.start_offset, log.end_offset - rng.randint(1, 100)))
     elif chance < 0.9:
-        log.truncate_fully(log.end_offset)
+        truncate_fully(handle_of(log), log.end_offset)
     elif chance < 0.97:
         log.delete_before(max(log.start_offset, log.end_offset - rng.randint(100, 600)))
     else:
@@ -164,7 +166,7 @@ def test_a_view_of_a_segment_outlives_its_deletion(tmp_path):
         before = index.tolist()
         assert before
         log.delete_before(log.end_offset)
-        log.truncate_fully(5000)
+        truncate_fully(handle_of(log), 5000)
         assert index.tolist() == before
 
 
@@ -192,7 +194,7 @@ def test_a_truncation_under_a_committed_read_shows_nothing_aborted(tmp_path):
             log.truncate(20)
             log.append_marker(1, 0, True)
             transaction(log, 2, 300, commit=False)
-            with contextlib.suppress(kafkalog.StaleLog, kafkalog.OffsetOutOfRange):
+            with contextlib.suppress(kafkalog.errors.StaleLog, kafkalog.OffsetOutOfRange):
                 seen.extend(reading)
             assert {record.value[:2] for record in seen} == {b"ok"}
 

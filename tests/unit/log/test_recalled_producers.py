@@ -48,7 +48,7 @@ def answered(log: kafkalog.Log, sent: list[Sent]) -> None:
 
 
 def refused(log: kafkalog.Log, sent: Sent) -> None:
-    with pytest.raises(kafkalog.OutOfOrderSequenceNumber):
+    with pytest.raises(kafkalog.errors.OutOfOrderSequenceNumber):
         log.append_batches(sent.data)
 
 

@@ -6,8 +6,10 @@ import pytest
 from crc32c import crc32c
 
 import kafkalog
-from kafkalog import CorruptLog
 from kafkalog.directory.manager import Manager
+from kafkalog.errors import CorruptLog
+from kafkalog.log.log import handle_of
+from kafkalog.log.removal import truncate_fully
 from tests.support import trees
 
 CONFIG = {"segment.bytes": 2000}
@@ -94,7 +96,7 @@ def test_no_note_is_left_of_what_is_cut(tmp_path):
         assert not note.exists()
         fill(log, 5, flush=True)
         assert note.exists()
-        log.truncate_fully(7)
+        truncate_fully(handle_of(log), 7)
         assert not note.exists()
 
 

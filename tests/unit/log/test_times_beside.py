@@ -12,7 +12,9 @@ from typing import Any
 import pytest
 
 import kafkalog
-from kafkalog import Found, Log
+from kafkalog import FoundOffset, Log
+from kafkalog.log.log import handle_of
+from kafkalog.log.removal import truncate_fully
 from tests.unit.log.test_held_disk import NotHeld, held
 
 Wait = Callable[..., None]
@@ -52,11 +54,11 @@ def sealed(log: Log) -> None:
 
 
 def gone(log: Log) -> None:
-    log.truncate_fully(100)
+    truncate_fully(handle_of(log), 100)
     batch(log, 50, 3000)
 
 
-def largest(log: Log) -> Found | None:
+def largest(log: Log) -> FoundOffset | None:
     return log.find_largest_time()
 
 

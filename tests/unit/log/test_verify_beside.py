@@ -13,6 +13,7 @@ import pytest
 import kafkalog
 from kafkalog.inspect.verify import files
 from kafkalog.log.log import handle_of
+from kafkalog.log.removal import truncate_fully
 from kafkalog.report import NOTE, Finding, Report
 from tests.support import batches
 from tests.support.batches import Row
@@ -53,7 +54,7 @@ def cut_sealed(log: kafkalog.Log) -> None:
 
 
 def begin_again(log: kafkalog.Log) -> None:
-    log.truncate_fully(log.end_offset + 100)
+    truncate_fully(handle_of(log), log.end_offset + 100)
 
 
 def delete(log: kafkalog.Log) -> None:

@@ -6,7 +6,7 @@ import pytest
 
 from kafkalog import errors
 from kafkalog.client.calls.configs import ConfigEntry
-from kafkalog.client.calls.groups import Committed
+from kafkalog.client.calls.groups import CommittedOffset
 from kafkalog.mirror.groups import moves
 from kafkalog.mirror.settings import LEFT_OUT, changes
 from kafkalog.mirror.spans import SPANS_MAX, Span
@@ -51,15 +51,15 @@ def test_groups_are_never_moved_back_and_never_beyond_the_copy() -> None:
     copy = TopicPartition("dc1.orders", 2)
 
     def moved(offset: int, there: int | None) -> int | None:
-        now = {} if there is None else {copy: Committed(there)}
-        found = moves({TP: Committed(offset, 3, "m")}, progress, now, "dc1.{}".format)
+        now = {} if there is None else {copy: CommittedOffset(there)}
+        found = moves({TP: CommittedOffset(offset, 3, "m")}, progress, now, "dc1.{}".format)
         return found[copy].offset if found else None
 
     assert moved(13, None) == 12
     assert moved(13, 11) == 12
     assert moved(13, 12) is moved(13, 15) is None
     assert moved(99, None) == 19
-    assert moves({TopicPartition("other", 0): Committed(1)}, progress, {}, str) == {}
+    assert moves({TopicPartition("other", 0): CommittedOffset(1)}, progress, {}, str) == {}
 
 
 def record(key: bytes | None, value: bytes | None) -> Record:

@@ -8,6 +8,8 @@ import errno
 import pytest
 
 from kafkalog.errors import StaleLog
+from kafkalog.log.log import handle_of
+from kafkalog.log.removal import truncate_fully
 from kafkalog.wire.error_codes import ErrorCode
 from tests.support import batches
 from tests.unit.plane.peer import ALL, LEADER, NONE, one
@@ -158,7 +160,7 @@ def test_a_log_that_begins_again_answers_what_it_dropped(served, peer, faults, w
     peer.send_produce({("t", 0): one()}, acks=ALL, timeout_ms=60_000)
     held(faults, wait_until)
     wait_until(lambda: served.parked() == 1, "it waits for the disk")
-    log.truncate_fully(start)
+    truncate_fully(handle_of(log), start)
     faults.kl_io_hold(b"fdatasync", 0)
     found = peer.receive().responses[0].partition_responses[0]
     assert found.error_code == ErrorCode.NOT_LEADER_OR_FOLLOWER

@@ -7,6 +7,8 @@ import threading
 import pytest
 
 from kafkalog.errors import Closed, NotFound
+from kafkalog.log.log import handle_of
+from kafkalog.log.removal import truncate_fully
 from kafkalog.wire import apis
 from kafkalog.wire.error_codes import ErrorCode
 from tests.support import batches
@@ -205,7 +207,7 @@ def test_deleted_records_wake(served, peer, parked):
     peer.send_fetch({("t", 0): 5}, max_wait_ms=60_000, min_bytes=1)
     parked(1)
     log.delete_before(5)
-    log.truncate_fully(9)
+    truncate_fully(handle_of(log), 9)
     assert peer.receive().responses[0].partitions[0].error_code == ErrorCode.OFFSET_OUT_OF_RANGE
 
 

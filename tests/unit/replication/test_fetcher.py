@@ -32,7 +32,7 @@ def leader(tmp_path: Path) -> Iterator[kafkalog.Broker]:
             admin.create_topic("t", 1)
         with kafkalog.Producer(broker.bootstrap_servers, acks="1") as producer:
             producer.send("t", b"value", partition=0)
-        broker.node.reactor.set_followers("t", 0, [Follower(2, False, False)])
+        broker._node.reactor.set_followers("t", 0, [Follower(2, False, False)])
         yield broker
 
 
@@ -65,7 +65,7 @@ def test_what_nobody_thought_of_does_not_end_it(
     leader: kafkalog.Broker, tmp_path: Path, what: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     (place,) = parse_servers(leader.bootstrap_servers)
-    topic = leader.node.image.topics["t"]
+    topic = leader._node.image.topics["t"]
     way = FailsOnce([place]) if what == "the way" else Tcp([place])
     kind = CopyFailsOnce if what == "the copy" else Copy
     with open_copy(tmp_path / "copy" / "t-0") as log:

@@ -32,8 +32,8 @@ class Leader:
         with kafkalog.Admin(broker.bootstrap_servers) as admin:
             admin.create_topic("t", 1)
         self.put()
-        self.topic = broker.node.image.topics["t"]
-        broker.node.reactor.set_followers("t", 0, [Follower(2, False, False)])
+        self.topic = broker._node.image.topics["t"]
+        broker._node.reactor.set_followers("t", 0, [Follower(2, False, False)])
 
     def put(self) -> None:
         with kafkalog.Producer(self.broker.bootstrap_servers, acks="1") as producer:
@@ -42,7 +42,7 @@ class Leader:
     @property
     def promised(self) -> int:
         """The offset below which the follower is thought to have all."""
-        (state,) = self.broker.node.reactor.followers("t", 0)
+        (state,) = self.broker._node.reactor.followers("t", 0)
         return state.log_end
 
     def follow(self, log: Log) -> Fetcher:

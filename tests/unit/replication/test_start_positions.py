@@ -12,6 +12,7 @@ import pytest
 import kafkalog
 from kafkalog.client.link.transport import parse_servers
 from kafkalog.log.log import Log, handle_of
+from kafkalog.log.removal import truncate_fully
 from kafkalog.replication.copies import Copy
 from kafkalog.replication.fetcher import Fetcher, FetcherOptions, Follow, Replica
 from kafkalog.replication.followers import Follower
@@ -37,12 +38,13 @@ class Leader:
         with kafkalog.Admin(self.broker.bootstrap_servers) as admin:
             admin.create_topic("t", 1)
         self.put(COMMON)
-        handle, reactor = handle_of(self.broker.node.partitions.log(*TP)), self.broker.node.reactor
+        node = self.broker._node
+        handle, reactor = handle_of(node.partitions.log(*TP)), node.reactor
         handle.lead(EPOCH)
         reactor.put_partition(handle, leader_epoch=EPOCH, durable=False)
         reactor.set_followers("t", 0, [Follower(2, False, False)])
         self.put(HAS - COMMON)
-        self.topic_id = self.broker.node.image.topics["t"].id
+        self.topic_id = self.broker._node.image.topics["t"].id
         self.told: list[kafkalog.KafkalogError] = []
 
     def put(self, count: int) -> None:
@@ -117,7 +119,7 @@ def led_alone_and_longer(leader: Leader) -> None:
 def begins_behind(leader: Leader) -> None:
     """Its log begins above the leader's end."""
     with open_copy(leader.copy) as log:
-        log.truncate_fully(5 * HAS)
+        truncate_fully(handle_of(log), 5 * HAS)
     append_alone(leader.copy, (EPOCH, 3))
 
 

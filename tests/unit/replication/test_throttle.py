@@ -121,7 +121,7 @@ def leader(tmp_path: Path) -> Iterator[kafkalog.Broker]:
             admin.create_topic("t", 1)
         for _ in range(3):
             put(broker)
-        broker.node.reactor.set_followers("t", 0, [Follower(2, False, False)])
+        broker._node.reactor.set_followers("t", 0, [Follower(2, False, False)])
         yield broker
 
 
@@ -138,7 +138,7 @@ def test_a_copy_that_is_behind_stays_so_until_the_throttle_is_lifted(
     throttle.put("t", ALL)
     throttle.quota.set_rate(0)
     free = FetcherOptions(max_wait_ms=50, partition_bytes=1, backoff_ms=50)
-    topic = leader.node.image.topics["t"]
+    topic = leader._node.image.topics["t"]
     (place,) = parse_servers(leader.bootstrap_servers)
     told: list[object] = []
     with (

@@ -44,7 +44,7 @@ def raw(broker: Broker) -> Iterator[Raw]:
 
 def end(broker: Broker) -> int:
     """How many records were written."""
-    return int(broker.node.partitions.log("t", 0).end_offset)
+    return int(broker._node.partitions.log("t", 0).end_offset)
 
 
 # ---- errors --------------------------------------------------------------------------------------
@@ -63,7 +63,7 @@ def test_produce_fails_so_often_and_nothing_is_written(broker: Broker, raw: Raw)
 def test_the_fast_path_is_as_fast_when_no_fault_is_left(broker: Broker, raw: Raw) -> None:
     """What the data plane answered itself it answers itself again."""
     raw.produce("t", b"0")
-    reactor = broker.node.reactor
+    reactor = broker._node.reactor
     before = reactor.stats().fast
     fault = broker.faults.fail("PRODUCE", int(MOVED), times=None)
     assert raw.produce("t", b"1").error_code == MOVED
@@ -125,7 +125,7 @@ def test_metadata_fails_for_topics_and_tells_the_nodes(
         assert [(t.name, t.error_code) for t in found.topics if t.name == "t"] == [
             ("t", ErrorCode.LEADER_NOT_AVAILABLE)
         ]
-        assert [one.node_id for one in found.brokers] == [broker.node.node_id]
+        assert [one.node_id for one in found.brokers] == [broker._node.node_id]
         assert raw.call(apis.METADATA, version, topics=asked).topics[0].error_code == OK
 
 
@@ -197,19 +197,19 @@ def test_who_is_cut_off_has_done_nothing(broker: Broker, raw: Raw, api: str) -> 
     broker.faults.disconnect(api)
     with pytest.raises(ConnectionError):
         raw.produce("t", b"0") if api == "Produce" else raw.create("u")
-    assert (end(broker), "u" in broker.node.image.topics) == (0, False)
+    assert (end(broker), "u" in broker._node.image.topics) == (0, False)
 
 
 @pytest.mark.parametrize("acks", [1, -1])
 def test_what_is_not_answered_is_done(broker: Broker, raw: Raw, acks: int) -> None:
     """By the data plane, also where it waits for the disk."""
     raw.produce("t", b"0")
-    fast = broker.node.reactor.stats().fast
+    fast = broker._node.reactor.stats().fast
     broker.faults.drop_response("Produce")
     with pytest.raises(ConnectionError):
         raw.produce("t", b"1", acks=acks)
     assert end(broker) == 2
-    assert broker.node.reactor.stats().fast == fast
+    assert broker._node.reactor.stats().fast == fast
     with Raw(broker.bootstrap_servers) as again:
         assert again.produce("t", b"2", acks=acks).base_offset == 2
 
@@ -221,7 +221,7 @@ def test_what_python_does_is_not_answered_either(
     broker.faults.drop_response("CreateTopics")
     with pytest.raises(ConnectionError):
         raw.create("u")
-    assert "u" in broker.node.image.topics
+    assert "u" in broker._node.image.topics
     with Raw(broker.bootstrap_servers) as again:
         wait_until(
             lambda: again.call(apis.FIND_COORDINATOR, 2, key="g").error_code == OK,

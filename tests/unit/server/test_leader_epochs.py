@@ -40,15 +40,15 @@ def raw(broker: Broker) -> Iterator[Raw]:
 def lead_in(broker: Broker, topic: str, epoch: int) -> kafkalog.Log:
     """Another role of partition 0, of which its owner in Python has not heard: the partition's
     log."""
-    log = broker.node.partitions.log(topic, 0)
+    log = broker._node.partitions.log(topic, 0)
     handle = handle_of(log)
-    broker.node.reactor.put_partition(handle, leader_epoch=epoch - 1, durable=False, led_by=9)
-    broker.node.reactor.put_partition(handle, leader_epoch=epoch, durable=False)
+    broker._node.reactor.put_partition(handle, leader_epoch=epoch - 1, durable=False, led_by=9)
+    broker._node.reactor.put_partition(handle, leader_epoch=epoch, durable=False)
     return log
 
 
 def journal_of(broker: Broker) -> Journal:
-    node = broker.node
+    node = broker._node
     return Journal(OFFSETS_TOPIC, node.manager, node.partitions, node.reactor, node.acknowledger)
 
 
@@ -87,7 +87,7 @@ def test_a_coordinator(broker: Broker, raw: Raw) -> None:
     fields = {"groups": [{"group_id": "g", "topics": None}]}
     (group,) = raw.call(apis.OFFSET_FETCH, 9, **fields).groups
     assert (group.error_code, group.topics) == (0, [])
-    broker.node.coordinator.lead_on(0, 2)
+    broker._node.coordinator.lead_on(0, 2)
     wait_for(lambda: commit() is ErrorCode.NONE, "it leads on")
     assert log.end_offset == 1
 
@@ -102,7 +102,7 @@ def test_a_marker(broker: Broker, raw: Raw) -> None:
     told: list[ErrorCode] = []
     marker = Producer(client.producer_id, client.epoch, True, 0)
     for at_once in (False, True):
-        broker.node.markers.write(TopicPartition("t", 0), marker, told.append, at_once=at_once)
+        broker._node.markers.write(TopicPartition("t", 0), marker, told.append, at_once=at_once)
     wait_for(lambda: told == [MOVED] * 2, "both are refused")
     assert (log.end_offset, log.last_stable_offset) == (end, 0)
 
@@ -119,7 +119,7 @@ def test_a_batch_that_python_looks_into(broker: Broker, raw: Raw) -> None:
         (answer,) = found.responses[0].partition_responses
         assert (answer.error_code, answer.base_offset) == (MOVED, -1)
         if version == 10:
-            assert answer.current_leader.leader_id == broker.node.node_id
+            assert answer.current_leader.leader_id == broker._node.node_id
             (node,) = found.node_endpoints
             assert f"{node.host}:{node.port}" == broker.bootstrap_servers
     assert log.end_offset == 1

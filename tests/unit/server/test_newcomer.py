@@ -12,7 +12,7 @@ def test_a_listener_needs_no_name(tmp_path):
     with kafkalog.Broker(tmp_path, listeners="127.0.0.1:0") as broker:
         assert broker.bootstrap_servers.startswith("127.0.0.1:")
     assert named(["[::1]:1", "EXTRA://h:2"]) == ["PLAINTEXT://[::1]:1", "EXTRA://h:2"]
-    with pytest.raises(kafkalog.InvalidSetting, match="wanted NAME://host:port"):
+    with pytest.raises(kafkalog.errors.InvalidSetting, match="wanted NAME://host:port"):
         kafkalog.Broker(tmp_path / "d", listeners="9092")
 
 

@@ -268,7 +268,7 @@ def test_a_fetch_that_waits_is_answered_when_its_time_has_come(broker: TestBroke
         part = {"partition": 0, "fetch_offset": 1, "partition_max_bytes": 1 << 20}
         raw.send(apis.FETCH, 11, {"max_wait_ms": 600_000, "min_bytes": 1, "max_bytes": 1 << 20,
                                   "topics": [{"topic": "t", "partitions": [part]}]})  # fmt: skip
-        while broker.broker.node.reactor.stats().parked == 0:
+        while broker.broker._node.reactor.stats().parked == 0:
             pass
         broker.clock.advance(600_000)
         assert raw.receive(apis.FETCH, 11).responses[0].partitions[0].error_code == ErrorCode.NONE

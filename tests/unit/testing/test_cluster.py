@@ -77,7 +77,7 @@ def test_a_topic_is_as_durable_as_it_is_set(kafkalog_cluster: TestCluster) -> No
     all_in_sync(cluster, "later")
 
     def synced(topic: str) -> list[int]:
-        logs = [one.broker.node.partitions.log(topic, 0) for one in cluster.nodes.values()]
+        logs = [one.broker._node.partitions.log(topic, 0) for one in cluster.nodes.values()]
         return [log.flushed_offset for log in logs]
 
     with kafkalog.Producer(cluster.bootstrap_servers, acks="all") as producer:
@@ -147,7 +147,7 @@ def test_who_led_before_and_leads_again_reads_what_others_wrote(
     position = {TopicPartition("t", 0): 5}
     assert cluster.committed("g") == position
     all_in_sync(cluster, OFFSETS_TOPIC)
-    node = cluster.nodes[cluster.leader(OFFSETS_TOPIC)].broker.node
+    node = cluster.nodes[cluster.leader(OFFSETS_TOPIC)].broker._node
     log = node.partitions.log(OFFSETS_TOPIC, 0)
     log.append(None, key=[*log.read()][-1].key)  # as another leader's record would be here
     member = node.member
@@ -188,7 +188,7 @@ def test_a_coordinator_that_hears_of_its_lead_first_reads_once_it_leads(
 
 def hears_of_its_lead_first(cluster: TestCluster, topic: str) -> None:
     """As if another node had led the coordinator's partition 0 in between."""
-    node = cluster.nodes[cluster.leader(topic)].broker.node
+    node = cluster.nodes[cluster.leader(topic)].broker._node
     known = (node.coordinator if topic == OFFSETS_TOPIC else node.transactions).core
     assert node.member is not None
     epoch = node.image.topics[topic].partitions[0].leader_epoch + 2
@@ -208,7 +208,7 @@ def test_a_producer_goes_where_a_refusal_sends_it(kafkalog_cluster: TestCluster)
         assert producer.send("t", b"0").result(60).offset == 0
         old, new = led_elsewhere(cluster, "t")
         assert producer.send("t", b"1").result(60).offset == 1
-    logs = [cluster.nodes[node].broker.node.partitions.log("t", 0) for node in (old, new)]
+    logs = [cluster.nodes[node].broker._node.partitions.log("t", 0) for node in (old, new)]
     assert [log.end_offset for log in logs] == [1, 2]
 
 

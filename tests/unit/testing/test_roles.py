@@ -78,7 +78,7 @@ def test_who_could_not_follow_follows_when_it_can(kafkalog_cluster: TestCluster)
 
 def fail(cluster: TestCluster, node: int, hooks: Any) -> None:
     """Let a write-back of a node's log fail, which is final."""
-    handle = handle_of(cluster.nodes[node].broker.node.partitions.log("t", 0))
+    handle = handle_of(cluster.nodes[node].broker._node.partitions.log("t", 0))
     hooks.kl_io_fail(b"fdatasync", 1, errno.EIO, 1, 0)
     try:
         with pytest.raises(kafkalog.KafkalogError):
@@ -155,7 +155,7 @@ def test_a_full_disk_costs_no_lead(
     cluster.create_topic("t")
     append(cluster, b"1")
     in_sync(cluster, NODES)
-    node = cluster.nodes[cluster.leader("t")].broker.node
+    node = cluster.nodes[cluster.leader("t")].broker._node
     before = node.image.partition("t", 0)
     failed = int(hooks.kl_logs_failed())
     log = node.partitions.log("t", 0)
@@ -181,7 +181,7 @@ def test_who_could_not_delete_says_so(
     append(cluster, b"1")
     in_sync(cluster, NODES)
     follower = next(node for node in NODES if node != cluster.leader("t"))
-    member = cluster.nodes[follower].broker.node.partitions._member
+    member = cluster.nodes[follower].broker._node.partitions._member
 
     def stop() -> int:
         row = {"partition_index": 0, "leader_epoch": -2, "delete_partition": True}
@@ -217,7 +217,7 @@ def test_a_log_that_is_offline_is_led_by_another(
     append(cluster, b"1")
     in_sync(cluster, NODES)
     first = cluster.leader("t")
-    state = cluster.nodes[first].broker.node.image.partition("t", 0)
+    state = cluster.nodes[first].broker._node.image.partition("t", 0)
     assert state is not None
     second, third = (node for node in state.replicas if node != first)
     fail(cluster, second, native_test[1])

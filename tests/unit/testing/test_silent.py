@@ -78,4 +78,4 @@ def test_who_asks_for_what_the_controller_does_holds_up_nobody(
         codes = {one.receive(60_000).topics[0].error_code for one in forwarded}
         assert codes == {ErrorCode.NONE, ErrorCode.TOPIC_ALREADY_EXISTS}
     tp = TopicPartition("used", 0)
-    wait_for(lambda: cluster.nodes[asked].broker.node.image.partition(*tp), "it is made, too")
+    wait_for(lambda: cluster.nodes[asked].broker._node.image.partition(*tp), "it is made, too")

@@ -13,7 +13,7 @@ import pytest
 
 from kafkalog import errors
 from kafkalog.client.calls import topics
-from kafkalog.client.calls.groups import Committed, remove_members
+from kafkalog.client.calls.groups import CommittedOffset, remove_members
 from kafkalog.client.calls.offsets import LATEST, all_partitions, list_offsets
 from kafkalog.client.consumer.consumer import Consumer
 from kafkalog.client.link.cluster import Cluster
@@ -99,7 +99,7 @@ def test_iteration_moves_the_position_record_by_record(where: Any, topic: str) -
         assert found == [*range(7)]
         assert consumer.position(tp) == 7
         consumer.commit()
-        assert consumer.committed(tp) == Committed(7, 0, "")
+        assert consumer.committed(tp) == CommittedOffset(7, 0, "")
         assert [r.offset for r in consumer.poll(60_000, 2)] == [7, 8]
         for record in consumer:
             if record.offset == 12:
@@ -177,13 +177,13 @@ def test_commits_keep_their_metadata_and_later_ones_count(where: Any, topic: str
     with Consumer(where, group=topic, **EARLIEST) as consumer:
         consumer.assign([tp])
         assert consumer.committed(tp) is None
-        consumer.commit({tp: Committed(3, -1, "mine")})
-        assert consumer.committed(tp) == Committed(3, -1, "mine")
+        consumer.commit({tp: CommittedOffset(3, -1, "mine")})
+        assert consumer.committed(tp) == CommittedOffset(3, -1, "mine")
         for i in (5, 6):
             consumer.commit({tp: i}, wait=False, callback=lambda *how: told.append(how))
         consumer.commit({tp: 9})  # behind those that are under way
-        assert told == [({tp: Committed(5)}, None), ({tp: Committed(6)}, None)]
-        assert consumer.committed(tp) == Committed(9)
+        assert told == [({tp: CommittedOffset(5)}, None), ({tp: CommittedOffset(6)}, None)]
+        assert consumer.committed(tp) == CommittedOffset(9)
     with Consumer(where, group=topic, **EARLIEST) as consumer:
         consumer.assign([tp])
         assert consumer.poll(60_000, 1)[0].offset == 9
@@ -281,7 +281,7 @@ def test_a_removed_member_sets_nothing_back_in_a_transaction(
             with pytest.raises(failure_class(ErrorCode.UNKNOWN_MEMBER_ID)):
                 writer.send_offsets({tp: 3}, one.group_metadata())
             writer.abort_transaction()
-        assert two.committed(tp) == Committed(30, 0)
+        assert two.committed(tp) == CommittedOffset(30, 0)
 
 
 def later(member: Consumer, end_s: float) -> bool:
@@ -340,7 +340,7 @@ def test_read_committed_leaves_out_what_was_aborted_or_is_open(where: Any, topic
             for some in consumer.poll_arrow(1_000):
                 values += some.numpy("value").tolist()
         assert values == [b"kept", b"open"]
-        assert consumer.committed(tp) == Committed(30)
+        assert consumer.committed(tp) == CommittedOffset(30)
 
 
 def test_interceptors_see_records_and_commits(where: Any, topic: str) -> None:
@@ -359,7 +359,7 @@ def test_interceptors_see_records_and_commits(where: Any, topic: str) -> None:
         consumer.assign([tp])
         assert [r.offset for r in take(consumer, 15)] == [*range(1, 30, 2)]
         consumer.commit()
-    assert Interceptor.commits[-1] == {tp: Committed(30, 0)}
+    assert Interceptor.commits[-1] == {tp: CommittedOffset(30, 0)}
 
 
 def test_an_iteration_with_interceptors_moves_one_by_one(where: Any, topic: str) -> None:
@@ -409,7 +409,7 @@ def test_a_position_follows_a_reset(where: Any, topic: str, columns: bool) -> No
 
         wait_for(settled, "the position is the end")
         consumer.commit()
-        assert consumer.committed(tp) == Committed(30, 0)
+        assert consumer.committed(tp) == CommittedOffset(30, 0)
 
 
 def test_commits_that_wait_are_one(where: Any, topic: str) -> None:
@@ -423,9 +423,9 @@ def test_commits_that_wait_are_one(where: Any, topic: str) -> None:
         consumer.commit({tp: 7}, wait=False, callback=lambda *how: told.append(how))
         consumer.commit({TopicPartition(topic, 1): 3}, wait=False)
         consumer.commit({TopicPartition(topic, 2): 4})
-        assert told == [({tp: Committed(7)}, None)]
+        assert told == [({tp: CommittedOffset(7)}, None)]
         found = [consumer.committed(TopicPartition(topic, p)) for p in range(3)]
-        assert found == [Committed(7), Committed(3), Committed(4)]
+        assert found == [CommittedOffset(7), CommittedOffset(3), CommittedOffset(4)]
 
 
 def test_memory_is_bounded_by_the_settings(cluster: Cluster, where: Any, unique: str) -> None:

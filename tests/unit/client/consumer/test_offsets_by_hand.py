@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from kafkalog import Committed, Consumer, Producer, Record, TopicPartition, aio, errors
+from kafkalog import CommittedOffset, Consumer, Producer, Record, TopicPartition, aio, errors
 from kafkalog.testing.broker import TestBroker
 from tests.support.waiting import LIMIT_S
 
@@ -60,10 +60,10 @@ def test_a_commit_takes_what_was_stored(shared: TestBroker, group: str) -> None:
         reader.store_offsets({ZERO: 3})
         reader.commit()
         assert shared.committed(group) == {ZERO: 3}
-        reader.store_offsets({ONE: Committed(2, -1, "mine"), ZERO: 4})
+        reader.store_offsets({ONE: CommittedOffset(2, -1, "mine"), ZERO: 4})
         reader.commit()
         assert shared.committed(group) == {ZERO: 4, ONE: 2}
-        assert reader.committed(ONE) == Committed(2, -1, "mine")
+        assert reader.committed(ONE) == CommittedOffset(2, -1, "mine")
         assert reader.position(ZERO) == 5  # what is stored moves nothing
 
 
@@ -191,10 +191,10 @@ def test_not_while_topics_are_subscribed_to(shared: TestBroker, name: str) -> No
 def test_committed_of_many_partitions(shared: TestBroker, group: str) -> None:
     with consumer(shared, group) as reader:
         reader.commit({ZERO: 2})
-        assert reader.committed([ZERO, ONE]) == {ZERO: Committed(2), ONE: None}
-        assert reader.committed({ZERO}, LIMIT_MS) == {ZERO: Committed(2)}
+        assert reader.committed([ZERO, ONE]) == {ZERO: CommittedOffset(2), ONE: None}
+        assert reader.committed({ZERO}, LIMIT_MS) == {ZERO: CommittedOffset(2)}
         assert reader.committed([]) == {}
-        assert reader.committed(ZERO) == Committed(2)
+        assert reader.committed(ZERO) == CommittedOffset(2)
         assert reader.committed(("t", 1)) is None  # type: ignore[call-overload]
 
 

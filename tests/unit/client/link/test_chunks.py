@@ -10,7 +10,7 @@ import pytest
 
 from kafkalog.client.admin import Admin
 from kafkalog.client.calls import groups
-from kafkalog.client.calls.groups import Committed
+from kafkalog.client.calls.groups import CommittedOffset
 from kafkalog.client.consumer.consumer import Consumer
 from kafkalog.client.fetch.fetched import FetchOptions
 from kafkalog.client.fetch.fetcher import Fetcher
@@ -62,7 +62,7 @@ def test_many_partitions_are_written_read_and_committed(
     with Admin(broker.bootstrap_servers) as admin:
         admin.create_topics([("t", 40)]).check()
     name = "one" if transaction else None
-    committed = {tp: Committed(1) for tp in every}
+    committed = {tp: CommittedOffset(1) for tp in every}
     with Producer(broker.bootstrap_servers, transactional_id=name) as producer:
         if transaction:
             producer.begin_transaction()

@@ -11,7 +11,7 @@ import pytest
 
 import kafkalog
 from kafkalog import errors
-from kafkalog.client.producer.producer import Outgoing
+from kafkalog.client.producer.producer import OutgoingRecord
 from tests.support.batches import HEADER_BYTES, Row, batch
 from tests.support.waiting import wait_for
 
@@ -84,7 +84,7 @@ def test_who_wants_to_see_each_record_does(tmp_path: Path, source: kafkalog.Log,
     seen: list[Any] = []
 
     class Interceptor:
-        def on_send(self, record: Outgoing) -> Outgoing:
+        def on_send(self, record: OutgoingRecord) -> OutgoingRecord:
             seen.append(record.key)
             return record
 

@@ -14,7 +14,7 @@ from kafkalog import errors
 from kafkalog.batch.partitioner import partition_for_key
 from kafkalog.client.buffer.accumulator import FIRST_BYTES
 from kafkalog.client.buffer.delivery import Delivery
-from kafkalog.client.producer.producer import Outgoing, Producer
+from kafkalog.client.producer.producer import OutgoingRecord, Producer
 from kafkalog.wire import apis
 from kafkalog.wire.error_codes import ErrorCode
 from tests.support.scripted import SILENCE, STALL, Peer, produced
@@ -199,14 +199,14 @@ def test_interceptors_see_records_and_what_became_of_them(broker: Peer) -> None:
         def __init__(self) -> None:
             self.acked: list[Any] = []
 
-        def on_send(self, record: Outgoing) -> Outgoing:
+        def on_send(self, record: OutgoingRecord) -> OutgoingRecord:
             return record._replace(value=b"<" + (record.value or b"") + b">")
 
         def on_ack(self, metadata: Any, error: Any) -> None:
             self.acked.append((metadata and metadata.offset, error))
 
     class Half:
-        def on_send(self, record: Outgoing) -> Outgoing:
+        def on_send(self, record: OutgoingRecord) -> OutgoingRecord:
             return record._replace(headers=(("by", b"half"),))
 
     seen = Seen()

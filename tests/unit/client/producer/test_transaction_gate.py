@@ -19,7 +19,7 @@ from kafkalog.client.calls import transactions
 from kafkalog.client.calls.offsets import LATEST, list_offsets
 from kafkalog.client.link.cluster import Cluster
 from kafkalog.client.producer.background_calls import Line
-from kafkalog.client.producer.producer import Outgoing, Producer
+from kafkalog.client.producer.producer import OutgoingRecord, Producer
 from kafkalog.client.producer.tasks import Tasks, _Task
 from kafkalog.testing.broker import TestBroker
 from kafkalog.types import TopicPartition
@@ -391,7 +391,7 @@ def test_an_abort_amid_a_send_many_leaves_none_of_it_to_the_next(broker: TestBro
             yield b"%d" % number
 
     class Amid:
-        def on_send(self, record: Outgoing) -> Outgoing:
+        def on_send(self, record: OutgoingRecord) -> OutgoingRecord:
             next(turns)
             return record
 

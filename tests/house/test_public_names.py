@@ -1,0 +1,136 @@
+"""What `kafkalog` exports: exactly what is listed, each name resolves, and so do its signatures."""
+
+from __future__ import annotations
+
+import ast
+import inspect
+import re
+import sys
+import typing
+from collections.abc import Iterator
+from functools import cache
+from importlib import import_module
+from types import ModuleType
+from typing import Any
+
+import pytest
+
+import kafkalog
+from tests.house import tree
+from tests.house.test_layers import typing_only
+
+CAUGHT = {
+    "Closed", "ForkedHandle", "KafkalogError", "Locked", "NoSpace", "OffsetOutOfRange", "Timeout",
+    "UnexpectedAppendOffset",
+}  # fmt: skip
+"""The errors that programs catch most; the others are only in kafkalog.errors."""
+
+
+def test_what_is_exported_is_exactly_what_is_listed() -> None:
+    listed = set(kafkalog.__all__)
+    assert len(kafkalog.__all__) == len(listed)
+    assert dir(kafkalog) == sorted(listed)
+    for name in listed:
+        getattr(kafkalog, name)
+    there = {name for name, thing in vars(kafkalog).items()
+             if not name.startswith("_") and not isinstance(thing, ModuleType)}  # fmt: skip
+    assert there == {name for name in listed if name != "__version__"} - MODULES
+
+
+MODULES = {name for name in kafkalog.__all__ if isinstance(getattr(kafkalog, name), ModuleType)}
+
+
+def test_an_unknown_name_is_refused_and_an_error_is_pointed_to_its_module() -> None:
+    with pytest.raises(AttributeError, match=r"'kafkalog' has no attribute 'Any'$"):
+        kafkalog.Any  # type: ignore[attr-defined]  # noqa: B018
+    with pytest.raises(AttributeError, match=r"'CorruptLog' \(kafkalog\.errors has it\)"):
+        kafkalog.CorruptLog  # type: ignore[attr-defined]  # noqa: B018
+
+
+def test_errors_are_in_one_module_and_the_common_ones_are_also_on_top() -> None:
+    errors = kafkalog.errors
+    classes = {name for name, thing in vars(errors).items()
+               if inspect.isclass(thing) and issubclass(thing, BaseException)}  # fmt: skip
+    assert set(errors.__all__) == classes
+    assert {name for name in classes if name in kafkalog.__all__} == CAUGHT
+    assert all(getattr(kafkalog, name) is getattr(errors, name) for name in CAUGHT)
+
+
+def calls() -> Iterator[tuple[str, Any]]:
+    """Functions and classes that are exported, and the public functions of these classes."""
+    exported = [(name, getattr(kafkalog, name)) for name in kafkalog.__all__]
+    for module in sorted(MODULES):
+        inside = getattr(kafkalog, module)
+        exported += [(f"{module}.{name}", getattr(inside, name)) for name in inside.__all__]
+    for name, thing in exported:
+        if not (inspect.isclass(thing) or inspect.isfunction(thing)):
+            continue
+        yield name, thing
+        for member, value in inspect.getmembers_static(thing) if inspect.isclass(thing) else ():
+            call = getattr(value, "fget", None) or getattr(value, "__func__", value)
+            public = not member.startswith("_") or member == "__init__"
+            if public and inspect.isfunction(call) and call.__module__.startswith("kafkalog"):
+                yield f"{name}.{member}", call
+
+
+@cache
+def seen_by_type_checkers(module: str) -> dict[str, Any]:
+    """What a module imports for them alone: numpy, say, which is imported when it is used."""
+    found: dict[str, Any] = {}
+    parsed = ast.parse(inspect.getsource(sys.modules[module]))
+    only = typing_only(parsed)
+    for node in only:
+        if isinstance(node, ast.Import | ast.ImportFrom):
+            exec(compile(ast.Module([node], []), module, "exec"), found)
+    return found
+
+
+def classes_in(hint: Any) -> Iterator[Any]:
+    yield hint
+    for part in () if typing.get_origin(hint) is typing.Literal else typing.get_args(hint):
+        for one in part if isinstance(part, list) else [part]:
+            yield from classes_in(one)
+
+
+def test_public_signatures_resolve_and_name_nothing_private() -> None:
+    private, count = [], 0
+    for name, call in calls():
+        seen = seen_by_type_checkers(call.__module__)
+        hints = typing.get_type_hints(call, localns=seen | vars(sys.modules[call.__module__]))
+        for part, hint in hints.items():
+            count += 1
+            for one in classes_in(hint):
+                assert not isinstance(one, typing.ForwardRef | str), f"{name}: {part}: {hint}"
+                if getattr(one, "__name__", "").startswith("_"):
+                    private.append(f"{name}: {part}: {hint}")
+        if not inspect.isclass(call):
+            private += [f"{name}({one})" for one in inspect.signature(call).parameters
+                        if one.startswith("_")]  # fmt: skip
+    assert private == []
+    assert count > 800
+    assert [one for one in classes_in(list["Record"]) if isinstance(one, str)] == ["Record"]  # noqa: F821
+
+
+INTERNAL = {"append_as_follower"}
+"""Methods of Log that other programs call already, but that only copies of a log need."""
+
+
+def test_what_copies_a_log_is_not_offered_next_to_append() -> None:
+    assert not hasattr(kafkalog.Log, "truncate_fully") and not hasattr(kafkalog.Broker, "node")
+    for name in INTERNAL:
+        assert "only for\n" in (inspect.getdoc(getattr(kafkalog.Log, name)) or "")
+
+
+def test_the_reference_lists_every_public_name() -> None:
+    """Each class itself, or the whole module that it is in."""
+    text = (tree.ROOT / "docs" / "reference.md").read_text(encoding="utf-8")
+    listed = set(re.findall(r"^::: (\S+)$", text, re.MULTILINE))
+    missing = []
+    for name in kafkalog.__all__:
+        thing = getattr(kafkalog, name)
+        if inspect.isclass(thing) and not {thing.__module__, f"{thing.__module__}.{name}"} & listed:
+            missing.append(name)
+    assert missing == []
+    for one in listed:
+        module, _, last = one.rpartition(".")
+        assert hasattr(import_module(module), last), f"reference.md: {one}"
