@@ -79,6 +79,12 @@ class Api:
         """
         return self.request.encode(version, fields)
 
+    def encode_request_parts(
+        self, version: int, fields: dict[str, Any] | Struct
+    ) -> list[memoryview]:
+        """As `encode_request`, in parts: what is large is not copied, and must stay as it is."""
+        return self.request.encode_parts(version, fields)
+
     def decode_response(self, version: int, data: Any, pos: int = 0) -> Struct:
         """The response's body at `pos` of any bytes-like data.
 

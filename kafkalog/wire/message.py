@@ -23,9 +23,34 @@ __all__ = ["Message"]
 Codec = tuple[Callable[..., Any], Source]
 """A compiled function, and where its lines come from."""
 
+LARGE_BYTES = 8_192
+"""From here on another part of a message costs less than a copy."""
 _MAKING = threading.Lock()
 _DECODE_ERRORS = (Malformed, IndexError, struct.error, UnicodeDecodeError)
 _ENCODE_ERRORS = (TypeError, AttributeError, struct.error, UnicodeEncodeError)
+
+
+class _Apart(bytearray):
+    """What a message is encoded into, but for what is large: that stays where it lies."""
+
+    def __init__(self) -> None:
+        self._cuts: list[tuple[int, Any]] = []
+
+    def __iadd__(self, more: Any) -> _Apart:  # type: ignore[misc]
+        if len(more) < LARGE_BYTES:
+            super().__iadd__(more)
+        else:
+            self._cuts.append((len(self), more))
+        return self
+
+    def parts(self) -> list[memoryview]:
+        """All of it, in order."""
+        whole, begin = memoryview(self), 0
+        found = []
+        for end, large in self._cuts:
+            found += [whole[begin:end], memoryview(large)]
+            begin = end
+        return [*found, whole[begin:]]
 
 
 class Message:
@@ -81,11 +106,21 @@ class Message:
         Raises: TypeError for an unknown field or a value of the wrong type; ArgumentError for
         one out of its range; UnsupportedVersion.
         """
+        return bytes(self._encoded(bytearray(), version, fields))
+
+    def encode_parts(self, version: int, fields: dict[str, Any] | Struct) -> list[memoryview]:
+        """As `encode`, in parts: what is large is not copied, and must stay as it is."""
+        out = _Apart()
+        self._encoded(out, version, fields)
+        return out.parts()
+
+    def _encoded(self, out: bytearray, version: int, fields: dict[str, Any] | Struct) -> bytearray:
         encode, source = self._encoders.get(version) or self._make_encoder(version)
         try:
-            return bytes(encode(bytearray(), (fields,)))
+            encode(out, (fields,))
         except _ENCODE_ERRORS as error:
             raise encode_failure(source, error) from None
+        return out
 
     @cached_property
     def _classes(self) -> Classes:

@@ -407,11 +407,9 @@ kl_status kl_growing_fill(kl_growing *batch, const kl_columns *columns, kl_curso
                           size_t bytes_max) {
     if (batch->bytes >= batch->bytes_max) return KL_E_BUFFER_TOO_SMALL;
     size_t room = KL_MIN(bytes_max, batch->bytes_max - batch->bytes);
-    kl_status status = kl_growing_room(batch, room);
-    if (status) return status;
     uint8_t *out = batch->data + batch->bytes;
     writer w = {columns, cursor, out, out + room, &batch->encoded, 0};
-    status = encode_more(&w, INT32_MAX);
+    kl_status status = encode_more(&w, INT32_MAX);
     if (status == KL_E_MESSAGE_TOO_LARGE) return KL_E_BUFFER_TOO_SMALL;
     batch->bytes += (size_t)(w.p - out);
     batch->record_bytes += w.payload;

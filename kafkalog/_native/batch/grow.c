@@ -3,34 +3,11 @@
 
 #include "record.h"
 
-enum { FIRST_BYTES = 1024, CAPACITY_MAX = INT32_MAX };
+enum { RECORD_BYTES_MAX = INT32_MAX };
 
-kl_growing *kl_growing_new(size_t bytes_max) {
-    kl_growing *batch = kl_alloc(sizeof *batch);
-    if (batch == NULL) return NULL;
-    batch->bytes = POS_RECORDS;
-    batch->bytes_max = bytes_max;
+void kl_growing_begin(kl_growing *batch, uint8_t *data, size_t bytes_max) {
+    *batch = (kl_growing){.data = data, .bytes = POS_RECORDS, .bytes_max = bytes_max};
     batch->encoded = (kl_encoded){.base_timestamp = -1, .max_timestamp = -1};
-    return batch;
-}
-
-void kl_growing_free(kl_growing *batch) {
-    if (batch) kl_release(batch->data);
-    kl_release(batch);
-}
-
-kl_status kl_growing_room(kl_growing *batch, size_t bytes) {
-    if (bytes <= batch->capacity - batch->bytes && batch->capacity) return KL_OK;
-    size_t wanted = KL_MAX(4 * batch->capacity, (size_t)FIRST_BYTES);
-    /* Not more than it may have, but for a record that is larger by itself. */
-    wanted = KL_MAX(KL_MIN(wanted, batch->bytes_max), batch->bytes + bytes);
-    uint8_t *data = kl_alloc(wanted);
-    if (data == NULL) return kl_fail(KL_E_NO_MEMORY, "no memory for a batch");
-    if (batch->data) memcpy(data, batch->data, batch->bytes);
-    kl_release(batch->data);
-    batch->data = data;
-    batch->capacity = wanted;
-    return KL_OK;
 }
 
 static size_t part_bytes(int64_t bytes) {
@@ -51,9 +28,9 @@ kl_status kl_growing_add(kl_growing *batch, const kl_addition *record) {
     int32_t count = encoded->record_count;
     if (KL_UNLIKELY(record->timestamp_ms < -1))
         return kl_batch_bad_time(record->timestamp_ms);
-    if (KL_UNLIKELY(record->key_bytes > CAPACITY_MAX / 4 ||
-                    record->value_bytes > CAPACITY_MAX / 4 ||
-                    record->headers_bytes > CAPACITY_MAX / 4))
+    if (KL_UNLIKELY(record->key_bytes > RECORD_BYTES_MAX / 4 ||
+                    record->value_bytes > RECORD_BYTES_MAX / 4 ||
+                    record->headers_bytes > RECORD_BYTES_MAX / 4))
         return kl_fail(KL_E_MESSAGE_TOO_LARGE, "a record of more than 512 MiB");
     int64_t base = count ? encoded->base_timestamp : record->timestamp_ms;
     int64_t delta = (int64_t)((uint64_t)record->timestamp_ms - (uint64_t)base);
@@ -62,11 +39,8 @@ kl_status kl_growing_add(kl_growing *batch, const kl_addition *record) {
                   part_bytes(record->key_bytes) + part_bytes(record->value_bytes) +
                   headers_bytes;
     size_t bytes = kl_varint_bytes((int64_t)body) + body;
-    if (count &&
-        (batch->bytes > batch->bytes_max || bytes > batch->bytes_max - batch->bytes))
+    if (batch->bytes > batch->bytes_max || bytes > batch->bytes_max - batch->bytes)
         return KL_E_BUFFER_TOO_SMALL; /* the usual end of a batch: nobody reads a message */
-    kl_status status = kl_growing_room(batch, bytes);
-    if (KL_UNLIKELY(status)) return status;
 
     uint8_t *p = batch->data + batch->bytes;
     p += kl_put_varint(p, (int64_t)body);

@@ -1,4 +1,4 @@
-/* grow.h: a batch that grows by a record at a time, in memory of its own. */
+/* grow.h: a batch that grows by a record at a time, in memory of its caller's. */
 #ifndef KL_GROW_H
 #define KL_GROW_H
 
@@ -18,17 +18,15 @@ typedef struct {
 typedef struct {
     uint8_t *data; /* room for the header, then the records */
     size_t bytes;  /* used of it, the header's room too */
-    size_t capacity;
-    size_t bytes_max;     /* more than its first record does not pass this */
+    size_t bytes_max;
     int64_t record_bytes; /* of keys and values */
     kl_encoded encoded;   /* records_bytes is not kept */
 } kl_growing;
 
-/* A batch without records; NULL: no memory. */
-kl_growing *kl_growing_new(size_t bytes_max);
-void kl_growing_free(kl_growing *batch); /* NULL is fine */
+/* Without records.  `data` has room for `bytes_max`, and is the caller's for as long. */
+void kl_growing_begin(kl_growing *batch, uint8_t *data, size_t bytes_max);
 /* KL_E_BUFFER_TOO_SMALL: it is full.  KL_E_MESSAGE_TOO_LARGE: no batch can hold the record.
- * KL_E_ARGUMENT: its time.  KL_E_NO_MEMORY.  Nothing was changed then. */
+ * KL_E_ARGUMENT: its time.  Nothing was changed then. */
 kl_status kl_growing_add(kl_growing *batch, const kl_addition *record);
 
 /* The record at `p`, whose batch has this base time, as one to be added; the place behind it.
@@ -41,8 +39,6 @@ const uint8_t *kl_addition_next(const uint8_t *p, const uint8_t *end,
 kl_status kl_growing_copy(kl_growing *batch, const kl_growing *from, int32_t first,
                           int32_t count);
 
-/* Room for so many bytes more. */
-kl_status kl_growing_room(kl_growing *batch, size_t bytes);
 /* Add rows from `cursor` on, in at most `bytes_max` bytes, until the batch is full.
  * KL_E_BUFFER_TOO_SMALL: not one fits.  Else as kl_encode_records. */
 kl_status kl_growing_fill(kl_growing *batch, const kl_columns *columns, kl_cursor *cursor,

@@ -31,10 +31,12 @@ FIRST_BYTES = 16_384
 """What a partition's first batch may take; the next four times that where it was filled, up to
 batch.size, or to its share of buffer.memory: room that is not filled keeps others waiting."""
 GROWTH = 4
+IDLE_S = 1.0
+"""Memory of whole batches is kept for the next ones; for so long where nothing is sent."""
 NUMBERS = 1 << 31
 """From a batch to the next: its parts, when it is split, have numbers between."""
 _new, _open, _load = direct("intake_new"), direct("intake_open"), direct("intake_load")
-_memory = direct("growing_new")
+_memory, _let_go = direct("growing_new"), direct("growing_let_go")
 
 
 class Bounds(NamedTuple):
@@ -131,6 +133,11 @@ class Accumulator:
         self.wanted: dict[str, errors.KafkalogError | None] = {}
         """Topics that somebody waits for, and why they are not there."""
         self.used = 0
+        self._spare: list[bytearray] = []
+        """Memory of batches of batch.size that have ended, with what is used not more than
+        buffer.memory."""
+        self._busy_s = 0.0
+        """When something was last unfinished."""
         self.starved = False
         """Somebody waits for room: nothing lingers."""
         self.refusal: errors.KafkalogError | None = None
@@ -331,7 +338,7 @@ class Accumulator:
             self._number += NUMBERS
             self._used_s[intake.topic] = self._clock()
             try:
-                batch = Batch(self, lane.tp, _memory(wanted), self._number)
+                batch = Batch(self, lane.tp, self._room(wanted), self._number)
             except MemoryError:
                 self.release(wanted)
                 raise
@@ -370,6 +377,20 @@ class Accumulator:
             self.used -= reserved
             if self.starved and self.used <= self.bounds.buffer_bytes // 2:
                 self.lock.notify_all()
+
+    def _room(self, wanted: int) -> Any:
+        """The memory of a batch: that of one before, where it is as large."""
+        whole = wanted == self.bounds.batch_bytes and self._spare
+        return _memory(wanted, self._spare.pop() if whole else None)
+
+    def _keep(self, batch: Batch) -> None:
+        """Keep the memory of a batch that has ended, unless somebody has it still."""
+        memory, batch.memory, batch.data = batch.memory, None, None
+        whole = self.bounds.batch_bytes
+        if memory is not None and batch.reserved == whole:
+            bytes_kept = len(self._spare) * whole
+            if self.used + bytes_kept <= self.bounds.buffer_bytes and (room := _let_go(memory)):
+                self._spare.append(room)
 
     def close(self, lane: Lane) -> None:
         """Its open batch takes nothing more and is to be sent; one without records stays open."""
@@ -417,6 +438,10 @@ class Accumulator:
         bounds = self.bounds
         due_s = now_s + 3600
         with self.lock:
+            if self.unfinished:
+                self._busy_s = now_s
+            elif now_s - self._busy_s > IDLE_S:
+                self._spare.clear()
             for lane in list(self.lanes.values()):
                 batch = lane.open
                 if batch is None:
@@ -518,5 +543,6 @@ class Accumulator:
             # The first part of one that was split has its number.
             if self.unfinished.get(batch.number) is batch:
                 del self.unfinished[batch.number]
+                self._keep(batch)
                 self.release(batch.reserved)
                 batch.reserved = 0

@@ -113,7 +113,7 @@ class Batch:
         self.count = 0
         """Set, with what follows, when nothing is added any more."""
         self.record_bytes = 0
-        self.data: bytes | None = None
+        self.data: bytes | memoryview | None = None
         """As it is sent; None: not sealed for the producer id as it is."""
         self.pid = (-1, -1)
         """Producer id and epoch in `data`."""

@@ -13,7 +13,7 @@ import socket
 import struct
 import time
 from collections import deque
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from functools import cache
 from typing import Any, NamedTuple
@@ -34,6 +34,8 @@ ABORT = struct.pack("ii", 1, 0)
 CHUNK_BYTES = 1 << 20
 PARTS_MAX = 256
 """Of an answer that comes in small pieces: each costs more than its bytes."""
+PIECES_MAX = 1024
+"""So many the system takes in one call (IOV_MAX)."""
 JOINED_BYTES = 1 << 16
 """Up to here a copy costs less than a second packet."""
 ASKING = {
@@ -318,7 +320,7 @@ class Connection:
                 self.give_up()
                 raise errors.Timeout(f"{self.address}: {LEFT_MAX} requests were not answered")
             due_s = time.monotonic() + patience_ms / 1000
-            number = self._post(api, version, data)
+            number = self._post(api, version, [data])
         else:
             due_s = self._left.pop(number).due_s
         try:
@@ -340,19 +342,19 @@ class Connection:
 
     def post(self, api: Any, body: Any, version: int) -> None:
         """As `send`, but that it waits for nobody: what the broker does not take now is sent by
-        `pump`, and nothing else before that.
+        `pump`, and nothing else before that.  What is large in `body` must stay as it is till then.
 
         Raises: PeerGone; Closed.
         """
         self._open()
-        self._post(api, version, api.encode_request(version, body))
+        self._post(api, version, api.encode_request_parts(version, body))
 
-    def _post(self, api: Any, version: int, encoded: bytes) -> int:
+    def _post(self, api: Any, version: int, encoded: Sequence[bytes | memoryview]) -> int:
         self._correlation_id = self._correlation_id + 1 & 0x7FFFFFFF
         self._used_s = time.monotonic()
         header = encode_request_header(api, version, self._correlation_id, self.options.client_id)
-        head = SIZE.pack(len(header) + len(encoded)) + header
-        self._unsent += [memoryview(head), memoryview(encoded)]
+        head = SIZE.pack(len(header) + sum(map(len, encoded))) + header
+        self._unsent += map(memoryview, (head, *encoded))
         self._sent.append(_Sent(api, version, self._correlation_id))
         self.pump()
         return self._correlation_id
@@ -366,7 +368,7 @@ class Connection:
         where.settimeout(0)
         try:
             while self._unsent:
-                count = where.sendmsg(self._unsent)
+                count = where.sendmsg(self._unsent[:PIECES_MAX])
                 while self._unsent and count >= len(self._unsent[0]):
                     count -= len(self._unsent.pop(0))
                 if count:

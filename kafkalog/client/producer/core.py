@@ -203,7 +203,7 @@ class Core:
                 self.waiting.lanes[lane.tp] = self.waiting.lanes.pop(lane.tp)
         return batches
 
-    def _sealed(self, lane: Lane, batch: Batch) -> bytes:
+    def _sealed(self, lane: Lane, batch: Batch) -> bytes | memoryview:
         """A batch's bytes, with the sequence that it has for this producer id."""
         pid = self._pid
         # What was sent keeps the id that it had: it may be there already, its answer lost.
@@ -223,7 +223,9 @@ class Core:
             batch.pid, batch.sequence = pid.pair, lane.sequence
             lane.sequence = (lane.sequence + batch.count) % SEQUENCES
         attributes = codec | (lib.KL_ATTR_TRANSACTIONAL if pid.transactional_id else 0)
-        data: bytes = _seal(batch.memory, small, *batch.pid, batch.sequence, attributes)
+        data: bytes | memoryview = _seal(
+            batch.memory, small, *batch.pid, batch.sequence, attributes
+        )
         batch.data = data
         return data
 

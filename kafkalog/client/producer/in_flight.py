@@ -28,6 +28,7 @@ class Request(NamedTuple):
 
     batches: dict[TopicPartition, Batch]
     body: dict[str, Any]
+    """Empty once it was posted."""
     version_max: int
     """Of Produce."""
     until_s: float
@@ -101,6 +102,7 @@ class Flights:
             connection.send(apis.PRODUCE, request.body, version, answered=False)
             return
         connection.post(apis.PRODUCE, request.body, version)
+        request.body.clear()  # the connection has what it has not sent
         self._flying.setdefault(node, deque()).append(request)
 
     def opened(

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from kafkalog.errors import ArgumentError, UnsupportedVersion
 from kafkalog.wire import apis
-from kafkalog.wire.message import Message
+from kafkalog.wire.message import LARGE_BYTES, Message
 from kafkalog.wire.notation import Field
 from kafkalog.wire.runtime import uvarint, uvarint_bytes
 from kafkalog.wire.values import ZERO_UUID
@@ -41,7 +41,21 @@ def comes_back(message: Message, version: int, fields: dict[str, Any]) -> None:
     assert end == len(encoded)
     assert plain(found, message.fields, version) == fields
     assert message.encode(version, found) == encoded
+    assert b"".join(message.encode_parts(version, found)) == encoded
     assert message.decode(version, memoryview(b"ab" + encoded), 2) == (found, end + 2)
+
+
+@pytest.mark.parametrize("version", apis.PRODUCE.versions)
+def test_what_is_large_stays_where_it_lies(version: int) -> None:
+    large, room = b"r" * LARGE_BYTES, bytearray(LARGE_BYTES + 1)
+    records = (large, b"small", memoryview(room), large[1:])
+    rows = [{"index": number, "records": one} for number, one in enumerate(records)]
+    body = {"topic_data": [{"name": "t", "partition_data": rows}]}
+    parts = apis.PRODUCE.encode_request_parts(version, body)
+    assert b"".join(parts) == apis.PRODUCE.encode_request(version, body)
+    assert [part.obj for part in parts[1::2]] == [large, room]
+    assert parts[1].obj is large
+    assert parts[3].obj is room
 
 
 def smallest(fields: tuple[Field, ...], version: int) -> dict[str, Any]:

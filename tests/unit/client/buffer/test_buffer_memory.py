@@ -10,13 +10,15 @@ from typing import Any
 import pytest
 
 from kafkalog import errors
-from kafkalog.client.buffer.accumulator import Accumulator
-from kafkalog.client.buffer.delivery import Future
+from kafkalog._native import direct, ffi
+from kafkalog.client.buffer.accumulator import IDLE_S, Accumulator, Bounds
+from kafkalog.client.buffer.delivery import Batch, Future
 from kafkalog.client.producer.producer import Producer
 from kafkalog.wire import apis
 from kafkalog.wire.error_codes import ErrorCode
 from tests.support.scripted import CLOSE, Peer, produced
 from tests.support.waiting import LIMIT_S, wait_for
+from tests.unit.client.producer.producing import Batch as Produced
 from tests.unit.client.producer.producing import hurried, make
 
 CODES = (
@@ -148,3 +150,86 @@ def test_a_slow_callback_lets_no_room_go_and_takes_no_more(broker: Peer) -> None
     held.set()
     producer.close()
     assert producer._waiting.used == 0
+
+
+# ---- the memory itself -----------------------------------------------------------------------
+
+WHOLE = 16_384
+_send, _seal = direct("intake_send"), direct("growing_seal")
+
+
+class Filled:
+    """An accumulator of one topic, whose batches a test ends itself."""
+
+    def __init__(self, batch_bytes: int = WHOLE) -> None:
+        self.now_s = 100.0
+        bounds = Bounds(batch_bytes, 4 * WHOLE, 0.0)
+        self.waiting = Accumulator(bounds, (False, False), lambda: None, clock=lambda: self.now_s)
+        self.waiting.know("t", 1)
+
+    def batch(self, value: bytes) -> Batch:
+        """The next batch, sealed, with one record."""
+        waiting, intake = self.waiting, self.waiting.intakes["t"]
+        waiting.room(intake, 0, 100, 0.0, waiting.turn)
+        assert _send(intake.native, value, None, 1, 0, None) is not None
+        lane = waiting.lane(intake, 0)
+        waiting.close(lane)
+        made = lane.ready.popleft()
+        made.data = _seal(made.memory, None, -1, -1, -1, 0)
+        return made
+
+    def end(self, batch: Batch) -> None:
+        self.waiting.drop(batch)
+        batch.end(None, 0)
+
+
+def place(batch: Batch) -> int:
+    return int(ffi.cast("uintptr_t", ffi.from_buffer(batch.data)))
+
+
+def test_the_memory_of_a_batch_that_has_ended_is_the_next_ones() -> None:
+    filled = Filled()
+    first = filled.batch(b"one")
+    second = filled.batch(b"two")
+    places = {place(first), place(second)}
+    assert len(places) == 2
+    for _ in range(3):
+        filled.end(first)
+        filled.end(second)
+        first, second = filled.batch(b"three"), filled.batch(b"four")
+        assert {place(first), place(second)} == places
+        for batch, value in ((first, b"three"), (second, b"four")):
+            assert Produced(0, bytes(batch.data or b"")).values() == [value]
+
+
+def test_what_somebody_still_sends_is_no_other_batchs() -> None:
+    """A batch whose time is over has ended, and its connection may have half of it."""
+    filled = Filled()
+    batch = filled.batch(b"one")
+    sending, as_it_was = memoryview(batch.data or b"")[10:], bytes(batch.data or b"")
+    filled.end(batch)
+    others = [filled.batch(b"other") for _ in range(4)]
+    assert bytes(sending) == as_it_was[10:]
+    assert len({place(one) for one in others}) == 4
+
+
+def test_memory_that_is_kept_is_bounded_and_goes_in_a_while() -> None:
+    filled = Filled()
+    for _ in range(3):
+        for batch in [filled.batch(b"x") for _ in range(4)]:
+            filled.end(batch)
+    assert len(filled.waiting._spare) == 4  # buffer.memory
+    busy = filled.batch(b"x")
+    filled.waiting.close_due(200.0, False)
+    assert len(filled.waiting._spare) == 3
+    filled.end(busy)
+    filled.waiting.close_due(200.5, False)
+    assert len(filled.waiting._spare) == 4
+    filled.waiting.close_due(200.0 + 2 * IDLE_S, False)
+    assert filled.waiting._spare == []
+
+
+def test_only_whole_batches_are_kept() -> None:
+    filled = Filled(batch_bytes=4 * WHOLE)  # the first is smaller
+    filled.end(filled.batch(b"x"))
+    assert filled.waiting._spare == []

@@ -64,7 +64,7 @@ def test_c_chooses_by_the_weights() -> None:
     open_, memory, send = direct("intake_open"), direct("growing_new"), direct("intake_send")
     intake = new(4, Future, 7, 1, False, False)  # a record is a turn
     batches = [object() for _ in range(4)]
-    memories = [memory(1 << 20) for _ in batches]  # as a batch keeps its own
+    memories = [memory(1 << 20, None) for _ in batches]  # as a batch keeps its own
     for place, batch in enumerate(batches):
         open_(intake, place, batch, memories[place])
 

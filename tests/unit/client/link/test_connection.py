@@ -6,15 +6,17 @@ import signal
 import socket
 import struct
 import threading
+import time
 from collections.abc import Iterator
 from typing import Any
 
 import pytest
 
 from kafkalog import errors
-from kafkalog.client.link.connection import Connection, answering
+from kafkalog.client.link.connection import PIECES_MAX, Connection, answering
 from kafkalog.client.link.transport import Address, Options, Tcp, parse_servers
 from kafkalog.wire import apis
+from kafkalog.wire.message import LARGE_BYTES
 from tests.support.scripted import CLOSE, SILENCE, STALL, Body, Peer, Raw
 from tests.support.waiting import LIMIT_S, wait_for
 
@@ -230,6 +232,19 @@ def test_a_peer_that_does_not_read(peer: Peer) -> None:
     with pytest.raises(errors.Timeout, match="not taken in 200 ms"):
         for _ in range(100):
             connection.send(apis.METADATA, {"topics": topics})
+
+
+def test_a_request_of_more_pieces_than_the_system_takes_at_once(peer: Peer) -> None:
+    rows = [{"index": i, "records": b"%0*d" % (LARGE_BYTES, i)} for i in range(PIECES_MAX)]
+    connection = connect(peer)
+    peer.on(apis.PRODUCE, {})
+    connection.post(apis.PRODUCE, {"topic_data": [{"name": "t", "partition_data": rows}]}, 9)
+    until_s = time.monotonic() + LIMIT_S
+    while connection.unsent and time.monotonic() < until_s:
+        connection.pump()
+    wait_for(lambda: peer.count(apis.PRODUCE) == 1, "it comes", LIMIT_S)
+    ((topic,),) = (request.topic_data for request in peer.sent(apis.PRODUCE))
+    assert [bytes(row.records) for row in topic.partition_data] == [one["records"] for one in rows]
 
 
 END = {"transactional_id": "t", "producer_id": 1, "producer_epoch": 0, "committed": True}

@@ -208,3 +208,18 @@ def test_what_a_topic_takes_is_learned(broker: Peer) -> None:
             seen.append(len(refused))
     assert seen[0] and seen == [seen[0]] * 4
     assert sum(len(b.records) for b in batches(broker)) > 200
+
+
+def test_parts_whose_times_lie_further_apart_than_those_of_the_whole(broker: Peer) -> None:
+    """A record has its time as the difference to the first one of its batch: a part may be larger
+    than the whole was."""
+    judge = sized(60)
+    broker.on(apis.PRODUCE, judge)
+    late_ms = 1 << 62
+    times = [*[late_ms] * 50, 0, *[late_ms] * 49]
+    with make(broker, linger_ms=60_000) as producer:
+        futures = [producer.send("t", None, partition=0, timestamp_ms=at_ms) for at_ms in times]
+        producer.flush(LIMIT_S)
+        assert [f.result(LIMIT_S).offset for f in futures] == list(range(100))
+    assert judge.taken == [None] * 100
+    assert [r.timestamp_ms for b in batches(broker)[1:] for r in b.records] == times
