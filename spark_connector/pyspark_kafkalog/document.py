@@ -226,6 +226,14 @@ _TAIL = """
 - `CREATE TEMPORARY VIEW v USING kafkalog OPTIONS (...)` works. A table made by `CREATE TABLE`
   needs its options again when it is read: `SELECT ... FROM t WITH ('path' = '...', ...)`.
 - `spark.python.unix.domain.socket.enabled=true` (Spark 4.1 and later) makes tasks start faster.
+- Each of Spark's Python processes compiles PySpark again out of `pyspark/python/lib/pyspark.zip`,
+  for more than a second of processor time; a session's first query starts six or more. If all of
+  them have PySpark installed, set `SPARK_HOME` to a folder without that file: make in it links to
+  `bin`, `jars` and `sbin` of the installed `pyspark`.
+- Micro-batches of few rows spend half of their time on Spark's checkpoint. On a local disk
+  `spark.sql.streaming.checkpointFileManagerClass` can name
+  `org.apache.spark.sql.execution.streaming.checkpointing.FileSystemBasedCheckpointFileManager`
+  (Spark 4.1 and later), which is twice as fast.
 - `No module named 'pyspark_kafkalog'` in a task: the executors' Python has no kafkalog. Install it
   there, or ship an environment: `--archives env.tar.gz#env`, `PYSPARK_PYTHON=env/bin/python`. If
   their Python has pyarrow and cffi, the folders `kafkalog` and `pyspark_kafkalog` are enough:
