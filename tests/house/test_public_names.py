@@ -10,7 +10,7 @@ import typing
 from collections.abc import Iterator
 from functools import cache
 from importlib import import_module
-from types import ModuleType
+from types import GenericAlias, ModuleType
 from typing import Any
 
 import pytest
@@ -66,7 +66,8 @@ def calls() -> Iterator[tuple[str, Any]]:
         if not (inspect.isclass(thing) or inspect.isfunction(thing)):
             continue
         yield name, thing
-        for member, value in inspect.getmembers_static(thing) if inspect.isclass(thing) else ():
+        for member in dir(thing) if inspect.isclass(thing) else ():
+            value = inspect.getattr_static(thing, member)
             call = getattr(value, "fget", None) or getattr(value, "__func__", value)
             public = not member.startswith("_") or member == "__init__"
             if public and inspect.isfunction(call) and call.__module__.startswith("kafkalog"):
@@ -108,7 +109,8 @@ def test_public_signatures_resolve_and_name_nothing_private() -> None:
                         if one.startswith("_")]  # fmt: skip
     assert private == []
     assert count > 800
-    assert [one for one in classes_in(list["Record"]) if isinstance(one, str)] == ["Record"]  # noqa: F821
+    named = GenericAlias(list, ("Record",))  # an annotation that was not resolved
+    assert "Record" in list(classes_in(named))
 
 
 INTERNAL = {"append_as_follower"}
