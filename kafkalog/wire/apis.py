@@ -15,17 +15,13 @@ from kafkalog.wire.tables.cluster import (
     DESCRIBE_QUORUM,
     DESCRIBE_TOPIC_PARTITIONS,
     ELECT_LEADERS,
-    GET_TELEMETRY_SUBSCRIPTIONS,
     LIST_PARTITION_REASSIGNMENTS,
     METADATA,
-    PUSH_TELEMETRY,
     UNREGISTER_BROKER,
     UNREGISTER_CONTROLLER,
     UPDATE_FEATURES,
 )
 from kafkalog.wire.tables.groups import (
-    CONSUMER_GROUP_DESCRIBE,
-    CONSUMER_GROUP_HEARTBEAT,
     DELETE_GROUPS,
     DESCRIBE_GROUPS,
     FIND_COORDINATOR,
@@ -39,35 +35,32 @@ from kafkalog.wire.tables.groups import (
     SYNC_GROUP,
 )
 from kafkalog.wire.tables.internal import (
-    ADD_RAFT_VOTER,
     ALLOCATE_PRODUCER_IDS,
     ALTER_PARTITION,
+)
+from kafkalog.wire.tables.later.consumer_groups import (
+    CONSUMER_GROUP_DESCRIBE,
+    CONSUMER_GROUP_HEARTBEAT,
+)
+from kafkalog.wire.tables.later.quorum import (
+    ADD_RAFT_VOTER,
     ASSIGN_REPLICAS_TO_DIRS,
     BEGIN_QUORUM_EPOCH,
     BROKER_HEARTBEAT,
     BROKER_REGISTRATION,
     CONTROLLER_REGISTRATION,
-    DELETE_SHARE_GROUP_STATE,
     END_QUORUM_EPOCH,
     ENVELOPE,
     FETCH_SNAPSHOT,
-    INITIALIZE_SHARE_GROUP_STATE,
-    READ_SHARE_GROUP_STATE,
-    READ_SHARE_GROUP_STATE_SUMMARY,
     REMOVE_RAFT_VOTER,
     UPDATE_RAFT_VOTER,
     VOTE,
-    WRITE_SHARE_GROUP_STATE,
 )
-from kafkalog.wire.tables.partitions import (
-    DELETE_RECORDS,
-    DESCRIBE_PRODUCERS,
-    FETCH,
-    LIST_OFFSETS,
-    OFFSET_FOR_LEADER_EPOCH,
-    PRODUCE,
+from kafkalog.wire.tables.later.quotas import (
+    ALTER_CLIENT_QUOTAS,
+    DESCRIBE_CLIENT_QUOTAS,
 )
-from kafkalog.wire.tables.security import (
+from kafkalog.wire.tables.later.security import (
     ALTER_USER_SCRAM_CREDENTIALS,
     CREATE_ACLS,
     CREATE_DELEGATION_TOKEN,
@@ -80,7 +73,7 @@ from kafkalog.wire.tables.security import (
     SASL_AUTHENTICATE,
     SASL_HANDSHAKE,
 )
-from kafkalog.wire.tables.share import (
+from kafkalog.wire.tables.later.share import (
     ALTER_SHARE_GROUP_OFFSETS,
     DELETE_SHARE_GROUP_OFFSETS,
     DESCRIBE_SHARE_GROUP_OFFSETS,
@@ -92,13 +85,30 @@ from kafkalog.wire.tables.share import (
     STREAMS_GROUP_HEARTBEAT,
     STREAMS_GROUP_TOPOLOGY_DESCRIPTION_UPDATE,
 )
+from kafkalog.wire.tables.later.share_state import (
+    DELETE_SHARE_GROUP_STATE,
+    INITIALIZE_SHARE_GROUP_STATE,
+    READ_SHARE_GROUP_STATE,
+    READ_SHARE_GROUP_STATE_SUMMARY,
+    WRITE_SHARE_GROUP_STATE,
+)
+from kafkalog.wire.tables.later.telemetry import (
+    GET_TELEMETRY_SUBSCRIPTIONS,
+    PUSH_TELEMETRY,
+)
+from kafkalog.wire.tables.partitions import (
+    DELETE_RECORDS,
+    DESCRIBE_PRODUCERS,
+    FETCH,
+    LIST_OFFSETS,
+    OFFSET_FOR_LEADER_EPOCH,
+    PRODUCE,
+)
 from kafkalog.wire.tables.topics import (
-    ALTER_CLIENT_QUOTAS,
     ALTER_CONFIGS,
     CREATE_PARTITIONS,
     CREATE_TOPICS,
     DELETE_TOPICS,
-    DESCRIBE_CLIENT_QUOTAS,
     DESCRIBE_CONFIGS,
     INCREMENTAL_ALTER_CONFIGS,
     LIST_CONFIG_RESOURCES,

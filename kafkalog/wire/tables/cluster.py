@@ -13,10 +13,8 @@ __all__ = [
     "DESCRIBE_QUORUM",
     "DESCRIBE_TOPIC_PARTITIONS",
     "ELECT_LEADERS",
-    "GET_TELEMETRY_SUBSCRIPTIONS",
     "LIST_PARTITION_REASSIGNMENTS",
     "METADATA",
-    "PUSH_TELEMETRY",
     "UNREGISTER_BROKER",
     "UNREGISTER_CONTROLLER",
     "UPDATE_FEATURES",
@@ -200,25 +198,6 @@ UNREGISTER_CONTROLLER = Api(
     94, "UnregisterController", "0", flexible=0, served="0",
     request="ControllerId:i32",
     response="ThrottleTimeMs:i32, ErrorCode:i16, ErrorMessage:str(null)",
-)  # fmt: skip
-
-GET_TELEMETRY_SUBSCRIPTIONS = Api(
-    71, "GetTelemetrySubscriptions", "0", flexible=0,
-    request="ClientInstanceId:uuid",
-    response="""
-        ThrottleTimeMs:i32, ErrorCode:i16, ClientInstanceId:uuid, SubscriptionId:i32,
-        AcceptedCompressionTypes:[]i8, PushIntervalMs:i32, TelemetryMaxBytes:i32,
-        DeltaTemporality:bool, RequestedMetrics:[]str
-    """,
-)  # fmt: skip
-
-PUSH_TELEMETRY = Api(
-    72, "PushTelemetry", "0", flexible=0,
-    request="""
-        ClientInstanceId:uuid, SubscriptionId:i32, Terminating:bool, CompressionType:i8,
-        Metrics:bytes
-    """,
-    response="ThrottleTimeMs:i32, ErrorCode:i16",
 )  # fmt: skip
 
 DESCRIBE_TOPIC_PARTITIONS = Api(

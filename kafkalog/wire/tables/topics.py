@@ -5,12 +5,10 @@ from __future__ import annotations
 from kafkalog.wire.api import Api
 
 __all__ = [
-    "ALTER_CLIENT_QUOTAS",
     "ALTER_CONFIGS",
     "CREATE_PARTITIONS",
     "CREATE_TOPICS",
     "DELETE_TOPICS",
-    "DESCRIBE_CLIENT_QUOTAS",
     "DESCRIBE_CONFIGS",
     "INCREMENTAL_ALTER_CONFIGS",
     "LIST_CONFIG_RESOURCES",
@@ -110,35 +108,6 @@ INCREMENTAL_ALTER_CONFIGS = Api(
     response="""
         ThrottleTimeMs:i32,
         Responses[]{ErrorCode:i16, ErrorMessage:str(null), ResourceType:i8, ResourceName:str}
-    """,
-)  # fmt: skip
-
-DESCRIBE_CLIENT_QUOTAS = Api(
-    48, "DescribeClientQuotas", "0-1", flexible=1,
-    request="Components[]{EntityType:str, MatchType:i8, Match:str(null)}, Strict:bool",
-    response="""
-        ThrottleTimeMs:i32, ErrorCode:i16, ErrorMessage:str(null),
-        Entries[](null){
-            Entity[]{EntityType:str, EntityName:str(null)}, Values[]{Key:str, Value:f64}
-        }
-    """,
-)  # fmt: skip
-
-ALTER_CLIENT_QUOTAS = Api(
-    49, "AlterClientQuotas", "0-1", flexible=1,
-    request="""
-        Entries[]{
-            Entity[]{EntityType:str, EntityName:str(null)},
-            Ops[]{Key:str, Value:f64, Remove:bool}
-        },
-        ValidateOnly:bool
-    """,
-    response="""
-        ThrottleTimeMs:i32,
-        Entries[]{
-            ErrorCode:i16, ErrorMessage:str(null),
-            Entity[]{EntityType:str, EntityName:str(null)}
-        }
     """,
 )  # fmt: skip
 

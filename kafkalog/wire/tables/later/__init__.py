@@ -1,0 +1,1 @@
+"""APIs that are declared, and neither served nor sent."""
