@@ -313,7 +313,8 @@ class Core:
 
     def committer(self) -> GroupMetadata:
         """The member that commits.  Raises: ArgumentError without a group; UnknownMemberId: it was
-        one; FencedInstanceId."""
+        one; RebalanceInProgress: its next generation is known, and its share of that is not;
+        FencedInstanceId."""
         if self.member is None or not self.subscription:
             return GroupMetadata(self.identity().group)
         if self.member.fenced is not None:
@@ -322,6 +323,12 @@ class Core:
         if found.generation < 0:
             raise failure_class(ErrorCode.UNKNOWN_MEMBER_ID)(
                 f"group {found.group!r}: this consumer is no member of it now: poll joins again"
+            )
+        if found != self.member.latest:
+            # In the name of that generation it would commit what another member has in it.
+            raise failure_class(ErrorCode.REBALANCE_IN_PROGRESS)(
+                f"group {found.group!r}: this consumer joins generation {found.generation}: poll "
+                "takes its share"
             )
         return found
 
