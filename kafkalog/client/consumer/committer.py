@@ -4,36 +4,26 @@ from __future__ import annotations
 
 import logging
 import time
-from collections import deque
-from collections.abc import Callable, Mapping, Sequence
-from typing import Any, NamedTuple
+from collections.abc import Callable, Sequence
+from functools import partial
+from typing import Any
 
 from kafkalog import errors
-from kafkalog.client.calls.groups import CommittedOffset, GroupMetadata, put_offsets
-from kafkalog.client.consumer.membership import REJOIN
+from kafkalog.client.calls.groups import put_offsets
+from kafkalog.client.consumer.commits import Commits, Committing, Offsets
+from kafkalog.client.consumer.member import REJOIN
 from kafkalog.client.consumer.subscription import logged
 from kafkalog.client.link.background import Background
 from kafkalog.client.link.cluster import Cluster
 from kafkalog.client.link.patience import Wait
 from kafkalog.client.metrics import Tally
-from kafkalog.types import TopicPartition
 
-__all__ = [
-    "CHORE_S",
-    "Callback",
-    "Committer",
-    "Committing",
-    "Offsets",
-    "excuse",
-    "tell_interceptors",
-]
+__all__ = ["CHORE_S", "Committer", "excuse", "tell_interceptors", "tell_of"]
 
 _logger = logging.getLogger(__name__)
 
 CHORE_S = 5.0
 """The longest wait: a clock that is not the machine's is looked at so often."""
-Offsets = Mapping[TopicPartition, CommittedOffset]
-Callback = Callable[[Offsets, "errors.KafkalogError | None"], object]
 
 
 def excuse(problem: errors.KafkalogError) -> None:
@@ -51,29 +41,19 @@ def tell_interceptors(interceptors: Sequence[object], offsets: Offsets) -> None:
                 tell(dict(offsets))
 
 
-class Committing(NamedTuple):
-    """Offsets that are committed in the background, and then how that went."""
-
-    offsets: Offsets
-    member: GroupMetadata
-    callback: Callback | None
-    until_s: float
-    """By the clock: it is not tried for longer, however long those before it take."""
-    problem: errors.KafkalogError | None = None
-
-    def tell(self, before: BaseException | None) -> BaseException | None:
-        """Call who wants to know how it went; what the first of several raised, `before` or this
-        one: the others' are logged."""
-        try:
-            if self.callback is not None:
-                self.callback(self.offsets, self.problem)
-            elif self.problem is not None:
-                excuse(self.problem)
-        except BaseException as found:
-            if before is None:
-                return found
-            _logger.error("a commit's callback failed", exc_info=found)
-        return before
+def tell_of(done: Committing, before: BaseException | None) -> BaseException | None:
+    """Call who wants to know how it went; what the first of several raised, `before` or this one:
+    the others' are logged."""
+    try:
+        if done.callback is not None:
+            done.callback(done.offsets, done.problem)
+        elif done.problem is not None:
+            excuse(done.problem)
+    except BaseException as found:
+        if before is None:
+            return found
+        _logger.error("a commit's callback failed", exc_info=found)
+    return before
 
 
 class Committer(Background):
@@ -82,39 +62,27 @@ class Committer(Background):
 
     def __init__(self, cluster: Cluster, nudge: Callable[[], None]) -> None:
         super().__init__(cluster, "kafkalog-commits", nudge)
-        self._commits: deque[Committing] = deque()
-        self._now: Committing | None = None
-        self._done: deque[Committing] = deque()
+        self._commits = Commits()
         self.commit_ms = Tally()
         """How long each took that was answered by a yes, its owner's own, too."""
 
     # ---- for the owner -----------------------------------------------------------------
 
     def commit(self, committing: Committing) -> None:
-        """Commit in the background, in the order of the calls; `finished` tells how it went.
-
-        What waits and nobody asked about goes with the next: a commit a record is not kept.
-        """
+        """As Commits.add; `finished` tells how it went."""
         with self._condition:
-            last = self._commits[-1] if self._commits else committing
-            quiet = last.callback is None and committing.callback is None
-            if self._commits and quiet and last.member == committing.member:
-                self._commits.pop()
-                committing = committing._replace(offsets={**last.offsets, **committing.offsets})
-            self._commits.append(committing)
+            self._commits.add(committing)
             self._wake()
 
     def finished(self) -> Committing | None:
-        """The oldest commit that has ended and was not told of; None: there is none."""
-        if not self._done:
-            return None
+        """As Commits.finished."""
         with self._condition:
-            return self._done.popleft()
+            return self._commits.finished()
 
     def drain(self, until_s: float) -> bool:
         """Wait until no commit is under way, by the clock; False: one is still."""
         with self._condition:
-            while self._commits or self._now is not None:
+            while not self._commits.quiet:
                 if self.clock.monotonic_s() >= until_s:
                     return False
                 self.clock.wait_until(self._condition, until_s)
@@ -144,22 +112,14 @@ class Committer(Background):
     # ---- the thread --------------------------------------------------------------------
 
     def _failed(self, problem: errors.KafkalogError) -> None:
-        left = [*([] if self._now is None else [self._now]), *self._commits]
-        self._now = None
-        self._commits.clear()
-        self._done += [one._replace(problem=problem) for one in left]
+        self._commits.give_up(problem)
         self._condition.notify_all()
 
     def _due(self) -> Callable[[], None] | None:
-        if not self._commits:
-            return None
-        self._now = self._commits.popleft()
-        return self._commit
+        given = self._commits.next()
+        return None if given is None else partial(self._commit, given)
 
-    def _commit(self) -> None:
-        given = self._now
-        if given is None:
-            return
+    def _commit(self, given: Committing) -> None:
         problem: errors.KafkalogError | None = None
         try:
             with self.commit_ms.timed():
@@ -167,20 +127,14 @@ class Committer(Background):
         except errors.KafkalogError as found:
             problem = found
         with self._condition:
-            if self._now is given:
-                self._now = None
-                self._done.append(given._replace(problem=problem))
-                self._condition.notify_all()
+            self._commits.ended(given, problem)
+            self._condition.notify_all()
         self._nudge()
 
     def _put(self, given: Committing) -> None:
         """Raises: Timeout: those before it took all of its time; as `put_offsets`."""
-        by, left_ms = given.member, round((given.until_s - self.clock.monotonic_s()) * 1000)
-        if left_ms <= 0:
-            patience_ms = self.cluster.options.api_timeout_ms
-            raise errors.Timeout(
-                f"group {by.group!r}: its turn to commit did not come in {patience_ms} ms"
-            )
+        patience_ms = self.cluster.options.api_timeout_ms
+        by, left_ms = given.member, given.left_ms(self.clock.monotonic_s(), patience_ms)
         put_offsets(
             self.cluster, by.group, given.offsets, by.generation, by.member_id, by.instance_id,
             left_ms,

@@ -16,11 +16,14 @@ from kafkalog.arguments import whole_number
 from kafkalog.client.calls.arguments import committed_of
 from kafkalog.client.calls.groups import CommittedOffset, GroupMetadata, committed_offsets
 from kafkalog.client.consumer.assignors import Assignor, find_assignors
-from kafkalog.client.consumer.committer import Callback, Committer
+from kafkalog.client.consumer.commits import Callback
+from kafkalog.client.consumer.committer import Committer
 from kafkalog.client.consumer.group_positions import Sharing
-from kafkalog.client.consumer.heartbeat import Keeper, Tempo
-from kafkalog.client.consumer.membership import MemberOptions, Membership
+from kafkalog.client.consumer.heartbeat import Keeper
+from kafkalog.client.consumer.member import MemberOptions
+from kafkalog.client.consumer.membership import Membership
 from kafkalog.client.consumer.positions import Offset, Positions
+from kafkalog.client.consumer.session import Tempo
 from kafkalog.client.consumer.settings import client_options, fetch_options, heartbeat_options
 from kafkalog.client.consumer.subscription import AWAITS, Listener, Subscription, logged
 from kafkalog.client.fetch.fetcher import Fetcher
@@ -214,7 +217,7 @@ class Consumer(Positions):
                 raise errors.ArgumentError(
                     "incremental_assign: topics are subscribed to; unsubscribe first"
                 )
-            self._sharing.manual = True
+            self._sharing.core.manual = True
             more = arguments.partitions("partitions", partitions)
             self._sharing.replace([*self._sharing.assignment, *more])
 
@@ -357,7 +360,7 @@ class Consumer(Positions):
         wait_ms = arguments.wait_ms("timeout_ms", timeout_ms)
         until_s = time.monotonic() + (FOREVER_S if wait_ms is None else wait_ms / 1000)
         while True:
-            self._keeper.polled_s = self._cluster.clock.monotonic_s()
+            self._keeper.polled()
             self._waker.check()
             self._cluster.openings.close_idle()
             self._cluster.patience.due.clear()
@@ -404,7 +407,7 @@ class Consumer(Positions):
             "records-consumed-total": float(self._reading.count),
             "records-lag-max": float(max(lags, default=0)),
             "assigned-partitions": float(len(assigned)),
-            "rebalance-total": float(member.rebalances if member else 0),
+            "rebalance-total": float(member.member.rebalances if member else 0),
             **consumer_metrics(
                 fetcher.fetch_bytes, fetcher.fetch_ms, self._committer.commit_ms,
                 self._keeper.beat_ms,

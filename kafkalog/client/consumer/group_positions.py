@@ -6,27 +6,42 @@ import logging
 import time
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
+from functools import partial
+from typing import Any
 
 from kafkalog import errors
 from kafkalog.client.calls.groups import CommittedOffset, GroupMetadata, put_offsets
+from kafkalog.client.consumer.commits import Callback, Committing, Offsets
 from kafkalog.client.consumer.committer import (
     CHORE_S,
-    Callback,
     Committer,
-    Committing,
-    Offsets,
     excuse,
     tell_interceptors,
+    tell_of,
 )
+from kafkalog.client.consumer.core import (
+    Absent,
+    Commit,
+    Core,
+    Drain,
+    Effect,
+    Join,
+    Look,
+    Process,
+    Replace,
+    Say,
+    Tell,
+    TellCommits,
+)  # fmt: skip
 from kafkalog.client.consumer.heartbeat import Keeper
-from kafkalog.client.consumer.membership import IN, Membership
+from kafkalog.client.consumer.member import IN
+from kafkalog.client.consumer.membership import Membership
 from kafkalog.client.consumer.requests import Errands
 from kafkalog.client.consumer.start import find_begins
 from kafkalog.client.consumer.subscription import Subscription, few
 from kafkalog.client.fetch.fetcher import known_in
 from kafkalog.client.fetch.reading import Reading
 from kafkalog.client.link.cluster import Cluster
-from kafkalog.client.link.failures import failure_class
 from kafkalog.config.consumer import ConsumerConfig
 from kafkalog.types import TopicPartition
 from kafkalog.wire.error_codes import ErrorCode
@@ -34,12 +49,11 @@ from kafkalog.wire.error_codes import ErrorCode
 __all__ = ["Sharing"]
 
 _logger = logging.getLogger(__name__)
-ASK_AGAIN_S = 1.0
-"""How often topics and partitions are looked for that the cluster does not have."""
 
 
 class Sharing:
-    """The partitions of one consumer.  One thread, besides its Keeper's and its Committer's."""
+    """The partitions of one consumer: it does what its core decides.  One thread, besides its
+    Keeper's and its Committer's."""
 
     def __init__(
         self,
@@ -58,77 +72,78 @@ class Sharing:
         self.keeper = keeper
         self.committer = committer
         self.membership = membership
-        self.subscription = Subscription()
-        self.manual = False
-        """Whether partitions were assigned by hand."""
+        self.core = Core(
+            None if membership is None else membership.member,
+            config.enable_auto_commit,
+            config.auto_commit_interval_ms / 1000,
+            config.metadata_max_age_ms / 1000,
+        )
         self.paused: set[TopicPartition] = set()
-        self.committing = membership is not None and config.enable_auto_commit
-        """Whether positions are committed by themselves."""
         self.stored: dict[TopicPartition, CommittedOffset] | None = (
             None if config.enable_auto_offset_store else {}
         )
         """Offsets to commit instead of positions."""
         self.stable_only = config.isolation_level == "read_committed"
         self._interceptors = interceptors
-        self._assigned: dict[TopicPartition, int | None] = {}
-        """What is read, and what was committed of it last."""
         self._fresh = False
-        self._missing: set[TopicPartition] = set()
-        """Of what is read: what the cluster does not have now.  The rest goes on."""
-        self._absent: set[str] = set()
-        """Topics of the subscription of which that was told."""
-        self._ask_again_s = 0.0
         self._trouble: errors.KafkalogError | None = None
         """What is to be told when all else is done."""
-        self._next_commit_s = 0.0
-        self._next_look_s = 0.0
-        self._changed = False
-        """Whether what the group shares is other than when it was shared out."""
-        self._unshared = False
-        """Whether the member's share is still to be taken."""
-        self.parting = False
-        """Whether partitions are to be given up once the last commit of them is answered: nothing
-        is handed out until then."""
-        self._settling = False
-        """Whether commits have to be answered before it joins again."""
+        self.lookout = self.core.lookout
         self.errands = Errands(cluster)
+
+    @property
+    def subscription(self) -> Subscription:
+        """What it wants to read."""
+        return self.core.subscription
+
+    @property
+    def manual(self) -> bool:
+        """Whether partitions were assigned by hand."""
+        return self.core.manual
 
     @property
     def assignment(self) -> list[TopicPartition]:
         """What is read, sorted."""
-        return sorted(self._assigned)
+        return sorted(self.core.assigned)
 
     def __contains__(self, tp: TopicPartition) -> bool:
-        return tp in self._assigned
+        return tp in self.core.assigned
+
+    @property
+    def _missing(self) -> set[TopicPartition]:
+        return self.lookout.missing
 
     @property
     def joining(self) -> bool:
-        """Whether it waits for the group."""
-        return bool(self.subscription) and (
-            self.membership is not None and self.membership.state != IN
-        )
+        """As Core.joining."""
+        return self.core.joining
+
+    @property
+    def parting(self) -> bool:
+        """As Core.parting."""
+        return self.core.parting
 
     @property
     def searching(self) -> bool:
         """Whether it is not known yet what a pattern finds: it does not join for nothing."""
         topics = self.subscription
-        return topics.pattern and not topics.topics and not self._next_look_s
+        return topics.pattern and not topics.topics and not self.lookout.next_look_s
 
     @property
     def holds(self) -> bool:
         """Whether what it reads is nobody else's, as far as it can know."""
-        member = self.membership if self.subscription else None
-        return member is None or not self._assigned or member.ended() is None
+        return self.core.holds(self._now_s())
+
+    def _now_s(self) -> float:
+        return self.cluster.clock.monotonic_s()
 
     # ---- keeping up --------------------------------------------------------------------
 
     def subscribe(self, subscription: Subscription) -> None:
         """Want other topics; the next `keep_up` begins."""
-        self.subscription = subscription
-        self.manual = False
-        self._next_look_s = 0.0
+        self.core.subscribe(subscription)
         if self.membership is not None:
-            self.membership.rejoin()
+            self.membership.do()
 
     def keep_up(self, until_s: float) -> None:
         """What is due before records are handed out, as far as it is answered by `until_s`
@@ -137,17 +152,63 @@ class Sharing:
         self.tell_commits()
         if self.subscription:
             if self.membership is not None:
-                self._stay(self.membership, until_s)
+                self._run(self.core.stay(), until_s)
             else:
                 self._read_all(until_s)
         self._mind_missing(until_s)
         if self._fresh:
             self._ask("positions", until_s, self.find_positions)
-        if self.committing and self.cluster.clock.monotonic_s() >= self._next_commit_s:
+        if self.core.commit_due(self._now_s()):
             self._commit_by_itself(wait=False)
         if self._trouble is not None:
             problem, self._trouble = self._trouble, None
             raise problem
+
+    def _run(self, process: Process[None], until_s: float) -> None:
+        """Do what a process wants done, by `until_s` (time.monotonic).  Raises: what it does; what
+        the core decides."""
+        answer: Any = None
+        while True:
+            self.core.now_s = self._now_s()
+            try:
+                effect = process.send(answer)
+            except StopIteration:
+                return
+            finally:
+                if self.membership is not None:
+                    self.membership.do()
+            answer = self._done(effect, until_s)
+
+    def _done(self, effect: Effect, until_s: float) -> Any:
+        """What came of an effect."""
+        match effect:
+            case Commit(wait):
+                return _raised(lambda: self._commit_by_itself(wait))
+            case Drain():
+                return self._drained(until_s)
+            case TellCommits():
+                return _raised(self.tell_commits)
+            case Tell(what, partitions):
+                return _raised(lambda: self.subscription.tell(what, partitions))
+            case Replace(partitions):
+                self.replace(partitions)
+            case Join(owned):
+                # With something to read it does not wait for the others.
+                until = min(until_s, time.monotonic()) if owned else until_s
+                member = self._in_group()
+                return member.step(self.subscription.topics, owned, until)
+            case Look():
+                self._looked(until_s, self._look_for_others)
+                return self.searching
+            case Absent(topics):
+                self._mind_absent(set(topics))
+            case Say(text):
+                _logger.info("%s", text)
+        return None
+
+    def _in_group(self) -> Membership:
+        assert self.membership is not None
+        return self.membership
 
     def _ask(self, name: str, until_s: float, ask: Callable[[], None]) -> bool:
         """As Errands.run; with something to read it is not waited for."""
@@ -158,28 +219,27 @@ class Sharing:
     def until_chore_s(self) -> float:
         """In how many seconds something is due."""
         waits = self.errands.waits
-        due_s = [self._next_look_s] if self.subscription and not waits("topics") else []
-        if self.committing:
-            due_s.append(self._next_commit_s)
+        due_s = [self.lookout.next_look_s] if self.subscription and not waits("topics") else []
+        if self.core.committing:
+            due_s.append(self.core.next_commit_s)
         if self._missing and not waits("missing"):
-            due_s.append(self._ask_again_s)
+            due_s.append(self.lookout.ask_again_s)
         due_s.append(self.keeper.session_end_s)
-        now_s = self.cluster.clock.monotonic_s()
+        now_s = self._now_s()
         left_s = [max(at_s - now_s, 0.001) for at_s in due_s]
         return min([*left_s, *self.errands.pauses_s(), CHORE_S])
 
     def _looked(self, until_s: float, ask: Callable[[], None]) -> bool:
         """Look at the metadata, if it is time for that; whether it was done."""
-        if self.cluster.clock.monotonic_s() < self._next_look_s:
+        if not self.lookout.due(now_s := self._now_s()):
             return False
-        before_s, now_s = self._next_look_s, self.cluster.clock.monotonic_s()
-        self._next_look_s = now_s + self.config.metadata_max_age_ms / 1000
+        before_s = self.lookout.looks(now_s)
         done = False
         try:
             done = self._ask("topics", until_s, ask)
         finally:
             if not done:
-                self._next_look_s = before_s
+                self.lookout.next_look_s = before_s
         return done
 
     def _read_all(self, until_s: float) -> None:
@@ -189,10 +249,10 @@ class Sharing:
         def ask() -> None:
             wanted[:] = self._all()
 
-        if self._looked(until_s, ask) and set(wanted) != set(self._assigned):
-            new = [tp for tp in wanted if tp not in self._assigned]
+        if self._looked(until_s, ask) and set(wanted) != set(self.core.assigned):
+            new = [tp for tp in wanted if tp not in self]
             self.replace(wanted)
-            self.subscription.assigned(new)
+            self.subscription.tell("assigned", new)
 
     def _all(self) -> list[TopicPartition]:
         """Every partition of the topics."""
@@ -203,7 +263,7 @@ class Sharing:
         absent: set[str] = set()
         for name in sorted(subscription.topics):
             try:
-                if name not in self._absent:  # it may have been made a moment ago
+                if name not in self.lookout.absent:  # it may have been made a moment ago
                     self.cluster.topic(name)
                 wanted += (TopicPartition(name, p) for p in self.cluster.topics[name].partitions)
             except errors.UnknownTopicOrPartition as problem:
@@ -211,151 +271,43 @@ class Sharing:
                 absent.add(name)
             except KeyError:
                 absent.add(name)
-        self._absent = absent
-        if absent:
-            self._next_look_s = self.cluster.clock.monotonic_s() + ASK_AGAIN_S
+        self.lookout.lack(absent, self._now_s())
         return wanted
 
-    def _stay(self, member: Membership, until_s: float) -> None:
-        """Be a member, with a share."""
-        if (problem := member.look()) is not None:
-            _logger.info("%s", problem)
-        if member.fenced is not None:
-            self._give_back(member, until_s)
-            raise member.fenced
-        if self._unshared and member.state == IN:
-            self._take_share(member, until_s)
-        self._looked(until_s, lambda: self._look_for_others(member))
-        if self._changed and member.state == IN and not self._unshared:
-            self._changed = False
-            member.rejoin()
-        if self.searching and not self._assigned:
-            return
-        while member.state != IN:
-            if not self._give_back(member, until_s):
-                return
-            owned = self.assignment
-            # With something to read it does not wait for the others.
-            until = min(until_s, time.monotonic()) if owned else until_s
-            if member.step(self.subscription.topics, owned, until):
-                self._take_share(member, until_s)
-            elif not owned or member.metadata.generation >= 0:
-                return
-
-    def _look_for_others(self, member: Membership) -> None:
+    def _look_for_others(self) -> None:
         """Note whether there are other topics, or partitions, than when they were shared out."""
         subscription, absent = self.subscription, set[str]()
+        membership = self._in_group()
+        member = membership.member
         if subscription.look(self.cluster, self.config.exclude_internal_topics):
-            self._changed = True
+            self.core.changed = True
         if self.config.allow_auto_create_topics and not subscription.pattern:
             self.cluster.refresh(subscription.topics, create=True)
             absent = subscription.topics - self.cluster.topics.keys()
         if member.state == IN and member.counts is not None:
-            counts = member.partition_counts(member.topics)
+            counts = membership.partition_counts(member.topics)
             absent |= member.topics - counts.keys()
-            self._changed |= counts != member.counts
+            self.core.saw(counts)
         self._mind_absent(absent)
 
     def _mind_absent(self, topics: set[str]) -> None:
         """The cluster does not have these: told once, in the log, and looked for again soon."""
-        if new := sorted(topics - self._absent):
+        if new := self.lookout.lack(topics, self._now_s()):
             _logger.warning("the cluster has no topic %s: it is looked for", few(new))
-        self._absent = topics
-        if topics:
-            soon_s = self.cluster.clock.monotonic_s() + ASK_AGAIN_S
-            self._next_look_s = min(self._next_look_s, soon_s)
-
-    def _give_back(self, member: Membership, until_s: float) -> bool:
-        """Before it joins: partitions are committed and given up, unless it keeps them; False: its
-        commits are not answered yet."""
-        self._changed = self._unshared = False
-        if self._assigned and member.metadata.generation < 0:
-            gone, self.parting = self.assignment, False
-            self.replace([])
-            self.subscription.lost(gone)
-        if member.metadata.generation < 0:
-            self._settling = False
-            return True
-        wanted = self.subscription.topics if member.cooperative else ()
-        if gone := [tp for tp in self.assignment if tp.topic not in wanted]:
-            if not self._committed_before(until_s):
-                return False
-            self._revoke(gone)
-        else:
-            self.parting = False  # what a share before wanted back the next one may leave here
-        return self._settle_commits(until_s)
-
-    def _committed_before(self, until_s: float) -> bool:
-        """Commit what is to be given up; whether that is answered, or of no use any more."""
-        if not self.parting:
-            self.parting = True
-            if self.committing:
-                self._commit_by_itself(wait=False)
-        if not self._drained(until_s) and self.holds:
-            return False
-        self.parting = False
-        return True
-
-    def _revoke(self, partitions: list[TopicPartition]) -> None:
-        """Tell, and read these no more."""
-        try:
-            try:
-                self.tell_commits()
-            finally:  # lost, where the commit took longer than the session
-                told = self.subscription.revoked if self.holds else self.subscription.lost
-                told(partitions)
-        finally:
-            self.replace([tp for tp in self._assigned if tp not in set(partitions)])
-            self._settling = True
-
-    def _take_share(self, member: Membership, until_s: float) -> None:
-        """A new generation; what it is to give up it gives up once that is committed."""
-        share = set(member.share)
-        gone = [tp for tp in self.assignment if tp not in share]
-        new = [tp for tp in member.share if tp not in self._assigned]
-        problem: BaseException | None = None
-        self._unshared = bool(gone)  # also after a WakeUp
-        if gone and not self._committed_before(until_s):
-            return
-        self._unshared = False
-        if gone:  # what the leader wants to give to others: they get it next time
-            try:
-                self._revoke(gone)
-            except BaseException as found:  # raised once the share is taken: nobody else reads it
-                problem = found
-            member.rejoin()
-        self.replace(member.share)
-        if member.counts is not None:  # it leads: it looks for what any member wants
-            self._mind_absent(member.topics - member.counts.keys())
-        self._next_commit_s = (
-            self.cluster.clock.monotonic_s() + self.config.auto_commit_interval_ms / 1000
-        )
-        try:
-            self.subscription.assigned(new)
-        finally:
-            if problem is not None:
-                raise problem
 
     def give_up(self, reason: str, commit: bool = True) -> None:
         """Read nothing, and leave the group, in the time of the call."""
-        member = self.membership
         if not commit:
-            self.committing = False
+            self.core.committing = False
         problem: Exception | None = None
         try:
-            if not self.subscription or member is None:
-                if self.committing:
-                    self._commit_by_itself(wait=True)
-            elif gone := self.assignment:
-                self._part_with(member, gone)
-            self._settling = True
-            self._settle_commits(self.cluster.patience.until_s)
+            self._run(self.core.part(), self.cluster.patience.until_s)
         except Exception as found:  # of the user's, most likely: the others need not wait for it
             problem = found
         self.replace([])
-        self.parting = self._settling = self._unshared = False
-        if self.subscription and member is not None:
-            member.leave(reason)
+        self.core.parted()
+        if self.subscription and self.membership is not None:
+            self.membership.leave(reason)
         if problem is not None:
             raise problem
 
@@ -369,70 +321,46 @@ class Sharing:
             )
             self.tell_commits()
 
-    def _part_with(self, member: Membership, gone: list[TopicPartition]) -> None:
-        if (ended := member.ended()) is not None:
-            member.lose(ended)
-        if member.metadata.generation >= 0:
-            try:
-                if self.committing:
-                    self._commit_by_itself(wait=True)
-            finally:
-                self._revoke(gone)
-        else:
-            self.subscription.lost(gone)
-
     # ---- partitions --------------------------------------------------------------------
 
     def replace(self, partitions: Iterable[TopicPartition]) -> None:
         """Read exactly these; those that it has read go on."""
-        wanted = dict.fromkeys(partitions)
-        for tp in [tp for tp in self._assigned if tp not in wanted]:
+        for tp in self.core.replace(partitions):
             self.reading.forget(tp)
             self.paused.discard(tp)
             if self.stored is not None:
                 self.stored.pop(tp, None)
-        self._assigned = {tp: self._assigned.get(tp) for tp in wanted}
-        self._missing &= self._assigned.keys()
         self.cluster.patience.forget("positions")  # others may have committed since
         self._fresh = True
 
     def assign(self, partitions: Iterable[TopicPartition]) -> None:
         """Read exactly these, by hand; positions are committed before, if that is automatic."""
-        if self.committing:  # no rebalance does it
+        if self.core.committing:  # no rebalance does it
             self._commit_by_itself(wait=False)
-        self.manual = True
+        self.core.manual = True
         self.replace(partitions)
 
     def _mind_missing(self, until_s: float) -> None:
         """Note what the fetcher has set aside, and go on with what the cluster has again."""
-        self._miss(self.reading.fetcher.missing - self._missing)
-        now_s = self.cluster.clock.monotonic_s()
-        if not self._missing or now_s < self._ask_again_s:
+        self._miss(self.reading.fetcher.missing)
+        now_s = self._now_s()
+        names = self.lookout.asks(now_s)
+        if not names or not self._ask("missing", until_s, lambda: self.cluster.refresh_once(names)):
             return
-        names = sorted({tp.topic for tp in self._missing})
-        if not self._ask("missing", until_s, lambda: self.cluster.refresh_once(names)):
-            return
-        self._ask_again_s = now_s + ASK_AGAIN_S
-        for tp in sorted(self._missing):
-            if known_in(self.cluster.topics, tp):
-                self._missing.discard(tp)
-                self._fresh = True
-                if tp not in self.paused:
-                    self.reading.go_on(tp)
-        if self._missing and self.subscription:
-            self._next_look_s = 0.0  # perhaps they are not wanted any more
+        there = partial(known_in, self.cluster.topics)
+        for tp in self.lookout.asked(there, now_s, bool(self.subscription)):
+            self._fresh = True
+            if tp not in self.paused:
+                self.reading.go_on(tp)
 
     def _miss(self, partitions: Iterable[TopicPartition]) -> None:
         """The cluster does not have these: told once, in the log or (assigned by hand) raised."""
-        gone = sorted(partitions)
+        gone = self.lookout.miss(partitions, self._now_s(), bool(self.subscription))
         if not gone:
             return
-        self._missing.update(gone)
-        self._ask_again_s = self.cluster.clock.monotonic_s() + ASK_AGAIN_S
         names = few([f"{tp.topic}-{tp.partition}" for tp in gone])
         problem = errors.UnknownTopicOrPartition(f"the cluster has no {names}")
         if self.subscription:
-            self._next_look_s = 0.0
             _logger.warning("%s: it is read no more; what else is assigned is", problem)
         else:
             self._trouble = problem
@@ -442,7 +370,7 @@ class Sharing:
 
         Raises: OffsetOutOfRange: neither tells.
         """
-        new = self._there([tp for tp in self._assigned if self.reading.position(tp) is None])
+        new = self._there([tp for tp in self.core.assigned if self.reading.position(tp) is None])
         self._fresh = bool(new)
         if new:
             self._fresh = self.begin_at(new) < len(new)
@@ -453,13 +381,13 @@ class Sharing:
 
         Raises: OffsetOutOfRange: neither tells.
         """
-        group = None if self.membership is None else self.membership.metadata.group
+        group = None if self.membership is None else self.membership.member.metadata.group
         found = find_begins(
             self.cluster, group, partitions, self.config.auto_offset_reset, self.stable_only
         )
         for tp, one in found.items():
             if isinstance(one, CommittedOffset):
-                self._assigned[tp] = one.offset
+                self.core.assigned[tp] = one.offset
             self.seek(tp, one.offset, one.leader_epoch)
         return len(found)
 
@@ -480,52 +408,32 @@ class Sharing:
 
     # ---- commits -----------------------------------------------------------------------
 
-    def positions(self, all_of_them: bool = True) -> dict[TopicPartition, CommittedOffset]:
-        """Up to where records were handed out, as far as the cluster has the partitions;
-        `all_of_them` False: what is not committed."""
-        found = {}
-        reached = self.reading.reached if self.stored is None else self.stored.get
-        for tp, committed in self._assigned.items():
-            at = None if tp in self._missing else reached(tp)
-            if at is not None and (all_of_them or at.offset != committed):
-                found[tp] = at
-        return found
+    def positions(self) -> dict[TopicPartition, CommittedOffset]:
+        """Up to where records were handed out, as far as the cluster has the partitions."""
+        return self.core.positions(self._reached)
+
+    @property
+    def _reached(self) -> Callable[[TopicPartition], CommittedOffset | None]:
+        return self.reading.reached if self.stored is None else self.stored.get
 
     def identity(self) -> GroupMetadata:
-        """Which member it is, or was last.  Raises: ArgumentError without a group."""
-        if self.membership is None:
-            raise errors.ArgumentError("group: none was given, wanted one for its offsets")
-        latest = self.membership.latest
-        return GroupMetadata(latest.group) if self.manual else latest
-
-    def member(self) -> GroupMetadata:
-        """The member that commits. Raises: ArgumentError without a group; UnknownMemberId: it was
-        one; FencedInstanceId."""
-        if self.membership is None or not self.subscription:
-            return GroupMetadata(self.identity().group)
-        if self.membership.fenced is not None:
-            raise self.membership.fenced
-        found = self.membership.metadata
-        if found.generation < 0:
-            raise failure_class(ErrorCode.UNKNOWN_MEMBER_ID)(
-                f"group {found.group!r}: this consumer is no member of it now: poll joins again"
-            )
-        return found
+        """As Core.identity."""
+        return self.core.identity()
 
     def commit(self, offsets: Offsets) -> None:
-        """Commit, and wait.  Raises: as `member`; Timeout: one in the background is not answered
-        yet, and would land behind this one; what the coordinator answers.
+        """Commit, and wait.  Raises: as Core.committer; Timeout: one in the background is not
+        answered yet, and would land behind this one; what the coordinator answers.
         """
-        member = self.member()
+        member = self.core.committer()
         until_s = self.cluster.patient_until_s()
-        left_ms = round((until_s - self.cluster.clock.monotonic_s()) * 1000)
+        left_ms = round((until_s - self._now_s()) * 1000)
         drained = self.committer.drain(until_s)
         self.tell_commits()
         if not drained:
             raise errors.Timeout(
                 f"group {member.group!r}: an earlier commit was not answered in {left_ms} ms"
             )
-        left_ms = max(1, round((until_s - self.cluster.clock.monotonic_s()) * 1000))
+        left_ms = max(1, round((until_s - self._now_s()) * 1000))
         try:
             with self.committer.commit_ms.timed():
                 put_offsets(
@@ -546,7 +454,7 @@ class Sharing:
         # What this thread has reached the other one may wait for.
         self.committer.cluster.reached |= self.cluster.reached
         self.committer.commit(
-            Committing(offsets, self.member(), callback, self.cluster.patient_until_s())
+            Committing(offsets, self.core.committer(), callback, self.cluster.patient_until_s())
         )
 
     def _drained(self, until_s: float) -> bool:
@@ -554,16 +462,6 @@ class Sharing:
         with self.keeper.waited_for():
             wait = self.cluster.patience.wait
             return self.committer.drain_within(wait, until_s, lambda: self.keeper.session_end_s)
-
-    def _settle_commits(self, until_s: float) -> bool:
-        """Wait for what is committed in the background, before the generation in which it may be
-        committed ends; whether it is answered."""
-        member = self.membership
-        if self._settling and member is not None and not self._drained(until_s):
-            return member.ended() is not None
-        self._settling = False
-        self.tell_commits()
-        return True
 
     def tell_commits(self) -> None:
         """Tell of the commits that have ended, in their order, whatever a callback does.
@@ -576,21 +474,17 @@ class Sharing:
                 self._note(done.offsets)
             else:
                 self._fenced(done.member, done.problem)
-            raised = done.tell(raised)
+            raised = tell_of(done, raised)
         if raised is not None:
             raise raised
 
     def _note(self, offsets: Offsets) -> None:
-        for tp, one in offsets.items():
-            if tp in self._assigned:
-                self._assigned[tp] = one.offset
+        self.core.committed(offsets)
         tell_interceptors(self._interceptors, offsets)
 
     def _commit_by_itself(self, wait: bool) -> None:
         """What fails is read again by somebody.  Raises: FencedInstanceId."""
-        now_s = self.cluster.clock.monotonic_s()
-        self._next_commit_s = now_s + self.config.auto_commit_interval_ms / 1000
-        if not (fresh := self.positions(all_of_them=False)):
+        if not (fresh := self.core.fresh(self._reached, self._now_s())):
             return
         try:
             self.commit(fresh) if wait else self.commit_later(fresh, None)
@@ -598,3 +492,12 @@ class Sharing:
             if problem.code == ErrorCode.FENCED_INSTANCE_ID:
                 raise
             excuse(problem)
+
+
+def _raised(call: Callable[[], None]) -> BaseException | None:
+    """What a call raises, or None."""
+    try:
+        call()
+    except BaseException as problem:
+        return problem
+    return None

@@ -66,9 +66,11 @@ class Subscription:
             called(word, listener, AWAITS)
         self.topics = set(names)
         """Of a pattern: those that `look` has found."""
-        self._on_assigned = on_assigned
-        self._on_revoked = on_revoked
-        self._on_lost = on_revoked if on_lost is None else on_lost
+        self._listeners = {
+            "assigned": on_assigned,
+            "revoked": on_revoked,
+            "lost": on_revoked if on_lost is None else on_lost,
+        }
 
     @property
     def pattern(self) -> bool:
@@ -91,17 +93,9 @@ class Subscription:
         changed, self.topics = found != self.topics, found
         return changed
 
-    def assigned(self, partitions: list[TopicPartition]) -> None:
-        """These are read from now on; perhaps none are new."""
-        if self._on_assigned is not None:
-            self._on_assigned(partitions)
-
-    def revoked(self, partitions: list[TopicPartition]) -> None:
-        """These will be another's."""
-        if self._on_revoked is not None:
-            self._on_revoked(partitions)
-
-    def lost(self, partitions: list[TopicPartition]) -> None:
-        """These are another's already."""
-        if self._on_lost is not None:
-            self._on_lost(partitions)
+    def tell(self, what: str, partitions: list[TopicPartition]) -> None:
+        """Call a listener, if there is one: these are read from now on (assigned; perhaps none are
+        new), will be another's (revoked), or are another's already (lost)."""
+        listener = self._listeners[what]
+        if listener is not None:
+            listener(partitions)

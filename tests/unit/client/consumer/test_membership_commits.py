@@ -195,3 +195,31 @@ def test_a_commit_without_an_answer_is_told_of_at_the_end(peer: Peer, member: Co
     member.close(timeout_ms=100)
     (problem,) = told
     assert isinstance(problem, errors.Timeout)
+
+
+def test_no_commit_claims_a_generation_whose_share_is_not_known(
+    coordinator: Coordinator, peer: Peer
+) -> None:
+    """A member that reads on while others join would commit, in the name of the generation to
+    come, what that gives to another member: it would set the other one back."""
+    coordinator.protocol = "cooperative-sticky"
+    let = threading.Event()
+
+    def slow(request: Any, version: int) -> Any:
+        assert let.wait(LIMIT_S)
+        return coordinator.sync(request, version)
+
+    with joined(peer, assignor="cooperative-sticky", auto_commit=False) as member:
+        peer.on(apis.SYNC_GROUP, slow)
+        peer.on(apis.HEARTBEAT, {"error_code": ErrorCode.REBALANCE_IN_PROGRESS}, {})
+        wait_for(
+            lambda: member.poll(1) or peer.count(apis.SYNC_GROUP) == 2, "it asks for its share"
+        )
+        for wait in (True, False):
+            with pytest.raises(failure_class(ErrorCode.REBALANCE_IN_PROGRESS), match="joins"):
+                member.commit({ZERO: 5}, wait=wait)
+        let.set()
+        again(member)
+        member.commit({ZERO: 5})
+    (sent,) = peer.sent(apis.OFFSET_COMMIT)
+    assert sent.generation_id_or_member_epoch == 2

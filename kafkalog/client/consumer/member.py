@@ -1,0 +1,378 @@
+"""What a member of a group decides: when it joins, what answers mean, when its share is lost.
+
+It does nothing else: no clock, no socket, no thread.  Each event leaves what is to be done in
+`effects`; Membership tells it what has happened and does that, and a simulation does the same
+(tests/unit/client/consumer/simulation.py).
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, NamedTuple
+
+from kafkalog import errors
+from kafkalog.client.calls.groups import GroupMetadata
+from kafkalog.client.consumer.assignors import Assignor, Subscriber
+from kafkalog.client.consumer.session import Session
+from kafkalog.client.link.failures import check_code, passing
+from kafkalog.types import TopicPartition
+from kafkalog.wire.error_codes import ErrorCode
+from kafkalog.wire.records import CONSUMER_PROTOCOL
+
+__all__ = [
+    "IN", "JOINING", "LOST", "OUT", "REJOIN", "SHARING", "SYNCING",
+    "Asks", "BeatAs", "Doubt", "DoubtTopics", "Effect", "Member", "MemberOptions", "Rest",
+    "Unwanted",
+]  # fmt: skip
+
+_logger = logging.getLogger(__name__)
+NO_GENERATION = -1
+LOST = (ErrorCode.ILLEGAL_GENERATION, ErrorCode.UNKNOWN_MEMBER_ID)
+"""Its partitions belong to others now."""
+REJOIN = (ErrorCode.REBALANCE_IN_PROGRESS, *LOST)
+SUBSCRIPTION_VERSION, ASSIGNMENT_VERSION = 3, 3
+OUT, JOINING, SHARING, SYNCING, IN = "out", "joining", "sharing", "syncing", "in"
+"""SHARING: it has joined, and asks for what it is to share out."""
+
+
+class MemberOptions(NamedTuple):
+    """How a member behaves; times in milliseconds."""
+
+    assignors: tuple[Assignor, ...]
+    session_timeout_ms: int = 45_000
+    rebalance_timeout_ms: int = 300_000
+    instance_id: str | None = None
+    rack: str | None = None
+
+
+# ---- effects ---------------------------------------------------------------------------------
+
+
+class BeatAs(NamedTuple):
+    """As Session.begin."""
+
+    member: GroupMetadata
+    heard_s: float | None = None
+
+
+class Asks(NamedTuple):
+    """As Session.joins."""
+
+    reads_on: bool
+
+
+class Rest(NamedTuple):
+    """As Session.rest."""
+
+
+class Unwanted(NamedTuple):
+    """The answer that is due is for nobody."""
+
+
+class Doubt(NamedTuple):
+    """The coordinator is another one, perhaps."""
+
+
+class DoubtTopics(NamedTuple):
+    """What is known of topics and nodes is wrong, perhaps."""
+
+
+Effect = BeatAs | Asks | Rest | Unwanted | Doubt | DoubtTopics
+
+
+class Member:
+    """One member: its id, its generation, its share.  The owner's thread only."""
+
+    def __init__(
+        self, group: str, options: MemberOptions, session: Session, pauses_s: tuple[float, float]
+    ) -> None:
+        """`session`: read here, and changed by effects.  `pauses_s`: the shortest and the longest
+        one before it asks again."""
+        self.options = options
+        self.session = session
+        self.effects: list[Effect] = []
+        self.metadata = GroupMetadata(group, instance_id=options.instance_id)
+        """Its id and its generation, as far as it knows."""
+        self.latest = self.metadata
+        """Of the latest generation that it was in, also when that is over: what is committed with
+        it is refused then."""
+        self.fenced: errors.KafkalogError | None = None
+        """Another member has its instance id: it never joins again."""
+        self.share: list[TopicPartition] = []
+        """What the last generation gave it."""
+        self.state = OUT
+        self.cooperative = all(assignor.cooperative for assignor in options.assignors)
+        """Whether it keeps what it has while others join."""
+        self.counts: Mapping[str, int] | None = None
+        """How many partitions each topic had when it shared them out; None: it does not lead."""
+        self.topics: set[str] = set()
+        """Of all members, when it leads."""
+        self.rebalances = 0
+        """How often it was given a share."""
+        self._pauses_s = pauses_s
+        self._pause_s = 0.0
+        self._joined: Any = None
+        """The answer to its JoinGroup."""
+        self._told = (list[TopicPartition](), NO_GENERATION)
+
+    @property
+    def awaits(self) -> bool:
+        """Whether an answer is due that lets it go on."""
+        return self.state in (JOINING, SYNCING)
+
+    # ---- joining -------------------------------------------------------------------------
+
+    def out_of_it(self, now_s: float) -> bool:
+        """Whether it ceased to be a member during the wait for others; it then starts over."""
+        ended = self.ended(now_s)
+        if ended is not None:
+            self.rejoin()
+            self.lose(ended)
+        return ended is not None
+
+    def join(self, topics: Iterable[str], owned: Sequence[TopicPartition]) -> dict[str, Any]:
+        """A JoinGroup, which the coordinator answers when all have sent theirs.
+
+        `owned`: what it reads now, and keeps.
+        """
+        options, member = self.options, self.metadata
+        protocols = [
+            {"name": assignor.name, "metadata": self._subscription(assignor, topics, owned)}
+            for assignor in options.assignors
+        ]
+        return {
+            "group_id": member.group,
+            "session_timeout_ms": options.session_timeout_ms,
+            "rebalance_timeout_ms": options.rebalance_timeout_ms,
+            "member_id": member.member_id,
+            "group_instance_id": options.instance_id,
+            "protocol_type": "consumer",
+            "protocols": protocols,
+        }
+
+    def _subscription(
+        self, assignor: Assignor, topics: Iterable[str], owned: Sequence[TopicPartition]
+    ) -> bytes:
+        share, generation = self._told
+        return CONSUMER_PROTOCOL.encode_subscription(
+            SUBSCRIPTION_VERSION,
+            {
+                "topics": sorted(set(topics)),
+                "user_data": assignor.user_data(share, generation),
+                "owned_partitions": _rows(owned),
+                "generation_id": generation,
+                "rack_id": self.options.rack,
+            },
+        )
+
+    def asked(self, reads_on: bool) -> None:
+        """Its JoinGroup is on its way."""
+        self.state = JOINING
+        self.effects.append(Asks(reads_on))
+
+    def joined(self, answer: Any) -> None:
+        """Its JoinGroup was answered.  Raises: what the coordinator says."""
+        member = self.metadata
+        self.state = OUT
+        if answer.error_code == ErrorCode.MEMBER_ID_REQUIRED:
+            self.metadata = member._replace(member_id=answer.member_id)
+            return
+        check_code(answer.error_code, f"group {member.group!r}")
+        self.metadata = member._replace(member_id=answer.member_id, generation=answer.generation_id)
+        # The coordinator's patience begins with its answer: to share out may take long.
+        self.effects.append(BeatAs(self.metadata))
+        self.counts = None
+        self._joined = answer
+        self.state = SHARING
+
+    def to_share(self) -> set[str] | None:
+        """The topics of all members, when it leads and shares them out; else None."""
+        answer = self._joined
+        if answer.leader != answer.member_id:
+            return None
+        members = [_subscriber(member) for member in answer.members]
+        self.topics = {topic for member in members for topic in member.topics}
+        return self.topics
+
+    def sync(self, counts: Mapping[str, int] | None) -> dict[str, Any]:
+        """A SyncGroup; `counts`: how many partitions each topic has that is to be shared out, None
+        where it does not lead."""
+        answer, self.counts = self._joined, counts
+        shares = [] if counts is None else self._shares(counts)
+        return {
+            "group_id": self.metadata.group,
+            "generation_id": answer.generation_id,
+            "member_id": answer.member_id,
+            "group_instance_id": self.options.instance_id,
+            "protocol_type": "consumer",
+            "protocol_name": answer.protocol_name,
+            "assignments": [] if getattr(answer, "skip_assignment", False) else shares,
+        }
+
+    def _shares(self, counts: Mapping[str, int]) -> list[dict[str, Any]]:
+        """The leader's work: partitions for everybody."""
+        answer = self._joined
+        assignor = next(a for a in self.options.assignors if a.name == answer.protocol_name)
+        shares = assignor.assign([_subscriber(member) for member in answer.members], counts)
+        return [
+            {
+                "member_id": member_id,
+                "assignment": CONSUMER_PROTOCOL.encode_assignment(
+                    ASSIGNMENT_VERSION, {"assigned_partitions": _rows(share), "user_data": None}
+                ),
+            }
+            for member_id, share in shares.items()
+        ]
+
+    def shared(self) -> None:
+        """Its SyncGroup is on its way."""
+        self.state = SYNCING
+
+    def synced(self, answer: Any, sent_s: float) -> None:
+        """Its SyncGroup of `sent_s` was answered.  Raises: what the coordinator says."""
+        self.state = OUT
+        check_code(answer.error_code, f"group {self.metadata.group!r}")
+        self.state = IN
+        self.rebalances += 1
+        self.share = _share(answer.assignment)
+        self._told = self.share, self.metadata.generation
+        self.latest = self.metadata
+        self._pause_s = 0.0
+        self.effects.append(BeatAs(self.metadata, sent_s))
+
+    def failed(self, problem: errors.KafkalogError, reached: bool) -> float:
+        """A step of joining failed: after how many seconds it goes on.
+
+        `reached`: whether any broker ever was.  Raises: the problem, when it lasts.
+        """
+        before, self.state = self.state, OUT
+        if problem.code in LOST:
+            self.lose(problem)
+        elif problem.code != ErrorCode.REBALANCE_IN_PROGRESS:
+            if problem.code == ErrorCode.FENCED_INSTANCE_ID:
+                self.lose(problem)
+            if not passing(problem) or not reached:
+                raise problem
+            _logger.info("group %s: %s", self.metadata.group, problem)
+            if before == SHARING:  # the others wait for what it shares out
+                self.state = SHARING
+                self.effects.append(DoubtTopics())
+            else:
+                self.effects.append(Doubt())
+        low_s, high_s = self._pauses_s
+        self._pause_s = min(max(low_s, self._pause_s * 2), high_s)
+        return self._pause_s
+
+    # ---- staying, and not ------------------------------------------------------------------
+
+    def look(self, now_s: float) -> errors.KafkalogError | None:
+        """What has happened since it is in; it joins at the next step if that is not None, unless
+        it is `fenced`.
+
+        Raises: whatever else the coordinator says that lasts.
+        """
+        if self.state != IN:
+            return None
+        problem = ended = self.ended(now_s)
+        if ended is None:
+            problem = self.session.problem
+        if problem is None:
+            return None
+        if ended is None and problem.code == ErrorCode.REBALANCE_IN_PROGRESS:
+            self.rejoin()
+            return problem
+        self.lose(problem)
+        if ended is None and self.fenced is None:
+            raise problem
+        return problem
+
+    def ended(self, now_s: float) -> errors.KafkalogError | None:
+        """Why what it reads may be others' by now; None: it may not.  It loses it then."""
+        session, why = self.session, ""
+        if self.fenced is not None:
+            return self.fenced
+        if session.left:
+            ms = self.options.rebalance_timeout_ms
+            why = (
+                f"poll was not called in max_poll_interval_ms ({ms} ms): the partitions were given "
+                "up"
+            )
+        elif session.lapsed(now_s):
+            ms = self.options.session_timeout_ms
+            why = (
+                f"no heartbeat was answered in session_timeout_ms ({ms} ms): the partitions may be "
+                "others' by now"
+            )
+        if why:
+            return errors.Timeout(f"group {self.metadata.group!r}: {why}")
+        problem = session.problem
+        return problem if problem is not None and problem.code in LOST else None
+
+    def rejoin(self) -> None:
+        """Join again at the next step, as the member that it is."""
+        if self.awaits:
+            self.effects.append(Unwanted())
+        self.state = OUT
+
+    def mind_fencing(self, committer: GroupMetadata, problem: errors.KafkalogError) -> None:
+        """A commit failed: where another member has this one's instance id, it is out for good."""
+        fenced = problem.code == ErrorCode.FENCED_INSTANCE_ID
+        if fenced and committer.member_id == self.metadata.member_id:  # else as another member
+            self.lose(problem)
+
+    def lose(self, problem: errors.KafkalogError | None) -> None:
+        """It is in no generation now, or (None; it left; it is unknown) in no group at all.
+
+        Its id stays in the first case: a static member that was replaced is told so again, and does
+        not take the other's place.
+        """
+        if problem is not None and problem.code == ErrorCode.FENCED_INSTANCE_ID:
+            self.fenced = problem
+        unknown = problem is None or problem.code == ErrorCode.UNKNOWN_MEMBER_ID
+        gone = unknown or self.session.left
+        self.effects.append(Rest())
+        self.metadata = self.metadata._replace(
+            generation=NO_GENERATION, member_id="" if gone else self.metadata.member_id
+        )
+        self.state = OUT
+        self._told = [], NO_GENERATION
+
+    @property
+    def says_goodbye(self) -> bool:
+        """Whether it tells the group that it leaves.  A static member is expected back."""
+        return bool(self.metadata.member_id) and self.options.instance_id is None
+
+
+# ---- what members send each other -------------------------------------------------------------
+
+
+def _subscriber(member: Any) -> Subscriber:
+    version, found = CONSUMER_PROTOCOL.decode_subscription(member.metadata)
+    owned = _partitions(found.owned_partitions) if version >= 1 else []
+    return Subscriber(
+        member.member_id,
+        member.group_instance_id,
+        tuple(found.topics),
+        tuple(owned),
+        found.generation_id if version >= 2 else NO_GENERATION,
+        None if found.user_data is None else bytes(found.user_data),
+    )
+
+
+def _share(data: bytes) -> list[TopicPartition]:
+    if not data:
+        return []
+    _, found = CONSUMER_PROTOCOL.decode_assignment(data)
+    return sorted(_partitions(found.assigned_partitions))
+
+
+def _partitions(rows: Iterable[Any]) -> list[TopicPartition]:
+    return [TopicPartition(row.topic, p) for row in rows for p in row.partitions]
+
+
+def _rows(partitions: Iterable[TopicPartition]) -> list[dict[str, Any]]:
+    topics: dict[str, list[int]] = {}
+    for tp in partitions:
+        topics.setdefault(tp.topic, []).append(tp.partition)
+    return [{"topic": topic, "partitions": some} for topic, some in topics.items()]

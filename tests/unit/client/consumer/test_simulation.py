@@ -1,0 +1,186 @@
+"""The simulation finds nothing wrong with consumers, and finds what is planted in them.
+
+Each run has a seed that is told where it finds something.
+"""
+
+from __future__ import annotations
+
+import ast
+import inspect
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from kafkalog import errors
+from kafkalog.client.calls.groups import CommittedOffset, GroupMetadata
+from kafkalog.client.consumer import commits, core, lookout, member, session
+from kafkalog.client.consumer.core import Core
+from kafkalog.client.consumer.lookout import Lookout
+from kafkalog.client.consumer.member import Member
+from kafkalog.client.consumer.session import Session
+from kafkalog.coordinator.groups import offsets
+from kafkalog.wire.error_codes import ErrorCode
+from tests.support.effort import SEED, rounds
+from tests.support.virtual import Violated
+from tests.unit.client.consumer.simulation import Consumer, simulate
+
+CANARY_RUNS = 100
+PARTS, RUNS = 2, 4
+
+
+@pytest.mark.explore
+@pytest.mark.timeout(0)
+@pytest.mark.parametrize("part", range(PARTS))
+def test_consumers_keep_their_promises_whatever_happens(part: int) -> None:
+    """C1 to C6 hold under lost, late and doubled messages, a coordinator that moves or is silent,
+    members that die and stall, slow listeners, topics that grow and go, and a clock that jumps."""
+    for number in rounds(RUNS):
+        seed = SEED + number * PARTS + part
+        world = simulate(seed)
+        assert world.judge.given, f"seed {seed}: nothing happened"
+
+
+@pytest.mark.parametrize(
+    "module", [commits, core, lookout, member, session], ids=lambda module: module.__name__
+)
+def test_what_decides_knows_no_clock_and_no_socket(module: Any) -> None:
+    tree = ast.parse(inspect.getsource(module))
+    found = {
+        name.split(".")[0]
+        for node in ast.walk(tree)
+        if isinstance(node, (ast.Import, ast.ImportFrom))
+        for name in ([node.module] if isinstance(node, ast.ImportFrom) and node.module
+                     else [one.name for one in node.names])
+    }  # fmt: skip
+    assert found & {"time", "random", "threading", "socket", "select", "os"} == set()
+
+
+NEXT_GENERATION = 71
+"""A member that read on while it joined committed in the name of the generation to come."""
+
+
+@pytest.mark.parametrize("seed", [NEXT_GENERATION])
+def test_seeds_that_found_something(seed: int) -> None:
+    simulate(seed)
+
+
+def gives_no_identity(patch: pytest.MonkeyPatch) -> None:
+    """group_metadata() of a removed member says generation -1 and no member id."""
+
+    def identity(self: Core) -> GroupMetadata:
+        assert self.member is not None
+        now = self.member.metadata
+        return now if now.generation >= 0 else GroupMetadata(now.group)
+
+    patch.setattr(Core, "identity", identity)
+
+
+def commits_hold_up_heartbeats(patch: pytest.MonkeyPatch) -> None:
+    """One thread commits and beats, and the session ends only when the coordinator says so."""
+    keep = Consumer._keep
+
+    def waits(self: Consumer) -> None:
+        if not self.commits.quiet:
+            self.later(100, self._keep)
+        else:
+            keep(self)
+
+    patch.setattr(Consumer, "_keep", waits)
+    patch.setattr(Session, "lapsed", lambda _self, _now_s: False)
+
+
+def a_listener_that_raises_ends_the_rebalance(patch: pytest.MonkeyPatch) -> None:
+    """What is given up is given up, and the share is not taken."""
+    revoke = Core._revoke
+
+    def raises(self: Core, partitions: Any) -> Any:
+        if (raised := (yield from revoke(self, partitions))) is not None:
+            raise raised
+        return None
+
+    patch.setattr(Core, "_revoke", raises)
+
+
+def a_topic_that_is_gone_stops_all(patch: pytest.MonkeyPatch) -> None:
+    """A poll fails for one partition that the cluster does not have."""
+
+    def miss(_self: Lookout, partitions: Any, _now_s: float, shared: bool) -> Any:
+        if gone := sorted(partitions):
+            raise errors.UnknownTopicOrPartition(f"the cluster has no {gone}")
+        return []
+
+    patch.setattr(Lookout, "miss", miss)
+
+
+def commits_in_the_next_generation(patch: pytest.MonkeyPatch) -> None:
+    """A member commits as soon as it knows a generation, and not what that gives it."""
+    committer = Core.committer
+
+    def found(self: Core) -> GroupMetadata:
+        assert self.member is not None
+        latest, self.member.latest = self.member.latest, self.member.metadata
+        try:
+            return committer(self)
+        finally:
+            self.member.latest = latest
+
+    patch.setattr(Core, "committer", found)
+
+
+def trusts_the_coordinator_alone(patch: pytest.MonkeyPatch) -> None:
+    """A session does not end by the member's own clock."""
+    patch.setattr(Session, "lapsed", lambda _self, _now_s: False)
+
+
+def says_nothing_of_what_it_keeps(patch: pytest.MonkeyPatch) -> None:
+    """A cooperative member does not tell the leader what it reads on."""
+    join = Member.join
+    patch.setattr(Member, "join", lambda self, topics, _owned: join(self, topics, []))
+
+
+def commits_what_was_not_read(patch: pytest.MonkeyPatch) -> None:
+    """A position is one too high."""
+    positions = Core.positions
+
+    def ahead(self: Core, reached: Any) -> Any:
+        found = positions(self, reached)
+        return {tp: CommittedOffset(one.offset + 1) for tp, one in found.items()}
+
+    patch.setattr(Core, "positions", ahead)
+
+
+def sees_no_growth(patch: pytest.MonkeyPatch) -> None:
+    """The leader does not share out what is new."""
+    patch.setattr(Core, "saw", lambda _self, _counts: None)
+
+
+def takes_any_commit(patch: pytest.MonkeyPatch) -> None:
+    """The coordinator asks for no generation."""
+    patch.setattr(offsets, "_check_commit", lambda *_: ErrorCode.NONE)
+
+
+CANARIES = {
+    gives_no_identity: 19,
+    commits_hold_up_heartbeats: 3,
+    a_listener_that_raises_ends_the_rebalance: 38,
+    a_topic_that_is_gone_stops_all: 6,
+    commits_in_the_next_generation: 71,
+    trusts_the_coordinator_alone: 8,
+    says_nothing_of_what_it_keeps: 35,
+    commits_what_was_not_read: 0,
+    sees_no_growth: 2,
+    takes_any_commit: 13,
+}
+"""And the seed to begin with: the one that finds it, so that it does not take long."""
+
+
+@pytest.mark.parametrize("plant", CANARIES, ids=lambda plant: plant.__name__)
+def test_the_simulation_finds_what_is_planted(
+    plant: Callable[[pytest.MonkeyPatch], None], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each of these mistakes breaks a promise within a few runs."""
+    plant(monkeypatch)
+    with pytest.raises(Violated, match=r"C\d"):
+        for seed in range(CANARIES[plant], CANARIES[plant] + CANARY_RUNS):  # always the same
+            simulate(seed)
