@@ -600,9 +600,6 @@ kl_status kl_log_purge(kl_log *log, int64_t before_ms, size_t *files);
 
 /* ---- replication and coordination see ------------------------------------------------ */
 
-/* Of a log that was opened with a high watermark: it is there, and stays.
- * KL_E_OFFSET_OUT_OF_RANGE, KL_E_ARGUMENT (any other). */
-kl_status kl_log_set_high_watermark(kl_log *log, int64_t offset);
 /* Other copies allow records below `offset` to be shown (INT64_MAX: all): the high watermark
  * follows the end up to it, and never goes back.  It waits for no disk. */
 kl_status kl_log_show_until(kl_log *log, int64_t offset);

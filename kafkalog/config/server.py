@@ -105,7 +105,7 @@ class ServerConfig(BrokerConfig, GroupConfig, TransactionConfig, ReplicaConfig):
         (),
         "The data directory, or *: no new topic or partition is placed there; empty: they are.",
         pattern=r".+",
-        example="*",
+        example="directories or *",
     )
     num_partitions = Whole(1, "Partitions of a topic that is created without a number.", low=1)
     default_replication_factor = Whole(

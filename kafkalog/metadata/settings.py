@@ -168,8 +168,3 @@ def changed_topics(change: Change) -> list[str | None]:
     if any(kind == BROKER for kind, _ in change.resources):
         return [None]
     return [name for kind, name in change.resources if kind == TOPIC]
-
-
-def effective(image: MetadataImage, topic: str, static: BrokerConfig) -> Mapping[str, Any]:
-    """All settings of a topic, as they are in effect."""
-    return TopicConfig.of(topic_overrides(image, topic, static.topic), static.topic)

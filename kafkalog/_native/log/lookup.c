@@ -414,25 +414,6 @@ out:
     return status;
 }
 
-kl_status kl_log_set_high_watermark(kl_log *log, int64_t offset) {
-    kl_status status = kl_log_enter_write(log);
-    if (status) return status;
-    if (log->end_is_high_watermark)
-        status = kl_fail(KL_E_ARGUMENT, "log %s: a single copy's high watermark is its end",
-                         log->path);
-    else if (offset < log->log_start || offset > log->log_end)
-        status = kl_fail(KL_E_OFFSET_OUT_OF_RANGE,
-                         "log %s: high watermark %lld, expected one from %lld to %lld",
-                         log->path, (long long)offset, (long long)log->log_start,
-                         (long long)log->log_end);
-    if (!status) {
-        log->high_watermark = log->show_until = offset;
-        kl_log_publish(log);
-    }
-    kl_log_leave(log);
-    return status;
-}
-
 kl_status kl_log_show_until(kl_log *log, int64_t offset) {
     kl_status status = kl_log_enter_writer(log);
     if (status) return status;

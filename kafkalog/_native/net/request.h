@@ -66,9 +66,8 @@ void kl_request_release_frame(kl_request *request);
 /* Room for `bytes` more of the response's memory, to be written before the next call; NULL
  * when there is no memory.  Moves what was returned before. */
 uint8_t *kl_response_reserve(kl_request *request, size_t bytes);
-/* How much memory was put, and a place in it, to write what is known later only. */
+/* How much memory was put. */
 size_t kl_response_pos(const kl_request *request);
-uint8_t *kl_response_at(kl_request *request, size_t pos);
 /* Take back the memory from `pos` on.  No slice may lie behind it. */
 void kl_response_rewind(kl_request *request, size_t pos);
 /* A piece of a file, sent by sendfile in this place.  Takes the slice, also when it fails

@@ -72,11 +72,6 @@ size_t kl_response_pos(const kl_request *request) {
     return ((const kl_exchange *)request)->memory.bytes;
 }
 
-uint8_t *kl_response_at(kl_request *request, size_t pos) {
-    KL_ASSERT(pos <= exchange_of(request)->memory.bytes);
-    return exchange_of(request)->memory.data + pos;
-}
-
 void kl_response_rewind(kl_request *request, size_t pos) {
     kl_exchange *exchange = exchange_of(request);
     KL_ASSERT(pos >= fast_header_bytes(request) && pos <= exchange->memory.bytes);

@@ -153,7 +153,7 @@ def build(targets: Iterable[Target]) -> dict[str, Path]:
 
         product = [
             path
-            for part in ("base", "batch", "log", "scan", "clean")
+            for part in ("base", "batch", "segment", "log", "scan", "clean")
             for path in sorted((NATIVE / part).glob("*.c"))
             if path.name not in OWN_TABLE
         ]

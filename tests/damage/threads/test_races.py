@@ -33,7 +33,7 @@ def build(folder: Path, sanitizers: str) -> Path:
     )  # fmt: skip
     if probe.returncode:
         pytest.skip(f"gcc cannot link -fsanitize={sanitizers}")
-    parts = ("base", "batch", "log", "scan", "clean")
+    parts = ("base", "batch", "segment", "log", "scan", "clean")
     product = sorted(str(path) for part in parts for path in (NATIVE / part).glob("*.c"))
     objects = []
     halves = [product[::2], product[1::2]]

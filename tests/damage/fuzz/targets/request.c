@@ -40,9 +40,6 @@ uint8_t *kl_response_reserve(kl_request *request, size_t bytes) {
 size_t kl_response_pos(const kl_request *request) {
     return ((const exchange *)request)->response.bytes;
 }
-uint8_t *kl_response_at(kl_request *request, size_t pos) {
-    return of(request)->response.data + pos;
-}
 void kl_response_rewind(kl_request *request, size_t pos) {
     WANT(pos <= of(request)->response.bytes);
     of(request)->response.bytes = pos;
