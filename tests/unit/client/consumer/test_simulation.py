@@ -26,7 +26,7 @@ from tests.support.virtual import Violated
 from tests.unit.client.consumer.simulation import Consumer, simulate
 
 CANARY_RUNS = 100
-PARTS, RUNS = 2, 4
+PARTS, RUNS = 2, 2
 
 
 @pytest.mark.explore
