@@ -1,4 +1,4 @@
-"""From the JSON of a run to docs/performance.md and its pictures.
+"""From the JSON of a run to docs/performance.md, its pictures and the README's table.
 
 `python -m benchmarks.report RUN.json ...`, where a RUN.json is what
 `pytest benchmarks --benchmark-only --benchmark-json RUN.json` wrote, or the results.json that
@@ -9,19 +9,22 @@ again.  Everything is rendered from docs/performance/results.json, which is writ
 from __future__ import annotations
 
 import json
+import re
 import sys
 from collections.abc import Iterator, Sequence
 from pathlib import Path
+from textwrap import fill
 from typing import Any, NamedTuple
 
 from benchmarks.chart import draw
-from benchmarks.measure import Row, amount, times, verdicts
+from benchmarks.measure import Row, Verdict, amount, times, verdicts
 
 __all__ = ["RESULTS", "Results", "main", "rendered"]
 
 HERE = Path(__file__).resolve().parent
 DOCS = HERE.parent / "docs"
 DOCUMENT, FOLDER = DOCS / "performance.md", DOCS / "performance"
+README = HERE.parent / "README.md"
 RESULTS = FOLDER / "results.json"
 NOTES = HERE / "notes.md"
 AREAS = {
@@ -51,15 +54,27 @@ AREAS = {
 INTRODUCTION = """\
 # Performance
 
-Every figure below is a median of rounds in which all sides of a row took turns, so that a slow
-spell of the machine met all of them; in brackets, or next to it, are the slowest and the fastest
-round.  A ratio is one of medians; its spread is that of the rounds.  Rivals are set up for the
-same safety on return as kafkalog, and no more.  Nobody's figures but those of one run are
-compared: on another machine measure again.
+Rendered from `docs/performance/results.json` by `make docs`; do not edit.
 
-`make bench` prints the table; `python -m benchmarks.report build/bench.json` renders this
-document and its pictures from what that run wrote.
+Each figure is a median of rounds in which all sides of a row took turns, so that a slow spell of
+the machine met all of them; next to it are the slowest and the fastest round.  A ratio is one of
+medians, with the spread of the rounds.  **Missed** marks a target that was not reached.
+
+Compare only figures of one run (the last column, [below](#how-it-was-measured)): another machine
+may be twice as fast.
 """
+METHOD = """\
+## How it was measured
+
+Rivals are set up for the same safety on return as kafkalog, and no more.  A run's row names the
+commit, and its command the files of `benchmarks/`, which say what each side does.  `make bench`
+runs all of them; `make bench PARTS="log rivals_append"` runs some;
+`python -m benchmarks.report docs/performance/results.json build/bench.json` puts the new figures
+into this page, its pictures and the README.
+"""
+SHORT = "## Where it falls short, and why\n"
+NOWHERE = "scale", "command"
+"""Facts of a run that are not in the tables of machines."""
 
 
 class Results(NamedTuple):
@@ -119,17 +134,9 @@ def areas(results: Results) -> Iterator[tuple[str, str, list[Row]]]:
             yield word, AREAS.get(word, word.capitalize()), rows
 
 
-def notes() -> dict[str, str]:
-    """The sections of notes.md by the key that is their heading."""
-    if not NOTES.exists():
-        return {}
-    _, *sections = ("\n" + NOTES.read_text(encoding="utf-8")).split("\n## ")
-    pairs = (section.partition("\n") for section in sections)
-    return {key.strip(): text.strip() for key, _, text in pairs}
-
-
 def rendered() -> Iterator[tuple[Path, str]]:
-    """The document and its pictures, as they follow from results.json; none without it."""
+    """The document, its pictures and the README, as they follow from results.json; none without
+    it."""
     if not RESULTS.exists():
         return
     results = merge([json.loads(RESULTS.read_text(encoding="utf-8"))])
@@ -137,6 +144,7 @@ def rendered() -> Iterator[tuple[Path, str]]:
         if beside := _with_rivals(rows):
             yield FOLDER / f"{word}.svg", draw(title, beside)
     yield DOCUMENT, document(results)
+    yield README, front(README.read_text(encoding="utf-8"), results)
 
 
 def _with_rivals(rows: Sequence[Row]) -> list[Row]:
@@ -145,68 +153,98 @@ def _with_rivals(rows: Sequence[Row]) -> list[Row]:
 
 def document(results: Results) -> str:
     """The text of performance.md."""
-    explained = notes()
-    parts = [INTRODUCTION, _environment(results), _summary(results)]
+    parts = [INTRODUCTION]
+    about = []
     for word, title, rows in areas(results):
         parts.append(f"## {title}\n")
+        parts.append(_table(results, rows))
         if _with_rivals(rows):
             parts.append(f"![{title}: medians of all sides](performance/{word}.svg)\n")
-        about = dict.fromkeys(row.about for row in rows if row.about)
-        parts += [text + "\n" for text in about]
-        parts += [_row(row, explained.get(row.key, "")) for row in rows]
+        words = dict.fromkeys(row.about for row in rows if row.about)
+        about.append(fill(f"**{title}.** {' '.join(words)}", 100, break_on_hyphens=False) + "\n")
+    parts += [SHORT, NOTES.read_text(encoding="utf-8"), METHOD, _runs(results), *about]
     return "\n".join(parts)
 
 
-def _environment(results: Results) -> str:
-    lines = ["## Where\n"]
-    for number, run in enumerate(results.runs):
-        if len(results.runs) > 1:
-            keys = [f"`{key}`" for key, (_, where) in results.rows.items() if where == number]
-            lines.append(f"Run {number + 1}, for {', '.join(keys)}:\n")
-        lines += ["| | |", "| --- | --- |"]
-        lines += [f"| {name} | {fact} |" for name, fact in run.items() if name != "scale"]
-        loads = [row.load for row, where in results.rows.values() if where == number]
-        lines.append(f"| load before a row | {min(loads):.1f} to {max(loads):.1f} |\n")
-        if float(run["scale"]) < 1:
-            lines.append(f"**A trial at {run['scale']} of full size: its figures mean nothing.**\n")
-    return "\n".join(lines)
-
-
-def _summary(results: Results) -> str:
-    lines = ["## Wanted and found\n", "| work | wanted | found | |", "| --- | --- | --- | --- |"]
-    for _, _, rows in areas(results):
-        for row in rows:
-            lines += [
-                f"| {row.work} | {verdict.wanted} | {verdict.found} | {_mark(verdict.reached)} |"
-                for verdict in verdicts(row)
-            ]
+def _table(results: Results, rows: Sequence[Row]) -> str:
+    """All sides of the rows; a row's first side is what the others are compared with."""
+    lines = [
+        "| work | side | median | slowest to fastest | the first is | wanted | run |",
+        "| --- | --- | --- | --- | --- | --- | --- |",
+    ]
+    for row in rows:
+        work, run, first = row.work, str(results.rows[row.key][1] + 1), next(iter(row.sides))
+        wanted: dict[str, list[str]] = {}
+        for verdict in verdicts(row):  # a ratio stands at its rival
+            wanted.setdefault(verdict.want.than or verdict.want.of, []).append(
+                _wanted(verdict, row)
+            )
+        for name, values in row.sides.items():
+            ends = (min, max) if row.more_is_better else (max, min)
+            spread = " to ".join(amount(end(values), row.unit) for end in ends)
+            against = "" if name == first else times(row.ratio(first, name))
+            cells = [work, name, amount(row.median(name), row.unit), spread, against,
+                     "; ".join(wanted.get(name, [])), run]  # fmt: skip
+            lines.append(f"| {' | '.join(cells)} |")
+            work = run = ""
     return "\n".join(lines) + "\n"
 
 
-def _mark(reached: bool) -> str:
-    return "reached" if reached else "**missed**"
+def _wanted(verdict: Verdict, row: Row) -> str:
+    """A target in short, and whether it was reached; a side that is not the first is named."""
+    want, first = verdict.want, next(iter(row.sides))
+    text = verdict.wanted.removeprefix(f"{want.of} ")
+    if want.than:
+        text = text.removesuffix(f" {want.than}")
+    if want.than and want.of != first:
+        text = f"{want.of} {text}, found {verdict.found}"
+    return text if verdict.reached else f"{text}: **missed**"
 
 
-def _row(row: Row, note: str) -> str:
-    first = next(iter(row.sides))
-    lines = [
-        f"### {row.work}\n",
-        f"| | median | slowest to fastest | {first} is |",
-        "| --- | --- | --- | --- |",
-    ]
-    for name, values in row.sides.items():
-        slowest, fastest = (f(values) for f in ((min, max) if row.more_is_better else (max, min)))
-        spread = f"{amount(slowest, row.unit)} to {amount(fastest, row.unit)}"
-        against = "" if name == first else f"{times(row.ratio(first, name))}"
-        lines.append(f"| {name} | {amount(row.median(name), row.unit)} | {spread} | {against} |")
-    lines.append("")
-    for verdict in verdicts(row):
-        lines.append(f"- {_mark(verdict.reached)}: {verdict.wanted}; found {verdict.found}")
-    if row.wants:
-        lines.append("")
-    if note:
-        lines.append(note + "\n")
+def _runs(results: Results) -> str:
+    """Where the runs took place: what all share once, and a row for each with the rest."""
+    runs = results.runs
+    facts = dict.fromkeys(name for run in runs for name in run if name not in NOWHERE)
+    shared = [name for name in facts if len({run.get(name) for run in runs}) == 1]
+    rest = [name for name in facts if name not in shared]
+    lines = ["| in all runs | |", "| --- | --- |"]
+    lines += [f"| {name} | {runs[0].get(name, '')} |" for name in shared]
+    lines += ["", f"| run | {' | '.join(rest)} | load before a row | files of benchmarks/ |"]
+    lines.append("| --- " * (len(rest) + 3) + "|")
+    for number, run in enumerate(runs):
+        loads = [row.load for row, where in results.rows.values() if where == number]
+        files = ", ".join(re.findall(r"(test_\w+)\.py", run["command"]))
+        cells = [str(number + 1), *(run.get(name, "") for name in rest)]
+        lines.append(f"| {' | '.join(cells)} | {min(loads):.1f} to {max(loads):.1f} | {files} |")
+    options = "--benchmark-only --benchmark-columns=median --benchmark-json=build/bench.json"
+    lines += ["", f"Command: `python -m pytest benchmarks/FILE.py {options}`.", ""]
+    if any(float(run["scale"]) < 1 for run in runs):
+        lines.append("**Some runs are trials at less than full size: their figures mean nothing.**")
     return "\n".join(lines)
+
+
+FIGURES = re.compile(
+    r"^\| (?P<work>.+) <!-- (?P<key>[\w-]+): (?P<sides>.+) --> \|.*$", re.MULTILINE
+)
+
+
+def front(text: str, results: Results) -> str:
+    """A text whose tables take their figures from the results.
+
+    The first cell of such a row ends in `<!-- append-one: kafkalog; -; SQLite -->`: the key, and
+    the beginning of the name of the side that each further cell shows; `-`: none.
+    """
+
+    def row(found: re.Match[str]) -> str:
+        wanted, _ = results.rows[found["key"]]
+        cells = [f"{found['work']} <!-- {found['key']}: {found['sides']} -->"]
+        for side in found["sides"].split("; "):
+            names = [name for name in wanted.sides if name.startswith(side)]
+            names.sort(key=len)  # the name itself before what only begins so
+            cells.append(amount(wanted.median(names[0]), wanted.unit) if side != "-" else "")
+        return f"| {' | '.join(cells)} |"
+
+    return FIGURES.sub(row, text)
 
 
 def main(names: Sequence[str]) -> int:
@@ -222,11 +260,6 @@ def main(names: Sequence[str]) -> int:
     for path, content in rendered():
         path.write_text(content, encoding="utf-8")
         print(path.relative_to(HERE.parent))
-    explained = notes()
-    for row, _ in results.rows.values():
-        missed = [verdict for verdict in verdicts(row) if not verdict.reached]
-        if missed and row.key not in explained:
-            print(f"missed without a word in benchmarks/notes.md: {row.key}")
     return 0
 
 

@@ -5,10 +5,12 @@ from __future__ import annotations
 import ast
 import importlib.util
 import inspect
+import json
 import re
 from collections.abc import Iterator
 
 import kafkalog
+from benchmarks import report
 from tests.house import tree
 
 HEADERS = [
@@ -74,6 +76,18 @@ def test_rendered_documents_are_fresh() -> None:
         )
 
 
+def test_every_figure_of_the_readme_is_taken_from_the_measurements() -> None:
+    """Each row of its table names the benchmark, so that performance.md cannot say otherwise."""
+    text = (tree.ROOT / "README.md").read_text(encoding="utf-8")
+    table = text.partition("| kafkalog | Apache Kafka | SQLite (WAL) |")[2].partition("\n\n")[0]
+    rows = [row for row in table.splitlines() if row.startswith("| ") and "---" not in row]
+    assert len(rows) >= 10
+    assert [row for row in rows if not report.FIGURES.fullmatch(row)] == []
+    results = report.merge([json.loads(report.RESULTS.read_text(encoding="utf-8"))])
+    emptied = re.sub(r" --> \|.*$", " --> | | | |", text, flags=re.MULTILINE)
+    assert emptied != text and report.front(emptied, results) == text
+
+
 def test_links_of_documents_lead_somewhere() -> None:
     astray = [
         f"{tree.named(path)}: no {target}"
@@ -130,6 +144,20 @@ def test_paths_and_modules_that_documents_name_exist() -> None:
     assert lost("`kafkalog/no.py`, `tests/none/`, `kafkalog.no.such`, `kafkalog/log/`") == [
         "kafkalog/no.py", "tests/none", "kafkalog.no.such",
     ]  # fmt: skip
+
+
+def test_ten_changes_have_their_place() -> None:
+    """CONTRIBUTING.md: each row names where the change goes and where its test does."""
+    text = (tree.ROOT / "CONTRIBUTING.md").read_text(encoding="utf-8")
+    table = text.partition("## Where a line belongs")[2].partition("\n## ")[0]
+    rows = [line.strip("| ").split(" | ") for line in table.splitlines() if "`" in line[:-1] and
+            line.startswith("|")]  # fmt: skip
+    assert len(rows) == 10
+    for change, where, test in rows:
+        places, tests = (PATHS.findall(cell) for cell in (where, test))
+        assert places and tests, change
+        assert all((tree.ROOT / path).exists() for path in [*places, *tests]), change
+        assert all(path.startswith("tests/") for path in tests), change
 
 
 def test_every_page_is_in_the_contents() -> None:
