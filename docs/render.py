@@ -13,9 +13,12 @@ from kafkalog.config import document as settings
 from kafkalog.wire import compatibility
 
 HERE = Path(__file__).resolve().parent
-sys.path.insert(0, str(HERE.parent))  # the benchmarks are no part of the installed package
+sys.path.insert(
+    0, str(HERE.parent)
+)  # the benchmarks and the tests are no part of the installed package
 
 from benchmarks import report  # noqa: E402
+from tests.house import layers  # noqa: E402
 
 
 def rendered() -> Iterator[tuple[Path, str]]:
@@ -24,6 +27,8 @@ def rendered() -> Iterator[tuple[Path, str]]:
     yield HERE / "compatibility.md", compatibility.render_markdown() + settings.render_differences()
     yield HERE / "cli.md", cli.render_markdown()
     yield HERE / "spark.md", document.render_markdown()
+    architecture = HERE / "architecture.md"
+    yield architecture, layers.shown(architecture.read_text(encoding="utf-8"))
     yield from report.rendered()
 
 

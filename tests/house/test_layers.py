@@ -11,49 +11,7 @@ from pathlib import Path
 
 from tests.house import tree
 from tests.house.imports import imports_of
-
-# Low to high.  Parts on one line do not know each other.
-PYTHON = [
-    ["errors"],
-    ["types", "config", "clock", "metrics", "report"],
-    ["arguments"],
-    ["serializers"],
-    ["_native"],
-    ["wire"],
-    ["batch"],
-    ["disk"],
-    ["log"],
-    ["directory"],
-    ["inspect", "metadata", "coordinator", "security", "client"],
-    ["replication", "mirror"],
-    ["cluster"],
-    ["server"],
-    ["store", "aio"],
-    ["frames", "pushdown"],
-    ["polars", "pandas"],
-    ["__init__"],
-    ["testing"],
-    ["simulate"],
-    # The command line and the plugin use the public names, as everybody else does.
-    ["cli", "pytest_plugin"],
-    ["__main__"],
-]
-RANK = {part: rank for rank, parts in enumerate(PYTHON) for part in parts}
-# Which parts of C a part may know: base < batch < segment < log < scan | clean | replica;
-# base < net; replica, net < plane < server.  Nothing knows python but the module's preamble.
-C = {
-    "base": set[str](),
-    "batch": {"base"},
-    "segment": {"base", "batch"},
-    "log": {"base", "batch", "segment"},
-    "scan": {"base", "batch", "segment", "log"},
-    "clean": {"base", "batch", "segment", "log"},
-    "replica": {"base", "batch", "segment", "log"},
-    "net": {"base"},
-    "plane": {"base", "batch", "segment", "log", "replica", "net"},
-    "server": {"base", "replica", "net", "plane"},
-    "python": {"base", "batch", "segment", "log", "scan"},
-}
+from tests.house.layers import PYTHON, RANK, C
 
 PACKAGE = tree.ROOT / "kafkalog"
 # Circles that are left, each as its files: they are to go.
@@ -80,7 +38,9 @@ def typing_only(tree_: ast.Module) -> set[ast.AST]:
 
 def test_every_part_has_a_layer() -> None:
     parts = {path.relative_to(PACKAGE).parts[0].removesuffix(".py") for path in MODULES}
-    assert parts - RANK.keys() == set(), f"give them one in {__name__}"
+    assert parts == RANK.keys(), "each has a layer in tests/house/layers.py, and it has no others"
+    assert len(RANK) == sum(map(len, PYTHON))
+    assert {path.parent.name for path in C_FILES if path.parent != NATIVE} == C.keys()
 
 
 def test_a_part_imports_only_lower_parts() -> None:
