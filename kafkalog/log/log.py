@@ -10,13 +10,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any, NoReturn, overload
 
-from kafkalog._native import (
-    append_batches_direct,
-    check,
-    failure,
-    ffi,
-    lib,
-)
+from kafkalog._native import append_batches_direct, check, failure, ffi, lib
 from kafkalog.arguments import INT16_MAX, INT32_MAX, bytes_like, whole_number
 from kafkalog.batch.columns import Columns, Rows
 from kafkalog.batch.encode import target_codec
@@ -375,18 +369,20 @@ class Log:
         start_time_ms: int | None = None,
         stop_time_ms: int | None = None,
         columns: Sequence[str] | None = None,
+        key: bytes | None = None,
+        key_prefix: bytes | None = None,
         isolation: str = COMMITTED,
-        **options: Any,
+        batch_rows: int = 32_768,
+        batch_bytes: int = 8 << 20,
+        check_crcs: bool = True,
     ) -> Scan:
-        """Records as columns, by default committed ones.
-
-        `options`: Scan's others: key, key_prefix, batch_rows, batch_bytes, check_crcs.
-        """
+        """Records as columns, by default committed ones: see Scan."""
         from kafkalog.log.scan.scan import Scan
 
         return Scan(
-            self, start=start, stop=stop, start_time_ms=start_time_ms, stop_time_ms=stop_time_ms,
-            columns=columns, isolation=isolation, **options,
+            self, start, stop, start_time_ms=start_time_ms, stop_time_ms=stop_time_ms,
+            columns=columns, key=key, key_prefix=key_prefix, isolation=isolation,
+            batch_rows=batch_rows, batch_bytes=batch_bytes, check_crcs=check_crcs,
         )  # fmt: skip
 
     def read(

@@ -29,12 +29,9 @@ def test_the_python_of_the_readme_runs(root, beside_demo_data, capsys) -> None:
     for block in blocks:
         exec(compile(block, "README.md", "exec"), names)
     # The first block prints what it appended; the others leave what they counted.
-    assert capsys.readouterr().out.splitlines() == [
-        "0 b'alice' b'3 apples'",
-        "1 None b'a'",
-        "2 None b'b'",
-        "3 None b'c'",
-    ]
+    assert capsys.readouterr().out == "[(0, b'alice', b'3 apples')]\n"
+    lines = [line for line in blocks[0].splitlines() if line]
+    assert len(lines) <= 6
     assert names["table"].num_rows == 45_000
     assert dict(names["carriers"].iter_rows()) == {b"B6": 15_000, b"US": 15_000, b"F9": 15_000}
     assert names["log"].offset_at(1_387_908_000_000) == 8_000

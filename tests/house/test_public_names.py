@@ -113,6 +113,14 @@ def test_public_signatures_resolve_and_name_nothing_private() -> None:
     assert "Record" in list(classes_in(named))
 
 
+def test_a_log_names_the_options_of_its_scans() -> None:
+    """With the defaults that Scan has."""
+    of_log = inspect.signature(kafkalog.Log.scan).parameters.values()
+    of_scan = inspect.signature(kafkalog.Scan).parameters.values()
+    wanted = [(one.name, one.default, one.annotation) for one in of_scan if one.name != "log"]
+    assert [(one.name, one.default, one.annotation) for one in of_log][1:] == wanted
+
+
 INTERNAL = {"append_as_follower"}
 """Methods of Log that other programs call already, but that only copies of a log need."""
 
