@@ -1,9 +1,10 @@
 """Producers in Python: `send` and `send_many`, compared with confluent-kafka's `produce`.
 
-One call a record (or one for all), acks=all with idempotence, linger 5 ms, no compression, until
-all is acknowledged; batches are each client's own default.  The broker, durability `os`, is a
-process of its own, like Apache Kafka; in process it is a `Store`, which has this process's
-threads.  A fresh topic of one partition each round.
+`send_many` is given a list, or an Arrow column.  One call a record (or one for all), acks=all with
+idempotence, linger 5 ms, no compression, until all is acknowledged; batches are each client's own
+default.  The broker, durability `os`, is a process of its own, like Apache Kafka; in process it is
+a `Store`, which has this process's threads, and is compared with a `Log` that is appended to
+itself.  A fresh topic of one partition each round.
 """
 
 from __future__ import annotations
@@ -12,14 +13,16 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
 import pytest
 
 import kafkalog
 from benchmarks.broker.brokers import KAFKA, OURS, Served, brokers
 from benchmarks.measure import Side, Want, scaled
-from benchmarks.work import values
+from benchmarks.work import log_side, values
 
 SEND, MANY, THEIRS = "kafkalog: send", "kafkalog: send_many", "confluent-kafka: produce"
+COLUMN, APPEND = "kafkalog: send_many, Arrow", "kafkalog: Log.append_many, Arrow"
 RECORDS = 500_000
 
 
@@ -40,12 +43,16 @@ def sends(where: Any, rows: list[bytes]) -> Callable[[str], None]:
     return run
 
 
-def sends_many(where: Any, rows: list[bytes]) -> Callable[[str], None]:
+def sends_many(where: Any, rows: Any) -> Callable[[str], None]:
     def run(topic: str) -> None:
         with kafkalog.Producer(where) as producer:
             producer.send_many(topic, rows)
 
     return run
+
+
+def sends_column(where: Any, rows: list[bytes]) -> Callable[[str], None]:
+    return sends_many(where, pa.array(rows, pa.binary()))
 
 
 def produces(where: str, rows: list[bytes]) -> Callable[[str], None]:
@@ -71,14 +78,18 @@ def test_producers(measure: Any, running: dict[str, Served]) -> None:
         pytest.skip("no Apache Kafka: its jars are not there")
     ((name, broker),) = running.items()
     rows = values(scaled(RECORDS, 1_000))
-    made = {SEND: sends, MANY: sends_many, THEIRS: produces}
+    made = {SEND: sends, MANY: sends_many, COLUMN: sends_column, THEIRS: produces}
     sides = [
         Side(side, len(rows), make(broker.bootstrap, rows), lambda: broker.new_topic(1),
              broker.drop_topic)
         for side, make in made.items()
     ]  # fmt: skip
     key = "producer" if name == OURS else "producer-apache"
-    wants = [Want(SEND, than=THEIRS, factor=1), Want(MANY, than=THEIRS, factor=5)]
+    wants = [
+        Want(SEND, than=THEIRS, factor=1),
+        Want(MANY, than=THEIRS, factor=5),
+        Want(COLUMN, than=THEIRS, factor=5),
+    ]
     measure(key, f"Producers in Python, 100 B, {name}", sides, wants, writes=len(rows) * 100)
 
 
@@ -94,11 +105,13 @@ def test_producer_inside(measure: Any, folder: Path) -> None:
             store.create_topic(name)
             return name
 
-        made = {SEND: sends, MANY: sends_many}
+        made = {SEND: sends, MANY: sends_many, COLUMN: sends_column}
         sides = [
             Side(side, len(rows), make(store, rows), fresh, store.delete_topic)
             for side, make in made.items()
         ]
-        wants = [Want(SEND, 700_000)]
+        column = pa.array(rows, pa.binary())
+        sides.append(log_side(APPEND, folder, len(rows), lambda log: log.append_many(column)))
+        wants = [Want(SEND, 700_000), Want(COLUMN, than=APPEND, factor=0.7)]
         measure("producer-inside", "Producers in Python, 100 B, in process", sides, wants,
                 writes=len(rows) * 100)  # fmt: skip

@@ -223,21 +223,36 @@ static PyObject *kl_direct_append_batches(PyObject *self, PyObject *const *args,
                          (int)done.sync_due);
 }
 
+/* The bytes of all items of a list; -1: something else than bytes and None is in it. */
+static Py_ssize_t kl_direct_list_bytes(PyObject *list) {
+    Py_ssize_t rows = PyList_Size(list), total = 0;
+    for (Py_ssize_t i = 0; i < rows; i++) {
+        PyObject *item = PyList_GetItem(list, i);
+        if (item == Py_None) continue;
+        if (Py_TYPE(item) != &PyBytes_Type) return -1;
+        Py_ssize_t bytes = PyBytes_Size(item);
+        if (bytes > INT32_MAX) return -1;
+        total += bytes;
+    }
+    return total;
+}
+
+/* (list): the bytes in it; -1: it is none of bytes and None. */
+static PyObject *kl_direct_plain_bytes(PyObject *self, PyObject *const *args,
+                                       Py_ssize_t count) {
+    (void)self;
+    if (!kl_direct_wants(count, 1)) return NULL;
+    return PyLong_FromSsize_t(PyList_Check(args[0]) ? kl_direct_list_bytes(args[0]) : -1);
+}
+
 /* (list of bytes and None): (int32 lengths, -1 null, and the bytes one after another), as
  * KL_BYTES_LENGTHS32 has them.  None: there is something else in it. */
 static PyObject *kl_direct_join(PyObject *self, PyObject *const *args, Py_ssize_t count) {
     (void)self;
     if (count != 1 || !PyList_Check(args[0])) Py_RETURN_NONE;
     PyObject *list = args[0]; /* nothing below lets Python code run: it stays as it is */
-    Py_ssize_t rows = PyList_Size(list), total = 0;
-    for (Py_ssize_t i = 0; i < rows; i++) {
-        PyObject *item = PyList_GetItem(list, i);
-        if (item == Py_None) continue;
-        if (Py_TYPE(item) != &PyBytes_Type) Py_RETURN_NONE;
-        Py_ssize_t bytes = PyBytes_Size(item);
-        if (bytes > INT32_MAX) Py_RETURN_NONE;
-        total += bytes;
-    }
+    Py_ssize_t rows = PyList_Size(list), total = kl_direct_list_bytes(list);
+    if (total < 0) Py_RETURN_NONE;
     PyObject *lengths = PyBytes_FromStringAndSize(NULL, rows * (Py_ssize_t)sizeof(int32_t));
     PyObject *data = PyBytes_FromStringAndSize(NULL, total);
     if (lengths == NULL || data == NULL) {
@@ -357,6 +372,7 @@ static PyMethodDef kl_direct_methods[] = {
     {"append_method", KL_DIRECT_METHOD(kl_direct_method), METH_FASTCALL, NULL},
     {"append_batches_direct", KL_DIRECT_METHOD(kl_direct_append_batches), METH_FASTCALL,
      NULL},
+    {"plain_bytes_direct", KL_DIRECT_METHOD(kl_direct_plain_bytes), METH_FASTCALL, NULL},
     {"join_direct", KL_DIRECT_METHOD(kl_direct_join), METH_FASTCALL, NULL},
     {"rows_direct", KL_DIRECT_METHOD(kl_direct_rows), METH_FASTCALL, NULL},
 };

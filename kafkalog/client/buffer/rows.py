@@ -2,19 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections import deque
+from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple, Protocol
 
 from kafkalog import errors
 from kafkalog._native import direct, ffi, lib
-from kafkalog.batch.columns import Columns
+from kafkalog.batch.columns import Columns, Rows
 from kafkalog.batch.decode import body_of, decoded_records
 from kafkalog.batch.walk import whole_batches
 from kafkalog.types import Record
 
-__all__ = ["BatchRows", "ColumnRows", "Put", "RowSource"]
+__all__ = ["BatchRows", "ColumnRows", "ListRows", "Put", "RowSource", "rows_of"]
 
 _columns, _records = direct("intake_many"), direct("intake_batch")
+_plain_bytes = direct("plain_bytes_direct")
+PART_ROWS, PART_BYTES = 4_096, 1 << 20
+"""About so much of a list is joined at a time."""
+Part = tuple[list[Any], list[Any] | None]
+"""Of the values, and of the keys where there are any."""
 
 
 class Put(NamedTuple):
@@ -45,6 +51,7 @@ class ColumnRows:
 
     def __init__(self, columns: Columns) -> None:
         self._columns = columns
+        self.count = columns.count
         pointers = (columns.native, columns.cursor)
         self._native = [int(ffi.cast("uintptr_t", one)) for one in pointers]
 
@@ -54,8 +61,61 @@ class ColumnRows:
     def put(self, intake: Any, partition: int) -> Put:
         return Put(*_columns(intake, *self._native, partition))
 
+    def next_row(self, before: int = 0) -> str:
+        """`before`: rows that there are before these."""
+        return f"row {before + self._columns.row}"
+
+
+class ListRows:
+    """Lists of values and keys, bytes and None: joined to columns a part at a time."""
+
+    def __init__(self, parts: deque[Part], timestamp_ms: int) -> None:
+        """`parts`: at least one; `timestamp_ms`: of all rows."""
+        self._parts = parts
+        self._timestamp_ms = timestamp_ms
+        self._before = 0
+        self._part = self._next()
+
+    def _next(self) -> ColumnRows:
+        values, keys = self._parts.popleft()
+        return ColumnRows(Columns(values, keys, default_timestamp_ms=self._timestamp_ms))
+
+    def more(self) -> bool:
+        if not self._part.more() and self._parts:
+            self._before += self._part.count
+            self._part = self._next()
+        return self._part.more()
+
+    def put(self, intake: Any, partition: int) -> Put:
+        return self._part.put(intake, partition)
+
     def next_row(self) -> str:
-        return f"row {self._columns.row}"
+        return self._part.next_row(self._before)
+
+
+def _parts(values: Sequence[Any], keys: Sequence[Any] | None) -> deque[Part] | None:
+    """Lists of the same length in parts; None: there is something else in them."""
+    found: deque[Part] = deque()
+    given = [values] if keys is None else [values, keys]
+    for begin in range(0, len(values), PART_ROWS):
+        part = [list(one[begin : begin + PART_ROWS]) for one in given]
+        sizes, count = [_plain_bytes(one) for one in part], len(part[0])
+        if min(sizes) < 0 or len(part[-1]) != count:
+            return None
+        each = max(1, count * PART_BYTES // max(sum(sizes), PART_BYTES))
+        for i in range(0, count, each):
+            some = part if each >= count else [one[i : i + each] for one in part]
+            found.append((some[0], None if keys is None else some[1]))
+    return found
+
+
+def rows_of(values: Rows, keys: Rows, timestamps_ms: Any, now_ms: int) -> RowSource:
+    """Columns as rows.  Raises: ArgumentError: there is something wrong with one of them."""
+    given = [values] if keys is None else [values, keys]
+    plain = timestamps_ms is None and all(isinstance(one, (list, tuple)) for one in given)
+    if plain and len(given[0]) == len(given[-1]) and (parts := _parts(values, keys)):
+        return ListRows(parts, now_ms)
+    return ColumnRows(Columns(values, keys, timestamps_ms, default_timestamp_ms=now_ms))
 
 
 class BatchRows:

@@ -71,6 +71,20 @@ def answering(connections: Iterable[Connection], wait_s: float) -> list[Connecti
     return [by_number[number] for number, _ in poll.poll(max(wait_s, 0) * 1000)]
 
 
+def _ready(connections: Iterable[Connection], wait_s: float) -> None:
+    """Wait until something comes, or one takes more of what is unsent, at most so long."""
+    poll = select.poll()
+    for one in connections:
+        poll.register(one.fileno(), select.POLLIN | (select.POLLOUT if one.unsent else 0))
+    poll.poll(wait_s * 1000)
+
+
+def _patient(where: socket.socket, wait_s: float) -> None:
+    """From now on its calls wait for so long."""
+    if where.gettimeout() != wait_s:
+        where.settimeout(wait_s)
+
+
 @cache
 def _software_version() -> str:
     from importlib.metadata import PackageNotFoundError, version
@@ -365,7 +379,7 @@ class Connection:
         Raises: PeerGone; the connection is closed then.
         """
         where = self._open()
-        where.settimeout(0)
+        _patient(where, 0)
         try:
             while self._unsent:
                 count = where.sendmsg(self._unsent[:PIECES_MAX])
@@ -410,7 +424,7 @@ class Connection:
         self._used_s = time.monotonic()
         header = encode_request_header(api, version, self._correlation_id, self.options.client_id)
         patience_s = min(self.options.request_timeout_ms / 1000, self.patience.left_s())
-        where.settimeout(patience_s)
+        _patient(where, patience_s)
         try:
             head = SIZE.pack(len(header) + len(body)) + header
             if self._unsent:
@@ -524,9 +538,8 @@ class Connection:
 
     def _some(self, size: int, until_s: float) -> bytes:
         """Up to `size` bytes that have come.  Raises: TimeoutError; OSError."""
-        where, wait = self._open(), self.patience.wait
-        left_s = max(until_s - time.monotonic(), 0.0)
-        where.settimeout(left_s if wait is None else 0)
+        where, wait = self._open(), self.patience.wait or _ready
+        _patient(where, 0)  # else each call of it is three of the system's
         while True:
             if self._unsent:
                 self.pump()
@@ -534,7 +547,7 @@ class Connection:
                 return where.recv(size)
             except BlockingIOError:
                 left_s = until_s - time.monotonic()
-                if wait is None or left_s <= 0:
+                if left_s <= 0:
                     raise TimeoutError from None
                 wait([self], left_s)
 

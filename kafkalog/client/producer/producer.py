@@ -11,11 +11,11 @@ from typing import Any, NamedTuple, Protocol
 
 from kafkalog import arguments, errors
 from kafkalog._native import direct, failure, lib
-from kafkalog.batch.columns import Columns, Rows, encoded_headers
+from kafkalog.batch.columns import Rows, encoded_headers
 from kafkalog.client.buffer.accumulator import HEADER_BYTES, Accumulator, Intake
 from kafkalog.client.buffer.delivery import Batch, Delivery, Future, ManyFuture, RecordMetadata
 from kafkalog.client.buffer.partitioners import Partitioner, chooser, keyless, mistake
-from kafkalog.client.buffer.rows import BatchRows, ColumnRows, Put, RowSource
+from kafkalog.client.buffer.rows import BatchRows, Put, RowSource, rows_of
 from kafkalog.client.link.cluster import Cluster
 from kafkalog.client.link.transport import Where
 from kafkalog.client.producer import at_exit
@@ -302,8 +302,8 @@ class Producer(Transactor):
             headers = arguments.things("headers", headers)
         if headers is not None or not self._usual:
             return self._one_by_one(topic, values, keys, partition, timestamps_ms, headers, turn)
-        columns = Columns(values, keys, timestamps_ms, default_timestamp_ms=self._now_ms())
-        return self._put_all(topic, ColumnRows(columns), partition, turn)
+        rows = rows_of(values, keys, timestamps_ms, self._now_ms())
+        return self._put_all(topic, rows, partition, turn)
 
     def send_batches(
         self, topic: str, batches: bytes | memoryview, *, partition: int | None = None

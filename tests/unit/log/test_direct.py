@@ -134,10 +134,10 @@ def test_a_codec_that_a_log_gets_is_obeyed_from_then_on(tmp_path: Path) -> None:
 
 
 COUNTED = [
-    "handle_direct", "append_method", "append_batches_direct", "intake_new", "intake_load",
-    "intake_open", "intake_place", "intake_send", "intake_many", "intake_batch", "intake_touched",
-    "growing_new", "growing_let_go", "growing_part", "growing_told", "growing_records",
-    "growing_seal",
+    "handle_direct", "append_method", "append_batches_direct", "plain_bytes_direct",
+    "intake_new", "intake_load", "intake_open", "intake_place", "intake_send", "intake_many",
+    "intake_batch", "intake_touched", "growing_new", "growing_let_go", "growing_part",
+    "growing_told", "growing_records", "growing_seal",
 ]  # fmt: skip
 
 

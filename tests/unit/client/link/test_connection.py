@@ -8,6 +8,7 @@ import struct
 import threading
 import time
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import pytest
@@ -17,7 +18,7 @@ from kafkalog.client.link.connection import PIECES_MAX, Connection, answering
 from kafkalog.client.link.transport import Address, Options, Tcp, parse_servers
 from kafkalog.wire import apis
 from kafkalog.wire.message import LARGE_BYTES
-from tests.support.scripted import CLOSE, SILENCE, STALL, Body, Peer, Raw
+from tests.support.scripted import CLOSE, SILENCE, STALL, Body, Peer, Raw, Torn
 from tests.support.waiting import LIMIT_S, wait_for
 
 PATIENT = Options()
@@ -245,6 +246,24 @@ def test_a_request_of_more_pieces_than_the_system_takes_at_once(peer: Peer) -> N
     wait_for(lambda: peer.count(apis.PRODUCE) == 1, "it comes", LIMIT_S)
     ((topic,),) = (request.topic_data for request in peer.sent(apis.PRODUCE))
     assert [bytes(row.records) for row in topic.partition_data] == [one["records"] for one in rows]
+
+
+def test_half_an_answer_while_more_is_to_be_sent(peer: Peer) -> None:
+    """The rest of it is waited for: it was overdue at once."""
+    torn = Torn({}, threading.Event(), threading.Event())
+    peer.on(apis.PRODUCE, torn, {})
+    connection = connect(peer)
+    connection.post(apis.PRODUCE, {}, 9)
+    assert torn.begun.wait(LIMIT_S)
+    rows = [{"records": bytes(32 << 20)}]  # more than sockets hold
+    connection.post(apis.PRODUCE, {"topic_data": [{"name": "t", "partition_data": rows}]}, 9)
+    assert connection.unsent
+    with ThreadPoolExecutor(1) as pool:
+        answer = pool.submit(connection.receive)
+        wait_for(lambda: connection._came > 0 or answer.done(), "half of it is read", LIMIT_S)
+        torn.let.set()
+        assert answer.result(LIMIT_S).responses == []
+    assert connection.receive().responses == []
 
 
 END = {"transactional_id": "t", "producer_id": 1, "producer_epoch": 0, "committed": True}

@@ -14,6 +14,7 @@ from kafkalog import errors
 from kafkalog.batch.partitioner import partition_for_key
 from kafkalog.client.buffer.accumulator import FIRST_BYTES
 from kafkalog.client.buffer.delivery import Delivery
+from kafkalog.client.buffer.rows import PART_BYTES, PART_ROWS, ListRows, rows_of
 from kafkalog.client.producer.producer import OutgoingRecord, Producer
 from kafkalog.wire import apis
 from kafkalog.wire.error_codes import ErrorCode
@@ -368,6 +369,46 @@ def test_many_are_what_each_would_be(broker: Peer, rng: random.Random) -> None:
         times_there = [f[0] for f in found if f[3] == partition]
         assert times_there == sorted(times_there)
     assert sum(p.last_offset - p.first_offset + 1 for p in pieces) == 3_000
+
+
+def test_a_long_list_is_sent_whole_and_in_order(broker: Peer) -> None:
+    """It is joined a part at a time."""
+    values = [None if i % 9 == 0 else b"%d" % i for i in range(2 * PART_ROWS + 7)]
+    keys = [b"%d" % (i % 31) for i in range(len(values))]
+    with make(broker, linger_ms=1_000_000) as producer:
+        producer.send_many("t", values, partition=1)
+        producer.send_many("t", tuple(values), keys, partition=1)
+    found = [record for batch in batches(broker) for record in batch.records]
+    assert [record.value for record in found] == 2 * values
+    assert [record.key for record in found] == [None] * len(values) + keys
+
+
+def test_a_part_of_a_list_is_bounded_in_bytes() -> None:
+    rows = rows_of([bytes(PART_BYTES // 4)] * 9, [b"k"] * 9, None, 1)
+    assert isinstance(rows, ListRows)
+    assert [len(values) for values, _ in rows._parts] == [3, 3]  # one is joined
+
+
+def test_of_a_list_with_a_row_that_is_none_nothing_is_sent(broker: Peer) -> None:
+    rows: list[Any] = [b"x"] * (PART_ROWS + 3)
+    rows[PART_ROWS + 1] = "text"
+    with make(broker) as producer:
+        with pytest.raises(errors.ArgumentError, match=rf"values\[{PART_ROWS + 1}\]: found str"):
+            producer.send_many("t", rows)
+        with pytest.raises(errors.ArgumentError, match=rf"keys\[{PART_ROWS + 1}\]: found str"):
+            producer.send_many("t", [b"x"] * len(rows), rows)
+        with pytest.raises(errors.ArgumentError, match="values: found NoneType"):
+            producer.send_many("t", None, rows[:3])
+    assert broker.count(apis.PRODUCE) == 0
+
+
+def test_the_row_of_a_long_list_that_is_too_large_is_named(broker: Peer) -> None:
+    rows = [b"x"] * (PART_ROWS + 3)
+    rows[PART_ROWS + 1] = bytes(30_000)
+    refused = pytest.raises(errors.MessageTooLarge, match=rf"^row {PART_ROWS + 1}: about")
+    with make(broker, {"max.request.size": 20_000}) as producer, refused:
+        producer.send_many("t", rows, partition=0)
+    assert [v for b in batches(broker) for v in b.values()] == [b"x"] * (PART_ROWS + 1)
 
 
 def test_many_of_arrow_and_numpy(broker: Peer) -> None:
