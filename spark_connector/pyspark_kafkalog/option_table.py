@@ -54,7 +54,7 @@ OURS: Mapping[str, Option] = {
     "maxRecordsPerPartition": Option("", "At most this many offsets in a task."),
     "maxBytesPerPartition": Option("128m; of a stream 32m", "Cut larger ranges where a batch "
         "begins, into tasks of about this size on disk. Ranges below a quarter of it share a "
-        "task."),
+        "task, up to 250,000 offsets."),
     "maxOffsetsPerTrigger": Option("", "At most about this many offsets in a micro-batch, shared "
         "out by how far each partition lags.", (STREAM,)),
     "minOffsetsPerTrigger": Option("", "No micro-batch below this many offsets, unless "

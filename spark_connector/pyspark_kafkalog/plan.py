@@ -26,6 +26,9 @@ INTERNAL_TOPICS = frozenset(
 PACK_SHARE = 4
 """Small ranges are packed up to this part of maxBytesPerPartition: enough to make a task worth
 its start, little enough to leave a middle-sized topic some parallelism."""
+PACK_OFFSETS = 250_000
+"""Offsets that packed ranges have together, at most: Spark works by the row, and compressed rows
+may be few bytes."""
 
 
 @dataclass(frozen=True)
@@ -325,15 +328,17 @@ def _pack(
     """Neighbours share a task while it stays small; the order is kept."""
     room = options.max_bytes // PACK_SHARE
     packed: list[list[Range]] = []
-    bytes_used = count_used = 0
+    bytes_used = count_used = rows_used = 0
     for piece in pieces:
         piece_bytes = _bytes(piece, marks)
+        rows = min(piece.count, piece_bytes)  # at most: compaction leaves few of the offsets
         bytes_used += piece_bytes
         count_used += piece.count
+        rows_used += rows
         too_many = options.max_records is not None and count_used > options.max_records
-        if not packed or bytes_used > room or too_many:
+        if not packed or bytes_used > room or rows_used > PACK_OFFSETS or too_many:
             packed.append([])
-            bytes_used, count_used = piece_bytes, piece.count
+            bytes_used, count_used, rows_used = piece_bytes, piece.count, rows
         packed[-1].append(piece)
     return packed
 

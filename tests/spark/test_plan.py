@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 from pyspark_kafkalog.errors import BadOption, DataLoss
 from pyspark_kafkalog.options import EARLIEST, LATEST, Limit, ReadOptions, Selection
 from pyspark_kafkalog.plan import (
+    PACK_OFFSETS,
     Ends,
     Marks,
     Range,
@@ -197,6 +198,17 @@ def test_small_ranges_share_a_task_in_order():
     assert tasks(ranges, places, OPTIONS) == [ranges]
     two_fit = replace(OPTIONS, max_bytes=800)
     assert tasks(ranges, places, two_fit) == [ranges[:2], ranges[2:]]
+
+
+def test_ranges_of_many_records_do_not_share_a_task_however_well_they_compress():
+    """But where most offsets were removed, a range is as small as its bytes say."""
+    ranges = [Range(A0, 0, PACK_OFFSETS), Range(A1, 0, PACK_OFFSETS), Range(B0, 0, 10)]
+    packed = Marks([0, PACK_OFFSETS], [0, 2 * PACK_OFFSETS])
+    assert tasks(ranges, {A0: packed, A1: packed, B0: HUNDRED}, OPTIONS) == [
+        [one] for one in ranges
+    ]
+    removed = Marks([0, PACK_OFFSETS], [0, 100])
+    assert tasks(ranges, {A0: removed, A1: removed, B0: HUNDRED}, OPTIONS) == [ranges]
 
 
 def test_a_task_holds_no_more_records_than_allowed():
