@@ -1,5 +1,6 @@
-/* scan.h: a range of a log, filtered, into blocks.  Stands on kl_log_read alone (and its headers), so it works
- * the same for the writer's log and for a reader's; or batches that were given in memory. */
+/* scan.h: a range of a log, filtered, into blocks.  Stands on kl_log_read and its headers alone,
+ * so it works the same for the writer's log and for a reader's; or batches that were given in
+ * memory. */
 #ifndef KL_SCAN_H
 #define KL_SCAN_H
 
