@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import warnings
 from collections.abc import Iterator, Sequence
+from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
 from kafkalog.errors import MissingPackage
@@ -17,6 +18,9 @@ if TYPE_CHECKING:
     import polars
 
 __all__ = ["predicate_tree", "scan"]
+
+CONSTANT_ROWS = 100_000
+"""Of a frame whose rows are all the same."""
 
 
 def scan(
@@ -44,7 +48,7 @@ def scan(
         raise MissingPackage("polars: not installed; pip install polars") from problem
     check_where(where)
     names, _ = column_bits(columns)
-    schema = polars.DataFrame(TopicScan([], columns=names)).schema
+    schema = _schema(names)
 
     def source(
         with_columns: list[str] | None,
@@ -58,6 +62,9 @@ def scan(
         if predicate is not None and n_rows is None:  # these are counted before any filter
             given = _narrowed(predicate, given)
         with scan_of(where, topic, columns=wanted or ["offset"], **given) as rows:
+            if wanted == ["partition"] and predicate is None and n_rows is None:
+                yield from _partition_column(rows, schema, batch_size or CONSTANT_ROWS)
+                return
             left = n_rows
             for batch in rows.view_batches() if left != 0 else ():
                 frame = polars.DataFrame(batch)
@@ -71,6 +78,27 @@ def scan(
                     return
 
     return register_io_source(source, schema=schema)
+
+
+@lru_cache(maxsize=64)
+def _schema(names: tuple[str, ...]) -> polars.Schema:
+    import polars
+
+    return polars.DataFrame(TopicScan([], columns=names)).schema
+
+
+def _partition_column(rows: TopicScan, schema: Any, most: int) -> Iterator[polars.DataFrame]:
+    """The partition of each row, in frames of at most `most`, by counting.
+
+    polars wants it to count rows: it is the narrowest column.
+    """
+    import polars
+
+    for partition, count in rows.counts():
+        numbers = polars.repeat(partition, min(count, most), dtype=schema["partition"], eager=True)
+        frame = numbers.alias("partition").to_frame()
+        for first in range(0, count, most):
+            yield frame.head(count - first)
 
 
 def predicate_tree(predicate: polars.Expr) -> Any:

@@ -69,6 +69,22 @@ kl_status kl_scan_step(kl_scan *scan, kl_compressed *compressed, int32_t max_com
                        int32_t *count, int32_t *state);
 kl_status kl_scan_inflated(kl_scan *scan, int32_t index, const uint8_t *records,
                            size_t bytes);
+
+/* Compressed batches whose bodies lie one after another, so that one call of the codec
+ * decompresses them all. */
+typedef struct {
+    const uint8_t *data; /* the scan's; valid until the next call */
+    size_t bytes;
+    size_t records_bytes; /* of all, decompressed */
+    int32_t count;
+} kl_joined;
+/* Join the first of `compressed`, what is left of those that a step gave: those that are each
+ * one zstd frame which says its size, of max_bytes together at most.  KL_E_NO_MEMORY. */
+kl_status kl_scan_join(kl_scan *scan, const kl_compressed *compressed, int32_t count,
+                       size_t max_bytes, kl_joined *out);
+/* kl_scan_inflated of each of them: `records` has out->records_bytes. */
+kl_status kl_scan_inflated_joined(kl_scan *scan, const kl_joined *joined,
+                                  const uint8_t *records);
 /* The rows collected so far, as a handle; NULL when there are none.  A failure loses none. */
 kl_status kl_scan_take(kl_scan *scan, kl_block **out);
 int64_t kl_scan_position(const kl_scan *scan);   /* the offset it stands at */

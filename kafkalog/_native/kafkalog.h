@@ -166,6 +166,9 @@ enum { KL_CONTROL_ABORT = 0, KL_CONTROL_COMMIT = 1 };
 kl_status kl_batch_parse(const uint8_t *data, size_t bytes, kl_batch *out);
 /* kl_batch_parse of a whole batch, and its CRC.  KL_E_CORRUPT_MESSAGE names both values. */
 kl_status kl_batch_check(const uint8_t *data, size_t bytes, kl_batch *out);
+/* Bytes of the zstd frame at `data`, by the sizes of its blocks; 0: none is there whole.
+ * *content_bytes is what it says that it decompresses to; UINT64_MAX: it does not say. */
+size_t kl_zstd_frame(const uint8_t *data, size_t bytes, uint64_t *content_bytes);
 /* 1: a compressed batch whose maxTimestamp is below its first record's time, as -1 is. */
 int kl_batch_time_is_lost(const kl_batch *batch);
 /* What a topic asks of records beyond their structure. */

@@ -37,6 +37,7 @@ __all__ = [
     "compress_many",
     "decompress",
     "decompress_many",
+    "zstd_stream",
 ]
 
 CODECS: Final = ("none", "gzip", "snappy", "lz4", "zstd")
@@ -498,9 +499,15 @@ def _zstd_frame(zstandard: Any, view: memoryview, start: int) -> tuple[int, int,
     return pos, claimed, True
 
 
+def zstd_stream() -> Any:
+    """This thread's `zstandard.ZstdDecompressor`."""
+    zstandard = _library("zstandard")
+    return _mine("zstd", lambda: zstandard.ZstdDecompressor(max_window_size=ZSTD_WINDOW_BYTES))
+
+
 def _decompress_zstd(view: memoryview, limit: int) -> Buffer:
     zstandard = _library("zstandard")
-    stream = _mine("zstd", lambda: zstandard.ZstdDecompressor(max_window_size=ZSTD_WINDOW_BYTES))
+    stream = zstd_stream()
     pieces: list[bytes] = []
     pos, left = 0, limit
     while pos < len(view) or not pieces:

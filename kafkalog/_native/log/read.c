@@ -10,6 +10,9 @@
 #include <signal.h>
 #include <sys/mman.h>
 
+/* Between headers, from which on each is read by itself: what is copied less is worth a call. */
+enum { HEADER_APART_BYTES = 2 << 10 };
+
 /* A place from which batches can be read. */
 typedef struct {
     kl_look look;
@@ -260,6 +263,57 @@ kl_status kl_log_read(kl_log *log, int64_t offset, int64_t stop_offset, int32_t 
     for (int tries = 0; status == KL_E_STALE && tries < KL_STALE_TRIES; tries++)
         status = read_once(log, offset, stop_offset, bound, check_crc, buffer, buffer_bytes,
                            out);
+    return status;
+}
+
+/* As read_place, of headers alone. */
+static kl_status read_headers(kl_log *log, const place *from, int64_t stop_offset,
+                              kl_headers *into, kl_read *out) {
+    kl_walk walk;
+    kl_batch batch = {0};
+    uint8_t scratch[KL_CHUNK_LOOKUP_BYTES];
+    int64_t min_offset = from->segment->base_offset, first = -1, good_pos;
+    kl_walk_headers(&walk, from->segment->file, from->pos, from->end_pos, scratch,
+                    into->one_by_one ? KL_BATCH_HEADER_BYTES : sizeof scratch);
+    while (into->count < into->room && kl_walk_more(&walk, &batch)) {
+        if (first < 0) first = batch.base_offset;
+        walk.status = check_offsets(&batch, from, min_offset);
+        if (walk.status || batch.last_offset >= from->bound ||
+            (stop_offset >= 0 && batch.base_offset >= stop_offset))
+            break;
+        into->batches[into->count++] = batch;
+        out->bytes = (size_t)(walk.pos - from->pos);
+        out->next_offset = min_offset = batch.last_offset + 1;
+    }
+    kl_status status = kl_walk_end(&walk);
+    if (into->count > 0) status = KL_OK; /* a bad batch is the next call's */
+    into->one_by_one = out->bytes / HEADER_APART_BYTES >= (size_t)into->count;
+    bool gap = from->pos > 0 && first > into->offset;
+    if (!status && from->sealed)
+        status = kl_guard_check(from->segment, from->end_pos, from->pos - gap, walk.pos,
+                                (kl_span){0}, 0, &good_pos);
+    return status ? stale_or(log, from, status) : settle(log, from, out);
+}
+
+static kl_status read_headers_once(kl_log *log, int64_t stop_offset, int32_t bound,
+                                   kl_headers *into) {
+    place from;
+    kl_status status = look_for(log, into->offset, bound, &from);
+    into->count = 0;
+    if (status) return status;
+    status = find_place(log, into->offset, &from);
+    kl_read out = {.next_offset = into->offset, .pos = from.pos};
+    if (status) status = stale_or(log, &from, status);
+    else if (from.segment) status = read_headers(log, &from, stop_offset, into, &out);
+    kl_look_drop(&from.look);
+    return status;
+}
+
+kl_status kl_log_read_headers(kl_log *log, int64_t stop_offset, int32_t bound,
+                              kl_headers *into) {
+    kl_status status = KL_E_STALE;
+    for (int tries = 0; status == KL_E_STALE && tries < KL_STALE_TRIES; tries++)
+        status = read_headers_once(log, stop_offset, bound, into);
     return status;
 }
 

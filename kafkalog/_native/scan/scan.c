@@ -1,6 +1,7 @@
 /* scan.c: a scan's range, its reads, and the steps that the caller takes. */
 #include "scan.h"
 #include "batch/record.h"
+#include "log/read.h"
 
 enum {
     ROWS_DEFAULT = 32768,
@@ -10,9 +11,11 @@ enum {
     CHUNK_BYTES = 256 << 10,      /* stays in the second-level cache from read to decode */
     CHUNK_BYTES_LARGE = 1 << 20,  /* for batches that fill a chunk badly */
     CHUNK_BYTES_MAX = 8 << 20,
-    IDLE_BLOCKS = 4,       /* a consumer rarely holds more blocks than that at once */
-    CHUNK_BATCHES = 8,     /* compressed batches that one read should bring */
-    PAUSE_BYTES = 32 << 20 /* some 20 ms of reading */
+    IDLE_BLOCKS = 4,        /* a consumer rarely holds more blocks than that at once */
+    CHUNK_BATCHES = 8,      /* compressed batches that one read should bring */
+    PAUSE_BYTES = 32 << 20, /* some 20 ms of reading */
+    HEADERS_ROOM = 512,
+    HEADER_READ_BYTES = 4096 /* what reading one alone costs, in bytes read at once */
 };
 
 /* ---- open ---------------------------------------------------------------------------- */
@@ -224,6 +227,8 @@ void kl_scan_free(kl_scan *scan) {
     kl_constants_drop(scan->constants);
     kl_block_free(scan->in_block);
     kl_buffer_free(&scan->memory);
+    kl_buffer_free(&scan->joined);
+    kl_release(scan->headers);
     kl_release(scan->pending);
     kl_release(scan->aborted);
     kl_release(scan->topic);
@@ -306,6 +311,43 @@ static void take_chunk(kl_scan *scan, const uint8_t *data, size_t size, size_t b
         scan->chunk_wanted = 2 * size;
 }
 
+/* Whether the headers of batches are all that is wanted of most of them. */
+static bool counts_headers(const kl_scan *scan) {
+    const kl_scan_options *options = &scan->options;
+    return options->columns == 0 && options->key_match == KL_KEY_ANY &&
+           options->start_time_ms == INT64_MIN && options->stop_time_ms == INT64_MAX;
+}
+
+/* Count by headers up to a batch whose records have to be looked at, or one that cannot be read:
+ * read_chunk says why. */
+static kl_status pass_headers(kl_scan *scan) {
+    if (scan->headers == NULL) scan->headers = kl_alloc(HEADERS_ROOM * sizeof(kl_batch));
+    if (scan->headers == NULL) return kl_fail(KL_E_NO_MEMORY, "headers of batches");
+    kl_headers read = {.batches = scan->headers, .room = HEADERS_ROOM};
+    while (scan->position < scan->options.stop_offset && scan->passed_bytes < PAUSE_BYTES) {
+        read.offset = scan->position;
+        bool changed = false;
+        scan->options.start_offset = scan->position; /* as in read_chunk */
+        if (kl_log_read_headers(scan->log, scan->options.stop_offset, scan->options.bound,
+                                &read))
+            return KL_OK;
+        kl_status status = follow_truncation(scan, &changed);
+        if (status) return status;
+        if (changed) continue;
+        if (read.count == 0) return KL_OK;
+        for (int32_t i = 0; i < read.count; i++) {
+            const kl_batch *batch = &read.batches[i];
+            kl_batch_use use = kl_scan_judge(scan, batch);
+            if (use == KL_USE_RECORDS) return KL_OK;
+            if (use == KL_USE_HEADER) status = kl_scan_from_header(scan, batch);
+            if (status) return status;
+            scan->position = KL_MAX(scan->position, batch->last_offset + 1);
+            scan->passed_bytes += HEADER_READ_BYTES;
+        }
+    }
+    return KL_OK;
+}
+
 /* The next whole batches into the chunk; *end: there are no more. */
 static kl_status read_chunk(kl_scan *scan, bool *end) {
     kl_scan_options *options = &scan->options;
@@ -313,6 +355,10 @@ static kl_status read_chunk(kl_scan *scan, bool *end) {
     drop_chunk(scan);
     *end = scan->log == NULL; /* of memory: it is given one by one */
     if (*end) return KL_OK;
+    if (counts_headers(scan)) {
+        kl_status status = pass_headers(scan);
+        if (status || scan->passed_bytes >= PAUSE_BYTES) return status;
+    }
     while (scan->position < options->stop_offset) {
         /* After a truncation the batch that holds `position` may begin below it: what was
          * seen is not shown again. */

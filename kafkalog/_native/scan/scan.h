@@ -1,5 +1,6 @@
-/* scan.h: a range of a log, filtered, into blocks.  Stands on kl_log_read alone, so it works
- * the same for the writer's log and for a reader's; or batches that were given in memory. */
+/* scan.h: a range of a log, filtered, into blocks.  Stands on kl_log_read and its headers alone,
+ * so it works the same for the writer's log and for a reader's; or batches that were given in
+ * memory. */
 #ifndef KL_SCAN_H
 #define KL_SCAN_H
 
@@ -26,10 +27,13 @@ struct kl_scan {
     size_t chunk_used;   /* of the chunk, that views point to */
     size_t passed_bytes; /* read since the caller last had a say */
 
+    kl_batch *headers; /* HEADERS_ROOM, of a count; NULL: none was asked for */
+
     kl_batch *pending; /* compressed batches that the caller decodes now */
     int32_t pending_capacity;
     int32_t pending_count;
     int32_t pending_next;
+    kl_buffer joined; /* bodies of some of them: see kl_scan_join */
 
     kl_block_pool *own_pool; /* NULL: the shared one */
     kl_block_pool *shared_pool;

@@ -255,7 +255,9 @@ class Scan(Columnar):
 
     def count(self) -> int:
         """The number of data records in the range, from the headers of batches that lie in it
-        whole; only other batches are decompressed.
+        whole; only other batches are read and decompressed.
+
+        No CRC of the others is looked at: damage of their records is not seen.
         """
         with _Pass(self, 0, self._batch_rows, self._batch_bytes) as blocks:
             for _ in blocks:
@@ -470,7 +472,8 @@ class _Pass:
         scan._end_offset = lib.kl_scan_end_offset(self._c)
         self._log: Scanned | None = log  # whose handle the scan uses
         name = f"{log.topic}-{log.partition}"
-        self._blocks = Steps(self._c, log._max_decompressed).blocks(name)
+        # A pool is shared by passes that decode at once.
+        self._blocks = Steps(self._c, log._max_decompressed, pool is not None).blocks(name)
 
     def __enter__(self) -> _Pass:
         return self

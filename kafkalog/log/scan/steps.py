@@ -8,12 +8,15 @@ from typing import Any
 from kafkalog import errors
 from kafkalog._native import check, ffi, lib
 from kafkalog.batch import codecs
+from kafkalog.batch.room import Room
 
 __all__ = ["Steps"]
 
 _INFLATE_BATCHES = 32
 TOGETHER_BYTES = 8 << 20
 """A batch above this, decompressed, is alone: nobody knows before how large several are."""
+JOINED_BYTES = 1 << 20
+"""Of batches that are decompressed in one call: what the cache holds until they are decoded."""
 HELD_BYTES = 64 << 20
 """Of decompressed batches whose rows nobody has taken."""
 
@@ -21,10 +24,16 @@ HELD_BYTES = 64 << 20
 class Steps:
     """Takes a `kl_scan` from block to block.  One thread."""
 
-    def __init__(self, scan: Any, limit_bytes: int) -> None:
-        """`scan`: the caller frees it.  `limit_bytes`: of a batch, decompressed."""
+    def __init__(self, scan: Any, limit_bytes: int, alone: bool = False) -> None:
+        """`scan`: the caller frees it.  `limit_bytes`: of a batch, decompressed.
+
+        `alone`: this thread decodes each batch as soon as it is decompressed, while its bytes lie
+        in the processor's cache: other threads take other parts of the log.
+        """
         self._c = scan
         self._limit = limit_bytes
+        self._room = Room(TOGETHER_BYTES) if alone else None
+        self._joined = ffi.new("kl_joined *")
         self._large = False
         """The last batch was: the next ones are taken one by one at once."""
         self._compressed = ffi.new("kl_compressed[]", _INFLATE_BATCHES)
@@ -69,26 +78,52 @@ class Steps:
         batches = self._compressed[0 : self._count[0]]
         items = [(batch.codec, ffi.buffer(batch.data, batch.bytes)) for batch in batches]
         bodies = self._together(items)
-        held = 0
-        for index, (codec, data) in enumerate(items):
-            try:
-                body = bodies[index] if bodies else codecs.decompress(codec, data, self._limit)
-            except errors.KafkalogError as problem:
-                offset = batches[index].base_offset
-                raise type(problem)(f"{name}: the batch at offset {offset}: {problem}") from problem
-            check(
-                lib.kl_scan_inflated(self._c, index, ffi.from_buffer("uint8_t[]", body), len(body))
-            )
-            held += len(body)
-            self._large = len(body) > TOGETHER_BYTES
+        one = codecs.decompress
+        if self._room is not None and not self._large:
+            one = self._room.decompress
+        held = index = 0
+        while index < len(items):
+            if joined := self._inflate_joined(index):
+                index += joined.count
+                held += joined.records_bytes
+            else:
+                codec, data = items[index]
+                try:
+                    body = bodies[index] if bodies else one(codec, data, self._limit)
+                except errors.KafkalogError as problem:
+                    offset = batches[index].base_offset
+                    what = f"{name}: the batch at offset {offset}: {problem}"
+                    raise type(problem)(what) from problem
+                records = ffi.from_buffer("uint8_t[]", body)
+                check(lib.kl_scan_inflated(self._c, index, records, len(body)))
+                index += 1
+                held += len(body)
+                self._large = len(body) > TOGETHER_BYTES
+                del body, records
             if held > HELD_BYTES:
-                del body
                 held = 0
                 yield from self._take()
 
+    def _inflate_joined(self, index: int) -> Any:
+        """The batches from `index` on that were decompressed in one call and decoded; None: the
+        first of them is to be taken alone, which says what is wrong with it.
+        """
+        left = self._count[0] - index
+        if self._room is None or left < 2:
+            return None
+        joined, most = self._joined, min(JOINED_BYTES, self._limit)
+        check(lib.kl_scan_join(self._c, self._compressed + index, left, most, joined))
+        if joined.count < 2:
+            return None
+        frames = ffi.buffer(joined.data, joined.bytes)
+        if (body := self._room.zstd_frames(frames, joined.records_bytes)) is None:
+            return None
+        check(lib.kl_scan_inflated_joined(self._c, joined, ffi.from_buffer("uint8_t[]", body)))
+        return joined
+
     def _together(self, items: Sequence[tuple[int, Any]]) -> list[Any]:
         """All bodies, by several threads; none where one is damaged or large: then one by one."""
-        if self._large:
+        if self._large or self._room:
             return []
         try:
             return codecs.decompress_many(items, min(self._limit, TOGETHER_BYTES))

@@ -78,8 +78,16 @@ class TopicScan(Columnar):
 
     def count(self) -> int:
         """How many records there are: see `Scan.count`."""
+        return sum(count for _, count in self.counts())
+
+    def counts(self) -> Iterator[tuple[int, int]]:
+        """Partitions in their order, with how many records there are; one may come in parts.
+
+        Raises: as `count`.
+        """
         scans = self._scans if self._within is None else self._pieces(self._ends())
-        return sum(scan.count() for scan in scans)
+        for scan in scans:
+            yield scan._log.partition, scan.count()
 
     def _pass(self, columns: int) -> _Ordered:
         return _Ordered(self._pieces(self._ends()), columns, self._threads)
@@ -129,6 +137,8 @@ class _Work:
         """Nobody reads any more."""
         with self.lock:
             self.over = True
+            for piece in self.begun:
+                piece.problem = None
             self.begun.clear()
             self.lock.notify_all()
 
@@ -168,7 +178,10 @@ class _Work:
         except BaseException as found:
             problem = found
         with self.lock:
-            piece.problem, piece.over = problem, True
+            piece.problem, piece.over = None if self.over else problem, True
+            # An error whose traceback leads back to it is garbage with memoryviews in it, on
+            # which Python's collector may crash: https://github.com/python/cpython/issues/77894
+            problem = None
             self.lock.notify_all()
 
     def _put(self, piece: _Piece, block: Any) -> bool:
@@ -204,8 +217,12 @@ class _Work:
                     return block
                 self.begun.popleft()
                 self.lock.notify_all()
-                if piece.problem is not None:
-                    raise piece.problem
+                problem, piece.problem = piece.problem, None
+                try:
+                    if problem is not None:
+                        raise problem
+                finally:
+                    del problem  # as in _decode
 
     def _known(self) -> bool:
         """Whether it is known what comes next."""
