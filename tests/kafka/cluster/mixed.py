@@ -14,6 +14,7 @@ import kafkalog
 from kafkalog.log.log import Log
 from kafkalog.metadata.zookeeper import tree
 from kafkalog.metadata.zookeeper.session import Session
+from kafkalog.server.broker import node_of
 from kafkalog.wire import apis
 from tests.support.copies import batches_in
 from tests.support.raw import Raw
@@ -140,7 +141,7 @@ class Cluster:
         return len(found()[0])
 
     def log(self, topic: str, partition: int = 0) -> Log:
-        return self.ours.node.partitions.log(topic, partition)
+        return node_of(self.ours).partitions.log(topic, partition)
 
 
 class Load:

@@ -20,6 +20,7 @@ from kafkalog.cli.cluster.moving import RATES, THROTTLED
 from kafkalog.metadata.image import BROKER, TOPIC
 from kafkalog.metadata.zookeeper.reading import read_tree
 from kafkalog.metadata.zookeeper.session import Session
+from kafkalog.server.broker import node_of
 from kafkalog.types import TopicPartition
 from tests.kafka.cluster.nodes import Serving
 from tests.support import apache, batches
@@ -118,10 +119,10 @@ class Nodes:
     def throttled(self, node: int, topic: str) -> tuple[int, int]:
         """The rate at which a node of ours copies, and how many replicas of a topic are copied so,
         once it obeys it."""
-        image = self.ours[node].node.image
+        image = node_of(self.ours[node]).image
         rate = image.config(BROKER, str(node)).get(RATES[1], "0")
         named = image.config(TOPIC, topic).get(THROTTLED[1], "")
-        return self.ours[node].node.metadata.followed(lambda: (int(rate), named.count(":")))
+        return node_of(self.ours[node]).metadata.followed(lambda: (int(rate), named.count(":")))
 
     def size(self, node: int, topic: str) -> int:
         """Bytes of a topic on a node's disk, as it says."""
@@ -435,7 +436,7 @@ def test_a_directory_that_was_alone_is_adopted(nodes: Nodes) -> None:
     config = {**SETTINGS, "node.id": 4, "zookeeper.connect": nodes.hosts}
     with kafkalog.Broker(home, config=config) as ours:
         wait_for(lambda: [r["leader"] for r in nodes.rows("status")] == [4, 4], "it leads both")
-        partitions = ours.node.partitions
+        partitions = node_of(ours).partitions
         wait_for(lambda: partitions.is_open("brought", 0), "it is told so, too")
         assert partitions.log("brought", 0).recovery.segments_recovered == 0
         settings = nodes.admin.describe_configs([("topic", "brought")])["topic", "brought"]

@@ -13,6 +13,7 @@ import pytest
 import kafkalog
 from kafkalog.metadata.zookeeper import tree
 from kafkalog.metadata.zookeeper.session import Delete, Set
+from kafkalog.server.broker import node_of
 from kafkalog.types import TopicPartition
 from kafkalog.wire import apis
 from kafkalog.wire.error_codes import ErrorCode
@@ -141,7 +142,7 @@ def test_a_follower_that_stands_still_leaves_and_joins(cluster: Cluster) -> None
     process = cluster.kafka._process.pid
     cluster.produce(led, 1)
     assert cluster.same(led) == 5
-    isrs, tp = cluster.ours.node.partitions.led, TopicPartition(led, 0)
+    isrs, tp = node_of(cluster.ours).partitions.led, TopicPartition(led, 0)
     # On a busy machine it may have left before it began.
     wait_for(lambda: (sorted(isrs[tp].in_sync), isrs[tp].due) == ([KAFKA, OURS], False), "in sync")
     with standing_still(process):
@@ -172,7 +173,7 @@ def test_deleted_records_are_gone_from_all_copies(cluster: Cluster) -> None:
         return row.error_code, row.low_watermark
 
     assert delete(2, 60_000) == (0, 2)
-    (copy,) = cluster.ours.node.reactor.followers(topic, 0)
+    (copy,) = node_of(cluster.ours).reactor.followers(topic, 0)
     assert copy.log_start == 2
     assert cluster.kafka._process is not None
     process = cluster.kafka._process.pid
@@ -188,14 +189,14 @@ def test_ours_dies_and_comes_back(cluster: Cluster) -> None:
     topic = cluster.topic([OURS, KAFKA], [KAFKA, OURS])
     cluster.produce(topic, 5)
     cluster.produce(topic, 5, partition=1)
-    before = cluster.ours.node.joined().epoch
+    before = node_of(cluster.ours).joined().epoch
     cluster.end(cluster.ours.abandon)
     cluster.in_sync(topic, KAFKA)
     assert cluster.state(topic).leader == KAFKA
     for partition in (0, 1):
         assert cluster.raw.produce(topic, b"alone", partition=partition).error_code == 0
     cluster.begin()
-    assert cluster.ours.node.joined().epoch > before
+    assert node_of(cluster.ours).joined().epoch > before
     for partition in (0, 1):
         cluster.in_sync(topic, KAFKA, OURS, partition=partition)
         assert cluster.same(topic, partition) > 5
@@ -293,7 +294,7 @@ def test_partitions_are_added(cluster: Cluster) -> None:
 def test_the_session_ends(cluster: Cluster) -> None:
     """A new one begins by itself, and with it another life of the node."""
     topic = cluster.topic([OURS, KAFKA])
-    member = cluster.ours.node.joined()
+    member = node_of(cluster.ours).joined()
     before = member.epoch
     ends(cluster.session.hosts, tree.broker_path(OURS))
     wait_for(lambda: member.epoch > before, "it is registered again")

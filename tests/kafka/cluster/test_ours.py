@@ -16,6 +16,7 @@ import pytest
 import kafkalog
 from kafkalog.coordinator.partitions import partition_for
 from kafkalog.metadata.zookeeper import tree
+from kafkalog.server.broker import node_of
 from kafkalog.types import TopicPartition
 from kafkalog.wire import apis
 from kafkalog.wire.error_codes import ErrorCode
@@ -86,7 +87,7 @@ class Cluster:
             return (
                 not others
                 and controller in self.nodes
-                and self.nodes[controller].node.controller.reigns
+                and node_of(self.nodes[controller]).controller.reigns
                 and all({b.node_id for b in one.brokers} == {*self.nodes} for one in found)
             )
 
@@ -275,7 +276,7 @@ def test_sessions_end(cluster: Cluster) -> None:
     topic = cluster.topic([1, 2, 3])
     ends(cluster.hosts, tree.CONTROLLER)
     cluster.all_there()
-    member = cluster.nodes[2].node.joined()
+    member = node_of(cluster.nodes[2]).joined()
     epoch = member.epoch
     ends(cluster.hosts, tree.broker_path(2))
     wait_for(lambda: member.epoch > epoch, "it is back")
