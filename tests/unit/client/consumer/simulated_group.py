@@ -58,6 +58,8 @@ class Judge:
         """Up to where records were handed out, by whomever."""
         self.offsets: dict[TopicPartition, int] = {}
         """What is committed."""
+        self._setter: dict[TopicPartition, str] = {}
+        """The member that committed it last."""
 
     def restarted(self) -> None:
         """What was committed without an answer may be there, or not."""
@@ -112,7 +114,11 @@ class Judge:
         for tp, offset in taken.items():
             before = self.offsets.get(tp, 0)
             mine = self._told.get(generation, {}).get(who, set())
-            if offset < before and tp not in mine:
+            others = any(
+                tp in theirs for one, theirs in self._told.get(generation, {}).items() if one != who
+            )
+            # Its own late or repeated commit sets nobody back while the partition is nobody else's.
+            if offset < before and tp not in mine and (others or self._setter.get(tp) != who):
                 raise Violated(f"C3: {who} set {_named(tp)} back from {before} to {offset}")
             if offset > self.given.get(tp, 0):
                 raise Violated(
@@ -120,6 +126,7 @@ class Judge:
                     "first that nobody was handed"
                 )
             self.offsets[tp] = offset
+            self._setter[tp] = who
 
     # ---- what members do ---------------------------------------------------------------------
 

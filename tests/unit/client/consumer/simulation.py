@@ -7,7 +7,8 @@ What must hold whatever happens:
 
 C1  no two members own a partition in the same generation, nor hand out what another owns in theirs
 C2  a commit of another generation than the group's does not go through, also in a transaction
-C3  a committed offset goes back only by a member that owns the partition in the present generation
+C3  a committed offset goes back only by a member that owns the partition in the present generation,
+    or that committed last and whose partition is nobody else's yet
 C4  no record is skipped: what is committed was handed out, and who takes over goes on there
 C5  a member that is out hands out nothing once its session is over by its own clock
 C6  once faults end the group settles in bounded time: all partitions are owned, read and committed
