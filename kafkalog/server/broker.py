@@ -213,6 +213,9 @@ class Broker:
             raise InvalidSetting(
                 f"node.id: found {config.node_id}, wanted {meta.node_id}, whose {self.path} is"
             )
+        for named in config.cordoned_log_dirs:
+            if named != "*" and os.path.abspath(named) != os.path.abspath(self.path):
+                raise InvalidSetting(f"cordoned.log.dirs: found {named!r}, wanted * or {self.path}")
         if not self._manager.state.clean and self._manager.partitions():
             _logger.warning(
                 "%s: was not closed in order; each log is recovered when it is first used",

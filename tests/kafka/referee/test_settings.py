@@ -23,9 +23,10 @@ pytestmark = [pytest.mark.java, pytest.mark.slow, pytest.mark.timeout(300)]
 
 PLACES = {
     "advertised.listeners", "control.plane.listener.name", "inter.broker.listener.name",
-    "listener.security.protocol.map", "listeners",
+    "cordoned.log.dirs", "listener.security.protocol.map", "listeners",
 }  # fmt: skip
-"""Lean on each other and on a controller's listener, which one node of ours does not have."""
+"""Lean on each other, on the data directory, and on a controller's listener, which one node of ours
+does not have."""
 ZOOKEEPERS = {
     "controlled.shutdown.max.retries", "controlled.shutdown.retry.backoff.ms",
     "leader.imbalance.per.broker.percentage", "zookeeper.connect",

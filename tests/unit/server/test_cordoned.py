@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
+from kafkalog.errors import InvalidSetting
 from kafkalog.wire import apis
 from kafkalog.wire.error_codes import ErrorCode
 from tests.support.raw import Raw
@@ -17,9 +20,12 @@ def cordoned(raw: Raw) -> bool:
     return bool(one.is_cordoned)
 
 
-@pytest.mark.parametrize("named", ["*", "/data"])
-def test_a_broker_that_starts_cordoned_takes_no_topic(make_broker: MakeBroker, named: str) -> None:
+@pytest.mark.parametrize("named", ["*", "the directory"])
+def test_a_broker_that_starts_cordoned_takes_no_topic(
+    make_broker: MakeBroker, tmp_path: Path, named: str
+) -> None:
     """Until the setting is emptied while it runs; then until it is no longer said there."""
+    named = named if named == "*" else str(tmp_path / "data")
     with Raw(make_broker(cordoned_log_dirs=named).bootstrap_servers) as raw:
         assert cordoned(raw)
         refused = raw.create("t")
@@ -31,6 +37,12 @@ def test_a_broker_that_starts_cordoned_takes_no_topic(make_broker: MakeBroker, n
         assert raw.alter(BROKER, "1", cordoned_log_dirs=None).error_code == 0
         assert cordoned(raw)
         assert raw.create("u").error_code == ErrorCode.INVALID_REPLICATION_FACTOR
+
+
+def test_another_directory_is_refused_at_the_start(make_broker: MakeBroker) -> None:
+    """As Kafka refuses what log.dirs does not have."""
+    with pytest.raises(InvalidSetting, match=r"cordoned\.log\.dirs: found '/data', wanted \* or"):
+        make_broker(cordoned_log_dirs="/data")
 
 
 def test_a_broker_is_not_cordoned_by_itself(raw: Raw) -> None:

@@ -10,6 +10,7 @@ import kafkalog
 from kafkalog.coordinator.step import Producer
 from kafkalog.errors import NotLeaderOrFollower
 from kafkalog.log.log import handle_of
+from kafkalog.server.appends import Appends
 from kafkalog.server.broker import Broker
 from kafkalog.server.journal import OFFSETS_TOPIC, Journal
 from kafkalog.types import TopicPartition
@@ -49,7 +50,8 @@ def lead_in(broker: Broker, topic: str, epoch: int) -> kafkalog.Log:
 
 def journal_of(broker: Broker) -> Journal:
     node = broker._node
-    return Journal(OFFSETS_TOPIC, node.manager, node.partitions, node.reactor, node.acknowledger)
+    appends = Appends(node.partitions, node.reactor, node.acknowledger, node.clock)
+    return Journal(OFFSETS_TOPIC, node.partitions, appends)
 
 
 def test_a_journal(broker: Broker, raw: Raw) -> None:

@@ -16,7 +16,7 @@ from uuid import UUID
 from kafkalog.coordinator.groups.core import GroupCore
 from kafkalog.coordinator.groups.group import Group
 from kafkalog.coordinator.groups.offsets import Known
-from kafkalog.coordinator.step import Producer, Request
+from kafkalog.coordinator.step import Call, Producer
 from kafkalog.types import TopicPartition
 from kafkalog.wire import apis
 from kafkalog.wire.api import Api
@@ -273,7 +273,7 @@ class GroupWorld(World[GroupCore]):
                 answered(reply.body)
 
         decoded = api.decode_request(version, api.encode_request(version, fields))
-        asked = Request(decoded, version, "client", HOST, answer, holds)
+        asked = Call(decoded, version, "client", HOST, answer, holds)
         self.step(lambda step: self.core.request(api, asked, step))
 
     def end_transaction(self, producer: Producer, ended: Callable[[], None]) -> None:
