@@ -369,8 +369,8 @@ class Cluster:
             self.refresh([name], create)
             if name in self.topics:
                 break
-            if backoff.over():
-                late = self.clock.monotonic_s() - since_s >= most_ms / 1000
+            late = self.clock.monotonic_s() - since_s >= most_ms / 1000
+            if late or backoff.over():  # an errand may have time for other topics
                 if self.patience.errand is not None and not late:
                     raise failure(ErrorCode.LEADER_NOT_AVAILABLE, f"topic {name!r}")
                 self._sought.pop(name)
