@@ -112,6 +112,22 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     )
 
 
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_call(item: pytest.Item) -> Any:
+    """A test leaves Ctrl-C and SIGTERM as they were: a later one would fail for it.  PySpark does
+    not."""
+    numbers = (signal.SIGINT, signal.SIGTERM)
+    before = [signal.getsignal(number) for number in numbers]
+    found = yield
+    if [signal.getsignal(number) for number in numbers] != before and not (
+        item.get_closest_marker("spark")
+    ):
+        for number, handler in zip(numbers, before, strict=True):
+            signal.signal(number, handler)
+        raise AssertionError("the test changed what SIGINT or SIGTERM does, and left it so")
+    return found
+
+
 def pytest_report_header(config: pytest.Config) -> list[str]:
     """What one needs to run the same again."""
     return [

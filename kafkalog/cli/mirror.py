@@ -1,15 +1,13 @@
 """`kafkalog mirror`: topics of one cluster in another, each record once."""
 
 import argparse
-import signal
 import sys
 import time
-from collections.abc import Callable
-from types import FrameType
 from typing import TYPE_CHECKING
 
 from kafkalog.cli.common import CODECS, count_argument, plural, show_bytes, warn
 from kafkalog.cli.progress import INTERVAL_S
+from kafkalog.cli.signals import default_again, on_signals
 
 if TYPE_CHECKING:
     from kafkalog import MirrorStatus
@@ -92,25 +90,19 @@ def run(options: argparse.Namespace) -> int:
         on_warning=view.warn,
         on_progress=view.show,
     )
-    _stop_by_signals(mirror.stop)
-    try:
-        status = mirror.copy() if options.once else mirror.run()
-    finally:
-        view.clear()
+
+    def stop(_number: int) -> None:
+        """The first signal ends it in order, the second at once."""
+        default_again()
+        mirror.stop()
+
+    with on_signals(stop):
+        try:
+            status = mirror.copy() if options.once else mirror.run()
+        finally:
+            view.clear()
     print(view.line(status))
     return 1 if status.aside else 0
-
-
-def _stop_by_signals(stop: Callable[[], None]) -> None:
-    """The first SIGTERM or Ctrl-C ends it in order, the second at once."""
-
-    def end(number: int, frame: FrameType | None) -> None:
-        signal.signal(signal.SIGINT, signal.default_int_handler)
-        signal.signal(signal.SIGTERM, signal.SIG_DFL)
-        stop()
-
-    signal.signal(signal.SIGINT, end)
-    signal.signal(signal.SIGTERM, end)
 
 
 class _View:

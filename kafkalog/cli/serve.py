@@ -5,10 +5,10 @@ import logging
 import signal
 import sys
 import threading
-from types import FrameType
 from typing import TYPE_CHECKING
 
 from kafkalog.cli.common import UsageError, settings_of
+from kafkalog.cli.signals import on_signals
 
 if TYPE_CHECKING:
     from kafkalog.config.server_properties import Properties
@@ -106,15 +106,13 @@ def _serve(directory: str, config: dict[str, object]) -> int:
     ended = threading.Event()
     why: list[int] = []
 
-    def end(number: int, _frame: FrameType | None) -> None:
+    def end(number: int) -> None:
         why.append(number)
         ended.set()
 
     sys.setswitchinterval(SWITCH_S)
     # Before the broker starts: a signal that comes early must not cut its start in half.
-    for number in (signal.SIGTERM, signal.SIGINT):
-        signal.signal(number, end)
-    with Broker(directory, config=config) as broker:
+    with on_signals(end), Broker(directory, config=config) as broker:
         print(f"kafkalog serves {directory} at {broker.bootstrap_servers}", flush=True)
         ended.wait()
         name = signal.Signals(why[0]).name

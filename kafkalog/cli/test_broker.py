@@ -5,14 +5,13 @@ import json
 import os
 import select
 import shlex
-import signal
 import stat
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
-from types import FrameType
 from typing import TYPE_CHECKING
 
 from kafkalog.cli.common import UsageError, settings_of
+from kafkalog.cli.signals import on_signals
 
 if TYPE_CHECKING:
     from kafkalog.testing.broker import TestBroker
@@ -86,6 +85,7 @@ def run(options: argparse.Namespace) -> int:
     topics = [_topic(text) for text in options.topic]
     ended = _Ended()
     with (
+        on_signals(ended.note),
         _directory(options.dir) as path,
         TestBroker(path, config=settings_of(options.set), port=options.port) as broker,
     ):
@@ -127,10 +127,9 @@ class _Ended:
 
     def __init__(self) -> None:
         self._read, self._write = os.pipe2(os.O_CLOEXEC | os.O_NONBLOCK)
-        for number in (signal.SIGTERM, signal.SIGINT):
-            signal.signal(number, self._end)
 
-    def _end(self, _number: int, _frame: FrameType | None) -> None:
+    def note(self, _number: int) -> None:
+        """One has come."""
         with suppress(BlockingIOError):
             os.write(self._write, b"x")
 

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import argparse
 import shlex
-import signal
 import threading
-from types import FrameType
 
 from kafkalog.cli.cluster.processes import Process
 from kafkalog.cli.cluster.tried import Tried
 from kafkalog.cli.common import UsageError, warn
 from kafkalog.cli.remote import say
+from kafkalog.cli.signals import on_signals
 
 __all__ = ["run"]
 
@@ -26,15 +25,13 @@ def run(options: argparse.Namespace, words: list[str]) -> int:
         raise UsageError("--draw: needs --demo")
     over = threading.Event()
 
-    def end(_number: int, _frame: FrameType | None) -> None:
+    def end(_number: int) -> None:
         over.set()
         if options.demo:  # which does not wait for that
             raise KeyboardInterrupt
 
-    for number in (signal.SIGTERM, signal.SIGINT):
-        signal.signal(number, end)
     folder = options.dir or "kafkalog-try"
-    with Tried(folder, options.port, options.zookeeper) as tried:
+    with on_signals(end), Tried(folder, options.port, options.zookeeper) as tried:
         if options.demo:
             from kafkalog.cli.cluster.demo import show
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import signal
@@ -14,9 +15,11 @@ from pathlib import Path
 
 import pytest
 
-from kafkalog.cli import COMMANDS
+from kafkalog.cli import COMMANDS, main
+from kafkalog.cli.signals import on_signals
 from kafkalog.directory.manager import Manager
 from kafkalog.log.log import Log
+from kafkalog.testing.broker import TestBroker
 from tests.support.waiting import wait_for
 from tests.unit.cli.conftest import Command
 
@@ -32,6 +35,36 @@ def started(folder: Path, *words: str) -> subprocess.Popen[str]:
         stdout=subprocess.PIPE, stderr=subprocess.PIPE,
         env={**os.environ, "PYTHONPATH": str(ROOT)},
     )  # fmt: skip
+
+
+@pytest.mark.parametrize("fails", [False, True])
+def test_signals_do_again_what_they_did_before(fails: bool) -> None:
+    """A program that calls a command as a function keeps its own handlers."""
+    found: list[int] = []
+    mine: list[int] = []
+    before = signal.signal(signal.SIGTERM, lambda number, _: mine.append(number))
+    try:
+        with contextlib.suppress(ZeroDivisionError), on_signals(found.append):
+            for number in (signal.SIGINT, signal.SIGTERM):
+                signal.raise_signal(number)
+            if fails:
+                raise ZeroDivisionError
+        assert found == [signal.SIGINT, signal.SIGTERM]
+        signal.raise_signal(signal.SIGTERM)
+        assert mine == [signal.SIGTERM]
+        with pytest.raises(KeyboardInterrupt):
+            signal.raise_signal(signal.SIGINT)
+    finally:
+        signal.signal(signal.SIGTERM, before)
+
+
+def test_a_mirror_leaves_signals_alone(tmp_path: Path) -> None:
+    before = signal.getsignal(signal.SIGINT), signal.getsignal(signal.SIGTERM)
+    with TestBroker(tmp_path / "a") as source, TestBroker(tmp_path / "b") as target:
+        source.create_topic("t", 1)
+        words = ["--from", source.bootstrap_servers, "--to", target.bootstrap_servers]
+        assert main(["mirror", "--once", *words, "--topics", "t"]) == 0
+    assert (signal.getsignal(signal.SIGINT), signal.getsignal(signal.SIGTERM)) == before
 
 
 HELPS = ["--help", "--version", "", *(f"{name} --help" for name in sorted(COMMANDS))]

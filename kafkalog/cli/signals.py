@@ -1,0 +1,33 @@
+"""What SIGTERM and Ctrl-C do while a command runs."""
+
+import signal
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from types import FrameType
+
+__all__ = ["default_again", "on_signals"]
+
+NUMBERS = (signal.SIGTERM, signal.SIGINT)
+
+
+@contextmanager
+def on_signals(call: Callable[[int], object]) -> Iterator[None]:
+    """Within the block both call `call` with their number; then they do again what they did before,
+    since a program may call a command as a function.  Main thread."""
+
+    def handle(number: int, _frame: FrameType | None) -> None:
+        call(number)
+
+    before = {number: signal.signal(number, handle) for number in NUMBERS}
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            # None: it was not set from Python.
+            signal.signal(number, signal.SIG_DFL if handler is None else handler)
+
+
+def default_again() -> None:
+    """The next one ends the process."""
+    signal.signal(signal.SIGTERM, signal.SIG_DFL)
+    signal.signal(signal.SIGINT, signal.default_int_handler)
