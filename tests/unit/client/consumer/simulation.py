@@ -164,10 +164,15 @@ class Consumer(SimulatedMember):
                 )
                 self.positions[tp] = end
                 if self.habits.commits == "transaction":
-                    self.read[tp] = end
-                    self.read_in = member.generation
+                    self._note_read(tp, end, member.generation)
                 taken = True
         return taken
+
+    def _note_read(self, tp: TopicPartition, end: int, generation: int) -> None:
+        """In the transaction; what it read in another generation is its partitions' owners'."""
+        if generation != self.read_in:
+            self.read.clear()
+        self.read[tp], self.read_in = end, generation
 
     def _mind_missing(self) -> None:
         """As Sharing."""
