@@ -209,15 +209,15 @@ class Cluster(Known):
         Raises: PeerGone, Timeout, BadAnswer, UnsupportedVersion when none can be reached,
         for the last one tried.
         """
+        brokers = self._recovery.brokers(self.servers, self.nodes)
         for connection in (self._first, *self._open.values()):
-            if connection is not None and not connection.waiting and connection.usable():
+            if connection is None or connection.waiting or connection.address not in brokers:
+                continue
+            if connection.usable():
                 return connection
         problem: errors.KafkalogError | None = None
         rests = self.openings.rests
-        for address in sorted(
-            self._recovery.brokers(self.servers, self.nodes),
-            key=lambda at: (rests.left_s(at) > 0, at == self._failed),
-        ):
+        for address in sorted(brokers, key=lambda at: (rests.left_s(at) > 0, at == self._failed)):
             try:
                 self._first = self.openings.connect(address)
             except (NotYet, errors.WakeUp):
