@@ -18,6 +18,14 @@ class AdminConfig(Settings):
         low=-1,
     )
     default_api_timeout_ms = Whole(60_000, "For one call with all that is tried.", unit="ms", low=1)
+    metadata_recovery_strategy = Word(
+        "rebootstrap", "rebootstrap: a client that reaches none of the brokers it knows begins "
+        "again with bootstrap.servers; none: it fails.",
+        choices=("rebootstrap", "none"),
+    )  # fmt: skip
+    metadata_recovery_rebootstrap_trigger_ms = Whole(
+        300_000, "It also begins again when it could get no metadata for so long.", unit="ms", low=0
+    )
     reconnect_backoff_ms = Whole(
         50, "The first pause before a broker that could not be reached is tried again.",
         unit="ms", low=0,

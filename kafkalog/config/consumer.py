@@ -72,6 +72,14 @@ class ConsumerConfig(Settings):
     )  # fmt: skip
     max_poll_records = Whole(500, "What one poll returns at most.", low=1)
     metadata_max_age_ms = Whole(300_000, "Then metadata is asked for again.", unit="ms", low=1)
+    metadata_recovery_strategy = Word(
+        "rebootstrap", "rebootstrap: a client that reaches none of the brokers it knows begins "
+        "again with bootstrap.servers; none: it fails.",
+        choices=("rebootstrap", "none"),
+    )  # fmt: skip
+    metadata_recovery_rebootstrap_trigger_ms = Whole(
+        300_000, "It also begins again when it could get no metadata for so long.", unit="ms", low=0
+    )
     partition_assignment_strategy = Word(
         "range,cooperative-sticky",
         "range, roundrobin, sticky, cooperative-sticky; several with commas.",

@@ -70,6 +70,14 @@ class ProducerConfig(Settings):
         300_000, "Metadata of a topic not written to for so long is no longer asked for.",
         unit="ms", low=5_000,
     )  # fmt: skip
+    metadata_recovery_strategy = Word(
+        "rebootstrap", "rebootstrap: a client that reaches none of the brokers it knows begins "
+        "again with bootstrap.servers; none: it fails.",
+        choices=("rebootstrap", "none"),
+    )  # fmt: skip
+    metadata_recovery_rebootstrap_trigger_ms = Whole(
+        300_000, "It also begins again when it could get no metadata for so long.", unit="ms", low=0
+    )
     partitioner = Word(
         "murmur2", "Where a key goes; without one, a batch here, a batch there.",
         choices=PARTITIONERS,

@@ -27,6 +27,8 @@ def client_options(config: AdminConfig | ConsumerConfig) -> Options:
         reconnect_backoff_ms=config.reconnect_backoff_ms,
         reconnect_backoff_max_ms=config.reconnect_backoff_max_ms,
         idle_ms=config.connections_max_idle_ms,
+        rebootstraps=config.metadata_recovery_strategy == "rebootstrap",
+        rebootstrap_ms=config.metadata_recovery_rebootstrap_trigger_ms,
     )
 
 

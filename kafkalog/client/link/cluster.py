@@ -1,4 +1,5 @@
-"""A cluster as a client sees it: nodes, who leads what, coordinators, and when to try again.
+"""A cluster as a client sees it: connections to its nodes, and when to try again.  What is believed
+of nodes, leaders and coordinators is decided in metadata.py.
 
 Blocking, one thread at a time.  Connections are opened when they are needed and kept.
 """
@@ -10,8 +11,7 @@ import random
 import threading
 from collections.abc import Callable, Iterable
 from contextlib import AbstractContextManager
-from typing import Any, NamedTuple, TypeVar
-from uuid import UUID
+from typing import Any, TypeVar
 
 from kafkalog import errors
 from kafkalog.client.link.chunks import portions
@@ -21,9 +21,19 @@ from kafkalog.client.link.failures import (
     check_code,
     failure,
     failure_class,
-    is_retriable,
     name_of,
     passing,
+)
+from kafkalog.client.link.metadata import (
+    GROUP,
+    NO_NODE,
+    TRANSACTION,
+    Known,
+    MetadataAnswer,
+    PartitionInfo,
+    Recovery,
+    TopicAnswer,
+    TopicInfo,
 )
 from kafkalog.client.link.patience import NotYet, Patience
 from kafkalog.client.link.transport import Address, Options, Where, reach
@@ -44,34 +54,9 @@ __all__ = [
 ]
 
 T = TypeVar("T")
-NO_NODE = -1
-GROUP, TRANSACTION = 0, 1
-"""What a coordinator is of: a group, a transactional id."""
 _COORDINATED = {GROUP: "group", TRANSACTION: "transactional id"}
 UNKNOWN_TOPIC_MS = 1_500
 """How long a topic may be unknown before we say so: it may have been made a moment ago."""
-
-
-class PartitionInfo(NamedTuple):
-    """A partition, as metadata has it."""
-
-    partition: int
-    leader: int
-    """A node; -1: it has none now."""
-    leader_epoch: int
-    """-1: not told."""
-    replicas: tuple[int, ...]
-    isr: tuple[int, ...]
-
-
-class TopicInfo(NamedTuple):
-    """A topic, as metadata has it."""
-
-    name: str
-    topic_id: UUID
-    """All zero where the broker gives none."""
-    internal: bool
-    partitions: dict[int, PartitionInfo]
 
 
 class Backoff:
@@ -117,8 +102,9 @@ class Backoff:
                 self.clock.wait_until(condition, until_s)
 
 
-class Cluster:
-    """Connections and metadata of one cluster.  One thread at a time; a context manager."""
+class Cluster(Known):
+    """Connections to one cluster, and what they have taught of it.  One thread at a time; a context
+    manager."""
 
     def __init__(
         self,
@@ -130,6 +116,7 @@ class Cluster:
 
         Raises: ArgumentError for servers that are no addresses; Closed (a store).
         """
+        super().__init__()
         self.transport = reach(where)
         self.servers = list(self.transport.servers)
         self.options = options
@@ -139,26 +126,11 @@ class Cluster:
         self.openings: Openings = Openings(options, self.transport, self.patience, rests)
         """How connections are made."""
         self.clock: Clock = SystemClock() if clock is None else clock
-        self.cluster_id: str | None = None
-        self.controller_id = NO_NODE
-        self.nodes: dict[int, Address] = {}
-        self.racks: dict[int, str | None] = {}
-        self.topics: dict[str, TopicInfo] = {}
-        """What is known of topics that were asked for."""
-        self.version = 0
-        """Another one whenever a leader may be another."""
-        self._latest: dict[str, TopicInfo] = {}
-        """What was known last, also of topics that are forgotten: no older answer is believed."""
-        self.refused: dict[str, errors.KafkalogError] = {}
-        """What the broker said against topics that were asked for last."""
-        self._names: dict[UUID, str] = {}
-        self._sought: dict[str, float] = {}
-        """Topics that are not there, and since when they are asked for, by the clock."""
-        self._coordinators: dict[tuple[int, str], int] = {}
+        self._recovery = Recovery(options.rebootstraps, options.rebootstrap_ms / 1000)
         self._open: dict[int, Connection] = {}
         self._first: Connection | None = None
-        self._silent: Address | None = None
-        """A broker that did not answer in time: others are asked first."""
+        self._failed: Address | None = None
+        """The last broker of which no metadata could be had: others are asked first."""
         self.reached = False
         """Whether some broker has answered yet."""
 
@@ -170,12 +142,15 @@ class Cluster:
 
     def close(self) -> None:
         """Close every connection."""
+        self._hang_up()
+        self.openings.close()
+
+    def _hang_up(self) -> None:
         for connection in (*self._open.values(), self._first):
             if connection is not None:
                 connection.close()
         self._open.clear()
         self._first = None
-        self.openings.close()
 
     def backoff(self, patience_ms: int | None = None) -> Backoff:
         """The pauses of one call; `patience_ms` None: as `within`."""
@@ -206,7 +181,9 @@ class Cluster:
         Raises: PeerGone, Timeout, BadAnswer, UnsupportedVersion; as `refresh`.
         """
         found = self._open.get(node)
-        if found is not None and found.usable():
+        if found is not None and self.nodes.get(node, found.address) != found.address:
+            self._open.pop(node).close()
+        elif found is not None and found.usable():
             return found
         self._open[node] = made = self.openings.connect(self.place(node))
         return made
@@ -232,15 +209,15 @@ class Cluster:
         Raises: PeerGone, Timeout, BadAnswer, UnsupportedVersion when none can be reached,
         for the last one tried.
         """
+        brokers = self._recovery.brokers(self.servers, self.nodes)
         for connection in (self._first, *self._open.values()):
-            if connection is not None and not connection.waiting and connection.usable():
+            if connection is None or connection.waiting or connection.address not in brokers:
+                continue
+            if connection.usable():
                 return connection
         problem: errors.KafkalogError | None = None
-        known = [address for address in self.nodes.values() if address not in self.servers]
         rests = self.openings.rests
-        for address in sorted(
-            (*self.servers, *known), key=lambda at: (rests.left_s(at) > 0, at == self._silent)
-        ):
+        for address in sorted(brokers, key=lambda at: (rests.left_s(at) > 0, at == self._failed)):
             try:
                 self._first = self.openings.connect(address)
             except (NotYet, errors.WakeUp):
@@ -275,6 +252,8 @@ class Cluster:
             self._refresh_some(None if some is None else list(some), create)
 
     def _refresh_some(self, names: list[str] | None, create: bool) -> None:
+        if self._recovery.asks(self.clock.monotonic_s()):
+            self.rebootstrap()
         connection = self.any()
         version = connection.version_of(apis.METADATA)
         if names is None:
@@ -284,76 +263,31 @@ class Cluster:
         body = {"topics": asked, "allow_auto_topic_creation": create}
         try:
             answer = connection.call(apis.METADATA, body, version)
-        except NotYet:  # its time is not over, only the call's
+            self._check(connection, answer.error_code if version >= 13 else 0, len(answer.brokers))
+        except (NotYet, errors.WakeUp):  # its time is not over, only the call's
             raise
-        except errors.Timeout:
-            self._silent = connection.address
+        except errors.KafkalogError:
+            self._failed = connection.address
             raise
-        if version >= 13:
-            check_code(answer.error_code, "metadata")
-        self.nodes = {b.node_id: Address(b.host, b.port) for b in answer.brokers}
-        self.racks = {b.node_id: b.rack for b in answer.brokers}
+        self._recovery.answered()
+        self.answered(names, _metadata_of(answer))
         for node in [n for n, c in self._open.items() if self.nodes.get(n) != c.address]:
             self._open.pop(node).close()
-        self.cluster_id = answer.cluster_id
-        self.controller_id = answer.controller_id
-        for name in list(self.topics) if names is None else names:
-            self.topics.pop(name, None)
-        self.version += 1
-        for topic in answer.topics:
-            if topic.error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
-                self._latest.pop(topic.name, None)
-                continue
-            if topic.error_code == ErrorCode.LEADER_NOT_AVAILABLE:
-                continue
-            if topic.error_code and not is_retriable(topic.error_code):
-                self.refused[topic.name] = failure(topic.error_code, f"topic {topic.name!r}")
-                continue
-            self._take(topic)
-        if names is None:  # no other topic is there
-            self._latest = {name: self._latest[name] for name in self.topics}
 
-    def _take(self, topic: Any) -> None:
-        partitions = {
-            p.partition_index: PartitionInfo(
-                p.partition_index,
-                p.leader_id,
-                p.leader_epoch,
-                tuple(p.replica_nodes),
-                tuple(p.isr_nodes),
-            )
-            for p in topic.partitions
-        }
-        info = TopicInfo(
-            topic.name, topic.topic_id, topic.is_internal, dict(sorted(partitions.items()))
-        )
-        self._keep_later(info)
-        self.topics[info.name] = self._latest[info.name] = info
-        self._names[info.topic_id] = info.name
+    def _check(self, connection: Connection, code: int, nodes: int) -> None:
+        """Whether an answer to Metadata, with so many nodes, says something of the cluster."""
+        if code == ErrorCode.REBOOTSTRAP_REQUIRED and self._recovery.rebootstraps:
+            self.rebootstrap()
+        if code or not nodes:
+            connection.close()
+        check_code(code, "metadata")
+        if not nodes:
+            raise errors.PeerGone(f"{connection.address}: Metadata: found no node, wanted one")
 
-    def _keep_later(self, info: TopicInfo) -> None:
-        """A broker may not have heard yet of a leader that another one has told us of."""
-        before = self._latest.get(info.name)
-        if before is None or before.topic_id != info.topic_id or not info.topic_id.int:
-            return  # nothing tells a topic without an id from one that had its name before
-        for number, row in info.partitions.items():
-            known = before.partitions.get(number)
-            if known is not None and 0 <= row.leader_epoch < known.leader_epoch:
-                info.partitions[number] = known
-
-    def learn(self, other: Cluster, names: Iterable[str]) -> None:
-        """Take over what the cluster of another thread, which makes no call now, was told of nodes
-        and of these topics."""
-        self.version += 1
-        self.reached |= other.reached
-        self.cluster_id, self.controller_id = other.cluster_id, other.controller_id
-        self.nodes, self.racks = dict(other.nodes), dict(other.racks)
-        for name in names:
-            self.topics.pop(name, None)
-            if (info := other.topics.get(name)) is not None:
-                info = info._replace(partitions=dict(info.partitions))
-                self._keep_later(info)
-                self.topics[name] = self._latest[name] = info
+    def rebootstrap(self) -> None:
+        """Begin again with the servers, over other connections."""
+        super().rebootstrap()
+        self._hang_up()
 
     def topic(self, name: str, create: bool = False) -> TopicInfo:
         """A topic that exists; `create`: the broker may make it now.
@@ -364,40 +298,26 @@ class Cluster:
             return self.topics[name]
         most_ms = self.options.api_timeout_ms if create else UNKNOWN_TOPIC_MS
         backoff = self.backoff(most_ms)
-        since_s = self._sought.setdefault(name, backoff.begun_s)
-        while name not in self.topics:
-            self.refresh([name], create)
-            if name in self.topics:
-                break
-            late = self.clock.monotonic_s() - since_s >= most_ms / 1000
-            if late or backoff.over():  # an errand may have time for other topics
-                if self.patience.errand is not None and not late:
-                    raise failure(ErrorCode.LEADER_NOT_AVAILABLE, f"topic {name!r}")
-                self._sought.pop(name)
-                raise errors.UnknownTopicOrPartition(f"the cluster has no topic {name!r}")
-            backoff.wait()
-        self._sought.pop(name, None)
+        since_s = self.sought_since_s(name, backoff.begun_s)
+        try:
+            while True:
+                self.refresh([name], create)
+                if name in self.topics:
+                    break
+                late = self.clock.monotonic_s() - since_s >= most_ms / 1000
+                if late or backoff.over():  # an errand may have time for other topics
+                    if self.patience.errand is not None and not late:
+                        raise failure(ErrorCode.LEADER_NOT_AVAILABLE, f"topic {name!r}")
+                    raise errors.UnknownTopicOrPartition(f"the cluster has no topic {name!r}")
+                backoff.wait()
+        except (NotYet, errors.WakeUp):
+            raise  # a later call goes on with it
+        except errors.KafkalogError as problem:
+            if problem.code != ErrorCode.LEADER_NOT_AVAILABLE:
+                self.seek_no_more(name)
+            raise
+        self.seek_no_more(name)
         return self.topics[name]
-
-    def learn_leader(self, tp: TopicPartition, leader: int, epoch: int, at: Address | None) -> bool:
-        """Believe an answer that names a partition's leader (KIP-951); False: it is no news, or
-        it is not known where that node is.
-
-        `at`: where it is, if it was told.
-        """
-        info = self.topics.get(tp.topic)
-        found = info and info.partitions.get(tp.partition)
-        if info is None or found is None or leader == NO_NODE or epoch <= found.leader_epoch:
-            return False
-        if at is not None:
-            self.nodes[leader] = at
-        info.partitions[tp.partition] = found._replace(leader=leader, leader_epoch=epoch)
-        self.version += 1
-        return leader in self.nodes
-
-    def topic_name(self, topic_id: UUID) -> str | None:
-        """The name of a topic that was asked for; None when no such was."""
-        return self._names.get(topic_id)
 
     def leader(self, tp: TopicPartition) -> int:
         """The node that leads a partition now.  One that is not known is asked for once more: the
@@ -420,13 +340,6 @@ class Cluster:
             )
         return info.leader
 
-    def forget(self, topic: str | None = None) -> None:
-        """What was known of a topic (None: of all) is asked for again when it is needed."""
-        if topic is None:
-            self.topics.clear()
-        else:
-            self.topics.pop(topic, None)
-
     def controller(self) -> Connection:
         """The node to which changes of topics go.  Raises: as `connect`."""
         node = self.controller_node()
@@ -445,19 +358,13 @@ class Cluster:
 
         Raises: CoordinatorNotAvailable and others, which are retriable; as `any`.
         """
-        if (kind, name) not in self._coordinators:
-            self._coordinators[kind, name] = self._find_coordinator(name, kind)
-        return self._coordinators[kind, name]
-
-    def forget_coordinator(self, name: str, kind: int = GROUP) -> None:
-        """Ask for it again when it is needed."""
-        self._coordinators.pop((kind, name), None)
-
-    def forget_coordinators(self) -> None:
-        """Ask for all of them again when they are needed."""
-        self._coordinators.clear()
+        if (found := self.coordinator_of(name, kind)) is None:
+            found = self._find_coordinator(name, kind)
+        return found
 
     def _find_coordinator(self, name: str, kind: int) -> int:
+        if not self._recovery.rebootstraps and not self.nodes:
+            self.refresh_once([])  # the servers are not asked again
         connection = self.any()
         version = connection.version_of(apis.FIND_COORDINATOR)
         body = {"key": name, "key_type": kind, "coordinator_keys": [name]}
@@ -471,8 +378,9 @@ class Cluster:
                 )
             found = answer.coordinators[0]
         check_code(found.error_code, f"{_COORDINATED[kind]} {name!r}", found.error_message)
-        self.nodes.setdefault(found.node_id, Address(found.host, found.port))
-        return int(found.node_id)
+        node = int(found.node_id)
+        self.learn_coordinator(name, kind, node, Address(found.host, found.port))
+        return node
 
     # ---- again -------------------------------------------------------------------------
 
@@ -510,6 +418,30 @@ class Cluster:
             backoff.wait()
             if backoff.over():  # what is sent now has an answer that nobody waits for
                 raise last
+
+
+def _metadata_of(answer: Any) -> MetadataAnswer:
+    topics = []
+    for topic in answer.topics:
+        rows = {
+            p.partition_index: PartitionInfo(
+                p.partition_index,
+                p.leader_id,
+                p.leader_epoch,
+                tuple(p.replica_nodes),
+                tuple(p.isr_nodes),
+            )
+            for p in topic.partitions
+        }
+        info = TopicInfo(topic.name, topic.topic_id, topic.is_internal, rows)
+        topics.append(TopicAnswer(topic.error_code, info))
+    return MetadataAnswer(
+        {b.node_id: Address(b.host, b.port) for b in answer.brokers},
+        {b.node_id: b.rack for b in answer.brokers},
+        answer.cluster_id,
+        answer.controller_id,
+        topics,
+    )
 
 
 def places_of(answer: Any) -> dict[int, Address]:

@@ -47,6 +47,8 @@ def passing(problem: errors.KafkalogError) -> bool:
     """Whether a call that failed so may succeed later."""
     if isinstance(problem, errors.UnknownTopicOrPartition):
         return False  # `topic` has waited for it
+    if problem.code == ErrorCode.REBOOTSTRAP_REQUIRED:
+        return True  # the next question goes to other brokers
     return problem.retriable or isinstance(problem, (errors.PeerGone, errors.Closed))
 
 

@@ -45,6 +45,10 @@ class Options(NamedTuple):
     reconnect_backoff_max_ms: int = 1_000
     idle_ms: int = 540_000
     """A connection that is not used for so long is closed; -1: none is."""
+    rebootstraps: bool = True
+    """Whether the first servers are asked again (metadata.recovery.strategy)."""
+    rebootstrap_ms: int = 300_000
+    """All is forgotten and they are asked when metadata could not be had for so long."""
 
 
 class Client(Protocol):

@@ -78,8 +78,11 @@ class Flights:
         if node in self._opening or len(self._flying.get(node, ())) >= self._most:
             return False
         connection = self._connections.get(node)
-        if connection is None or connection.closed:
-            place = self._cluster.nodes.get(node)
+        place = self._cluster.nodes.get(node)
+        moved = connection is not None and place not in (None, connection.address)
+        if moved and self._flying.get(node):
+            return False  # what is on its way to the old place is answered first
+        if moved or connection is None or connection.closed:
             return place is None or not self._cluster.openings.rests.left_s(place)
         return not connection.unsent
 
@@ -90,8 +93,11 @@ class Flights:
         """
         connection = self._connections.get(node)
         if connection is not None and connection.usable():
-            self._post(node, connection, request)
-            return True
+            place = self._cluster.nodes.get(node, connection.address)
+            if connection.address == place or self._flying.get(node):
+                self._post(node, connection, request)
+                return True
+            self.lose(node)
         opening = self._cluster.openings.begin(self._cluster.place(node), self._ring)
         self._opening[node] = _Waiting(opening, request)
         return False

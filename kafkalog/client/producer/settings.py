@@ -52,6 +52,8 @@ def options_of(settings: ProducerConfig) -> Options:
         reconnect_backoff_ms=settings.reconnect_backoff_ms,
         reconnect_backoff_max_ms=settings.reconnect_backoff_max_ms,
         idle_ms=settings.connections_max_idle_ms,
+        rebootstraps=settings.metadata_recovery_strategy == "rebootstrap",
+        rebootstrap_ms=settings.metadata_recovery_rebootstrap_trigger_ms,
     )
 
 

@@ -31,8 +31,6 @@ IGNORED = (
     "auto.include.jmx.reporter",
     "client.dns.lookup",
     "enable.metrics.push",
-    "metadata.recovery.rebootstrap.trigger.ms",
-    "metadata.recovery.strategy",
     "metric.reporters",
     "metrics.num.samples",
     "metrics.recording.level",

@@ -69,7 +69,8 @@ def test_the_names_of_kafka_python(kind: str) -> None:
 
 
 PATIENCE = {
-    "connections.max.idle.ms": 540_000, "reconnect.backoff.ms": 50,
+    "connections.max.idle.ms": 540_000, "metadata.recovery.rebootstrap.trigger.ms": 300_000,
+    "metadata.recovery.strategy": "rebootstrap", "reconnect.backoff.ms": 50,
     "reconnect.backoff.max.ms": 1_000, "request.timeout.ms": 30_000, "retry.backoff.ms": 100,
     "retry.backoff.max.ms": 1_000,
 }  # fmt: skip

@@ -1,0 +1,323 @@
+"""The simulation finds nothing wrong with what is believed of a cluster, and finds what is planted
+there; knowledge is bounded; when a client begins again with its first servers."""
+
+from __future__ import annotations
+
+import ast
+import inspect
+from collections.abc import Callable, Iterable
+from uuid import UUID
+
+import pytest
+
+from kafkalog.client.link import metadata
+from kafkalog.client.link.metadata import (
+    GROUP,
+    TRANSACTION,
+    Known,
+    MetadataAnswer,
+    PartitionInfo,
+    Recovery,
+    TopicAnswer,
+    TopicInfo,
+)
+from kafkalog.client.link.transport import Address
+from kafkalog.types import TopicPartition
+from kafkalog.wire.error_codes import ErrorCode
+from tests.support.effort import SEED, rounds
+from tests.support.virtual import Violated
+from tests.unit.client.link.simulated_metadata import simulate
+
+RUNS = 40
+CANARY_RUNS = 100
+HERE, THERE = Address("here", 1), Address("there", 2)
+
+
+@pytest.mark.explore
+def test_what_is_believed_follows_from_what_was_said() -> None:
+    """M1 to M7 hold whatever brokers lag behind, and however answers come."""
+    for number in rounds(RUNS):
+        world = simulate(SEED + number)
+        assert world.believed, f"seed {SEED + number}: nothing was answered"
+
+
+def test_what_decides_knows_no_clock_and_no_socket() -> None:
+    found = {
+        name.split(".")[0]
+        for node in ast.walk(ast.parse(inspect.getsource(metadata)))
+        if isinstance(node, (ast.Import, ast.ImportFrom))
+        for name in ([node.module] if isinstance(node, ast.ImportFrom) and node.module
+                     else [one.name for one in node.names])
+    }  # fmt: skip
+    assert found & {"time", "random", "threading", "socket", "select", "os"} == set()
+
+
+# ---- planted mistakes ------------------------------------------------------------------------
+
+
+def believes_what_came_last(patch: pytest.MonkeyPatch) -> None:
+    """An older epoch replaces a newer one."""
+    patch.setattr(Known, "_is_older", lambda *_: False)
+
+
+def forgets_epochs_with_a_topic(patch: pytest.MonkeyPatch) -> None:
+    """What is asked for again is believed as it comes."""
+    forget = Known.forget
+
+    def all_of_it(self: Known, topic: str | None = None) -> None:
+        forget(self, topic)
+        self._seen.clear()
+
+    patch.setattr(Known, "forget", all_of_it)
+
+
+def knows_topics_by_name(patch: pytest.MonkeyPatch) -> None:
+    """A recreated topic is taken for the one before: its epochs are older."""
+    take = Known._take
+
+    def by_name(self: Known, info: TopicInfo) -> None:
+        for before in list(self._seen.values()):
+            if before.name == info.name and info.topic_id.int:
+                self._seen[info.topic_id] = before
+        take(self, info)
+
+    patch.setattr(Known, "_take", by_name)
+
+
+def believes_a_shorter_list(patch: pytest.MonkeyPatch) -> None:
+    """A broker that has not heard of a topic's growth takes partitions away."""
+    take = Known._take
+
+    def shorter(self: Known, info: TopicInfo) -> None:
+        take(self, info)
+        rows = self.topics[info.name].partitions
+        for number in rows.keys() - info.partitions.keys():
+            del rows[number]
+
+    patch.setattr(Known, "_take", shorter)
+
+
+def takes_some_for_all(patch: pytest.MonkeyPatch) -> None:
+    """An answer about some topics forgets the others."""
+    answered = Known.answered
+
+    def others_go(self: Known, names: Iterable[str] | None, answer: MetadataAnswer) -> None:
+        self.topics.clear()
+        answered(self, names, answer)
+
+    patch.setattr(Known, "answered", others_go)
+
+
+def keeps_what_is_gone(patch: pytest.MonkeyPatch) -> None:
+    """A deleted topic stays."""
+    answered = Known.answered
+
+    def kept(self: Known, names: Iterable[str] | None, answer: MetadataAnswer) -> None:
+        before = dict(self.topics)
+        answered(self, names, answer)
+        self.topics = {**before, **self.topics}
+
+    patch.setattr(Known, "answered", kept)
+
+
+def takes_a_refusal_for_a_topic(patch: pytest.MonkeyPatch) -> None:
+    """A topic with an error that passes is there, without partitions."""
+    answered = Known.answered
+
+    def there(self: Known, names: Iterable[str] | None, answer: MetadataAnswer) -> None:
+        gone = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+        topics = [TopicAnswer(0 if c == gone else c, info) for c, info in answer.topics]
+        answered(self, names, answer._replace(topics=topics))
+
+    patch.setattr(Known, "answered", there)
+
+
+def tells_nobody_of_a_named_leader(patch: pytest.MonkeyPatch) -> None:
+    """A leader that an error names changes nothing that is noticed."""
+    learn = Known.learn_leader
+
+    def quietly(
+        self: Known, tp: TopicPartition, leader: int, epoch: int, at: Address | None
+    ) -> bool:
+        version = self.version
+        news = learn(self, tp, leader, epoch, at)
+        self.version = version
+        return news
+
+    patch.setattr(Known, "learn_leader", quietly)
+
+
+def trusts_an_error_for_ever(patch: pytest.MonkeyPatch) -> None:
+    """A leader of a deleted topic, which a late error names, stays the recreated one's."""
+    patch.setattr(metadata, "CONTRADICTED_MAX", 1_000)
+
+
+def keeps_old_addresses(patch: pytest.MonkeyPatch) -> None:
+    """A node stays where it was heard of first."""
+    answered = Known.answered
+
+    def kept(self: Known, names: Iterable[str] | None, answer: MetadataAnswer) -> None:
+        nodes = {**answer.nodes, **self.nodes}
+        answered(self, names, answer)
+        self.nodes = {node: nodes[node] for node in answer.nodes}
+
+    patch.setattr(Known, "answered", kept)
+
+
+def shares_what_it_teaches(patch: pytest.MonkeyPatch) -> None:
+    """Two beliefs have one topic, which an error about one of them changes in both."""
+
+    def shared(self: Known, other: Known, names: Iterable[str]) -> None:
+        self.version += 1
+        self.nodes = dict(other.nodes)
+        for name in names:
+            self.topics.pop(name, None)
+            if (info := other.topics.get(name)) is not None:
+                self.topics[name] = info
+
+    patch.setattr(Known, "learn", shared)
+
+
+CANARIES = {
+    believes_what_came_last: 0,
+    forgets_epochs_with_a_topic: 0,
+    knows_topics_by_name: 0,
+    believes_a_shorter_list: 0,
+    takes_some_for_all: 0,
+    keeps_what_is_gone: 0,
+    takes_a_refusal_for_a_topic: 0,
+    tells_nobody_of_a_named_leader: 0,
+    trusts_an_error_for_ever: 108,
+    keeps_old_addresses: 0,
+    shares_what_it_teaches: 0,
+}
+"""And the seed to begin with, so that it does not take long."""
+
+
+@pytest.mark.parametrize("plant", CANARIES, ids=lambda plant: plant.__name__)
+def test_the_simulation_finds_what_is_planted(
+    plant: Callable[[pytest.MonkeyPatch], None], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each of these mistakes breaks a promise within a few runs."""
+    plant(monkeypatch)
+    with pytest.raises(Violated, match=r"M\d"):
+        for seed in range(CANARIES[plant], CANARIES[plant] + CANARY_RUNS):  # always the same
+            simulate(seed)
+
+
+# ---- what else is believed ---------------------------------------------------------------------
+
+
+def topic(name: str, number: int, epoch: int, partitions: int = 1) -> TopicAnswer:
+    rows = {p: PartitionInfo(p, 1, epoch, (), ()) for p in range(partitions)}
+    return TopicAnswer(0, TopicInfo(name, UUID(int=number), False, rows))
+
+
+def said(*topics: TopicAnswer, cluster_id: str = "one") -> MetadataAnswer:
+    return MetadataAnswer({1: HERE}, {1: None}, cluster_id, 1, topics)
+
+
+def epoch_of(known: Known, name: str) -> int:
+    return known.topics[name].partitions[0].leader_epoch
+
+
+def test_what_was_not_asked_for_is_not_taken() -> None:
+    known = Known()
+    known.answered(["t"], said(topic("t", 1, 0), topic("u", 2, 0)))
+    assert set(known.topics) == {"t"}
+
+
+def test_a_broker_that_knows_no_node_is_not_believed() -> None:
+    known = Known()
+    known.answered(["t"], said(topic("t", 1, 0)))
+    known.answered(["t"], said()._replace(nodes={}))
+    assert set(known.topics) == {"t"} and known.nodes == {1: HERE}
+
+
+@pytest.mark.parametrize(
+    "code", [ErrorCode.LEADER_NOT_AVAILABLE, ErrorCode.THROTTLING_QUOTA_EXCEEDED]
+)
+def test_an_error_that_passes_is_no_topic_and_no_refusal(code: ErrorCode) -> None:
+    known = Known()
+    known.answered(["t"], said(topic("t", 0, 0, partitions=0)._replace(code=code)))
+    assert (known.topics, known.refused) == ({}, {})
+
+
+def test_epochs_of_another_cluster_say_nothing() -> None:
+    """It has copies of the same topics, whose epochs began again."""
+    known = Known()
+    known.answered(["t"], said(topic("t", 1, 7)))
+    known.answered(["t"], said(topic("t", 1, 6)))
+    assert epoch_of(known, "t") == 7
+    known.answered(["t"], said(topic("t", 1, 0), cluster_id="two"))
+    assert epoch_of(known, "t") == 0
+
+
+def test_a_topic_id_has_its_name_until_another_has_it() -> None:
+    """An answer to a fetch of the deleted topic is not taken for the recreated one's."""
+    known = Known()
+    known.answered(["t"], said(topic("t", 1, 0)))
+    known.forget()
+    assert known.topic_name(UUID(int=1)) == "t"
+    known.answered(["t"], said(topic("t", 2, 0)))
+    assert (known.topic_name(UUID(int=1)), known.topic_name(UUID(int=2))) == (None, "t")
+    assert known.topic_name(UUID(int=0)) is None
+
+
+def test_what_another_has_learned_is_known_by_id_too() -> None:
+    other, known = Known(), Known()
+    other.answered(["t"], said(topic("t", 1, 0)))
+    known.learn(other, ["t"])
+    assert known.topic_name(UUID(int=1)) == "t"
+
+
+def test_a_coordinator_is_where_it_was_last_said_to_be() -> None:
+    known = Known()
+    known.learn_coordinator("g", GROUP, 1, HERE)
+    known.learn_coordinator("g", TRANSACTION, 2, HERE)
+    known.learn_coordinator("g", GROUP, 1, THERE)
+    assert (known.coordinator_of("g", GROUP), known.nodes[1]) == (1, THERE)
+    assert known.coordinator_of("g", TRANSACTION) == 2
+
+
+def test_knowledge_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Topics that come and go, groups, searches and nodes: the oldest is forgotten."""
+    for name in ("PAST_MAX", "COORDINATORS_MAX", "SOUGHT_MAX", "NODES_MAX"):
+        monkeypatch.setattr(metadata, name, 3)
+    known = Known()
+    for number in range(1, 20):
+        known.answered(["t"], said(topic("t", number, 0)))
+        known.learn_leader(TopicPartition("t", 0), number, 1, Address("h", number))
+        known.answered([f"u{number}"], said(topic(f"u{number}", 100 + number, 0)))
+        known.forget(f"u{number}")
+        known.learn_coordinator(f"g{number}", GROUP, number, HERE)
+        known.sought_since_s(f"s{number}", float(number))
+    known.answered([], said())
+    assert set(known.topics) == {"t"} and epoch_of(known, "t") == 1
+    assert len(known._seen) == 4 and len(known._hearsay) <= 4
+    assert len(known.nodes) <= 3 and len(known._coordinators) == len(known._sought) == 3
+    assert known.coordinator_of("g19", GROUP) == 19
+    assert known.sought_since_s("s19", 50.0) == 19.0 and known.sought_since_s("s1", 50.0) == 50.0
+    known.seek_no_more("s19")
+    assert known.sought_since_s("s19", 60.0) == 60.0
+
+
+# ---- beginning again ---------------------------------------------------------------------------
+
+
+def test_which_brokers_are_asked() -> None:
+    nodes = {1: HERE, 2: THERE}
+    always, never = Recovery(True, 1.0), Recovery(False, 1.0)
+    assert always.brokers([THERE], nodes) == [THERE, HERE]
+    assert never.brokers([THERE], {}) == [THERE]
+    assert never.brokers([Address("old", 3)], nodes) == [HERE, THERE]
+
+
+def test_all_is_asked_again_when_metadata_could_not_be_had_for_so_long() -> None:
+    recovery = Recovery(True, 300.0)
+    assert [recovery.asks(at) for at in (0.0, 100.0, 300.0, 300.5)] == [False, False, False, True]
+    assert [recovery.asks(at) for at in (301.0, 600.5, 600.6)] == [False, False, True]
+    recovery.answered()
+    assert not recovery.asks(2_000.0)
+    never = Recovery(False, 300.0)
+    assert not any(never.asks(at) for at in (0.0, 1_000.0))
