@@ -68,7 +68,7 @@ if _t.TYPE_CHECKING:
     )
     from kafkalog.client.consumer.assignors import Assignor, Subscriber
     from kafkalog.client.consumer.consumer import Consumer
-    from kafkalog.client.link.cluster import PartitionInfo, TopicInfo
+    from kafkalog.client.link.known import PartitionInfo, TopicInfo
     from kafkalog.client.producer.producer import Interceptor, OutgoingRecord, Producer
     from kafkalog.clock import Clock
     from kafkalog.log.log import Log
@@ -182,7 +182,7 @@ _LAZY = {
     "NewTopic": "kafkalog.client.calls.topics",
     "NodeInfo": "kafkalog.client.calls.nodes",
     "OutgoingRecord": "kafkalog.client.producer.producer",
-    "PartitionInfo": "kafkalog.client.link.cluster",
+    "PartitionInfo": "kafkalog.client.link.known",
     "Producer": "kafkalog.client.producer.producer",
     "ProducerInfo": "kafkalog.client.calls.transactions",
     "QuorumInfo": "kafkalog.client.calls.nodes",
@@ -198,7 +198,7 @@ _LAZY = {
     "Store": "kafkalog.store",
     "StringColumn": "kafkalog.log.scan.scan",
     "Subscriber": "kafkalog.client.consumer.assignors",
-    "TopicInfo": "kafkalog.client.link.cluster",
+    "TopicInfo": "kafkalog.client.link.known",
     "TransactionInfo": "kafkalog.client.calls.transactions",
     "TransactionListing": "kafkalog.client.calls.transactions",
 }

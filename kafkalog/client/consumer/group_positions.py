@@ -39,9 +39,9 @@ from kafkalog.client.consumer.membership import Membership
 from kafkalog.client.consumer.requests import Errands
 from kafkalog.client.consumer.start import find_begins
 from kafkalog.client.consumer.subscription import Subscription, few
-from kafkalog.client.fetch.fetcher import known_in
 from kafkalog.client.fetch.reading import Reading
 from kafkalog.client.link.cluster import Cluster
+from kafkalog.client.link.known import known_in
 from kafkalog.config.consumer import ConsumerConfig
 from kafkalog.types import TopicPartition
 from kafkalog.wire.error_codes import ErrorCode

@@ -11,7 +11,8 @@ from uuid import UUID
 
 from kafkalog.batch.walk import whole_batches
 from kafkalog.client.link.chunks import names_max
-from kafkalog.client.link.cluster import Cluster, TopicInfo
+from kafkalog.client.link.cluster import Cluster
+from kafkalog.client.link.known import TopicInfo
 from kafkalog.types import TopicPartition
 
 __all__ = ["USABLE_VERSION", "Epochs", "Leader", "Place"]

@@ -18,17 +18,18 @@ from kafkalog.client.fetch.epochs import USABLE_VERSION, Epochs, Leader, Place
 from kafkalog.client.fetch.fetched import Ends, Fetched, FetchOptions
 from kafkalog.client.fetch.reset import LostPlaces
 from kafkalog.client.link.chunks import names_max
-from kafkalog.client.link.cluster import Backoff, Cluster, TopicInfo, places_of
+from kafkalog.client.link.cluster import Backoff, Cluster
 from kafkalog.client.link.connecting import Opening
 from kafkalog.client.link.connection import Connection, answering
 from kafkalog.client.link.failures import check_code, failure, is_retriable, passing
+from kafkalog.client.link.known import known_in, places_of
 from kafkalog.client.link.patience import NotYet
 from kafkalog.client.metrics import Tally
 from kafkalog.types import TopicPartition
 from kafkalog.wire import apis
 from kafkalog.wire.error_codes import ErrorCode
 
-__all__ = ["Fetcher", "known_in"]
+__all__ = ["Fetcher"]
 
 _logger = logging.getLogger(__name__)
 NAMES_VERSION_MAX = 12
@@ -59,12 +60,6 @@ class _Rest(NamedTuple):
     until_s: float
     pause_ms: int
     """The next pause is longer."""
-
-
-def known_in(topics: Mapping[str, TopicInfo], tp: TopicPartition) -> bool:
-    """Whether metadata has a partition."""
-    info = topics.get(tp.topic)
-    return info is not None and tp.partition in info.partitions
 
 
 class Fetcher:

@@ -9,7 +9,8 @@ from kafkalog import errors
 from kafkalog.client.calls.offsets import EARLIEST, LATEST, find_starts, list_offsets
 from kafkalog.client.fetch.epochs import Place
 from kafkalog.client.fetch.fetched import FetchOptions
-from kafkalog.client.link.cluster import NO_NODE, Cluster
+from kafkalog.client.link.cluster import Cluster
+from kafkalog.client.link.known import NO_NODE
 from kafkalog.client.link.patience import NotYet
 from kafkalog.types import TopicPartition
 

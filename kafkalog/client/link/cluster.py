@@ -10,21 +10,14 @@ import random
 import threading
 from collections.abc import Callable, Iterable
 from contextlib import AbstractContextManager
-from typing import Any, NamedTuple, TypeVar
-from uuid import UUID
+from typing import TypeVar
 
 from kafkalog import errors
 from kafkalog.client.link.chunks import portions
 from kafkalog.client.link.connecting import Openings
 from kafkalog.client.link.connection import Connection
-from kafkalog.client.link.failures import (
-    check_code,
-    failure,
-    failure_class,
-    is_retriable,
-    name_of,
-    passing,
-)
+from kafkalog.client.link.failures import check_code, failure, failure_class, name_of, passing
+from kafkalog.client.link.known import NO_NODE, Known, TopicInfo
 from kafkalog.client.link.patience import NotYet, Patience
 from kafkalog.client.link.transport import Address, Options, Where, reach
 from kafkalog.clock import Clock, SystemClock
@@ -32,46 +25,14 @@ from kafkalog.types import TopicPartition
 from kafkalog.wire import apis
 from kafkalog.wire.error_codes import ErrorCode
 
-__all__ = [
-    "GROUP",
-    "NO_NODE",
-    "TRANSACTION",
-    "Backoff",
-    "Cluster",
-    "PartitionInfo",
-    "TopicInfo",
-    "places_of",
-]
+__all__ = ["GROUP", "TRANSACTION", "Backoff", "Cluster"]
 
 T = TypeVar("T")
-NO_NODE = -1
 GROUP, TRANSACTION = 0, 1
 """What a coordinator is of: a group, a transactional id."""
 _COORDINATED = {GROUP: "group", TRANSACTION: "transactional id"}
 UNKNOWN_TOPIC_MS = 1_500
 """How long a topic may be unknown before we say so: it may have been made a moment ago."""
-
-
-class PartitionInfo(NamedTuple):
-    """A partition, as metadata has it."""
-
-    partition: int
-    leader: int
-    """A node; -1: it has none now."""
-    leader_epoch: int
-    """-1: not told."""
-    replicas: tuple[int, ...]
-    isr: tuple[int, ...]
-
-
-class TopicInfo(NamedTuple):
-    """A topic, as metadata has it."""
-
-    name: str
-    topic_id: UUID
-    """All zero where the broker gives none."""
-    internal: bool
-    partitions: dict[int, PartitionInfo]
 
 
 class Backoff:
@@ -117,7 +78,7 @@ class Backoff:
                 self.clock.wait_until(condition, until_s)
 
 
-class Cluster:
+class Cluster(Known):
     """Connections and metadata of one cluster.  One thread at a time; a context manager."""
 
     def __init__(
@@ -130,6 +91,7 @@ class Cluster:
 
         Raises: ArgumentError for servers that are no addresses; Closed (a store).
         """
+        super().__init__()
         self.transport = reach(where)
         self.servers = list(self.transport.servers)
         self.options = options
@@ -139,19 +101,6 @@ class Cluster:
         self.openings: Openings = Openings(options, self.transport, self.patience, rests)
         """How connections are made."""
         self.clock: Clock = SystemClock() if clock is None else clock
-        self.cluster_id: str | None = None
-        self.controller_id = NO_NODE
-        self.nodes: dict[int, Address] = {}
-        self.racks: dict[int, str | None] = {}
-        self.topics: dict[str, TopicInfo] = {}
-        """What is known of topics that were asked for."""
-        self.version = 0
-        """Another one whenever a leader may be another."""
-        self._latest: dict[str, TopicInfo] = {}
-        """What was known last, also of topics that are forgotten: no older answer is believed."""
-        self.refused: dict[str, errors.KafkalogError] = {}
-        """What the broker said against topics that were asked for last."""
-        self._names: dict[UUID, str] = {}
         self._sought: dict[str, float] = {}
         """Topics that are not there, and since when they are asked for, by the clock."""
         self._coordinators: dict[tuple[int, str], int] = {}
@@ -291,69 +240,15 @@ class Cluster:
             raise
         if version >= 13:
             check_code(answer.error_code, "metadata")
-        self.nodes = {b.node_id: Address(b.host, b.port) for b in answer.brokers}
-        self.racks = {b.node_id: b.rack for b in answer.brokers}
+        self.take_metadata(answer, names)
         for node in [n for n, c in self._open.items() if self.nodes.get(n) != c.address]:
             self._open.pop(node).close()
-        self.cluster_id = answer.cluster_id
-        self.controller_id = answer.controller_id
-        for name in list(self.topics) if names is None else names:
-            self.topics.pop(name, None)
-        self.version += 1
-        for topic in answer.topics:
-            if topic.error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
-                self._latest.pop(topic.name, None)
-                continue
-            if topic.error_code == ErrorCode.LEADER_NOT_AVAILABLE:
-                continue
-            if topic.error_code and not is_retriable(topic.error_code):
-                self.refused[topic.name] = failure(topic.error_code, f"topic {topic.name!r}")
-                continue
-            self._take(topic)
-        if names is None:  # no other topic is there
-            self._latest = {name: self._latest[name] for name in self.topics}
 
-    def _take(self, topic: Any) -> None:
-        partitions = {
-            p.partition_index: PartitionInfo(
-                p.partition_index,
-                p.leader_id,
-                p.leader_epoch,
-                tuple(p.replica_nodes),
-                tuple(p.isr_nodes),
-            )
-            for p in topic.partitions
-        }
-        info = TopicInfo(
-            topic.name, topic.topic_id, topic.is_internal, dict(sorted(partitions.items()))
-        )
-        self._keep_later(info)
-        self.topics[info.name] = self._latest[info.name] = info
-        self._names[info.topic_id] = info.name
-
-    def _keep_later(self, info: TopicInfo) -> None:
-        """A broker may not have heard yet of a leader that another one has told us of."""
-        before = self._latest.get(info.name)
-        if before is None or before.topic_id != info.topic_id or not info.topic_id.int:
-            return  # nothing tells a topic without an id from one that had its name before
-        for number, row in info.partitions.items():
-            known = before.partitions.get(number)
-            if known is not None and 0 <= row.leader_epoch < known.leader_epoch:
-                info.partitions[number] = known
-
-    def learn(self, other: Cluster, names: Iterable[str]) -> None:
-        """Take over what the cluster of another thread, which makes no call now, was told of nodes
-        and of these topics."""
-        self.version += 1
-        self.reached |= other.reached
-        self.cluster_id, self.controller_id = other.cluster_id, other.controller_id
-        self.nodes, self.racks = dict(other.nodes), dict(other.racks)
-        for name in names:
-            self.topics.pop(name, None)
-            if (info := other.topics.get(name)) is not None:
-                info = info._replace(partitions=dict(info.partitions))
-                self._keep_later(info)
-                self.topics[name] = self._latest[name] = info
+    def learn(self, other: Known, names: Iterable[str]) -> None:
+        """As Known.learn; a broker that another cluster has reached was reached."""
+        super().learn(other, names)
+        if isinstance(other, Cluster):
+            self.reached |= other.reached
 
     def topic(self, name: str, create: bool = False) -> TopicInfo:
         """A topic that exists; `create`: the broker may make it now.
@@ -379,26 +274,6 @@ class Cluster:
         self._sought.pop(name, None)
         return self.topics[name]
 
-    def learn_leader(self, tp: TopicPartition, leader: int, epoch: int, at: Address | None) -> bool:
-        """Believe an answer that names a partition's leader (KIP-951); False: it is no news, or
-        it is not known where that node is.
-
-        `at`: where it is, if it was told.
-        """
-        info = self.topics.get(tp.topic)
-        found = info and info.partitions.get(tp.partition)
-        if info is None or found is None or leader == NO_NODE or epoch <= found.leader_epoch:
-            return False
-        if at is not None:
-            self.nodes[leader] = at
-        info.partitions[tp.partition] = found._replace(leader=leader, leader_epoch=epoch)
-        self.version += 1
-        return leader in self.nodes
-
-    def topic_name(self, topic_id: UUID) -> str | None:
-        """The name of a topic that was asked for; None when no such was."""
-        return self._names.get(topic_id)
-
     def leader(self, tp: TopicPartition) -> int:
         """The node that leads a partition now.  One that is not known is asked for once more: the
         topic may have grown.
@@ -419,13 +294,6 @@ class Cluster:
                 f"{tp.topic}-{tp.partition} has no leader now"
             )
         return info.leader
-
-    def forget(self, topic: str | None = None) -> None:
-        """What was known of a topic (None: of all) is asked for again when it is needed."""
-        if topic is None:
-            self.topics.clear()
-        else:
-            self.topics.pop(topic, None)
 
     def controller(self) -> Connection:
         """The node to which changes of topics go.  Raises: as `connect`."""
@@ -510,12 +378,6 @@ class Cluster:
             backoff.wait()
             if backoff.over():  # what is sent now has an answer that nobody waits for
                 raise last
-
-
-def places_of(answer: Any) -> dict[int, Address]:
-    """Where the nodes are that an answer to Produce or Fetch names as leaders (KIP-951)."""
-    told = getattr(answer, "node_endpoints", None) or ()
-    return {at.node_id: Address(at.host, at.port) for at in told}
 
 
 def told(code: int) -> str:
