@@ -342,7 +342,7 @@ class Sharing:
 
     def _mind_missing(self, until_s: float) -> None:
         """Note what the fetcher has set aside, and go on with what the cluster has again."""
-        self._miss(self.reading.fetcher.missing)
+        self._miss(self.reading.fetcher.core.missing)
         now_s = self._now_s()
         names = self.lookout.asks(now_s)
         if not names or not self._ask("missing", until_s, lambda: self.cluster.refresh_once(names)):
