@@ -15,7 +15,8 @@ from kafkalog.types import Record, TopicPartition
 
 if TYPE_CHECKING:
     from kafkalog.client.admin import Admin
-    from kafkalog.client.link.cluster import Cluster, PartitionInfo
+    from kafkalog.client.link.cluster import Cluster
+    from kafkalog.client.link.metadata import PartitionInfo
     from kafkalog.log.log import Log
 
 __all__ = [

@@ -21,8 +21,9 @@ from kafkalog.client.calls.arguments import (
 )
 from kafkalog.client.calls.results import Results, only
 from kafkalog.client.consumer.settings import client_options
-from kafkalog.client.link.cluster import Cluster, TopicInfo
+from kafkalog.client.link.cluster import Cluster
 from kafkalog.client.link.locked_cluster import Locked
+from kafkalog.client.link.metadata import TopicInfo
 from kafkalog.client.link.transport import Where
 from kafkalog.clock import Clock
 from kafkalog.config.admin import AdminConfig

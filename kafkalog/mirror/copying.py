@@ -22,7 +22,8 @@ from kafkalog.client.calls.topics import NewTopic
 from kafkalog.client.consumer.consumer import Consumer
 from kafkalog.client.fetch.fetched import Fetched, FetchOptions
 from kafkalog.client.fetch.fetcher import Fetcher
-from kafkalog.client.link.cluster import Cluster, TopicInfo
+from kafkalog.client.link.cluster import Cluster
+from kafkalog.client.link.metadata import TopicInfo
 from kafkalog.client.link.transport import Options, Where
 from kafkalog.client.producer.producer import Producer
 from kafkalog.mirror import state

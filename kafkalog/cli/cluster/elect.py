@@ -12,7 +12,8 @@ from kafkalog.client.calls.replicas import elect_leaders
 from kafkalog.wire.error_codes import ErrorCode
 
 if TYPE_CHECKING:
-    from kafkalog.client.link.cluster import Cluster, PartitionInfo
+    from kafkalog.client.link.cluster import Cluster
+    from kafkalog.client.link.metadata import PartitionInfo
     from kafkalog.types import TopicPartition
 
 __all__ = ["elect", "run"]

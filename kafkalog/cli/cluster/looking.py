@@ -12,7 +12,8 @@ from kafkalog.types import TopicPartition
 
 if TYPE_CHECKING:
     from kafkalog.client.calls.nodes import LogDir
-    from kafkalog.client.link.cluster import Cluster, PartitionInfo
+    from kafkalog.client.link.cluster import Cluster
+    from kafkalog.client.link.metadata import PartitionInfo
 
 __all__ = ["Look", "chosen", "look", "sizes"]
 

@@ -14,7 +14,8 @@ from kafkalog.client.calls.replicas import Reassignment, list_reassignments
 from kafkalog.errors import KafkalogError
 
 if TYPE_CHECKING:
-    from kafkalog.client.link.cluster import Cluster, PartitionInfo
+    from kafkalog.client.link.cluster import Cluster
+    from kafkalog.client.link.metadata import PartitionInfo
     from kafkalog.types import TopicPartition
 
 __all__ = ["run"]

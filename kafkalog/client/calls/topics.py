@@ -9,9 +9,10 @@ from uuid import UUID
 
 from kafkalog import errors
 from kafkalog.client.calls.results import ANY, Results, broker_ms, each, only
-from kafkalog.client.link.cluster import Cluster, TopicInfo
+from kafkalog.client.link.cluster import Cluster
 from kafkalog.client.link.connection import Connection
 from kafkalog.client.link.failures import failure
+from kafkalog.client.link.metadata import TopicInfo
 from kafkalog.wire import apis
 
 __all__ = [

@@ -39,9 +39,9 @@ from kafkalog.client.consumer.membership import Membership
 from kafkalog.client.consumer.requests import Errands
 from kafkalog.client.consumer.start import find_begins
 from kafkalog.client.consumer.subscription import Subscription, few
-from kafkalog.client.fetch.fetcher import known_in
 from kafkalog.client.fetch.reading import Reading
 from kafkalog.client.link.cluster import Cluster
+from kafkalog.client.link.metadata import known_in
 from kafkalog.config.consumer import ConsumerConfig
 from kafkalog.types import TopicPartition
 from kafkalog.wire.error_codes import ErrorCode
@@ -342,7 +342,7 @@ class Sharing:
 
     def _mind_missing(self, until_s: float) -> None:
         """Note what the fetcher has set aside, and go on with what the cluster has again."""
-        self._miss(self.reading.fetcher.missing)
+        self._miss(self.reading.fetcher.core.missing)
         now_s = self._now_s()
         names = self.lookout.asks(now_s)
         if not names or not self._ask("missing", until_s, lambda: self.cluster.refresh_once(names)):

@@ -16,7 +16,8 @@ from kafkalog.client.consumer.group_positions import Sharing
 from kafkalog.client.consumer.subscription import few
 from kafkalog.client.fetch.fetcher import Fetcher
 from kafkalog.client.fetch.reading import Reading
-from kafkalog.client.link.cluster import Cluster, PartitionInfo
+from kafkalog.client.link.cluster import Cluster
+from kafkalog.client.link.metadata import PartitionInfo
 from kafkalog.client.link.not_copied import Handle
 from kafkalog.types import FoundOffset, TopicPartition
 

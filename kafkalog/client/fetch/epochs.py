@@ -11,10 +11,10 @@ from uuid import UUID
 
 from kafkalog.batch.walk import whole_batches
 from kafkalog.client.link.chunks import names_max
-from kafkalog.client.link.cluster import Cluster, TopicInfo
+from kafkalog.client.link.metadata import Known
 from kafkalog.types import TopicPartition
 
-__all__ = ["USABLE_VERSION", "Epochs", "Leader", "Place"]
+__all__ = ["USABLE_VERSION", "Epochs", "Leader", "Place", "leader_of"]
 
 USABLE_VERSION = 3
 """Of OffsetForLeaderEpoch: before it only nodes may ask."""
@@ -29,7 +29,7 @@ class Leader(NamedTuple):
 
     topic_id: UUID
     epoch: int
-    """-1: the brokers do not tell."""
+    """-1: the brokers do not say."""
 
 
 class Place(NamedTuple):
@@ -94,13 +94,13 @@ class Epochs:
 
     # ---- leaders -----------------------------------------------------------------------
 
-    def look(self, cluster: Cluster, positions: Mapping[TopicPartition, int]) -> None:
+    def look(self, known: Known, positions: Mapping[TopicPartition, int]) -> None:
         """Find those that are to be checked, where the metadata has changed."""
-        if cluster.version == self._version:
+        if known.version == self._version:
             return
-        self._version = cluster.version
+        self._version = known.version
         for tp, at in positions.items():
-            now = _leader(cluster.topics, tp)
+            now = leader_of(known, tp)
             before = self._good.get(tp)
             if now is None or now == before:
                 continue
@@ -113,7 +113,7 @@ class Epochs:
 
     def doubts(
         self,
-        cluster: Cluster,
+        known: Known,
         node: int,
         some: Iterable[TopicPartition],
         positions: Mapping[TopicPartition, int],
@@ -123,13 +123,13 @@ class Epochs:
         leaders: dict[TopicPartition, Leader] = {}
         stale: list[TopicPartition] = []
         for tp in [tp for tp in some if tp in self.unsure]:
-            now = _leader(cluster.topics, tp)
-            if now is None or cluster.topics[tp.topic].partitions[tp.partition].leader != node:
+            now = leader_of(known, tp)
+            if now is None or known.topics[tp.topic].partitions[tp.partition].leader != node:
                 continue
-            known = self.before(tp, positions[tp])
-            if known < 0:  # it was set since
+            read = self.before(tp, positions[tp])
+            if read < 0:  # it was sought since
                 self._take(tp, now)
-            elif now.epoch >= known:
+            elif now.epoch >= read:
                 if len(leaders) < names_max():
                     leaders[tp] = now
             elif self._stale.get(tp, 0) < STALE_MAX:
@@ -181,7 +181,8 @@ class Epochs:
         return found if found.offset < at else None
 
 
-def _leader(topics: Mapping[str, TopicInfo], tp: TopicPartition) -> Leader | None:
-    info = topics.get(tp.topic)
+def leader_of(known: Known, tp: TopicPartition) -> Leader | None:
+    """As metadata has it; None: it does not have the partition."""
+    info = known.topics.get(tp.topic)
     row = None if info is None else info.partitions.get(tp.partition)
     return None if info is None or row is None else Leader(info.topic_id, row.leader_epoch)

@@ -31,7 +31,7 @@ class FetchOptions(NamedTuple):
     nearer_s: float = 300.0
     """How long that is believed."""
     set_aside: bool = False
-    """Partitions that the cluster does not have hold up no others: see `Fetcher.missing`."""
+    """Partitions that the cluster does not have hold up no others: see `Core.missing`."""
     sessions: bool = True
     """Let nodes remember what is fetched (KIP-227); a few requests are not worth the place."""
 

@@ -6,8 +6,9 @@ from collections.abc import Iterator, Mapping, Sequence
 from uuid import UUID
 
 from kafkalog import errors
+from kafkalog.client.fetch.core import NO_ID
 from kafkalog.client.fetch.fetched import Ends, FetchOptions
-from kafkalog.client.fetch.fetcher import NO_ID, Fetcher
+from kafkalog.client.fetch.fetcher import Fetcher
 from kafkalog.client.link.cluster import Cluster
 from kafkalog.log.fetched import Decoder
 from kafkalog.log.scan.scan import ScanBatch
@@ -38,7 +39,7 @@ def scan_range(
     """
     alone = options._replace(out_of_range="error", sessions=False)
     fetcher = Fetcher(cluster, {tp: start}, alone)
-    fetcher.stops[tp] = stop
+    fetcher.core.stops[tp] = stop
     decoder = Decoder(columns, options.check_crcs)
     backoff = cluster.backoff()
     try:
@@ -92,7 +93,7 @@ def sample_bytes(
         partition_bytes=SAMPLE_BYTES, min_bytes=1, out_of_range="error", sessions=False
     )
     fetcher = Fetcher(cluster, positions, small)
-    fetcher.stops = {tp: at + 1 for tp, at in positions.items()}
+    fetcher.core.stops.update((tp, at + 1) for tp, at in positions.items())
     found: dict[TopicPartition, float] = {}
     try:
         while len(found) < len(positions) and (some := fetcher.poll(SAMPLE_WAIT_MS)):

@@ -55,8 +55,8 @@ class Reading:
         return self._positions.get(tp)
 
     def lag(self, tp: TopicPartition, stable: bool) -> int:
-        """Records between what was handed out, but for the block that is, and the end that was last
-        heard of; `stable`: of what is committed.  0: it is not known.  From any thread."""
+        """Records between what was handed out, without the block in progress, and the end of the
+        last answer; `stable`: of what is committed.  0: it is not known.  From any thread."""
         at, ends = self._positions.get(tp), self.fetcher.ends.get(tp)
         if at is None or ends is None:
             return 0
@@ -93,7 +93,7 @@ class Reading:
         now, or another topic's, is noticed."""
         if (at := self.position(tp)) is not None:
             self.drop(tp)
-            self.fetcher.go_on(tp, at)
+            self.fetcher.core.go_on(tp, at)
 
     def pause(self, tp: TopicPartition) -> None:
         """What was fetched and not read is fetched again later."""
@@ -103,13 +103,11 @@ class Reading:
         """The partition is read no more."""
         self.drop(tp)
         self._positions.pop(tp, None)
-        self.fetcher.ends.pop(tp, None)
-        self.fetcher.epochs.forget(tp)
+        self.fetcher.core.forget(tp)
 
     def drop(self, tp: TopicPartition) -> None:
         """Neither hand out nor fetch more of a partition; its position stays."""
-        self.fetcher.positions.pop(tp, None)
-        self.fetcher.missing.discard(tp)
+        self.fetcher.core.pause(tp)
         if self._now is not None and self._now.tp == tp:
             self._settle()
             self._end()
@@ -169,7 +167,7 @@ class Reading:
         return found
 
     def take_block(self) -> Iterator[Record] | None:
-        """Some records, None if there are none; whoever goes through them moves the position.
+        """Some records, None if there are none; going through them moves the position.
 
         Raises: as `take`.
         """

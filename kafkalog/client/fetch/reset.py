@@ -1,102 +1,68 @@
-"""Positions that are no good: their partitions are fetched again where auto.offset.reset says."""
+"""Leaders are asked where partitions go on whose position is lost, as auto.offset.reset says."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
-from typing import NamedTuple
+import time
+from collections.abc import Iterable, Mapping
 
 from kafkalog import errors
 from kafkalog.client.calls.offsets import EARLIEST, LATEST, find_starts, list_offsets
+from kafkalog.client.fetch.core import Core, Lost
 from kafkalog.client.fetch.epochs import Place
-from kafkalog.client.fetch.fetched import FetchOptions
-from kafkalog.client.link.cluster import NO_NODE, Cluster
+from kafkalog.client.link.cluster import Cluster
 from kafkalog.client.link.patience import NotYet
 from kafkalog.types import TopicPartition
 
-__all__ = ["LostPlaces", "Move"]
-
-Failed = Callable[[errors.KafkalogError, list[TopicPartition]], None]
+__all__ = ["Resets"]
 
 
-class Move(NamedTuple):
-    """Where a partition goes on."""
+class Resets:
+    """Asks for what a fetcher's core has lost.  One thread."""
 
-    tp: TopicPartition
-    why: str
-    to: Place
-
-
-class LostPlaces:
-    """By partition: a position, and why it is no good, until the leader has said where to go on.
-
-    One thread.
-    """
-
-    def __init__(self, cluster: Cluster, options: FetchOptions) -> None:
+    def __init__(self, cluster: Cluster, core: Core) -> None:
         self._cluster = cluster
-        self._options = options
-        self._lost: dict[TopicPartition, tuple[int, str]] = {}
+        self._core = core
+        self._begun: dict[int, set[int]] = {}
+        """By leader: the numbers of the losses that were known when it was asked."""
 
-    def __bool__(self) -> bool:
-        return bool(self._lost)
+    def find(self) -> None:
+        """Go on where that is known now; each leader is asked once about all of its partitions.
 
-    def waits(self, tp: TopicPartition, at: int) -> bool:
-        """Whether it is not known yet where a partition goes on that is at this offset."""
-        return tp in self._lost and self._lost[tp][0] == at
-
-    def add(self, tp: TopicPartition, at: int, why: str) -> None:
-        """A position is no good."""
-        if tp not in self._lost:  # what was answered before it was lost says nothing of it
-            self._cluster.patience.forget(self._errand(self._leader(tp)))
-        self._lost[tp] = at, why
-
-    def found(self, positions: Mapping[TopicPartition, int], failed: Failed) -> Iterator[Move]:
-        """Those of which a leader has said by now where they go on; each leader is asked once
-        about all of its partitions.  `failed`: called with those of a leader that has failed.
-
-        Raises: what `failed` does.
+        Raises: OffsetOutOfRange, without a reset; what lasts.
         """
-        leaders: dict[int, list[TopicPartition]] = {}
-        for tp, (at, _) in list(self._lost.items()):
-            if positions.get(tp) == at:
-                leaders.setdefault(self._leader(tp), []).append(tp)
-            else:  # sought elsewhere, or given away
-                del self._lost[tp]
-        for leader, some in leaders.items():
+        patience, core = self._cluster.patience, self._core
+        for leader, some in core.resets().items():
+            errand, numbers = f"reset by node {leader}", {lost.number for lost in some.values()}
+            if not numbers <= self._begun.get(leader, numbers):
+                patience.forget(errand)  # what was answered before says nothing of the later ones
+            self._begun[leader] = numbers
             try:
-                with self._cluster.patience.errand_of(self._errand(leader), 0):
+                with patience.errand_of(errand, 0):
                     starts = self._starts(some)
             except NotYet:
                 continue
             except errors.WakeUp:
                 raise
             except errors.KafkalogError as problem:
-                for tp in some:
-                    del self._lost[tp]
-                failed(problem, some)
+                core.reset_failed(some, problem, time.monotonic())
             else:
-                for tp in some:
-                    yield Move(tp, self._lost.pop(tp)[1], starts[tp])
+                for tp, lost in some.items():
+                    core.reset(tp, lost, starts[tp])
+            del self._begun[leader]
 
-    def _starts(self, some: list[TopicPartition]) -> dict[TopicPartition, Place]:
+    def _starts(self, some: Mapping[TopicPartition, Lost]) -> dict[TopicPartition, Place]:
         """Raises: OffsetOutOfRange, without a reset; as list_offsets."""
-        cluster, options = self._cluster, self._options
+        cluster, options = self._cluster, self._core.options
         if options.out_of_range != "error":
             starts = find_starts(cluster, some, options.out_of_range, options.committed)
             return {tp: Place(at.offset, at.leader_epoch) for tp, at in starts.items()}
-        first, end = (list_offsets(cluster, dict.fromkeys(some, at)) for at in (EARLIEST, LATEST))
-        tp = some[0]
+        first, end = (list_offsets(cluster, _all(some, at)) for at in (EARLIEST, LATEST))
+        tp, lost = next(iter(some.items()))
         raise errors.OffsetOutOfRange(
-            f"{tp.topic}-{tp.partition}: offset {self._lost[tp][0]}, wanted {first[tp].offset} to "
+            f"{tp.topic}-{tp.partition}: offset {lost.at}, wanted {first[tp].offset} to "
             f"{end[tp].offset}"
         )
 
-    def _leader(self, tp: TopicPartition) -> int:
-        """As far as it is known now."""
-        info = self._cluster.topics.get(tp.topic)
-        row = None if info is None else info.partitions.get(tp.partition)
-        return NO_NODE if row is None else row.leader
 
-    @staticmethod
-    def _errand(leader: int) -> str:
-        return f"reset by node {leader}"
+def _all(some: Iterable[TopicPartition], at: int) -> dict[TopicPartition, int]:
+    return dict.fromkeys(some, at)

@@ -42,16 +42,7 @@ from kafkalog.types import TopicPartition
 from kafkalog.wire import apis
 from kafkalog.wire.error_codes import ErrorCode
 
-__all__ = [
-    "GROUP",
-    "NO_NODE",
-    "TRANSACTION",
-    "Backoff",
-    "Cluster",
-    "PartitionInfo",
-    "TopicInfo",
-    "places_of",
-]
+__all__ = ["GROUP", "TRANSACTION", "Backoff", "Cluster"]
 
 T = TypeVar("T")
 _COORDINATED = {GROUP: "group", TRANSACTION: "transactional id"}
@@ -442,12 +433,6 @@ def _metadata_of(answer: Any) -> MetadataAnswer:
         answer.controller_id,
         topics,
     )
-
-
-def places_of(answer: Any) -> dict[int, Address]:
-    """Where the nodes are that an answer to Produce or Fetch names as leaders (KIP-951)."""
-    told = getattr(answer, "node_endpoints", None) or ()
-    return {at.node_id: Address(at.host, at.port) for at in told}
 
 
 def told(code: int) -> str:

@@ -9,7 +9,7 @@ nothing tells the older: the latest answer counts, and takes over nothing from t
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from typing import NamedTuple, TypeVar
+from typing import Any, NamedTuple, TypeVar
 from uuid import UUID
 
 from kafkalog import errors
@@ -19,7 +19,7 @@ from kafkalog.types import TopicPartition
 
 __all__ = [
     "GROUP", "NO_NODE", "TRANSACTION", "Known", "MetadataAnswer", "PartitionInfo", "Recovery",
-    "TopicAnswer", "TopicInfo",
+    "TopicAnswer", "TopicInfo", "known_in", "places_of",
 ]  # fmt: skip
 
 K = TypeVar("K")
@@ -251,6 +251,18 @@ def _put(some: dict[K, V], key: K, value: V, most: int) -> None:
     some[key] = value
     if len(some) > most:
         del some[next(iter(some))]
+
+
+def known_in(topics: Mapping[str, TopicInfo], tp: TopicPartition) -> bool:
+    """Whether metadata has a partition."""
+    info = topics.get(tp.topic)
+    return info is not None and tp.partition in info.partitions
+
+
+def places_of(answer: Any) -> dict[int, Address]:
+    """Where the nodes are that an answer to Produce or Fetch names as leaders (KIP-951)."""
+    found = getattr(answer, "node_endpoints", None) or ()
+    return {at.node_id: Address(at.host, at.port) for at in found}
 
 
 class Recovery:

@@ -20,7 +20,8 @@ from kafkalog import errors
 from kafkalog.client.buffer.accumulator import Accumulator, Lane
 from kafkalog.client.buffer.adaptive_partitioning import Balance
 from kafkalog.client.buffer.delivery import Batch, Delivery, SendOptions
-from kafkalog.client.link.cluster import Cluster, places_of
+from kafkalog.client.link.cluster import Cluster
+from kafkalog.client.link.metadata import places_of
 from kafkalog.client.link.transport import Address
 from kafkalog.client.link.wake_event import Bell
 from kafkalog.client.metrics import Tally, producer_metrics

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import kafkalog
-from kafkalog.client.link.cluster import TopicInfo
+from kafkalog.client.link.metadata import TopicInfo
 from kafkalog.metadata.zookeeper import tree
 from kafkalog.metadata.zookeeper.session import Session
 from kafkalog.wire import apis

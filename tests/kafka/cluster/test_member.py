@@ -411,7 +411,7 @@ def test_a_consumer_reads_the_copy_in_its_rack(cluster: Cluster, leader: int) ->
         consumer.assign([TopicPartition(topic, 0)])
         seen: list[Any] = []
         wait_for(lambda: seen.extend(consumer.poll(100)) or len(seen) == 20, "it reads all")
-        assert [*consumer._fetcher._nearer] == [(topic, 0)]
+        assert [*consumer._fetcher.core.nearer] == [(topic, 0)]
         cluster.produce(topic, 1)
         wait_for(lambda: seen.extend(consumer.poll(100)) or len(seen) == 25, "and what comes")
     assert [one.offset for one in seen] == [*range(25)]

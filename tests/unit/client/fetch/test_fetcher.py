@@ -237,7 +237,7 @@ def test_a_throttled_fetcher_pauses(leader: Peer, scripted: Cluster, data: bytes
     assert values(poll(fetcher)) == [*range(30)]
     assert fetcher.poll(20) == []
     assert leader.count(apis.FETCH) == 1
-    fetcher._paused[1] = 0.0
+    fetcher.core.paused[1] = 0.0
     fetcher.poll(0)
     wait_for(lambda: leader.count(apis.FETCH) == 2, "it is asked again")
     fetcher.close()

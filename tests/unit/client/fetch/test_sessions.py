@@ -183,8 +183,8 @@ def test_a_session_lasts_while_partitions_come_and_go(
 
         send(b"1", 0, 1, 2)
         assert sorted(values(fetcher, 2)) == [(0, b"1"), (1, b"1")]
-        (node,) = fetcher._sessions
-        first = fetcher._sessions[node]
+        (node,) = fetcher.core.sessions
+        first = fetcher.core.sessions[node]
         assert first.session_id
         send(b"2", 1)
         assert values(fetcher, 1) == [(1, b"2")]
@@ -196,7 +196,7 @@ def test_a_session_lasts_while_partitions_come_and_go(
         fetcher.positions[b] = 1  # as far back as before
         assert values(fetcher, 2) == [(1, b"2"), (1, b"3")]
         assert fetcher.ends[b].high_watermark == 3
-    last = fetcher._sessions[node]
+    last = fetcher.core.sessions[node]
     assert (last.session_id, last.epoch > first.epoch + 3) == (first.session_id, True)
     fetcher.close()
 
@@ -208,26 +208,26 @@ def test_what_is_lost_begins_anew(where: Any, cluster: Cluster, topic: str, how:
     with Producer(where, linger_ms=0) as producer:
         producer.send(topic, b"1", partition=0).result()
         assert values(fetcher, 1) == [(0, b"1")]
-        (node,) = fetcher._sessions
-        before = fetcher._sessions[node]
+        (node,) = fetcher.core.sessions
+        before = fetcher.core.sessions[node]
         if how == "anew":
             topics.delete_topic(cluster, topic)
             topics.create_topic(cluster, topic, 3)
             producer.send(topic, b"another", partition=0).result()
         elif how == "connection":
             fetcher._connections[node].close()
-            fetcher._asked.clear()
+            fetcher.core.asked.clear()
         else:
-            asked = fetcher._asked[node]
+            asked = fetcher.core.asked[node]
             other = asked.said._replace(epoch=1_000)
             if how == "evicted":
                 other = asked.said._replace(after=asked.said.after._replace(session_id=99))
-            fetcher._asked[node] = asked._replace(said=other)
-            while fetcher._sessions[node].epoch > 0:
+            fetcher.core.asked[node] = asked._replace(said=other)
+            while fetcher.core.sessions[node].epoch > 0:
                 fetcher.poll()
         producer.send(topic, b"2", partition=0).result()
         assert values(fetcher, 1) == [(0, b"2")]
-        assert fetcher._sessions[node].session_id not in (0, 99)
+        assert fetcher.core.sessions[node].session_id not in (0, 99)
         assert before.session_id or how == "anew"
     fetcher.close()
 

@@ -11,8 +11,9 @@ from kafkalog import errors
 from kafkalog.batch.decode import batch_records
 from kafkalog.batch.walk import whole_batches
 from kafkalog.client.buffer.delivery import SEQUENCES
-from kafkalog.client.link.cluster import Cluster, PartitionInfo, TopicInfo
+from kafkalog.client.link.cluster import Cluster
 from kafkalog.client.link.failures import failure
+from kafkalog.client.link.metadata import PartitionInfo, TopicInfo
 from kafkalog.client.link.transport import Address
 from kafkalog.client.producer.core import Answer
 from kafkalog.types import TopicPartition

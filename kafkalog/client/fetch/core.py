@@ -1,0 +1,505 @@
+"""Where each partition goes on, which node is asked for it, and what an answer means for it.
+
+It decides and does nothing else: no clock, no socket, no wait.  Each event comes with its time.
+Fetcher carries out what it decides; a simulation does the same (tests/unit/client/fetch/
+simulation.py).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from itertools import islice
+from typing import Any, NamedTuple
+from uuid import UUID
+
+from kafkalog import errors
+from kafkalog.batch.walk import end_of
+from kafkalog.client.fetch import sessions
+from kafkalog.client.fetch.epochs import Epochs, Leader, Place, leader_of
+from kafkalog.client.fetch.fetched import Ends, Fetched, FetchOptions
+from kafkalog.client.link.chunks import names_max
+from kafkalog.client.link.failures import check_code, failure, failure_class, is_retriable, passing
+from kafkalog.client.link.metadata import NO_NODE, Known, known_in, places_of
+from kafkalog.types import TopicPartition
+from kafkalog.wire.error_codes import ErrorCode
+
+__all__ = ["NO_ID", "Asked", "Core", "Lost", "Plan", "Tempo"]
+
+NO_ID = UUID(int=0)
+Partitions = Iterable[TopicPartition]
+
+
+class Tempo(NamedTuple):
+    """How long an answer may take, and how long a partition rests after a failure."""
+
+    request_ms: int
+    pause_ms: int
+    pause_max_ms: int
+
+
+class Asked(NamedTuple):
+    """A request under way."""
+
+    offsets: dict[TopicPartition, int]
+    """Those whose answer still counts, and the offsets that were asked for."""
+    said: sessions.Ask | dict[TopicPartition, Leader]
+    """Of a Fetch; or the leaders that were asked whether the positions are good."""
+    due_s: float
+    """When its answer has to begin."""
+
+
+class Plan(NamedTuple):
+    """What is to be asked now."""
+
+    nodes: dict[int, list[TopicPartition]]
+    """By node: partitions to fetch, those first that waited longest."""
+    unknown: list[TopicPartition]
+    """Those that metadata does not have."""
+
+
+class Lost(NamedTuple):
+    """A position that is no good."""
+
+    at: int
+    why: str
+    number: int
+    """Another one each time."""
+
+
+class _Rest(NamedTuple):
+    """Until when a partition is not asked for."""
+
+    until_s: float
+    pause_ms: int
+    """The next pause is longer."""
+
+
+class Core:
+    """The partitions of one fetcher.  One thread at a time."""
+
+    def __init__(
+        self,
+        known: Known,
+        positions: Mapping[TopicPartition, int],
+        options: FetchOptions,
+        tempo: Tempo,
+    ) -> None:
+        """`positions`: the next offset of each partition."""
+        self.known = known
+        self.options = options
+        self.positions = dict(positions)
+        """Where the next fetch of each partition begins; another offset put here is sought."""
+        self.epochs = Epochs()
+        self.stops: dict[TopicPartition, int] = {}
+        """Where it ends, for partitions that are not read for ever."""
+        self.ends: dict[TopicPartition, Ends] = {}
+        """From the latest answers."""
+        self.missing: set[TopicPartition] = set()
+        """Set aside, as the cluster does not have them now; they have no place in `positions` until
+        they are sought."""
+        self.lost: dict[TopicPartition, Lost] = {}
+        """They wait until their leader has said where they go on."""
+        self.asked: dict[int, Asked] = {}
+        """By node: the request that is under way."""
+        self.sessions: dict[int, sessions.Session] = {}
+        """By node: what it remembers."""
+        self.nearer: dict[TopicPartition, tuple[int, float]] = {}
+        """The replica that is asked in the leader's place, and until when."""
+        self.paused: dict[int, float] = {}
+        """Nodes that throttle, and until when."""
+        self.found: list[Fetched] = []
+        self.warnings: list[str] = []
+        """For the log."""
+        self._tempo = tempo
+        self._resting: dict[TopicPartition, _Rest] = {}
+        """Partitions whose node failed: others are fetched until they may be retried."""
+        self._trouble: errors.KafkalogError | None = None
+        """The first failure that was not raised."""
+        self._lost_count = 0
+
+    # ---- positions ---------------------------------------------------------------------
+
+    def seek(self, tp: TopicPartition, at: Place) -> None:
+        """Go on from an offset, wherever it was before."""
+        self._withdraw(tp)
+        self._begin(tp, at)
+
+    def go_on(self, tp: TopicPartition, offset: int) -> None:
+        """Fetch again from an offset that was read; what is known of its epochs holds."""
+        self._withdraw(tp)
+        self.epochs.look_again()
+        self.positions[tp] = offset
+
+    def pause(self, tp: TopicPartition) -> None:
+        """Fetch no more of it until it is sought or goes on."""
+        self._withdraw(tp)
+        self.positions.pop(tp, None)
+        self.missing.discard(tp)
+
+    def forget(self, tp: TopicPartition) -> None:
+        """It is read no more."""
+        self.pause(tp)
+        self.ends.pop(tp, None)
+        self.epochs.forget(tp)
+
+    def _withdraw(self, tp: TopicPartition) -> None:
+        """What was asked of it, and what was found, counts no more."""
+        for asked in self.asked.values():
+            asked.offsets.pop(tp, None)
+        self.lost.pop(tp, None)
+        if self.found:
+            self.found = [one for one in self.found if one.tp != tp]
+
+    def _begin(self, tp: TopicPartition, at: Place) -> None:
+        self.epochs.start(tp, at)
+        self.positions[tp] = at.offset
+
+    def take(self) -> list[Fetched]:
+        """What was found, once."""
+        found, self.found = self.found, []
+        return found
+
+    # ---- what is asked of which node -----------------------------------------------------
+
+    def plan(self, now_s: float) -> Plan:
+        """Partitions by the node that is asked for them, but those that rest.  Raises: as
+        `failed`."""
+        plan = Plan({}, [])
+        resting, stops, nearer, lost = self._resting, self.stops, self.nearer, self.lost
+        for tp, at in self.positions.items():
+            if resting and tp in resting and resting[tp].until_s > now_s:
+                continue
+            if stops and tp in stops and at >= stops[tp]:
+                continue
+            if lost and tp in lost and lost[tp].at == at:
+                continue
+            node, until_s = nearer.get(tp, (0, 0.0)) if nearer else (0, 0.0)
+            if until_s > now_s and node in self.known.nodes:
+                plan.nodes.setdefault(node, []).append(tp)
+            else:
+                nearer.pop(tp, None)
+                self._plan_leader(tp, plan, now_s)
+        return plan
+
+    def _plan_leader(self, tp: TopicPartition, plan: Plan, now_s: float) -> None:
+        info = self.known.topics.get(tp.topic)
+        row = None if info is None else info.partitions.get(tp.partition)
+        if row is None:
+            plan.unknown.append(tp)
+        elif row.leader == NO_NODE:
+            problem = failure_class(ErrorCode.LEADER_NOT_AVAILABLE)
+            self.failed(problem(f"{tp.topic}-{tp.partition} has no leader now"), [tp], now_s)
+        else:
+            plan.nodes.setdefault(row.leader, []).append(tp)
+
+    def free(self, node: int, now_s: float) -> bool:
+        """Whether a request may go to it."""
+        return node not in self.asked and self.paused.get(node, 0.0) <= now_s
+
+    def set_aside(self, unknown: Partitions) -> None:
+        """Metadata was asked for these once more: what it still does not have is missing."""
+        for tp in unknown:
+            if not known_in(self.known.topics, tp):
+                del self.positions[tp]
+                self.missing.add(tp)
+
+    def ask(self, node: int, partitions: Partitions, checks: bool, now_s: float) -> Asked | None:
+        """The request to a node that has none under way; None: there is nothing to ask now.
+
+        `checks`: the node can be asked whether positions are good.  Raises: as `failed`.
+        """
+        self.epochs.look(self.known, self.positions)
+        if self.epochs.unsure:
+            leaders = self._doubted(node, partitions, now_s)
+            if leaders and checks:
+                return Asked({tp: self.positions[tp] for tp in leaders}, leaders, 0.0)
+            self.epochs.good(leaders)
+            partitions = [tp for tp in partitions if tp not in self.epochs.unsure]
+            if not partitions:
+                return None
+        offsets = {tp: self.positions[tp] for tp in islice(partitions, names_max())}
+        if len(offsets) == names_max():  # there may be more: they have their turn next
+            for tp in offsets:
+                self.positions[tp] = self.positions.pop(tp)
+        known = self.known.topics
+        if any(tp.topic not in known for tp in offsets):
+            return None  # forgotten a moment ago: the next plan names it
+        ids = {name: known[name].topic_id for name in {tp.topic for tp in offsets}}
+        current = self.epochs.current
+        places = {tp: Place(at, current(tp)) for tp, at in offsets.items()}
+        session = self.sessions.get(node, sessions.NONE)
+        said = sessions.ask(session, places, ids, NO_ID not in ids.values())
+        if not self.options.sessions:
+            said = said._replace(epoch=sessions.FINAL_EPOCH)
+        return Asked(offsets, said, 0.0)
+
+    def _doubted(
+        self, node: int, partitions: Partitions, now_s: float
+    ) -> dict[TopicPartition, Leader]:
+        """Those that are to be checked with this node before they are fetched."""
+        leaders, stale = self.epochs.doubts(self.known, node, partitions, self.positions)
+        if stale:
+            why = "metadata is older than what was read"
+            self.failed(failure(ErrorCode.UNKNOWN_LEADER_EPOCH, why), stale, now_s)
+        for tp in self.epochs.unsure:
+            self.nearer.pop(tp, None)
+        return leaders
+
+    def sent(self, node: int, asked: Asked, now_s: float) -> None:
+        """What `ask` gave is under way."""
+        fetch = isinstance(asked.said, sessions.Ask)
+        patience_ms = self.patience_ms if fetch else self._tempo.request_ms
+        self.asked[node] = asked._replace(due_s=now_s + patience_ms / 1000)
+
+    @property
+    def patience_ms(self) -> int:
+        """How long the answer to a Fetch may take."""
+        return self.options.max_wait_ms + self._tempo.request_ms
+
+    def overdue(self, now_s: float) -> list[int]:
+        """Nodes whose answer should be there."""
+        return [node for node, one in self.asked.items() if one.due_s <= now_s]
+
+    def next_s(self, now_s: float) -> float | None:
+        """When something can be asked, or is overdue; None: only an answer changes anything."""
+        found = [max(one.due_s, now_s) for one in self.asked.values()]
+        found += [one.until_s for one in self._resting.values() if one.until_s > now_s]
+        found += [until_s for until_s in self.paused.values() if until_s > now_s]
+        return min(found, default=None)
+
+    # ---- failures ----------------------------------------------------------------------
+
+    def failed(self, problem: errors.KafkalogError, partitions: Partitions, now_s: float) -> None:
+        """Ask for these later, of whoever leads them then.  Raises: what lasts."""
+        if not passing(problem):
+            raise problem
+        self._trouble = self._trouble or problem
+        for tp in partitions:
+            before_ms = self._resting[tp].pause_ms if tp in self._resting else 0
+            pause_ms = max(self._tempo.pause_ms, before_ms * 2)
+            pause_ms = min(pause_ms, self._tempo.pause_max_ms)
+            self._resting[tp] = _Rest(now_s + pause_ms / 1000, pause_ms)
+            self.nearer.pop(tp, None)
+            self.known.forget(tp.topic)
+
+    def node_failed(
+        self, node: int, problem: errors.KafkalogError, partitions: Partitions, now_s: float
+    ) -> None:
+        """Its request for these partitions has failed, and its connection with it.  Raises: what
+        lasts."""
+        self.asked.pop(node, None)
+        self._lose(node)
+        self.failed(problem, partitions, now_s)
+
+    def take_trouble(self) -> errors.KafkalogError | None:
+        """The first failure since the last call that passes."""
+        problem, self._trouble = self._trouble, None
+        return problem
+
+    def hang_up(self) -> None:
+        """No request is under way any more; nodes may remember what they were asked."""
+        for node in list(self.sessions):
+            self._lose(node)
+        self.asked.clear()
+        self.nearer.clear()
+        self._resting.clear()
+
+    def _lose(self, node: int, code: int = 0) -> None:
+        """The next request to the node says everything."""
+        self.sessions[node] = sessions.lost(self.sessions.get(node, sessions.NONE), code)
+
+    # ---- answers -----------------------------------------------------------------------
+
+    def answered(self, node: int, answer: Any, now_s: float) -> None:
+        """What a node answers to the request that is under way.
+
+        Raises: as `failed`; CorruptMessage and BadAnswer, whereupon the node has failed.
+        """
+        asked = self.asked.pop(node)
+        if answer.throttle_time_ms > 0:
+            self.paused[node] = now_s + answer.throttle_time_ms / 1000
+        if isinstance(asked.said, dict):
+            self._checked(answer, asked.said, asked.offsets, now_s)
+            return
+        said = asked.said
+        code = getattr(answer, "error_code", 0)
+        if code in sessions.LOST and said.epoch > 0:
+            self._lose(node, code)
+            return
+        check_code(code, f"fetch from node {node}")
+        if self.options.sessions:
+            count = sum(len(topic.partitions) for topic in answer.responses)
+            session_id = getattr(answer, "session_id", 0)
+            self.sessions[node] = sessions.answered(said, session_id, count)
+        self._take_rows(answer, said, asked.offsets, now_s)
+
+    def _take_rows(
+        self, answer: Any, said: sessions.Ask, offsets: dict[TopicPartition, int], now_s: float
+    ) -> None:
+        failed: dict[TopicPartition, int] = {}
+        places = places_of(answer)
+        for topic in answer.responses:
+            name = topic.topic or self.known.topic_name(topic.topic_id) or ""
+            info = self.known.topics.get(name)
+            if info is not None and info.topic_id != said.after.ids.get(name):
+                continue  # recreated since
+            for row in topic.partitions:
+                tp = TopicPartition(name, row.partition_index)
+                if tp not in said.after.offsets:
+                    continue
+                if not (code := self._look(tp, row, offsets.get(tp), now_s)):
+                    continue
+                named = getattr(row, "current_leader", None)
+                if named is None or not self.known.learn_leader(
+                    tp, named.leader_id, named.leader_epoch, places.get(named.leader_id)
+                ):
+                    failed[tp] = code  # else it is asked for there, at once
+        for tp, code in failed.items():
+            self.failed(failure(code, f"fetch of {tp.topic}-{tp.partition}"), [tp], now_s)
+
+    def _look(self, tp: TopicPartition, row: Any, start: int | None, now_s: float) -> int:
+        """Take what an answer holds of a partition; a failure of it that passes, else 0."""
+        if not row.error_code and tp in self.positions:
+            # Sent only when they change, so they count even if the position has moved since.
+            self.ends[tp] = Ends(row.high_watermark, row.last_stable_offset, row.log_start_offset)
+        if start is None or self.positions.get(tp) != start:
+            return 0  # sought elsewhere, or given away, since
+        if row.error_code and tp in self.nearer:
+            self.nearer.pop(tp)  # what it says of itself; the leader knows better
+            if row.error_code == ErrorCode.OFFSET_OUT_OF_RANGE:
+                return 0  # it may be behind
+        elif getattr(row, "preferred_read_replica", -1) >= 0:
+            self.nearer[tp] = row.preferred_read_replica, now_s + self.options.nearer_s
+            return 0
+        if row.error_code:
+            return self._failed(tp, row.error_code)
+        self._resting.pop(tp, None)
+        if row.records:
+            self.found.append(self._take(tp, row, start))
+        return 0
+
+    def _take(self, tp: TopicPartition, row: Any, start: int) -> Fetched:
+        data = row.records
+        aborted = tuple((a.producer_id, a.first_offset) for a in row.aborted_transactions or ())
+        try:
+            end = end_of(data)
+        except errors.KafkalogError as problem:
+            raise type(problem)(f"{tp.topic}-{tp.partition} at {start}: {problem}") from None
+        if end is None:
+            raise errors.BadAnswer(
+                f"{tp.topic}-{tp.partition} at offset {start}: {len(data)} bytes hold no whole "
+                "batch"
+            )
+        # A partition that had its turn goes last: an answer may be full before it reaches all.
+        del self.positions[tp]
+        self.positions[tp] = max(end[0], start)
+        self.epochs.read(tp, data, end[1])
+        return Fetched(
+            tp,
+            data,
+            start,
+            self.positions[tp],
+            row.high_watermark,
+            row.last_stable_offset,
+            row.log_start_offset,
+            aborted,
+            self.options.committed,
+        )
+
+    def _failed(self, tp: TopicPartition, code: int) -> int:
+        """A partition's failure: raised when it lasts, mended or returned when it passes."""
+        if code == ErrorCode.OFFSET_OUT_OF_RANGE:
+            self._lose_place(tp, f"offset {self.positions[tp]} is out of range")
+            return 0
+        if not is_retriable(code):
+            check_code(code, f"fetch of {tp.topic}-{tp.partition}")
+        # The next look at the metadata finds a topic that is gone.
+        return ErrorCode.NOT_LEADER_OR_FOLLOWER if code in (3, 100) else code
+
+    # ---- whether positions are good, and where those go on that are not ------------------
+
+    def _checked(
+        self, answer: Any, leaders: dict[TopicPartition, Leader],
+        offsets: dict[TopicPartition, int], now_s: float,
+    ) -> None:  # fmt: skip
+        """What a leader says of positions.  Raises: LogTruncation, once all others are known."""
+        problem: errors.KafkalogError | None = None
+        for topic in answer.topics:
+            for row in topic.partitions:
+                tp = TopicPartition(topic.topic, row.partition)
+                if tp not in offsets or self.positions.get(tp) != offsets[tp]:
+                    continue  # sought elsewhere, or given away, since
+                if leader_of(self.known, tp) not in (None, leaders[tp]):
+                    continue  # another leads, or the topic was recreated, since
+                try:
+                    self._check(tp, row, leaders[tp], now_s)
+                except errors.KafkalogError as found:
+                    problem = problem or found
+        if problem is not None:
+            raise problem
+
+    def _check(self, tp: TopicPartition, row: Any, leader: Leader, now_s: float) -> None:
+        if code := row.error_code and self._failed(tp, row.error_code):
+            what = f"leader epochs of {tp.topic}-{tp.partition}"
+            self.failed(failure(code, what), [tp], now_s)
+        elif (to := self.epochs.parted(self.positions[tp], row)) is None:
+            self.epochs.good({tp: leader})
+        else:
+            self._cut(tp, to)
+
+    def _cut(self, tp: TopicPartition, to: Place) -> None:
+        """The log has parted from what was read.  Raises: LogTruncation, without a reset."""
+        at, known = self.positions[tp], to.offset >= 0
+        epoch = self.epochs.before(tp, at)
+        where = f"it has parted from what was read at offset {to.offset}" if known else (
+            "where it has parted from what was read is not known"
+        )  # fmt: skip
+        why = f"the log was cut below offset {at} of leader epoch {epoch}: {where}"
+        if self.options.out_of_range == "error":
+            problem = errors.LogTruncation(f"{tp.topic}-{tp.partition}: {why}")
+            problem.offset = to.offset
+            raise problem
+        if known:
+            self._move(tp, why, to, "from there")
+        else:
+            self._lose_place(tp, why)
+
+    def _lose_place(self, tp: TopicPartition, why: str) -> None:
+        self._lost_count += 1
+        self.lost[tp] = Lost(self.positions[tp], why, self._lost_count)
+
+    def resets(self) -> dict[int, dict[TopicPartition, Lost]]:
+        """Lost positions, by the leader that is to say where they go on."""
+        found: dict[int, dict[TopicPartition, Lost]] = {}
+        for tp, lost in list(self.lost.items()):
+            if self.positions.get(tp) != lost.at:  # sought elsewhere, or given away
+                del self.lost[tp]
+                continue
+            info = self.known.topics.get(tp.topic)
+            row = None if info is None else info.partitions.get(tp.partition)
+            found.setdefault(NO_NODE if row is None else row.leader, {})[tp] = lost
+        return found
+
+    def reset(self, tp: TopicPartition, lost: Lost, to: Place) -> None:
+        """The leader has said where a partition goes on that was lost so."""
+        if self.lost.get(tp) == lost and self.positions.get(tp) == lost.at:
+            del self.lost[tp]
+            how = f"by auto.offset.reset {self.options.out_of_range}"
+            self._move(tp, lost.why, to, how)
+
+    def reset_failed(
+        self, some: Mapping[TopicPartition, Lost], problem: errors.KafkalogError, now_s: float
+    ) -> None:
+        """Ask for these again later.  Raises: what lasts."""
+        still = [tp for tp, lost in some.items() if self.lost.get(tp) == lost]
+        for tp in still:
+            del self.lost[tp]
+        self.failed(problem, still, now_s)
+
+    def _move(self, tp: TopicPartition, why: str, to: Place, how: str) -> None:
+        """Go on elsewhere."""
+        self._begin(tp, to)
+        self.warnings.append(f"{tp.topic}-{tp.partition}: {why}: it goes on at {to.offset}, {how}")
+        # Behind what was found before: the reader is there, too, once that was read.
+        nothing = Fetched(tp, b"", to.offset, to.offset, -1, -1, -1, (), self.options.committed)
+        self.found.append(nothing)
