@@ -39,7 +39,7 @@ RECORD_BYTES = 40
 """More than the lengths and deltas of a record take."""
 NO_SERIALIZERS: Mapping[str, Serializer] = {}
 _send, _place = direct("intake_send"), direct("intake_place")
-_touched = direct("intake_touched")
+_touched, _told = direct("intake_touched"), direct("growing_told")
 
 
 class OutgoingRecord(NamedTuple):
@@ -350,25 +350,35 @@ class Producer(Transactor):
                     put = rows.put(intake.native, wanted)
                     if put.status in (lib.KL_E_BUFFER_TOO_SMALL, lib.KL_E_STALE):
                         parts += _taken(intake, [put.partition])
-                        self._make_room(rows, put, intake, turn)
+                        if put.status == lib.KL_E_BUFFER_TOO_SMALL:
+                            parts += self._make_room(rows, put, intake, wanted, turn)
                     elif put.status:
                         raise failure(put.status)
             finally:
                 parts += _taken(intake, range(intake.partitions))
-        return ManyFuture(parts)
+        return _joined(parts)
 
-    def _make_room(self, rows: RowSource, put: Put, intake: Intake, turn: int) -> None:
-        """For the row that did not go in."""
-        if put.status == lib.KL_E_STALE:
-            return
+    def _make_room(
+        self, rows: RowSource, put: Put, intake: Intake, wanted: int, turn: int
+    ) -> list[tuple[Batch, int, int]]:
+        """For the row that did not go in; what was put there at once."""
         need = put.size + RECORD_BYTES
         if HEADER_BYTES + need > self._request_bytes:
             raise errors.MessageTooLarge(
                 f"{rows.next_row()}: about {need} bytes, max.request.size is {self._request_bytes}"
             )
         until_s = time.monotonic() + self._block_s
-        self._waiting.room(intake, put.partition, need, until_s, turn)
+        last = -1
+
+        def fill(native: Any, memory: Any) -> bool:
+            nonlocal last
+            full = rows.fill(native, memory, put.partition, wanted)
+            last = _told(memory)[0] - 1
+            return full
+
+        batch = self._waiting.room(intake, put.partition, need, until_s, turn, fill)
         self._check()
+        return [] if batch is None else [(batch, 0, last)]
 
     def _one_by_one(
         self, topic: str, values: Any, keys: Any, partition: int | None, times: Any, headers: Any,
@@ -536,10 +546,14 @@ def _taken(intake: Intake, places: Iterable[int]) -> list[tuple[Batch, int, int]
 
 
 def _together(futures: Iterable[Future]) -> ManyFuture:
+    return _joined((one._batch, one._index, one._index) for one in futures)
+
+
+def _joined(parts: Iterable[tuple[Batch, int, int]]) -> ManyFuture:
+    """Of each batch from the first record to the last."""
     spans: dict[Batch, tuple[int, int]] = {}
-    for one in futures:
-        first, _ = spans.get(one._batch, (one._index, 0))
-        spans[one._batch] = first, one._index
+    for batch, first, last in parts:
+        spans[batch] = spans.get(batch, (first, 0))[0], last
     return ManyFuture([(batch, *span) for batch, span in spans.items()])
 
 
