@@ -7,7 +7,7 @@ import time
 import weakref
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
-from typing import Any, NamedTuple, Protocol
+from typing import Any, Generic, NamedTuple, Protocol
 
 from kafkalog import arguments, errors
 from kafkalog._native import direct, failure, lib
@@ -30,7 +30,7 @@ from kafkalog.client.producer.settings import (
 from kafkalog.client.producer.transaction_gate import Boundaries
 from kafkalog.client.producer.transactor import Transactor
 from kafkalog.clock import SystemClock
-from kafkalog.serializers import Serializer, serializers
+from kafkalog.serializers import KeyT, Serializer, ValueT, serializers
 from kafkalog.types import Header
 
 __all__ = ["Interceptor", "OutgoingRecord", "Producer"]
@@ -46,8 +46,9 @@ class OutgoingRecord(NamedTuple):
     """A record before it is sent, as interceptors see it."""
 
     topic: str
-    value: bytes | None
-    key: bytes | None
+    value: Any
+    """As it was given: a serializer makes bytes of it, and of the key, later."""
+    key: Any
     partition: int | None
     """None: it is not chosen yet."""
     timestamp_ms: int | None
@@ -66,7 +67,7 @@ class Interceptor(Protocol):
         """The outcome of a record; called in the producer's thread."""
 
 
-class Producer(Transactor):
+class Producer(Transactor, Generic[ValueT, KeyT]):
     """Sends records to a cluster, or to a store of this process.
 
     Records gather in batches that a thread of its own sends.  Safe to use from many threads; in a
@@ -93,8 +94,8 @@ class Producer(Transactor):
         request_timeout_ms: int | None = None,
         in_flight: int | None = None,
         client_id: str | None = None,
-        key_serializer: Serializer | None = None,
-        value_serializer: Serializer | None = None,
+        key_serializer: Callable[[KeyT], bytes | None] | None = None,
+        value_serializer: Callable[[ValueT], bytes | None] | None = None,
         interceptors: Sequence[Any] = (),
         on_delivery: Callable[[Delivery], object] | None = None,
         config: Mapping[str, object] | None = None,
@@ -159,8 +160,8 @@ class Producer(Transactor):
     def send(
         self,
         topic: str,
-        value: bytes | None,
-        key: bytes | None = None,
+        value: ValueT | None,
+        key: KeyT | None = None,
         *,
         partition: int | None = None,
         timestamp_ms: int | None = None,
@@ -501,7 +502,7 @@ class Producer(Transactor):
             if self._closed:
                 self._sender.tell_undelivered(warn)
 
-    def __enter__(self) -> Producer:
+    def __enter__(self) -> Producer[ValueT, KeyT]:
         return self
 
     def __exit__(self, kind: object, *_: object) -> None:
