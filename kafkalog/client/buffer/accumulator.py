@@ -31,6 +31,9 @@ FIRST_BYTES = 16_384
 """What a partition's first batch may take; the next four times that where it was filled, up to
 batch.size, or to its share of buffer.memory: room that is not filled keeps others waiting."""
 GROWTH = 4
+TURN_BYTES = 262_144
+"""So much without a key goes to one partition, then to another, or batch.size where that is less:
+few records should not all be in one place."""
 IDLE_S = 1.0
 """Memory of whole batches is kept for the next ones; for so long where nothing is sent."""
 NUMBERS = 1 << 31
@@ -174,9 +177,8 @@ class Accumulator:
 
     def _enter(self, topic: str, partitions: int) -> None:
         """Records go in by another door; no batch is open there."""
-        native = _new(
-            partitions, Future, random.getrandbits(62), self.bounds.batch_bytes, *self._keyless
-        )
+        turn_bytes = min(self.bounds.batch_bytes, TURN_BYTES)
+        native = _new(partitions, Future, random.getrandbits(62), turn_bytes, *self._keyless)
         self.intakes[topic] = made = Intake(topic, partitions, native)
         self._used_s.setdefault(topic, self._clock())
         for lane in self.lanes.values():
@@ -367,11 +369,10 @@ class Accumulator:
         self._used_s[intake.topic] = self._clock()
         batch = Batch(self, lane.tp, memory, self._number)
         batch.reserved = reserved
+        _open(lane.intake.native, partition, batch, memory)  # first, as it may fail
         lane.open = self.unfinished[batch.number] = batch
         if full:
             self._close_full(lane)
-        else:
-            _open(lane.intake.native, partition, batch, memory)
         self._wake()
         return batch if filled else None
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import threading
 from collections.abc import Callable
 from typing import Any
@@ -11,6 +12,7 @@ import pytest
 
 from kafkalog import errors
 from kafkalog.batch.columns import Columns
+from kafkalog.client.buffer.accumulator import TURN_BYTES
 from kafkalog.client.buffer.rows import ColumnRows
 from kafkalog.client.producer.producer import Producer
 from kafkalog.wire import apis
@@ -121,3 +123,16 @@ def test_what_was_filled_too_late_is_not_sent(broker: Peer, end: str) -> None:
     assert producer._waiting.pending() == []
     producer.close()
     assert batches(broker) == []
+
+
+def test_of_few_bytes_each_partition_gets_some(broker: Peer) -> None:
+    """A turn is shorter than a batch may be."""
+    settings: dict[str, object] = {"partitioner.adaptive.partitioning.enable": False}
+    with make(broker, settings, linger_ms=LATER) as producer:
+        assert producer.config.batch_size > 2 * TURN_BYTES
+        producer.send_many("t", column(3 * TURN_BYTES // 60))
+    places = {n: p for p in (0, 1) for n in numbers(broker, p)}
+    runs = [len(list(some)) for _, some in itertools.groupby(places[n] for n in sorted(places))]
+    assert len(places) == 3 * TURN_BYTES // 60
+    assert all(run <= TURN_BYTES // 60 for run in runs)
+    assert len(runs) >= 3
