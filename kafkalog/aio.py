@@ -18,7 +18,7 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import asynccontextmanager
 from functools import partial, wraps
 from inspect import isawaitable, signature
-from typing import Any, ClassVar, Concatenate, ParamSpec, TypeVar, overload
+from typing import Any, ClassVar, Concatenate, Generic, ParamSpec, TypeVar, get_origin, overload
 
 from kafkalog import arguments, errors
 from kafkalog.client import admin as _admin
@@ -30,6 +30,7 @@ from kafkalog.client.link.not_copied import Handle
 from kafkalog.client.producer import producer as _producer
 from kafkalog.errors import WakeUp
 from kafkalog.log.scan.scan import ScanBatch
+from kafkalog.serializers import KeyT, ValueT
 from kafkalog.types import Record, TopicPartition
 
 __all__ = ["Admin", "Consumer", "Producer"]
@@ -37,7 +38,7 @@ __all__ = ["Admin", "Consumer", "Producer"]
 T = TypeVar("T")
 P = ParamSpec("P")
 Self = TypeVar("Self", bound="_Above")
-Sending = TypeVar("Sending", bound="Producer")
+Sending = TypeVar("Sending", bound="Producer[Any, Any]")
 SLICE_MS = 1_000
 """How long the thread below waits for records at once: a wait for ever is many of these, so that
 no thread is left in one."""
@@ -149,6 +150,20 @@ def _as(
     return give
 
 
+def _made(
+    below: Callable[P, object],
+) -> Callable[[Callable[..., None]], Callable[Concatenate[Any, P], None]]:
+    """As `_as`, for the constructor of a generic class."""
+
+    kind: Any = get_origin(below)
+
+    def give(method: Callable[..., None]) -> Callable[Concatenate[Any, P], None]:
+        method.__signature__ = signature(kind.__init__)  # type: ignore[attr-defined]
+        return method
+
+    return give
+
+
 class Admin(_Above):
     """`kafkalog.Admin` for asyncio: every method is awaited.  `async with`."""
 
@@ -201,12 +216,12 @@ class Admin(_Above):
         return found
 
 
-class Producer(_Above):
+class Producer(_Above, Generic[ValueT, KeyT]):
     """`kafkalog.Producer` for asyncio.  `async with` waits until all is acknowledged."""
 
     Below = _producer.Producer
 
-    @_as(_producer.Producer.__init__)
+    @_made(_producer.Producer[ValueT, KeyT])
     def __init__(self, *words: Any, **named: Any) -> None:
         super().__init__(*words, **named)
 
@@ -237,7 +252,7 @@ class Producer(_Above):
         found: dict[str, float] = self._below.metrics()
         return found
 
-    @_as(_producer.Producer.send)
+    @_as(_producer.Producer[ValueT, KeyT].send)
     async def send(self, *words: Any, **named: Any) -> RecordMetadata:
         """Send a record; its metadata (topic, partition, offset, time) once it is acknowledged.
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 import struct
 from collections.abc import Callable, Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from kafkalog.arguments import called
 from kafkalog.errors import ArgumentError
@@ -29,6 +29,17 @@ __all__ = [
     "to_long",
     "to_string",
 ]
+
+# What a producer's serializers take, and so its `send`: bytes where there is none.
+if TYPE_CHECKING:
+    from typing_extensions import TypeVar  # typing's has no default before Python 3.13
+
+    KeyT = TypeVar("KeyT", default=bytes)
+    ValueT = TypeVar("ValueT", default=bytes)
+else:
+    from typing import TypeVar
+
+    KeyT, ValueT = TypeVar("KeyT"), TypeVar("ValueT")
 
 Serializer = Callable[[Any], "bytes | None"]
 Deserializer = Callable[[bytes], Any]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import threading
 import weakref
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from kafkalog import arguments
@@ -16,6 +16,7 @@ from kafkalog.client.producer.producer import Producer
 from kafkalog.clock import Clock
 from kafkalog.errors import Closed, UnknownTopicOrPartition
 from kafkalog.log.log import Log
+from kafkalog.serializers import KeyT, ValueT
 from kafkalog.server.broker import Broker
 
 if TYPE_CHECKING:
@@ -121,10 +122,18 @@ class Store:
         self._check()
         return self._broker.transport
 
-    def producer(self, **options: Any) -> Producer:
-        """`kafkalog.Producer` of this store."""
+    def producer(
+        self,
+        *,
+        key_serializer: Callable[[KeyT], bytes | None] | None = None,
+        value_serializer: Callable[[ValueT], bytes | None] | None = None,
+        **options: Any,
+    ) -> Producer[ValueT, KeyT]:
+        """`kafkalog.Producer` of this store, which takes the same options."""
         self._check()
-        return Producer(self, **options)
+        return Producer(
+            self, key_serializer=key_serializer, value_serializer=value_serializer, **options
+        )
 
     def consumer(self, *topics: str, **options: Any) -> Consumer:
         """`kafkalog.Consumer` of this store."""

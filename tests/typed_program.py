@@ -12,7 +12,7 @@ import polars
 
 import kafkalog
 from kafkalog import TopicPartition, aio, errors
-from kafkalog.serializers import from_json, to_json
+from kafkalog.serializers import from_json, to_json, to_long
 
 TP = TopicPartition("orders", 0)
 
@@ -55,6 +55,19 @@ def in_process(path: str) -> None:
 def over_a_socket(where: str | kafkalog.Store) -> None:
     with kafkalog.Producer(where, acks="all") as producer:
         producer.send("orders", to_json({"apples": 3}))
+        producer.send("orders", {"apples": 3})  # type: ignore[arg-type]
+        bare: kafkalog.Producer = producer
+    with kafkalog.Producer(where, value_serializer=to_json) as typed:
+        typed.send("orders", {"apples": 3}, b"key")
+        typed.send("orders", None)
+        typed.send("orders", 3, 4)  # type: ignore[arg-type]
+    with kafkalog.Producer(where, value_serializer=to_long, key_serializer=to_json) as longs:
+        longs.send("orders", 3, ["key"])
+        longs.send("orders", b"3")  # type: ignore[arg-type]
+    if not isinstance(where, str):
+        where.producer(value_serializer=to_json).send("orders", {"apples": 3})
+        where.producer(linger_ms=5).send("orders", 3)  # type: ignore[arg-type]
+    print(bare)
     with kafkalog.Consumer(
         where, "orders", group="billing", auto_offset_reset="earliest", value_deserializer=from_json
     ) as consumer:
@@ -71,6 +84,9 @@ def over_a_socket(where: str | kafkalog.Store) -> None:
 async def without_blocking(where: str) -> None:
     async with aio.Producer(where) as producer, aio.Consumer(where, "orders") as consumer:
         sent: kafkalog.RecordMetadata = await producer.send("orders", b"value")
+        async with aio.Producer(where, value_serializer=to_json) as typed:
+            await typed.send("orders", {"apples": 3})
+            await typed.send("orders", 3, 4)  # type: ignore[arg-type]
         async for record in consumer:
             assert record.offset >= sent.offset
 

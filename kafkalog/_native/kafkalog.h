@@ -69,6 +69,8 @@ int kl_error_errno(void);
 
 uint32_t kl_crc32c(const uint8_t *data, size_t bytes);
 uint32_t kl_crc32c_portable(const uint8_t *data, size_t bytes);
+/* That of two pieces, one behind the other, from those of each; `bytes`: of the second. */
+uint32_t kl_crc32c_joined(uint32_t first, uint32_t second, size_t bytes);
 /* "sse4.2", "armv8-crc" or "portable": what kl_crc32c runs on this machine. */
 const char *kl_crc32c_kind(void);
 

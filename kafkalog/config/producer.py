@@ -29,7 +29,7 @@ class ProducerConfig(Settings):
         choices=tuple(ACKS),
     )
     batch_size = Whole(
-        262_144,
+        1_000_000,
         "Of a batch before compression; a larger record goes alone.",
         unit="bytes", low=1, kafka=16_384,
     )  # fmt: skip

@@ -143,8 +143,30 @@ TARGET static uint32_t update_hardware(uint32_t state, const uint8_t *p, size_t 
 static uint32_t (*update)(uint32_t state, const uint8_t *p, size_t bytes) = update_portable;
 static const char *kind = "portable";
 
+/* a * b mod P. */
+static uint32_t times(uint32_t a, uint32_t b) {
+    uint32_t sum = 0;
+    for (; a; a <<= 1) {
+        sum ^= b & -(a >> 31);
+        b = b >> 1 ^ (POLYNOMIAL & -(b & 1));
+    }
+    return sum;
+}
+
+/* over_bytes[k]: x^(8 * 2^k) mod P, which moves a state over 2^k bytes. */
+static uint32_t over_bytes[sizeof(size_t) * 8];
+
+static void fill_over_bytes(void) {
+    uint32_t power = 1u << 23; /* x^8 */
+    for (size_t k = 0; k < sizeof over_bytes / sizeof over_bytes[0]; k++) {
+        over_bytes[k] = power;
+        power = times(power, power);
+    }
+}
+
 __attribute__((constructor)) static void choose(void) {
     fill_tables();
+    fill_over_bytes();
 #ifdef HARDWARE
     if (!hardware_present()) return;
     fill_over_words();
@@ -157,6 +179,12 @@ uint32_t kl_crc32c(const uint8_t *data, size_t bytes) { return ~update(~0u, data
 
 uint32_t kl_crc32c_more(uint32_t crc, const uint8_t *data, size_t bytes) {
     return ~update(~crc, data, bytes);
+}
+
+uint32_t kl_crc32c_joined(uint32_t first, uint32_t second, size_t bytes) {
+    for (size_t k = 0; bytes; k++, bytes >>= 1)
+        if (bytes & 1) first = times(first, over_bytes[k]);
+    return first ^ second;
 }
 
 uint32_t kl_crc32c_portable(const uint8_t *data, size_t bytes) {

@@ -137,7 +137,7 @@ void kl_batch_set_time(uint8_t *batch, size_t bytes, int64_t max_timestamp,
     put_crc(batch, bytes);
 }
 
-void kl_batch_put_header(uint8_t *out, size_t batch_bytes, const kl_batch *header) {
+static void put_fields(uint8_t *out, size_t batch_bytes, const kl_batch *header) {
     KL_ASSERT(batch_bytes >= POS_RECORDS && batch_bytes - LENGTH_OVERHEAD <= INT32_MAX);
     kl_put64(out + POS_BASE_OFFSET, (uint64_t)header->base_offset);
     kl_put32(out + POS_BATCH_LENGTH, (uint32_t)(batch_bytes - LENGTH_OVERHEAD));
@@ -151,7 +151,18 @@ void kl_batch_put_header(uint8_t *out, size_t batch_bytes, const kl_batch *heade
     kl_put16(out + POS_PRODUCER_EPOCH, (uint16_t)header->producer_epoch);
     kl_put32(out + POS_BASE_SEQUENCE, (uint32_t)header->base_sequence);
     kl_put32(out + POS_RECORD_COUNT, (uint32_t)header->record_count);
+}
+
+void kl_batch_put_header(uint8_t *out, size_t batch_bytes, const kl_batch *header) {
+    put_fields(out, batch_bytes, header);
     put_crc(out, batch_bytes);
+}
+
+void kl_batch_put_header_over(uint8_t *out, size_t batch_bytes, const kl_batch *header,
+                              uint32_t records_crc) {
+    put_fields(out, batch_bytes, header);
+    uint32_t crc = kl_crc32c(out + POS_ATTRIBUTES, POS_RECORDS - POS_ATTRIBUTES);
+    kl_put32(out + POS_CRC, kl_crc32c_joined(crc, records_crc, batch_bytes - POS_RECORDS));
 }
 
 /* A null is -1 and no bytes. */

@@ -79,6 +79,9 @@ kl_status kl_batch_header(const uint8_t *data, kl_batch *out);
 /* Write the header of a batch of `batch_bytes` whose records lie at out + 61, crc included.
  * Of `header` the fields that are stored are used, but crc, magic and batch_bytes. */
 void kl_batch_put_header(uint8_t *out, size_t batch_bytes, const kl_batch *header);
+/* The same, of records whose kl_crc32c is known: they are not read. */
+void kl_batch_put_header_over(uint8_t *out, size_t batch_bytes, const kl_batch *header,
+                              uint32_t records_crc);
 
 /* Stamp what lies outside the crc. */
 static inline void kl_batch_assign(uint8_t *batch, int64_t base_offset, int32_t epoch) {

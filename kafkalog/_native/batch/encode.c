@@ -4,7 +4,7 @@
  * that writes records asks nothing about columns. */
 #include "grow.h"
 
-enum { BLOCK_ROWS = 128 };
+enum { BLOCK_ROWS = 128, SUMMED_ROWS = 4 * BLOCK_ROWS };
 
 /* Where a value lies in its column's data; bytes -1: null. */
 typedef struct {
@@ -403,21 +403,36 @@ kl_status kl_encode_records(const kl_columns *columns, kl_cursor *cursor, uint8_
     return encode_more(&w, max_records);
 }
 
+/* Its checksum is that of all its records. */
+static void sum_up(kl_growing *batch) {
+    size_t from = batch->summed_bytes;
+    KL_ASSERT(from <= batch->bytes);
+    batch->crc = kl_crc32c_more(batch->crc, batch->data + from, batch->bytes - from);
+    batch->summed_bytes = batch->bytes;
+}
+
 kl_status kl_growing_fill(kl_growing *batch, const kl_columns *columns, kl_cursor *cursor,
                           size_t bytes_max) {
     if (batch->bytes >= batch->bytes_max) return KL_E_BUFFER_TOO_SMALL;
     size_t room = KL_MIN(bytes_max, batch->bytes_max - batch->bytes);
     uint8_t *out = batch->data + batch->bytes;
     writer w = {columns, cursor, out, out + room, &batch->encoded, 0};
-    kl_status status = encode_more(&w, INT32_MAX);
-    if (status == KL_E_MESSAGE_TOO_LARGE) return KL_E_BUFFER_TOO_SMALL;
-    batch->bytes += (size_t)(w.p - out);
+    kl_status status;
+    int64_t first = cursor->row, row;
+    do { /* some, which the processor's cache still has when they are summed */
+        row = cursor->row;
+        status = encode_more(&w, SUMMED_ROWS);
+        batch->bytes = (size_t)(w.p - batch->data);
+        sum_up(batch);
+    } while (!status && cursor->row - row == SUMMED_ROWS);
     batch->record_bytes += w.payload;
-    return status;
+    if (row > first) return KL_OK; /* what was wrong the next call says */
+    return status == KL_E_MESSAGE_TOO_LARGE ? KL_E_BUFFER_TOO_SMALL : status;
 }
 
-kl_status kl_batch_seal(uint8_t *out, size_t out_bytes, const kl_encoded *encoded,
-                        const kl_stamp *stamp) {
+/* The header's fields, but for those that nobody knows yet. */
+static kl_status header_of(size_t out_bytes, const kl_encoded *encoded,
+                           const kl_stamp *stamp, kl_batch *out) {
     if (encoded->record_count < 1)
         return kl_fail(KL_E_ARGUMENT, "record_count is %d, wanted at least 1",
                        encoded->record_count);
@@ -429,7 +444,7 @@ kl_status kl_batch_seal(uint8_t *out, size_t out_bytes, const kl_encoded *encode
         return kl_fail(KL_E_MESSAGE_TOO_LARGE, "%zu bytes of records in one batch",
                        encoded->records_bytes);
     bool known = stamp->producer_id >= 0;
-    kl_batch header = {
+    *out = (kl_batch){
         .leader_epoch = -1,
         .attributes = stamp->attributes,
         .last_offset_delta = encoded->record_count - 1,
@@ -440,6 +455,28 @@ kl_status kl_batch_seal(uint8_t *out, size_t out_bytes, const kl_encoded *encode
         .base_sequence = known ? stamp->base_sequence : -1,
         .record_count = encoded->record_count,
     };
-    kl_batch_put_header(out, POS_RECORDS + encoded->records_bytes, &header);
+    return KL_OK;
+}
+
+kl_status kl_batch_seal(uint8_t *out, size_t out_bytes, const kl_encoded *encoded,
+                        const kl_stamp *stamp) {
+    kl_batch header;
+    kl_status status = header_of(out_bytes, encoded, stamp, &header);
+    if (!status) kl_batch_put_header(out, POS_RECORDS + encoded->records_bytes, &header);
+    return status;
+}
+
+kl_status kl_growing_finish(kl_growing *batch, const kl_stamp *stamp) {
+    kl_batch header;
+    kl_encoded encoded = batch->encoded;
+    encoded.records_bytes = batch->bytes - POS_RECORDS;
+    kl_status status = header_of(batch->bytes, &encoded, stamp, &header);
+    if (status) return status;
+    if (batch->summed_bytes == POS_RECORDS) {
+        kl_batch_put_header(batch->data, batch->bytes, &header);
+        return KL_OK;
+    }
+    sum_up(batch);
+    kl_batch_put_header_over(batch->data, batch->bytes, &header, batch->crc);
     return KL_OK;
 }

@@ -6,7 +6,10 @@
 enum { RECORD_BYTES_MAX = INT32_MAX };
 
 void kl_growing_begin(kl_growing *batch, uint8_t *data, size_t bytes_max) {
-    *batch = (kl_growing){.data = data, .bytes = POS_RECORDS, .bytes_max = bytes_max};
+    *batch = (kl_growing){.data = data,
+                          .bytes = POS_RECORDS,
+                          .bytes_max = bytes_max,
+                          .summed_bytes = POS_RECORDS};
     batch->encoded = (kl_encoded){.base_timestamp = -1, .max_timestamp = -1};
 }
 

@@ -20,7 +20,10 @@ typedef struct {
     size_t bytes;  /* used of it, the header's room too */
     size_t bytes_max;
     int64_t record_bytes; /* of keys and values */
-    kl_encoded encoded;   /* records_bytes is not kept */
+    size_t
+        summed_bytes; /* the header's room, and the records that `crc` is the kl_crc32c of */
+    uint32_t crc;
+    kl_encoded encoded; /* records_bytes is not kept */
 } kl_growing;
 
 /* Without records.  `data` has room for `bytes_max`, and is the caller's for as long. */
@@ -39,10 +42,13 @@ const uint8_t *kl_addition_next(const uint8_t *p, const uint8_t *end,
 kl_status kl_growing_copy(kl_growing *batch, const kl_growing *from, int32_t first,
                           int32_t count);
 
-/* Add rows from `cursor` on, in at most `bytes_max` bytes, until the batch is full.
- * KL_E_BUFFER_TOO_SMALL: not one fits.  Else as kl_encode_records. */
+/* Add rows from `cursor` on, in at most `bytes_max` bytes, until the batch is full, and keep
+ * their checksum.  KL_E_BUFFER_TOO_SMALL: not one fits.  Else as kl_encode_records. */
 kl_status kl_growing_fill(kl_growing *batch, const kl_columns *columns, kl_cursor *cursor,
                           size_t bytes_max);
+
+/* Write its header in front of the records.  As kl_batch_seal. */
+kl_status kl_growing_finish(kl_growing *batch, const kl_stamp *stamp);
 
 /* Take the row at `cursor` of columns without headers as a record, and move on to the next.
  * KL_E_ARGUMENT: the row is not there, or does not lie within its column. */

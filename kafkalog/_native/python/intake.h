@@ -339,11 +339,17 @@ static PyObject *kl_growing_seal(PyObject *self, PyObject *const *args, Py_ssize
         records ? PyBytes_FromStringAndSize(NULL, bytes + POS_RECORDS)
                 : kl_growing_view(PyCapsule_GetContext(args[0]), bytes + POS_RECORDS);
     if (out == NULL) return NULL;
-    uint8_t *data = records ? (uint8_t *)PyBytes_AsString(out) : batch->data;
-    if (records) memcpy(data + POS_RECORDS, records, (size_t)bytes);
-    kl_encoded encoded = batch->encoded;
-    encoded.records_bytes = (size_t)bytes;
-    if (kl_batch_seal(data, (size_t)bytes + POS_RECORDS, &encoded, &stamp)) {
+    uint8_t *data = records ? (uint8_t *)PyBytes_AsString(out) : NULL;
+    kl_status status;
+    if (records) {
+        kl_encoded encoded = batch->encoded;
+        encoded.records_bytes = (size_t)bytes;
+        memcpy(data + POS_RECORDS, records, (size_t)bytes);
+        status = kl_batch_seal(data, (size_t)bytes + POS_RECORDS, &encoded, &stamp);
+    } else {
+        status = kl_growing_finish(batch, &stamp);
+    }
+    if (status) {
         PyErr_SetString(PyExc_ValueError, kl_error_message());
         Py_DECREF(out);
         return NULL;
@@ -500,6 +506,27 @@ static int64_t kl_row_bytes(const kl_columns *columns, const kl_cursor *cursor) 
     return kl_addition_bytes(&record);
 }
 
+/* The bytes that a turn of the sticky partition has left; one that is alone has no turns. */
+static size_t kl_turn_left(const kl_intake *intake, bool sticky) {
+    if (!sticky || intake->partitions == 1) return SIZE_MAX;
+    return (size_t)(intake->sticky_bytes_max - intake->sticky_bytes);
+}
+
+/* As many rows as fit the batch, and the turn, of which so much is left.  It needs no GIL. */
+static kl_status kl_fill(kl_growing *batch, const kl_columns *columns, kl_cursor *cursor,
+                         size_t left) {
+    kl_status status = kl_growing_fill(batch, columns, cursor, left);
+    if (status == KL_E_BUFFER_TOO_SMALL && batch->bytes < batch->bytes_max &&
+        left < batch->bytes_max - batch->bytes) {
+        kl_addition record; /* the turn is nearly over: its last record passes it */
+        kl_cursor next = *cursor;
+        status = kl_columns_take(columns, &next, &record);
+        if (!status) status = kl_growing_add(batch, &record);
+        if (!status) *cursor = next;
+    }
+    return status;
+}
+
 /* Rows without keys, or with a partition of their caller's: as many as fit one batch. */
 static kl_status kl_intake_fill(kl_intake *intake, const kl_columns *columns,
                                 kl_cursor *cursor, bool sticky, long partition) {
@@ -507,17 +534,9 @@ static kl_status kl_intake_fill(kl_intake *intake, const kl_columns *columns,
     kl_status status = kl_slot_usable(slot);
     if (status) return status;
     kl_growing *batch = slot->growing;
-    size_t before = batch->bytes, most = SIZE_MAX;
+    size_t before = batch->bytes;
     int first = batch->encoded.record_count;
-    if (sticky) most = (size_t)(intake->sticky_bytes_max - intake->sticky_bytes);
-    status = kl_growing_fill(batch, columns, cursor, most);
-    if (sticky && status == KL_E_BUFFER_TOO_SMALL && batch->bytes < batch->bytes_max) {
-        kl_addition record; /* the turn is nearly over: its last record passes it */
-        kl_cursor next = *cursor;
-        status = kl_columns_take(columns, &next, &record);
-        if (!status) status = kl_growing_add(batch, &record);
-        if (!status) *cursor = next;
-    }
+    status = kl_fill(batch, columns, cursor, kl_turn_left(intake, sticky));
     if (batch->encoded.record_count > first) kl_slot_touch(slot, first);
     if (sticky && batch->bytes > before)
         kl_sticky_took(intake, (int64_t)(batch->bytes - before));
@@ -596,6 +615,11 @@ static PyObject *kl_intake_batch(PyObject *self, PyObject *const *args, Py_ssize
                          (Py_ssize_t)(p - start));
 }
 
+/* Whether rows go where their keys send them. */
+static bool kl_by_keys(const kl_intake *intake, const kl_columns *columns, long wanted) {
+    return wanted < 0 && (columns->key.kind != KL_BYTES_NONE || intake->hashed_null);
+}
+
 /* (intake, address of a kl_columns, of a kl_cursor, partition or -1: by the keys): (status,
  * partition, bytes of the row's key and value): KL_OK: go on at the cursor; else that partition
  * needs a batch, or a look at what went into it.  One caller at a time. */
@@ -613,7 +637,7 @@ static PyObject *kl_intake_many(PyObject *self, PyObject *const *args, Py_ssize_
         return NULL;
     }
     kl_status status = KL_OK;
-    bool keyed = wanted < 0 && (columns->key.kind != KL_BYTES_NONE || intake->hashed_null);
+    bool keyed = kl_by_keys(intake, columns, wanted);
     int64_t end = KL_MIN(columns->count, cursor->row + MANY_ROWS);
     while (!status && cursor->row < end) {
         if (keyed) status = kl_intake_row(intake, columns, cursor, &partition);
@@ -624,6 +648,38 @@ static PyObject *kl_intake_many(PyObject *self, PyObject *const *args, Py_ssize_
     }
     int64_t bytes = status ? kl_row_bytes(columns, cursor) : 0;
     return Py_BuildValue("ilL", (int)status, partition, (long long)bytes);
+}
+
+/* (intake, memory of a batch that is not open yet, address of a kl_columns, of a kl_cursor,
+ * its partition, partition or -1 as for `many`): the status of putting rows into it, and 1
+ * where it is full.  Nothing is done for rows with keys of theirs.  Others run, but for a
+ * few rows: nobody else has the memory. */
+static PyObject *kl_intake_ahead(PyObject *self, PyObject *const *args, Py_ssize_t count) {
+    enum { ALONE_ROWS = 256 }; /* from here on the GIL is worth letting go */
+    (void)self;
+    if (!kl_direct_wants(count, 6)) return NULL;
+    kl_intake *intake = PyCapsule_GetPointer(args[0], KL_INTAKE_NAME);
+    kl_growing *batch = intake ? PyCapsule_GetPointer(args[1], KL_GROWING_NAME) : NULL;
+    if (batch == NULL) return NULL;
+    const kl_columns *columns = PyLong_AsVoidPtr(args[2]);
+    kl_cursor *cursor = PyLong_AsVoidPtr(args[3]);
+    long partition = PyLong_AsLong(args[4]), wanted = PyLong_AsLong(args[5]);
+    if (PyErr_Occurred()) return NULL;
+    if (kl_by_keys(intake, columns, wanted)) return Py_BuildValue("ii", KL_OK, 0);
+    const size_t left = kl_turn_left(intake, wanted < 0), before = batch->bytes;
+    kl_status status;
+    if (columns->count - cursor->row < ALONE_ROWS) {
+        status = kl_fill(batch, columns, cursor, left);
+    } else {
+        Py_BEGIN_ALLOW_THREADS;
+        status = kl_fill(batch, columns, cursor, left);
+        Py_END_ALLOW_THREADS;
+    }
+    const size_t took = batch->bytes - before;
+    if (wanted < 0 && partition == intake->sticky) kl_sticky_took(intake, (int64_t)took);
+    bool full = cursor->row < columns->count && took < left &&
+                batch->bytes_max - batch->bytes < left - took;
+    return Py_BuildValue("ii", (int)status, (int)full);
 }
 
 /* (intake, partition): (batch, first, last) of what `many` put there, or None; forgotten. */
@@ -647,6 +703,7 @@ static PyMethodDef kl_intake_methods[] = {
     {"intake_send", KL_DIRECT_METHOD(kl_intake_send), METH_FASTCALL, NULL},
     {"intake_many", KL_DIRECT_METHOD(kl_intake_many), METH_FASTCALL, NULL},
     {"intake_batch", KL_DIRECT_METHOD(kl_intake_batch), METH_FASTCALL, NULL},
+    {"intake_ahead", KL_DIRECT_METHOD(kl_intake_ahead), METH_FASTCALL, NULL},
     {"intake_touched", KL_DIRECT_METHOD(kl_intake_touched), METH_FASTCALL, NULL},
     {"growing_new", KL_DIRECT_METHOD(kl_growing_make), METH_FASTCALL, NULL},
     {"growing_let_go", KL_DIRECT_METHOD(kl_growing_let_go), METH_FASTCALL, NULL},

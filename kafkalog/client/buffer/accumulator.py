@@ -31,12 +31,16 @@ FIRST_BYTES = 16_384
 """What a partition's first batch may take; the next four times that where it was filled, up to
 batch.size, or to its share of buffer.memory: room that is not filled keeps others waiting."""
 GROWTH = 4
+TURN_BYTES = 262_144
+"""So much without a key goes to one partition, then to another, or batch.size where that is less:
+few records should not all be in one place."""
 IDLE_S = 1.0
 """Memory of whole batches is kept for the next ones; for so long where nothing is sent."""
 NUMBERS = 1 << 31
 """From a batch to the next: its parts, when it is split, have numbers between."""
 _new, _open, _load = direct("intake_new"), direct("intake_open"), direct("intake_load")
 _memory, _let_go = direct("growing_new"), direct("growing_let_go")
+_told = direct("growing_told")
 
 
 class Bounds(NamedTuple):
@@ -173,9 +177,8 @@ class Accumulator:
 
     def _enter(self, topic: str, partitions: int) -> None:
         """Records go in by another door; no batch is open there."""
-        native = _new(
-            partitions, Future, random.getrandbits(62), self.bounds.batch_bytes, *self._keyless
-        )
+        turn_bytes = min(self.bounds.batch_bytes, TURN_BYTES)
+        native = _new(partitions, Future, random.getrandbits(62), turn_bytes, *self._keyless)
         self.intakes[topic] = made = Intake(topic, partitions, native)
         self._used_s.setdefault(topic, self._clock())
         for lane in self.lanes.values():
@@ -313,49 +316,84 @@ class Accumulator:
         found.intake = intake
         return found
 
-    def room(self, intake: Intake, partition: int, need: int, until_s: float, turn: int) -> None:
+    def room(
+        self,
+        intake: Intake,
+        partition: int,
+        need: int,
+        until_s: float,
+        turn: int,
+        fill: Callable[[Any, Any], bool] | None = None,
+    ) -> Batch | None:
         """See to it that the partition has an open batch that can take `need` bytes.
 
-        Raises: Timeout: there was no room until then; the refusal; as check_turn.
+        `fill` (intake, memory of a batch): puts records into a new one before anybody else sees
+        it; True: it is full, and is to be sent.  The batch that has them is returned.
+
+        Raises: Timeout: there was no room until then; the refusal; as check_turn; what `fill` does.
         """
         with self.lock:
             self.check_turn(turn)
             intake = self.intakes.get(intake.topic, intake)
             lane = self.lane(intake, partition)
-            batch = lane.open
-            if batch is not None:
-                if batch.size + need <= batch.reserved:
-                    return  # somebody was quicker
-                lane.grown = min(lane.grown * GROWTH, self._share())
-                self.close(lane)
+            if lane.open is not None:
+                if lane.open.size + need <= lane.open.reserved:
+                    return None  # somebody was quicker
+                self._close_full(lane)
                 self._wake()
             wanted = max(min(self._most(intake.topic), lane.grown), HEADER_BYTES + need)
             self._reserve(wanted, until_s, turn)
-            lane = self.lane(self.intakes.get(intake.topic, intake), partition)
-            if lane.open is not None:
-                self.release(wanted)
-                return
-            self._number += NUMBERS
-            self._used_s[intake.topic] = self._clock()
-            try:
-                batch = Batch(self, lane.tp, self._room(wanted), self._number)
-            except MemoryError:
-                self.release(wanted)
-                raise
-            batch.reserved = wanted
-            lane.open = self.unfinished[batch.number] = batch
-            _open(lane.intake.native, partition, batch, batch.memory)
-            self._wake()
+        try:
+            with self.lock:
+                memory = self._room(wanted)
+            full = fill is not None and fill(intake.native, memory)
+            with self.lock:
+                self._check_taking(turn)
+                return self._begin(intake, partition, memory, wanted, full)
+        except BaseException:
+            self.release(wanted)
+            raise
+
+    def _begin(
+        self, intake: Intake, partition: int, memory: Any, reserved: int, full: bool
+    ) -> Batch | None:
+        """Open a batch; `full`: and close it.  It is returned if there are records in it."""
+        filled = _told(memory)[0] > 0
+        lane = self.lane(self.intakes.get(intake.topic, intake), partition)
+        if lane.open is not None:  # somebody was quicker
+            if not filled:
+                self.release(reserved)
+                return None
+            self.close(lane)
+        self._number += NUMBERS
+        self._used_s[intake.topic] = self._clock()
+        batch = Batch(self, lane.tp, memory, self._number)
+        batch.reserved = reserved
+        _open(lane.intake.native, partition, batch, memory)  # first, as it may fail
+        lane.open = self.unfinished[batch.number] = batch
+        if full:
+            self._close_full(lane)
+        self._wake()
+        return batch if filled else None
+
+    def _close_full(self, lane: Lane) -> None:
+        """As `close`; the next one may be larger."""
+        lane.grown = min(lane.grown * GROWTH, self._share())
+        self.close(lane)
+
+    def _check_taking(self, turn: int) -> None:
+        """Raises: the refusal; as check_held and check_turn."""
+        if self.refusal is not None:
+            raise self.refusal
+        self.check_held()
+        self.check_turn(turn)
 
     def _reserve(self, wanted: int, until_s: float, turn: int) -> None:
         limit = self.bounds.buffer_bytes
         if self.used + wanted > limit and self.used:
             self.starved = True
         while True:
-            if self.refusal is not None:
-                raise self.refusal
-            self.check_held()
-            self.check_turn(turn)
+            self._check_taking(turn)
             # Once it was full half of it must be free: not every batch should wake everybody.
             if not self.starved or self.used + wanted <= max(limit // 2, wanted):
                 self.starved = False

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple, Protocol
 
 from kafkalog import errors
-from kafkalog._native import direct, ffi, lib
+from kafkalog._native import check, direct, ffi, lib
 from kafkalog.batch.columns import Columns, Rows
 from kafkalog.batch.decode import body_of, decoded_records
 from kafkalog.batch.walk import whole_batches
@@ -16,6 +16,7 @@ from kafkalog.types import Record
 __all__ = ["BatchRows", "ColumnRows", "ListRows", "Put", "RowSource", "rows_of"]
 
 _columns, _records = direct("intake_many"), direct("intake_batch")
+_ahead = direct("intake_ahead")
 _plain_bytes = direct("plain_bytes_direct")
 PART_ROWS, PART_BYTES = 4_096, 1 << 20
 """About so much of a list is joined at a time."""
@@ -42,6 +43,10 @@ class RowSource(Protocol):
     def put(self, intake: Any, partition: int) -> Put:
         """Put rows into the open batches; `partition` -1: by their keys."""
 
+    def fill(self, intake: Any, memory: Any, partition: int, wanted: int) -> bool:
+        """Put rows into the memory of a batch of `partition` that nobody else has yet, without
+        the GIL; `wanted`: as for `put`.  Whether it is full."""
+
     def next_row(self) -> str:
         """The name of the row that is next, for a message."""
 
@@ -60,6 +65,11 @@ class ColumnRows:
 
     def put(self, intake: Any, partition: int) -> Put:
         return Put(*_columns(intake, *self._native, partition))
+
+    def fill(self, intake: Any, memory: Any, partition: int, wanted: int) -> bool:
+        status, full = _ahead(intake, memory, *self._native, partition, wanted)
+        check(status)
+        return bool(full)
 
     def next_row(self, before: int = 0) -> str:
         """`before`: rows that there are before these."""
@@ -88,6 +98,9 @@ class ListRows:
 
     def put(self, intake: Any, partition: int) -> Put:
         return self._part.put(intake, partition)
+
+    def fill(self, intake: Any, memory: Any, partition: int, wanted: int) -> bool:
+        return self._part.fill(intake, memory, partition, wanted)
 
     def next_row(self) -> str:
         return self._part.next_row(self._before)
@@ -168,6 +181,9 @@ class BatchRows:
             intake, self._records, self._position, self._base_ms, self._fixed_ms, partition
         )
         return Put(*put)
+
+    def fill(self, intake: Any, memory: Any, partition: int, wanted: int) -> bool:
+        return False  # each record is looked at, with the GIL
 
     def next_row(self) -> str:
         return f"a record of the batch at offset {self._offset}"

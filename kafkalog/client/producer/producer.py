@@ -7,7 +7,7 @@ import time
 import weakref
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
-from typing import Any, NamedTuple, Protocol
+from typing import Any, Generic, NamedTuple, Protocol
 
 from kafkalog import arguments, errors
 from kafkalog._native import direct, failure, lib
@@ -30,7 +30,7 @@ from kafkalog.client.producer.settings import (
 from kafkalog.client.producer.transaction_gate import Boundaries
 from kafkalog.client.producer.transactor import Transactor
 from kafkalog.clock import SystemClock
-from kafkalog.serializers import Serializer, serializers
+from kafkalog.serializers import KeyT, Serializer, ValueT, serializers
 from kafkalog.types import Header
 
 __all__ = ["Interceptor", "OutgoingRecord", "Producer"]
@@ -39,15 +39,16 @@ RECORD_BYTES = 40
 """More than the lengths and deltas of a record take."""
 NO_SERIALIZERS: Mapping[str, Serializer] = {}
 _send, _place = direct("intake_send"), direct("intake_place")
-_touched = direct("intake_touched")
+_touched, _told = direct("intake_touched"), direct("growing_told")
 
 
 class OutgoingRecord(NamedTuple):
     """A record before it is sent, as interceptors see it."""
 
     topic: str
-    value: bytes | None
-    key: bytes | None
+    value: Any
+    """As it was given: a serializer makes bytes of it, and of the key, later."""
+    key: Any
     partition: int | None
     """None: it is not chosen yet."""
     timestamp_ms: int | None
@@ -66,7 +67,7 @@ class Interceptor(Protocol):
         """The outcome of a record; called in the producer's thread."""
 
 
-class Producer(Transactor):
+class Producer(Transactor, Generic[ValueT, KeyT]):
     """Sends records to a cluster, or to a store of this process.
 
     Records gather in batches that a thread of its own sends.  Safe to use from many threads; in a
@@ -93,8 +94,8 @@ class Producer(Transactor):
         request_timeout_ms: int | None = None,
         in_flight: int | None = None,
         client_id: str | None = None,
-        key_serializer: Serializer | None = None,
-        value_serializer: Serializer | None = None,
+        key_serializer: Callable[[KeyT], bytes | None] | None = None,
+        value_serializer: Callable[[ValueT], bytes | None] | None = None,
         interceptors: Sequence[Any] = (),
         on_delivery: Callable[[Delivery], object] | None = None,
         config: Mapping[str, object] | None = None,
@@ -159,8 +160,8 @@ class Producer(Transactor):
     def send(
         self,
         topic: str,
-        value: bytes | None,
-        key: bytes | None = None,
+        value: ValueT | None,
+        key: KeyT | None = None,
         *,
         partition: int | None = None,
         timestamp_ms: int | None = None,
@@ -350,25 +351,35 @@ class Producer(Transactor):
                     put = rows.put(intake.native, wanted)
                     if put.status in (lib.KL_E_BUFFER_TOO_SMALL, lib.KL_E_STALE):
                         parts += _taken(intake, [put.partition])
-                        self._make_room(rows, put, intake, turn)
+                        if put.status == lib.KL_E_BUFFER_TOO_SMALL:
+                            parts += self._make_room(rows, put, intake, wanted, turn)
                     elif put.status:
                         raise failure(put.status)
             finally:
                 parts += _taken(intake, range(intake.partitions))
-        return ManyFuture(parts)
+        return _joined(parts)
 
-    def _make_room(self, rows: RowSource, put: Put, intake: Intake, turn: int) -> None:
-        """For the row that did not go in."""
-        if put.status == lib.KL_E_STALE:
-            return
+    def _make_room(
+        self, rows: RowSource, put: Put, intake: Intake, wanted: int, turn: int
+    ) -> list[tuple[Batch, int, int]]:
+        """For the row that did not go in; what was put there at once."""
         need = put.size + RECORD_BYTES
         if HEADER_BYTES + need > self._request_bytes:
             raise errors.MessageTooLarge(
                 f"{rows.next_row()}: about {need} bytes, max.request.size is {self._request_bytes}"
             )
         until_s = time.monotonic() + self._block_s
-        self._waiting.room(intake, put.partition, need, until_s, turn)
+        last = -1
+
+        def fill(native: Any, memory: Any) -> bool:
+            nonlocal last
+            full = rows.fill(native, memory, put.partition, wanted)
+            last = _told(memory)[0] - 1
+            return full
+
+        batch = self._waiting.room(intake, put.partition, need, until_s, turn, fill)
         self._check()
+        return [] if batch is None else [(batch, 0, last)]
 
     def _one_by_one(
         self, topic: str, values: Any, keys: Any, partition: int | None, times: Any, headers: Any,
@@ -491,7 +502,7 @@ class Producer(Transactor):
             if self._closed:
                 self._sender.tell_undelivered(warn)
 
-    def __enter__(self) -> Producer:
+    def __enter__(self) -> Producer[ValueT, KeyT]:
         return self
 
     def __exit__(self, kind: object, *_: object) -> None:
@@ -536,10 +547,14 @@ def _taken(intake: Intake, places: Iterable[int]) -> list[tuple[Batch, int, int]
 
 
 def _together(futures: Iterable[Future]) -> ManyFuture:
+    return _joined((one._batch, one._index, one._index) for one in futures)
+
+
+def _joined(parts: Iterable[tuple[Batch, int, int]]) -> ManyFuture:
+    """Of each batch from the first record to the last."""
     spans: dict[Batch, tuple[int, int]] = {}
-    for one in futures:
-        first, _ = spans.get(one._batch, (one._index, 0))
-        spans[one._batch] = first, one._index
+    for batch, first, last in parts:
+        spans[batch] = spans.get(batch, (first, 0))[0], last
     return ManyFuture([(batch, *span) for batch, span in spans.items()])
 
 

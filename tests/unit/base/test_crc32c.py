@@ -59,6 +59,15 @@ def test_constant_bytes(compute, fill):
     assert getattr(lib, compute)(data, len(data)) == crc32c.crc32c(data)
 
 
+def test_two_pieces_are_joined(rng):
+    """As if they had been one."""
+    data = rng.randbytes(70_000)
+    for begin, end in ((0, 0), (0, 1), (1, 1), (40, 70_000), (61, 4096), (5, 6), (9, 65_545)):
+        first, second = data[:begin], data[begin:end]
+        sums = [lib.kl_crc32c(piece, len(piece)) for piece in (first, second)]
+        assert lib.kl_crc32c_joined(*sums, len(second)) == crc32c.crc32c(data[:end]), (begin, end)
+
+
 def test_every_single_flipped_bit_is_seen():
     data = bytearray(random.Random(1).randbytes(120))
     before = lib.kl_crc32c(bytes(data), len(data))
