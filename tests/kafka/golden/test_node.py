@@ -24,8 +24,8 @@ from tests.support import kafka_data, trees
 from tests.support.answers import read_all
 from tests.support.raw import Raw
 from tests.unit.coordinator.group_calls import Desk
+from tests.unit.coordinator.group_kinds import CASE, OURS, said
 
-CASE = "node-4.4"
 SHARE_STATE = "__share_group_state"
 
 
@@ -143,6 +143,15 @@ def test_a_share_group_takes_no_classic_member_and_no_offsets(case: Path) -> Non
     assert found.error_code == ErrorCode.GROUP_ID_NOT_FOUND
     assert found.error_message == "Group share is not a classic group."
     assert desk.journal.ends == ends
+
+
+def test_each_api_answers_for_a_group_of_each_type_as_kafka_does(case: Path) -> None:
+    """What Apache Kafka answers is held by tests/kafka/referee/test_groups.py."""
+    desk = loaded(case)
+    desk.topics = {"orders": 2, "lines": 1}
+    for (request, kind), (kafkas, found) in said(desk.call).items():
+        wanted = OURS.get((request, kind), kafkas)
+        assert found == wanted, f"{request} of a {kind} group"
 
 
 def test_a_share_group_does_not_expire(case: Path) -> None:
