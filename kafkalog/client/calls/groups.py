@@ -146,7 +146,7 @@ def _group(cluster: Cluster, found: Any) -> GroupInfo | errors.KafkalogError:
     if found.error_code == ErrorCode.GROUP_ID_NOT_FOUND:
         return GroupInfo(name, "Dead", "", "", (), cluster.coordinator(name))
     if found.error_code:
-        return failure(found.error_code, f"group {name!r}")
+        return failure(found.error_code, f"group {name!r}", found.error_message)
     plain = found.protocol_type == "consumer"
     members = tuple(sorted(_member(one, plain) for one in found.members))
     return GroupInfo(
@@ -324,7 +324,8 @@ def delete_groups(
         answer = connection.call(apis.DELETE_GROUPS, body, timeout_ms=wait_ms)
         return [
             (row.group_id,
-             failure(row.error_code, f"group {row.group_id!r}") if row.error_code else None)
+             failure(row.error_code, f"group {row.group_id!r}", row.error_message)
+             if row.error_code else None)
             for row in answer.results
         ]  # fmt: skip
 
