@@ -207,6 +207,7 @@ class Admin(_Above):
     list_transactions = _awaited(_admin.Admin.list_transactions)
     move_replicas = _awaited(_admin.Admin.move_replicas)
     remove_group_members = _awaited(_admin.Admin.remove_group_members)
+    unregister_broker = _awaited(_admin.Admin.unregister_broker)
     update_features = _awaited(_admin.Admin.update_features)
 
     @property

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import json
-import warnings
 from collections.abc import Iterator, Sequence
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any
@@ -12,12 +10,12 @@ from kafkalog.errors import MissingPackage
 from kafkalog.frames import Where, check_where, scan_of
 from kafkalog.log.scan.scan import column_bits
 from kafkalog.log.scan.topic import TopicScan
-from kafkalog.pushdown import narrow
+from kafkalog.pushdown import narrow, predicate_tree
 
 if TYPE_CHECKING:
     import polars
 
-__all__ = ["predicate_tree", "scan"]
+__all__ = ["scan"]
 
 CONSTANT_ROWS = 100_000
 """Of a frame whose rows are all the same."""
@@ -99,16 +97,6 @@ def _partition_column(rows: TopicScan, schema: Any, most: int) -> Iterator[polar
         frame = numbers.alias("partition").to_frame()
         for first in range(0, count, most):
             yield frame.head(count - first)
-
-
-def predicate_tree(predicate: polars.Expr) -> Any:
-    """A predicate as polars serializes it to JSON; None: it cannot be."""
-    try:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # that its form may change: then it narrows nothing
-            return json.loads(predicate.meta.serialize(format="json"))
-    except Exception:  # a function of Python's, a type of an extension
-        return None
 
 
 def _narrowed(predicate: polars.Expr, options: dict[str, Any]) -> dict[str, Any]:

@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+import json
+import warnings
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-__all__ = ["Narrow", "narrow"]
+if TYPE_CHECKING:
+    import polars
+
+__all__ = ["Narrow", "narrow", "predicate_tree"]
 
 _INT64_MIN, _INT64_MAX = -(2**63), 2**63 - 1
 _US_PER_MS = 1_000
@@ -43,6 +48,16 @@ class Narrow:
             elif self.key_prefix is not None:
                 made["key_prefix"] = self.key_prefix
         return made
+
+
+def predicate_tree(predicate: polars.Expr) -> Any:
+    """A predicate as polars serializes it to JSON; None: it cannot be."""
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # that its form may change: then it narrows nothing
+            return json.loads(predicate.meta.serialize(format="json"))
+    except Exception:  # a function of Python's, a type of an extension
+        return None
 
 
 def narrow(tree: Any) -> Narrow:

@@ -22,7 +22,6 @@ __all__ = [
     "from_json",
     "from_long",
     "from_string",
-    "serializers",
     "to_double",
     "to_int",
     "to_json",

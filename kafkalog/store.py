@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from kafkalog.client.consumer.consumer import Consumer
     from kafkalog.log.scan.topic import TopicScan
 
-__all__ = ["Store", "Topic", "store_of"]
+__all__ = ["Store", "Topic"]
 
 
 class _NoPartition(UnknownTopicOrPartition, IndexError):

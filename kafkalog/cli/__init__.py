@@ -16,18 +16,20 @@ from typing import Any, NoReturn
 
 from kafkalog.cli.common import CommandError, UsageError
 
-__all__ = ["COMMANDS", "main", "parser_of", "render_markdown"]
+__all__ = ["COMMANDS", "OF_KAFKA", "main", "parser_of", "render_markdown"]
 
 COMMANDS: dict[str, str] = {
     "serve": "run a broker on a port, for any Kafka client",
     "ingest": "append the lines of files (text, JSON, CSV; plain, gzip, zstd) to a topic",
     "produce": "send the lines of files, JSON records or whole files to a broker's topic",
     "consume": "print the records of a topic, from a data directory or a broker",
-    "topics": "show what a data directory or a cluster holds; create, alter, delete topics",
+    "topics": "show what a data directory or a cluster holds; create, alter, delete topics; "
+    "delete records",
     "groups": "list and describe consumer groups with their lag; reset their offsets; delete them",
     "transactions": "list and describe transactions; find hanging ones and end them",
-    "configs": "show and change the settings of topics and brokers",
-    "cluster": "administer a cluster: status, drain, reassign, elect, check, adopt; try one here",
+    "configs": "show and change the settings of topics, brokers, groups and client metrics",
+    "cluster": "administer a cluster: status, drain, reassign, elect, check, log directories, "
+    "quorum, adopt; try one here",
     "features": "show and change the levels of a cluster's features",
     "offsets": "show where partitions begin and end, or the offset at a time",
     "mirror": "copy topics, settings and groups' offsets between clusters, each record once",
@@ -44,6 +46,34 @@ COMMANDS: dict[str, str] = {
 HIDDEN = {"failpoints": "list the failpoints of the test build"}
 """For developers of kafkalog: neither the overview nor the document shows them."""
 
+OF_KAFKA = {
+    "connect-mirror-maker": "mirror",
+    "kafka-broker-api-versions, kafka-acls, kafka-delegation-tokens": None,
+    "kafka-client-metrics": "configs --entity-type client-metrics",
+    "kafka-cluster": "cluster id, cluster endpoints, cluster unregister",
+    "kafka-configs": "configs",
+    "kafka-console-consumer": "consume",
+    "kafka-console-producer": "produce",
+    "kafka-consumer-groups, kafka-groups": "groups",
+    "kafka-consumer-perf-test, kafka-producer-perf-test, kafka-e2e-latency": "perf",
+    "kafka-delete-records": "topics delete-records",
+    "kafka-dump-log": "dump",
+    "kafka-features": "features",
+    "kafka-get-offsets": "offsets --time",
+    "kafka-leader-election": "cluster elect",
+    "kafka-log-dirs": "cluster log-dirs",
+    "kafka-metadata-quorum": "cluster quorum",
+    "kafka-reassign-partitions": "cluster reassign, cluster drain",
+    "kafka-replica-verification": "cluster check",
+    "kafka-server-start": "serve",
+    "kafka-share-groups, kafka-console-share-consumer, kafka-streams-groups": None,
+    "kafka-storage": None,
+    "kafka-topics": "topics",
+    "kafka-transactions": "transactions",
+    "kafka-verifiable-producer, kafka-verifiable-consumer": None,
+}
+"""The scripts in Kafka's bin/ that administer or try a cluster, and what is the same here; None:
+nothing."""
 EXIT_CODES = {
     0: "done; verify: no damage; cluster status, check: no problem",
     1: "failed; verify: damage, or something that could not be checked; cluster status, check: "
@@ -307,12 +337,22 @@ def render_markdown() -> str:
         "| --- | --- |",
         *(f"| {code} | {text} |" for code, text in EXIT_CODES.items()),
         "",
+        "| Kafka's script | here |",
+        "| --- | --- |",
+        *(f"| {scripts} | {_commands(text)} |" for scripts, text in OF_KAFKA.items()),
+        "",
+        "`serve` formats a new directory, as `kafka-storage` does.",
+        "",
         "An error is one line on stderr that begins with `kafkalog:`. With `KAFKALOG_DEBUG=1`",
         "in the environment a failure shows its traceback.",
     ]
     for name in COMMANDS:
         lines += ["", *_command_markdown(name)]
     return "\n".join(lines) + "\n"
+
+
+def _commands(text: str | None) -> str:
+    return ", ".join(f"`kafkalog {one}`" for one in text.split(", ")) if text else "-"
 
 
 def _command_markdown(name: str) -> list[str]:

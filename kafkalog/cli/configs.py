@@ -1,4 +1,4 @@
-"""`kafkalog configs`: the settings of topics and brokers."""
+"""`kafkalog configs`: the settings of topics, brokers, groups and client metrics."""
 
 import argparse
 from typing import TYPE_CHECKING
@@ -31,7 +31,9 @@ ACTIONS = {
 }
 OF_BROKERS = {"broker", "default of all brokers", "properties file"}
 """Where a broker's settings come from that are not the default."""
-TYPES = {"topics": "topic", "brokers": "broker"}
+TYPES = {
+    "topics": "topic", "brokers": "broker", "groups": "group", "client-metrics": "client_metrics"
+}  # fmt: skip
 
 OPTIONS = {
     "all": ("describe",),
@@ -56,7 +58,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--entity-type", choices=tuple(TYPES), help="what --entity-name names, as in Kafka's tool"
     )
-    parser.add_argument("--entity-name", metavar="NAME", help="a topic, or a broker's node id")
+    parser.add_argument("--entity-name", metavar="NAME", help="a name, or a broker's node id")
     parser.add_argument(
         "--entity-default", action="store_true", help="the same as --broker-defaults"
     )
@@ -108,7 +110,7 @@ def _resource(options: argparse.Namespace, words: list[str]) -> tuple[str, str]:
         found.append((TYPES["brokers"], ""))
     if options.entity_name is not None:
         if options.entity_type is None:
-            raise UsageError("--entity-name: needs --entity-type topics or brokers")
+            raise UsageError(f"--entity-name: needs --entity-type {', '.join(TYPES)}")
         found.append((TYPES[options.entity_type], options.entity_name))
     if len(found) != 1:
         raise UsageError(
@@ -118,7 +120,7 @@ def _resource(options: argparse.Namespace, words: list[str]) -> tuple[str, str]:
 
 
 def _describe(admin: "Admin", options: argparse.Namespace, kind: str, name: str) -> None:
-    own = OF_BROKERS if kind == "broker" else {kind}
+    own = OF_BROKERS if kind == "broker" else {kind.replace("_", " ")}
     entries = admin.describe_configs([(kind, name)])[kind, name].values()
     shown = [entry for entry in entries if options.all or entry.source in own]
     if options.json:

@@ -122,6 +122,8 @@ def _update(
     if action != "upgrade":
         how = "unsafe_downgrade" if options.unsafe else "safe_downgrade"
     dry = options.dry_run
+    from kafkalog.client.link.failures import name_of
+
     found = admin.update_features(levels, how=how, validate_only=dry)
     for name in sorted(levels):
         to = "" if action == "disable" else f" to {levels[name]}"
@@ -129,7 +131,8 @@ def _update(
             say(f"{name} {'can be' if dry else 'was'} {action}d{to}.")
         else:
             # What the broker says, as Kafka's tool tells it: without the name again, or the code's.
-            *_, words = str(found.errors[name]).partition("INVALID_UPDATE_VERSION: ")
+            problem = found.errors[name]
+            words = str(problem).rpartition(f"{name_of(problem.code or 0)}: ")[2]
             say(f"{'Can not' if dry else 'Could not'} {action} {name}{to}. {words}")
     if found.errors:
         raise CommandError(f"{len(found.errors)} out of {len(levels)} operation(s) failed.")

@@ -3,9 +3,17 @@
 import argparse
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from kafkalog.cli.common import UsageError, count_argument, json_line, table
+from kafkalog.cli.common import (
+    CommandError,
+    UsageError,
+    count_argument,
+    json_line,
+    plural,
+    table,
+    warn,
+)
 from kafkalog.cli.places import ClusterPlace, Directory, Place, no_topic, open_place
 from kafkalog.cli.remote import (
     action_of,
@@ -13,9 +21,14 @@ from kafkalog.cli.remote import (
     add_place,
     config_changes,
     names_of,
+    partitions_of,
     refuse,
     say,
+    spread,
 )
+
+if TYPE_CHECKING:
+    from kafkalog.types import TopicPartition
 
 EXAMPLES = """\
 example:
@@ -23,6 +36,7 @@ example:
   kafkalog topics --dir data --topic access --draw access.svg
   kafkalog topics create orders --partitions 3 --bootstrap-server localhost:9092
   kafkalog topics --describe --topic orders --bootstrap-server localhost:9092
+  kafkalog topics delete-records orders:0 --before 1207 --bootstrap-server localhost:9092
 """
 
 ACTIONS = {
@@ -31,6 +45,7 @@ ACTIONS = {
     "create": "create topics",
     "alter": "add partitions, or change settings",
     "delete": "delete topics and their records",
+    "delete-records": "delete the records of partitions (orders, orders:0,2-5) before an offset",
 }
 
 OPTIONS = {
@@ -46,6 +61,8 @@ OPTIONS = {
     "config": ("create", "alter"),
     "if_not_exists": ("create",),
     "if_exists": ("alter", "delete"),
+    "before": ("delete-records",),
+    "offset_json_file": ("delete-records",),
 }
 """The options that only some actions have."""
 DEFAULT = "describe"
@@ -64,6 +81,13 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     )
     add_actions(parser, ACTIONS, "TOPIC")
     _change_arguments(parser.add_argument_group("create, alter, delete"))
+    group = parser.add_argument_group("delete-records")
+    group.add_argument(
+        "--before", metavar="OFFSET", help="the first offset to keep; latest: keep none"
+    )
+    group.add_argument(
+        "--offset-json-file", metavar="FILE", help="the offsets of many, as Kafka's tool takes them"
+    )
     group = parser.add_argument_group("describe, list")
     group.add_argument(
         "--internal",
@@ -121,7 +145,8 @@ def _change_arguments(group: Any) -> None:
 def run(options: argparse.Namespace) -> int:
     """Do what the action says, in a directory or a cluster."""
     action, words = action_of(options, ACTIONS, DEFAULT)
-    names = names_of(words, options.topic)
+    given = [*words, *([options.topic] if options.topic else [])]
+    names = spread(given) if action == "delete-records" else names_of(given)
     with open_place(options) as place:
         if action in CHANGES:
             if not isinstance(place, ClusterPlace):
@@ -129,7 +154,7 @@ def run(options: argparse.Namespace) -> int:
                     f"{action}: needs --bootstrap-server; a topic of a directory is made by "
                     "`kafkalog ingest` or `kafkalog serve`"
                 )
-            if not names:
+            if not names and options.offset_json_file is None:
                 raise UsageError(f"{action}: which topic? give its name")
             CHANGES[action](place, options, names)
             return 0
@@ -241,6 +266,66 @@ def _delete(place: ClusterPlace, options: argparse.Namespace, names: list[str]) 
             say(f"deleted topic {name}")
 
 
+def _delete_records(place: ClusterPlace, options: argparse.Namespace, names: list[str]) -> None:
+    if (options.before is None) == (options.offset_json_file is None) or (
+        names and options.before is None
+    ):
+        raise UsageError(
+            "delete-records: give partitions and --before OFFSET, or --offset-json-file FILE"
+        )
+    if options.offset_json_file is None:
+        offset = _offset("--before", options.before)
+        before = {tp: offset for text in names for tp in partitions_of(place.admin, text)}
+    else:
+        before = _offsets_in(options.offset_json_file)
+    told = place.admin.delete_records(before)
+    for tp in before:
+        if tp in told.errors:
+            warn(f"{tp.topic}-{tp.partition}: {told.errors[tp]}")
+        else:
+            say(f"partition: {tp.topic}-{tp.partition}\tlow_watermark: {told[tp]}")
+    if told.errors:
+        raise CommandError(f"{len(told.errors)} of {plural(len(before), 'partition')} failed")
+
+
+def _offset(what: str, text: object) -> int:
+    """An offset, or -1: the end.  Raises: UsageError."""
+    value = -1 if text in ("latest", "-1", -1) else text
+    if isinstance(value, str) and value.isdecimal():
+        value = int(value)
+    if not isinstance(value, int) or isinstance(value, bool) or value < -1:
+        raise UsageError(f"{what}: found {text!r}, wanted an offset or latest")
+    return value
+
+
+def _offsets_in(path: str) -> "dict[TopicPartition, int]":
+    """{"partitions": [{"topic": "orders", "partition": 0, "offset": 3}], "version": 1}.
+
+    Raises: UsageError, naming the file.
+    """
+    import json
+    from pathlib import Path
+
+    from kafkalog.types import TopicPartition
+
+    try:
+        rows = json.loads(Path(path).read_text(encoding="utf-8"))["partitions"]
+        found = {
+            TopicPartition(str(row["topic"]), int(row["partition"])): _offset(
+                "offset", row["offset"]
+            )
+            for row in rows
+        }
+    except (ValueError, KeyError, TypeError, UsageError) as problem:
+        raise UsageError(
+            f"{path}: found {type(problem).__name__}: {problem}, wanted "
+            '{"partitions": [{"topic": "orders", "partition": 0, "offset": 3}]}'
+        ) from None
+    if len(found) < len(rows):
+        raise UsageError(f"{path}: found a partition twice, wanted it once")
+    return found
+
+
 def _existing(place: ClusterPlace, names: list[str], if_exists: bool) -> list[str]:
     """The names, all of which must exist unless they need not."""
     found = []
@@ -269,4 +354,6 @@ def _known(place: ClusterPlace, name: str, if_exists: bool) -> Iterator[None]:
         say(f"there is no topic {name}")
 
 
-CHANGES = {"create": _create, "alter": _alter, "delete": _delete}
+CHANGES = {
+    "create": _create, "alter": _alter, "delete": _delete, "delete-records": _delete_records
+}  # fmt: skip

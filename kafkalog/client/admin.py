@@ -490,6 +490,13 @@ class Admin(Locked):
         some = arguments.flag("fenced", fenced)
         return self._ask(nodes.describe_cluster, some, timeout_ms=timeout_ms)
 
+    def unregister_broker(self, node: int, timeout_ms: int | None = None) -> None:
+        """Let the cluster forget a broker that is gone for good.
+
+        Raises: BrokerIdNotRegistered, UnsupportedVersion for a cluster without KRaft; ...
+        """
+        self._ask(nodes.unregister_broker, arguments.node("node", node), timeout_ms=timeout_ms)
+
     def describe_log_dirs(
         self, brokers: Iterable[int] | None = None, timeout_ms: int | None = None
     ) -> Results[int, tuple[nodes.LogDir, ...]]:

@@ -37,6 +37,46 @@ def test_what_is_exported_is_exactly_what_is_listed() -> None:
     assert there == {name for name in listed if name != "__version__"} - MODULES
 
 
+TYPES = {"double", "int", "json", "long", "string"}
+PUBLIC = {
+    "kafkalog.aio": {"Admin", "Consumer", "Producer"},
+    "kafkalog.pandas": {"read"},
+    "kafkalog.polars": {"scan"},
+    "kafkalog.pytest_plugin": {
+        f"kafkalog_{name}"
+        for name in ("broker", "cluster", "config", "session_broker", "store", "topic_prefix")
+    },
+    "kafkalog.serializers": {
+        "Deserializer", "Serializer", *(f"{way}_{one}" for way in ("from", "to") for one in TYPES)
+    },
+    "kafkalog.store": {"Store", "Topic"},
+    "kafkalog.testing.broker": {"SETTINGS", "TestBroker"},
+    "kafkalog.testing.cluster": {"NODES", "SETTINGS", "TestCluster"},
+}  # fmt: skip
+"""What the documents offer of the modules that programs import by their names, but errors and
+types: all of these two is public."""
+
+
+@pytest.mark.parametrize("name", PUBLIC)
+def test_a_public_module_exports_what_the_documents_offer_and_nothing_else(name: str) -> None:
+    module = import_module(name)
+    assert len(module.__all__) == len(set(module.__all__))
+    assert set(module.__all__) == PUBLIC[name]
+    for one in module.__all__:
+        getattr(module, one)
+    listed, text = set(), ""
+    for page in (tree.ROOT / "docs").glob("*.md"):
+        found = page.read_text(encoding="utf-8")
+        listed |= set(re.findall(r"^::: (\S+)$", found, re.MULTILINE))
+        text += found
+    named = {one for one in PUBLIC[name] if re.search(rf"\b{one}\b", text)}
+    assert name in listed or named == PUBLIC[name], "a document names each"
+
+
+def test_no_public_module_is_left_out_above() -> None:
+    assert {f"kafkalog.{name}" for name in MODULES - {"errors", "types"}} <= set(PUBLIC)
+
+
 MODULES = {name for name in kafkalog.__all__ if isinstance(getattr(kafkalog, name), ModuleType)}
 
 

@@ -49,6 +49,7 @@ async def administrate() -> None:
         await admin.list_offsets({TP: -1})
         await admin.describe_cluster()
         await admin.describe_quorum()
+        await admin.unregister_broker(7)
         await admin.describe_features()
         await admin.update_features({"transaction.version": 2})
         await admin.describe_log_dirs()

@@ -20,6 +20,8 @@ example:
       --bootstrap-server localhost:9092
   kafkalog cluster elect --bootstrap-server localhost:9092
   kafkalog cluster check orders --bootstrap-server localhost:9092
+  kafkalog cluster log-dirs 1 --bootstrap-server localhost:9092
+  kafkalog cluster unregister 3 --bootstrap-server localhost:9092
   kafkalog cluster adopt --dir data --zookeeper zoo1:2181/kafka --node-id 4
 """
 
@@ -30,17 +32,31 @@ ACTIONS = {
     "reassign": "spread replicas and leaders evenly, moving as little as possible",
     "elect": "make the preferred replica of each partition its leader again",
     "check": "compare all replicas, record by record, as far as all have them",
+    "id": "print the cluster's id",
+    "endpoints": "show the brokers' addresses and racks",
+    "log-dirs": "show the log directories of all nodes, or of those that are named",
+    "quorum": "show the replicas of the metadata log (KRaft)",
+    "unregister": "let the cluster forget a broker that is gone for good (KRaft)",
     "try": "run three nodes and a ZooKeeper on this machine, in one folder, until Ctrl-C: "
     "start here",
     "adopt": "turn a directory that was served alone into that of a cluster's node, with its "
     "topics",
 }
-MODULES = {"try": "trying"}
-"""Of actions whose name is none for a module."""
+MODULES = {
+    "try": "trying.run",
+    "id": "nodes.cluster_id",
+    "endpoints": "nodes.endpoints",
+    "log-dirs": "nodes.log_dirs",
+    "quorum": "nodes.quorum",
+    "unregister": "nodes.unregister",
+}
+"""The modules and functions of actions that have no module of their name."""
 LOCAL = ("try", "adopt")
 """Those that ask no broker."""
 OPTIONS = {
-    "json": ("status", "check"),
+    "json": ("status", "check", "endpoints", "log-dirs", "quorum"),
+    "include_fenced_brokers": ("endpoints",),
+    "topic_list": ("log-dirs",),
     "replicas": ("drain",),
     "to": ("reassign",),
     "replication_factor": ("reassign",),
@@ -70,10 +86,15 @@ def arguments(parser: argparse.ArgumentParser) -> None:
         nargs="*",
         metavar="ACTION WORD",
         help="; ".join(f"{name}: {text}" for name, text in ACTIONS.items())
-        + "; then topics (orders, orders:0,2-5; default: all), for drain the node",
+        + "; then topics (orders, orders:0,2-5; default: all), for drain, unregister and log-dirs "
+        "nodes",
     )
     parser.set_defaults(action=None)
     parser.add_argument("--json", action="store_true", help="one JSON object per line")
+    parser.add_argument(
+        "--include-fenced-brokers", action="store_true", help="endpoints: also those that are down"
+    )
+    parser.add_argument("--topic-list", metavar="TOPIC,...", help="log-dirs: only these topics")
     _moving(parser.add_argument_group("drain, reassign"))
     group = parser.add_argument_group("elect")
     group.add_argument(
@@ -161,11 +182,11 @@ def _moving(group: Any) -> None:
 def run(options: argparse.Namespace) -> int:
     """Do one action."""
     action, words = action_of(options, ACTIONS, DEFAULT)
-    name = MODULES.get(action, action)
-    module = importlib.import_module(f"kafkalog.cli.cluster.{name}")
+    name, _, function = MODULES.get(action, f"{action}.run").partition(".")
+    do = getattr(importlib.import_module(f"kafkalog.cli.cluster.{name}"), function)
     if action in LOCAL:
-        return int(module.run(options, words))
+        return int(do(options, words))
     if options.bootstrap_server is None:
         raise UsageError(f"cluster {action}: give --bootstrap-server HOST:PORT, a node of it")
     with open_cluster(options) as cluster:
-        return int(module.run(cluster, options, words))
+        return int(do(cluster, options, words))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from kafkalog import errors
 from kafkalog.client.calls.results import Results
@@ -80,11 +80,11 @@ def update_features(
 
     `kind`: UPGRADE, SAFE_DOWNGRADE, UNSAFE_DOWNGRADE; `validate_only`: change nothing.
 
-    Failures: InvalidUpdateVersion.
+    Failures: InvalidUpdateVersion; what a broker answers.
     Raises: UnsupportedVersion for a broker before 2.7; what a broker answers for all.
     """
 
-    def step() -> dict[str, str]:
+    def step() -> dict[str, errors.KafkalogError]:
         connection = cluster.controller()
         version = connection.version_of(apis.UPDATE_FEATURES)
         if validate_only and not version:
@@ -103,15 +103,13 @@ def update_features(
             body["validate_only"] = validate_only
         answer = connection.call(apis.UPDATE_FEATURES, body, version)
         if answer.error_code == ErrorCode.INVALID_UPDATE_VERSION:
-            return dict.fromkeys(levels, answer.error_message or "")
+            return {name: _failed(name, answer) for name in levels}
         check_code(answer.error_code, "UpdateFeatures", answer.error_message)
-        return {one.feature: one.error_message or "" for one in answer.results if one.error_code}
+        return {one.feature: _failed(one.feature, one) for one in answer.results if one.error_code}
 
     wrong = cluster.retrying(step)
-    return Results(
-        {name: None for name in levels if name not in wrong},
-        {
-            name: failure(ErrorCode.INVALID_UPDATE_VERSION, f"feature {name!r}", problem)
-            for name, problem in wrong.items()
-        },
-    )
+    return Results({name: None for name in levels if name not in wrong}, wrong)
+
+
+def _failed(name: str, row: Any) -> errors.KafkalogError:
+    return failure(row.error_code, f"feature {name!r}", row.error_message)

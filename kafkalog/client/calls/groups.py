@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping
+from types import MappingProxyType
 from typing import Any, NamedTuple
+from uuid import UUID
 
 from kafkalog import errors
 from kafkalog.client.calls.results import Results, each, only
@@ -15,12 +17,14 @@ from kafkalog.types import TopicPartition
 from kafkalog.wire import apis
 from kafkalog.wire.error_codes import ErrorCode
 from kafkalog.wire.records import CONSUMER_PROTOCOL
+from kafkalog.wire.values import ZERO_UUID
 
 __all__ = [
     "CommittedOffset",
     "GroupInfo",
     "GroupListing",
     "GroupMetadata",
+    "Ids",
     "MemberInfo",
     "commit_offsets",
     "committed_offsets",
@@ -32,6 +36,11 @@ __all__ = [
     "put_offsets",
     "remove_members",
 ]
+
+Ids = Mapping[str, UUID]
+"""Of topics, by name."""
+IDS_SINCE = 10
+"""From this version of OffsetCommit and OffsetFetch on topics have ids instead of names."""
 
 
 class GroupListing(NamedTuple):
@@ -146,7 +155,7 @@ def _group(cluster: Cluster, found: Any) -> GroupInfo | errors.KafkalogError:
     if found.error_code == ErrorCode.GROUP_ID_NOT_FOUND:
         return GroupInfo(name, "Dead", "", "", (), cluster.coordinator(name))
     if found.error_code:
-        return failure(found.error_code, f"group {name!r}")
+        return failure(found.error_code, f"group {name!r}", found.error_message)
     plain = found.protocol_type == "consumer"
     members = tuple(sorted(_member(one, plain) for one in found.members))
     return GroupInfo(
@@ -194,13 +203,15 @@ def _committed_of(
 ) -> dict[TopicPartition, CommittedOffset]:
     """What one request may ask for."""
     topics = None if partitions is None else _by_topic(partitions)
-    asked = None if topics is None else [
-        {"name": name, "partition_indexes": sorted(some)} for name, some in topics.items()
-    ]  # fmt: skip
 
     def step() -> dict[TopicPartition, CommittedOffset]:
         connection = cluster.connect(cluster.coordinator(group))
-        version = connection.version_of(apis.OFFSET_FETCH, at_most=9)
+        ids = cluster.patience.once("ids", lambda: _known_ids(cluster, topics or ()))
+        version = _version(connection, apis.OFFSET_FETCH, topics or (), ids)
+        asked = None if topics is None else [
+            {"name": name, "topic_id": ids.get(name, ZERO_UUID), "partition_indexes": sorted(some)}
+            for name, some in topics.items()
+        ]  # fmt: skip
         if version >= 8:
             body: dict[str, Any] = {"groups": [{"group_id": group, "topics": asked}]}
         else:
@@ -216,16 +227,46 @@ def _committed_of(
                 )
             found = answer.groups[0]
         check_code(found.error_code, f"offsets of group {group!r}")
-        return _committed(found, group)
+        return _committed(found, group, _names(ids, version))
 
     return cluster.retrying(step)
 
 
-def _committed(found: Any, group: str) -> dict[TopicPartition, CommittedOffset]:
+def _known_ids(cluster: Cluster, names: Iterable[str]) -> Ids:
+    found = {name: cluster.topics.get(name) for name in names}
+    return {name: info.topic_id for name, info in found.items() if info is not None}
+
+
+def _version(connection: Connection, api: Any, names: Iterable[str], ids: Ids) -> int:
+    """Of OffsetCommit or OffsetFetch: with ids where the broker takes them, and all are known."""
+    named = [ids.get(name, ZERO_UUID) for name in names]
+    by_id = bool(named) and ZERO_UUID not in named
+    return connection.version_of(api, at_most=IDS_SINCE if by_id else IDS_SINCE - 1)
+
+
+def _names(ids: Ids, version: int) -> Mapping[UUID, str]:
+    """By id, where an answer has no names."""
+    return {topic_id: name for name, topic_id in ids.items()} if version >= IDS_SINCE else {}
+
+
+def _name(topic: Any, names: Mapping[UUID, str]) -> str:
+    """Of a topic in an answer.  Raises: BadAnswer: it has an id that was not asked for."""
+    if not names:
+        return str(topic.name)
+    if topic.topic_id not in names:
+        raise errors.BadAnswer(f"committed offsets: found topic id {topic.topic_id}, not asked for")
+    return names[topic.topic_id]
+
+
+def _committed(
+    found: Any, group: str, names: Mapping[UUID, str]
+) -> dict[TopicPartition, CommittedOffset]:
+    """Raises: the first failure; UnknownTopicId passes: the next request has the ids of then."""
     out = {}
     for topic in found.topics:
+        name = _name(topic, names)
         for row in topic.partitions:
-            tp = TopicPartition(topic.name, row.partition_index)
+            tp = TopicPartition(name, row.partition_index)
             check_code(row.error_code, f"offset of group {group!r} in {tp.topic}-{tp.partition}")
             if row.committed_offset >= 0:
                 out[tp] = CommittedOffset(
@@ -249,7 +290,7 @@ def commit_offsets(
     member_id: str = "",
     instance_id: str | None = None,
 ) -> None:
-    """`put_offsets`, all or nothing.  Raises: the first failure; as `put_offsets`."""
+    """`put_offsets` by name, all or nothing.  Raises: the first failure; as `put_offsets`."""
     put_offsets(cluster, group, offsets, generation, member_id, instance_id).check()
 
 
@@ -261,12 +302,25 @@ def put_offsets(
     member_id: str = "",
     instance_id: str | None = None,
     timeout_ms: int | None = None,
+    ids: Ids | None = None,
 ) -> Results[TopicPartition, None]:
     """Commit offsets for a group; without a member only for one that has none.
 
-    Failures: UnknownMemberId when the group has members; what the broker answers.
+    `ids`: of the topics that are meant, where they are known: not of others with their names.
+
+    Failures: UnknownMemberId when the group has members; UnknownTopicOrPartition: another topic
+    has its name now; what the broker answers.
     Raises: as `each`.
     """
+    known, doubted = dict(ids or {}), set[str]()
+
+    def place(tp: TopicPartition) -> int:
+        if tp.topic in doubted and cluster.topic(tp.topic).topic_id != known[tp.topic]:
+            raise errors.UnknownTopicOrPartition(
+                f"commit of group {group!r}: topic {tp.topic!r} was deleted and recreated: found "
+                f"the id {cluster.topic(tp.topic).topic_id}, wanted {known[tp.topic]}"
+            )
+        return cluster.coordinator(group)
 
     def ask(
         connection: Connection, some: list[TopicPartition], wait_ms: int
@@ -287,26 +341,33 @@ def put_offsets(
             "generation_id_or_member_epoch": generation,
             "member_id": member_id,
             "group_instance_id": instance_id,
-            "topics": [{"name": name, "partitions": rows} for name, rows in topics.items()],
+            "topics": [
+                {"name": name, "topic_id": known.get(name, ZERO_UUID), "partitions": rows}
+                for name, rows in topics.items()
+            ],
         }
-        version = connection.version_of(apis.OFFSET_COMMIT, at_most=9)
+        version = _version(connection, apis.OFFSET_COMMIT, topics, known)
         answer = connection.call(apis.OFFSET_COMMIT, body, version, wait_ms)
-        return _outcomes(answer.topics, f"commit of group {group!r}")
+        found = _outcomes(answer.topics, f"commit of group {group!r}", _names(known, version))
+        unknown = ErrorCode.UNKNOWN_TOPIC_ID  # the coordinator lags, or the topic is gone
+        doubted.update(tp.topic for tp, problem in found if problem and problem.code == unknown)
+        return found
 
-    return each(cluster, offsets, lambda tp: cluster.coordinator(group), ask, timeout_ms)
+    return each(cluster, offsets, place, ask, timeout_ms)
 
 
 def _outcomes(
-    topics: Iterable[Any], what: str
+    topics: Iterable[Any], what: str, names: Mapping[UUID, str] = MappingProxyType({})
 ) -> list[tuple[TopicPartition, errors.KafkalogError | None]]:
-    """What is said of each partition; None: it is done."""
-    return [
-        (TopicPartition(topic.name, row.partition_index),
-         failure(row.error_code, f"{what}: {topic.name}-{row.partition_index}")
-         if row.error_code else None)
-        for topic in topics
-        for row in topic.partitions
-    ]  # fmt: skip
+    """What is said of each partition; None: it is done.  `names`: of topics by their ids."""
+    found = []
+    for topic in topics:
+        name = _name(topic, names)
+        for row in topic.partitions:
+            where = f"{what}: {name}-{row.partition_index}"
+            problem = failure(row.error_code, where) if row.error_code else None
+            found.append((TopicPartition(name, row.partition_index), problem))
+    return found
 
 
 def delete_groups(
@@ -324,7 +385,8 @@ def delete_groups(
         answer = connection.call(apis.DELETE_GROUPS, body, timeout_ms=wait_ms)
         return [
             (row.group_id,
-             failure(row.error_code, f"group {row.group_id!r}") if row.error_code else None)
+             failure(row.error_code, f"group {row.group_id!r}", row.error_message)
+             if row.error_code else None)
             for row in answer.results
         ]  # fmt: skip
 

@@ -25,6 +25,7 @@ __all__ = [
     "describe_log_dirs",
     "describe_quorum",
     "move_replicas",
+    "unregister_broker",
 ]
 
 METADATA_TOPIC = "__cluster_metadata"
@@ -253,3 +254,19 @@ def describe_quorum(cluster: Cluster) -> QuorumInfo:
         return QuorumInfo(one.leader_id, one.leader_epoch, one.high_watermark, voters, observers)
 
     return cluster.retrying(step)
+
+
+def unregister_broker(cluster: Cluster, node: int) -> None:
+    """Let the cluster forget a broker that is gone for good.
+
+    Raises: BrokerIdNotRegistered; UnsupportedVersion for a cluster without KRaft; what a broker
+    answers.
+    """
+
+    def step() -> None:
+        connection = cluster.controller()
+        version = connection.version_of(apis.UNREGISTER_BROKER)
+        answer = connection.call(apis.UNREGISTER_BROKER, {"broker_id": node}, version)
+        check_code(answer.error_code, f"broker {node}", answer.error_message)
+
+    cluster.retrying(step)

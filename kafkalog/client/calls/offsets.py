@@ -90,14 +90,15 @@ def find_offsets(
         connection: Connection, some: list[TopicPartition], wait_ms: int
     ) -> Iterable[tuple[TopicPartition, FoundOffset | errors.KafkalogError]]:
         version = connection.version_of(apis.LIST_OFFSETS)
-        needed = max(_VERSION_OF.get(times_ms[tp], 0) for tp in some)
-        if version < needed:
-            raise errors.UnsupportedVersion(
-                f"{connection.address}: ListOffsets: version {version}, wanted {needed} for that "
-                "time"
-            )
+        found: list[tuple[TopicPartition, FoundOffset | errors.KafkalogError]] = []
         topics: dict[str, list[dict[str, int]]] = {}
         for tp in some:
+            needed = _VERSION_OF.get(times_ms[tp], 0)
+            if version < needed:
+                problem = f"ListOffsets: version {version}, wanted {needed} for that time"
+                old = errors.UnsupportedVersion(f"{connection.address}: {problem}")
+                found.append((tp, old))
+                continue
             epoch = cluster.topics[tp.topic].partitions[tp.partition].leader_epoch
             row = {"partition_index": tp.partition, "current_leader_epoch": epoch}
             topics.setdefault(tp.topic, []).append({**row, "timestamp": times_ms[tp]})
@@ -106,12 +107,13 @@ def find_offsets(
             "isolation_level": int(committed),
             "topics": [{"name": name, "partitions": rows} for name, rows in topics.items()],
         }
-        answer = connection.call(apis.LIST_OFFSETS, body, version, wait_ms)
-        return [
+        answer = connection.call(apis.LIST_OFFSETS, body, version, wait_ms) if topics else None
+        found += [
             (TopicPartition(topic.name, row.partition_index), _found(topic.name, row))
-            for topic in answer.topics
+            for topic in (answer.topics if answer else ())
             for row in topic.partitions
         ]
+        return found
 
     return each(cluster, times_ms, cluster.leader, ask, timeout_ms)
 

@@ -166,9 +166,10 @@ def delete_topics(
         version = connection.version_of(apis.DELETE_TOPICS)
         names = [one for one in some if isinstance(one, str)]
         if version < 6 and len(names) < len(some):
-            raise errors.UnsupportedVersion(
-                f"{connection.address}: DeleteTopics: version {version}, wanted 6 for topic ids"
-            )
+            problem = f"DeleteTopics: version {version}, wanted 6 for topic ids"
+            old = errors.UnsupportedVersion(f"{connection.address}: {problem}")
+            ids = [(one, old) for one in some if not isinstance(one, str)]
+            return [*ids, *(ask(connection, [*names], wait_ms) if names else ())]
         rows = [
             {"name": one} if isinstance(one, str) else {"name": None, "topic_id": one}
             for one in some

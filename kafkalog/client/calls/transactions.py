@@ -193,7 +193,12 @@ def fence_producers(
             # Kafka's own admin client says so, too: the timeout of nobody's transaction.
             body = {"transactional_id": name, "transaction_timeout_ms": wait_ms}
             version = connection.version_of(apis.INIT_PRODUCER_ID, at_most=5)
-            one = connection.call(apis.INIT_PRODUCER_ID, body, version, wait_ms)
+            try:
+                one = connection.call(apis.INIT_PRODUCER_ID, body, version, wait_ms)
+            except errors.WakeUp:
+                raise
+            except errors.KafkalogError as problem:  # of those that are left, too
+                return [*found, *((name, problem) for name in some[len(found) :])]
             code, what = one.error_code, f"transactional id {name!r}"
             fenced = FencedProducer(name, one.producer_id, one.producer_epoch)
             found.append((name, failure(code, what) if code else fenced))

@@ -5,10 +5,11 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Mapping
+from types import MappingProxyType
 from typing import NamedTuple
 
 from kafkalog import errors
-from kafkalog.client.calls.groups import CommittedOffset, GroupMetadata
+from kafkalog.client.calls.groups import CommittedOffset, GroupMetadata, Ids
 from kafkalog.types import TopicPartition
 
 __all__ = ["Callback", "Commits", "Committing", "Offsets"]
@@ -26,6 +27,8 @@ class Committing(NamedTuple):
     until_s: float
     """By the clock: it is not tried for longer, however long those before it take."""
     problem: errors.KafkalogError | None = None
+    ids: Ids = MappingProxyType({})
+    """Of the topics that were read, as far as they are known."""
 
     def left_ms(self, now_s: float, patience_ms: float) -> int:
         """How long it may be tried yet, of `patience_ms` that it was given.
@@ -66,9 +69,12 @@ class Commits:
         """
         last = self._waiting[-1] if self._waiting else committing
         unasked = last.callback is None and committing.callback is None
-        if self._waiting and unasked and last.member == committing.member:
+        same = all(committing.ids.get(name, one) == one for name, one in last.ids.items())
+        if self._waiting and unasked and same and last.member == committing.member:
             self._waiting.pop()
-            committing = committing._replace(offsets={**last.offsets, **committing.offsets})
+            committing = committing._replace(
+                offsets={**last.offsets, **committing.offsets}, ids={**last.ids, **committing.ids}
+            )
         self._waiting.append(committing)
 
     def next(self) -> Committing | None:

@@ -137,5 +137,5 @@ class Committer(Background):
         by, left_ms = given.member, given.left_ms(self.clock.monotonic_s(), patience_ms)
         put_offsets(
             self.cluster, by.group, given.offsets, by.generation, by.member_id, by.instance_id,
-            left_ms,
+            left_ms, given.ids,
         ).check()  # fmt: skip

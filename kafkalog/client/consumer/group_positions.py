@@ -8,9 +8,10 @@ from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 from functools import partial
 from typing import Any
+from uuid import UUID
 
 from kafkalog import errors
-from kafkalog.client.calls.groups import CommittedOffset, GroupMetadata, put_offsets
+from kafkalog.client.calls.groups import CommittedOffset, GroupMetadata, Ids, put_offsets
 from kafkalog.client.consumer.commits import Callback, Committing, Offsets
 from kafkalog.client.consumer.committer import (
     CHORE_S,
@@ -84,6 +85,8 @@ class Sharing:
         )
         """Offsets to commit instead of positions."""
         self.stable_only = config.isolation_level == "read_committed"
+        self._ids: dict[str, UUID] = {}
+        """Of the topics that are read, as they were known last."""
         self._interceptors = interceptors
         self._fresh = False
         self._trouble: errors.KafkalogError | None = None
@@ -330,6 +333,8 @@ class Sharing:
             self.paused.discard(tp)
             if self.stored is not None:
                 self.stored.pop(tp, None)
+        read = {tp.topic for tp in self.core.assigned}
+        self._ids = {name: topic_id for name, topic_id in self._ids.items() if name in read}
         self.cluster.patience.forget("positions")  # others may have committed since
         self._fresh = True
 
@@ -385,6 +390,7 @@ class Sharing:
         found = find_begins(
             self.cluster, group, partitions, self.config.auto_offset_reset, self.stable_only
         )
+        self._ids_of(partitions)
         for tp, one in found.items():
             if isinstance(one, CommittedOffset):
                 self.core.assigned[tp] = one.offset
@@ -438,7 +444,7 @@ class Sharing:
             with self.committer.commit_ms.timed():
                 put_offsets(
                     self.cluster, member.group, offsets, member.generation, member.member_id,
-                    member.instance_id, left_ms,
+                    member.instance_id, left_ms, self._ids_of(offsets),
                 ).check()  # fmt: skip
         except errors.KafkalogError as problem:
             self._fenced(member, problem)
@@ -453,9 +459,17 @@ class Sharing:
         """Commit in the background; `callback` is called within a later poll, commit or close."""
         # What this thread has reached the other one may wait for.
         self.committer.cluster.reached |= self.cluster.reached
-        self.committer.commit(
-            Committing(offsets, self.core.committer(), callback, self.cluster.patient_until_s())
-        )
+        member, until_s = self.core.committer(), self.cluster.patient_until_s()
+        ids = self._ids_of(offsets)
+        self.committer.commit(Committing(offsets, member, callback, until_s, ids=ids))
+
+    def _ids_of(self, partitions: Iterable[TopicPartition]) -> Ids:
+        """The ids of their topics, as far as they are known.  Metadata that was forgotten since
+        has a good reason, perhaps: another topic has the name."""
+        for name in {tp.topic for tp in partitions}:
+            if (info := self.cluster.topics.get(name)) is not None:
+                self._ids[name] = info.topic_id
+        return dict(self._ids)
 
     def _drained(self, until_s: float) -> bool:
         """Wait until no commit is under way: whether that is so.  Raises: WakeUp."""

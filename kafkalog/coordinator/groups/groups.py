@@ -73,7 +73,7 @@ def join(shard: GroupShard, step: Step, request: Call) -> None:
         if group.unused:
             shard.forget(group)
     full = error is ErrorCode.GROUP_MAX_SIZE_REACHED
-    member_id = "" if full else body.member_id
+    member_id = "" if full or (group and records.is_share(group)) else body.member_id
     step.answer(request.answer, **rebalance.refused_join(error, member_id))
 
 
@@ -114,7 +114,7 @@ def _join(shard: GroupShard, step: Step, group: Group, request: Call) -> ErrorCo
         return ErrorCode.GROUP_MAX_SIZE_REACHED
     if group.state is State.DEAD:
         return ErrorCode.COORDINATOR_NOT_AVAILABLE
-    if records.newer_type(group) == records.SHARE:
+    if records.is_share(group):
         return ErrorCode.INCONSISTENT_GROUP_PROTOCOL
     if not group.supports(body.protocol_type, (p.name for p in body.protocols)):
         return ErrorCode.INCONSISTENT_GROUP_PROTOCOL

@@ -47,6 +47,8 @@ ABSENT_VERSION = 9
 IDS_VERSION, TXN_IDS_VERSION = 10, 6
 """From these versions of OffsetCommit and OffsetFetch, and of TxnOffsetCommit, on topics have ids
 instead of names (KIP-848, KIP-1319)."""
+MEMBER_VERSION = 9
+"""From this version on OffsetFetch names the member that asks."""
 GROUP_ERROR_VERSION = 2
 """From this version on OffsetFetch has an error of the whole group."""
 
@@ -178,7 +180,7 @@ def _check_commit(group: Group | None, request: Call) -> ErrorCode:
         return ErrorCode.GROUP_ID_NOT_FOUND if late else ErrorCode.ILLEGAL_GENERATION
     if group.state is State.DEAD:
         return ErrorCode.COORDINATOR_NOT_AVAILABLE
-    if records.newer_type(group) == records.SHARE:
+    if records.is_share(group):
         return ErrorCode.GROUP_ID_NOT_FOUND
     if generation < 0 and group.state is State.EMPTY:
         return ErrorCode.NONE
@@ -286,6 +288,8 @@ def fetch(shard: GroupShard, asked: Any, stable: bool, known: Known, by_id: bool
     group = shard.groups.get(asked.group_id)
     if group is not None and group.state is State.DEAD:
         group = None
+    if group is not None and _of_stranger(group, asked):
+        return fetch_failed(asked, MEMBER_VERSION, ErrorCode.UNKNOWN_MEMBER_ID)
     topics: list[Body] = []
     for topic, partitions in _wanted(group, asked, known, by_id):
         found = []
@@ -303,6 +307,15 @@ def fetch(shard: GroupShard, asked: Any, stable: bool, known: Known, by_id: bool
                 found.append(_found(partition, None if other else offset))
         topics.append(_answered(topic, found))
     return {"group_id": asked.group_id, "topics": topics, "error_code": ErrorCode.NONE}
+
+
+def _of_stranger(group: Group, asked: Any) -> bool:
+    """Whether a member asks that the group does not have.  Kafka asks this of groups whose members
+    heartbeat by the newer protocols; of these none is a member here."""
+    if records.newer_type(group) is None or records.is_share(group):
+        return False
+    member_id, epoch = getattr(asked, "member_id", None), getattr(asked, "member_epoch", -1)
+    return member_id is not None or epoch >= 0
 
 
 def _wanted(
@@ -378,7 +391,7 @@ def delete_failed(step: Step, request: Call, error: ErrorCode) -> None:
 
 
 def _check_delete(group: Group | None) -> ErrorCode:
-    if group is None or group.state is State.DEAD:
+    if group is None or group.state is State.DEAD or records.is_share(group):
         return ErrorCode.GROUP_ID_NOT_FOUND
     if group.state is not State.EMPTY and group.protocol_type != CONSUMER:
         return ErrorCode.NON_EMPTY_GROUP
@@ -451,7 +464,7 @@ def expire(shard: GroupShard, step: Step) -> None:
     """Delete what is too old: offsets, then groups in which nothing is left."""
     retention_ms = shard.config.offsets_retention_minutes * MINUTE_MS
     for group in list(shard.live()):
-        if group.commits or records.newer_type(group) == records.SHARE:
+        if group.commits or records.is_share(group):
             continue  # a tombstone now would come behind a newer commit
         gone = expired(group, step.wall_ms, retention_ms)
         left = sum(map(len, group.offsets.values())) - len(gone)

@@ -22,10 +22,10 @@ from kafkalog.wire.values import ZERO_UUID, Struct
 __all__ = [
     "FOREIGN",
     "FOREIGN_KINDS",
-    "SHARE",
     "foreign_tombstones",
     "group_key",
     "group_record",
+    "is_share",
     "loaded_group",
     "loaded_offset",
     "newer_type",
@@ -125,6 +125,11 @@ def newer_type(group: Group) -> str | None:
     """Which of FOREIGN a group is; None: a classic one."""
     kind = next(iter(group.foreign.values()), None)
     return next((name for name, kinds in FOREIGN.items() if kind in kinds), None)
+
+
+def is_share(group: Group) -> bool:
+    """Whether it is a share group: to all who commit offsets it does not exist."""
+    return newer_type(group) == SHARE
 
 
 # ---- what is read --------------------------------------------------------------------------

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from kafkalog.coordinator.core import append_error
-from kafkalog.coordinator.groups import offsets
+from kafkalog.coordinator.groups import offsets, records
 from kafkalog.coordinator.groups.group import Group, State
 from kafkalog.coordinator.groups.groups import validate_member
 from kafkalog.coordinator.groups.offsets import Known
@@ -68,6 +68,8 @@ def _check(group: Group | None, request: Call) -> ErrorCode:
         return ErrorCode.NONE if generation < 0 else absent
     if group.state is State.DEAD:
         return ErrorCode.COORDINATOR_NOT_AVAILABLE
+    if records.is_share(group):
+        return ErrorCode.GROUP_ID_NOT_FOUND
     if generation < 0 and group.state is State.EMPTY:
         return ErrorCode.NONE
     if generation >= 0 or member_id or instance_id is not None:

@@ -24,8 +24,8 @@ from tests.support import kafka_data, trees
 from tests.support.answers import read_all
 from tests.support.raw import Raw
 from tests.unit.coordinator.group_calls import Desk
+from tests.unit.coordinator.group_kinds import CASE, OURS, said
 
-CASE = "node-4.4"
 SHARE_STATE = "__share_group_state"
 
 
@@ -145,11 +145,60 @@ def test_a_share_group_takes_no_classic_member_and_no_offsets(case: Path) -> Non
     assert desk.journal.ends == ends
 
 
+def test_each_api_answers_for_a_group_of_each_type_as_kafka_does(case: Path) -> None:
+    """What Apache Kafka answers is held by tests/kafka/referee/test_groups.py."""
+    desk = loaded(case)
+    desk.topics = {"orders": 2, "lines": 1}
+    for (request, kind), (kafkas, found) in said(desk.call).items():
+        wanted = OURS.get((request, kind), kafkas)
+        assert found == wanted, f"{request} of a {kind} group"
+
+
+def outlive(desk: Desk) -> None:
+    """Wait until the offsets of all groups are too old: years, most of them at once."""
+    committed = [offset.commit_ms for shard in desk.core.shards.values()
+                 for group in shard.groups.values() for offsets in group.offsets.values()
+                 for offset in offsets.values()]  # fmt: skip
+    desk.now_ms += max(committed) - desk.wall_ms + 8 * 24 * 3_600_000
+    desk.wait(3_600_000)
+
+
 def test_a_share_group_does_not_expire(case: Path) -> None:
     """It has no offsets whose time could be over."""
     desk = loaded(case)
-    desk.wait(8 * 24 * 3_600_000)
-    assert "share" in desk.listed()
+    outlive(desk)
+    assert {"share", "tx-group"} & set(desk.listed()) == {"share"}
+
+
+@pytest.mark.parametrize("group", ["consumer", "word-count"])
+def test_offsets_of_a_group_of_a_newer_kind_expire_and_the_group_with_them(
+    case: Path, group: str
+) -> None:
+    """Its records end as where it is deleted."""
+    desk = loaded(case)
+    end = desk.journal.ends[partition_for(group, 4)]
+    assert desk.offsets(group)
+    outlive(desk)
+    assert desk.offsets(group) == {}
+    assert group not in desk.listed()
+    kinds = ended(desk, group, end)
+    order = [*FOREIGN["consumer"], *FOREIGN["streams"]]
+    assert kinds == sorted(kinds, key=order.index) != []
+    desk.restart()
+    assert group not in desk.listed()
+
+
+def test_a_deleted_topic_takes_the_offsets_of_groups_of_newer_kinds_with_it(case: Path) -> None:
+    """The groups stay; a share group, which has none, too."""
+    desk = loaded(case)
+    before = {group: desk.offsets(group) for group in ("consumer", "share", "word-count")}
+    desk.step(lambda step: desk.core.drop_topics(["orders", "lines"], step))
+    desk.restart()
+    for group, offsets in before.items():
+        left = {where: at for where, at in offsets.items() if where[0] not in ("orders", "lines")}
+        assert desk.offsets(group) == left
+    assert desk.offsets("consumer") == {} != before["consumer"]
+    assert {"consumer", "share", "word-count"} <= set(desk.listed())
 
 
 def test_the_state_of_share_groups_is_a_log_like_others(node: Path) -> None:

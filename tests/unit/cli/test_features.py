@@ -8,6 +8,9 @@ from pathlib import Path
 import pytest
 
 from kafkalog.server.broker import Broker
+from kafkalog.wire import apis
+from kafkalog.wire.error_codes import ErrorCode
+from tests.support.scripted import Peer
 from tests.unit.cli.conftest import Command
 
 TV = "transaction.version"
@@ -73,3 +76,12 @@ def test_wrong_words_are_told(kafkalog: Command, words: tuple[str, ...], told: s
     ran = kafkalog("features", *words, "--bootstrap-server", "127.0.0.1:1")
     assert ran.status == 2
     assert told in ran.err
+
+
+def test_any_other_error_has_the_brokers_words_too(kafkalog: Command) -> None:
+    with Peer({apis.UPDATE_FEATURES: (0, 1)}) as peer:
+        refused = {"error_code": int(ErrorCode.FEATURE_UPDATE_FAILED), "error_message": "not now"}
+        done = {"error_code": 0, "error_message": None}
+        peer.on(apis.UPDATE_FEATURES, {**done, "results": [{"feature": TV, **refused}]})
+        ran = kafkalog("features", "upgrade", f"{TV}=2", "--bootstrap-server", peer.servers)
+    assert ran.out == f"Could not upgrade {TV} to 2. not now\n"

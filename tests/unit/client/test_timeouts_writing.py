@@ -63,6 +63,7 @@ ASKED: dict[str, Callable[[Admin], Any]] = {
     "list_transactions": lambda a: a.list_transactions(**MS),
     "move_replicas": lambda a: a.move_replicas({("t", 0, 1): "/x"}, **MS),
     "remove_group_members": lambda a: a.remove_group_members("g", **MS),
+    "unregister_broker": lambda a: a.unregister_broker(7, **MS),
     "update_features": lambda a: a.update_features({"f": 1}, **MS),
 }
 

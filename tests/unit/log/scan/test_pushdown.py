@@ -14,7 +14,7 @@ import kafkalog
 import kafkalog.polars
 from kafkalog import pushdown
 from kafkalog.log.scan.topic import TopicScan
-from kafkalog.pushdown import narrow
+from kafkalog.pushdown import narrow, predicate_tree
 
 pl = pytest.importorskip("polars")
 register_io_source = pytest.importorskip("polars.io.plugins").register_io_source
@@ -97,7 +97,7 @@ def test_what_is_understood() -> None:
         rows = pl.DataFrame(TopicScan([]))
 
         def source(columns: Any, asked: Any, *_: Any) -> Iterator[Any]:
-            frame.append(kafkalog.polars.predicate_tree(asked))
+            frame.append(predicate_tree(asked))
             yield rows
 
         register_io_source(source, schema=rows.schema).filter(asked).collect()
