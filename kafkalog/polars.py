@@ -60,7 +60,7 @@ def scan(
         given = {**options, "batch_rows": batch_size} if batch_size else options
         # A query may want no column, as one that counts rows: the cheapest says how many.
         if predicate is not None and n_rows is None:  # these are counted before any filter
-            given = _narrowed(predicate, given)
+            given = narrow(predicate_tree(predicate)).scan_options(given)
         with scan_of(where, topic, columns=wanted or ["offset"], **given) as rows:
             if wanted == ["partition"] and predicate is None and n_rows is None:
                 yield from _partition_column(rows, schema)
@@ -110,10 +110,3 @@ def predicate_tree(predicate: polars.Expr) -> Any:
             return json.loads(predicate.meta.serialize(format="json"))
     except Exception:  # a function of Python's, a type of an extension
         return None
-
-
-def _narrowed(predicate: polars.Expr, options: dict[str, Any]) -> dict[str, Any]:
-    """A scan's options for the rows that a predicate may want, among others."""
-    found = narrow(predicate_tree(predicate))
-    made = found.scan_options(options)
-    return {**made, "within": (found.start, found.stop), "only_partition": found.partition}
