@@ -57,7 +57,7 @@ def scan(
         batch_size: int | None,
     ) -> Iterator[polars.DataFrame]:
         wanted = names if with_columns is None else with_columns
-        given = {**options, "batch_rows": batch_size} if batch_size else options
+        given = {"batch_rows": batch_size, **options} if batch_size else options
         # A query may want no column, as one that counts rows: the cheapest says how many.
         if predicate is not None and n_rows is None:  # these are counted before any filter
             given = narrow(predicate_tree(predicate)).scan_options(given)
