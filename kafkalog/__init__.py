@@ -29,7 +29,7 @@ from kafkalog.types import (
 )
 
 if _t.TYPE_CHECKING:
-    from kafkalog import aio, pandas, polars, serializers
+    from kafkalog import aio, arrow, pandas, polars, serializers
     from kafkalog.client.admin import Admin
     from kafkalog.client.buffer.delivery import (
         Delivery,
@@ -144,6 +144,7 @@ __all__ = [
     "UnexpectedAppendOffset",
     "__version__",
     "aio",
+    "arrow",
     "errors",
     "pandas",
     "polars",
@@ -202,7 +203,7 @@ _LAZY = {
     "TransactionInfo": "kafkalog.client.calls.transactions",
     "TransactionListing": "kafkalog.client.calls.transactions",
 }
-_MODULES = ("aio", "pandas", "polars", "serializers")
+_MODULES = ("aio", "arrow", "pandas", "polars", "serializers")
 
 
 def _later(module: str, name: str) -> _t.Any:

@@ -1,4 +1,4 @@
-"""What a predicate of polars says about offsets, times, partitions and keys: pure."""
+"""What a predicate says about offsets, times, partitions and keys: pure."""
 
 from __future__ import annotations
 
@@ -11,12 +11,13 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     import polars
 
-__all__ = ["Narrow", "narrow", "predicate_tree"]
+__all__ = ["TURNED", "Narrow", "narrow", "predicate_tree"]
 
 _INT64_MIN, _INT64_MAX = -(2**63), 2**63 - 1
 _US_PER_MS = 1_000
 _PER_US = {"Milliseconds": (1_000, 1), "Microseconds": (1, 1), "Nanoseconds": (1, 1_000)}
-_TURNED = {"Eq": "Eq", "Gt": "Lt", "GtEq": "LtEq", "Lt": "Gt", "LtEq": "GtEq"}
+TURNED = {"Eq": "Eq", "Gt": "Lt", "GtEq": "LtEq", "Lt": "Gt", "LtEq": "GtEq"}
+"""What a comparison is with its sides exchanged."""
 
 
 @dataclass
@@ -32,8 +33,41 @@ class Narrow:
     key: bytes | None = None
     key_prefix: bytes | None = None
 
+    def take(self, column: object, op: object, value: object) -> None:
+        """Let go of the rows of which `column op value` is not true; `op`: one of TURNED.
+
+        `value`: bytes of a key, a time in microseconds, a number; another says nothing.
+        """
+        if column == "key":
+            if op == "Eq" and isinstance(value, bytes):
+                self.key = value
+        elif not isinstance(value, int) or isinstance(value, bool):
+            return
+        elif column == "timestamp":
+            self._take_time(op, value)
+        elif column == "partition" and op == "Eq":
+            self.partition = value
+        elif column == "offset":
+            if op in ("Eq", "GtEq", "Gt"):
+                self.start = max(self.start, value + (op == "Gt"))
+            if op in ("Eq", "LtEq", "Lt"):
+                self.stop = min(self.stop, value + (op != "Lt"))
+
+    def _take_time(self, op: object, time_us: int) -> None:
+        """A column's microseconds are whole milliseconds, but at the ends, which all beyond
+        share."""
+        if not _INT64_MIN + _US_PER_MS < time_us < _INT64_MAX - _US_PER_MS:
+            return
+        below = time_us // _US_PER_MS
+        at_least = -(-time_us // _US_PER_MS)
+        if op in ("Eq", "GtEq", "Gt"):
+            first = below + 1 if op == "Gt" else at_least
+            self.start_time_ms = max(self.start_time_ms, first)
+        if op in ("Eq", "LtEq", "Lt"):
+            self.stop_time_ms = min(self.stop_time_ms, at_least if op == "Lt" else below + 1)
+
     def scan_options(self, given: dict[str, Any]) -> dict[str, Any]:
-        """`given` options of a scan, narrowed by times and by a key."""
+        """`given` options of a TopicScan, narrowed."""
         made = dict(given)
         for name, ours, better in (
             ("start_time_ms", self.start_time_ms, max),
@@ -47,7 +81,7 @@ class Narrow:
                 made["key"] = self.key
             elif self.key_prefix is not None:
                 made["key_prefix"] = self.key_prefix
-        return made
+        return {**made, "within": (self.start, self.stop), "only_partition": self.partition}
 
 
 def predicate_tree(predicate: polars.Expr) -> Any:
@@ -89,9 +123,9 @@ def _take(found: Narrow, part: Any) -> None:
         return
     match part:
         case {"BinaryExpr": {"left": {"Column": name}, "op": op, "right": {"Literal": constant}}}:
-            _compare(found, name, op, constant)
+            found.take(name, op, _value(name, constant))
         case {"BinaryExpr": {"left": {"Literal": constant}, "op": op, "right": {"Column": name}}}:
-            _compare(found, name, _TURNED.get(op, ""), constant)
+            found.take(name, TURNED.get(op), _value(name, constant))
         case {
             "Function": {
                 "input": [{"Column": "key"}, {"Literal": constant}],
@@ -103,34 +137,11 @@ def _take(found: Narrow, part: Any) -> None:
                 found.key_prefix = prefix
 
 
-def _compare(found: Narrow, name: object, op: object, constant: Any) -> None:
+def _value(name: object, constant: Any) -> bytes | int | None:
+    """What a column is compared with; None: it says nothing."""
     if name == "key":
-        if op == "Eq" and (key := _bytes(constant)) is not None:
-            found.key = key
-    elif name == "timestamp":
-        if (time_us := _time_us(constant)) is not None:
-            _compare_times(found, op, time_us)
-    elif (number := _number(constant)) is None:
-        return
-    elif name == "partition" and op == "Eq":
-        found.partition = number
-    elif name == "offset":
-        if op in ("Eq", "GtEq", "Gt"):
-            found.start = max(found.start, number + (op == "Gt"))
-        if op in ("Eq", "LtEq", "Lt"):
-            found.stop = min(found.stop, number + (op != "Lt"))
-
-
-def _compare_times(found: Narrow, op: object, time_us: int) -> None:
-    """A column's microseconds are whole milliseconds, but at the ends, which all beyond share."""
-    if not _INT64_MIN + _US_PER_MS < time_us < _INT64_MAX - _US_PER_MS:
-        return
-    below = time_us // _US_PER_MS
-    at_least = -(-time_us // _US_PER_MS)
-    if op in ("Eq", "GtEq", "Gt"):
-        found.start_time_ms = max(found.start_time_ms, below + 1 if op == "Gt" else at_least)
-    if op in ("Eq", "LtEq", "Lt"):
-        found.stop_time_ms = min(found.stop_time_ms, at_least if op == "Lt" else below + 1)
+        return _bytes(constant)
+    return _time_us(constant) if name == "timestamp" else _number(constant)
 
 
 def _scalar(constant: Any, *kinds: str) -> Any:

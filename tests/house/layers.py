@@ -25,7 +25,7 @@ PYTHON = [
     ["server"],
     ["store", "aio"],
     ["frames", "pushdown"],
-    ["polars", "pandas"],
+    ["polars", "pandas", "arrow"],
     ["__init__"],
     ["testing"],
     ["simulate"],

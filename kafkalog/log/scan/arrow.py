@@ -16,7 +16,7 @@ from typing import Any, TypeVar
 from kafkalog import errors
 from kafkalog._native import check, ffi, lib
 
-__all__ = ["array_capsule", "schema_capsule", "stream_capsule"]
+__all__ = ["array_capsule", "schema_capsule", "schema_metadata", "stream_capsule"]
 
 _SCHEMA = (b"arrow_schema", "struct ArrowSchema", "kl_capsule_free_schema")
 _ARRAY = (b"arrow_array", "struct ArrowArray", "kl_capsule_free_array")
@@ -25,6 +25,23 @@ _STREAM = (b"arrow_array_stream", "struct ArrowArrayStream", "kl_capsule_free_st
 _new_capsule = ctypes.pythonapi.PyCapsule_New
 _new_capsule.restype = ctypes.py_object
 _new_capsule.argtypes = [ctypes.c_void_p, ctypes.c_char_p, ctypes.c_void_p]
+_capsule_pointer = ctypes.pythonapi.PyCapsule_GetPointer
+_capsule_pointer.restype = ctypes.c_void_p
+_capsule_pointer.argtypes = [ctypes.py_object, ctypes.c_char_p]
+
+
+def schema_metadata(capsule: Any) -> list[tuple[bytes, bytes]]:
+    """The metadata of an Arrow schema in their order, of which a name may occur several times."""
+    schema = ffi.cast("struct ArrowSchema *", _capsule_pointer(capsule, _SCHEMA[0]))
+    pos, count = schema.metadata, 0
+    texts: list[bytes] = []
+    if pos != ffi.NULL:
+        count, pos = ffi.cast("int32_t *", pos)[0], pos + 4
+    for _ in range(2 * count):
+        size = ffi.cast("int32_t *", pos)[0]
+        texts.append(ffi.buffer(pos + 4, size)[:])
+        pos += 4 + size
+    return list(zip(texts[::2], texts[1::2], strict=True))
 
 
 def schema_capsule(columns: int) -> Any:

@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 import kafkalog
+import kafkalog.arrow
 import kafkalog.pandas
 import kafkalog.polars
 from kafkalog import errors
@@ -63,8 +64,12 @@ def test_no_deleted_segment_stays_open(tmp_path: Path, kind: str) -> None:
         ("polars", kafkalog.polars.scan),
         ("pandas", kafkalog.pandas.read),
         ("pyarrow", lambda log: kafkalog.pandas.read(log, dtype_backend="pyarrow")),
+        ("pyarrow", kafkalog.arrow.dataset),
     ],
-    ids=["to_arrow", "to_numpy", "to_polars", "to_pandas", "polars.scan", "pandas.read", "backend"],
+    ids=[
+        *("to_arrow", "to_numpy", "to_polars", "to_pandas"),
+        *("polars.scan", "pandas.read", "backend", "arrow.dataset"),
+    ],
 )
 def test_a_package_that_is_missing_is_named(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, package: str, ask: Any

@@ -91,6 +91,12 @@ def test_what_follows_head_is_of_its_rows(store: kafkalog.Store) -> None:
     assert found.rows() == [row for row in first.rows() if row[1] >= 20 and row[0] == b"a"]
 
 
+def test_frames_have_as_many_rows_as_were_asked_for(store: kafkalog.Store) -> None:
+    """Not as many as polars would like."""
+    frame = kafkalog.polars.scan(store, "t", partitions=[0], batch_rows=500).select("value")
+    assert frame.collect().n_chunks() > 2
+
+
 def test_what_is_understood() -> None:
     def of(asked: Any) -> pushdown.Narrow:
         frame: list[Any] = []
