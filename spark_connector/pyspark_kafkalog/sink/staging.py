@@ -94,6 +94,7 @@ class _Attempt:
         import kafkalog
 
         if self.log is None:
+            os.mkdir(self.folder)  # not those above it: the driver removes them with the batch
             self.log = kafkalog.Log(self.folder, topic="staged", partition=0, config=_CONFIG)
         if target not in self.runs and len(self.runs) >= TARGETS_MAX:
             raise SinkError(f"a task writes to more than {TARGETS_MAX} topics and partitions")
@@ -142,6 +143,7 @@ def stage(
     _make_home(options.staging)
     attempt = os.path.join(options.staging, sink, batch, uuid.uuid4().hex)
     try:
+        os.makedirs(os.path.dirname(attempt), exist_ok=True)
         with closing(_Attempt(attempt)) as made:
             for some in gathered(batches, options):
                 for target, rows in by_target(some, options, int(time.time() * 1000)):
