@@ -78,6 +78,8 @@ class Staged(WriterCommitMessage):
     """Of a stream: its id, which a checkpoint keeps."""
     run: str = ""
     """Of a batch write in foreachBatch: the id of the query's run."""
+    checkpoints: str = ""
+    """Of a stream: spark.sql.streaming.checkpointLocation."""
 
 
 @dataclass
@@ -132,7 +134,7 @@ class _Attempt:
 
 def stage(
     batches: Iterable[Any], options: WriteOptions, sink: str, batch: str, query: str = "",
-    run: str = "",
+    run: str = "", checkpoints: str = "",
 ) -> Staged:  # fmt: skip
     """Put the rows of one task into logs of its own.  Runs on an executor.
 
@@ -160,7 +162,7 @@ def stage(
         shutil.rmtree(attempt, ignore_errors=True)
         raise
     host = socket.gethostname()
-    return Staged(sink, batch, attempt, host, parts, kafkalog.__version__, query, run)
+    return Staged(sink, batch, attempt, host, parts, kafkalog.__version__, query, run, checkpoints)
 
 
 def gathered(batches: Iterable[Any], options: WriteOptions) -> Iterator[Any]:
