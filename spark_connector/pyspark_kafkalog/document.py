@@ -156,11 +156,14 @@ dropped, with a warning, whatever rows they have. A commit without an answer is 
 of a batch write without `batchId` says if it stays unknown whether the rows are there.
 
 Two queries with copies of one checkpoint are one query to the sink, which writes each number once.
-The query that comes second with a number fails; the error names both checkpoints. So it does with a
-checkpoint restored from a backup. No row is repeated or left out in silence, while Spark's Kafka
-sink writes the rows of both. To write them here too, give one of the queries a `sinkId`. If the
-checkpoint was moved, the query goes on with a warning. Only if its last batch runs again there does
-it fail: set `sinkId` to the query's id, and what the target has by its number is dropped.
+The query that comes second with a number fails; the error names both checkpoints, wherever they are
+set: by the option or by `spark.sql.streaming.checkpointLocation`. So it does with a checkpoint
+restored from a backup. No row is repeated or left out in silence, while Spark's Kafka sink writes
+the rows of both. To write them here too, give one of the queries a `sinkId`. If the checkpoint was
+moved, the query goes on with a warning. Only if its last batch runs again there does it fail: set
+`sinkId` to the query's id, and what the target has by its number is dropped.
+
+A batch without rows opens and creates nothing, and is not remembered.
 
 With a path the driver opens the directory for each batch, which only one process can do at a time:
 queries that write to one directory take turns. While a broker has it open, write to the broker.

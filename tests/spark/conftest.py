@@ -159,13 +159,16 @@ def micro(tmp_path: Path) -> Iterator[Callable[..., Any]]:
     if not hasattr(datasource, "DataSourceStreamArrowWriter"):
         pytest.skip("writing streams wants PySpark 4.1")
 
-    def staged(number: int, *tasks: list[Any], query: str = "q1", **given: str) -> Any:
+    def staged(
+        number: int, *tasks: list[Any], query: str = "q1", below: str = "", **given: str
+    ) -> Any:
         wanted = {"path": str(tmp_path / "data"), "topic": "t", **given}
         source = KafkalogSource({k.lower(): v for k, v in wanted.items() if v})
         writer = again(source.streamWriter(ddl("value binary"), False))
         context = TaskContext._getOrCreate()
         context._localProperties = {
             "sql.streaming.queryId": query, "streaming.sql.batchId": str(number),
+            "spark.sql.streaming.checkpointLocation": below,
         }  # fmt: skip
         return writer, [again(writer.write(iter(some))) for some in tasks]
 

@@ -22,8 +22,12 @@ Deliver = Callable[..., None]
 def deliver(micro: Any, tmp_path: Path) -> Deliver:
     """`deliver(checkpoint, number, rows...)`: a micro-batch of a query with this checkpoint."""
 
-    def run(checkpoint: str, number: int, *rows: str, query: str = QUERY, **given: str) -> None:
+    def run(
+        checkpoint: str, number: int, *rows: str, query: str = QUERY, below: str = "", **given: str
+    ) -> None:  # fmt: skip
         place = {"checkpointLocation": str(tmp_path / checkpoint)} if checkpoint else {}
+        if below:
+            given["below"] = str(tmp_path / below)
         writer, messages = micro(number, values(*rows), query=query, **place, **given)
         try:
             writer.commit(messages, number)
@@ -98,6 +102,25 @@ def test_a_checkpoint_restored_from_a_backup(
     with pytest.raises(SinkError, match=r"batch 1: .*up to 2"):
         deliver(checkpoint, 1, "b", "c", "d")
     assert written(tmp_path / "data") == {"t": ["a", "b", "c"]}
+
+
+@pytest.mark.parametrize("name", ["", "etl"], ids=["drawn", "named"])
+def test_a_checkpoint_of_the_session(deliver: Deliver, tmp_path: Path, name: str) -> None:
+    """Below spark.sql.streaming.checkpointLocation, under the query's name or one that Spark draws.
+    A copy of it is found out, and itself is the same when it is given as an option."""
+    named = {"queryName": name} if name else {}
+    own = tmp_path / "all" / (name or "drawn")
+    for place, query in ((tmp_path / "all" / "other", "other"), (own, QUERY)):
+        place.mkdir(parents=True)
+        (place / "metadata").write_text(f'{{"id":"{query}"}}')
+    (tmp_path / "all" / "none").mkdir()
+    deliver("", 0, "a", below="all", **named)
+    deliver("", 0, "a", below="all", **named)
+    deliver(f"all/{own.name}", 0, "a")
+    with pytest.raises(SinkError, match=rf"/{own.name}; this one is .*/copy, a copy"):
+        deliver("copy", 0, "a")
+    deliver("", 1, "b", below="all", **named)
+    assert written(tmp_path / "data") == {"t": ["a", "b"]}
 
 
 def test_a_checkpoint_is_the_same_however_it_is_written(

@@ -33,13 +33,15 @@ def lines(folder: Path) -> list[str]:
 
 def stream(
     spark: Any, tmp_path: Path, kind: str = "kafkalog", checkpoint: str = "checkpoint",
-    **options: str,
+    name: str = "", **options: str,
 ) -> Any:  # fmt: skip
-    """All files into the topic `t`, a file a micro-batch."""
+    """All files into the topic `t`, a file a micro-batch.  No `checkpoint`: the session's."""
     rows = spark.readStream.option("maxFilesPerTrigger", 1).text(str(tmp_path / "in"))
+    writer = rows.writeStream.queryName(name) if name else rows.writeStream
+    if checkpoint:
+        writer = writer.option("checkpointLocation", str(tmp_path / checkpoint))
     return (
-        rows.writeStream.format(kind)
-        .option("checkpointLocation", str(tmp_path / checkpoint))
+        writer.format(kind)
         .options(topic="t", path=str(tmp_path / "data"), **options)
         .trigger(availableNow=True)
         .start()
@@ -83,15 +85,26 @@ def test_a_stream(spark: Any, tmp_path: Path) -> None:
     assert found.offset == FILES
 
 
-def test_a_copied_checkpoint(spark: Any, tmp_path: Path) -> None:
+@pytest.mark.parametrize("by", ["option", "session"])
+def test_a_copied_checkpoint(spark: Any, tmp_path: Path, by: str) -> None:
     """Spark tells the sink which checkpoint a query has; the rest: test_sink_checkpoints.py."""
     if not hasattr(datasource, "DataSourceStreamArrowWriter"):
         pytest.skip("writing streams wants PySpark 4.1")
+
+    def stream_there() -> Any:
+        if by == "option":
+            return stream(spark, tmp_path)
+        spark.conf.set("spark.sql.streaming.checkpointLocation", str(tmp_path))
+        try:
+            return stream(spark, tmp_path, "", name="checkpoint")
+        finally:
+            spark.conf.unset("spark.sql.streaming.checkpointLocation")
+
     wanted = lines(tmp_path / "in")
-    stream(spark, tmp_path).awaitTermination()
+    stream_there().awaitTermination()
     shutil.copytree(tmp_path / "checkpoint", tmp_path / "copy")
     (tmp_path / "in" / f"{FILES}.txt").write_text("02-00\n")
-    stream(spark, tmp_path).awaitTermination()
+    stream_there().awaitTermination()
     with pytest.raises(PySparkException, match=rf"batch {FILES}: .*/checkpoint; .*/copy, a copy"):
         stream(spark, tmp_path, checkpoint="copy").awaitTermination()
     assert records(tmp_path / "data") == [*wanted, "02-00"]

@@ -429,6 +429,19 @@ kl_status kl_file_try_sync(kl_file *file, bool *tried) {
     return status;
 }
 
+kl_status kl_file_check_there(kl_file *file) {
+    int fd;
+    struct stat found;
+    kl_status status = kl_file_pin(file, &fd);
+    if (status) return status;
+    /* A stat that fails says nothing of the file. */
+    bool removed = kl_io->fstat(fd, &found) == 0 && found.st_nlink == 0;
+    kl_file_unpin(file);
+    if (!removed) return KL_OK;
+    return kl_fail(KL_E_STALE, "%s/%s: the file was removed while it was open",
+                   file->dir_path, kl_file_name(file));
+}
+
 kl_status kl_file_truncate(kl_file *file, int64_t bytes) {
     int fd, result;
     kl_status status = kl_file_pin(file, &fd);

@@ -38,6 +38,8 @@ kl_status kl_file_write(kl_file *file, const void *data, size_t bytes, int64_t p
 kl_status kl_file_sync(kl_file *file); /* fdatasync; that it failed never passes */
 /* The same.  *tried false: it failed before, as the file could not be opened. */
 kl_status kl_file_try_sync(kl_file *file, bool *tried);
+/* KL_E_STALE for a file that somebody removed: what is in it goes when it is closed. */
+kl_status kl_file_check_there(kl_file *file);
 kl_status kl_file_truncate(kl_file *file, int64_t bytes);
 /* Reserve blocks of [pos, pos + bytes) without changing the size (FALLOC_FL_KEEP_SIZE).
  * A file system that cannot: KL_OK.  A full one: KL_E_NO_SPACE. */

@@ -96,6 +96,7 @@ static kl_status sync_segments(kl_log *log, sync_round *round) {
         status = KL_FP_STATUS("flush.before_sync");
         round->tried = status != KL_OK;
         if (!status) status = kl_file_try_sync(item->segment->file, &round->tried);
+        if (!status) status = kl_file_check_there(item->segment->file);
         if (!status && item->derived)
             status = kl_segment_sync_derived(item->segment, log->path, item->next_offset,
                                              &round->tried);

@@ -11,11 +11,12 @@ from __future__ import annotations
 import hashlib
 import json
 import logging
+import os
 import re
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
-from .options import WriteOptions
+from .options import WriteOptions, checkpoint_place
 from .rows import SinkError
 from .staging import Staged
 
@@ -29,6 +30,8 @@ GROUP = "spark-sink-"
 """Before a sinkId.  Older versions had none, and shared the names of consumer groups."""
 WRITES_MAX = 64
 """Writes of one batch to one topic; Kafka keeps 4096 bytes of metadata."""
+LOOK_MAX = 1000
+"""Checkpoints that are looked at to find a query's."""
 CHECKPOINT_MAX = 500
 """Characters of a checkpoint's place, its last ones."""
 TOLD = 5
@@ -50,7 +53,7 @@ class Write(NamedTuple):
     """Sorted."""
     rows: int
     checkpoint: str = ""
-    """Of a stream; empty where Spark does not say it."""
+    """Of a stream; empty where it is not known."""
     named: bool = False
     """Whether the sink has its name from the option sinkId."""
 
@@ -85,10 +88,36 @@ def write_of(options: WriteOptions, sink: str, batch: int, staged: Sequence[Stag
     parts = [part for one in staged for part in one.parts if part.records]
     topics = sorted({part.topic for part in parts})
     rows = sum(part.records for part in parts)
+    checkpoint = options.checkpoint or _by_session(options, staged[0])
     return Write(
         sink, batch, staged[0].query, staged[0].run, tuple(topics), rows,
-        options.checkpoint[-CHECKPOINT_MAX:], options.sink_id is not None,
+        checkpoint[-CHECKPOINT_MAX:], options.sink_id is not None,
     )  # fmt: skip
+
+
+def _by_session(options: WriteOptions, staged: Staged) -> str:
+    """The checkpoint of a query that has it from the session's setting; empty: it has not.
+
+    Spark makes it below that folder, with the query's name; it draws one for a query without.
+    """
+    if not staged.checkpoints:
+        return ""
+    folder = checkpoint_place(staged.checkpoints)
+    if options.query_name:
+        return os.path.join(folder, options.query_name)
+    try:
+        with os.scandir(folder) as found:
+            newest = sorted(found, key=lambda one: one.stat().st_mtime_ns, reverse=True)
+    except OSError:  # elsewhere than on this machine
+        return folder
+    for one in newest[:LOOK_MAX]:
+        try:
+            with open(os.path.join(one.path, "metadata")) as file:
+                if json.loads(file.read(CHECKPOINT_MAX))["id"] == staged.query:
+                    return one.path
+        except (OSError, ValueError, TypeError, KeyError):
+            continue  # no checkpoint
+    return folder
 
 
 def recall(admin: Admin, write: Write) -> Memory:

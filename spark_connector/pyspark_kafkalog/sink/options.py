@@ -60,7 +60,8 @@ class WriteOptions:
     include_headers: bool = True
     sink_id: str | None = None
     checkpoint: str = ""
-    """Of a stream; empty where Spark does not say it."""
+    """Of a stream, where it is an option."""
+    query_name: str = ""
     batch_id: int | None = None
     producer: tuple[tuple[str, str], ...] = ()
     """Settings of the producer, by Kafka's names."""
@@ -99,7 +100,8 @@ def parse(options: Mapping[str, str], streaming: bool) -> WriteOptions:
         topic=_topic(given),
         include_headers=_true_or_false(given, "includeHeaders", "true"),
         sink_id=sink_id,
-        checkpoint=_checkpoint(given) if streaming else "",
+        checkpoint=checkpoint_place(given.get("checkpointlocation", "")) if streaming else "",
+        query_name=given.get("queryname", ""),
         batch_id=batch_id,
         producer=producer,
         ignored=ignored,
@@ -147,9 +149,9 @@ def _staging(given: Mapping[str, str], path: str | None) -> str:
     return os.path.join(tempfile.gettempdir(), f"kafkalog-staging-{os.getuid()}")
 
 
-def _checkpoint(given: Mapping[str, str]) -> str:
+def checkpoint_place(text: str) -> str:
     """One text for each place of this machine, however it was written."""
-    text = given.get("checkpointlocation", "").strip()
+    text = text.strip()
     try:
         return os.path.realpath(local_path("checkpointLocation", text)) if text else ""
     except BadOption:

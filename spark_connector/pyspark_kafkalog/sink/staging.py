@@ -78,6 +78,8 @@ class Staged(WriterCommitMessage):
     """Of a stream: its id, which a checkpoint keeps."""
     run: str = ""
     """Of a batch write in foreachBatch: the id of the query's run."""
+    checkpoints: str = ""
+    """Of a stream: spark.sql.streaming.checkpointLocation."""
 
 
 @dataclass
@@ -94,6 +96,7 @@ class _Attempt:
         import kafkalog
 
         if self.log is None:
+            os.mkdir(self.folder)  # not those above it: the driver removes them with the batch
             self.log = kafkalog.Log(self.folder, topic="staged", partition=0, config=_CONFIG)
         if target not in self.runs and len(self.runs) >= TARGETS_MAX:
             raise SinkError(f"a task writes to more than {TARGETS_MAX} topics and partitions")
@@ -131,7 +134,7 @@ class _Attempt:
 
 def stage(
     batches: Iterable[Any], options: WriteOptions, sink: str, batch: str, query: str = "",
-    run: str = "",
+    run: str = "", checkpoints: str = "",
 ) -> Staged:  # fmt: skip
     """Put the rows of one task into logs of its own.  Runs on an executor.
 
@@ -142,6 +145,7 @@ def stage(
     _make_home(options.staging)
     attempt = os.path.join(options.staging, sink, batch, uuid.uuid4().hex)
     try:
+        os.makedirs(os.path.dirname(attempt), exist_ok=True)
         with closing(_Attempt(attempt)) as made:
             for some in gathered(batches, options):
                 for target, rows in by_target(some, options, int(time.time() * 1000)):
@@ -158,7 +162,7 @@ def stage(
         shutil.rmtree(attempt, ignore_errors=True)
         raise
     host = socket.gethostname()
-    return Staged(sink, batch, attempt, host, parts, kafkalog.__version__, query, run)
+    return Staged(sink, batch, attempt, host, parts, kafkalog.__version__, query, run, checkpoints)
 
 
 def gathered(batches: Iterable[Any], options: WriteOptions) -> Iterator[Any]:

@@ -76,7 +76,9 @@ class KafkalogStreamWriter(_StreamWriter or object):  # type: ignore[misc]
     def write(self, iterator: Iterator[Any]) -> WriterCommitMessage:
         """Stage the rows of one task."""
         query, batch = _micro_batch()
-        return stage(iterator, self._options, self._options.sink_id or query, batch, query)
+        sink = self._options.sink_id or query
+        below = _local("spark.sql.streaming.checkpointLocation") or ""
+        return stage(iterator, self._options, sink, batch, query, checkpoints=below)
 
     def commit(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:
         """Write what all tasks of a micro-batch staged, unless the target has it."""
