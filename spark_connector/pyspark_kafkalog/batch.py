@@ -15,6 +15,7 @@ from .errors import DataLoss
 from .options import Key, ReadOptions
 from .places import Place, open_place
 from .task import LogPartition, partitions_of, read_task
+from .worker import settle
 
 if TYPE_CHECKING:
     from pyspark.sql.types import StructType
@@ -35,7 +36,9 @@ class KafkalogReader(DataSourceReader):
         """Look at what is there and cut the read into tasks.  Runs on the driver."""
         warn_ignored(self._options.ignored)
         with closing(open_place(self._options)) as place:
-            return plan_batch(self._options, place)
+            found = plan_batch(self._options, place)
+        settle()
+        return found
 
     def read(self, partition: InputPartition) -> Iterator[Any]:
         """The `pyarrow.RecordBatch`es of one task.  Runs on an executor."""

@@ -21,6 +21,7 @@ from .places import open_place
 from .sink import options as write_options
 from .sink.writers import KafkalogStreamWriter, KafkalogWriter
 from .stream.reader import KafkalogStreamReader
+from .worker import settle
 
 if TYPE_CHECKING:
     from pyspark.sql.types import StructType
@@ -40,7 +41,9 @@ class KafkalogSource(DataSource):
         # Here, since this alone runs at load(): what is not there is said at once.
         with closing(open_place(options)) as place:
             plan.choose(options.selection, place.present())
-        return schema_of(default_columns(options))
+        found = schema_of(default_columns(options))
+        settle()
+        return found
 
     def reader(self, schema: StructType) -> KafkalogReader:
         """A batch read of the columns of `schema`: a subset of ours, with our types."""

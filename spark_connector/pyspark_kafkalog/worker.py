@@ -3,18 +3,29 @@
 from __future__ import annotations
 
 import gc
-from functools import lru_cache
+import sys
+
+_settled = 0
+"""How many modules were imported when this process was last settled."""
 
 
-@lru_cache(maxsize=1)
 def settle() -> None:
     """Leave what is imported out of later garbage collections.
 
-    A worker that is kept for the next task makes a full one after each, before it takes the next:
-    over the modules of PySpark, Arrow and pandas that costs 50 to 90 ms, more than a small task.
-    Call it when all of them are imported.  Outside of a worker it does nothing.
+    A worker that is kept for the next task, plan or commit makes a full one after each, before it
+    takes the next: over the modules of PySpark, Arrow and pandas that costs 50 to 90 ms, more than
+    a small task.  Call it when all of them are imported; it does something where there are new
+    ones.  Outside of a worker it does nothing.
     """
+    global _settled
+    if len(sys.modules) > _settled and _is_worker():
+        gc.freeze()
+        _settled = len(sys.modules)
+
+
+def _is_worker() -> bool:
+    """Whether Spark runs tasks here, or what a driver plans and commits."""
     from pyspark import TaskContext
 
-    if TaskContext.get() is not None:
-        gc.freeze()
+    spec = sys.modules["__main__"].__spec__
+    return TaskContext.get() is not None or (spec is not None and spec.name == "pyspark.daemon")

@@ -3,26 +3,43 @@
 from __future__ import annotations
 
 import gc
+import sys
 from collections.abc import Iterator
+from importlib.machinery import ModuleSpec
 from pathlib import Path
+from types import ModuleType
 from typing import Any
 
 import pytest
 from pyspark import TaskContext
+from pyspark.sql.types import IntegerType, StructField, StructType
 from pyspark_kafkalog import worker
+from pyspark_kafkalog.source import KafkalogSource
 
 from tests.spark.conftest import write_topic
 from tests.spark.reading import reader_of
-from tests.spark.writing import values
+from tests.spark.writing import ddl, values
+
+
+class Told(KafkalogSource):
+    """Its one column is named by how many objects collections leave out in a planner."""
+
+    @classmethod
+    def name(cls) -> str:
+        return "told"
+
+    def schema(self) -> StructType:
+        super().schema()
+        return StructType([StructField(str(gc.get_freeze_count()), IntegerType())])
 
 
 @pytest.fixture(autouse=True)
 def collected() -> Iterator[None]:
     """All objects are subject to collections, which the tests' own process leaves out."""
     gc.unfreeze()
-    worker.settle.cache_clear()
+    worker._settled = 0
     yield
-    worker.settle.cache_clear()
+    worker._settled = 0
     gc.freeze()
 
 
@@ -32,6 +49,13 @@ def inside() -> Iterator[None]:
     TaskContext._getOrCreate()._localProperties = {}
     yield
     TaskContext._taskContext = None
+
+
+@pytest.fixture
+def planner(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A process in which Spark's driver plans and commits."""
+    spec = ModuleSpec("pyspark.daemon", None)
+    monkeypatch.setattr(sys.modules["__main__"], "__spec__", spec)
 
 
 def assert_little_is_left() -> None:
@@ -51,6 +75,41 @@ def test_after_a_read_collections_leave_out_what_is_imported(inside: None, tmp_p
 def test_after_a_write_collections_leave_out_what_is_imported(micro: Any) -> None:
     micro(0, values("a"))
     assert_little_is_left()
+
+
+def test_after_a_plan_collections_leave_out_what_is_imported(planner: None, tmp_path: Path) -> None:
+    write_topic(tmp_path, "a", 1, 10)
+    reader_of(tmp_path, subscribe="a").partitions()
+    assert_little_is_left()
+
+
+@pytest.mark.parametrize("plans", ["writer", "streamWriter"])
+def test_after_a_writers_plan_too(planner: None, tmp_path: Path, plans: str) -> None:
+    source = KafkalogSource({"path": str(tmp_path), "topic": "t"})
+    getattr(source, plans)(ddl("value binary"), False)
+    assert_little_is_left()
+
+
+def test_after_a_commit_what_it_imported_is_left_out_too(
+    planner: None, micro: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The first plan has settled the process, and the delivery imports more."""
+    writer, messages = micro(0, values("a"))
+    monkeypatch.setitem(sys.modules, "imported_by_a_delivery", ModuleType("imported"))
+    kept = [[] for _ in range(gc.get_freeze_count() // 2)]
+    writer.commit(messages, 0)
+    assert_little_is_left()
+    del kept
+
+
+@pytest.mark.spark
+def test_a_session_settles_its_planners(spark: Any, tmp_path: Path) -> None:
+    """Spark keeps a process for each kind of plan; this asks the one that asks for schemas."""
+    write_topic(tmp_path, "a", 1, 10)
+    spark.dataSource.register(Told)
+    reader = spark.read.format("told").option("subscribe", "a")
+    told = [int(reader.load(str(tmp_path)).columns[0]) for _ in range(2)]
+    assert told[-1] > 10_000
 
 
 def test_a_process_that_is_no_worker_stays_as_it_is(tmp_path: Path) -> None:

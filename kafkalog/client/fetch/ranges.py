@@ -6,6 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from uuid import UUID
 
 from kafkalog import errors
+from kafkalog.batch.walk import whole_batches
 from kafkalog.client.fetch.core import NO_ID
 from kafkalog.client.fetch.fetched import Ends, FetchOptions
 from kafkalog.client.fetch.fetcher import Fetcher
@@ -98,9 +99,10 @@ def sample_bytes(
     try:
         while len(found) < len(positions) and (some := fetcher.poll(SAMPLE_WAIT_MS)):
             for one in some:
-                # Whole batches came: the first begins before the position, as a rule.
+                # The first batch begins before the position as a rule; the last may be cut off.
                 base = int.from_bytes(one.data[:8], "big") if one.data else one.start
-                found[one.tp] = len(one.data) / max(1, one.next_offset - min(base, one.start))
+                size = sum(len(batch) for _, batch in whole_batches(one.data, check_crc=False))
+                found[one.tp] = size / max(1, one.next_offset - min(base, one.start))
     except errors.KafkalogError:
         pass
     finally:

@@ -14,6 +14,7 @@ from itertools import groupby
 from typing import TYPE_CHECKING, Any
 
 from ..patience import Patience, patiently
+from ..worker import settle
 from .ageing import old_topics, tell_ageing
 from .blocking import Placed, end_dead, tell_blocking
 from .memory import Memory, Write, drop, find, offsets, recall, tell_moved, write_of
@@ -59,6 +60,7 @@ def deliver(
             ) from error
     for one in staged:
         forget(options, sink, one.batch)
+    settle()
 
 
 @contextmanager

@@ -15,6 +15,7 @@ from pyspark.sql import datasource
 
 from ..batch import warn_ignored
 from ..errors import BadOption
+from ..worker import settle
 from . import staging
 from .delivery import deliver
 from .options import WriteOptions
@@ -41,6 +42,7 @@ class KafkalogWriter(datasource.DataSourceArrowWriter):
         self._batch = "0" if options.batch_id is None else str(options.batch_id)
         warn_ignored(options.ignored)
         staging.sweep(options, time.time())
+        settle()
 
     def write(self, iterator: Iterator[Any]) -> WriterCommitMessage:
         """Stage the rows of one task."""
@@ -72,6 +74,7 @@ class KafkalogStreamWriter(_StreamWriter or object):  # type: ignore[misc]
         check_schema(schema, options)
         self._options = options
         _warn_once(options.ignored)
+        settle()
 
     def write(self, iterator: Iterator[Any]) -> WriterCommitMessage:
         """Stage the rows of one task."""

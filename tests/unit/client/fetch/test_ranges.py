@@ -16,6 +16,8 @@ from kafkalog.client.fetch.fetcher import Fetcher
 from kafkalog.client.fetch.ranges import sample_bytes, scan_range
 from kafkalog.client.link.cluster import Cluster
 from kafkalog.client.link.transport import Options
+from kafkalog.wire import apis
+from tests.support.scripted import Peer
 
 TP = TopicPartition("a", 0)
 RECORDS = 1000
@@ -125,3 +127,20 @@ def test_a_sample_from_the_end_of_a_batch(store: Store) -> None:
             cluster, {TopicPartition("one", 0): RECORDS - 1}, FetchOptions()
         ).values()
     assert 100 < size < 130
+
+
+def test_a_sample_counts_no_batch_that_is_cut_off(store: Store) -> None:
+    """Apache Kafka fills an answer up with the front of the next batch; its offsets are missing."""
+    whole = store["a"][0].read_batches(0, 1)
+    torn = whole + store["a"][0].read_batches(10, 1)[:-1]
+    answer = {
+        "topic": "a",
+        "partitions": [
+            {"partition_index": 0, "error_code": 0, "high_watermark": RECORDS, "records": torn}
+        ],
+    }
+    with Peer({apis.FETCH: (12, 12)}) as peer:
+        peer.on(apis.METADATA, peer.metadata({"a": 1}))
+        peer.on(apis.FETCH, {"responses": [answer]})
+        with Cluster(peer.servers) as cluster:
+            assert sample_bytes(cluster, {TP: 0}, FetchOptions()) == {TP: len(whole) / 10}
