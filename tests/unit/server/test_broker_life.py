@@ -194,7 +194,7 @@ def test_wrong_settings_are_refused_before_anything_is_written(tmp_path: Path) -
     path = tmp_path / "data"
     with pytest.raises(UnknownSetting, match="nearest is num"):
         Broker(path, config={"num.partitons": 3})
-    with pytest.raises(InvalidSetting, match="OUT speaks SSL"):
+    with pytest.raises(InvalidSetting, match="OUT has security protocol SSL"):
         Broker(path, "OUT://:0", config={"listener.security.protocol.map": "OUT:SSL"})
     assert not path.exists()
 
