@@ -1,6 +1,6 @@
 """`kafkalog cluster`: the nodes of a cluster, the replicas of its partitions, and their leaders.
 
-A module for each action; `plan` decides what is moved, `moving` moves it.
+One module per action; `plan` decides what to move, `moving` moves it.
 """
 
 import argparse
@@ -36,9 +36,9 @@ ACTIONS = {
     "topics",
 }
 MODULES = {"try": "trying"}
-"""Of actions whose name is none for a module."""
+"""Modules of actions whose name cannot be a module's."""
 LOCAL = ("try", "adopt")
-"""Those that ask no broker."""
+"""Actions that need no broker."""
 OPTIONS = {
     "json": ("status", "check"),
     "replicas": ("drain",),
@@ -58,7 +58,7 @@ OPTIONS = {
     "draw": ("try",),
     "node_id": ("adopt",),
 }
-"""The options that only some actions have."""
+"""The options that belong to some actions only."""
 DEFAULT = "status"
 
 
