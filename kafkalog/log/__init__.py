@@ -1,1 +1,1 @@
-"""One partition: the log, its segments, scans, retention, compaction."""
+"""One partition's log: segments, reading, retention, compaction."""

@@ -407,7 +407,7 @@ def test_serve_reads_a_properties_file_and_names_what_it_leaves(tmp_path: Path) 
         assert len(topic.partitions) == 3
     child.terminate()
     _, errors = child.communicate(timeout=LIMIT_S)
-    assert "quota.window.num: ignored: it is not there yet" in errors
+    assert "quota.window.num: ignored: it is not supported yet" in errors
     assert "num.partitons: ignored: no setting has this name" in errors
 
 
