@@ -1,1 +1,1 @@
-"""Every setting once: how one is declared, and those of topics, groups and brokers."""
+"""All settings, each declared once: of topics, groups, brokers and clients."""
