@@ -158,8 +158,8 @@ class Mirror(Handle):
                 continue
             except (errors.ProducerFenced, errors.InvalidProducerEpoch) as problem:
                 raise errors.ProducerFenced(
-                    f"{problem}: another mirror with this name has started, or a transaction took more "
-                    "than a minute; give each its own name"
+                    f"{problem}: another mirror with this name has started, or a transaction took "
+                    "more than a minute; give each its own name"
                 ) from problem
             except errors.KafkalogError as problem:
                 # A topic may be deleted, or not known everywhere yet: the next life will see.

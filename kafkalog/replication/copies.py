@@ -136,7 +136,7 @@ class Copy:
         if start < now.high_watermark:
             where = f"kept in {keep(self.log, start, now.log_end)}"
         level = logging.WARNING if start < now.high_watermark else logging.INFO
-        _logger.log(level, "%s-%d: %d offsets from %d up to %d are cut, as its leader does not have them: "
+        _logger.log(level, "%s-%d: %d offsets from %d up to %d are cut, as its leader lacks them: "
                     "%s", self.log.topic, self.log.partition, now.log_end - start, start,
                     now.log_end, where)  # fmt: skip
 
