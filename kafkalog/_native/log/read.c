@@ -116,13 +116,13 @@ kl_status kl_log_unchanged(kl_log *log, int64_t generation) {
     return status;
 }
 
-/* Findings in files that were cut, swapped or deleted since are no fault of the log. */
+/* Findings in files that were cut, swapped or deleted since are not damage to the log. */
 static kl_status stale_or(kl_log *log, const place *from, kl_status status) {
     kl_status changed = kl_log_unchanged(log, from->look.generation);
     return changed ? changed : status;
 }
 
-/* What was read is what the log holds still: the next read goes on behind it. */
+/* What was read is still in the log: the next read continues after it. */
 static kl_status settle(kl_log *log, const place *from, const kl_read *done) {
     kl_status status = kl_log_enter(log);
     if (status) return status;

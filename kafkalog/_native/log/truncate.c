@@ -1,4 +1,4 @@
-/* truncate.c: what takes records away: truncation at the end, deletion at the start.
+/* truncate.c: removes records: truncation at the end, deletion at the start.
  *
  * First the part that stays is found, then the log in memory is cut to it, and only then the
  * disk: so a reader never waits for the disk, and a writer waits for all of it.
