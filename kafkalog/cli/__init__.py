@@ -1,7 +1,8 @@
 """The command line: `kafkalog COMMAND ...`, one module of this package per command.
 
 A command's module is imported only when it is called, and it imports what it needs only
-when it runs, so that `kafkalog --help` answers immediately.
+when it runs, so that `kafkalog --help` answers immediately.  Modules that are not a command are
+what several commands share.
 """
 
 import argparse

@@ -63,7 +63,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     )
     add_bootstrap(parser)
     parser.add_argument(
-        "--topic", required=True, help="the topic; produce fills it with random records"
+        "--topic", required=True, help="the topic; produce fills it with random data"
     )
     parser.add_argument(
         "--num-records",

@@ -199,9 +199,8 @@ class Manager:
         return bool(self._source)
 
     def use(self, source: TopicSource) -> None:
-        """From now on `source` knows the topics: their settings, and which partitions exist.
-        Folders of its partitions are created if they are missing: see make and get.  Open logs take
-        their settings from it."""
+        """Use `source` for topics from now on: for settings, also of open logs, and for partitions,
+        whose missing folders are created: see make and get."""
         self._source = source
         self.reconfigure()
 
@@ -508,7 +507,6 @@ class Manager:
         """Open every log, so that all are recovered; returns the logs (except KRaft's own).
 
         `threads`: how many at a time; None: num.recovery.threads.per.data.dir.
-
         Raises: the first error of opening a log, after the others were opened.
         """
         given = self.config.num_recovery_threads_per_data_dir if threads is None else threads
