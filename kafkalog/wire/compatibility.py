@@ -1,4 +1,4 @@
-"""docs/compatibility.md: which APIs and versions are served, and what each client makes of them."""
+"""docs/compatibility.md: which APIs and versions are served, and which of them clients use."""
 
 from __future__ import annotations
 
