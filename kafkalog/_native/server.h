@@ -26,7 +26,7 @@ typedef struct {
     int32_t send_buffer_bytes; /* of a socket; -1: the system's */
     int32_t receive_buffer_bytes;
     int64_t idle_ms_max;       /* connections without a request are closed; -1: never */
-    int64_t half_frame_ms_max; /* for a frame to end, or go on by 64 KiB; -1: for ever */
+    int64_t half_frame_ms_max; /* for a frame to end, or grow by 64 KiB; -1: forever */
     int32_t fetch_bytes_max;
     int32_t fetch_sessions_max;
     int32_t

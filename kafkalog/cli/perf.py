@@ -62,9 +62,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
         "end-to-end: one record at a time, from the send until it is read",
     )
     add_bootstrap(parser)
-    parser.add_argument(
-        "--topic", required=True, help="the topic; produce fills it with random data"
-    )
+    parser.add_argument("--topic", required=True, help="topic; produce fills it with random data")
     parser.add_argument(
         "--num-records",
         "--messages",

@@ -144,9 +144,9 @@ class Broker:
         topics.  One default differs from `kafkalog serve`: group.initial.rebalance.delay.ms is 0.
 
         Raises: Locked with the owner's pid, UnknownSetting, InvalidSetting (also if `config` or
-        the metadata ask for access control, which is not there yet), CorruptLog, ArgumentError (a
-        directory of several nodes, without metadata, or with ACLs), IoFailed (an address that
-        cannot be bound).
+        the metadata ask for access control, which is not supported yet), CorruptLog,
+        ArgumentError (a directory of several nodes, without metadata, or with ACLs), IoFailed (an
+        address that cannot be bound).
         """
         if config is not None and not isinstance(config, Mapping):
             raise InvalidSetting(

@@ -66,7 +66,7 @@ static kl_status remove_unfinished(kl_dir *dir, const kl_names *names) {
     return KL_OK;
 }
 
-/* Put one finished swap file in the place of the segments that it replaces. */
+/* Put one finished swap file where the segments were that it replaces. */
 static kl_status complete_swap(kl_dir *dir, const kl_names *names, const char *name,
                                const char *inner, int64_t base) {
     int64_t end;

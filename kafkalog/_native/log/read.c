@@ -401,7 +401,7 @@ static kl_status slice_end(kl_log *log, const place *from, size_t max_bytes,
 }
 
 /* A batch without records at a segment's end, which compaction left to say where it ended, is
- * passed over when something follows: some clients ask for it again for ever. */
+ * passed over when something follows: some clients would ask for it forever. */
 static kl_status find_slice(kl_log *log, int64_t offset, size_t max_bytes,
                             bool at_least_one, place *from, kl_read *where) {
     for (;;) {

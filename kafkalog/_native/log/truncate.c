@@ -371,7 +371,7 @@ static kl_status truncate_reserved(kl_log *log, int64_t offset) {
 }
 
 /* Locked, reserved.  Drop epochs of which the log has no record: otherwise a leader that wrote
- * nothing would diverge from the next leader's log for ever. */
+ * nothing would diverge from the next leader's log forever. */
 static kl_status drop_empty_epochs(kl_log *log, int64_t offset) {
     const kl_epochs *epochs = &log->epochs;
     if (epochs->count == 0 || epochs->entries[epochs->count - 1].start_offset < offset)

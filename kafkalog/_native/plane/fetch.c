@@ -230,7 +230,7 @@ static bool park_cold(kl_request *request, kl_fetch *fetch) {
     KL_ASSERT(fetch->load == NULL && request->parked == NULL);
     fetch->load = load;
     request->parked = fetch;
-    request->deadline_ms = INT64_MAX; /* its time is for records that are not there yet */
+    request->deadline_ms = INT64_MAX; /* its deadline is for records to come */
     if (kl_cold_load(&fetch->data->cold, load, request)) return true;
     fetch->load = NULL;
     request->parked = NULL;

@@ -30,7 +30,7 @@ typedef struct {
     int64_t bytes;
     uint32_t crc;
 } kl_sealed_aborts;
-/* Reads the side-car unless it is in memory, and keeps nothing of it: the caller goes over all
+/* Reads the side-car unless it is in memory, and keeps nothing of it: the caller visits all
  * segments.  Takes the segment's lock. */
 kl_status kl_guard_sealed_aborts(struct kl_segment *segment, kl_sealed_aborts *out);
 /* Whether the segment's list may be that one; takes its lock. */
