@@ -1,4 +1,4 @@
-"""The data plane as Python sees it: `ffi`, `lib`, and statuses that become exceptions.
+"""The data plane in Python: `ffi`, `lib`, and statuses that become exceptions.
 
 KAFKALOG_NATIVE=test in the environment loads the extension with failpoints instead.
 """
@@ -28,7 +28,7 @@ lib: Any = _extension.lib
 
 
 def _classes_by_status() -> dict[int, type[errors.KafkalogError]]:
-    """The exception of each kl_status; a status without one is our own mistake."""
+    """The exception for each kl_status; a status without one is our own bug."""
     classes: dict[str, type[errors.KafkalogError]] = {}
     for name in errors.__all__:
         cls = getattr(errors, name)
@@ -55,7 +55,7 @@ def failure(status: int) -> errors.KafkalogError:
 
 
 def check(status: int) -> None:
-    """Raise the exception that `status` stands for; nothing when it is KL_OK."""
+    """Raise the exception for `status`; nothing if it is KL_OK."""
     if status:
         raise failure(status)
 
@@ -68,19 +68,19 @@ if lib.kl_direct_install(__name__.encode()):
 append_batches_direct: Callable[[Any, bytes, int], tuple[int, int, int] | int | None] = globals()[
     "append_batches_direct"
 ]
-"""kl_log_append_batches of a client: what direct_handle gave, the batches, now in milliseconds.
+"""kl_log_append_batches for a client: the result of direct_handle, the batches, now in ms.
 
-Their first and last offset and 1 where a flush is due, or a status; None where one is compressed:
-nothing was done then.
+Returns their first and last offset and 1 if a flush is due, or a status; None if one is
+compressed: then nothing was done.
 """
 _handle_direct: Callable[[int, Any], Any] = globals()["handle_direct"]
 
 
 def direct_handle(log: Any) -> Any:
-    """What the calls above take for a kl_log; it keeps the log."""
+    """The handle that the calls above take for a kl_log; it keeps the log alive."""
     return _handle_direct(int(ffi.cast("uintptr_t", log)), log)
 
 
 def direct(name: str) -> Any:
-    """A function or class of direct.h or intake.h, which say what it takes."""
+    """A function or class of direct.h or intake.h, where its arguments are described."""
     return globals()[name]

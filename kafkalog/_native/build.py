@@ -1,8 +1,8 @@
-"""How the C part is built: called by setup.py's cffi_modules, never at run time.
+"""Builds the C part: called by setup.py's cffi_modules, never at run time.
 
 `kafkalog.h` and what it includes, `columns.h` and `server.h`, are the only declaration: the text
 between their markers is what cffi reads.
-Paths are relative to the repository's root, as setuptools wants them.
+Paths are relative to the repository's root, as setuptools requires.
 """
 
 import os
@@ -12,7 +12,7 @@ from cffi import FFI
 
 NATIVE = Path("kafkalog/_native")
 
-# The code that cffi generates converts integers without casts, which our own never does.
+# cffi's generated code converts integers without casts, which our own never does.
 PREAMBLE = """
 #pragma GCC diagnostic ignored "-Wconversion"
 #pragma GCC diagnostic ignored "-Wsign-conversion"
@@ -53,14 +53,14 @@ def declarations(header: str, marker: str) -> str:
 
 
 def compile_flags() -> list[str]:
-    """Never -march: a wheel is built on one machine and runs on another."""
+    """Without -march: a wheel is built on one machine and runs on another."""
     flags = [
         "-std=c11",
         "-D_GNU_SOURCE",
-        "-UNDEBUG",  # setuptools defines it, and every assertion would silently go
+        "-UNDEBUG",  # setuptools defines it, which would silently remove every assertion
         "-fvisibility=hidden",
-        # The limited API of an old Python lacks some of what a newer one has: a name that no
-        # header declares would be called with its pointers cut to 32 bits.
+        # The limited API of an old Python lacks some names of a newer one: a call of an undeclared
+        # name would have its pointers cut to 32 bits.
         "-Werror=implicit-function-declaration",
         "-Wall",
         "-Wextra",
@@ -118,7 +118,7 @@ def builder(name: str, test: bool) -> FFI:
 
 
 def ffibuilder() -> FFI:
-    """The extension that users get."""
+    """The extension for users."""
     return builder("_kl", test=False)
 
 

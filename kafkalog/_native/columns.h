@@ -1,4 +1,4 @@
-/* columns.h: the part of kafkalog.h that gives records as columns: of a log, or of batches in
+/* columns.h: the part of kafkalog.h that reads records as columns: from a log, or from batches in
  * memory.  Included by kafkalog.h, read by cffi as it is. */
 #ifndef KL_COLUMNS_H
 #define KL_COLUMNS_H
@@ -52,47 +52,47 @@ typedef struct {
 
 enum { KL_SCAN_ROWS = 0, KL_SCAN_INFLATE = 1, KL_SCAN_END = 2, KL_SCAN_PAUSE = 3 };
 
-/* Memory of dropped blocks for the next ones, at most `idle_max` of them and 256 MiB, which the
- * scans of one pass share, from any thread; all of them are of the same `columns`.  When it is
- * freed, scans and blocks that have it may go on: what it keeps is let go of, and nothing is kept
- * any more. */
+/* Memory of freed blocks, kept for later blocks: at most `idle_max` of them and 256 MiB.  The scans
+ * of one pass share it, from any thread; all of them must have the same `columns`.  Scans and
+ * blocks that use it may outlive it: when it is freed, its idle memory is released, and no more is
+ * kept. */
 kl_status kl_block_pool_new(int32_t columns, int32_t idle_max, kl_block_pool **out);
 void kl_block_pool_free(kl_block_pool *pool); /* NULL is fine */
 
 /* One thread at a time per scan.  The scan keeps the log's handle in use: free it first. */
 kl_status kl_scan_open(kl_log *log, const kl_scan_options *options, kl_scan **out);
-/* Go on.  KL_SCAN_ROWS: take a block.  KL_SCAN_INFLATE: `compressed` has *count batches;
- * give each, in order, to kl_scan_inflated, then step again.  KL_SCAN_END: nothing is left.
- * KL_SCAN_PAUSE: many bytes were passed over; step again (a signal can be seen first).
+/* Continue.  KL_SCAN_ROWS: take a block.  KL_SCAN_INFLATE: `compressed` has *count batches;
+ * pass each, in order, to kl_scan_inflated, then step again.  KL_SCAN_END: nothing is left.
+ * KL_SCAN_PAUSE: many bytes were skipped; step again (after checking for signals).
  * A failure is returned after the rows before it were taken, and again at each step. */
 kl_status kl_scan_step(kl_scan *scan, kl_compressed *compressed, int32_t max_compressed,
                        int32_t *count, int32_t *state);
 kl_status kl_scan_inflated(kl_scan *scan, int32_t index, const uint8_t *records,
                            size_t bytes);
 
-/* Compressed batches whose bodies lie one after another, so that one call of the codec
- * decompresses them all. */
+/* Consecutive compressed batches in one buffer, so that one call of the codec decompresses them
+ * all. */
 typedef struct {
     const uint8_t *data; /* the scan's; valid until the next call */
     size_t bytes;
     size_t records_bytes; /* of all, decompressed */
     int32_t count;
 } kl_joined;
-/* Join the first of `compressed`, what is left of those that a step gave: those that are each
- * one zstd frame which says its size, of max_bytes together at most.  KL_E_NO_MEMORY. */
+/* Join the first of `compressed`, the rest of those from a step: those that are one zstd frame
+ * each which states its size, of max_bytes together at most.  KL_E_NO_MEMORY. */
 kl_status kl_scan_join(kl_scan *scan, const kl_compressed *compressed, int32_t count,
                        size_t max_bytes, kl_joined *out);
 /* kl_scan_inflated of each of them: `records` has out->records_bytes. */
 kl_status kl_scan_inflated_joined(kl_scan *scan, const kl_joined *joined,
                                   const uint8_t *records);
-/* The rows collected so far, as a handle; NULL when there are none.  A failure loses none. */
+/* The rows collected so far, as a handle; NULL if there are none.  A failure loses none. */
 kl_status kl_scan_take(kl_scan *scan, kl_block **out);
 int64_t kl_scan_position(const kl_scan *scan);   /* the offset it stands at */
 int64_t kl_scan_count(const kl_scan *scan);      /* rows seen with columns = 0 */
 int64_t kl_scan_end_offset(const kl_scan *scan); /* the bound, fixed when it was opened */
 void kl_scan_free(kl_scan *scan);
 
-/* A partition's record batches, as a Fetch answers them; the last may be cut off. */
+/* A partition's record batches, as in a Fetch response; the last may be incomplete. */
 typedef struct {
     const char *topic; /* the constant columns; copied, as is the data */
     int32_t partition;
@@ -107,12 +107,12 @@ typedef struct {
 /* A scan of batches in memory: kl_scan_give, steps to its end, then the next.  Of `options`
  * only max_bytes, max_rows, columns and check_crc count. */
 kl_status kl_scan_open_memory(const kl_scan_options *options, kl_scan **out);
-/* The batches of a partition, in the place of what was given before.  Damage comes at the
- * step that reaches it, for what lies before it is good.  KL_E_NO_MEMORY. */
+/* The batches of a partition, which replace those given before.  Damage is reported by the step
+ * that reaches it, as what precedes it is good.  KL_E_NO_MEMORY. */
 kl_status kl_scan_give(kl_scan *scan, const kl_fetched *fetched);
-/* The offset behind the last whole batch, and that batch's leader epoch; -1: there is none.
- * Where the first is damaged: KL_E_CORRUPT_MESSAGE, KL_E_UNSUPPORTED_FOR_MESSAGE_FORMAT.  No
- * CRC is looked at. */
+/* The offset after the last whole batch, and that batch's leader epoch; -1: there is none.
+ * If the first is damaged: KL_E_CORRUPT_MESSAGE, KL_E_UNSUPPORTED_FOR_MESSAGE_FORMAT.  CRCs are
+ * not checked. */
 kl_status kl_batches_next(const uint8_t *data, size_t bytes, int64_t *next_offset,
                           int32_t *leader_epoch);
 

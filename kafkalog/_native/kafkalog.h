@@ -6,8 +6,8 @@
  * Rules that hold for every function below:
  *   - A kl_status other than KL_OK leaves a sentence in kl_error_message() of the same
  *     thread, which names the thing, what was found and what was wanted.
- *   - No function calls Python, keeps a pointer to the caller's memory after it returns,
- *     or returns memory to be freed, but handles (`kl_x *`), which kl_x_free takes.
+ *   - No function calls Python, keeps a pointer to the caller's memory after it returns, or
+ *     returns memory to be freed, except handles (`kl_x *`), which kl_x_free frees.
  *   - Handles are safe to use from many threads unless the function says otherwise.
  *     kl_x_close releases files; kl_x_free releases memory, and only when no call is left.
  *   - Offsets are log offsets; `_ms` is milliseconds since 1970 UTC; -1 is "none". */
@@ -84,14 +84,14 @@ enum { KL_CREATE_NOT, KL_CREATE, KL_CREATE_UNSYNCED };
 kl_status kl_dir_open(const char *path, int create, kl_dir **out);
 void kl_dir_close(kl_dir *dir);
 void kl_dir_free(kl_dir *dir);
-/* Which directory or file it is: its inode's number may be given to the next one at once, even
- * with the same birth, since clocks tick in milliseconds; its version tells them apart. */
+/* The identity of a directory or file: the next one may get the same inode number immediately, and
+ * even the same birth, since clocks tick in milliseconds; the version tells them apart. */
 typedef struct {
     uint64_t inode;   /* 0: none that can be opened */
     int64_t born_ns;  /* since 1970; 0: the file system does not say */
     uint64_t version; /* drawn for each inode by ext4, XFS and Btrfs; 0: it does not say */
 } kl_identity;
-/* `of_lock`: the same of its file `.lock`, which stays as long as the log that lies there. */
+/* `of_lock`: the same for its file `.lock`, which stays as long as the log in that directory. */
 kl_status kl_dir_identify(kl_dir *dir, kl_identity *self, kl_identity *of_lock);
 /* Replace a small file: temporary, fsync, rename, fsync of the directory.  Mode 0600. */
 kl_status kl_dir_replace(kl_dir *dir, const char *name, const uint8_t *data, size_t bytes);
@@ -105,10 +105,10 @@ kl_status kl_dir_unlink(kl_dir *dir, const char *name);
 kl_status kl_dir_rename(kl_dir *dir, const char *from, const char *to);
 kl_status kl_dir_make(kl_dir *dir, const char *name); /* a sub-directory, mode 0700 */
 kl_status kl_dir_sync(kl_dir *dir);
-/* Sync files and directories, all at once, by their paths from this one, which is ".".  No
- * failure of a sync passes. */
+/* Sync files and directories, all concurrently, by their paths relative to this one, which is ".".
+ * A failed sync is final. */
 kl_status kl_dir_sync_names(kl_dir *dir, const char *const *names, size_t count);
-/* Sync all that any process has written to the directory's file system.  KL_E_IO, too, when any
+/* Sync everything that any process has written to the directory's file system.  Also KL_E_IO if any
  * write to it failed since the directory was opened; kernels before 5.8 do not report that. */
 kl_status kl_dir_sync_all(kl_dir *dir);
 /* A new small file in a new sub-directory, mode 0700, unsynced.  KL_E_IO: the name is taken. */
@@ -117,7 +117,7 @@ kl_status kl_dir_make_with(kl_dir *dir, const char *folder, const char *name,
 /* Take `.lock` (open-file-description lock, which excludes Java's) for as long as the
  * handle is open and write our pid into it.  KL_E_LOCKED names the owner's pid. */
 kl_status kl_dir_lock(kl_dir *dir);
-/* 1: some process holds `.lock`, 0: none does, -1: not known, see kl_error_message. */
+/* 1: some process holds `.lock`, 0: none does, -1: unknown, see kl_error_message. */
 int kl_dir_locked(kl_dir *dir);
 
 /* The clean-shutdown marker of a directory, shared by its logs: the first change of any
@@ -168,12 +168,12 @@ enum { KL_CONTROL_ABORT = 0, KL_CONTROL_COMMIT = 1 };
 kl_status kl_batch_parse(const uint8_t *data, size_t bytes, kl_batch *out);
 /* kl_batch_parse of a whole batch, and its CRC.  KL_E_CORRUPT_MESSAGE names both values. */
 kl_status kl_batch_check(const uint8_t *data, size_t bytes, kl_batch *out);
-/* Bytes of the zstd frame at `data`, by the sizes of its blocks; 0: none is there whole.
- * *content_bytes is what it says that it decompresses to; UINT64_MAX: it does not say. */
+/* Bytes of the zstd frame at `data`, by the sizes of its blocks; 0: there is no whole frame.
+ * *content_bytes is its stated decompressed size; UINT64_MAX: it states none. */
 size_t kl_zstd_frame(const uint8_t *data, size_t bytes, uint64_t *content_bytes);
 /* 1: a compressed batch whose maxTimestamp is below its first record's time, as -1 is. */
 int kl_batch_time_is_lost(const kl_batch *batch);
-/* What a topic asks of records beyond their structure. */
+/* A topic's requirements on records beyond their structure. */
 typedef struct {
     int64_t now_ms;
     int64_t before_max_ms; /* how far before now a timestamp may be; INT64_MAX: no limit */
@@ -187,7 +187,7 @@ typedef struct {
 kl_status kl_records_check(const kl_batch *batch, const uint8_t *records, size_t bytes,
                            int strict, const kl_record_rules *rules,
                            int64_t *max_timestamp);
-/* The most bytes of a record, without its length; the walk ends where the bytes are none. */
+/* The most bytes of a record, without its length; the walk ends at bytes that are no record. */
 int64_t kl_records_longest(const uint8_t *records, size_t bytes);
 /* A record that breaks a rule. */
 typedef struct {
@@ -204,7 +204,7 @@ typedef struct {
  * out->max of them.  The walk ends where the bytes are no record. */
 void kl_records_refused(const kl_batch *batch, const uint8_t *records, size_t bytes,
                         const kl_record_rules *rules, kl_refused_records *out);
-/* Why a record is refused, in words for its producer: at most text_bytes - 1 of them. */
+/* Why a record is refused, as text for its producer: at most text_bytes - 1 bytes. */
 void kl_refused_why(const kl_refused_record *record, const kl_record_rules *rules,
                     char *text, size_t text_bytes);
 /* One record, decoded; positions are into `records`. */
@@ -238,8 +238,8 @@ typedef enum {
     KL_BYTES_FIXED      /* n times fixed_bytes */
 } kl_bytes_kind;
 
-/* A column of byte strings in the caller's memory.  Nothing in it is believed: lengths
- * and offsets are checked against data_bytes as they are used. */
+/* A column of byte strings in the caller's memory.  Nothing in it is trusted: lengths and offsets
+ * are checked against data_bytes when they are used. */
 typedef struct {
     kl_bytes_kind kind;
     const uint8_t *data;
@@ -303,7 +303,7 @@ kl_status kl_batch_seal(uint8_t *out, size_t out_bytes, const kl_encoded *encode
 
 typedef struct kl_walk kl_walk;
 
-/* Walk a `.log` file by chunks, without an index and without trusting it. */
+/* Walk a `.log` file in chunks, without an index and without trusting it. */
 kl_status kl_walk_open(const char *path, int64_t start_pos, kl_walk **out);
 /* Up to `max_batches` headers; *count = 0 at the end of the file.  A batch that fails
  * ends the walk: its reason is the status (KL_E_CORRUPT_MESSAGE, KL_E_BUFFER_TOO_SMALL for a
@@ -321,7 +321,7 @@ void kl_walk_free(kl_walk *walk);
 
 typedef struct kl_log kl_log;
 
-/* Settings that the data plane obeys; Kafka's names and meanings (docs/settings.md). */
+/* The data plane's settings; Kafka's names and meanings (docs/settings.md). */
 typedef struct {
     int64_t segment_bytes;
     int64_t segment_ms;
@@ -366,16 +366,16 @@ typedef struct {
     char kept[64]; /* the first file that keeps what was cut; empty: nothing, or zeros */
 } kl_recovery;
 
-/* Open or (KL_WRITE) create the log of one partition.  The directory's lock is the
- * caller's business.  `marker` may be NULL; it must outlive the log.
+/* Open or (KL_WRITE) create the log of one partition.  The caller holds the directory's lock.
+ * `marker` may be NULL; it must outlive the log.
  * KL_READ changes no byte of the directory, whatever state it is in. */
 kl_status kl_log_open(const char *path, const kl_log_config *config, const kl_open *how,
                       kl_marker *marker, kl_log **out, kl_recovery *recovery);
-/* Clean close: sync, indexes, producer snapshot.  Idempotent.  Waits end with KL_E_CLOSED. */
+/* Clean close: sync, indexes, producer snapshot.  Idempotent.  Waiting calls get KL_E_CLOSED. */
 kl_status kl_log_close(kl_log *log);
 /* The same without a sync: no marker may vouch for the log before kl_dir_sync_all. */
 kl_status kl_log_close_unsynced(kl_log *log);
-/* Close files and write nothing: what a forked child or a failed log does. */
+/* Close files without writing: for a forked child or a failed log. */
 void kl_log_abandon(kl_log *log);
 void kl_log_free(kl_log *log);
 int64_t kl_log_derived_sum(const kl_log *log); /* after a clean close; -1: nothing holds */
@@ -398,20 +398,20 @@ typedef struct {
 } kl_log_state;
 
 kl_status kl_log_get(kl_log *log, kl_log_state *out);
-/* Of the log in a folder, as the process that writes to it reports to all others: how often a
- * change of its files, other than an append, began or ended.  Odd: one is under way.  -1: no
- * process reports. */
+/* For the log in a folder, the count that its writer shows to all processes: of starts and ends of
+ * changes to its files other than appends.  Odd: a change is in progress.  -1: no
+ * process shows one. */
 int64_t kl_log_changes(const char *path);
-/* How many logs of this process went offline so far: where it is what it was, none did since. */
+/* How many logs of this process have gone offline: unchanged if none did since the last call. */
 int64_t kl_logs_failed(void);
-/* Of many at once; what became of each is in `statuses`. */
+/* For many logs; `statuses` has the outcome of each. */
 void kl_log_get_each(kl_log **logs, size_t count, kl_log_state *out, kl_status *statuses);
-/* A reader looks at the disk (or the writer's state page) again. */
+/* Make a reader check the disk (or the writer's state page) again. */
 kl_status kl_log_refresh(kl_log *log);
 
-/* Append one record as one batch.  The offset, or minus a kl_status.
+/* Append one record as one batch.  Returns the offset, or minus a kl_status.
  * key_bytes, value_bytes -1: null.  timestamp_ms: at least 0; -1: now.
- * *sync_due 1: flush.messages asks for a flush, which is the caller's.
+ * *sync_due 1: flush.messages requires a flush, which the caller does.
  * KL_E_UNSUPPORTED_COMPRESSION_TYPE from a log that is `compressed`. */
 int64_t kl_log_append(kl_log *log, const char *key, int64_t key_bytes, const char *value,
                       int64_t value_bytes, int64_t timestamp_ms, int32_t *sync_due);
@@ -474,11 +474,11 @@ kl_status kl_log_append_marker(kl_log *log, int64_t producer_id, int16_t produce
 
 /* ---- durability --------------------------------------------------------------------- */
 
-/* Ask the sync thread for all up to the present end; *target is that end. */
+/* Ask the sync thread to sync everything up to the current end; *target is that end. */
 kl_status kl_log_flush_start(kl_log *log, int64_t *target);
-/* Wait until all below *target is on disk; *target -1 at first: it becomes the present end.
- * Waits at most timeout_ms, however long the disk takes: KL_E_TIMEOUT, and the sync goes on in
- * another thread; call again.  -1: for ever; the caller's thread may then do the sync.
+/* Wait until everything below *target is on disk; *target -1 initially: it becomes the current end.
+ * Waits at most timeout_ms, however long the disk takes: KL_E_TIMEOUT, and the sync continues in
+ * another thread; call again.  -1: forever; the caller's thread may then do the sync.
  * KL_E_STORAGE: write-back failed; final. */
 kl_status kl_log_flush(kl_log *log, int64_t *target, int32_t timeout_ms);
 
@@ -495,7 +495,7 @@ typedef struct {
     int64_t end_offset;  /* the bound that was applied */
 } kl_read;
 
-/* Whole batches from the one that holds `offset` on, out of one segment, below the bound
+/* Whole batches from the one that holds `offset` on, from one segment, below the bound
  * and below `stop_offset` (-1: none): as many as fit, at least one.  bytes = 0: `offset`
  * is the end.  KL_E_OFFSET_OUT_OF_RANGE, KL_E_CORRUPT_MESSAGE (`check_crc`),
  * KL_E_BUFFER_TOO_SMALL. */
@@ -510,15 +510,15 @@ typedef struct {
     int64_t pos;
     size_t bytes;
 } kl_slice;
-/* Whole batches from the one that holds `offset` on, as kl_log_read, to be sent: of at most
- * max_bytes (at least one when at_least_one).  None: where->bytes = 0. */
+/* Whole batches from the one that holds `offset` on, as kl_log_read, to be sent: at most max_bytes
+ * (but at least one if at_least_one).  If there are none: where->bytes = 0. */
 kl_status kl_log_slice(kl_log *log, int64_t offset, int32_t bound, size_t max_bytes,
                        int at_least_one, kl_slice *out, kl_read *where);
-/* sendfile(2) to a socket from `*done` bytes into the slice on; *done advances, also on
- * failure.  KL_E_TIMEOUT: the socket took nothing for timeout_ms; KL_E_PEER. */
+/* sendfile(2) to a socket from `*done` bytes into the slice on; *done advances, even on
+ * failure.  KL_E_TIMEOUT: the socket accepted nothing for timeout_ms; KL_E_PEER. */
 kl_status kl_slice_send(const kl_slice *slice, int socket_fd, size_t *done,
                         int32_t timeout_ms);
-/* It is none then; none stays none. */
+/* Release a slice, which becomes none; harmless for none. */
 void kl_slice_drop(kl_slice *slice);
 
 /* Wait until the bound passes `offset`. KL_E_TIMEOUT: call again. */
@@ -535,10 +535,10 @@ typedef struct {
     int64_t start_offset; /* records below it do not count */
 } kl_found;
 
-/* The first record with a timestamp at or after `timestamp_ms`, as ListOffsets answers.
- * A compressed batch is the caller's to decode: found->inflate = 1, read it with
- * kl_log_read_at, look with kl_records_find from start_offset on, and when it has none
- * call again with the same `found` (zeroed at first) to go on behind it. */
+/* The first record with a timestamp at or after `timestamp_ms`, as for ListOffsets.
+ * The caller decodes a compressed batch: found->inflate = 1, read it with kl_log_read_at, and
+ * search with kl_records_find from start_offset on; if that finds none, call again with the same
+ * `found` (zeroed initially) to continue after it. */
 kl_status kl_log_find_time(kl_log *log, int64_t timestamp_ms, kl_found *found);
 /* The first record with the largest timestamp (ListOffsets -3); the same protocol. */
 kl_status kl_log_find_largest_time(kl_log *log, kl_found *found);
@@ -573,7 +573,7 @@ typedef struct {
 } kl_segment_info;
 
 /* The segments from the one that holds `from_offset` on: *count there are, at most max_entries
- * written.  Unless `whole` no file is read, and of times and entries nothing said. */
+ * written.  Without `whole` no file is read, and times and entry counts are left out. */
 kl_status kl_log_segments(kl_log *log, int64_t from_offset, int32_t whole,
                           kl_segment_info *out, size_t max_entries, size_t *count);
 
@@ -588,12 +588,12 @@ size_t kl_view_bytes(const kl_view *view);
 void kl_view_free(kl_view *view);
 
 kl_status kl_log_roll(kl_log *log);
-/* Drop all records at and above `offset` (whole batches: the end may become lower); where none
- * that was not deleted is left, the log goes on empty at `offset`. */
+/* Remove all records at and above `offset` (whole batches: the end may become lower); if no
+ * undeleted record is left, the empty log continues at `offset`. */
 kl_status kl_log_truncate(kl_log *log, int64_t offset);
-/* Drop everything; the log goes on empty at `offset`. */
+/* Remove everything; the empty log continues at `offset`. */
 kl_status kl_log_truncate_fully(kl_log *log, int64_t offset);
-/* Raise the log start (DeleteRecords); files go at the next kl_log_delete_segments. */
+/* Raise the log start (DeleteRecords); the next kl_log_delete_segments deletes files. */
 kl_status kl_log_set_start(kl_log *log, int64_t offset);
 /* Delete the oldest segments whose next base is <= `before_offset`: renamed to .deleted.
  * The active one is rolled first when it holds records and all of it is to go.
@@ -605,11 +605,11 @@ kl_status kl_log_purge(kl_log *log, int64_t before_ms, size_t *files);
 
 /* ---- replication and coordination see ------------------------------------------------ */
 
-/* Other copies allow records below `offset` to be shown (INT64_MAX: all): the high watermark
- * follows the end up to it, and never goes back.  It waits for no disk. */
+/* Other replicas allow records below `offset` to be visible (INT64_MAX: all): the high watermark
+ * follows the end up to it, and never goes back.  It does not wait for the disk. */
 kl_status kl_log_show_until(kl_log *log, int64_t offset);
-/* Become leader of `epoch` at the present end; it is on disk with the first flush, until
- * then only where the caller has it from.  KL_E_FENCED_LEADER_EPOCH when it is older. */
+/* Become leader of `epoch` at the current end.  The first flush puts it on disk; until then only
+ * the caller's source has it.  KL_E_FENCED_LEADER_EPOCH if it is older than the log's. */
 kl_status kl_log_set_leader_epoch(kl_log *log, int32_t epoch);
 typedef struct {
     int64_t start_offset;
@@ -633,7 +633,7 @@ typedef struct {
 
 kl_status kl_log_producers(kl_log *log, kl_producer *out, size_t max_entries,
                            size_t *count);
-/* Forget producers without an open transaction that were heard of last before, by our clock. */
+/* Forget producers without an open transaction whose last batch is older, by our clock. */
 kl_status kl_log_expire_producers(kl_log *log, int64_t before_ms, size_t *expired);
 /* Decode a `.snapshot` file's bytes. KL_E_CORRUPT. */
 kl_status kl_snapshot_decode(const uint8_t *data, size_t bytes, kl_producer *out,
@@ -645,8 +645,8 @@ kl_status kl_snapshot_decode(const uint8_t *data, size_t bytes, kl_producer *out
 void kl_set_max_open_files(int64_t max_open);
 int64_t kl_open_files(void);
 
-/* A compressed batch that the caller must decode. The bytes stay valid until the
- * next step of the scan or cleaner that gave it. */
+/* A compressed batch for the caller to decode. The bytes stay valid until the next step of the scan
+ * or cleaner that returned it. */
 typedef struct {
     const uint8_t *data;
     size_t bytes;
@@ -657,9 +657,9 @@ typedef struct {
 
 /* ---- compaction ------------------------------------------------------------------------ */
 
-/* One round over a log: the keys of the batches from first_dirty_offset on are put into a
- * map, as many as it holds, and every segment below where that ended is rewritten
- * without the records that a later one of their key replaced. */
+/* One round over a log: the keys of batches from first_dirty_offset on are put into a map, as
+ * many as it holds; then every segment below the end of those is rewritten without the records
+ * that a later one with their key replaces. */
 typedef struct {
     int64_t first_dirty_offset; /* below it every key is there once already */
     int64_t end_offset;         /* only segments that end at or below it are touched */
@@ -688,21 +688,21 @@ typedef struct {
 typedef struct kl_cleaner kl_cleaner;
 enum { KL_CLEAN_PAUSE = 0, KL_CLEAN_INFLATE = 1, KL_CLEAN_DEFLATE = 2, KL_CLEAN_END = 3 };
 
-/* Begin a round; nothing is written before the first step.  KL_E_LOCKED: another is under
- * way.  Appends and reads go on during it; one thread at a time may use a cleaner.  The log's
- * handle is in use until kl_clean_free, which leaves what was not finished as it was. */
+/* Begin a round; nothing is written before the first step.  KL_E_LOCKED: another is in progress.
+ * Appends and reads continue during it; one thread at a time may use a cleaner.  It uses the log's
+ * handle until kl_clean_free, which leaves unfinished segments unchanged. */
 kl_status kl_clean_open(kl_log *log, const kl_clean_options *options, kl_cleaner **out);
-/* Go on.  KL_CLEAN_PAUSE: step again.  KL_CLEAN_INFLATE, KL_CLEAN_DEFLATE: `bodies` has
- * *count bodies to be decompressed, or compressed; give each, in order, to kl_clean_give,
- * then step again; they are valid until then.  KL_CLEAN_END: all is done and on disk.
- * KL_E_STALE: the log has been truncated or deleted from since; finished steps hold. */
+/* Continue.  KL_CLEAN_PAUSE: step again.  KL_CLEAN_INFLATE, KL_CLEAN_DEFLATE: `bodies` has
+ * *count bodies to decompress or compress; pass each, in order, to kl_clean_give, then step
+ * again; they are valid until then.  KL_CLEAN_END: all is done and on disk.
+ * KL_E_STALE: the log was truncated or deleted from since; finished steps stay. */
 kl_status kl_clean_step(kl_cleaner *cleaner, kl_compressed *bodies, int32_t max_bodies,
                         int32_t *count, int32_t *state);
 kl_status kl_clean_give(kl_cleaner *cleaner, int32_t index, const uint8_t *data,
                         size_t bytes);
 void kl_clean_get(const kl_cleaner *cleaner, kl_cleaned *out);
 void kl_clean_free(kl_cleaner *cleaner);
-/* The hash by which a round tells keys apart: SipHash-2-4 with 128 bits. */
+/* The hash that a round uses for keys: SipHash-2-4 with 128 bits. */
 void kl_clean_hash(const uint8_t key[16], const uint8_t *data, size_t bytes,
                    uint8_t out[16]);
 

@@ -10,9 +10,9 @@
 
 /* ---- sockets, frames, requests --------------------------------------------------------- */
 
-/* Accepts connections and reads requests in C threads.  Produce and Fetch are answered
- * there; all other requests, and those of the two that the fast path does not know, are
- * taken with kl_server_take and answered with kl_server_answer, from any threads. */
+/* Accepts connections and reads requests in C threads, which answer Produce and Fetch.  All other
+ * requests, and those of the two that need Python, are taken with kl_server_take and answered with
+ * kl_server_answer, from any threads. */
 typedef struct kl_server kl_server;
 
 typedef struct {
@@ -26,7 +26,7 @@ typedef struct {
     int32_t send_buffer_bytes; /* of a socket; -1: the system's */
     int32_t receive_buffer_bytes;
     int64_t idle_ms_max;       /* connections without a request are closed; -1: never */
-    int64_t half_frame_ms_max; /* for a frame to end, or go on by 64 KiB; -1: for ever */
+    int64_t half_frame_ms_max; /* for a frame to end, or grow by 64 KiB; -1: forever */
     int32_t fetch_bytes_max;
     int32_t fetch_sessions_max;
     int32_t
@@ -42,36 +42,36 @@ typedef struct {
 kl_status kl_server_new(const kl_server_config *config, kl_server **out);
 /* Bind and listen: "127.0.0.1", "::1", a name (its first address, IPv4 before IPv6), "" for
  * all addresses, "unix:/path" (mode 0600; a socket that no process serves is replaced).
- * Port 0: any free one; *bound_port gets it (0 of a unix socket).  `listener` is the
- * caller's number for it, seen in requests.  Before and after kl_server_start.  KL_E_IO. */
+ * Port 0: any free one; *bound_port gets it (0 for a unix socket).  `listener` is the
+ * caller's number for it, which requests carry.  Before and after kl_server_start.  KL_E_IO. */
 kl_status kl_server_listen(kl_server *server, const char *host_or_path, int32_t port,
                            int32_t listener, int32_t *bound_port);
 /* Serve one end of a connected stream socket, as if it had been accepted on `listener`: limits
- * and counters hold, its peer is "inside".  On KL_OK the descriptor is the server's, else it
- * stays the caller's.  KL_E_TIMEOUT: there are too many connections now.  KL_E_CLOSED: the
+ * and counters apply, its peer is "inside".  On KL_OK the server owns the descriptor; otherwise the
+ * caller still does.  KL_E_TIMEOUT: there are too many connections now.  KL_E_CLOSED: the
  * server was stopped.  KL_E_ARGUMENT: it was not started.  KL_E_IO. */
 kl_status kl_server_adopt(kl_server *server, int fd, int32_t listener);
 /* Accept and serve. */
 kl_status kl_server_start(kl_server *server);
-/* No new connections, no new requests; what is in flight is answered for timeout_ms at most;
- * then all is closed, kl_server_take gives KL_E_CLOSED and no log is used any more.
- * KL_E_TIMEOUT: requests were left; all is closed all the same.  Idempotent. */
+/* Accept no new connections and requests; answer requests in flight for at most timeout_ms;
+ * then close everything: kl_server_take gives KL_E_CLOSED and no log is used any more.
+ * KL_E_TIMEOUT: requests were left; everything is closed nevertheless.  Idempotent. */
 kl_status kl_server_stop(kl_server *server, int32_t timeout_ms);
-/* Stops first.  Only when no call is left and no kl_request_info is looked at any more. */
+/* Stops first.  Only if no call is left and no kl_request_info is in use any more. */
 void kl_server_free(kl_server *server);
-/* Other limits than the config's from now on; open connections stay.  KL_E_ARGUMENT. */
+/* Replace the config's limits from now on; open connections stay.  KL_E_ARGUMENT. */
 kl_status kl_server_set_limits(kl_server *server, int32_t connections_max,
                                int32_t connections_per_ip_max);
-/* Another number of network threads: more begin at once; one that is too many gives its
- * connections to the others, each when no request of it is in hand, and ends.  KL_E_ARGUMENT,
- * KL_E_CLOSED; KL_E_NO_MEMORY, KL_E_IO: not all could begin. */
+/* Change the number of network threads: new ones start immediately; a surplus one passes its
+ * connections to the others, each when no request of it is being processed, and ends.
+ * KL_E_ARGUMENT, KL_E_CLOSED; KL_E_NO_MEMORY, KL_E_IO: not all could start. */
 kl_status kl_server_set_threads(kl_server *server, int32_t network_threads);
-/* What a manual clock shows; of any other, how far it is ahead of the machine's, at first 0.
- * Timers up to it run soon after. */
+/* Set a manual clock; for any other clock, how far it is ahead of the machine's, initially 0.
+ * Timers that are due run soon after. */
 void kl_server_set_time(kl_server *server, int64_t now_ms);
 
-/* Why a request came up: it is no Produce or Fetch; or it is one that the fast path does
- * not know. */
+/* Why a request is passed to Python: it is no Produce or Fetch; or the fast path cannot answer
+ * it. */
 enum { KL_UP_API = 0, KL_UP_FAST_PATH = 1 };
 
 /* A request that was taken.  The memory is valid until it is answered, handed back, dropped or
@@ -94,25 +94,25 @@ typedef struct {
 /* The next request, those of the control listener first.  KL_E_TIMEOUT: none came, call
  * again; KL_E_CLOSED: none will come. */
 kl_status kl_server_take(kl_server *server, int32_t timeout_ms, kl_request_info *out);
-/* These end a request that was taken, once: KL_E_NOT_FOUND for one that has ended.  They do
- * not fail when its connection is gone.
- * Answer with a body (copied) behind a response header of version 0 or 1; -1: no response
+/* These end a taken request, once: KL_E_NOT_FOUND for one that has ended.  They succeed even if its
+ * connection is closed.
+ * Answer with a body (copied) after a response header of version 0 or 1; -1: no response
  * (acks=0). */
 kl_status kl_server_answer(kl_server *server, uint64_t id, const uint8_t *body,
                            size_t bytes, int32_t header_version);
-/* Produce and Fetch: to the fast path again, which answers what it does not know with the
- * protocol's errors.  `heard` 0: all is done but the answer, whose connection is closed. */
+/* Produce and Fetch: hand back to the fast path, which answers what it does not know with the
+ * protocol's errors.  `heard` 0: do all but answer, and close the connection. */
 kl_status kl_server_again(kl_server *server, uint64_t id, int32_t heard);
-/* The body was read: its memory no longer counts, and is the next request's, though the answer to
- * this one may be long in coming.  It does not end the request. */
+/* The body was read: its memory no longer counts, and can be reused even if the answer takes long.
+ * It does not end the request. */
 kl_status kl_server_read(kl_server *server, uint64_t id);
 /* Close its connection. */
 kl_status kl_server_drop(kl_server *server, uint64_t id);
-/* From the next one on, requests of this API all come up, or no longer (on: 0).
+/* From the next one on, pass all requests of this API to Python, or stop doing so (on: 0).
  * KL_E_ARGUMENT: no API has this key. */
 kl_status kl_server_intercept(kl_server *server, int32_t api_key, int32_t on);
-/* The network threads stand still, on return: connections stay, nothing is read or sent; or
- * they go on (on: 0).  Stopping lets them go on.  KL_E_CLOSED; KL_E_ARGUMENT: it was not
+/* Pause the network threads, on return: connections stay open, nothing is read or sent; or let
+ * them continue (on: 0).  Stopping lets them continue.  KL_E_CLOSED; KL_E_ARGUMENT: it was not
  * started. */
 kl_status kl_server_pause(kl_server *server, int32_t on);
 
@@ -142,7 +142,7 @@ typedef struct {
     int64_t network_threads; /* now, that of the control listener and those that end too */
 } kl_server_stats;
 
-/* What was counted since the start. */
+/* The counters since the start. */
 void kl_server_get_stats(kl_server *server, kl_server_stats *out);
 
 /* ---- partitions that Produce and Fetch know ---------------------------------------------- */
@@ -157,7 +157,7 @@ enum {
 
 enum { KL_AHEAD_MS = 60000 }; /* clocks of clients that are no further off cost nothing */
 
-/* How a partition is led here. */
+/* A partition's role on this node. */
 typedef struct {
     int32_t leader_epoch;
     int32_t durable;   /* 1: acks=all means on disk (kafkalog.durability=fsync) */
@@ -168,7 +168,7 @@ typedef struct {
     int64_t tag;       /* the caller's number for it, in kl_caught_up */
 } kl_role;
 
-/* Another copy of a partition that is led here. */
+/* Another replica of a partition that is led here. */
 typedef struct {
     int32_t id;
     int32_t in_sync; /* 1: in the ISR, as it was agreed upon last */
@@ -183,7 +183,7 @@ typedef struct {
     int64_t behind_ms; /* since it had all that is here; -1: it never had */
 } kl_follower_state;
 
-/* One that is not in the maximal ISR has all that is committed. */
+/* A follower outside the maximal ISR has all committed records. */
 typedef struct {
     int64_t tag;
     int64_t broker_epoch;
@@ -195,29 +195,30 @@ typedef struct {
 kl_status kl_server_put_topic(kl_server *server, const char *name, const uint8_t *id,
                               int32_t flags);
 /* Serve a partition from an open log, or change its role.  The log must stay open until the
- * partition or its topic was removed, or the server freed.  NULL: it was never written to; it
- * is read as empty, and gets its log by a second call, until which Produce goes up; one that has
- * its log keeps it.  Where it is led here its log is set to the role's epoch first, and takes no
- * append of another one.  KL_E_NOT_FOUND: no such topic.  KL_E_ARGUMENT: it has another log.
- * KL_E_FENCED_LEADER_EPOCH, and others of kl_log_set_leader_epoch: it keeps its role. */
+ * partition or its topic was removed, or the server freed.  NULL: it was never written to; it is
+ * read as empty, and its Produce requests go to Python until a second call sets its log; a
+ * partition with a log keeps it.  If it is led here, its log is first set to the role's epoch, and
+ * then accepts appends of that epoch only.  KL_E_NOT_FOUND: no such topic.  KL_E_ARGUMENT: it has
+ * another log.  KL_E_FENCED_LEADER_EPOCH, and others of kl_log_set_leader_epoch: it keeps its role.
+ * */
 kl_status kl_server_put_partition(kl_server *server, const char *topic, int32_t partition,
                                   kl_log *log, const kl_role *role);
-/* A partition whose log cannot be opened (1), or is no longer known to be so (0): it is
- * answered with KAFKA_STORAGE_ERROR as long as it has no log.  KL_E_NOT_FOUND: no such
+/* A partition whose log cannot be opened (1), or can be again (0): it is answered with
+ * KAFKA_STORAGE_ERROR as long as it has no log.  KL_E_NOT_FOUND: no such
  * topic. */
 kl_status kl_server_put_offline(kl_server *server, const char *topic, int32_t partition,
                                 int32_t offline);
-/* When these return no call uses the logs any more, and none will; what waits for them is
- * being answered.  KL_E_NOT_FOUND. */
+/* When these return, no call uses the logs any more; requests that wait for them are being
+ * answered.  KL_E_NOT_FOUND. */
 kl_status kl_server_remove_topic(kl_server *server, const char *name);
 kl_status kl_server_remove_partition(kl_server *server, const char *topic,
                                      int32_t partition);
-/* The followers of a partition that is led here: records are shown that each of the maximal ISR
- * has.  None: all.  Followers set before in this leader epoch keep what they fetched.
- * KL_E_NOT_FOUND, KL_E_ARGUMENT, KL_E_NO_MEMORY. */
+/* Set the followers of a partition that is led here: records are visible once every member of the
+ * maximal ISR has them.  None: all are.  Followers from before in this leader epoch keep their
+ * state. KL_E_NOT_FOUND, KL_E_ARGUMENT, KL_E_NO_MEMORY. */
 kl_status kl_server_set_followers(kl_server *server, const char *topic, int32_t partition,
                                   const kl_follower *followers, int32_t count);
-/* Another role of a partition, with what else a change of role is. */
+/* Another role of a partition, with everything that a change of role needs. */
 typedef struct {
     const char *topic;
     kl_log *log;
@@ -227,19 +228,19 @@ typedef struct {
     kl_status status;       /* what became of it */
     kl_role role;
 } kl_role_change;
-/* Each: kl_server_put_partition, then where it is led here kl_server_set_followers.  One that
- * fails holds up none of the others. */
+/* For each: kl_server_put_partition, then kl_server_set_followers if it is led here.  A failure
+ * does not affect the others. */
 void kl_server_change_roles(kl_server *server, kl_role_change *changes, int32_t count,
                             const kl_follower *followers);
 /* How far they are; *count of them, of which `room` are copied.  KL_E_NOT_FOUND. */
 kl_status kl_server_get_followers(kl_server *server, const char *topic, int32_t partition,
                                   kl_follower_state *out, int32_t room, int32_t *count);
-/* The next follower that may join the ISR; once, and again after kl_server_set_followers.
+/* The next follower that may join the ISR; reported once, and again after kl_server_set_followers.
  * KL_E_TIMEOUT: none.  KL_E_CLOSED: the server was stopped. */
 kl_status kl_server_take_caught_up(kl_server *server, int32_t timeout_ms,
                                    kl_caught_up *out);
-/* How many bytes a second of throttled partitions copies may get that are not in sync; those in
- * sync count, and are not held back.  INT64_MAX: any, as at first. */
+/* The bytes per second of throttled partitions that replicas out of sync may get; in-sync replicas
+ * count, but are not delayed.  INT64_MAX: no limit, the initial value. */
 void kl_server_set_replication_rate(kl_server *server, int64_t rate);
 /* Bytes of the last `windows` windows compared with a rate, in the caller's time; over less than
  * one window no rate is measured.  From any threads.  KL_E_ARGUMENT, KL_E_NO_MEMORY. */
@@ -262,17 +263,17 @@ kl_status kl_alone_set_followers(kl_replica *replica, const kl_follower *followe
 void kl_alone_get_followers(kl_replica *replica, int64_t now_ms, kl_follower_state *out,
                             int32_t room, int32_t *count);
 int kl_alone_has_follower(kl_replica *replica, int32_t id, int64_t broker_epoch);
-/* A follower fetches from `offset` on.  1: it may join the ISR; said once, as kl_caught_up. */
+/* A follower fetches from `offset` on.  1: it may join the ISR; reported once, as kl_caught_up. */
 int kl_alone_fetched(kl_replica *replica, int32_t id, int64_t broker_epoch, int64_t offset,
                      int64_t log_start, int64_t now_ms);
 /* One batch of a producer.  KL_E_NOT_LEADER_OR_FOLLOWER, KL_E_NOT_ENOUGH_REPLICAS, and those
  * of kl_log_append_batches. */
 kl_status kl_alone_append(kl_replica *replica, const uint8_t *batches, size_t bytes,
                           int32_t acks, int64_t now_ms, kl_appended *out);
-/* Whether all below `offset`, appended when there had been `cuts`, is committed: 1; 0: not yet;
- * -1: it never will be here. */
+/* Whether all records below `offset`, appended when the log had been cut `cuts` times, are
+ * committed: 1; 0: not yet; -1: they never will be here. */
 int kl_alone_kept(kl_replica *replica, int64_t offset, int64_t cuts);
-/* What Python appends as the leader: kl_log_append_batches, but that nothing is waited for.
+/* Append for Python as the leader: kl_log_append_batches, without waiting.
  * acks -1: it is committed when kl_server_wait for out->last_offset + 1 returns.
  * KL_E_NOT_FOUND: no such partition. */
 typedef struct {
@@ -290,7 +291,7 @@ kl_status kl_server_append(kl_server *server, const char *topic, int32_t partiti
  * KL_E_NOT_FOUND. */
 kl_status kl_server_wait(kl_server *server, const char *topic, int32_t partition,
                          int64_t offset, int64_t cuts, int32_t on_disk, int32_t timeout_ms);
-/* The error code of Kafka's that a client gets for a status. */
+/* Kafka's error code for a status. */
 int16_t kl_code_of(kl_status status);
 /* Where clients of a listener reach a node. */
 typedef struct {
@@ -305,14 +306,14 @@ typedef struct {
 kl_status kl_server_set_endpoints(kl_server *server, int32_t listener,
                                   const kl_endpoint *endpoints, int32_t count);
 
-/* Where a node stands. */
+/* A node's rack. */
 typedef struct {
     int32_t node;
     char rack[256];
 } kl_rack;
 
-/* The nodes that live and have a rack: a leader sends a consumer that stands where one of them
- * does to the copy there, if that has what it asks for (KIP-392).  None: no consumer is sent away.
+/* The live nodes that have a rack: a leader sends a consumer in one of these racks to the replica
+ * there, if it has what the consumer asks for (KIP-392).  None: every consumer stays.
  * KL_E_ARGUMENT, KL_E_NO_MEMORY. */
 kl_status kl_server_set_racks(kl_server *server, const kl_rack *places, int32_t count);
 

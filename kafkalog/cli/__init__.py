@@ -1,7 +1,8 @@
 """The command line: `kafkalog COMMAND ...`, one module of this package per command.
 
 A command's module is imported only when it is called, and it imports what it needs only
-when it runs, so that `kafkalog --help` answers at once.
+when it runs, so that `kafkalog --help` answers immediately.  Modules that are not a command are
+what several commands share.
 """
 
 import argparse
@@ -40,11 +41,11 @@ COMMANDS: dict[str, str] = {
     "compact": "keep only the last record of each key, in sealed segments",
     "holds": "show what lagging readers hold back from retention; end a hold",
     "adopt": "adopt a directory whose topics no metadata names",
-    "simulate": "inject faults into a simulated cluster, by seed, and check that nothing is lost",
+    "simulate": "run a simulated cluster with faults drawn from a seed; check that nothing is lost",
     "test-broker": "run a broker for a test suite in any language; it exits with its parent",
 }
 HIDDEN = {"failpoints": "list the failpoints of the test build"}
-"""For developers of kafkalog: neither the overview nor the document shows them."""
+"""For developers of kafkalog: not shown in the overview or in docs/cli.md."""
 
 OF_KAFKA = {
     "connect-mirror-maker": "mirror",
@@ -97,10 +98,10 @@ example, with one:
 
 
 class _Parser(argparse.ArgumentParser):
-    """A parser whose complaints are one line, as all others are."""
+    """A parser that reports errors in one line, as commands do."""
 
     def error(self, message: str) -> NoReturn:
-        """Raise UsageError in place of argparse's page of usage."""
+        """Raise UsageError instead of printing argparse's usage."""
         command = self.prog.removeprefix("kafkalog").strip()
         where = f"{command}: " if command else ""
         raise UsageError(f"{where}{message}; see {self.prog} --help")
@@ -143,7 +144,7 @@ def parser_of(command: str, action: str | None = None) -> argparse.ArgumentParse
 
 
 def _examples(text: str, action: str | None) -> str:
-    """The examples, of an action those that name it."""
+    """The examples; with an action, those that name it."""
     if action is None:
         return text
     head, *each = text.split("\n  kafkalog")
@@ -152,7 +153,7 @@ def _examples(text: str, action: str | None) -> str:
 
 
 def _action_in(command: str, words: Sequence[str]) -> str | None:
-    """The action among the words, as a word or as an option, where the command has actions."""
+    """The action, given as a word or as an option, if the command has actions."""
     module = _module(command)
     if not hasattr(module, "OPTIONS"):
         return None
@@ -161,7 +162,7 @@ def _action_in(command: str, words: Sequence[str]) -> str | None:
 
 
 def _check_options(command: str, options: argparse.Namespace) -> None:
-    """Whether each option that was given is one of the action.  Raises: UsageError."""
+    """Check that each given option belongs to the action.  Raises: UsageError."""
     module = _module(command)
     if not hasattr(module, "OPTIONS"):
         return
@@ -194,16 +195,16 @@ def _overview() -> argparse.ArgumentParser:
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Run one command; its exit status, which `EXIT_CODES` explains."""
+    """Run one command; returns its exit status, which `EXIT_CODES` explains."""
     words = list(sys.argv[1:] if argv is None else argv)
     _fill_closed_streams()
     for stream in (sys.stdout, sys.stderr):
-        # A file's name or a key may be anything: it must print whatever the terminal speaks.
+        # A file's name or a key may contain anything: it must print in any encoding.
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(errors="backslashreplace")
     try:
         status = _run(words)
-        sys.stdout.flush()  # what cannot be written is a failure, and Python's own end is too late
+        sys.stdout.flush()  # Python itself would report a failed write too late
         return status
     except KeyboardInterrupt:
         return 130
@@ -232,14 +233,14 @@ def _run(words: list[str]) -> int:
 
 
 def _fill_closed_streams() -> None:
-    """Put something where a shell closed one of ours (`>&-`): else the next file that is opened
-    becomes it, and what is printed goes in there.  Writing to it fails, as for any program;
-    errors that nobody can see are dropped."""
+    """Reopen standard descriptors that the shell closed (`>&-`): otherwise the next opened file
+    would get the number, and output would go into it.  Writing to a closed output fails, as for any
+    program; errors that nobody can see are dropped."""
     for number, stream in enumerate((sys.stdin, sys.stdout, sys.stderr)):
         if stream is not None:
             continue
         made = os.open(os.devnull, os.O_RDONLY if number == 1 else os.O_RDWR)
-        if made != number:  # it is there all the same: somebody else's
+        if made != number:  # it is open nevertheless: somebody else's
             os.close(made)
         elif number == 1:
             sys.stdout = open(made, "w", encoding="utf-8", closefd=False)  # noqa: SIM115
@@ -248,7 +249,7 @@ def _fill_closed_streams() -> None:
 
 
 def _silence_stdout() -> None:
-    """Whoever read our output has enough; what is still buffered has nowhere to go."""
+    """The reader of our output has closed it; what is still buffered is dropped."""
     null = os.open(os.devnull, os.O_WRONLY)
     os.dup2(null, sys.stdout.fileno())
     os.close(null)
@@ -281,11 +282,11 @@ _NEXT = {
     errno.EADDRINUSE: "give --listen another port, or port 0 for a free one",
     errno.EBADF: "the output was closed",
 }
-"""What to do about a failure of the world that is often met."""
+"""A hint about a common failure of the environment."""
 
 
 def _what_next(problem: Exception) -> str:
-    """A hint behind a message; empty where it says enough."""
+    """A hint after a message; empty if the message says enough."""
     from kafkalog.errors import Locked
 
     if isinstance(problem, Locked):
@@ -298,7 +299,7 @@ def _what_next(problem: Exception) -> str:
 
 
 def _failed(problem: Exception) -> int:
-    """One line for what the user or the world did; a traceback for our own mistakes."""
+    """One line for an error of the user or the environment; a traceback for our own bugs."""
     from kafkalog.errors import ArgumentError, KafkalogError, NotFound, UnknownTopicOrPartition
 
     if os.environ.get("KAFKALOG_DEBUG"):
@@ -313,7 +314,7 @@ def _failed(problem: Exception) -> int:
     print(f"kafkalog: {text}{_what_next(problem)}", file=sys.stderr)
     try:
         sys.stdout.flush()
-    except OSError:  # it was the output: Python would tell it again at its end
+    except OSError:  # it was the output: Python would report it again at exit
         _silence_stdout()
     if isinstance(problem, CommandError):
         return problem.status

@@ -30,7 +30,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(options: argparse.Namespace) -> int:
-    """Write the metadata of what lies in the directory."""
+    """Write metadata for the topics in the directory."""
     import os
 
     from kafkalog.directory.manager import Manager
@@ -61,7 +61,7 @@ def _preview(directory: str) -> int:
             known = set()
         found = [topic for topic in manager.topics() if topic not in {METADATA_TOPIC, *known}]
         rows = [[topic, str(len(manager.partitions(topic)))] for topic in found]
-    print(table(["topic", "folders"], rows) if rows else f"{directory}: nothing to take in")
+    print(table(["topic", "folders"], rows) if rows else f"{directory}: nothing to adopt")
     return 0
 
 
@@ -75,9 +75,7 @@ def _print(metadata: "MetadataLog", directory: str) -> None:
         if name in metadata.adopted
     ]  # fmt: skip
     if not rows:
-        print(f"{directory}: nothing to take in")
+        print(f"{directory}: nothing to adopt")
         return
     print(table(["topic", "partitions", "settings"], rows, left=frozenset({0, 2})))
-    print(
-        "Nothing of these topics is deleted or compacted before a setting says so: kafkalog configs"
-    )
+    print("Their records are kept until you set retention or cleanup.policy: kafkalog configs")

@@ -1,8 +1,8 @@
-"""CSV by columns: pyarrow parses, and its kernels join the cells to JSON objects.
+"""CSV by columns: pyarrow parses, and its kernels join the cells into JSON objects.
 
-It reads what csv.reader reads, in the same way, as long as each row has a cell for each name
-and all is UTF-8.  What it refuses is the other reader's, from the first record that was not
-given out.
+It reads the same records as csv.reader if each row has a cell for each name and all text is
+UTF-8.  Otherwise the other reader takes over, from the first record that was not yet
+returned.
 """
 
 from __future__ import annotations
@@ -20,20 +20,20 @@ __all__ = ["MS_MIN", "NUMBER", "check_heads", "csv_columns"]
 
 BLOCK_BYTES = 4 << 20
 SMALL_BYTES = 1 << 20
-"""Below it the import of pyarrow takes longer than the rows do."""
+"""Below this size, importing pyarrow takes longer than reading the rows."""
 NUMBER = r"-?(?:0|[1-9][0-9]*)(?:\.[0-9]+)?(?:[eE][+-]?[0-9]+)?"
 """What JSON calls a number: 007, +5, .5 and 1,000 are text."""
 MS_MIN = SECONDS_LIMIT
-"""From there on a plain number is a time in ms, as common.parse_time takes it."""
+"""From this value on, a plain number is a time in ms, as in common.parse_time."""
 SPECIAL = '["\\\\\\x00-\\x1f]'
-"""What a JSON string must escape."""
+"""Characters that must be escaped in a JSON string."""
 SPECIAL_BYTES = bytes(range(0x20)) + b'"\\'
 
 
 def csv_columns(source: Input, shape: Shape, whole: list[bool]) -> Iterator[Block]:
-    """The rows by blocks, as far as they are regular; `whole[0]` is set when to the end.
+    """The rows in blocks, as long as they are regular; `whole[0]` is set if that is all of them.
 
-    Else the input stands at its beginning again.  Raises: CommandError.
+    Otherwise the input is rewound to its start.  Raises: CommandError.
     """
     if source.bytes() < SMALL_BYTES:
         return
@@ -46,11 +46,11 @@ def csv_columns(source: Input, shape: Shape, whole: list[bool]) -> Iterator[Bloc
         heads = _heads(source)
     except (UnicodeDecodeError, csv.Error):
         source.rewind()
-        return  # the other reader says what is wrong
+        return  # the other reader reports the error
     check_heads(source.name, heads, shape)
     source.rewind()
     if len(heads) < 2:
-        return  # there an empty row and an empty cell look the same
+        return  # there, an empty row and an empty cell look the same
     try:
         reader = arrow_csv.open_csv(
             pa.PythonFile(_WholeLineEnds(source.stream), mode="r"),
@@ -74,10 +74,10 @@ def csv_columns(source: Input, shape: Shape, whole: list[bool]) -> Iterator[Bloc
 
 
 class _WholeLineEnds:
-    """A stream of which no read ends between CR and LF.
+    """A stream in which no read ends between CR and LF.
 
-    pyarrow takes an LF at the beginning of a block for the rest of a line's end, also inside of
-    a quoted cell, and drops it.
+    pyarrow takes an LF at the beginning of a block for the rest of a line end, even inside a
+    quoted cell, and drops it.
     """
 
     def __init__(self, stream: Any) -> None:
@@ -104,7 +104,7 @@ def _heads(source: Input) -> list[str]:
 
 
 def check_heads(name: str, heads: Sequence[str], shape: Shape) -> None:
-    """Whether the names can be told apart, and those that are wanted are there.
+    """Whether the names are distinct and the requested ones exist.
 
     Raises: CommandError.
     """
@@ -117,7 +117,7 @@ def check_heads(name: str, heads: Sequence[str], shape: Shape) -> None:
 
 
 def _block(batch: Any, shape: Shape) -> Block | None:
-    """None where a record needs a closer look."""
+    """None if a record needs a closer look."""
     import pyarrow as pa
     import pyarrow.compute as pc
 
@@ -127,7 +127,7 @@ def _block(batch: Any, shape: Shape) -> Block | None:
         for column in batch.columns[1:]:
             empty = pc.and_(empty, pc.equal(column, ""))
         if pc.any(empty).as_py():
-            return None  # perhaps a line without anything, which is no record
+            return None  # perhaps an empty line, which is no record
     try:
         times = None if shape.timestamp is None else _times(cells[shape.timestamp], shape)
     except ValueError:
@@ -144,7 +144,7 @@ def _block(batch: Any, shape: Shape) -> Block | None:
 
 
 def _objects(cells: dict[str, Any]) -> Any:
-    """Rows as JSON objects: each is one join of the cells and what stands between them."""
+    """Rows as JSON objects: each joins the cells and the text between them."""
     import pyarrow as pa
     import pyarrow.compute as pc
 
@@ -178,14 +178,14 @@ def _has_special(column: Any) -> bool:
 
     if column.offset:
         return bool(pc.any(pc.match_substring_regex(column, SPECIAL)).as_py())
-    # All texts lie side by side: one look at their bytes is ten times as fast as one at each.
+    # All texts are contiguous: one scan of their bytes is ten times as fast as one of each.
     count = pc.sum(pc.binary_length(column)).as_py() or 0
     data = bytes(memoryview(column.buffers()[2] or b"")[:count])
     return len(data.translate(None, SPECIAL_BYTES)) < count
 
 
 def _times(column: Any, shape: Shape) -> Any:
-    """Milliseconds; at once where all are plain numbers of them.  Raises: ValueError."""
+    """Milliseconds; in one step if all are plain numbers of them.  Raises: ValueError."""
     import pyarrow as pa
     import pyarrow.compute as pc
 

@@ -14,11 +14,11 @@ SHAPING = ("key", "timestamp", "value", "key_regex", "timestamp_regex", "key_sep
 
 
 def read_blocks(source: Input, shape: Shape, bad: Bad) -> Iterator[Block]:
-    """The records of an input, by blocks of about a megabyte.
+    """The records of an input, in blocks of about a megabyte.
 
-    `bad(line, why)` is told of each line that is no record, and raises when it has heard
-    enough.  Raises: CommandError for a file that cannot be inflated or decoded, UsageError
-    for a shape that cannot be of its format.
+    `bad(line, why)` is called with each invalid line, and raises when there were
+    too many.  Raises: CommandError for a file that cannot be decompressed or decoded, UsageError
+    for options that do not fit its format.
     """
     kind = source.format(shape.format)
     check_shape(source.name, kind, shape)
@@ -39,7 +39,8 @@ def read_blocks(source: Input, shape: Shape, bad: Bad) -> Iterator[Block]:
 
 
 def check_shape(name: str, kind: str, shape: Shape) -> None:
-    """Whether the options are of the input's format.  Raises: UsageError naming one that is not."""
+    """Check that the options fit the input's format.  Raises: UsageError naming one that does
+    not."""
     if kind in ("records", "whole"):
         named = [o for o in SHAPING if getattr(shape, o) is not None]
         if named:
@@ -105,7 +106,7 @@ def _key_in(line: bytes, regex: re.Pattern[bytes]) -> bytes | None:
 def _split(line: bytes, separator: bytes) -> tuple[bytes, bytes]:
     key, found, value = line.partition(separator)
     if not found:
-        raise ValueError(f"no {separator.decode('utf-8', 'backslashreplace')!r} behind a key")
+        raise ValueError(f"no {separator.decode('utf-8', 'backslashreplace')!r} after a key")
     return key, value
 
 

@@ -1,4 +1,4 @@
-"""What the commands share: the user's mistakes, times and sizes in and out, opening logs."""
+"""What commands share: usage errors, times and sizes as text, opening logs."""
 
 import argparse
 import json
@@ -48,7 +48,7 @@ class CommandError(Exception):
 
 
 class UsageError(CommandError):
-    """The user's mistake: exit status 2."""
+    """An error of the user: exit status 2."""
 
     status = 2
 
@@ -80,7 +80,7 @@ def settings_of(pairs: Iterable[str]) -> dict[str, str]:
 
 
 def parse_time(text: str, zone: tzinfo = timezone.utc) -> int:
-    """Milliseconds since 1970 of an ISO 8601 time, or of a number (ms, or s when small).
+    """Milliseconds since 1970 from an ISO 8601 time, or from a number (ms, or s if small).
 
     A time without an offset is in `zone`.  Raises: ValueError.
     """
@@ -90,15 +90,15 @@ def parse_time(text: str, zone: tzinfo = timezone.utc) -> int:
     if re.fullmatch(r"-?\d+\.\d+", text):
         return int(float(text) * 1000)
     plain = text.strip().replace(",", ".").replace("Z", "+00:00")
-    # Before Python 3.11 fromisoformat takes fractions of 3 or 6 digits only.
+    # Before Python 3.11, fromisoformat reads fractions of 3 or 6 digits only.
     plain = re.sub(r"\.(\d{1,9})", lambda m: "." + m[1][:6].ljust(6, "0"), plain, count=1)
     moment = datetime.fromisoformat(plain)
     return time_ms(moment if moment.tzinfo else moment.replace(tzinfo=zone))
 
 
 def parse_moment(text: str) -> int:
-    """Milliseconds since 1970 of the time that an option names, at least 0: ISO 8601 (UTC), or
-    that number itself, however small, as Kafka's tools take it.
+    """Milliseconds since 1970 from an option's time, at least 0: ISO 8601 (UTC), or
+    that number itself, however small, as in Kafka's tools.
 
     Raises: ValueError.
     """
@@ -115,7 +115,7 @@ def time_ms(moment: datetime) -> int:
 
 
 def show_time(timestamp_ms: int) -> str:
-    """ISO 8601 in UTC, to the millisecond; `-` for none, the number where no date fits."""
+    """ISO 8601 in UTC, to the millisecond; `-` for none, the number if it is not a date."""
     if timestamp_ms == -1:
         return "-"
     try:
@@ -142,7 +142,7 @@ def plural(count: int, noun: str) -> str:
 
 
 def preview(data: bytes | None, limit: int = 60) -> str:
-    """A byte string for a line of text: quoted, control characters escaped, cut."""
+    """Bytes for a line of text: quoted, control characters escaped, shortened."""
     if data is None:
         return "null"
     text = data[: limit * 4].decode("utf-8", "backslashreplace")
@@ -168,7 +168,7 @@ def json_line(value: Any) -> str:
 
 
 def table(heads: list[str], rows: list[list[str]], left: frozenset[int] = frozenset()) -> str:
-    """Columns under heads, numbers to the right; `left` are the columns of text."""
+    """Columns under headings, numbers right-aligned; `left`: the columns of text."""
     widths = [max(map(len, column)) for column in zip(heads, *rows, strict=True)]
     lines = []
     for row in [heads, *rows]:
@@ -183,7 +183,7 @@ def table(heads: list[str], rows: list[list[str]], left: frozenset[int] = frozen
 def find_partitions(
     directory: str, topic: str, partition: int | None = None
 ) -> "dict[TopicPartition, str]":
-    """The folders of a topic's partitions.  Raises: UsageError when there is none; OSError."""
+    """The folders of a topic's partitions.  Raises: UsageError if there is none; OSError."""
     import os
 
     from kafkalog.disk.layout import list_directory
@@ -207,7 +207,7 @@ def find_partitions(
 
 
 def open_log(tp: "TopicPartition", path: str) -> "Log | None":
-    """A log for reading; None for a partition to which nothing was ever written.
+    """A log for reading; None for a partition that was never written.
 
     Raises: KafkalogError.
     """
@@ -229,10 +229,10 @@ def warn(text: str) -> None:
 
 
 def agreed(what: str) -> bool:
-    """Ask the user at the terminal whether to go on with `what`, a sentence.
+    """Ask the user at the terminal whether to continue with `what`, a sentence.
 
-    Nobody there is no, and so is Ctrl-D.  On the error output: what is printed may go into a
-    program.
+    Without a terminal the answer is no; so it is for Ctrl-D.  Asks on stderr, as stdout may go into
+    a program.
     """
     if sys.stdin is None or not sys.stdin.isatty():  # None: it was closed
         return False
@@ -240,6 +240,6 @@ def agreed(what: str) -> bool:
     sys.stderr.flush()
     answer = sys.stdin.readline()
     if not answer.endswith("\n"):
-        print(file=sys.stderr)  # Ctrl-D leaves the cursor behind the question
+        print(file=sys.stderr)  # Ctrl-D leaves the cursor after the question
         return False
     return answer.strip().lower() in ("y", "yes")

@@ -1,4 +1,4 @@
-"""`kafkalog compact`: of each key only the last record stays."""
+"""`kafkalog compact`: keeps only the last record of each key."""
 
 import argparse
 import time
@@ -63,10 +63,10 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(options: argparse.Namespace) -> int:
-    """Show what is to be compacted, or compact it and tell what became of it.
+    """Show what would be compacted, or compact it and report the result.
 
-    Only a topic whose cleanup.policy says so: records without a key go, and all but the last
-    of each key.
+    Only for a topic whose cleanup.policy includes compact: records without a key are deleted, and
+    all but the last of each key.
     """
     from kafkalog.disk.layout import holds_segments
 
@@ -78,7 +78,7 @@ def run(options: argparse.Namespace) -> int:
 
 
 def _check_policy(options: argparse.Namespace, settings: dict[str, str]) -> None:
-    """Raises: UsageError where nobody says that the topic is to be compacted."""
+    """Raises: UsageError if nothing says that the topic is to be compacted."""
     from kafkalog.config.topic import TopicConfig
     from kafkalog.directory.manager import Manager
     from kafkalog.metadata.offline import heed
@@ -91,14 +91,14 @@ def _check_policy(options: argparse.Namespace, settings: dict[str, str]) -> None
         found = ",".join(policy) or "none"
         raise UsageError(
             f"topic {options.topic}: cleanup.policy: found {found}, wanted one with compact, "
-            f"{where}: records without a key would go, and all but the last of each key"
+            f"{where}: records without a key would be deleted, and all but the last of each key"
         )
 
 
 def _show(
     options: argparse.Namespace, settings: dict[str, str], parts: "dict[TopicPartition, str]"
 ) -> int:
-    """What --execute would look at.  Nothing is written."""
+    """What --execute would process.  Writes nothing."""
     from kafkalog.log.compaction import look
     from kafkalog.log.isolation import UNCOMMITTED
     from kafkalog.log.log import Log, handle_of

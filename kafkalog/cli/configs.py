@@ -30,7 +30,7 @@ ACTIONS = {
     "alter": "set settings, or reset them to their defaults",
 }
 OF_BROKERS = {"broker", "default of all brokers", "properties file"}
-"""Where a broker's settings come from that are not the default."""
+"""Sources of a broker's settings other than the default."""
 TYPES = {
     "topics": "topic", "brokers": "broker", "groups": "group", "client-metrics": "client_metrics"
 }  # fmt: skip
@@ -42,7 +42,7 @@ OPTIONS = {
     "delete_config": ("alter",),
     "dry_run": ("alter",),
 }
-"""The options that only some actions have."""
+"""The options that belong to some actions only."""
 DEFAULT = "describe"
 
 
@@ -100,7 +100,7 @@ def run(options: argparse.Namespace) -> int:
 
 
 def _resource(options: argparse.Namespace, words: list[str]) -> tuple[str, str]:
-    """What the settings belong to: a type and a name, "" for all brokers."""
+    """The settings' owner: a type and a name, "" for all brokers."""
     found: list[tuple[str, str]] = [(TYPES["topics"], word) for word in words]
     if options.topic is not None:
         found.append((TYPES["topics"], options.topic))
@@ -152,5 +152,5 @@ def _alter(admin: "Admin", options: argparse.Namespace, kind: str, name: str) ->
     altered.check()
     would = "would be " if options.dry_run else ""
     for key, value in changes.items():
-        told = f"= {value}" if value is not None else f"{would}back at its default"
+        told = f"= {value}" if value is not None else f"{would}reset to its default"
         say(f"{kind} {name or 'defaults'}: {key} {told}")

@@ -1,4 +1,4 @@
-"""`kafkalog consume`: the records of a directory's or a cluster's topics as lines."""
+"""`kafkalog consume`: prints records of a directory's or a cluster's topics as lines."""
 
 import argparse
 import heapq
@@ -29,7 +29,7 @@ example:
 
 LINES = 1000
 LOOK_S = 30.0
-"""How often a follower looks for new partitions."""
+"""How often --follow looks for new partitions."""
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
@@ -140,7 +140,7 @@ def _broker_arguments(group: Any) -> None:
 
 
 def run(options: argparse.Namespace) -> int:
-    """Print records until the end, the limit, the silence, or for ever."""
+    """Print records until the end, the limit, the timeout, or forever."""
     apply_properties(options, "--consumer-property", options.consumer_property, CONSUMER_PROPERTIES)
     form = kafka_format(options.property) if options.property else format_of(options.format)
     options.follow = options.follow or options.timeout_ms is not None
@@ -202,7 +202,7 @@ def _chosen(place: Place, topics: list[str], partition: int | None) -> list[Topi
 def _starts_and_ends(
     place: Place, chosen: list[TopicPartition], options: argparse.Namespace
 ) -> tuple[Offsets, Offsets]:
-    """Where each partition is begun, and where it ends now.  Raises: UsageError."""
+    """Where each partition starts, and where it ends now.  Raises: UsageError."""
     ends = place.ends(chosen, options.isolation == "read_committed")
     if options.from_time is not None:
         try:
@@ -222,7 +222,7 @@ def _starts_and_ends(
     offset = int(options.offset)
     if offset < 0:
         return {tp: max(ends[tp] + offset, firsts[tp]) for tp in chosen}, ends
-    if len(chosen) == 1:  # out of its range is a mistake; each of several has its own range
+    if len(chosen) == 1:  # out of range is an error; several partitions have several ranges
         end = ends[chosen[0]]
         return {chosen[0]: offset}, {chosen[0]: end if offset == end else max(offset + 1, end)}
     return {tp: min(max(offset, firsts[tp]), ends[tp]) for tp in chosen}, ends
@@ -231,7 +231,7 @@ def _starts_and_ends(
 def _present(
     place: Place, options: argparse.Namespace, starts: Offsets, ends: Offsets
 ) -> Iterator[Iterable[Record]]:
-    """What is there now, block by block, in the order that was asked for."""
+    """The records that are there now, in blocks, in the requested order."""
     committed = options.isolation == "read_committed"
     readers = [_partition(place, tp, starts[tp], ends[tp], committed) for tp in starts]
     if options.order == "time" and len(starts) > 1:
@@ -258,7 +258,7 @@ def _partition(
 
 
 def _follow(place: Place, options: argparse.Namespace, positions: Offsets, output: Output) -> None:
-    """What comes, as it comes, also in partitions that are added."""
+    """New records as they arrive, also in partitions that are added."""
     reader = place.reader(positions, options.isolation == "read_committed")
     topics = sorted({tp.topic for tp in positions})
     silence_s = None if options.timeout_ms is None else options.timeout_ms / 1000

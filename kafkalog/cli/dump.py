@@ -1,4 +1,4 @@
-"""`kafkalog dump`: what lies in Kafka's files, for people or as JSON lines."""
+"""`kafkalog dump`: shows what is inside Kafka's files, as text or as JSON lines."""
 
 import argparse
 import os
@@ -68,7 +68,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(options: argparse.Namespace) -> int:
-    """Dump every file; 1 when one could not be read to its end."""
+    """Dump every file; returns 1 if one could not be read to its end."""
     status = 0
     write = _write_json if options.json else _write_text
     for path in [file for given in options.path for file in files_of(Path(given))]:
@@ -92,7 +92,7 @@ def files_of(path: Path) -> list[Path]:
     if not is_partition(path):
         files += [path / name for name in sorted(os.listdir(path)) if name.endswith("checkpoint")]
     if not files:
-        raise UsageError(f"{path}: nothing of Kafka's in it")
+        raise UsageError(f"{path}: no file of Kafka's format in it")
     return [file for file in files if file.is_file()]
 
 
@@ -106,7 +106,7 @@ def _order(name: str) -> tuple[str, int]:
 
 
 def rows_of(path: Path, options: argparse.Namespace) -> Iterator[Row]:
-    """A row for the file, then one for each thing in it.
+    """A row for the file, then one for each entry in it.
 
     Raises: UsageError for a file of another kind; OSError.
     """
@@ -129,7 +129,7 @@ def rows_of(path: Path, options: argparse.Namespace) -> Iterator[Row]:
 
 
 def _metadata(row: Row) -> Row:
-    """What a record of the metadata log says."""
+    """The contents of a metadata record."""
     import base64
 
     from kafkalog.errors import CorruptLog
@@ -181,7 +181,7 @@ def _log_rows(path: Path, options: argparse.Namespace) -> Iterator[Row]:
 
 
 def batch_row(batch: Any) -> Row:
-    """A batch's header as DumpLogSegments tells it."""
+    """A batch's header as DumpLogSegments shows it."""
     attributes = int(batch.attributes)
     horizon = bool(attributes & 64)
     return {

@@ -1,4 +1,4 @@
-"""`kafkalog failpoints`: where the test build can be made to fail."""
+"""`kafkalog failpoints`: lists the places where the test build can be made to fail."""
 
 import argparse
 import os
@@ -12,7 +12,7 @@ example:
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
-    """The command has none."""
+    """The command has no arguments."""
     del parser
 
 

@@ -1,4 +1,5 @@
-"""`kafkalog features`: the levels of a cluster's features, in the words of Kafka's tool."""
+"""`kafkalog features`: shows and changes the levels of a cluster's features, as Kafka's tool
+does."""
 
 import argparse
 from typing import TYPE_CHECKING
@@ -29,7 +30,7 @@ OPTIONS = {
     "dry_run": ("upgrade", "downgrade", "disable"),
     "json": ("describe",),
 }
-"""The options that only some actions have."""
+"""The options that belong to some actions only."""
 DEFAULT = "describe"
 LEVEL_MAX = 32_767
 METADATA = "metadata.version"
@@ -130,7 +131,8 @@ def _update(
         if name not in found.errors:
             say(f"{name} {'can be' if dry else 'was'} {action}d{to}.")
         else:
-            # What the broker says, as Kafka's tool tells it: without the name again, or the code's.
+            # The broker's message as Kafka's tool prints it: without repeating the name or the
+            # code.
             problem = found.errors[name]
             words = str(problem).rpartition(f"{name_of(problem.code or 0)}: ")[2]
             say(f"{'Can not' if dry else 'Could not'} {action} {name}{to}. {words}")

@@ -1,7 +1,7 @@
-"""JSON lines and rows of CSV as records: fields by name, numbers as they were written.
+"""JSON lines and CSV rows as records: fields by name, numbers as they were written.
 
-The fast ways (msgspec for JSON, pyarrow for CSV, where they are installed) take what is
-regular, by blocks; what they refuse goes row by row, so that each mistake has its line.
+The fast readers (msgspec for JSON, pyarrow for CSV, if installed) read regular input in blocks;
+what they refuse is read row by row, so that each error has its line.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ is_number = re.compile(NUMBER).fullmatch
 
 
 def _field(value: Any, name: str) -> Any:
-    """A field by its name, or by a path of names with dots.  Raises: ValueError."""
+    """A field by its name, or by a dotted path of names.  Raises: ValueError."""
     if name in value:
         return value[name]
     found: Any = value
@@ -60,7 +60,7 @@ def _time(name: str, found: Any, shape: Shape) -> int:
 
 
 def json_blocks(source: Input, shape: Shape, bad: Bad) -> Iterator[Block]:
-    """One record a line that holds an object; the value is the line as it was."""
+    """One record per line with an object; the value is the line as it was."""
     fast = _json_decoder(shape)
     for number, lines in read_lines(source):
         block = fast(lines)
@@ -93,10 +93,10 @@ def _json_row(line: bytes, shape: Shape) -> Row:
 
 
 def _json_decoder(shape: Shape) -> Callable[[list[bytes]], Block | None]:
-    """Lines to a block by msgspec; None where a line is not as it should be, or it is missing.
+    """A block of lines by msgspec; None if it is not installed, or a line is irregular.
 
-    What it takes, json takes with the same meaning; only the fields that are wanted become
-    objects.  A name with a dot may be a path, which it does not know.
+    It gives json the same meaning as the json module; only requested fields become
+    objects.  A name with a dot may be a path, which msgspec does not support.
     """
     wanted = [n for n in (shape.key, shape.timestamp, shape.value) if n is not None]
     names = list(dict.fromkeys(wanted))
@@ -120,7 +120,7 @@ def _json_decoder(shape: Shape) -> Callable[[list[bytes]], Block | None]:
     def block(lines: list[bytes]) -> Block | None:
         taken = lines if b"" not in lines else [line for line in lines if line]
         try:
-            str(b"\n".join(taken), "utf-8")  # also what is in fields that are passed over
+            str(b"\n".join(taken), "utf-8")  # also what is in skipped fields
             rows = list(map(decode, taken))
             keys = None
             times: list[int | None] | None = None
@@ -141,7 +141,7 @@ def _json_decoder(shape: Shape) -> Callable[[list[bytes]], Block | None]:
 
 
 def _times(name: str, cells: list[Any], shape: Shape) -> list[int | None]:
-    """Milliseconds; as they are where all are plain numbers of them.  Raises: ValueError."""
+    """Milliseconds; in one step if all are plain numbers of them.  Raises: ValueError."""
     if shape.plain_ms:
         whole = set(map(type, cells)) == {int}
         if whole and min(cells) >= MS_MIN and max(cells) < MS_MAX:
@@ -170,7 +170,7 @@ def _fit(values: list[bytes], keys: list[bytes | None] | None, shape: Shape) -> 
 
 
 def csv_blocks(source: Input, shape: Shape, bad: Bad) -> Iterator[Block]:
-    """One record a row under a row of names: a JSON object of its cells, or one of them."""
+    """One record per row, after a row of names: a JSON object of its cells, or one of them."""
     done = 0
     if not source.live:
         whole = [False]
@@ -183,9 +183,9 @@ def csv_blocks(source: Input, shape: Shape, bad: Bad) -> Iterator[Block]:
 
 
 def _rows(source: Input, shape: Shape, bad: Bad, skip: int) -> Iterator[Block]:
-    """Row by row, behind the first `skip` good ones, of which each is known to be one."""
-    # What is too long for a record is a bad row, with its line, and no end of all; the module's
-    # own limit, 128 KiB, is one for all its users in a process.
+    """Row by row, after the first `skip` rows, which are known to be good."""
+    # A row that is too long for a record is a bad row with a line number, not a fatal error; the
+    # module's own limit, 128 KiB, applies to all its users in a process.
     if csv.field_size_limit() < LINE_BYTES_MAX:
         csv.field_size_limit(LINE_BYTES_MAX)
     text = io.TextIOWrapper(source.stream, "utf-8-sig", errors="strict", newline="")

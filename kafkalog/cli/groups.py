@@ -54,7 +54,7 @@ OPTIONS = {
     "dry_run": ("reset-offsets",),
     **dict.fromkeys(TARGETS, ("reset-offsets",)),
 }
-"""The options that only some actions have."""
+"""The options that belong to some actions only."""
 DEFAULT = "list"
 
 
@@ -144,7 +144,7 @@ def _describe(admin: "Admin", options: argparse.Namespace, name: str) -> None:
 
 
 def _listed(admin: "Admin", name: str) -> str:
-    """The state in the list of groups: those of Kafka 4's own protocol are told only there.
+    """The state from the list of groups; only there are groups of Kafka 4's own protocol reported.
 
     Raises: CommandError for a group that is not in it either.
     """
@@ -171,8 +171,8 @@ def _lags(
 
 
 def _lag_rows(admin: "Admin", info: "GroupInfo") -> list[dict[str, Any]]:
-    """A row for each partition with a committed offset or a member, and for each member that has
-    no partition: what those of Connect or of a schema registry own only their protocol knows.
+    """A row for each partition with a committed offset or a member, and for each member without a
+    partition: only their own protocol knows what members of Connect or a schema registry own.
     """
     committed = admin.list_group_offsets(info.group)
     owners = {tp: m for m in info.members for tp in m.assignment}
@@ -207,14 +207,14 @@ def _owned(owner: "MemberInfo | None") -> dict[str, Any]:
 
 
 def _readable(at: int, start: int, end: int) -> int:
-    """How much of the lag can still be read: what lies below the start is deleted."""
+    """How much of the lag can still be read: records below the log's start are deleted."""
     return max(end - max(at, start), 0)
 
 
 def _bounds(
     admin: "Admin", partitions: "list[TopicPartition]"
 ) -> "tuple[dict[TopicPartition, int], dict[TopicPartition, int]]":
-    """Where partitions start, and end; those of topics that are gone are left out."""
+    """The start and end offsets of partitions; those of deleted topics are left out."""
     names = {tp.topic for tp in partitions}
     topics = admin.describe_topics(sorted(names.intersection(admin.list_topics(internal=True))))
     there = [

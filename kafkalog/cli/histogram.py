@@ -9,14 +9,14 @@ WIDTH = 48
 EIGHTHS = " ▏▎▍▌▋▊▉█"
 RANKS = {"p50": 0.5, "p90": 0.9, "p99": 0.99, "p99.9": 0.999, "max": 1.0}
 STEPS = 5
-"""Bars to a factor of ten."""
+"""Bars per factor of ten."""
 
 Weighted = Sequence[tuple[float, int]]
-"""Seconds, and how many records they stand for."""
+"""Latencies in seconds, each with the number of records that it stands for."""
 
 
 def percentiles(latencies: Weighted) -> dict[str, float]:
-    """Seconds at each of RANKS: what so large a part of the records did not exceed."""
+    """The latency in seconds at each percentile of RANKS."""
     ordered = sorted(latencies)
     total = sum(count for _, count in ordered)
     found: dict[str, float] = {}
@@ -30,7 +30,7 @@ def percentiles(latencies: Weighted) -> dict[str, float]:
 
 
 def show_ms(seconds: float) -> str:
-    """`0.123 ms`, `12.3 ms`, `1234 ms`: three digits that count."""
+    """`0.123 ms`, `12.3 ms`, `1234 ms`: three significant digits."""
     ms = seconds * 1000
     digits = 3 if ms < 1 else 2 if ms < 10 else 1 if ms < 100 else 0
     return f"{ms:.{digits}f} ms"
@@ -55,5 +55,5 @@ def render_histogram(latencies: Weighted) -> str:
 def _bar(part: float) -> str:
     eighths = round(part * WIDTH * 8)
     if part > 0:
-        eighths = max(eighths, 1)  # what is there is seen
+        eighths = max(eighths, 1)  # every count is visible
     return "█" * (eighths // 8) + EIGHTHS[eighths % 8].strip()

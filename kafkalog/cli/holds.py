@@ -9,7 +9,7 @@ from kafkalog.cli.common import UsageError, add_dir, json_line, show_bytes, show
 EXAMPLES = """\
 example:
   kafkalog holds --dir data                      # shows what is held, and until when
-  kafkalog holds --dir data --remove dashboard   # retention deletes again what it would
+  kafkalog holds --dir data --remove dashboard   # retention no longer waits for it
 """
 
 
@@ -21,7 +21,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(options: argparse.Namespace) -> int:
-    """Show the retention holds of a directory that count now, or remove one."""
+    """Show the current retention holds of a directory, or remove one."""
     from kafkalog.disk.holds import read_holds, remove_hold
 
     if not os.path.isdir(options.dir):
@@ -34,7 +34,7 @@ def run(options: argparse.Namespace) -> int:
                 f"--remove: found {options.remove!r}, wanted one of {', '.join(names) or 'none'}"
             )
         remove_hold(options.dir, options.remove)
-        print(f"{options.remove}: holds nothing more")
+        print(f"{options.remove}: removed")
         return 0
     if options.json:
         for hold in found:
@@ -46,7 +46,7 @@ def run(options: argparse.Namespace) -> int:
             print(json_line({**told, "partitions": rows}))
         return 0
     if not found:
-        print("no holds: retention deletes what its settings say")
+        print("no holds: retention follows its settings")
         return 0
     rows_shown = [
         [hold.name, show_time(hold.until_ms), show_bytes(hold.max_bytes),

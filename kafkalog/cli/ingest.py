@@ -1,4 +1,4 @@
-"""`kafkalog ingest`: the lines of files into a topic."""
+"""`kafkalog ingest`: appends the lines of files to a topic."""
 
 import argparse
 import functools
@@ -109,7 +109,7 @@ def run(options: argparse.Namespace) -> int:
 
 
 def _logs(manager: "Manager", options: argparse.Namespace) -> "list[Log]":
-    """The topic's logs, made when it is new.  Raises: UsageError, InvalidTopic."""
+    """The topic's logs, created if it is new.  Raises: UsageError, InvalidTopic."""
     if options.topic not in manager.topics():
         from kafkalog.metadata.offline import create_topic
 
@@ -117,16 +117,16 @@ def _logs(manager: "Manager", options: argparse.Namespace) -> "list[Log]":
     found = manager.partitions(options.topic)
     if options.partitions not in (None, len(found)):
         raise UsageError(
-            f"--partitions: topic {options.topic!r} is there with {len(found)}, "
+            f"--partitions: topic {options.topic!r} exists with {len(found)}, "
             f"found {options.partitions}"
         )
     return [manager.get(tp.topic, tp.partition) for tp in found]
 
 
 class Writer:
-    """Records by partition, appended by the megabyte.
+    """Records by partition, appended a megabyte at a time.
 
-    A key decides its partition as in Kafka's Java client; records without one go to one
+    A key decides its partition as in Kafka's Java client; records without a key go to one
     partition until a batch is full, then to the next.
     """
 
@@ -151,7 +151,7 @@ class Writer:
         return partition_for_key(key, len(self.logs))
 
     def add(self, block: Block, now_ms: int) -> None:
-        """Take the records of a block; append what has become a megabyte."""
+        """Add the records of a block; append partitions that have reached a megabyte."""
         times: Any = block.times
         if times is not None and None in times:
             times = [now_ms if time_ms is None else time_ms for time_ms in times]
@@ -165,7 +165,7 @@ class Writer:
             self._append(self.turn, block.values, block.keys, times)
 
     def _deal(self, block: Block, times: list[int]) -> None:
-        """To each partition what is its own."""
+        """Distribute records to their partitions."""
         values = block.values if isinstance(block.values, list) else block.values.to_pylist()
         keys, place = block.keys or [], self.place
         spots = [-1 if key is None else place(key) for key in keys]
@@ -212,19 +212,19 @@ class Writer:
             self.turn = (self.turn + 1) % len(self.logs)
 
     def flush_waiting(self) -> None:
-        """Append all that waits."""
+        """Append all pending records."""
         for at in range(len(self.logs)):
             self._append_waiting(at)
 
     def flush(self) -> None:
-        """Append all that waits, and put everything on disk."""
+        """Append all pending records, and flush everything to disk."""
         self.flush_waiting()
         for log in self.logs:
             log.flush()
 
 
 class _Run:
-    """One call of the command: where it stands, and what went wrong."""
+    """One run of the command: its progress, and its errors."""
 
     def __init__(self, options: argparse.Namespace, shape: Shape, writer: Writer) -> None:
         self.options = options
@@ -237,7 +237,7 @@ class _Run:
         self.read_before = 0
 
     def all(self) -> None:
-        """Every input in turn; an interrupt leaves what was appended."""
+        """Read every input in turn; after an interrupt, appended records stay."""
         try:
             for path in self.options.file:
                 self._one(path)
@@ -264,7 +264,7 @@ class _Run:
             source.close()
 
     def bad(self, name: str, line: int, why: str) -> None:
-        """Count a line that is no record; too many of them end the run."""
+        """Count an invalid line; too many of them end the run."""
         self.errors += 1
         if self.errors > self.options.max_errors:
             self.writer.flush()
@@ -277,7 +277,7 @@ class _Run:
         warn(f"{name}:{line}: {why}; skipped")
 
     def summary(self) -> None:
-        """What was done, on the standard output."""
+        """Print the summary on stdout."""
         writer, seconds = self.writer, self.progress.seconds()
         stored = sum(log.size_bytes for log in writer.logs) - writer.stored_before
         files, parts = len(self.options.file), len(writer.logs)

@@ -36,18 +36,18 @@ PACKED = (".gz", ".zst")
 FORMATS = {".json": "json", ".jsonl": "json", ".ndjson": "json", ".csv": "csv"}
 
 Clock = Callable[[str], int]
-"""A timestamp's text to milliseconds since 1970.  Raises: ValueError."""
+"""Parses a timestamp into milliseconds since 1970.  Raises: ValueError."""
 
 
 class Block(NamedTuple):
-    """Records that were read together; `keys` and `times` are None when none has one."""
+    """Records that were read together; `keys` and `times` are None if no record has one."""
 
     values: Any
     """A list of bytes, or an Arrow array of them."""
     keys: list[bytes | None] | None
     times: list[int | None] | None
     blank: int = 0
-    """Lines without anything, which are no records."""
+    """Empty lines, which are no records."""
 
 
 class Shape(NamedTuple):
@@ -60,24 +60,24 @@ class Shape(NamedTuple):
     timestamp: str | None
     value: str | None
     key_regex: re.Pattern[bytes] | None
-    """Of text: the first group, or the whole match."""
+    """For text: the first group, or the whole match."""
     timestamp_regex: re.Pattern[bytes] | None
     clock: Clock
     without_timestamp: str
     """error, previous or now: a text line in which the regex finds no time."""
     limit_bytes: int = LINE_BYTES_MAX
-    """Of a key and its value together: what surely fits into a batch."""
+    """For a key and its value together: what surely fits into a batch."""
     key_separator: bytes | None = None
-    """Of text: what stands before it is the key, what stands behind it the value."""
+    """For text: the text before it is the key, the text after it the value."""
     plain_ms: bool = False
-    """A large whole number is a time in milliseconds: `clock` need not be asked."""
+    """A large whole number is a time in milliseconds, without calling `clock`."""
 
 
 Row = tuple[bytes, bytes | None, int | None]
 """Value, key, milliseconds since 1970 or None for now."""
 
 Bad = Callable[[int, str], None]
-"""Told of the line and the reason; it raises when it has heard enough."""
+"""Called with the line and the reason; raises when there were too many."""
 
 
 class Input:
@@ -88,7 +88,7 @@ class Input:
         self.path = path
         self.name = "stdin" if path == "-" else path
         self.live = path == "-"
-        """Nobody knows how much comes, or when."""
+        """Whether neither the amount nor the pace of the input is known."""
         self._open()
 
     def _open(self) -> None:
@@ -109,7 +109,7 @@ class Input:
             self.stream = self.raw
 
     def format(self, wanted: str) -> str:
-        """The format, by name when `wanted` is auto; the standard input by its first byte."""
+        """The format, by name if `wanted` is auto; standard input by its first byte."""
         if wanted != "auto":
             return wanted
         if self.live and isinstance(self.stream, io.BufferedReader):
@@ -117,30 +117,30 @@ class Input:
         return format_by_name(self.name)
 
     def position(self) -> int:
-        """Bytes of the file, as it is stored, that have been read; 0 for a pipe."""
+        """Bytes read so far of the file as stored; 0 for a pipe."""
         try:
             return int(self.raw.tell())
         except OSError:
             return 0
 
     def bytes(self) -> int:
-        """Of the file as it is stored; 0 for the standard input."""
+        """Size of the file as stored; 0 for standard input."""
         return 0 if self.live else os.fstat(self.raw.fileno()).st_size
 
     def rewind(self) -> None:
-        """Begin again; not for the standard input.  Raises: OSError."""
+        """Rewind; not for standard input.  Raises: OSError."""
         self.close()
         self._open()
 
     def close(self) -> None:
-        """Close the file; the standard input stays open."""
+        """Close the file; standard input stays open."""
         if not self.live:
             self.stream.close()
             self.raw.close()
 
 
 def format_by_name(path: str) -> str:
-    """text, json or csv, by how the name ends in front of .gz or .zst."""
+    """text, json or csv, by the name's ending before .gz or .zst."""
     stem, ending = os.path.splitext(path)
     if ending not in PACKED:
         stem = path
@@ -151,9 +151,9 @@ def format_by_name(path: str) -> str:
 
 
 def read_lines(source: Input) -> Iterator[tuple[int, list[bytes]]]:
-    """(number of the first line, lines without their ends), by blocks.  Raises: CommandError."""
+    """(number of the first line, lines without their ends), in blocks.  Raises: CommandError."""
     number, rest = 1, b""
-    # A user who types, or a slow pipe, must not wait for a whole megabyte.
+    # A typing user, or a slow pipe, must not wait for a whole megabyte.
     live = source.live and source.stream is sys.stdin.buffer
     read = source.stream.read1 if live else source.stream.read
     waiting: list[bytes] = []
@@ -172,7 +172,7 @@ def read_lines(source: Input) -> Iterator[tuple[int, list[bytes]]]:
         if live and waiting:
             yield number, waiting
             number, waiting = number + len(waiting), []
-    # A last line without an end belongs to the block before it, not to one of its own.
+    # A last line without a line end belongs to the block before it.
     if rest:
         waiting.append(rest.removesuffix(b"\r"))
     if waiting:
@@ -180,7 +180,7 @@ def read_lines(source: Input) -> Iterator[tuple[int, list[bytes]]]:
 
 
 def json_object(line: bytes) -> dict[str, Any]:
-    """The JSON object of a line.  Raises: ValueError."""
+    """The JSON object on a line.  Raises: ValueError."""
     try:
         found = json.loads(line)
     except json.JSONDecodeError as problem:
@@ -193,14 +193,14 @@ def json_object(line: bytes) -> dict[str, Any]:
 
 
 def field_bytes(value: Any) -> bytes | None:
-    """A field of such an object as a key or a value: text as it is, anything else as JSON."""
+    """A field of such an object as a key or a value: text unchanged, anything else as JSON."""
     if value is None:
         return None
     return (value if isinstance(value, str) else json_line(value)).encode()
 
 
 def checked_row(value: bytes, key: bytes | None, time_ms: int | None, shape: Shape) -> Row:
-    """A record, when a batch can hold it.  Raises: ValueError."""
+    """A record, if a batch can hold it.  Raises: ValueError."""
     size = len(value) + len(key or b"")
     if size > shape.limit_bytes:
         raise ValueError(f"{size} bytes are more than a batch may have (max.message.bytes)")
@@ -218,9 +218,9 @@ def block_of(rows: list[Row], blank: int = 0) -> Block:
 
 
 def timestamp_parser(format: str | None, zone: tzinfo, year: int | None) -> Clock:
-    """How a timestamp's text is read: `format` is strptime's, ms, s, or None (ISO or a number).
+    """How to parse a timestamp: `format` is strptime's, ms, s, or None (ISO or a number).
 
-    A format without a year takes `year`, or the present one.
+    A format without a year gets `year`, or the current one.
     """
     if format is None:
         parse: Clock = functools.partial(_parse_any, zone=zone)
@@ -229,7 +229,7 @@ def timestamp_parser(format: str | None, zone: tzinfo, year: int | None) -> Cloc
     elif YEAR_DIRECTIVES.search(format):
         parse = functools.partial(_parse_format, format=format, zone=zone, prefix="")
     else:
-        # The year is parsed with the rest: 29 February is a date in leap years only.
+        # The year is parsed with the rest: 29 February exists in leap years only.
         prefix = f"{year or datetime.now(timezone.utc).year} "
         parse = functools.partial(_parse_format, format=f"%Y {format}", zone=zone, prefix=prefix)
     # Many lines carry the same second; strptime takes longer than all else together.
@@ -239,7 +239,7 @@ def timestamp_parser(format: str | None, zone: tzinfo, year: int | None) -> Cloc
 def _not_negative(text: str, parse: Clock) -> int:
     timestamp_ms = parse(text)
     if timestamp_ms < 0:
-        raise ValueError(f"time {text!r} lies before 1970")
+        raise ValueError(f"time {text!r} is before 1970")
     if timestamp_ms > TIME_MAX_MS:
         raise ValueError(f"time {text!r} does not fit into 64 bits")
     return timestamp_ms
@@ -264,5 +264,5 @@ def _parse_format(text: str, format: str, zone: tzinfo, prefix: str) -> int:
         moment = datetime.strptime(prefix + text, format)
     except ValueError:
         wanted = format.removeprefix("%Y ") if prefix else format
-        raise ValueError(f"time {text!r} is not of the format {wanted!r}") from None
+        raise ValueError(f"time {text!r} does not have the format {wanted!r}") from None
     return time_ms(moment if moment.tzinfo else moment.replace(tzinfo=zone))

@@ -1,4 +1,4 @@
-"""`kafkalog consume --group`: a share of a broker's topics, and where it left off."""
+"""`kafkalog consume --group`: reads this member's share of topics from the committed offsets on."""
 
 import argparse
 import signal
@@ -17,12 +17,12 @@ if TYPE_CHECKING:
 __all__ = ["read_in_group"]
 
 BLOCK = 1000
-"""Records that are printed before it looks up."""
+"""Records that are printed between checks."""
 WAIT_MS = 500
 
 
 class _Whole:
-    """Ctrl-C waits for the end of the block, so that what was shown is committed, too.
+    """Ctrl-C waits for the end of the block, so that what was printed is committed, too.
 
     A second one does not: the output may be a pipe that nobody reads.
     """
@@ -33,7 +33,7 @@ class _Whole:
 
     def __enter__(self) -> None:
         self._before = signal.getsignal(signal.SIGINT)
-        # Not where somebody has set another answer to it, or has it ignored.
+        # Not if somebody else handles or ignores it.
         self._ours = self._before is signal.default_int_handler and (
             threading.current_thread() is threading.main_thread()
         )
@@ -56,24 +56,24 @@ class _Whole:
 def read_in_group(
     cluster: "Cluster", options: argparse.Namespace, topics: list[str], output: Output
 ) -> None:
-    """Print what the group gives this member, and commit what was printed."""
+    """Print the records of this member's partitions, and commit what was printed."""
     from kafkalog.client.consumer.consumer import Consumer
 
     for topic in topics:
-        cluster.topic(topic)  # one that does not exist is reported at once
+        cluster.topic(topic)  # a missing topic is reported immediately
     consumer = Consumer(
         cluster.transport,
         group=options.group,
         group_instance_id=options.instance_id,
         auto_offset_reset="none" if options.reset == "error" else options.reset,
         isolation=options.isolation,
-        config={"allow.auto.create.topics": False},  # to print makes no topic
+        config={"allow.auto.create.topics": False},  # printing must not create a topic
     )
     try:
         with _Whole(consumer):
             _read_group(consumer, topics, options, output)
     finally:
-        # Also after Ctrl-C: what was printed is committed, and the others need not wait.
+        # Also after Ctrl-C: commits what was printed, and the other members need not wait.
         consumer.close()
 
 
@@ -100,7 +100,7 @@ def _read_group(
 
 
 def _show(consumer: "Consumer", rows: "list[Record]", output: Output) -> None:
-    """Print; what was not printed counts as not read."""
+    """Print; records that were not printed count as unread."""
     from kafkalog.types import TopicPartition
 
     last: Record | None = None
@@ -114,7 +114,7 @@ def _show(consumer: "Consumer", rows: "list[Record]", output: Output) -> None:
 
 
 def _at_end(consumer: "Consumer", ends: "dict[TopicPartition, int]") -> bool:
-    """Whether every partition that it has was read to the end that it had when it came."""
+    """Whether every assigned partition was read to the end that it had when it was assigned."""
     new = [tp for tp in consumer.assignment if tp not in ends]
     if new:
         ends.update(consumer.end_offsets(new))

@@ -1,4 +1,4 @@
-"""`kafkalog mirror`: topics of one cluster in another, each record once."""
+"""`kafkalog mirror`: copies topics of one cluster to another, each record once."""
 
 import argparse
 import sys
@@ -72,7 +72,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(options: argparse.Namespace) -> int:
-    """Copy; 1 when topics had to be left aside."""
+    """Copy; returns 1 if topics had to be skipped."""
     from kafkalog import Mirror
 
     view = _View(options.report_s)
@@ -106,7 +106,7 @@ def run(options: argparse.Namespace) -> int:
 
 
 class _View:
-    """How far it is, on a terminal's last line, or as a line now and then."""
+    """Shows the progress on a terminal's last line, or as a line at intervals."""
 
     def __init__(self, report_s: int) -> None:
         self.terminal = sys.stderr.isatty()
@@ -117,7 +117,7 @@ class _View:
         self.dirty = False
 
     def line(self, status: "MirrorStatus") -> str:
-        """What was done, in all."""
+        """Print the totals."""
         seconds = max(time.monotonic() - self.begun_s, 1e-6)
         return (
             f"{plural(status.records, 'record')} ({show_bytes(status.bytes)}) of "
@@ -127,7 +127,7 @@ class _View:
         )
 
     def show(self, status: "MirrorStatus") -> None:
-        """Lag and rate since it was shown last."""
+        """Lag and rate since the last report."""
         now_s = time.monotonic()
         if now_s < self.next_s:
             return
@@ -150,12 +150,12 @@ class _View:
         sys.stderr.flush()
 
     def warn(self, text: str) -> None:
-        """A line of its own."""
+        """Print a line."""
         self.clear()
         warn(text)
 
     def clear(self) -> None:
-        """Leave the line empty for what is printed next."""
+        """Clear the line for what is printed next."""
         if self.dirty:
             sys.stderr.write("\r\x1b[K")
             sys.stderr.flush()

@@ -1,4 +1,4 @@
-"""`kafkalog offsets`: where partitions begin and end, or what lies at a time."""
+"""`kafkalog offsets`: shows where partitions begin and end, or the offset at a time."""
 
 import argparse
 

@@ -1,4 +1,4 @@
-"""Records as lines on the standard output: the formats of `kafkalog consume`."""
+"""Prints records as lines on stdout: the formats of `kafkalog consume`."""
 
 import itertools
 import json
@@ -15,7 +15,7 @@ Format = Callable[[Record], bytes]
 
 
 class Output:
-    """Lines on the standard output, and whether there are enough."""
+    """Lines on stdout, up to a limit."""
 
     def __init__(self, form: Format, limit: int | None) -> None:
         """`limit`: how many records; None: all."""
@@ -23,7 +23,7 @@ class Output:
         self.left = sys.maxsize if limit is None else limit
 
     def write(self, records: Iterable[Record]) -> Record | None:
-        """Print records as far as the limit allows; the last one that was printed."""
+        """Print records up to the limit; returns the last one that was printed."""
         last = None
         lines = []
         for last in itertools.islice(records, self.left):
@@ -43,7 +43,7 @@ class Output:
 
 
 def format_of(text: str) -> Format:
-    """What --format asks for.  Raises: UsageError for an unknown directive."""
+    """The function for --format.  Raises: UsageError for an unknown directive."""
     if text == "value":
         return lambda record: record.value or b""
     if text == "json":

@@ -1,4 +1,5 @@
-"""`kafkalog perf`: how fast a broker takes records, gives them, and carries one across."""
+"""`kafkalog perf`: measures how fast a broker takes and gives records, and the latency across
+it."""
 
 import argparse
 import os
@@ -48,7 +49,7 @@ BODIES = 64
 SEED = 20_110_111
 INTERRUPTED = 130
 TOLD = ("text", "histogram", "interrupted")
-"""What is not a figure."""
+"""Unknown figures."""
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
@@ -61,7 +62,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
         "end-to-end: one record at a time, from the send until it is read",
     )
     add_bootstrap(parser)
-    parser.add_argument("--topic", required=True, help="the topic; produce fills it with noise")
+    parser.add_argument("--topic", required=True, help="topic; produce fills it with random data")
     parser.add_argument(
         "--num-records",
         "--messages",
@@ -136,7 +137,7 @@ def _figures(
     seconds: float,
     latencies: list[tuple[float, int]],
 ) -> dict[str, Any]:
-    """What was measured, up to a Ctrl-C; `latencies`: seconds, and of how many records."""
+    """Print what was measured up to a Ctrl-C; `latencies`: seconds, and of how many records."""
     text = (
         f"{plural(records, 'record')}, {show_bytes(size)} in {seconds:.2f} s: "
         f"{records / seconds:,.0f} records/s, {show_bytes(size / seconds)}/s"
@@ -162,7 +163,7 @@ def _figures(
 
 
 def _bodies(size: int) -> list[bytes]:
-    """Values that compress like text: random letters, of one seed."""
+    """Values that compress like text: random letters, with a fixed seed."""
     letters = random.Random(SEED)
     alphabet = b"abcdefghijklmnopqrstuvwxyz     "
     return [bytes(letters.choices(alphabet, k=size)) for _ in range(BODIES)]
@@ -203,7 +204,7 @@ def _produce(cluster: "Cluster", options: argparse.Namespace) -> dict[str, Any]:
 
 
 def _paced(wanted: int, a_second: int, producer: "Producer") -> Iterator[int]:
-    """The numbers from 0 on, not faster than `a_second` of them; -1: as they are taken."""
+    """Numbers from 0 on, at most `a_second` of them per second; -1: without a limit."""
     if a_second < 0:
         yield from range(wanted)
         return

@@ -1,4 +1,4 @@
-"""Where topics are: a data directory, or a cluster; the commands see one interface."""
+"""Data directories and clusters behind one interface for the commands."""
 
 from __future__ import annotations
 
@@ -35,79 +35,79 @@ Row = dict[str, Any]
 
 
 class At(NamedTuple):
-    """What lies at a time."""
+    """The result of a lookup by time."""
 
     offset: int
-    """-1: nothing does."""
+    """-1: there is none."""
     timestamp_ms: int
-    """Of the record; -1 where none was asked for."""
+    """The record's timestamp; -1 if none was asked for."""
 
 
 NOTHING = At(-1, -1)
 IDLE_S = 0.05
-SAMPLE = 16  # batches at the head of each segment that are looked at for their codec
+SAMPLE = 16  # batches read at the start of each segment to find their codec
 
 
 class Reader(Protocol):
-    """Reads partitions from the offsets in `positions`, which move along and may be added to."""
+    """Reads partitions from the offsets in `positions`, which advance and may be added to."""
 
     positions: Offsets
 
     def poll(self, wait_ms: int | None) -> list[list[Record]]:
-        """What comes next, by blocks of one partition; nothing after at most `wait_ms`."""
+        """The next records, in blocks of one partition; nothing after at most `wait_ms`."""
 
     def close(self) -> None:
-        """Let go of it."""
+        """Release its resources."""
 
 
 class Place(Protocol):
-    """What a directory and a cluster have in common."""
+    """The interface of a directory and a cluster."""
 
     name: str
     heads: tuple[str, ...]
-    """Of the columns that `cells` makes of a row."""
+    """The names of the columns that `cells` returns."""
     texts: frozenset[int]
     """Which of them are text."""
 
     def refresh(self) -> None:
-        """Look again which partitions there are."""
+        """Reload the list of partitions."""
 
     def topics(self, internal: bool) -> list[str]:
-        """The names, sorted; `internal`: of Kafka's own, too."""
+        """The names, sorted; `internal`: including internal topics."""
 
     def partitions(self, topic: str) -> list[TopicPartition]:
-        """Those of a topic.  Raises: UsageError, UnknownTopicOrPartition."""
+        """The partitions of a topic.  Raises: UsageError, UnknownTopicOrPartition."""
 
     def firsts(self, some: list[TopicPartition]) -> Offsets:
-        """Where their logs begin."""
+        """The log start offsets."""
 
     def ends(self, some: list[TopicPartition], committed: bool) -> Offsets:
-        """Where their logs end now; `committed`: for read_committed."""
+        """The current end offsets; `committed`: for read_committed."""
 
     def at(self, some: list[TopicPartition], time_ms: int) -> Offsets:
-        """The first offset at or after a time, of those that have one."""
+        """The first offset at or after a time, for partitions that have one."""
 
     def listed(
         self, some: list[TopicPartition], when: int | str, committed: bool
     ) -> dict[TopicPartition, At]:
-        """What lies at a time; `when`: ms, or as Admin.list_offsets names it."""
+        """The offset at a time; `when`: ms, or as Admin.list_offsets names it."""
 
     def reader(self, positions: Offsets, committed: bool) -> Reader:
         """A reader from these offsets on."""
 
     def describe(self, topic: str) -> list[Row]:
-        """Its partitions, as JSON shows them."""
+        """Its partitions as rows for JSON."""
 
     def cells(self, row: Row) -> list[str]:
-        """A row as a table shows it."""
+        """A row as the table shows it."""
 
     def footer(self, rows: list[Row]) -> str:
-        """What a table ends with."""
+        """The last line of the table."""
 
 
 @contextlib.contextmanager
 def open_place(options: argparse.Namespace) -> Iterator[Place]:
-    """The place that --dir or --bootstrap-server names.  Raises: UsageError, OSError."""
+    """The place named by --dir or --bootstrap-server.  Raises: UsageError, OSError."""
     if options.dir is not None:
         directory = Directory(options.dir)
         try:
@@ -120,7 +120,7 @@ def open_place(options: argparse.Namespace) -> Iterator[Place]:
 
 
 def no_topic(where: str, name: str, topics: list[str]) -> UsageError:
-    """That there is none of this name, and what there is."""
+    """The error for a missing topic, which lists those that exist."""
     import difflib
 
     near = difflib.get_close_matches(name, topics, 1)
@@ -142,14 +142,14 @@ class Directory:
     texts = frozenset({0, 6, 7, 8})
 
     def __init__(self, path: str) -> None:
-        """List it.  Raises: OSError, KafkalogError."""
+        """List the directory.  Raises: OSError, KafkalogError."""
         self.name = path
         self._logs: dict[TopicPartition, Log] = {}
         self._folders: Mapping[TopicPartition, str] = {}
         self.refresh()
 
     def refresh(self) -> None:
-        """Look again which partitions there are."""
+        """Reload the list of partitions."""
         from kafkalog.disk.layout import list_directory
 
         self._folders = list_directory(self.name).partitions
@@ -175,7 +175,7 @@ class Directory:
         return found
 
     def log(self, tp: TopicPartition) -> Log | None:
-        """Its log; None as long as nothing was written to it."""
+        """The partition's log; None as long as nothing was written to it."""
         if tp not in self._logs:
             log = open_log(tp, os.path.join(self.name, self._folders[tp]))
             if log is None:
@@ -211,7 +211,7 @@ class Directory:
         return [describe(self.log(tp), tp) for tp in self.partitions(topic)]
 
     def draw(self, topic: str, target: str) -> None:
-        """Its segments as a picture."""
+        """Draw its segments."""
         from kafkalog.inspect import picture
 
         logs = filter(None, map(self.log, self.partitions(topic)))
@@ -264,7 +264,7 @@ def _at(log: Log | None, when: int | str, committed: bool) -> At:
 
 
 class _LogReader:
-    """Partitions of a directory, each from where it was left; also those that get records later."""
+    """Reads a directory's partitions from their positions on; also those that get records later."""
 
     def __init__(self, place: Directory, positions: Offsets, committed: bool) -> None:
         self.place = place
@@ -312,7 +312,7 @@ class _LogReader:
 
 
 def describe(log: Log | None, tp: TopicPartition) -> Row:
-    """The numbers of one partition; None: nothing was ever written to it."""
+    """The numbers of one partition; None if nothing was ever written to it."""
     row: Row = {
         "topic": tp.topic,
         "partition": tp.partition,
@@ -344,7 +344,7 @@ def describe(log: Log | None, tp: TopicPartition) -> Row:
 
 
 def _codecs(log: Log) -> list[str]:
-    """The codecs seen in the first batches of each segment; all would mean to read all."""
+    """The codecs of the first batches of each segment; finding all means to read everything."""
     from kafkalog.batch.walk import BatchWalk
     from kafkalog.disk.layout import segment_name
     from kafkalog.errors import KafkalogError
@@ -352,7 +352,7 @@ def _codecs(log: Log) -> list[str]:
     seen: set[int] = set()
     for segment in log.segments:
         path = os.path.join(log.path, segment_name(segment.base_offset))
-        # Retention may have removed the file since; damage is verify's to tell.
+        # Retention may have removed the file since; reporting damage is verify's task.
         with contextlib.suppress(KafkalogError):
             for room, count in BatchWalk(path, room=SAMPLE).blocks(check_crc=False):
                 seen.update(room[i].attributes & 7 for i in range(count))
@@ -379,13 +379,13 @@ class ClusterPlace:
     texts = frozenset({0})
 
     def __init__(self, admin: Admin, cluster: Cluster) -> None:
-        """Of a cluster that is connected when it is asked; `cluster`: for its readers."""
+        """A cluster that connects on first use; `cluster`: for its readers."""
         self.name = "the cluster"
         self.admin = admin
         self.cluster = cluster
 
     def refresh(self) -> None:
-        """Look again which partitions the known topics have."""
+        """Reload the partitions of known topics."""
         self.cluster.refresh(list(self.cluster.topics))
 
     def topics(self, internal: bool) -> list[str]:

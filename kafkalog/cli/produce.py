@@ -1,4 +1,4 @@
-"""`kafkalog produce`: lines, JSON records or whole files to a topic of a broker."""
+"""`kafkalog produce`: sends lines, JSON records or whole files to a topic of a broker."""
 
 import argparse
 import functools
@@ -47,7 +47,7 @@ Bad = Callable[[int, str], None]
 
 
 class Outgoing(NamedTuple):
-    """A record on its way."""
+    """A record to send."""
 
     value: bytes | None
     key: bytes | None
@@ -284,7 +284,7 @@ def _bytes_of(found: dict[str, Any], name: str) -> bytes | None:
 
 
 class _Run:
-    """One call of the command: where it stands, and what went wrong."""
+    """One run of the command: its progress, and its errors."""
 
     def __init__(self, options: argparse.Namespace, files: list[str]) -> None:
         self.options = options
@@ -299,16 +299,16 @@ class _Run:
         self.read_before = 0
 
     def all(self, shape: Shape, headers: tuple[tuple[str, bytes | None], ...]) -> None:
-        """Every input in turn; an interrupt leaves what was acknowledged."""
+        """Read every input in turn; after an interrupt, acknowledged records stay."""
         options = self.options
         try:
             with open_producer(options, self._delivered, options.partitioner) as producer:
-                # Also for no records: a topic that does not exist is reported at once.
+                # Also without records: a missing topic is reported immediately.
                 producer.partitions(options.topic)
                 self.progress.begun = time.monotonic()
                 for path in self.files:
                     if path == "-" and sys.stdin is not None and sys.stdin.isatty():
-                        warn("a record a line; Ctrl-D ends")
+                        warn("one record per line; Ctrl-D ends")
                     self._one(path, shape, headers, producer)
         except KeyboardInterrupt:
             self.progress.clear()
@@ -352,11 +352,11 @@ class _Run:
         self.partitions.add(done.tp.partition)
 
     def skip_blank(self, lines: int) -> None:
-        """Count lines that hold nothing."""
+        """Count empty lines."""
         self.blank += lines
 
     def bad(self, name: str, producer: "Producer", line: int, why: str) -> None:
-        """Count a line that is no record; too many of them end the run."""
+        """Count an invalid line; too many of them end the run."""
         self.errors += 1
         if self.errors > self.options.max_errors:
             producer.flush()
@@ -368,7 +368,7 @@ class _Run:
         warn(f"{name}:{line}: {why}; skipped")
 
     def summary(self) -> None:
-        """What was done, on stderr when the input is typed or piped, else on stdout."""
+        """Print the summary: on stderr if the input is typed or piped, else on stdout."""
         seconds = self.progress.seconds()
         parts = len(self.partitions)
         skipped = left_out(self.errors, self.blank)

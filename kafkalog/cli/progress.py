@@ -1,4 +1,4 @@
-"""A progress bar on stderr, when stderr is a terminal."""
+"""A progress bar on stderr, if stderr is a terminal."""
 
 import sys
 import time
@@ -12,7 +12,7 @@ WIDTH = 24
 
 
 class Progress:
-    """Records and bytes so far, their rate, and a bar where the whole is known."""
+    """Records and bytes so far, their rate, and a bar if the total is known."""
 
     def __init__(self, total_bytes: int, noun: str = "record") -> None:
         """`total_bytes` 0: unknown, no bar.  `noun`: what is counted."""
@@ -24,11 +24,11 @@ class Progress:
         self.dirty = False
 
     def seconds(self) -> float:
-        """Since the beginning; never zero, so that a rate can be taken."""
+        """Seconds since the start; never zero, so that a rate can be computed."""
         return max(time.monotonic() - self.begun, 1e-6)
 
     def update(self, records: int, done_bytes: int, force: bool = False) -> None:
-        """Draw, not more often than every tenth of a second."""
+        """Draw, at most every tenth of a second."""
         now = time.monotonic()
         if not self.enabled or (now - self.shown < INTERVAL_S and not force):
             return
@@ -44,7 +44,7 @@ class Progress:
         sys.stderr.flush()
 
     def clear(self) -> None:
-        """Leave the line empty for what is printed next."""
+        """Clear the line for what is printed next."""
         if self.dirty:
             sys.stderr.write("\r\x1b[K")
             sys.stderr.flush()

@@ -1,4 +1,4 @@
-"""The options that say how lines become records, for the commands that read files."""
+"""Options that say how lines become records, for the commands that read files."""
 
 import argparse
 import os
@@ -15,7 +15,7 @@ __all__ = ["add_fields", "add_times", "check_files", "left_out", "shape_of"]
 
 
 def add_fields(parser: Any) -> None:
-    """Which part of a line is the key, the time, the value."""
+    """The parts of a line that are the key, the time, the value."""
     parser.add_argument("--key", metavar="FIELD", help="JSON, CSV: the field that is the key")
     parser.add_argument(
         "--timestamp", metavar="FIELD", help="JSON, CSV: the field that is the record's timestamp"
@@ -76,7 +76,7 @@ def shape_of(options: argparse.Namespace) -> Shape:
 
 
 def check_files(files: Iterable[str], shape: Shape, form: str) -> None:
-    """Before anything is sent: each file is there, and of a format that has what is asked for.
+    """Check before anything is sent that each file exists and its format has what the options need.
 
     Raises: UsageError, OSError.
     """
@@ -91,7 +91,7 @@ def check_files(files: Iterable[str], shape: Shape, form: str) -> None:
 
 
 def left_out(errors: int, blank: int) -> str:
-    """What of the lines became no record, for a summary."""
+    """For a summary: lines that became no record."""
     parts = [f"{plural(errors, 'line')} skipped"] if errors else []
     if blank:
         parts.append(f"{plural(blank, 'blank line')} left out")

@@ -1,4 +1,4 @@
-"""What the commands that talk to a broker share: its address, actions, names of topics."""
+"""What commands that talk to a broker share: its address, actions, names of topics."""
 
 import argparse
 import os
@@ -40,12 +40,12 @@ __all__ = [
 
 CLIENT_ID = "kafkalog-cli"
 RECORD_BYTES_MAX = 1 << 30
-"""How large a record may be the broker says."""
+"""The broker decides how large a record may be."""
 STORAGE_TIMEOUT_MS = 2_000
-"""A user at a terminal wants to know that a disk is full."""
+"""A user at a terminal wants to know early that a disk is full."""
 
 Property = tuple[str, Mapping[str, object] | None]
-"""The option that a client property stands for, and what its values mean."""
+"""The option for a client property, and what its values mean."""
 
 PRODUCER_PROPERTIES: Mapping[str, Property] = {
     "acks": ("acks", {"0": "0", "1": "1", "all": "all", "-1": "all"}),
@@ -71,7 +71,7 @@ CONSUMER_PROPERTIES: Mapping[str, Property] = {
 
 
 BOOTSTRAP = "KAFKALOG_BOOTSTRAP_SERVERS"
-"""The environment's --bootstrap-server."""
+"""The environment variable for --bootstrap-server."""
 
 
 def add_bootstrap(parser: Any, required: bool = True) -> None:
@@ -102,7 +102,7 @@ def add_patience(parser: Any) -> None:
 
 
 def add_place(parser: argparse.ArgumentParser, directory: str) -> None:
-    """Either `--dir`, whose help is given, or `--bootstrap-server`."""
+    """Either `--dir`, with this help, or `--bootstrap-server`."""
     default = os.environ.get(BOOTSTRAP)
     place = parser.add_mutually_exclusive_group(required=not default)
     place.add_argument("--dir", help=directory)
@@ -117,7 +117,7 @@ def add_place(parser: argparse.ArgumentParser, directory: str) -> None:
 
 
 def open_admin(options: argparse.Namespace) -> "Admin":
-    """An administrator of the cluster that the options name; nothing is sent yet.
+    """An Admin of the cluster that the options name; nothing is sent yet.
 
     Raises: UsageError, ArgumentError.
     """
@@ -159,7 +159,7 @@ def open_producer(
     delivered: "Callable[[Delivery], object] | None" = None,
     partitioner: str = "murmur2",
 ) -> "Producer":
-    """The producer that the options ask for.  Raises: ArgumentError."""
+    """The producer for the options.  Raises: ArgumentError."""
     from kafkalog.client.producer.producer import Producer
 
     _check_patience(options)
@@ -186,7 +186,7 @@ def open_producer(
 
 
 def add_actions(parser: argparse.ArgumentParser, actions: Mapping[str, str], names: str) -> None:
-    """The action as a word or, as Kafka's tools have it, as an option; then `names`."""
+    """The action as a word or, as in Kafka's tools, as an option; then `names`."""
     listed = ", ".join(actions)
     parser.add_argument(
         "words",
@@ -202,7 +202,7 @@ def add_actions(parser: argparse.ArgumentParser, actions: Mapping[str, str], nam
 def action_of(
     options: argparse.Namespace, actions: Mapping[str, str], default: str | None = None
 ) -> tuple[str, list[str]]:
-    """(action, the words behind it).  Raises: UsageError for none, two or an unknown one."""
+    """(action, the words after it).  Raises: UsageError for none, two or an unknown one."""
     words = list(options.words)
     chosen = list(options.action or [])
     if not chosen:
@@ -226,10 +226,10 @@ def action_of(
 def apply_properties(
     options: argparse.Namespace, option: str, pairs: Iterable[str], known: Mapping[str, Property]
 ) -> None:
-    """Client properties by Kafka's names, as the options that they are here.
+    """Client properties by Kafka's names, as our options.
 
-    `known`: by Kafka's name, our option and its values by Kafka's (None: any text, or a
-    number where the option has one).  A property overrides the option of the same meaning.
+    `known`: for each name of Kafka's, our option and its values by Kafka's (None: any text, or a
+    number if the option has one).  A property overrides the option of the same meaning.
 
     Raises: UsageError.
     """
@@ -304,7 +304,7 @@ def picked(known: "Callable[[str], list[TopicPartition]]", text: str) -> "list[T
 
 
 def spread(texts: Iterable[str]) -> list[str]:
-    """Comma-separated topics, where a topic's own list of partitions has commas, too."""
+    """Split comma-separated topics, whose own lists of partitions may have commas, too."""
     found: list[str] = []
     for text in texts:
         for piece in text.split(","):
@@ -316,7 +316,7 @@ def spread(texts: Iterable[str]) -> list[str]:
 
 
 def config_changes(texts: Iterable[str], option: str) -> dict[str, str]:
-    """`a=b,c=[d,e]` as settings, as Kafka's tools write them.  Raises: UsageError."""
+    """`a=b,c=[d,e]` as settings, as in Kafka's tools.  Raises: UsageError."""
     changes: dict[str, str] = {}
     for text in texts:
         for piece in re.findall(r"[^,\[]*(?:\[[^\]]*\])?[^,\[]*", text):
@@ -333,6 +333,6 @@ def config_changes(texts: Iterable[str], option: str) -> dict[str, str]:
 
 
 def say(text: str) -> None:
-    """One line on stdout, at once: something was changed."""
+    """Print and flush one line on stdout: something was changed."""
     print(text)
     sys.stdout.flush()

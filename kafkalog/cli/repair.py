@@ -1,4 +1,4 @@
-"""`kafkalog repair`: a plan to mend what verify finds, and its execution when asked."""
+"""`kafkalog repair`: plans how to repair what verify finds, and does it on request."""
 
 import argparse
 from pathlib import Path
@@ -11,7 +11,7 @@ example:
   kafkalog repair data --execute    # does it; what it cuts is kept in .damaged files
 """
 
-ROUNDS = 4  # what one round does shows the next one more: a tail cut, a snapshot too high
+ROUNDS = 4  # a round may uncover more for the next one: a cut tail, a snapshot beyond it
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
@@ -33,7 +33,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(options: argparse.Namespace) -> int:
-    """Show or execute the plan; 0 when nothing is left to be mended."""
+    """Show or execute the plan; returns 0 if nothing is left to repair."""
     from kafkalog.inspect.lost import lost_with
     from kafkalog.inspect.repair import apply, plan
     from kafkalog.inspect.verify.files import verify
@@ -60,11 +60,10 @@ def run(options: argparse.Namespace) -> int:
             print(_summary(len(work), report.clean))
         return 0 if report.clean else 1
     what = plural(len(lost), "record")
-    if lost and not options.yes and not agreed(f"Of internal topics go {what}."):
+    if lost and not options.yes and not agreed(f"{what} of internal topics will be cut."):
         raise UsageError(
-            f"{options.path}: of internal topics would go {what}, listed above, and with that what "
-            "they say of topics, settings, groups and commits: nothing was "
-            "written; add --yes"
+            f"{options.path}: {what} of internal topics would be cut, listed above, and with "
+            "them topics, settings, groups or commits: nothing was written; add --yes"
         )
     for _ in range(ROUNDS):
         if not work:

@@ -1,4 +1,4 @@
-"""Where `kafkalog groups reset-offsets` sends a group: the options, and the offsets they mean."""
+"""The targets of `kafkalog groups reset-offsets`: the options, and the offsets they mean."""
 
 import argparse
 import time
@@ -20,16 +20,16 @@ TARGETS = (
 
 
 class Target(NamedTuple):
-    """Where a group is to go on."""
+    """Where a group is to continue."""
 
     kind: str
     """earliest, latest, current, time, offset or shift."""
     number: int = 0
-    """Milliseconds since 1970, an offset, or how many offsets to go."""
+    """Milliseconds since 1970, an offset, or a number of offsets to move."""
 
 
 def add_targets(group: Any) -> None:
-    """The options; exactly one of them is wanted."""
+    """The options, of which exactly one must be given."""
     group.add_argument("--to-earliest", action="store_true", help="to the logs' starts")
     group.add_argument("--to-latest", action="store_true", help="to their ends")
     group.add_argument("--to-current", action="store_true", help="to the group's current offsets")
@@ -52,7 +52,7 @@ def add_targets(group: Any) -> None:
 
 
 def target_of(options: argparse.Namespace) -> Target:
-    """The one that was given.  Raises: UsageError."""
+    """The given target.  Raises: UsageError."""
     found = []
     for kind in ("earliest", "latest", "current"):
         if getattr(options, f"to_{kind}"):
@@ -80,7 +80,7 @@ def target_of(options: argparse.Namespace) -> Target:
 
 
 def parse_duration(text: str) -> int:
-    """Milliseconds of an ISO 8601 duration of days and less.  Raises: UsageError."""
+    """Milliseconds of an ISO 8601 duration in days or smaller units.  Raises: UsageError."""
     found = duration_ms(text)
     if found is None:
         raise UsageError(f"--by-duration: found {text!r}, wanted a duration such as PT1H30M or P7D")
@@ -95,7 +95,7 @@ def plan_reset(
 ) -> "dict[TopicPartition, int]":
     """The new offset of each partition, never outside its log.
 
-    Raises: UsageError for a shift of a partition for which nothing was committed; as
+    Raises: UsageError for a shift of a partition without a committed offset; errors of
     Admin.list_offsets.
     """
     firsts = admin.list_offsets(dict.fromkeys(partitions, "earliest")).check()

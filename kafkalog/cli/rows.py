@@ -1,5 +1,5 @@
-"""Rows that a command prints: a JSON object a line, or a table whose columns have the same heads in
-every command."""
+"""Rows that a command prints: one JSON object per line, or a table with the same headings in every
+command."""
 
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
@@ -19,13 +19,13 @@ HEADS = {
     "protocol_type": "protocol",
     "start_ms": "began",
 }
-"""Of fields; the others' are their names with spaces."""
+"""Headings of fields; others are the field's name with spaces."""
 SHOWN: dict[str, Callable[[Any], str]] = {
     "age_ms": lambda age_ms: str(age_ms // MINUTE_MS),
     "last_timestamp_ms": show_time,
     "start_ms": show_time,
 }
-"""How a table shows fields that are not shown as they are."""
+"""How a table shows some fields."""
 
 
 def show_rows(
@@ -36,9 +36,9 @@ def show_rows(
     none: str,
     heads: Mapping[str, str] | None = None,
 ) -> None:
-    """Print rows: as JSON whole, as a table these fields; `none` in place of an empty table.
+    """Print rows: as JSON with all fields, as a table with these; `none` replaces an empty table.
 
-    Numbers stand to the right.  `heads`: those that are not the field's usual one.
+    Numbers are right-aligned.  `heads`: headings that differ from the field's usual one.
     """
     if as_json:
         for row in rows:

@@ -1,4 +1,4 @@
-"""`kafkalog serve`: a broker on a port, until SIGTERM or Ctrl-C."""
+"""`kafkalog serve`: runs a broker on a port, until SIGTERM or Ctrl-C."""
 
 import argparse
 import logging
@@ -22,9 +22,9 @@ example:
 """
 
 SWITCH_S = 0.001
-"""How long one of Python's threads runs while others wait: a request of 20,000 partitions takes a
-tenth of a second, and every small one at the same time needs several turns.  A broker inside
-another program keeps Python's own 5 ms: there that program decides."""
+"""Python's thread switch interval: a request of 20,000 partitions takes a tenth of a second, and
+small requests at the same time need several switches each.  A broker inside another program keeps
+Python's own 5 ms: that program decides."""
 LEVELS = ("DEBUG", "INFO", "WARNING", "ERROR")
 
 
@@ -65,7 +65,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(options: argparse.Namespace) -> int:
-    """Serve until a signal ends it."""
+    """Serve until a signal."""
     from kafkalog.server import logs
 
     logs.set_up(options.log_format, options.log_level)
@@ -111,7 +111,7 @@ def _serve(directory: str, config: dict[str, object]) -> int:
         ended.set()
 
     sys.setswitchinterval(SWITCH_S)
-    # Before the broker starts: a signal that comes early must not cut its start in half.
+    # Before the broker starts: an early signal must not interrupt its start halfway.
     with on_signals(end), Broker(directory, config=config) as broker:
         print(f"kafkalog serves {directory} at {broker.bootstrap_servers}", flush=True)
         ended.wait()

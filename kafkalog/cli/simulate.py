@@ -1,4 +1,4 @@
-"""`kafkalog simulate`: a cluster in a time of its own, broken in every way, by seed."""
+"""`kafkalog simulate`: runs a simulated cluster with faults drawn from a seed."""
 
 import argparse
 import logging

@@ -1,4 +1,5 @@
-"""`kafkalog test-broker`: a broker for a test suite in any language, which ends with its parent."""
+"""`kafkalog test-broker`: runs a broker for a test suite in any language; it ends with its
+parent."""
 
 import argparse
 import json
@@ -123,7 +124,7 @@ def _directory(given: str | None) -> Iterator[str]:
 
 
 class _Ended:
-    """A descriptor that can be read when SIGTERM or SIGINT has come."""
+    """A descriptor that becomes readable on SIGTERM or SIGINT."""
 
     def __init__(self) -> None:
         self._read, self._write = os.pipe2(os.O_CLOEXEC | os.O_NONBLOCK)
@@ -134,15 +135,15 @@ class _Ended:
             os.write(self._write, b"x")
 
     def fileno(self) -> int:
-        """Of the pipe."""
+        """The pipe's reading end."""
         return self._read
 
 
 def _parent() -> int | None:
-    """A descriptor that can be read when the process that started this one is gone.
+    """A descriptor that becomes readable when the process that started this one is gone.
 
-    Not PR_SET_PDEATHSIG, which tells of the thread that did: Java's and Go's come and go.  None:
-    the kernel has no such thing; then only the input's end tells.
+    Not PR_SET_PDEATHSIG, which reports the end of the parent's thread: Java's and Go's come and go.
+    None: the kernel has no such thing; then only the input's end counts.
     """
     try:
         return os.pidfd_open(os.getppid())
@@ -151,7 +152,7 @@ def _parent() -> int | None:
 
 
 def _is_pipe(descriptor: int) -> bool:
-    """Whether its end means that somebody let go of it: not so of a terminal or /dev/null."""
+    """Whether its end means that the parent closed it: not so for a terminal or /dev/null."""
     try:
         mode = os.fstat(descriptor).st_mode
     except OSError:
@@ -160,7 +161,7 @@ def _is_pipe(descriptor: int) -> bool:
 
 
 def _lines(parent: int | None, ended: _Ended) -> Iterator[str]:
-    """The lines of the input, until it is time to end."""
+    """The lines of the input, until it is time to stop."""
     poll = select.poll()
     poll.register(ended, select.POLLIN)
     if parent is not None:
@@ -181,7 +182,7 @@ def _lines(parent: int | None, ended: _Ended) -> Iterator[str]:
 
 
 def _answer(broker: "TestBroker", line: str) -> str:
-    """What became of a line, as one line."""
+    """Carry out a line; returns the answer, as one line."""
     from kafkalog.errors import KafkalogError
 
     try:

@@ -1,4 +1,4 @@
-"""`kafkalog topics`: what a data directory or a cluster holds, and changes to topics."""
+"""`kafkalog topics`: shows what a data directory or a cluster holds, and changes topics."""
 
 import argparse
 from collections.abc import Iterator
@@ -64,7 +64,7 @@ OPTIONS = {
     "before": ("delete-records",),
     "offset_json_file": ("delete-records",),
 }
-"""The options that only some actions have."""
+"""The options that belong to some actions only."""
 DEFAULT = "describe"
 
 
@@ -143,7 +143,7 @@ def _change_arguments(group: Any) -> None:
 
 
 def run(options: argparse.Namespace) -> int:
-    """Do what the action says, in a directory or a cluster."""
+    """Carry out the action, in a directory or a cluster."""
     action, words = action_of(options, ACTIONS, DEFAULT)
     given = [*words, *([options.topic] if options.topic else [])]
     names = spread(given) if action == "delete-records" else names_of(given)
@@ -151,7 +151,7 @@ def run(options: argparse.Namespace) -> int:
         if action in CHANGES:
             if not isinstance(place, ClusterPlace):
                 raise UsageError(
-                    f"{action}: needs --bootstrap-server; a topic of a directory is made by "
+                    f"{action}: needs --bootstrap-server; a directory's topics are created by "
                     "`kafkalog ingest` or `kafkalog serve`"
                 )
             if not names and options.offset_json_file is None:
@@ -168,7 +168,7 @@ def run(options: argparse.Namespace) -> int:
 
 
 def _chosen(place: Place, options: argparse.Namespace, names: list[str]) -> list[str]:
-    """The topics that were named, else the user's.  Raises: UsageError."""
+    """The named topics, else all but internal ones.  Raises: UsageError."""
     if options.internal and options.exclude_internal:
         raise UsageError("--internal and --exclude-internal: give one of them")
     if not names:
@@ -220,7 +220,10 @@ def _create(place: ClusterPlace, options: argparse.Namespace, names: list[str]) 
     config = config_changes(options.config, "--config")
     assignment = _assignment(options.replica_assignment)
     if assignment and (options.partitions or options.replication_factor):
-        raise UsageError("--replica-assignment says how many there are: leave the numbers out")
+        raise UsageError(
+            "--replica-assignment says how many there are: "
+            "leave out --partitions and --replication-factor"
+        )
     for name in names:
         try:
             topic = (
@@ -230,7 +233,7 @@ def _create(place: ClusterPlace, options: argparse.Namespace, names: list[str]) 
         except TopicExists:
             if not options.if_not_exists:
                 raise
-            say(f"topic {name} is there already")
+            say(f"topic {name} already exists")
         else:
             say(f"created topic {name}")
 
@@ -327,7 +330,7 @@ def _offsets_in(path: str) -> "dict[TopicPartition, int]":
 
 
 def _existing(place: ClusterPlace, names: list[str], if_exists: bool) -> list[str]:
-    """The names, all of which must exist unless they need not."""
+    """The names; all must exist unless `if_exists` is set."""
     found = []
     for name in names:
         with _known(place, name, if_exists):
@@ -338,10 +341,10 @@ def _existing(place: ClusterPlace, names: list[str], if_exists: bool) -> list[st
 
 @contextmanager
 def _known(place: ClusterPlace, name: str, if_exists: bool) -> Iterator[None]:
-    """Wraps a change of a topic, which must exist unless `if_exists`.
+    """Wrap a change of a topic that must exist unless `if_exists`.
 
-    Looking first is not enough: the topic may be deleted in between, and the node that is asked
-    may not know yet what another has deleted.
+    Checking first is not enough: the topic may be deleted in between, and the node that is asked
+    may not yet know what another has deleted.
     """
     from kafkalog.errors import UnknownTopicOrPartition
 

@@ -57,12 +57,12 @@ OPTIONS = {
     "yes": ("abort", "force-terminate"),
     "json": ("list", "describe", "find-hanging", "describe-producers"),
 }
-"""The options that only some actions have."""
+"""The options that belong to some actions only."""
 DEFAULT = "list"
 OPEN = ("Ongoing", "PrepareCommit", "PrepareAbort", "PrepareEpochFence")
 """The states in which a transaction is open."""
 LARGEST = {"producer_id": 2**63 - 1, "producer_epoch": 2**15 - 1, "coordinator_epoch": 2**31 - 1}
-"""What names a transaction to abort, as large as the protocol has it."""
+"""What identifies a transaction to abort, with the protocol's ranges."""
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
@@ -148,7 +148,7 @@ def _describe(admin: "Admin", options: argparse.Namespace, names: list[str]) -> 
 
 
 def _known(admin: "Admin", names: list[str]) -> "list[TransactionInfo]":
-    """What coordinators know of each.  Raises: CommandError where there is none."""
+    """What the coordinators know about each.  Raises: CommandError if there is none."""
     from kafkalog.wire.error_codes import ErrorCode
 
     found = admin.describe_transactions(names)
@@ -160,7 +160,7 @@ def _known(admin: "Admin", names: list[str]) -> "list[TransactionInfo]":
 
 
 def _described(one: "TransactionInfo", now_ms: int) -> dict[str, Any]:
-    # Of one that has ended a coordinator still tells when it began.
+    # After a transaction's end, its coordinator still reports when it began.
     begun = one.start_ms >= 0 and one.state in OPEN
     return {
         "transactional_id": one.name,
@@ -221,7 +221,7 @@ def _find_hanging(admin: "Admin", options: argparse.Namespace) -> None:
 
 
 def _searched(admin: "Admin", options: argparse.Namespace) -> "list[TopicPartition]":
-    """The partitions in which to look.  Raises: UsageError, UnknownTopicOrPartition."""
+    """The partitions to search.  Raises: UsageError, UnknownTopicOrPartition."""
     if options.topic is not None and options.partition is not None:
         found = [_partition(admin, options)]
     elif options.topic is not None:
@@ -292,7 +292,7 @@ def _check_abort(options: argparse.Namespace) -> None:
 
 
 def _beginning_at(admin: "Admin", tp: "TopicPartition", offset: int) -> "ProducerInfo":
-    """The producer whose transaction is open from this offset on.  Raises: CommandError."""
+    """The producer of the transaction that is open from this offset on.  Raises: CommandError."""
     producers = admin.describe_producers([tp])[tp]
     begun = {one.start_offset: one for one in producers if one.start_offset >= 0}
     if offset not in begun:
@@ -308,8 +308,8 @@ def _beginning_at(admin: "Admin", tp: "TopicPartition", offset: int) -> "Produce
 
 
 def _terminate(admin: "Admin", options: argparse.Namespace, names: list[str]) -> None:
-    for one in _known(admin, names):  # to fence one that is not there would make it
-        what = f"whoever has the transactional id {one.name}"
+    for one in _known(admin, names):  # fencing a missing one would create it
+        what = f"the producer of the transactional id {one.name}"
         told = f"{what[0].upper()}{what[1:]} is fenced; its transaction is {one.state}."
         if not options.yes and not agreed(told):
             raise UsageError(f"force-terminate: {one.name}: nothing was done; add --yes")
@@ -318,7 +318,7 @@ def _terminate(admin: "Admin", options: argparse.Namespace, names: list[str]) ->
 
 
 NAMED = {"describe": _describe, "force-terminate": _terminate}
-"""The actions that are about transactional ids by name."""
+"""The actions that take transactional ids."""
 DO = {
     "list": _list,
     "describe-producers": _describe_producers,

@@ -1,4 +1,4 @@
-"""`kafkalog verify`: every byte that can be checked, checked."""
+"""`kafkalog verify`: checks every byte that can be checked."""
 
 import argparse
 import time
@@ -29,7 +29,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(options: argparse.Namespace) -> int:
-    """Print the report; 0 when it is clean."""
+    """Print the report; returns 0 if there is no damage."""
     from kafkalog.inspect.verify.files import verify
     from kafkalog.report import KINDS
 

@@ -6,32 +6,32 @@ __all__ = ["AdminConfig"]
 
 
 class AdminConfig(Settings):
-    """How patient an administrator is."""
+    """Timeouts and retries of an admin client."""
 
     scope = "client"
 
     client_id = Word("kafkalog", "The name in the brokers' logs.")
     connections_max_idle_ms = Whole(
         300_000,
-        "A connection that is not used for so long is closed; -1: none is.",
+        "Time after which an unused connection is closed; -1: never.",
         unit="ms",
         low=-1,
     )
-    default_api_timeout_ms = Whole(60_000, "For one call with all that is tried.", unit="ms", low=1)
+    default_api_timeout_ms = Whole(60_000, "For one call, retries included.", unit="ms", low=1)
     metadata_recovery_strategy = Word(
-        "rebootstrap", "rebootstrap: a client that reaches none of the brokers it knows begins "
+        "rebootstrap", "rebootstrap: a client that reaches none of the brokers it knows starts "
         "again with bootstrap.servers; none: it fails.",
         choices=("rebootstrap", "none"),
     )  # fmt: skip
     metadata_recovery_rebootstrap_trigger_ms = Whole(
-        300_000, "It also begins again when it could get no metadata for so long.", unit="ms", low=0
+        300_000, "Time without metadata after which it starts again, too.", unit="ms", low=0
     )
     reconnect_backoff_ms = Whole(
-        50, "The first pause before a broker that could not be reached is tried again.",
+        50, "The first wait before connecting again to a broker that could not be reached.",
         unit="ms", low=0,
     )  # fmt: skip
     reconnect_backoff_max_ms = Whole(1_000, "The longest.", unit="ms", low=0)
     request_timeout_ms = Whole(30_000, "For one answer.", unit="ms", low=1)
-    retry_backoff_ms = Whole(100, "The first pause after a failure.", unit="ms", low=0)
+    retry_backoff_ms = Whole(100, "The first wait before a retry.", unit="ms", low=0)
     retry_backoff_max_ms = Whole(1_000, "The longest.", unit="ms", low=0)
     socket_connection_setup_timeout_ms = Whole(10_000, "For a connection.", unit="ms", low=1)

@@ -77,19 +77,19 @@ class BrokerConfig(Settings):
     )
     kafkalog_max_open_files = Long(
         0,
-        "Files of all logs of the process that may be open at once; 0: half of its limit.",
+        "Files of all logs of the process that may be open at the same time; 0: half of its limit.",
         unit="files",
         low=0,
     )
 
     def __init__(self, given: Mapping[str, object] | None = None) -> None:
         self.topic = self.topic_defaults()
-        """The topics' defaults: every broker synonym that was given."""
+        """The topics' defaults: every broker synonym that was set."""
         super().__init__(given)
 
     @classmethod
     def topic_defaults(cls) -> TopicConfig:
-        """What holds for topics of which nothing is said."""
+        """The settings of topics without their own."""
         return TopicConfig()
 
     def _take(self, given: Mapping[str, object]) -> None:

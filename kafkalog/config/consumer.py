@@ -13,7 +13,7 @@ _DURATION = re.compile(
 
 
 def duration_ms(text: str) -> int | None:
-    """An ISO 8601 duration of days and less (`PT1H30M`) in ms; None: it is none."""
+    """An ISO 8601 duration of days and smaller units (`PT1H30M`) in ms; None if it is none."""
     match = _DURATION.fullmatch(text.strip())
     if match is None or not any(match.groups()):
         return None
@@ -22,75 +22,77 @@ def duration_ms(text: str) -> int | None:
 
 
 class ConsumerConfig(Settings):
-    """How partitions are shared, read and remembered."""
+    """How partitions are assigned, read and committed."""
 
     scope = "consumer"
 
-    allow_auto_create_topics = Flag(True, "Whether the broker may make a topic that is missing.")
+    allow_auto_create_topics = Flag(True, "Whether the broker may create a missing topic.")
     auto_commit_interval_ms = Whole(5_000, "How often positions are committed.", unit="ms", low=0)
     auto_offset_reset = Word(
         "latest",
-        "Where to begin without a committed offset, or with one that is not there: earliest, "
-        "latest, none (an error), by_duration:PT1H (what is not older).",
+        "Where to begin without a committed offset, or with one out of range: earliest, "
+        "latest, none (an error), by_duration:PT1H (records up to that age).",
     )
-    check_crcs = Flag(True, "Whether the checksums of batches are looked at.")
+    check_crcs = Flag(True, "Whether the checksums of batches are verified.")
     client_id = Word("kafkalog", "The name in the brokers' logs.")
     client_rack = Word(
         "", "The consumer's rack: sent to the group's leader, and used to read from near replicas."
     )
     connections_max_idle_ms = Whole(
         540_000,
-        "A connection that is not used for so long is closed; -1: none is.",
+        "Time after which an unused connection is closed; -1: never.",
         unit="ms",
         low=-1,
     )
-    default_api_timeout_ms = Whole(60_000, "For one call with all that is tried.", unit="ms", low=1)
-    enable_auto_commit = Flag(True, "Whether positions of a group are committed by themselves.")
+    default_api_timeout_ms = Whole(60_000, "For one call, retries included.", unit="ms", low=1)
+    enable_auto_commit = Flag(True, "Whether a group's positions are committed automatically.")
     enable_auto_offset_store = Flag(
         True,
-        "Whether what was handed out is what a commit without offsets commits; false: what "
+        "Whether a commit without offsets commits the records handed out; false: what "
         "store_offsets was given.",
     )
-    exclude_internal_topics = Flag(True, "Whether a pattern leaves out Kafka's own topics.")
+    exclude_internal_topics = Flag(True, "Whether a pattern leaves out internal topics.")
     fetch_max_bytes = Whole(52_428_800, "Of one answer.", unit="bytes", low=1)
     fetch_max_wait_ms = Whole(500, "How long a broker waits for fetch.min.bytes.", unit="ms", low=0)
-    fetch_min_bytes = Whole(1, "Below that a broker waits for more.", unit="bytes", low=0)
+    fetch_min_bytes = Whole(1, "Fewer bytes make the broker wait for more.", unit="bytes", low=0)
     group_id = Word("", "The group; empty: none.")
-    group_instance_id = Word("", "The name of a static member; empty: a member like others.")
-    heartbeat_interval_ms = Whole(3_000, "How often a member says that it lives.", unit="ms", low=1)
+    group_instance_id = Word("", "The name of a static member; empty: a dynamic member.")
+    heartbeat_interval_ms = Whole(3_000, "How often a member sends a heartbeat.", unit="ms", low=1)
     isolation_level = Word(
         "read_uncommitted", "Whether open and aborted transactions are left out.",
         choices=("read_uncommitted", "read_committed"),
     )  # fmt: skip
     max_partition_fetch_bytes = Whole(
-        1_048_576, "Of one partition in an answer; a larger batch comes alone.",
+        1_048_576, "Most bytes of one partition in an answer; a larger batch comes alone.",
         unit="bytes", low=1,
     )  # fmt: skip
     max_poll_interval_ms = Whole(
-        300_000, "A member that does not poll for so long gives its partitions up.",
+        300_000, "Time without a poll after which a member gives up its partitions.",
         unit="ms", low=1,
     )  # fmt: skip
-    max_poll_records = Whole(500, "What one poll returns at most.", low=1)
-    metadata_max_age_ms = Whole(300_000, "Then metadata is asked for again.", unit="ms", low=1)
+    max_poll_records = Whole(500, "Most records that one poll returns.", low=1)
+    metadata_max_age_ms = Whole(
+        300_000, "Time after which metadata is refreshed.", unit="ms", low=1
+    )
     metadata_recovery_strategy = Word(
-        "rebootstrap", "rebootstrap: a client that reaches none of the brokers it knows begins "
+        "rebootstrap", "rebootstrap: a client that reaches none of the brokers it knows starts "
         "again with bootstrap.servers; none: it fails.",
         choices=("rebootstrap", "none"),
     )  # fmt: skip
     metadata_recovery_rebootstrap_trigger_ms = Whole(
-        300_000, "It also begins again when it could get no metadata for so long.", unit="ms", low=0
+        300_000, "Time without metadata after which it starts again, too.", unit="ms", low=0
     )
     partition_assignment_strategy = Word(
         "range,cooperative-sticky",
         "range, roundrobin, sticky, cooperative-sticky; several with commas.",
     )
     reconnect_backoff_ms = Whole(
-        50, "The first pause before a broker that could not be reached is tried again.",
+        50, "The first wait before connecting again to a broker that could not be reached.",
         unit="ms", low=0,
     )  # fmt: skip
     reconnect_backoff_max_ms = Whole(1_000, "The longest.", unit="ms", low=0)
     request_timeout_ms = Whole(30_000, "For one answer.", unit="ms", low=1)
-    retry_backoff_ms = Whole(100, "The first pause after a failure.", unit="ms", low=0)
+    retry_backoff_ms = Whole(100, "The first wait before a retry.", unit="ms", low=0)
     retry_backoff_max_ms = Whole(1_000, "The longest.", unit="ms", low=0)
     session_timeout_ms = Whole(
         45_000, "Time without a heartbeat after which a member is removed.", unit="ms", low=1

@@ -1,4 +1,4 @@
-"""How a setting is declared, parsed, bounded, described: the machinery below config.py."""
+"""Declares, parses, bounds and describes settings: the base of the other modules."""
 
 import operator
 import re
@@ -26,7 +26,7 @@ T = TypeVar("T")
 C = TypeVar("C", bound="Settings")
 
 FOREVER = (1 << 63) - 1
-"""Kafka's way to say "never" or "no limit" in a 64-bit setting."""
+"""Kafka's value for "never" or "no limit" in a 64-bit setting."""
 INT_MAX = (1 << 31) - 1
 
 
@@ -47,9 +47,9 @@ class Setting(ABC, Generic[T]):
         served: T | None = None,
     ) -> None:
         """`synonym`: the broker's name for the default of all topics; `also`: further broker
-        names, used in this order when it is missing, each with the number of this setting's
-        units in one of its own; `kafka`: Kafka's default where ours differs; `served`: what a
-        broker has for a topic's setting in place of the default.
+        names, used in this order if it is missing, each with how many of this setting's units make
+        one of its own; `kafka`: Kafka's default if ours differs; `served`: a broker's default for a
+        topic's setting, instead of the general one.
         """
         self.name = ""
         self.default = default
@@ -74,25 +74,25 @@ class Setting(ABC, Generic[T]):
         return value
 
     def __set__(self, config: "Settings", value: object) -> None:
-        raise AttributeError(f"{self.name} cannot be set: settings are fixed once made")
+        raise AttributeError(f"{self.name} cannot be set: settings cannot change once created")
 
     @abstractmethod
     def parse(self, found: object) -> T:
-        """The value that `found` (text or a Python value) stands for.
+        """The value of `found` (text or a Python value).
 
-        Raises: ValueError, TypeError when it is none; the caller words the message.
+        Raises: ValueError, TypeError if it is invalid; the caller writes the message.
         """
 
     def wanted(self) -> str:
-        """What parse accepts, in words."""
+        """Describes what parse accepts."""
         return self.kind
 
     def show(self, value: Any) -> str:
-        """`value` as Kafka writes it in a file."""
+        """`value` in the form that Kafka's files have."""
         return str(value)
 
     def checked(self, found: object, name: str = "") -> T:
-        """As parse; a refusal names the setting (or `name`), the found and the wanted.
+        """As parse; an error names the setting (or `name`), what was found and what was wanted.
 
         Raises: InvalidSetting.
         """
@@ -109,7 +109,7 @@ class Flag(Setting[bool]):
     kind = "bool"
 
     def __init__(self, default: bool, text: str, *, only: bool | None = None, **rest: Any) -> None:
-        """`only`: the one value that is taken, where the other means what is not there."""
+        """`only`: the one accepted value, if the other would need an unsupported feature."""
         super().__init__(default, text, **rest)
         self.only = only
 
@@ -209,7 +209,7 @@ class Ratio(Setting[float]):
 
 
 class Rate(Setting[float]):
-    """A number above 0; Kafka's largest double is no limit."""
+    """A number above 0; Kafka's largest double means no limit."""
 
     kind = "double"
 
@@ -229,7 +229,7 @@ class Rate(Setting[float]):
 
 
 class Word(Setting[str]):
-    """One word, out of `choices` when there are any."""
+    """One word, one of `choices` if there are any."""
 
     kind = "string"
 
@@ -252,7 +252,7 @@ class Word(Setting[str]):
 
 
 class Words(Setting[tuple[str, ...]]):
-    """Words with commas between, each out of `choices` or of the form `pattern`."""
+    """Comma-separated words, each one of `choices` or of the form `pattern`."""
 
     kind = "list"
 
@@ -295,7 +295,7 @@ class Words(Setting[tuple[str, ...]]):
 
 
 class Settings(Mapping[str, Any]):
-    """All settings of one scope, fixed once made; a mapping from Kafka's names to values.
+    """All settings of one scope, immutable; a mapping from Kafka's names to values.
 
     Sizes are bytes and times milliseconds, as the names say.
     """
@@ -310,7 +310,7 @@ class Settings(Mapping[str, Any]):
         cls.table = {name: s for table in [*inherited, own] for name, s in table.items()}
 
     def __init__(self, given: Mapping[str, object] | None = None) -> None:
-        """Defaults, and what `given` says (text or Python values; None: the default).
+        """The values of `given` (text or Python values; None: the default) over the defaults.
 
         Raises: UnknownSetting, InvalidSetting.
         """
@@ -329,14 +329,13 @@ class Settings(Mapping[str, Any]):
         self._check()
 
     def _check(self) -> None:
-        """Refuse values that do not go together."""
+        """Refuse values that contradict each other."""
 
     @classmethod
     def of(cls: type[C], given: "Mapping[str, object] | None", defaults: "C | None" = None) -> C:
-        """Settings from `given`; what it leaves open comes from `defaults`.
+        """Settings from `given`; `defaults` provides the rest.
 
-        A `cls` stays the same object, unless there are defaults to put below it; so do defaults
-        over which nothing is given.
+        Without defaults, a `cls` is returned as it is; so are defaults if nothing is given.
         Raises: UnknownSetting, InvalidSetting.
         """
         if isinstance(given, cls):
@@ -349,7 +348,7 @@ class Settings(Mapping[str, Any]):
                 f"{cls.scope} settings to values"
             )
         if not given and isinstance(defaults, cls):
-            return defaults  # fixed once made: ten thousand logs may share one
+            return defaults  # immutable: ten thousand logs may share one
         made = cls()
         if defaults is not None:
             made._inherit(defaults)
@@ -357,12 +356,12 @@ class Settings(Mapping[str, Any]):
         return made
 
     def _inherit(self, defaults: "Settings") -> None:
-        """Begin with the values of `defaults`."""
+        """Start from the values of `defaults`."""
         self._values = dict(defaults._values)
         self._given = defaults._given
 
     def _explicit(self) -> dict[str, object]:
-        """What was given."""
+        """The settings that were given."""
         return {name: self._values[name] for name in self.table if name in self._given}
 
     @classmethod
@@ -373,7 +372,7 @@ class Settings(Mapping[str, Any]):
 
     @classmethod
     def _hint(cls, name: str) -> str:
-        # Imported here because only a mistake needs it, and importing kafkalog is timed.
+        # Imported here because only an error needs it, and the import time of kafkalog is limited.
         import difflib
 
         plain = name.lower().replace("_", ".")
@@ -386,7 +385,7 @@ class Settings(Mapping[str, Any]):
         return list(cls.table)
 
     def explicit(self, name: str) -> bool:
-        """Whether the setting was given, be it with the default's value."""
+        """Whether the setting was given, even with the default's value."""
         if name not in self._values:
             raise self._unknown(name)
         return name in self._given

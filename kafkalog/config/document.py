@@ -8,15 +8,16 @@ from kafkalog.config.topic import TopicConfig
 __all__ = ["render_differences", "render_markdown"]
 
 _WHY = {
-    "num.recovery.threads.per.data.dir": "A log is opened when it is first used, and what is "
-    "flushed goes through threads of its own.",
-    "queued.max.request.bytes": "What strangers send is bounded.",
+    "num.recovery.threads.per.data.dir": "Logs are opened when they are first used, "
+    "and flushes run in threads of their own.",
+    "queued.max.request.bytes": "Limits what clients can send.",
     "retention.ms": "Nothing is deleted unless a setting says so.",
     "socket.receive.buffer.bytes": "The system adapts it to the connection.",
     "socket.send.buffer.bytes": "The system adapts it to the connection.",
-    "socket.listen.backlog.size": "Many clients that come back at once wait, not fail.",
+    "socket.listen.backlog.size": "Many clients that reconnect at the same time "
+    "wait instead of failing.",
 }
-"""Why a default is not Kafka's."""
+"""Why a default differs from Kafka's."""
 
 
 def render_markdown() -> str:
@@ -31,10 +32,11 @@ def render_markdown() -> str:
         "",
         *_table(ServerConfig, False, without=BrokerConfig),
         "",
-        "What protects is not there yet and ends the start: `authorizer.*`, `super.users`,",
+        "Access control is not supported yet. A broker with one of these does not start:",
+        "`authorizer.*`, `super.users`,",
         "`sasl.*`, `ssl.*`, `security.inter.broker.protocol`, policies, a principal builder, any",
         "listener that is not PLAINTEXT, and metadata with ACLs, SCRAM credentials, tokens.",
-        "Values that keep nobody out (Kafka's defaults, empty ones) are passed over, with a word.",
+        "Values that restrict nothing (Kafka's defaults, empty ones) are ignored, with a note.",
         "",
         "## Changing them at run time",
         "",
@@ -43,11 +45,11 @@ def render_markdown() -> str:
         "",
         *(f"* `{name}`" for name in sorted(DYNAMIC - topics)),
         "",
-        "They are in the metadata, and so hold after a restart. Lower limits of connections close",
-        "none that is there. The other settings above are answered with INVALID_REQUEST, as those",
-        "are that Kafka cannot change either; `listeners` and `advertised.listeners` are among",
-        "them here, and not in Kafka. Counts of threads are halved or doubled at most by one",
-        "change, as in Kafka; a network thread that goes gives its connections to the others,",
+        "They are kept in the metadata, so they survive a restart. A lower connection limit closes",
+        "no open connection. Other settings above are refused with INVALID_REQUEST, as are those",
+        "that Kafka cannot change either; `listeners` and `advertised.listeners` are among",
+        "them here, and not in Kafka. One change at most halves or doubles a count of",
+        "threads, as in Kafka; a network thread that stops passes its connections to the others,",
         "where Kafka closes them. A name that is not above",
         "(`background.threads`, `log.cleaner.threads`, `num.replica.fetchers`, or one that Kafka",
         "does not know) is kept in the metadata and has no effect, as Kafka keeps what it does not",
@@ -58,16 +60,16 @@ def render_markdown() -> str:
 
 
 def render_differences() -> str:
-    """A section of docs/compatibility.md: which defaults are not Kafka's, and why.
+    """A section of docs/compatibility.md: the defaults that differ from Kafka's, and why.
 
-    tests/kafka/referee/test_settings.py asks Kafka for all others.
+    tests/kafka/referee/test_settings.py compares all others with Kafka's.
     """
     lines = [
         "",
         "## Defaults that are not Kafka's",
         "",
-        "Of a broker; all its other settings that Kafka knows have the defaults of Kafka 4.4.0.",
-        "What only we have begins with `kafkalog.`.",
+        "A broker's settings. All others that Kafka knows have the defaults of Kafka 4.4.0.",
+        "Names that begin with `kafkalog.` are our own.",
         "",
         "| setting | here | Apache Kafka 4.4.0 | why |",
         "| --- | --- | --- | --- |",
@@ -78,7 +80,7 @@ def render_differences() -> str:
             lines.append(f"| `{setting.name}` | `{here}` | `{theirs}` | {_WHY[setting.name]} |")
     lines += [
         "",
-        "A bare `Log`, and a data directory that nobody serves, differ from a broker in:",
+        "A bare `Log`, and a data directory without a broker, have these other defaults:",
         "",
         "| setting | bare | broker |",
         "| --- | --- | --- |",
@@ -123,9 +125,9 @@ def _topics_and_directory() -> str:
 def _table(
     scope: type[Settings], synonyms: bool, without: type[Settings] | None = None
 ) -> list[str]:
-    """The lines of a table of all settings of `scope`, with their broker names or without.
+    """The lines of a table of all settings of `scope`, with or without their broker names.
 
-    `without`: leave out what this scope has already.
+    `without`: leave out settings that this scope already has.
     """
     heads = ["name", "type", "default", "valid", "unit", *(["broker's name"] if synonyms else [])]
     lines = ["| " + " | ".join([*heads, "what it does"]) + " |"]

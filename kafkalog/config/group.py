@@ -26,8 +26,8 @@ class GroupConfig(Settings):
     group_max_size = Whole(2_147_483_647, "Members of a group.", unit="members", low=1)
     kafkalog_groups_max_bytes = Long(
         1 << 30,
-        "Memory for all groups, their members with their metadata, and committed offsets, "
-        "about; requests for more get GROUP_MAX_SIZE_REACHED.",
+        "Approximate memory for all groups, their members' metadata, and committed offsets; "
+        "requests for more get GROUP_MAX_SIZE_REACHED.",
         unit="bytes",
         low=1,
     )
@@ -45,5 +45,5 @@ class GroupConfig(Settings):
         low=1,
     )
     offsets_retention_check_interval_ms = Long(
-        600_000, "Time between two checks for offsets to forget.", unit="ms", low=1
+        600_000, "Time between two checks for expired offsets.", unit="ms", low=1
     )

@@ -19,22 +19,22 @@ PARTITIONERS = (
 
 
 class ProducerConfig(Settings):
-    """How records are batched, sent and sent again."""
+    """How records are batched, sent and retried."""
 
     scope = "producer"
 
     acks = Word(
         "all",
-        "The replicas that must have a record: 0 none, 1 the leader, all those in sync.",
+        "The replicas that must have a record: 0 none, 1 the leader, all in-sync replicas.",
         choices=tuple(ACKS),
     )
     batch_size = Whole(
         1_000_000,
-        "Of a batch before compression; a larger record goes alone.",
+        "Size of a batch before compression; a larger record is sent alone.",
         unit="bytes", low=1, kafka=16_384,
     )  # fmt: skip
     buffer_memory = Whole(
-        33_554_432, "Of records that wait for their acknowledgement.", unit="bytes", low=1
+        33_554_432, "Memory for records that wait for their acknowledgement.", unit="bytes", low=1
     )
     client_id = Word("kafkalog", "The name in the brokers' logs.")
     compression_gzip_level = Whole(
@@ -45,62 +45,67 @@ class ProducerConfig(Settings):
     compression_type = Word("none", "The codec.", choices=("none", "gzip", "snappy", "lz4", "zstd"))
     connections_max_idle_ms = Whole(
         540_000,
-        "A connection that is not used for so long is closed; -1: none is.",
+        "Time after which an unused connection is closed; -1: never.",
         unit="ms",
         low=-1,
     )
     delivery_timeout_ms = Whole(
-        120_000, "From send to the acknowledgement, with all that is tried.", unit="ms", low=1
+        120_000, "From send to the acknowledgement, retries included.", unit="ms", low=1
     )
     kafkalog_storage_timeout_ms = Whole(
         120_000,
-        "How long a leader is asked again whose disk is full or failed (error 56).",
+        "How long to retry at a leader whose disk is full or failed (error 56).",
         unit="ms",
         low=0,
     )
-    enable_idempotence = Flag(True, "No record twice, none out of order; needs acks=all.")
+    enable_idempotence = Flag(True, "No record is duplicated or out of order; needs acks=all.")
     linger_ms = Whole(5, "How long a batch waits for more records.", unit="ms", low=0)
     max_block_ms = Whole(
-        60_000, "How long send waits for metadata and for room in the buffer.", unit="ms", low=0
+        60_000, "How long send waits for metadata and for space in the buffer.", unit="ms", low=0
     )
-    max_in_flight_requests_per_connection = Whole(5, "Requests on their way to one broker.", low=1)
+    max_in_flight_requests_per_connection = Whole(5, "Requests in flight to one broker.", low=1)
     max_request_size = Whole(1_048_576, "Of a record.", unit="bytes", low=1)
-    metadata_max_age_ms = Whole(300_000, "Then metadata is asked for again.", unit="ms", low=1)
+    metadata_max_age_ms = Whole(
+        300_000, "Time after which metadata is refreshed.", unit="ms", low=1
+    )
     metadata_max_idle_ms = Whole(
-        300_000, "Metadata of a topic not written to for so long is no longer asked for.",
+        300_000, "Time after which metadata of a topic that is not written to is dropped.",
         unit="ms", low=5_000,
     )  # fmt: skip
     metadata_recovery_strategy = Word(
-        "rebootstrap", "rebootstrap: a client that reaches none of the brokers it knows begins "
+        "rebootstrap", "rebootstrap: a client that reaches none of the brokers it knows starts "
         "again with bootstrap.servers; none: it fails.",
         choices=("rebootstrap", "none"),
     )  # fmt: skip
     metadata_recovery_rebootstrap_trigger_ms = Whole(
-        300_000, "It also begins again when it could get no metadata for so long.", unit="ms", low=0
+        300_000, "Time without metadata after which it starts again, too.", unit="ms", low=0
     )
     partitioner = Word(
-        "murmur2", "Where a key goes; without one, a batch here, a batch there.",
+        "murmur2", "How a key is assigned to a partition; batches without keys are spread.",
         choices=PARTITIONERS,
     )  # fmt: skip
     partitioner_adaptive_partitioning_enable = Flag(
-        True, "Records without a key go more to partitions where less waits."
+        True, "Send more records without a key to partitions with fewer waiting."
     )
     partitioner_availability_timeout_ms = Whole(
-        0, "A leader that takes nothing for so long gets none of them; 0: never.", unit="ms", low=0
+        0,
+        "Time after which a leader that accepts nothing gets none of them; 0: never.",
+        unit="ms",
+        low=0,
     )
     reconnect_backoff_ms = Whole(
-        50, "The first pause before a broker that could not be reached is tried again.",
+        50, "The first wait before connecting again to a broker that could not be reached.",
         unit="ms", low=0,
     )  # fmt: skip
     reconnect_backoff_max_ms = Whole(1_000, "The longest.", unit="ms", low=0)
     request_timeout_ms = Whole(30_000, "For one answer.", unit="ms", low=1)
-    retries = Whole(2_147_483_647, "How often a batch is sent again.", low=0)
-    retry_backoff_ms = Whole(100, "The first pause before it is.", unit="ms", low=0)
+    retries = Whole(2_147_483_647, "How often a batch is retried.", low=0)
+    retry_backoff_ms = Whole(100, "The first wait before a retry.", unit="ms", low=0)
     retry_backoff_max_ms = Whole(1_000, "The longest.", unit="ms", low=0)
     transaction_timeout_ms = Whole(
-        60_000, "Then the broker aborts a transaction.", unit="ms", low=1
+        60_000, "Time after which the broker aborts a transaction.", unit="ms", low=1
     )
-    transactional_id = Word("", "The producer's name for transactions; empty: it has none.")
+    transactional_id = Word("", "The producer's name for transactions; empty: no transactions.")
 
     def _check(self) -> None:
         sure = self.explicit("enable.idempotence") and self.enable_idempotence

@@ -1,5 +1,5 @@
-"""What of Kafka's settings keeps somebody out: none of it is there yet, so that a broker that is
-given any of it does not serve everybody instead."""
+"""Kafka's settings that restrict access.  None is supported yet, so a broker that is given one
+refuses to start instead of serving everybody."""
 
 import re
 
@@ -19,8 +19,8 @@ _TUNING = re.compile(
     r"|login\.((refresh|retry)\..+|(connect|read)\.timeout\.ms)"
     r"|oauthbearer\.jwks\.endpoint\.(refresh|retry)\..+|server\.max\.receive\.size)"
 )
-"""When a login is made again, and how much it may take: whatever the value, it protects nothing
-where other settings do not."""
+"""When a login is renewed, and how long it may take: whatever the value, it restricts nothing
+without other settings."""
 _NOTHING = {
     "connections.max.reauth.ms": ("0",),
     "delegation.token.expiry.check.interval.ms": ("3600000",),
@@ -52,11 +52,11 @@ _NOTHING = {
     "ssl.trustmanager.algorithm": ("PKIX",),
     "ssl.truststore.type": ("JKS",),
 }
-"""Kafka's default values, besides the empty one."""
+"""Kafka's defaults, besides the empty value."""
 
 
 def protects(name: str, value: object) -> bool:
-    """Whether somebody who gives a setting of this name and value wants others kept out."""
+    """Whether a setting with this name and value is meant to restrict access."""
     bare = _LISTENER.sub("", name, count=1)
     if not (bare in _NAMES or bare.startswith(_BEGINS)) or _TUNING.fullmatch(bare):
         return False
@@ -65,7 +65,7 @@ def protects(name: str, value: object) -> bool:
 
 
 def refuse_protection(name: str, value: object, where: str = "") -> None:
-    """Raise where a setting protects.  `where`: which broker's it is, for the message.
+    """Refuse a setting that restricts access.  `where`: whose setting it is, for the message.
 
     Raises: InvalidSetting, without the value, which may be a secret.
     """

@@ -1,4 +1,4 @@
-"""The settings of a node of a cluster: its ZooKeeper, and the copies that it keeps."""
+"""The settings of a cluster node: its ZooKeeper, and its replicas."""
 
 from kafkalog.config.declare import FOREVER, Flag, Long, Settings, Whole, Word
 
@@ -6,11 +6,11 @@ __all__ = ["RACK_AWARE", "ReplicaConfig"]
 
 FROM_LEADER = "org.apache.kafka.common.replica.LeaderSelector"
 RACK_AWARE = "org.apache.kafka.common.replica.RackAwareReplicaSelector"
-"""Kafka's names of how the copy is chosen that a consumer reads."""
+"""Kafka's names for how the replica is chosen that a consumer reads."""
 
 
 class ReplicaConfig(Settings):
-    """The settings of a node of a cluster; a broker takes them with its own."""
+    """The settings of a cluster node; a broker takes them with its own."""
 
     scope = "broker"
 
@@ -48,10 +48,13 @@ class ReplicaConfig(Settings):
         low=1,
     )
     replica_fetch_max_bytes = Whole(
-        1 << 20, "Bytes that a follower fetches of one partition at once.", unit="bytes", low=0
+        1 << 20, "Bytes that a follower fetches of one partition per request.", unit="bytes", low=0
     )
     replica_fetch_response_max_bytes = Whole(
-        10 << 20, "Bytes that a follower fetches of all partitions at once.", unit="bytes", low=0
+        10 << 20,
+        "Bytes that a follower fetches of all partitions per request.",
+        unit="bytes",
+        low=0,
     )
     replica_fetch_min_bytes = Whole(
         1, "Bytes that a leader waits for before it answers a follower.", unit="bytes", low=0
@@ -71,7 +74,7 @@ class ReplicaConfig(Settings):
     )
     follower_replication_throttled_rate = Long(
         FOREVER,
-        "Bytes a second that this node, where it is behind, copies of the replicas that the "
+        "Bytes a second that this node copies, while out of sync, of the replicas that the "
         "topic throttles.",
         unit="bytes/s",
         low=0,
@@ -103,7 +106,7 @@ class ReplicaConfig(Settings):
 
     @property
     def zookeeper_timeouts_ms(self) -> tuple[int, int]:
-        """Of the session, and of the first connection."""
+        """For the session, and for the first connection."""
         session = self.zookeeper_session_timeout_ms
         given = self.explicit("zookeeper.connection.timeout.ms")
         return session, self.zookeeper_connection_timeout_ms if given else session

@@ -1,7 +1,7 @@
-"""Rules between a broker's settings, in addition to the bounds of each: those of Apache Kafka's
-start.
+"""Rules between a broker's settings, in addition to the bounds of each: Apache Kafka checks them
+at its start.
 
-A bare Log or data directory takes more: small segments, a small memory for the cleaner.
+A bare Log or data directory allows more: small segments, little memory for the cleaner.
 Source: Apache Kafka itself, asked by tests/kafka/referee/test_settings.py.
 """
 
@@ -15,7 +15,7 @@ __all__ = ["INTERNAL_SEGMENT_BYTES", "SEGMENT_BYTES_MIN", "check_segment_bytes",
 
 SEGMENT_BYTES_MIN = 1 << 20
 INTERNAL_SEGMENT_BYTES = "internal.segment.bytes"
-"""Kafka's name for a topic's segment.bytes without that bound, for tests."""
+"""Kafka's name for a topic's segment.bytes without that lower bound, for tests."""
 DEDUPE_BYTES_MIN = (1 << 20) + 1
 IDLE_MS_MIN = 101
 """Above connection.failed.authentication.delay.ms."""
@@ -25,7 +25,7 @@ REPLICA_SOCKET_MS = 30_000
 
 
 def check_segment_bytes(name: str, value: int) -> None:
-    """Refuse what Kafka 4 refuses.
+    """Refuse values that Kafka 4 refuses.
 
     Raises: InvalidSetting, in Kafka's words.
     """

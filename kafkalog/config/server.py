@@ -86,12 +86,14 @@ class ServerConfig(BrokerConfig, GroupConfig, TransactionConfig, ReplicaConfig):
         kafka=50,
     )
     max_connections = Whole(2_147_483_647, "Connections at once.", low=0)
-    max_connections_per_ip = Whole(2_147_483_647, "Connections at once of one address.", low=0)
+    max_connections_per_ip = Whole(
+        2_147_483_647, "Connections from one address at the same time.", low=0
+    )
     connections_max_idle_ms = Long(
         600_000, "Time after which a silent connection is closed.", unit="ms", low=-1
     )
     kafkalog_half_frame_max_ms = Long(
-        60_000, "Time that a begun request may take to arrive whole.", unit="ms", low=1
+        60_000, "Time that a request may take to arrive completely.", unit="ms", low=1
     )
     kafkalog_produce_waiting_max = Whole(
         64, "Produce requests of one connection that may wait for the disk.", low=1
@@ -103,13 +105,13 @@ class ServerConfig(BrokerConfig, GroupConfig, TransactionConfig, ReplicaConfig):
     )
     cordoned_log_dirs = Words(
         (),
-        "The data directory, or *: no new topic or partition is placed there; empty: they are.",
+        "The data directory, or *: no new topic or partition is placed there; empty: allowed.",
         pattern=r".+",
         example="directories or *",
     )
-    num_partitions = Whole(1, "Partitions of a topic that is created without a number.", low=1)
+    num_partitions = Whole(1, "Partitions of a topic that is created without a count.", low=1)
     default_replication_factor = Whole(
-        1, "Replicas of a topic that is created without a number.", low=1
+        1, "Replicas of a topic that is created without a count.", low=1
     )
     auto_create_topics_enable = Flag(True, "Whether a topic is created when it is first used.")
     delete_topic_enable = Flag(True, "Whether topics may be deleted.")
@@ -129,7 +131,7 @@ class ServerConfig(BrokerConfig, GroupConfig, TransactionConfig, ReplicaConfig):
 
     @property
     def control_listener(self) -> str:
-        """The name of the one by which they and the controller do."""
+        """The name of the listener between brokers and the controller."""
         return self.control_plane_listener_name.upper() or self.inner_listener
 
     @classmethod
@@ -145,6 +147,6 @@ DYNAMIC = frozenset(s.synonym for s in TopicConfig.table.values() if s.synonym) 
     "max.connections", "max.connections.per.ip", "num.io.threads", "num.network.threads",
     "num.recovery.threads.per.data.dir", "producer.id.expiration.ms",
 }  # fmt: skip
-"""Broker settings that take effect at run time: the defaults of topics, and what
-kafkalog.server.dynamic carries out.  The other known ones are read-only, and names that are
-not known are kept as they come, as Kafka does."""
+"""Broker settings that take effect at run time: defaults of topics, and the settings of
+kafkalog.server.dynamic.  Other known settings are read-only; unknown names are stored
+unchanged, as in Kafka."""

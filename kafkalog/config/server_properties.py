@@ -1,4 +1,4 @@
-"""A server.properties file: what of it is obeyed, and what was done with the rest."""
+"""A server.properties file: which settings apply, and what happened to the others."""
 
 import difflib
 from collections.abc import Mapping
@@ -11,8 +11,8 @@ from kafkalog.config.server import ServerConfig
 __all__ = ["Properties", "read_properties", "sorted_out"]
 
 _ONE_NODE = "ignored: there is one node, which needs no quorum"
-_LATER = "ignored: it is not there yet"
-_NOBODY = "ignored: this value keeps nobody out"
+_LATER = "ignored: it is not supported yet"
+_NOBODY = "ignored: this value restricts nothing"
 _UNTUNED = "ignored: the coordinator needs no tuning"
 _UNTIERED = "ignored: kafkalog has no tiered storage"
 _FAMILIES: tuple[tuple[str, str], ...] = (
@@ -51,13 +51,13 @@ _FAMILIES: tuple[tuple[str, str], ...] = (
     ("delegation.token.", _NOBODY),
     ("password.", _NOBODY),
 )
-"""What happens to names that are Kafka's and not ours, by how they begin."""
+"""What happens to Kafka's names that are not ours, by prefix."""
 _REMOVED = "ignored: Kafka 4 has no such setting either"
 _IGNORED = {
     "log.message.downconversion.enable": _REMOVED,
     "log.message.format.version": _REMOVED,
     "log.message.timestamp.difference.max.ms": _REMOVED,
-    "process.roles": "taken as broker and controller in one",
+    "process.roles": "used as broker and controller in one",
     "inter.broker.protocol.version": _ONE_NODE,
     "background.threads": "ignored: the threads are kafkalog's own",
     "log.cleaner.threads": "ignored: one thread compacts",
@@ -77,26 +77,26 @@ _IGNORED = {
     "alter.config.policy.class.name": _NOBODY,
     "transaction.partition.verification.enable": "ignored: writes are always verified",
     "transaction.state.log.load.buffer.size": _UNTUNED,
-    "fetch.purgatory.purge.interval.requests": "ignored: nothing has to be purged",
-    "producer.purgatory.purge.interval.requests": "ignored: nothing has to be purged",
-    "delete.records.purgatory.purge.interval.requests": "ignored: nothing has to be purged",
+    "fetch.purgatory.purge.interval.requests": "ignored: there is nothing to purge",
+    "producer.purgatory.purge.interval.requests": "ignored: there is nothing to purge",
+    "delete.records.purgatory.purge.interval.requests": "ignored: there is nothing to purge",
     "log.dir.failure.timeout.ms": "ignored: there is one data directory",
     "follower.fetch.last.tiered.offset.enable": _UNTIERED,
-    "config.providers": "ignored: a value is what the file says",
+    "config.providers": "ignored: values are used as they are in the file",
     "node.rack": "ignored: broker.rack is the name",
 }
-"""The same, by whole names."""
+"""The same, by full name."""
 
 
 class Properties(NamedTuple):
     """A properties file, sorted out."""
 
     config: dict[str, object]
-    """What is obeyed."""
+    """The settings that apply."""
     directory: str | None
     """log.dirs, or log.dir."""
     notes: tuple[str, ...]
-    """One sentence for each name with which something else was done."""
+    """One sentence for each name that does not apply as it is."""
 
 
 def read_properties(path: str) -> dict[str, str]:
@@ -109,9 +109,9 @@ def read_properties(path: str) -> dict[str, str]:
 
 
 def sorted_out(found: Mapping[str, str]) -> Properties:
-    """Which of the settings `found` are obeyed, and what was done with the others.
+    """Sort the settings `found` into those that apply and notes about the others.
 
-    Raises: InvalidSetting for one that protects: nobody is to believe that it does.
+    Raises: InvalidSetting for one that restricts access: nobody may believe that it works.
     """
     known = set(ServerConfig.names())
     config: dict[str, object] = {}
@@ -140,7 +140,7 @@ def _done(name: str, known: set[str]) -> str:
 
 
 def _without_controllers(config: dict[str, object], found: Mapping[str, str]) -> list[str]:
-    """Take the controller's listeners out, as KRaft's sample file has them."""
+    """Remove the controller's listeners, which KRaft's sample file has."""
     names = {name.strip().upper() for name in found.get("controller.listener.names", "").split(",")}
     names.discard("")
     notes = []

@@ -19,7 +19,7 @@ __all__ = [
 
 MINUTE_MS, HOUR_MS = 60_000, 3_600_000
 _ARRAY_MAX = (1 << 31) - 9
-"""The largest array that Kafka counts on in a JVM."""
+"""The largest array in a JVM that Kafka relies on."""
 
 _TIERED = "Kept for Kafka: kafkalog has no tiered storage."
 _COMPACTION = "compaction"
@@ -30,14 +30,14 @@ _THROTTLED = {
 
 
 class TopicConfig(Settings):
-    """The settings of a topic, that is of each of its logs (Kafka's topic configurations)."""
+    """The settings of a topic, which apply to each of its logs (Kafka's topic configurations)."""
 
     scope = "topic"
 
     cleanup_policy = Words(
         ("delete",),
-        "What happens to old records: whole segments go (delete), or all but the last of each "
-        "key (compact), or both; empty: neither.",
+        "What happens to old records: whole segments are deleted (delete), or all but the last "
+        "of each key (compact), or both; empty: neither.",
         choices=("compact", "delete"),
         synonym="log.cleanup.policy",
     )
@@ -119,14 +119,14 @@ class TopicConfig(Settings):
     )
     max_message_bytes = Whole(
         1_048_588,
-        "Largest record batch, header included, as it is stored.",
+        "Largest record batch as stored, header included.",
         unit="bytes",
         low=0,
         synonym="message.max.bytes",
     )
     max_decompressed_message_bytes = Whole(
         _ARRAY_MAX,
-        "Largest record of a compressed batch, as it is decompressed, that a producer may send.",
+        "Largest record, decompressed, that a producer may send in a compressed batch.",
         unit="bytes",
         low=1,
         high=_ARRAY_MAX,
@@ -140,14 +140,14 @@ class TopicConfig(Settings):
     )
     message_timestamp_before_max_ms = Long(
         FOREVER,
-        "How far a producer's time may lie before now.",
+        "How far a producer's time may be before now.",
         unit="ms",
         low=0,
         synonym="log.message.timestamp.before.max.ms",
     )
     message_timestamp_after_max_ms = Long(
         FOREVER,
-        "How far a producer's time may lie after now; retention.ms counts from that time.",
+        "How far a producer's time may be after now; retention.ms counts from that time.",
         unit="ms",
         low=0,
         synonym="log.message.timestamp.after.max.ms",
@@ -155,12 +155,12 @@ class TopicConfig(Settings):
     )
     min_cleanable_dirty_ratio = Ratio(
         0.5,
-        "Share of not yet compacted bytes from which a log is compacted.",
+        "Share of uncompacted bytes from which a log is compacted.",
         synonym="log.cleaner.min.cleanable.ratio",
     )
     min_insync_replicas = Whole(
         1,
-        "Replicas in sync without which acks=all is refused.",
+        "In-sync replicas below which acks=all is refused.",
         unit="replicas",
         low=1,
         synonym="min.insync.replicas",
@@ -172,13 +172,13 @@ class TopicConfig(Settings):
     )
     retention_bytes = Long(
         -1,
-        "Size of a log above which its oldest segments go; below 0: no limit.",
+        "Size of a log above which its oldest segments are deleted; below 0: no limit.",
         unit="bytes",
         synonym="log.retention.bytes",
     )
     retention_ms = Long(
         -1,
-        "Age of its newest record at which a segment goes; -1: no limit.",
+        "Age of its newest record at which a segment is deleted; -1: no limit.",
         unit="ms",
         low=-1,
         synonym="log.retention.ms",
@@ -218,7 +218,7 @@ class TopicConfig(Settings):
     )
     unclean_leader_election_enable = Flag(
         False,
-        "Whether a replica that is not in sync may lead, at the price of lost records.",
+        "Whether a replica that is not in sync may lead, losing records.",
         synonym="unclean.leader.election.enable",
     )
     remote_storage_enable = Flag(False, _TIERED, only=False)
@@ -237,7 +237,7 @@ class TopicConfig(Settings):
     )
     kafkalog_durability = Word(
         "fsync",
-        "What acks=all promises: on disk (fsync), on disk after a while (interval), or in "
+        "What acks=all promises: on disk (fsync), on disk later (interval), or in "
         "memory (os, Kafka's rule). An append never waits for the disk, a flush always does.",
         choices=("fsync", "interval", "os"),
         synonym="kafkalog.durability",
@@ -251,13 +251,13 @@ class TopicConfig(Settings):
     )
     kafkalog_check_compressed = Flag(
         False,
-        "Look at every record of every compressed batch, as Kafka does; else only where another "
-        "setting or a header that cannot be right asks for it.",
+        "Check every record of every compressed batch, as Kafka does; else only if another "
+        "setting or an implausible header requires it.",
         synonym="kafkalog.check.compressed",
     )
     kafkalog_max_decompressed_bytes = Whole(
         268_435_456,
-        "Largest size to which one compressed batch may grow; a larger one is refused.",
+        "Largest size of one compressed batch when decompressed; a larger one is refused.",
         unit="bytes",
         low=1,
         synonym="kafkalog.max.decompressed.bytes",
@@ -265,7 +265,7 @@ class TopicConfig(Settings):
 
     @classmethod
     def served(cls) -> "TopicConfig":
-        """The defaults where a broker serves: strangers write to it, and not to a bare log."""
+        """A broker's defaults: any client may write to it, but not to a bare log."""
         made = cls()
         made._values = {setting.name: setting.served for setting in cls.table.values()}
         return made
@@ -286,7 +286,7 @@ class TopicConfig(Settings):
 
 
 def timestamp_window(config: TopicConfig) -> tuple[int, int]:
-    """How far before and after now a producer's time may lie, in ms; FOREVER: no limit."""
+    """How far a producer's time may be before and after now, in ms; FOREVER: no limit."""
     return config.message_timestamp_before_max_ms, config.message_timestamp_after_max_ms
 
 
@@ -298,5 +298,5 @@ def flush_period_ms(config: TopicConfig) -> int:
 
 
 def compresses(config: TopicConfig) -> bool:
-    """Whether the topic has a codec of its own for what is appended."""
+    """Whether the topic has its own codec for appended batches."""
     return config.compression_type not in ("producer", "uncompressed")

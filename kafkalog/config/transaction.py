@@ -26,7 +26,7 @@ class TransactionConfig(Settings):
     )
     kafkalog_transactions_max_bytes = Long(
         1 << 30,
-        "Memory for all transactional ids and the partitions of open transactions, about; "
+        "Approximate memory for all transactional ids and partitions of open transactions; "
         "requests for more get a retriable error.",
         unit="bytes",
         low=1,
@@ -38,7 +38,7 @@ class TransactionConfig(Settings):
         low=1,
     )
     transaction_remove_expired_transaction_cleanup_interval_ms = Whole(
-        3_600_000, "Time between two checks for transactional ids to forget.", unit="ms", low=1
+        3_600_000, "Time between two checks for expired transactional ids.", unit="ms", low=1
     )
     transaction_state_log_num_partitions = Whole(50, "Partitions of __transaction_state.", low=1)
     transaction_state_log_segment_bytes = Whole(

@@ -1,9 +1,9 @@
 """A coordinator without its thread: requests, outcomes and time go in, answers and appends
 come out.
 
-What stands here is common to all coordinators, whatever they keep in the partitions of their
-journal: which partition a key belongs to, whether this broker coordinates it, how writes of
-one round become one append, and how long they may take.
+This is common to all coordinators, whatever they keep in the partitions of their journal: which
+partition a key belongs to, whether this broker coordinates it, how the writes of one round become
+one append, and how long they may take.
 """
 
 from __future__ import annotations
@@ -27,13 +27,13 @@ __all__ = ["APPEND_BYTES", "Append", "Core", "Shard", "append_error"]
 LOG = logging.getLogger(__name__)
 
 APPEND_BYTES = 262_144
-"""Writes are put together up to this size: far below max.message.bytes, so that one which is
-too large spoils no other."""
+"""Writes are batched up to this size: far below max.message.bytes, so that one write that is too
+large fails no other."""
 LOAD_AGAIN_MS = 11_000
-"""Until a partition that could not be read is read again; longer than its log is let alone, see
+"""How long before an unreadable partition is read again; longer than its log is left alone, see
 kafkalog.server.partitions."""
 _APPENDS: Key = ("append", -1, "", "")
-"""The timer of the first append that waits."""
+"""The timer of the oldest append that waits."""
 _NOT_AVAILABLE = {
     ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
     ErrorCode.NOT_ENOUGH_REPLICAS,
@@ -67,11 +67,11 @@ class Append(NamedTuple):
     records: list[JournalRecord]
     writes: list[Write]
     epoch: int
-    """The leader epoch in which it was decided: in another one it is not appended."""
+    """The leader epoch in which it was decided: it is appended in no other."""
     deadline_ms: int
-    """When its waiters are told that it takes too long."""
+    """When its waiters get a timeout error."""
     producer: Producer | None = None
-    """Whose batch, or marker, it is."""
+    """The producer of its batch or marker."""
 
 
 class Shard:
@@ -82,31 +82,32 @@ class Shard:
         self.epoch = epoch
         """The leader epoch in which this broker leads the partition."""
         self.closed = False
-        """This broker no longer coordinates the partition: what still waits fails."""
+        """Set when this broker no longer coordinates the partition: waiting requests fail."""
 
 
 S = TypeVar("S", bound=Shard)
 
 
 class Core(Generic[S]):
-    """All that this broker coordinates of one kind.  One thread only: the coordinator's."""
+    """Everything of one kind that this broker coordinates.  Only for the coordinator's thread."""
 
     def __init__(self, append_timeout_ms: int) -> None:
         """`append_timeout_ms`: how long an append may take before its waiters get an error."""
         self.timers = Timers()
         self.partition_count = 0
-        """Of the journal's topic; 0: there is none yet."""
+        """Partitions of the journal's topic; 0 if it does not exist yet."""
         self.shards: dict[int, S] = {}
-        """The partitions that are here."""
+        """The loaded partitions."""
         self.loading: dict[int, int] = {}
-        """Those that are being read, and in which leader epoch."""
+        """Partitions being read, with their leader epoch."""
         self.unread: dict[int, int] = {}
-        """Likewise those that could not be read the last time."""
+        """Partitions whose last read failed, with their leader epoch."""
         self._led_since: set[int] = set()
-        """Of `loading`, those whose look may have begun before their logs were led in the epoch."""
+        """Partitions of `loading` whose read may have begun before their log was led in the
+        epoch."""
         self.stopped = False
         self._append_timeout_ms = append_timeout_ms
-        # Both by their numbers, and so the first ones by their deadlines, too: all have as long.
+        # Both ordered by number, and so also by deadline, as all have the same timeout.
         self._waiting: dict[int, Append] = {}
         self._late: dict[int, Append] = {}
         self._next_append = 0
@@ -115,7 +116,7 @@ class Core(Generic[S]):
 
     @property
     def unfinished(self) -> bool:
-        """Whether something that was decided is still being carried out elsewhere."""
+        """Whether a decision is still being carried out elsewhere."""
         return False
 
     @abstractmethod
@@ -132,19 +133,19 @@ class Core(Generic[S]):
 
     @abstractmethod
     def refuse(self, api: Api, request: Call, step: Step, error: ErrorCode) -> None:
-        """Answer with an error that has nothing to do with what is coordinated."""
+        """Answer with an error that does not depend on what is coordinated."""
 
     @abstractmethod
     def _resume(self, shard: S, step: Step) -> None:
-        """A shard was loaded: begin what its journal says is under way."""
+        """A shard was loaded: resume what its journal says is in progress."""
 
     @abstractmethod
     def _resigned(self, shard: S, step: Step) -> None:
-        """A shard has left this node: tell its waiters."""
+        """A shard has left this node: answer its waiters."""
 
     @abstractmethod
     def _expire(self, key: Key, step: Step) -> None:
-        """The time of a timer has come."""
+        """A timer is due."""
 
     # ---- partitions ------------------------------------------------------------------------
 
@@ -157,7 +158,7 @@ class Core(Generic[S]):
     def end_load(self, shard: S, step: Step) -> None:
         """A partition was read."""
         if self.loading.get(shard.partition) != shard.epoch:
-            return  # given up, or to be read in a later epoch
+            return  # resigned since, or to be read in a later epoch
         self._forget_look(shard.partition)
         self.shards[shard.partition] = shard
         self._resume(shard, step)
@@ -171,7 +172,7 @@ class Core(Generic[S]):
             self._load_again(partition, epoch, step)
 
     def leads(self, partition: int, epoch: int, step: Step) -> None:
-        """The log of a partition is led here in this epoch now: a look before that was refused."""
+        """The partition's log is now led here in this epoch: an earlier read was refused."""
         if self.unread.get(partition) == epoch:
             self._load_again(partition, epoch, step)
         elif self.loading.get(partition) == epoch:
@@ -183,15 +184,15 @@ class Core(Generic[S]):
         step.loads.append((partition, epoch))
 
     def _forget_look(self, partition: int) -> None:
-        """Neither one that is under way counts, nor is there one to come."""
+        """Cancel a read in progress or planned."""
         self.timers.cancel(("load", partition, "", ""))
         self.loading.pop(partition, None)
         self.unread.pop(partition, None)
         self._led_since.discard(partition)
 
     def not_loaded(self, partition: int, epoch: int, step: Step) -> None:
-        """A partition could not be read: that is tried again after a while; at once, where it is
-        led only since the look began."""
+        """A partition could not be read: retry later, or immediately if its log became led here
+        only during the read."""
         if self.loading.get(partition) != epoch:
             return
         if partition in self._led_since:
@@ -202,7 +203,8 @@ class Core(Generic[S]):
             self.timers.set(("load", partition, "", ""), step.now_ms + LOAD_AGAIN_MS)
 
     def resign(self, partition: int, step: Step) -> None:
-        """This broker no longer coordinates a partition: answer waiting requests so."""
+        """This broker no longer coordinates a partition: answer its waiting requests
+        accordingly."""
         self._forget_look(partition)
         step.loads = [one for one in step.loads if one[0] != partition]
         shard = self.shards.pop(partition, None)
@@ -219,20 +221,21 @@ class Core(Generic[S]):
 
     @staticmethod
     def _refuse_unwritten(partition: int, step: Step) -> None:
-        """What this step decided before: the epoch of the partition's next shard is not for it."""
+        """This step's earlier decisions: they do not take the epoch of the partition's next
+        shard."""
         while writes := [write for write in step.writes if write.partition == partition]:
             step.writes = [write for write in step.writes if write.partition != partition]
             all_of(partial(write.settle, step, ErrorCode.NOT_COORDINATOR) for write in writes)
 
     @property
     def all_told(self) -> ErrorCode:
-        """The error code of a list of everything: NONE if the list is complete."""
+        """The error code of an answer that lists everything: NONE if the list is complete."""
         if self.stopped or (self.unread and not self.loading):
             return ErrorCode.COORDINATOR_NOT_AVAILABLE
         return ErrorCode.COORDINATOR_LOAD_IN_PROGRESS if self.loading else ErrorCode.NONE
 
     def where(self, key: str) -> tuple[S | None, ErrorCode]:
-        """The shard of a group or a transactional id, or why there is none."""
+        """The shard of a group or a transactional id, or the error if there is none."""
         if self.stopped:
             return None, ErrorCode.COORDINATOR_NOT_AVAILABLE
         if not self.partition_count:
@@ -248,8 +251,8 @@ class Core(Generic[S]):
     # ---- time ------------------------------------------------------------------------------
 
     def tick(self, step: Step) -> None:
-        """Run the timers whose time has come."""
-        # Timers that are set here have their turn in the next step, so that this ends.
+        """Run the timers that are due."""
+        # Timers that are set here run in the next step, so that this ends.
         due = []
         while (key := self.timers.due(step.now_ms)) is not None:
             due.append(key)
@@ -266,9 +269,9 @@ class Core(Generic[S]):
     # ---- the journal -----------------------------------------------------------------------
 
     def appends(self, step: Step) -> Iterable[Append]:
-        """What the step has to be written, put together by partitions.
+        """The step's writes, grouped by partition.
 
-        Each is to be appended, in this order, and its outcome given to `settled`.
+        The caller appends each in this order and passes its outcome to `settled`.
         """
         made: dict[int, Append] = {}
         sizes: dict[int, int] = {}
@@ -288,7 +291,7 @@ class Core(Generic[S]):
             size = sum(len(key) + len(value or b"") + 20 for key, value in write.records)
             append = made.get(write.partition)
             full = append is None or sizes[write.partition] + size > APPEND_BYTES
-            # What belongs to a transaction is a batch of its own.
+            # Records of a transaction are a batch of their own.
             if append is None or full or append.producer is not None or write.producer is not None:
                 limit_ms = step.now_ms + self._append_timeout_ms
                 append = Append(
@@ -314,17 +317,17 @@ class Core(Generic[S]):
         if append is None:
             return  # this broker has resigned since
         if error is ErrorCode.REQUEST_TIMED_OUT and not late:
-            # The journal gave up before we did: nothing more will be heard of it.
+            # The journal gave up before we did: no outcome will follow.
             error = ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND
         outcomes = [write.late if late else write.settle for write in append.writes]
         all_of(partial(tell, step, error) for tell in outcomes if tell is not None)
 
     def _time_out(self, step: Step) -> None:
-        """Answer the waiters of appends that take too long."""
+        """Answer the waiters of appends that take too long with an error."""
         due = []
         for append in self._waiting.values():
             if append.deadline_ms > step.now_ms:
-                # One timer for all: most are settled before it comes.
+                # One timer for all: most appends are done before it is due.
                 self.timers.set(_APPENDS, append.deadline_ms)
                 break
             due.append(append)

@@ -1,4 +1,4 @@
-"""Where a coordinator writes things down: what it asks of the partitions of its topic."""
+"""A coordinator's journal: what it needs from the partitions of its topic."""
 
 from __future__ import annotations
 
@@ -30,14 +30,14 @@ class StoredRecord(NamedTuple):
 
 
 class JournalBatch(NamedTuple):
-    """A batch of the journal, as far as it matters here."""
+    """A batch of the journal, with the fields that matter here."""
 
     producer_id: int
-    """-1 without."""
+    """-1 if it has none."""
     transactional: bool
-    """What it holds waits for the marker of its producer."""
+    """Its records wait for the producer's marker."""
     marker: int | None
-    """Of a control batch: KL_CONTROL_ABORT or KL_CONTROL_COMMIT; -1 when it is another."""
+    """For a control batch: KL_CONTROL_ABORT or KL_CONTROL_COMMIT; -1 for another kind."""
     records: list[StoredRecord]
     """Empty for a control batch."""
 
@@ -55,25 +55,25 @@ class Journal(Protocol):
     ) -> None:
         """Append records as one batch (acks=all) and call `done` once with the outcome.
 
-        `epoch`: NOT_LEADER_OR_FOLLOWER, and nothing is appended, when the partition is led in
-        another leader epoch.  `producer`: the batch is part of its transaction, or the marker
-        that ends it.
+        `epoch`: if the partition is led in another leader epoch, the outcome is
+        NOT_LEADER_OR_FOLLOWER and nothing is appended.  `producer`: the batch belongs to its
+        transaction, or is the marker that ends it.
 
-        NONE: they are committed, and durable as far as the topic promises.  `done` may be
-        called from any thread, also before this returns; for one partition in the order of
-        the appends.  Raising a KafkalogError is as good as calling it.
+        NONE: the records are committed, and as durable as the topic promises.  `done` may be
+        called from any thread, also before this returns; for one partition in the order of the
+        appends.  Raising a KafkalogError has the same effect as calling it.
         """
 
     def read(self, partition: int, epoch: int) -> Iterator[JournalBatch]:
-        """All of a partition from its start to its end; nothing where there is no log yet.
+        """All batches of a partition; none if there is no log yet.
 
-        Called from a thread of its own, before anything is appended.  Raises:
-        NotLeaderOrFollower: it is not led in this epoch, yet or any more.
+        Called from its own thread, before anything is appended.  Raises:
+        NotLeaderOrFollower: it is not yet, or no longer, led in this epoch.
         """
 
 
 def journal_batches(log: Log) -> Iterator[JournalBatch]:
-    """All batches of a log, control batches and unfinished transactions too.
+    """All batches of a log, including control batches and open transactions.
 
     Raises: CorruptMessage with the offset, IoFailed, StaleLog.
     """

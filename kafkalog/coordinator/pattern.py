@@ -1,9 +1,8 @@
-"""Regular expressions that strangers send, matched in time that grows with the text alone.
+"""Regular expressions from clients, matched in time linear in the text.
 
-Kafka takes them as RE2 does, and so the syntax and the meaning are RE2's: no references back and
-no looks ahead, which would take a time without bound.  What is rarely written of RE2's is refused:
-word boundaries, flags, Unicode and POSIX classes.  All that is told is whether a text matches as a
-whole.
+Kafka uses RE2, so syntax and meaning are RE2's: no backreferences and no lookaround, whose time is
+unbounded.  Rarely used parts of RE2 are refused: word boundaries, flags, Unicode and POSIX
+classes.  A match only says whether the pattern matches the whole text.
 """
 
 from __future__ import annotations
@@ -18,12 +17,12 @@ __all__ = ["Pattern"]
 TEXT_MAX = 1_000
 """Characters of a pattern."""
 NODES_MAX = 1_000
-"""What a pattern may become when its repetitions are written out."""
+"""How large a pattern may become with its repetitions expanded."""
 NESTED_MAX = 50
 REPEATS_MAX = 1_000
-"""RE2's."""
+"""RE2's limit."""
 STEPS_MAX = 10_000
-"""Steps that are remembered: then they are forgotten and found again."""
+"""Cached steps: when full, the cache is cleared."""
 CODE_MAX = 0x10FFFF
 
 
@@ -38,7 +37,7 @@ class _Set(NamedTuple):
 
     @property
     def single(self) -> bool:
-        """Whether it is one character."""
+        """Whether it is a single character."""
         return not self.out and len(self.ranges) == 1 and len(set(self.ranges[0])) == 1
 
     def inside(self) -> tuple[tuple[int, int], ...]:
@@ -64,11 +63,11 @@ _CONTROLS = {"a": 7, "f": 12, "t": 9, "n": 10, "r": 13, "v": 11}
 _ANY = _Set(((10, 10),), True)
 
 Node = Callable[["_Program", int], int]
-"""Adds itself to a program in front of what comes next; where it begins."""
+"""Adds itself to a program before what follows; returns where it begins."""
 
 
 class _Program:
-    """What to do at each place of a pattern; the last is the end."""
+    """The instruction at each place of a pattern; the last is the end."""
 
     def __init__(self) -> None:
         self.steps: list[tuple[str, Any]] = [("done", None)]
@@ -141,7 +140,7 @@ class _Reader:
 
     def take(self) -> str:
         if self.at >= len(self.text):
-            raise self.bad("it ends too early")
+            raise self.bad("unexpected end")
         self.at += 1
         return self.text[self.at - 1]
 
@@ -167,14 +166,14 @@ class _Reader:
         node, times = self.atom(), 0
         while (bounds := self.bounds()) is not None:
             node = _repeated(node, *bounds)
-            self.took("?")  # how much it takes matters to nobody who wants the whole
+            self.took("?")  # greedy or not makes no difference to a whole match
             times += 1
             if times > 1:
                 raise self.bad("a repetition of a repetition")
         return node
 
     def bounds(self) -> tuple[int, int | None] | None:
-        """How often what stands before is repeated; None: it is not."""
+        """How often the preceding part is repeated; None: it is not."""
         for word, found in (("*", (0, None)), ("+", (1, None)), ("?", (0, 1))):
             if self.took(word):
                 return found
@@ -185,12 +184,14 @@ class _Reader:
         end = self.text.find("}", self.at)
         if end < 0 or not _is_number(low) or (high and not _is_number(high)):
             self.at = begin
-            return None  # it means itself
+            return None  # a literal brace
         self.at = end + 1
         least = int(low)
         most = least if not comma else int(high) if high else None
         if least > REPEATS_MAX or (most is not None and not least <= most <= REPEATS_MAX):
-            raise self.bad(f"so many repetitions, wanted 0 to {REPEATS_MAX}, the smaller first")
+            raise self.bad(
+                f"found this repetition count, wanted 0 to {REPEATS_MAX}, the smaller first"
+            )
         return least, most
 
     def atom(self) -> Node:
@@ -215,9 +216,9 @@ class _Reader:
     def group(self) -> Node:
         self.nested += 1
         if self.nested > NESTED_MAX:
-            raise self.bad(f"more than {NESTED_MAX} brackets in each other")
+            raise self.bad(f"more than {NESTED_MAX} nested brackets")
         if self.next_is("?") and not self.took("?:"):
-            raise self.bad("flags and names are not taken")
+            raise self.bad("flags and named groups are not supported")
         found = self.choices()
         if not self.took(")"):
             raise self.bad("a bracket is not closed")
@@ -225,7 +226,7 @@ class _Reader:
         return found
 
     def escaped(self) -> _Set:
-        """What a backslash stands before."""
+        """What follows a backslash."""
         word = self.take()
         if word in _CLASSES:
             return _CLASSES[word]
@@ -239,10 +240,10 @@ class _Reader:
             except ValueError:
                 code = -1
             if not 0 <= code <= CODE_MAX:
-                raise self.bad("no number of a character")
+                raise self.bad("not the number of a character")
             self.at += len(digits) + long
         elif word.isalnum() or not word.isascii():
-            raise self.bad(f"\\{word} is not taken")
+            raise self.bad(f"\\{word} is not supported")
         else:
             code = ord(word)
         return _Set(((code, code),))
@@ -253,7 +254,7 @@ class _Reader:
         first = True
         while first or not self.next_is("]"):
             if self.next_is("[:"):
-                raise self.bad("POSIX classes are not taken")
+                raise self.bad("POSIX classes are not supported")
             low = self.member()
             first = False
             rest = self.text[self.at :]
@@ -264,7 +265,7 @@ class _Reader:
             high = self.member()
             (start, _), (end, _) = low.ranges[0], high.ranges[0]
             if not high.single or end < start:
-                raise self.bad("a range that does not rise")
+                raise self.bad("a range whose end is below its start")
             ranges.append((start, end))
         self.at += 1
         return _Set(tuple(ranges), out)
@@ -320,7 +321,7 @@ class Pattern:
     def _reached(
         self, at: frozenset[int], begin: bool = False, end: bool = False
     ) -> frozenset[int]:
-        """Where it may be without taking a character."""
+        """The states reachable without a character."""
         found, left = set(at), list(at)
         while left:
             kind, what = self._steps[left.pop()]

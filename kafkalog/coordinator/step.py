@@ -1,4 +1,4 @@
-"""One event of the coordinator: what came, when, and what is to follow from it."""
+"""One event of a coordinator: the input, the time, and the effects that follow."""
 
 from __future__ import annotations
 
@@ -21,9 +21,9 @@ __all__ = [
 ]
 
 VERSION_2 = 2
-"""Of transactions, KIP-890: each end raises the epoch."""
+"""Transaction version 2 (KIP-890): each end raises the epoch."""
 Body = dict[str, Any]
-"""The fields of a response, by the names that kafkalog.wire gives them."""
+"""A response's fields, by kafkalog.wire's names."""
 Answer = Callable[[Body], None]
 """Takes the response to one request; called exactly once."""
 JournalRecord = tuple[bytes, bytes | None]
@@ -31,7 +31,7 @@ JournalRecord = tuple[bytes, bytes | None]
 
 
 class Call(NamedTuple):
-    """What a client asks of a coordinator, and where its answer goes."""
+    """A client's request to a coordinator, and where its answer goes."""
 
     body: Any
     """A kafkalog.wire Struct."""
@@ -41,21 +41,21 @@ class Call(NamedTuple):
     """As Kafka shows it: "/127.0.0.1"."""
     answer: Answer
     holds: Callable[[], bool] = lambda: True
-    """Whether what the sender was allowed elsewhere still is so."""
+    """Whether what another part allowed the sender still holds."""
 
 
 class Producer(NamedTuple):
-    """Whose transaction a write belongs to."""
+    """The producer whose transaction a write belongs to."""
 
     producer_id: int
     epoch: int
     commit: bool | None = None
-    """None: its records are part of the transaction; else the write is the marker that ends it,
-    and has no records."""
+    """None: its records are part of the transaction.  Otherwise the write is the marker that ends
+    it, and has no records."""
     coordinator_epoch: int = 0
-    """Of the marker."""
+    """The marker's coordinator epoch."""
     version: int = 0
-    """Of the transaction that a marker ends: one of version 2 raises the epoch."""
+    """The version of the transaction that a marker ends: version 2 raises the epoch."""
 
     @property
     def raised(self) -> bool:
@@ -73,7 +73,7 @@ class Write(NamedTuple):
     partition: int
     records: Sequence[JournalRecord]
     settle: Settle
-    """Called exactly once: with the outcome, or with REQUEST_TIMED_OUT when it takes too
+    """Called exactly once: with the outcome, or with REQUEST_TIMED_OUT if it takes too
     long."""
     late: Settle | None
     """After a timeout, called with the outcome."""
@@ -81,7 +81,7 @@ class Write(NamedTuple):
 
 
 def all_of(calls: Iterable[Callable[[], None]]) -> None:
-    """Make every call, whatever becomes of the others.
+    """Make every call, even if some fail.
 
     Raises: the first failure, after all of them.
     """
@@ -96,7 +96,7 @@ def all_of(calls: Iterable[Callable[[], None]]) -> None:
 
 
 class Step:
-    """The times of one event, and the answers and writes that it led to."""
+    """The times of one event, and the resulting answers and writes."""
 
     def __init__(self, now_ms: int, wall_ms: int) -> None:
         self.now_ms = now_ms
@@ -106,12 +106,12 @@ class Step:
         self.answers: list[tuple[Answer, Body]] = []
         self.writes: list[Write] = []
         self.effects: list[Any] = []
-        """What else is to be done outside, of kinds that a coordinator has of its own."""
+        """Other work to do outside; each coordinator has its own kinds."""
         self.loads: list[tuple[int, int]] = []
-        """Partitions of the journal that are to be read once more, and in which leader epoch."""
+        """Partitions of the journal to read again, with their leader epoch."""
 
     def answer(self, answer: Answer, **body: Any) -> None:
-        """Answer a request with these fields; the others have the schema's defaults."""
+        """Answer a request with these fields; the others get the schema's defaults."""
         self.answers.append((answer, body))
 
     def write(

@@ -1,11 +1,11 @@
 """A coordinator at work: a queue of events in front of its core.
 
-One thread at a time runs the core, so nothing in it is locked: who brings a request while nobody
-does, since two threads' turns cost more than most requests, else whoever is at it; the
-coordinator's own thread has the timers, and what others leave.  Requests wait in a bounded queue;
-outcomes of appends and loaded partitions come in front of no one and are never refused.  Answers
-and appends of a round are carried out after all its events were taken, so that requests that come
-together share one batch of the journal.
+One thread at a time runs the core, so it needs no locks.  A thread that brings a request runs it
+if nobody else does, since switching threads costs more than most requests; otherwise the current
+runner takes the request along.  The coordinator's own thread runs timers, and what others leave.
+Requests wait in a bounded queue; outcomes of appends and loaded partitions overtake nothing and are
+never refused.  Answers and appends of a round are carried out after all its events, so that
+concurrent requests share one batch of the journal.
 """
 
 from __future__ import annotations
@@ -34,9 +34,9 @@ LOG = logging.getLogger(__name__)
 
 QUEUED_MAX = 10_000
 FEW = 8
-"""Of so many effects of a step each may take as long as an append."""
+"""Up to this many effects of a step, each may take as long as an append."""
 ROUNDS = 32
-"""For so long a thread that brought a request runs the core for others, too."""
+"""How long a thread that brought a request may run the core for others, too."""
 UNSTARTED = -1
 """No thread's number."""
 
@@ -45,7 +45,7 @@ C = TypeVar("C", bound=Core[Any])
 
 
 class _Once:
-    """An answer that goes out once, whatever happens."""
+    """An answer that is sent once, whatever happens."""
 
     __slots__ = ("_answer",)
 
@@ -59,7 +59,7 @@ class _Once:
 
 
 class Coordinator(Generic[C]):
-    """What this broker coordinates of one kind.  All methods may be called from any thread."""
+    """The coordinator of one kind.  All methods may be called from any thread."""
 
     def __init__(
         self,
@@ -70,14 +70,14 @@ class Coordinator(Generic[C]):
         name: str,
         carry_out: Callable[[Any, bool], None] = lambda _effect, _few: None,
     ) -> None:
-        """`name` of its thread, and of its journal in messages; `carry_out` does what a step wants
-        done outside, on the thread that runs the core, which it must not hold up; it is told
-        whether it is one of FEW.
+        """`name`: of its thread, and of its journal in messages; `carry_out` performs a step's
+        outside effects on the thread that runs the core, which it must not delay; it also gets
+        whether the effect is one of FEW.
         """
         self.core = core
-        """What is coordinated: `post` what is to be done with it."""
+        """The core's state: `post` what is to happen to it."""
         self.borrows = True
-        """Whether the calling thread may carry out its request; see `ask`."""
+        """Whether the calling thread may run its request itself; see `ask`."""
         self._journal = journal
         self._clock = clock
         self._name = name
@@ -91,25 +91,25 @@ class Coordinator(Generic[C]):
         self._closing = False
         self._gives_up = False
         self._runner: int | None = UNSTARTED
-        """The thread that runs the core, and all that is for it alone; None: nobody does."""
-        self._sleeps_ms = math.inf  # until then the coordinator's thread wants no timer
-        self._appending = 0  # for the runner alone, as is the next
-        self._settling: list[Event] = []  # outcomes that were known before an append returned
+        """The thread that runs the core, and owns its state; None: no thread does."""
+        self._sleeps_ms = math.inf  # until then the coordinator's thread needs no timer
+        self._appending = 0  # only for the runner, like the next one
+        self._settling: list[Event] = []  # outcomes known before an append returned
         self._thread = threading.Thread(target=self._run, name=f"{name}-coordinator", daemon=True)
 
     def start(self) -> None:
-        """Begin to answer requests."""
+        """Start answering requests."""
         with self._wake:
             self._runner = None
         self._thread.start()
 
     def close(self, timeout_s: float = 5.0) -> None:
-        """Answer what waits, commits when they are in the journal, finish what was decided,
-        and end the thread.
+        """Answer waiting requests, send commits once they are in the journal, finish what was
+        decided, and end the thread.
 
-        After `timeout_s`, which no injected clock stretches, what is still on its way into
-        the journal is answered with NOT_COORDINATOR; so are members that wait for a rebalance.
-        What is not finished by then is when the journal is read again.
+        After `timeout_s` (not affected by an injected clock), requests that are still being written
+        to the journal are answered with NOT_COORDINATOR; so are members that wait for a rebalance.
+        What is unfinished then is finished when the journal is next read.
         """
         with self._wake:
             self._closing = True
@@ -128,8 +128,8 @@ class Coordinator(Generic[C]):
     # ---- partitions ------------------------------------------------------------------------
 
     def load(self, epochs: Mapping[int, int], partition_count: int) -> None:
-        """This broker now coordinates these partitions of the journal, which has
-        `partition_count` of them, each in its leader epoch: read them.
+        """This broker now coordinates these partitions of the journal, each in its leader epoch;
+        the journal has `partition_count` of them.  They are read now.
 
         Requests are answered with COORDINATOR_LOAD_IN_PROGRESS until that is done.
         """
@@ -141,18 +141,18 @@ class Coordinator(Generic[C]):
             self._wake.notify_all()
 
     def _look(self, epochs: Mapping[int, int]) -> None:
-        """Have these read, which the core knows of, or will.  With the lock."""
+        """Read these, which the core knows or soon will.  The caller holds the lock."""
         self._to_load.extend(epochs.items())
         if self._to_load and self._loader is None and not self._closing:
             self._begin_loader()
 
     def _begin_loader(self) -> None:
-        """With the lock."""
+        """The caller holds the lock."""
         name = f"{self._name}-loader"
         loader = threading.Thread(target=self._read, name=name, daemon=True)
         try:
             loader.start()
-        except RuntimeError as problem:  # for want of threads, which passes: tried again
+        except RuntimeError as problem:  # no thread can be started now: retried
             LOG.error("%s: %s", name, problem)
             self._events += [partial(self.core.not_loaded, *one) for one in self._to_load]
             self._to_load.clear()
@@ -161,12 +161,12 @@ class Coordinator(Generic[C]):
 
     def lead_on(self, partition: int, epoch: int) -> None:
         """This broker still coordinates a partition, in a later epoch, and nobody else did in
-        between: what is known of it holds."""
+        between: its state is still valid."""
         self.post(partial(self.core.lead_on, partition, epoch))
 
     def leads(self, partition: int, epoch: int) -> None:
-        """The log of a partition of the journal is led here in this epoch now: where a look came
-        too early for that, the next one is made at once."""
+        """The log of a journal partition is now led here in this epoch: a read that came too early
+        is repeated immediately."""
         self.post(partial(self.core.leads, partition, epoch))
 
     def resign(self, partition: int) -> None:
@@ -174,12 +174,12 @@ class Coordinator(Generic[C]):
         self.post(partial(self.core.resign, partition))
 
     def post(self, event: Event) -> None:
-        """Let something happen to the core, before any request that waits."""
+        """Run an event in the core before any waiting request."""
         with self._wake:
             self._post(event)
 
     def _post(self, event: Event) -> None:
-        """With the lock."""
+        """The caller holds the lock."""
         self._events.append(event)
         if self._runner is None:
             self._wake.notify_all()
@@ -187,7 +187,7 @@ class Coordinator(Generic[C]):
     # ---- requests --------------------------------------------------------------------------
 
     def submit(self, api: Api, request: Call, *, here: bool = False) -> None:
-        """Take a request of an API that the core serves; its answer is called once, in this
+        """Take a request of an API that the core serves; its `answer` is called once, in this
         thread or another one, now or later.
 
         Waits while too many requests are queued.  `here`: see `ask`.
@@ -199,11 +199,11 @@ class Coordinator(Generic[C]):
             self._give(step)
 
     def ask(self, event: Event, *, here: bool = False) -> bool:
-        """Let something happen to the core when its turn comes, as a request; False: it never will.
+        """Run an event in the core in its turn, like a request; False if it never will.
 
-        Waits while too many requests are queued.  `here`: it may happen in the caller's thread
-        before this returns, together with requests that others bring; so that thread must not be
-        inside a step of a coordinator, and must hold no lock.
+        Waits while too many requests are queued.  `here`: it may run in the calling thread before
+        this returns, together with requests that others bring; so that thread must not be inside a
+        coordinator's step, and must hold no lock.
         """
         with self._wake:
             while len(self._requests) >= QUEUED_MAX and not self._closing:
@@ -244,8 +244,8 @@ class Coordinator(Generic[C]):
         self._finish(step)
 
     def _wait(self) -> bool:
-        """Wait until there is something to do and nobody at it, and be the one; False: it is the
-        end, for whose sake it is."""
+        """Wait until there is work and no runner, and become the runner; False: this thread shall
+        end."""
         with self._wake:
             while True:
                 until_s = None
@@ -259,15 +259,16 @@ class Coordinator(Generic[C]):
                 self._sleeps_ms = 0
 
     def _idle(self) -> tuple[bool, float | None]:
-        """Whether there is nothing to do, and until when.  With the lock, for the runner alone."""
+        """Whether there is no work, and until when.  The caller is the runner and holds the
+        lock."""
         timer_ms = self.core.timers.next_ms()
         until_s = None if timer_ms is None else timer_ms / 1000
         idle = not self._events and not self._requests
         return idle and (until_s is None or self._clock.monotonic_s() < until_s), until_s
 
     def _work(self, rounds: int | None = None) -> None:
-        """Run the core, as the runner, while there is something to do, for so many rounds at
-        most, and be it no longer."""
+        """Run the core, as the runner, while there is work, for at most a number of rounds; then
+        stop being the runner."""
         done = 0
         try:
             while (events := self._next(done == rounds)) is not None:
@@ -279,13 +280,13 @@ class Coordinator(Generic[C]):
                 done += 1
         finally:
             with self._wake:
-                if self._runner == threading.get_ident():  # it failed: the next one goes on
+                if self._runner == threading.get_ident():  # it failed: the next one continues
                     self._runner = None
                     self._wake.notify_all()
 
     def _next(self, enough: bool) -> list[Event] | None:
-        """The events that came; None where there are none, or `enough` was done, and another one
-        may be the runner."""
+        """The pending events; None if there are none or `enough` was done, and another thread may
+        become the runner."""
         with self._wake:
             idle, until_s = self._idle()
             if idle or enough:
@@ -296,27 +297,27 @@ class Coordinator(Generic[C]):
                 return None
             if len(self._requests) >= QUEUED_MAX:
                 self._wake.notify_all()
-            # Outcomes first: what they allow is older than any request.
+            # Outcomes first: they precede every request that they allow.
             events = [*self._events, *self._requests]
             self._events.clear()
             self._requests.clear()
             return events
 
     def _settled_all(self) -> bool:
-        """Whether nothing of what was decided is left to be done, or waited for.  With the lock,
-        for the runner alone."""
+        """Whether every decision is carried out and nothing waits.  The caller is the runner and
+        holds the lock."""
         return self._gives_up or not (self._appending or self.core.unfinished)
 
     @staticmethod
     def _guarded(event: Event, step: Step) -> None:
-        """Run an event; an error of ours ends neither the thread nor the others' turn."""
+        """Run an event; an error of ours ends neither the thread nor the others' events."""
         try:
             event(step)
         except Exception:
             LOG.exception("an error of the coordinator")
 
     def _finish(self, step: Step) -> None:
-        """Carry out what a round led to."""
+        """Carry out the effects of a round."""
         while step.writes:
             for append in self.core.appends(step):
                 self._append(append, step)
@@ -324,17 +325,17 @@ class Coordinator(Generic[C]):
             for event in settling:
                 self._guarded(event, step)
         if step.loads:
-            # The core has begun these.  What the metadata have said since is for the core to hear:
-            # a look that is out of date by then comes to nothing.
+            # The core began these.  It hears of later metadata itself, and drops the result of a
+            # read that is out of date.
             with self._wake:
                 self._look(dict(step.loads))
-        self._give(step)  # only those that are notified wait for effects outside
+        self._give(step)  # only effects that are notified wait for others
         effects, step.effects = step.effects, []
         for effect in effects:
             try:
                 self._carry_out(effect, len(effects) <= FEW)
             except Exception:
-                LOG.exception("what a step wanted done outside")
+                LOG.exception("an effect of a step")
 
     def _append(self, append: Append, step: Step) -> None:
         self._appending += 1
@@ -346,15 +347,15 @@ class Coordinator(Generic[C]):
         except KafkalogError as error:
             code = ErrorCode(-1 if error.code is None else error.code)
             self._guarded(partial(self._settled, append.number, code), step)
-        except Exception:  # no memory for the batch: the thread is for all others, too
-            LOG.exception("an append could not be made")
+        except Exception:  # no memory for the batch: the thread serves all others, too
+            LOG.exception("an append failed")
             code = ErrorCode.UNKNOWN_SERVER_ERROR
             self._guarded(partial(self._settled, append.number, code), step)
 
     def _done(self, number: int, error: ErrorCode) -> None:
         event = partial(self._settled, number, error)
         with self._wake:
-            # Not before outcomes that wait for their turn: those of a partition keep their order.
+            # After outcomes that wait for their turn: those of a partition keep their order.
             if self._runner == threading.get_ident() and not self._events:
                 self._settling.append(event)
             else:
@@ -370,7 +371,7 @@ class Coordinator(Generic[C]):
             try:
                 answer(body)
             except Exception:
-                LOG.exception("an answer could not be given")
+                LOG.exception("an answer failed")
 
     # ---- loading ---------------------------------------------------------------------------
 
@@ -390,19 +391,21 @@ class Coordinator(Generic[C]):
                 batches = self._journal.read(partition, epoch)
                 self.core.load(shard, batches, self._clock.now_ms())
             except Exception as problem:
-                if partition not in self._unread:  # logged once, retried again and again
+                if partition not in self._unread:  # logged once, retried repeatedly
                     self._unread.add(partition)
                     self._tell(partition, problem)
                 self._looked(partition, epoch, partial(self.core.not_loaded, partition, epoch))
             else:
                 if partition in self._unread:
                     self._unread.remove(partition)
-                    LOG.info("%s coordinator: partition %d is read now", self._name, partition)
+                    LOG.info(
+                        "%s coordinator: partition %d is readable again", self._name, partition
+                    )
                 self._looked(partition, epoch, partial(self._end_load, shard))
 
     def _looked(self, partition: int, epoch: int, event: Event) -> None:
-        """Tell what became of a look; one of a partition that is to be read once more, in no
-        earlier epoch, is over."""
+        """Report the outcome of a read; a read of a partition that must be read again, in a later
+        or the same epoch, is over."""
         with self._wake:
             if not any(other == partition and later >= epoch for other, later in self._to_load):
                 self._post(event)
@@ -413,7 +416,7 @@ class Coordinator(Generic[C]):
         if isinstance(problem, NotLeaderOrFollower):
             LOG.info("%s: %s", what, problem)
         elif isinstance(problem, (CorruptLog, CorruptMessage)):
-            LOG.error("%s, and what it says is not served: %s; kafkalog verify shows all of it; "
+            LOG.error("%s, and its contents are not served: %s; kafkalog verify shows all of it; "
                       "with the broker stopped kafkalog repair keeps what is whole", what,
                       problem)  # fmt: skip
         elif isinstance(problem, (KafkalogError, OSError)):

@@ -5,14 +5,14 @@ from heapq import heappop, heappush
 __all__ = ["Key", "Timers"]
 
 Key = tuple[str, int, str, str]
-"""Kind, partition, group, member: what a timer is for; setting it again moves it."""
+"""Kind, partition, group, member: what a timer is for; setting it again replaces it."""
 
 
 class Timers:
-    """Keys and their times, ms of the monotonic clock.  One thread only.
+    """Keys and their times, in ms of the monotonic clock.  One thread only.
 
-    A timer that moves to a later time, as a session does with each heartbeat, costs no
-    more than a dict's assignment: its place in the heap is corrected when it comes up.
+    Moving a timer to a later time, as each heartbeat does with a session, costs no more than a
+    dict's assignment: its place in the heap is corrected when it is due.
     """
 
     def __init__(self) -> None:
@@ -27,7 +27,7 @@ class Timers:
         return key in self._at
 
     def set(self, key: Key, at_ms: int) -> None:
-        """Let the key come up at `at_ms`, and not at the time set before."""
+        """Set the key's timer for `at_ms`, instead of any time set before."""
         self._at[key] = at_ms
         queued = self._queued.get(key)
         if queued is None or at_ms < queued:
@@ -39,7 +39,7 @@ class Timers:
         self._at.pop(key, None)
 
     def next_ms(self) -> int | None:
-        """When the first timer is due; None without any.  May be early, never late."""
+        """When the first timer is due; None if there is none.  May be early, never late."""
         while self._heap:
             at_ms, key = self._heap[0]
             if self._at.get(key) == at_ms and self._queued.get(key) == at_ms:
@@ -48,7 +48,7 @@ class Timers:
         return None
 
     def due(self, now_ms: int) -> Key | None:
-        """Take out the first key whose time has come; None when there is none."""
+        """Remove and return the first key that is due; None if there is none."""
         at_ms = self.next_ms()
         if at_ms is None or at_ms > now_ms:
             return None
@@ -57,10 +57,10 @@ class Timers:
         return key
 
     def _correct(self) -> None:
-        """Put the heap's first entry where it belongs, or drop it."""
+        """Put the heap's first entry in its place, or drop it."""
         queued_ms, key = heappop(self._heap)
         if self._queued.get(key) != queued_ms:
-            return  # an earlier entry was put in front of it
+            return  # an earlier entry was added
         at_ms = self._at.get(key)
         if at_ms is None:
             del self._queued[key]

@@ -1,4 +1,4 @@
-"""About how much memory is taken: what clients can make a coordinator keep is bounded in sum."""
+"""Approximate memory: the total that clients can make a coordinator keep is bounded."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ __all__ = ["Weight"]
 
 
 class Weight:
-    """A sum of bytes, which counts in the sum above it."""
+    """A sum of bytes, which is part of the sum above it."""
 
     __slots__ = ("bytes", "within")
 
@@ -15,13 +15,13 @@ class Weight:
         self.within = within
 
     def add(self, count: int) -> None:
-        """Take `count` bytes more; fewer if it is negative."""
+        """Add `count` bytes; negative: remove them."""
         self.bytes += count
         if self.within is not None:
             self.within.add(count)
 
     def move(self, within: Weight | None) -> None:
-        """Count in another sum from now on, or in none."""
+        """Become part of another sum from now on, or of none."""
         if self.within is not None:
             self.within.add(-self.bytes)
         self.within = within

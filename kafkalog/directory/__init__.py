@@ -1,1 +1,1 @@
-"""One node's partitions: the manager, their folders, checkpoints and jobs."""
+"""The partitions of one data directory: the manager, their folders, checkpoints and jobs."""

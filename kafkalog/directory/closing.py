@@ -1,4 +1,4 @@
-"""Many logs closed at once, with one wait for the disk."""
+"""Closes many logs together, with one wait for the disk."""
 
 import os
 import re
@@ -15,18 +15,18 @@ from kafkalog.log.handle import Handle
 __all__ = ["abandon_logs", "close_logs", "vouch"]
 
 TOGETHER_MIN = 16
-"""From so many logs on, what the file system has to write anyway is waited for once."""
+"""From this many logs on, one wait covers everything the file system has to write anyway."""
 _TELLING_KERNEL = (5, 8)
-"""Linux: since then syncfs(2) tells of writes that failed."""
+"""The first Linux whose syncfs(2) reports failed writes."""
 
 
 def close_logs(
     logs: Sequence[Handle], directory: Directory, threads: int, written: bool
 ) -> list[Exception]:
-    """Close the logs of a directory that is about to close; what failed.
+    """Close the logs of a directory that is about to close; returns the failures.
 
-    `written`: something may have been, and is flushed first.  Nothing may vouch for any of them
-    when there is a failure.
+    `written`: something may have been, and is flushed first.  After a failure nothing may vouch
+    for any of them.
     """
     if written and len(logs) >= TOGETHER_MIN and _kernel() >= _TELLING_KERNEL:
         return _close_together(logs, directory)
@@ -36,21 +36,21 @@ def close_logs(
 
 
 def abandon_logs(logs: Sequence[Handle]) -> dict[str, int]:
-    """End them as a crash does: nothing is flushed or written down.  By each log's folder: below
-    which offset it was on disk, as far as that can be seen.
+    """End them as in a crash: nothing is flushed or written.  Returns by folder the offset below
+    which each log was on disk, as far as that is known.
     """
     flushed = {}
     for log in logs:
-        with suppress(KafkalogError):  # it has been closed since, and so flushed
+        with suppress(KafkalogError):  # it was closed since, and so flushed
             flushed[log.path] = log.flushed_offset
         log.abandon()
     return flushed
 
 
 def vouch(state: DirectoryState, closed: bool, whole: bool) -> None:
-    """Write down what the logs left as they closed, and, when all is `whole`, the clean marker.
+    """Write down the offsets of the closed logs, and, if all is `whole`, the clean-shutdown marker.
 
-    Of what was not `closed` nothing is vouched for.  A full disk only costs the next open time.
+    Nothing vouches for logs that are not `closed`.  A full disk only makes the next open slower.
     """
     try:
         state.save({} if closed else None, {}, {}, {})

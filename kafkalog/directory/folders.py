@@ -1,4 +1,4 @@
-"""The partition folders of a data directory: found, made, renamed for removal."""
+"""The partition folders of a data directory: found, created, renamed for removal."""
 
 import logging
 import os
@@ -18,29 +18,29 @@ _logger = logging.getLogger(__name__)
 
 
 class Folders:
-    """Which partitions lie in a data directory, and in which of its folders.
+    """The partitions of a data directory, and their folders.
 
-    No folder is looked into before somebody asks for it.  Safe to use from many threads.
+    A folder's contents are read only on request.  Safe to use from many threads.
     """
 
     def __init__(self, directory: Directory) -> None:
         """List the directory."""
         self.directory = directory
-        self._lock = threading.RLock()  # guards what follows, and the making of folders
+        self._lock = threading.RLock()  # guards what follows, and the creation of folders
         self._names: dict[TopicPartition, str] = {}
-        self._claimed: dict[TopicPartition, uuid.UUID] = {}  # whose ids were looked at
+        self._claimed: dict[TopicPartition, uuid.UUID] = {}  # whose ids were checked
         self.marked: tuple[layout.MarkedFolder, ...] = ()
-        """Folders being deleted, moved or left over, as of the last listing."""
+        """Folders being deleted, moved or left over, at the last listing."""
         self._unsynced = True  # names may not be on disk yet: their creator may have been killed
         self.list()
 
     def list(self) -> None:
-        """Look again at what is there."""
+        """List the directory again."""
         listing = layout.list_directory(self.directory.path)
         with self._lock:
             self._names, self.marked = listing.partitions, listing.marked
         for name in listing.foreign:
-            _logger.debug("%s: %s is no partition's and left alone", self.directory.path, name)
+            _logger.debug("%s: %s is not a partition and is ignored", self.directory.path, name)
 
     def partitions(self) -> tuple[TopicPartition, ...]:
         """The partitions that are known, sorted."""
@@ -48,7 +48,7 @@ class Folders:
             return tuple(sorted(self._names))
 
     def name(self, tp: TopicPartition) -> str | None:
-        """The folder's name; one that was put there since the listing is found, too."""
+        """The folder's name; also finds one that was put there since the listing."""
         with self._lock:
             name = self._names.get(tp)
             if name is None:
@@ -59,18 +59,18 @@ class Folders:
         return name
 
     def written(self, tp: TopicPartition) -> bool:
-        """Whether somebody ever opened its log for writing: else there is nothing in it, and to
-        open it would make files for a look.  True also where that cannot be seen."""
+        """Whether its log was ever opened for writing: otherwise it is empty, and opening it to
+        read would create files.  Also True if that cannot be determined."""
         name = self.name(tp)
         try:
             return name is not None and layout.look_for_segments(self._path(name))
         except FileNotFoundError:
-            return os.path.islink(self._path(name or ""))  # else it was taken out since
+            return os.path.islink(self._path(name or ""))  # otherwise it was removed since
         except OSError:
-            return True  # opening it says why
+            return True  # opening it reports why
 
     def bare(self, tp: TopicPartition) -> bool:
-        """Whether nothing is in it but what was made with it: neither an id nor a byte of a log."""
+        """Whether it only has what it was created with: neither an id nor a byte of a log."""
         path = self.path(tp)
         if self.partition_id(tp) is not None or layout.leads_nowhere(path):
             return False
@@ -93,7 +93,7 @@ class Folders:
         return self._path(name)
 
     def own_path(self, tp: TopicPartition) -> str:
-        """The folder's path, for its writer: nothing else of a data directory is in it.
+        """The folder's path, for its writer: no other name in the directory leads to it.
 
         Raises: UnknownTopicOrPartition; ArgumentError, NotFound for a link that is refused.
         """
@@ -115,7 +115,7 @@ class Folders:
         return os.path.join(self.directory.path, name)
 
     def topic_id(self, topic: str) -> uuid.UUID | None:
-        """The id in the topic's partition.metadata files; None when there is none.
+        """The id in the topic's partition.metadata files; None if there is none.
 
         Raises: CorruptLog.
         """
@@ -125,21 +125,21 @@ class Folders:
         return None
 
     def partition_id(self, tp: TopicPartition) -> uuid.UUID | None:
-        """The id in a partition's partition.metadata; None when it has none (yet).
+        """The id in a partition's partition.metadata; None if it has none (yet).
 
         Raises: UnknownTopicOrPartition, CorruptLog.
         """
         path = self.path(tp)
         if os.path.islink(path) and not os.path.isdir(path):
-            return None  # opening it says why
+            return None  # opening it reports why
         with Directory(path) as folder:
             data = folder.read(layout.PARTITION_METADATA, 1 << 12)
         if data is None or layout.is_torn_partition_metadata(data):
-            return None  # a power cut after it was made and before anything was flushed
+            return None  # a power cut after its creation and before anything was flushed
         return layout.parse_partition_metadata(data, os.path.join(path, layout.PARTITION_METADATA))
 
     def name_properly(self, tp: TopicPartition) -> None:
-        """Give a folder that is named as its topic alone the number that Kafka wants.
+        """Add the number that Kafka requires to a folder that is named after its topic alone.
 
         Raises: UnknownTopicOrPartition, IoFailed.
         """
@@ -150,15 +150,15 @@ class Folders:
                 self._names[tp] = new
 
     def hide(self, tp: TopicPartition) -> None:
-        """Leave a folder that lies here out of what is listed; asking for it finds it again."""
+        """Remove an existing folder from the listing; asking for it finds it again."""
         with self._lock:
             self._names.pop(tp, None)
 
     def make(self, tps: Iterable[TopicPartition], topic_id: uuid.UUID, sync: bool = True) -> None:
-        """Make folders of a topic's partitions, each with its partition.metadata; all or none.
+        """Create folders for a topic's partitions, each with its partition.metadata; all or none.
 
-        On return their names are on disk (`sync` False: once `sync` was called); what is in them
-        is once their logs are flushed.
+        On return their names are on disk (`sync` False: after `sync` was called); their contents
+        are once their logs are flushed.
 
         Raises: InvalidTopic, TopicExists, IoFailed, NoSpace (nothing is left of them then).
         """
@@ -184,7 +184,7 @@ class Folders:
         if layout.parse_folder(name) is None or len(name) > layout.FILE_NAME_BYTES_MAX:
             raise InvalidTopic(f"topic: found {tp.topic!r}, whose folder's name is too long")
         if self.name(tp) or os.path.lexists(self._path(name)):
-            raise TopicExists(f"{self.directory.path}: partition {name} is there already")
+            raise TopicExists(f"{self.directory.path}: partition {name} already exists")
         return name
 
     def _remove(self, names: Iterable[str]) -> None:
@@ -192,11 +192,11 @@ class Folders:
             shutil.rmtree(self._path(name), ignore_errors=True)
 
     def claim(self, tp: TopicPartition, topic_id: uuid.UUID) -> bool:
-        """Check that a partition's folder is of that topic; one without an id gets it.
+        """Check that a partition's folder belongs to that topic; one without an id gets it.
 
-        False: it has no folder.
+        Returns False if it has no folder.
 
-        Raises: TopicExists when it is another's; CorruptLog, IoFailed; as own_path.
+        Raises: TopicExists if it belongs to another; CorruptLog, IoFailed; as own_path.
         """
         if self.name(tp) is None:
             return False
@@ -204,7 +204,7 @@ class Folders:
             return True
         self.own_path(tp)
         found = self.partition_id(tp)
-        if found is None:  # a crash while it was made, or a folder older than ids
+        if found is None:  # a crash during its creation, or a folder older than ids
             with Directory(self.path(tp)) as folder:
                 data = layout.render_partition_metadata(topic_id)
                 folder.replace(layout.PARTITION_METADATA, data)
@@ -217,7 +217,7 @@ class Folders:
         return True
 
     def take_out(self, tp: TopicPartition) -> str:
-        """Rename a partition's folder for its removal; the new name.  See `sync`.
+        """Rename a partition's folder for its removal; returns the new name.  See `sync`.
 
         Raises: UnknownTopicOrPartition, IoFailed.
         """
@@ -231,7 +231,7 @@ class Folders:
         return new
 
     def sync(self, files: Iterable[str] = ()) -> None:
-        """See to it that the names as they are now are on disk, and those of `files` that are here.
+        """Put the current names on disk, and those of `files` that are here.
 
         Raises: IoFailed.
         """
@@ -243,7 +243,7 @@ class Folders:
 
 
 def _same(one: str, other: str) -> bool:
-    """Whether two paths are one folder; not where one leads nowhere, or was taken out since."""
+    """Whether two paths are one folder; False if one leads nowhere, or was removed since."""
     try:
         return os.path.samefile(one, other)
     except OSError:

@@ -1,4 +1,4 @@
-"""The identity of a data directory, and whether a writer agrees with its settings."""
+"""The identity of a data directory, and whether a writer's settings agree with the directory's."""
 
 import os
 from collections.abc import Mapping
@@ -18,7 +18,7 @@ __all__ = ["check_agrees", "identify", "says_little"]
 
 _METADATA_FOLDER = layout.partition_folder(layout.METADATA_TOPIC, 0)
 _MADE_FIRST = frozenset({*layout.FIRST_FILES, RESERVE, LOCK, _METADATA_FOLDER})
-"""All that is in a directory before anybody can use it."""
+"""All files in a directory that nobody could use yet."""
 _MADE_INSIDE = frozenset(
     {
         layout.PARTITION_METADATA, layout.segment_name(0), layout.segment_name(0, ".index"),
@@ -26,21 +26,21 @@ _MADE_INSIDE = frozenset(
         "leader-epoch-checkpoint", "quorum-state",
     }
 )  # fmt: skip
-"""And in the folder of its metadata."""
+"""And in its metadata log's folder."""
 _FIRST_BYTES = 480
-"""A metadata log of more than so many tells more than what every one begins with: a broker was
+"""A larger metadata log has more than its first records: a broker was
 registered in it."""
 _FIRST_KINDS = frozenset({b"\x04", b"\x0c"})
-"""Kafka's numbers of ConfigRecord and FeatureLevelRecord, with which each begins."""
+"""Kafka's numbers of ConfigRecord and FeatureLevelRecord, the first records of each."""
 
 
 def identify(
     folders: Folders, mode: str, adopt: bool, node_id: int, gather: bool = False
 ) -> layout.MetaProperties | None:
-    """What meta.properties says; in mode "w" it is created, with `node_id`, if there is none.
+    """The contents of meta.properties; mode "w" creates it, with `node_id`, if it is missing.
 
-    If a power cut interrupted a directory's first start, so that nobody has seen anything of it,
-    the directory is created again.  `gather`: new files are not on disk before Directory.settle.
+    If a power cut interrupted a directory's first start, so that nobody has used it, the
+    directory is created again.  `gather`: new files are on disk only after Directory.settle.
 
     Raises: CorruptLog; ArgumentError for partition folders without it, unless `adopt`.
     """
@@ -55,8 +55,8 @@ def identify(
             return layout.parse_meta_properties(data, path)
         except CorruptLog as damage:
             raise CorruptLog(
-                f"{damage}; put back a copy of the file, or move it away and take "
-                f"the directory over: kafkalog adopt --dir {directory.path}"
+                f"{damage}; put back a copy of the file, or move it away and adopt "
+                f"the directory: kafkalog adopt --dir {directory.path}"
             ) from None
     if mode == "r":
         return None
@@ -65,7 +65,7 @@ def identify(
         name = folders.name(found[0])
         raise ArgumentError(
             f"{directory.path}: holds partition folders ({name}, ...) but no "
-            f"{layout.META_PROPERTIES}; open it with mode='r', or take it over: "
+            f"{layout.META_PROPERTIES}; open it with mode='r', or adopt it: "
             f"kafkalog adopt --dir {directory.path}"
         )
     if gather and not found:
@@ -79,8 +79,8 @@ def identify(
 
 
 def _is_half_made(path: str) -> bool:
-    """Whether a directory holds nothing but what a first start makes before anybody can use it, or
-    what is left of that."""
+    """Whether a directory has nothing but what a first start creates before anybody can use it, or
+    a part of that."""
     inside = os.path.join(path, _METADATA_FOLDER)
     names = {name.removesuffix(".tmp") for name in os.listdir(path) if not _is_unmade(name)}
     if not names <= _MADE_FIRST or not says_little(os.path.join(path, layout.BOOTSTRAP)):
@@ -92,7 +92,7 @@ def _is_half_made(path: str) -> bool:
 
 
 def says_little(path: str) -> bool:
-    """Whether no record in a file of metadata is other than those that each begins with."""
+    """Whether a metadata file has only the first records of every metadata log."""
     try:
         with open(path, "rb") as file:
             data = file.read(_FIRST_BYTES + 1)
@@ -108,18 +108,18 @@ def says_little(path: str) -> bool:
                 if (record.value or b"")[1:2] not in _FIRST_KINDS:
                     return False
     except KafkalogError:
-        pass  # the rest did not get to the disk
+        pass  # the rest did not reach the disk
     return True
 
 
 def _is_unmade(name: str) -> bool:
-    """Whether it is a folder of metadata that `_unmake` took out."""
+    """Whether it is a metadata folder that `_unmake` renamed."""
     found = layout.parse_marked(name)
     return found is not None and found.topic == layout.METADATA_TOPIC
 
 
 def _unmake(folders: Folders) -> None:
-    """Remove what is left; after the return nothing of it can reappear next to new files."""
+    """Remove the rest; after that nothing of it can reappear next to new files."""
     tp = TopicPartition(layout.METADATA_TOPIC, 0)
     if folders.name(tp) is not None:
         folders.take_out(tp)
@@ -132,7 +132,7 @@ def _unmake(folders: Folders) -> None:
 
 
 def check_agrees(path: str, config: Mapping[str, object] | None, known: TopicConfig) -> None:
-    """Refuse settings that differ from those in effect for every writer.
+    """Refuse settings that differ from those that apply to every writer.
 
     Raises: ArgumentError; UnknownSetting, InvalidSetting.
     """

@@ -47,7 +47,7 @@ __all__ = ["Manager"]
 
 
 class Manager:
-    """All logs of one data directory, and the work that goes on behind them.
+    """All logs of one data directory, and their background jobs.
 
     In mode "w" it owns the directory (`.lock`) and runs retention, periodic flushes,
     checkpoints and removals in one thread until close.  In mode "r" it changes nothing, and
@@ -70,12 +70,12 @@ class Manager:
         node_id: int = 1,
         gather: bool = False,
     ) -> None:
-        """Open the data directory at `path`; in mode "w" it is made when missing, mode 0700.
+        """Open the data directory at `path`; mode "w" creates it if it is missing, mode 0700.
 
-        `config`: broker settings (docs/settings.md); `topic_config`: topic settings that go
-        over their defaults.  `adopt`: take over a directory that holds partition folders but
-        no meta.properties.  `node_id` is written into a new meta.properties.  `gather`: nothing of
-        a new directory is on disk before its MetadataLog is open.
+        `config`: broker settings (docs/settings.md); `topic_config`: topic settings that override
+        their defaults.  `adopt`: accept a directory that has partition folders but no
+        meta.properties.  `node_id` is written into a new meta.properties.  `gather`: a new
+        directory is on disk only once its MetadataLog is open.
         Raises: Locked with the owner's pid, NotFound, InvalidSetting, CorruptLog (a damaged
         meta.properties), ArgumentError (`adopt` is missing), IoFailed.
         """
@@ -88,13 +88,13 @@ class Manager:
         self._topic_config = topic_config
         self._source: TopicSource | None = None
         if not callable(topic_config):
-            TopicConfig.of(topic_config)  # a mistake shows here, not at the first log
+            TopicConfig.of(topic_config)  # an error shows here, not at the first log
         self._pid = os.getpid()
         self._idle = threading.Condition()  # guards what follows, notified when `_busy` shrinks
         self._handles: dict[TopicPartition, Handle] = {}  # the logs that are open
-        self._logs: dict[TopicPartition, Log] = {}  # of these, what `get` has handed out
-        self._busy: set[TopicPartition] = set()  # being opened, made or removed
-        self._opened: set[TopicPartition] = set()  # at least once, and hence recovered
+        self._logs: dict[TopicPartition, Log] = {}  # of these, the ones that `get` has returned
+        self._busy: set[TopicPartition] = set()  # being opened, created or removed
+        self._opened: set[TopicPartition] = set()  # opened at least once, and hence recovered
         self._whole: set[TopicPartition] = set()  # of these, closed without a failure
         self._tainted = self._closed = False  # tainted: a log was closed with a failure
         self._scheduler: Scheduler | None = None
@@ -108,7 +108,7 @@ class Manager:
             self.meta = identify(self.folders, mode, adopt, node_id, gather)
             """What meta.properties says; None when a reader found none."""
             self.upkeep = Upkeep(self, self.folders.marked)
-            """The work behind the logs."""
+            """The background jobs."""
             if mode == "w":
                 self._begin()
         except BaseException:
@@ -116,9 +116,9 @@ class Manager:
             raise
 
     def _begin(self) -> None:
-        self.state.keep(self.folders.partitions())  # what comes back may have been cut elsewhere
+        self.state.keep(self.folders.partitions())  # it may return truncated elsewhere
         if not self.state.clean:
-            # The names that a killed process made or took out, and what its first start wrote.
+            # Names that a killed process created or removed, and files of its first start.
             self.folders.sync(layout.FIRST_FILES)
         if self.config.kafkalog_max_open_files:
             lib.kl_set_max_open_files(self.config.kafkalog_max_open_files)
@@ -132,7 +132,7 @@ class Manager:
 
     @classmethod
     def shared(cls, path: str | os.PathLike[str], clock: Clock | None = None) -> "Manager":
-        """This process's writing manager of `path`, opened when there is none; see release.
+        """This process's writing manager of `path`, opened if there is none; see release.
 
         Raises: as Manager.
         """
@@ -140,7 +140,7 @@ class Manager:
             return cls._shared.take(path) or cls(path, clock=clock)
 
     def release(self) -> None:
-        """Give back what `shared` gave; the last one closes a manager that shared opened."""
+        """Release what `shared` returned; the last user closes a manager that shared opened."""
         with Manager._shared.turn(self.path):
             if Manager._shared.give_back(self):
                 self.close()
@@ -148,13 +148,14 @@ class Manager:
     # ---- partitions --------------------------------------------------------------------------
 
     def topics(self, internal: bool = True) -> tuple[str, ...]:
-        """The topics' names, sorted; `internal`: with those that begin with two underscores."""
+        """The topics' names, sorted; `internal`: including those that begin with two
+        underscores."""
         return tuple(dict.fromkeys(tp.topic for tp in self.partitions(internal=internal)))
 
     def partitions(
         self, topic: str | None = None, internal: bool = True
     ) -> tuple[TopicPartition, ...]:
-        """The partitions that are here (of one topic), sorted."""
+        """The partitions here (of one topic), sorted."""
         self._check()
         return tuple(
             tp
@@ -163,7 +164,7 @@ class Manager:
         )
 
     def refresh(self) -> None:
-        """List the directory again; what another process made or removed shows (mode "r")."""
+        """List the directory again, to see what another process created or removed (mode "r")."""
         self._check()
         if self.mode == "r":
             self.folders.list()
@@ -181,7 +182,7 @@ class Manager:
         return self.folders.path(topic_partition(topic, partition))
 
     def topic_config(self, topic: str) -> TopicConfig:
-        """The settings of a topic: given ones over the broker's over the defaults.
+        """The settings of a topic: its own override the broker's, which override the defaults.
 
         Raises: UnknownSetting, InvalidSetting.
         """
@@ -198,17 +199,16 @@ class Manager:
         return bool(self._source)
 
     def use(self, source: TopicSource) -> None:
-        """From now on `source` knows the topics: their settings, and which partitions there are.
-        Folders of its partitions are made when they are missing: see make and get.  Logs that
-        are open take their settings from it."""
+        """Use `source` for topics from now on: for settings, also of open logs, and for partitions,
+        whose missing folders are created: see make and get."""
         self._source = source
         self.reconfigure()
 
     def reconfigure(self, config: BrokerConfig | None = None, topic: str | None = None) -> None:
-        """Let open logs (of one topic) obey their settings as they are now.
+        """Apply the current settings to open logs (of one topic).
 
         `config`: the directory's own from now on; the periods of its jobs stay.
-        Raises: UnknownSetting, InvalidSetting of the first that cannot; the others do then.
+        Raises: UnknownSetting, InvalidSetting of the first failure, after the others were done.
         """
         if config is not None:
             self.config = BrokerConfig.of(config)
@@ -221,7 +221,7 @@ class Manager:
                 self.upkeep.flushes.configured(log, self._scheduler)
 
     def topic_id(self, topic: str) -> uuid.UUID | None:
-        """The id in the topic's partition.metadata files; None when there is none.
+        """The id in the topic's partition.metadata files; None if there is none.
 
         Raises: CorruptLog.
         """
@@ -229,20 +229,20 @@ class Manager:
         return self.folders.topic_id(topic)
 
     def create_topic(self, topic: str, partitions: int = 1) -> None:
-        """Make a topic with partitions 0 to `partitions` - 1.
+        """Create a topic with partitions 0 to `partitions` - 1.
 
         Raises: InvalidTopic, TopicExists, ArgumentError, ReadOnly, IoFailed.
         """
         count = whole_number("partitions", partitions, 1, layout.PARTITION_MAX)
         if self.partitions(layout.check_topic(topic)):
-            raise TopicExists(f"{self.path}: topic {topic} is there already")
+            raise TopicExists(f"{self.path}: topic {topic} already exists")
         tps = [TopicPartition(topic, number) for number in range(count)]
         self._make(tps, layout.random_topic_id(), sync=True)
 
     def create_partition(
         self, topic: str, partition: int = 0, topic_id: uuid.UUID | None = None
     ) -> Log:
-        """Make one more partition and open it; `topic_id` None: its siblings', or a new one.
+        """Create one more partition and open it; `topic_id` None: its siblings', or a new one.
 
         Raises: InvalidTopic, TopicExists, ArgumentError, ReadOnly, IoFailed.
         """
@@ -252,14 +252,14 @@ class Manager:
         return self.get(*tp)
 
     def make(self, topic: str, topic_id: uuid.UUID, partitions: Iterable[int]) -> None:
-        """Make the folders that partitions of the metadata lack; durable by their first use.
+        """Create the folders that the metadata's partitions lack; durable by their first use.
 
-        Raises: TopicExists when a folder of another topic id is in the way; IoFailed, NoSpace.
+        Raises: TopicExists if a folder of another topic id has the name; IoFailed, NoSpace.
         """
         tps = [TopicPartition(topic, partition) for partition in partitions]
         missing = [tp for tp in tps if not self.folders.claim(tp, topic_id)]
         if missing:
-            self._make(missing, topic_id, sync=False)  # settle sees to them
+            self._make(missing, topic_id, sync=False)  # settle syncs them
 
     def _id_or_new(self, topic: str) -> uuid.UUID:
         return self.topic_id(topic) or layout.random_topic_id()
@@ -267,7 +267,7 @@ class Manager:
     def _make(self, tps: Sequence[TopicPartition], topic_id: uuid.UUID, sync: bool) -> None:
         """All of them or none."""
         self._check_writable()
-        # Of earlier partitions of these names; their starts must not be these ones'.
+        # From earlier partitions with these names; the new ones must not inherit their starts.
         self.state.renew(tp for tp in tps if self.folders.name(tp) is None)
         self.folders.make(tps, topic_id, sync)
         with self._idle:
@@ -276,7 +276,7 @@ class Manager:
             self.state.note(tp, 0, None, 0)  # it is empty: nothing to recover; see settle
 
     def delete_partition(self, topic: str, partition: int = 0) -> None:
-        """Take a partition out; its files go after file.delete.delay.ms.
+        """Delete a partition; its files are removed after file.delete.delay.ms.
 
         Its Log, if open, is closed.
 
@@ -286,9 +286,9 @@ class Manager:
         self.delete_partitions([topic_partition(topic, partition)])
 
     def delete_partitions(self, tps: Iterable[TopicPartition], sync: bool = True) -> None:
-        """As delete_partition, many at once, some gone already; `sync` False: see folders.sync.
+        """As delete_partition, for many, some of which may be gone; `sync` False: see folders.sync.
 
-        Raises: ReadOnly, IoFailed of the first that failed; the others are gone then.
+        Raises: ReadOnly; IoFailed of the first failure, after the others were deleted.
         """
         self._check_writable()
         gone, failures = list[TopicPartition](), list[Exception]()
@@ -332,7 +332,7 @@ class Manager:
 
         The first call after a crash recovers it.
 
-        Raises: UnknownTopicOrPartition, Closed, ForkedHandle, and what opening a Log raises.
+        Raises: UnknownTopicOrPartition, Closed, ForkedHandle, errors of opening a Log.
         """
         tp = topic_partition(topic, partition)
         while True:
@@ -348,16 +348,16 @@ class Manager:
                         continue  # its last user has just closed it
                     self._logs[tp] = log_over(handle)
                     return self._logs[tp]
-            if mine:  # another thread was here since it was opened
+            if mine:  # another thread was faster
                 handle.give_back()
             return log
 
     def handle(self, tp: TopicPartition) -> Handle:
-        """What the log of a partition stands over, for jobs; see get."""
+        """The handle of a partition's log, for jobs; see get."""
         return handle_of(self.get(*tp))
 
     def _open(self, tp: TopicPartition) -> Handle:
-        """Open a log that was reserved; the caller uses it."""
+        """Open a reserved log; the caller becomes its user."""
         try:
             self._make_known(tp)
             return self._over(tp, self.topic_config(tp.topic))
@@ -365,9 +365,9 @@ class Manager:
             self._unreserve(tp)
 
     def _make_known(self, tp: TopicPartition) -> None:
-        """Make the folder that the metadata asks for; nothing where there is no metadata.
+        """Create the folder for a partition of the metadata; nothing if there is no metadata.
 
-        Raises: UnknownTopicOrPartition when it does not name the partition (any more).
+        Raises: UnknownTopicOrPartition if the metadata does not (or no longer) name the partition.
         """
         source = self._source
         if not source or self.mode != "w" or tp.topic == layout.METADATA_TOPIC:
@@ -383,7 +383,7 @@ class Manager:
         )
 
     def _reserve(self, tp: TopicPartition) -> Handle | None:
-        """The open log; else None, and nobody else opens, makes or removes it now."""
+        """The open log; otherwise None, and nobody else opens, creates or removes it now."""
         self._check()
         with self._idle:
             while True:
@@ -412,14 +412,14 @@ class Manager:
         return Handle(folder, open_plan(self.state, tp, config, self.clock, clean), self)
 
     def lend(self, folder: layout.Folder, config: Mapping[str, object] | None) -> Lent:
-        """A partition's log, looked up by its path; see shared.
+        """A partition's log, found by its path; see shared.
 
-        The folder is made when it is missing.  One that is open in this process is shared.
-        `config` goes over the topic's settings where nobody else has a say in them: what is
-        open, or in the directory's metadata, must say the same.
+        A missing folder is created.  A log that is open in this process is shared.  `config`
+        overrides the topic's settings if nothing else determines them: with an open log, or the
+        directory's metadata, it must agree.
 
-        Raises: InvalidTopic, IoFailed; ArgumentError for another setting; UnknownTopicOrPartition
-        where there is metadata that does not name the partition.
+        Raises: InvalidTopic, IoFailed; ArgumentError for a different setting;
+        UnknownTopicOrPartition if there is metadata that does not name the partition.
         """
         self._check_writable()
         tp = TopicPartition(folder.topic, folder.partition)
@@ -466,7 +466,7 @@ class Manager:
             self.release()
 
     def opened(self, log: Handle) -> None:
-        """Take charge of an open log until it closes."""
+        """Own an open log until it closes."""
         with self._idle:
             self._handles[log.tp] = log
             self._opened.add(log.tp)
@@ -480,7 +480,7 @@ class Manager:
             self.upkeep.closing(log, all_synced)
 
     def gone(self, log: Handle) -> None:
-        """A log ends whose folder was taken out."""
+        """A log ends whose folder was removed."""
         self.upkeep.gone(log)
 
     def closed(self, tp: TopicPartition, whole: bool) -> None:
@@ -504,11 +504,10 @@ class Manager:
             return tuple(self._handles[tp] for tp in sorted(self._handles))
 
     def recover_all(self, threads: int | None = None) -> tuple[Log, ...]:
-        """Open every log, so that all are recovered; the logs (but KRaft's own).
+        """Open every log, so that all are recovered; returns the logs (except KRaft's own).
 
         `threads`: how many at a time; None: num.recovery.threads.per.data.dir.
-
-        Raises: what opening a log raises; the others are open then.
+        Raises: the first error of opening a log, after the others were opened.
         """
         given = self.config.num_recovery_threads_per_data_dir if threads is None else threads
         count = whole_number("threads", given, 1, INT32_MAX)
@@ -525,19 +524,20 @@ class Manager:
 
     @property
     def problems(self) -> tuple[str, ...]:
-        """Damaged files that were not believed, and what background jobs last failed with."""
+        """Damaged files that were ignored, and the last failures of background jobs."""
         failures = (self._scheduler.failures if self._scheduler else {}) | self._cleaner.failures
         return (*self.state.problems, *(f"{name}: {e}" for name, e in failures.items()))
 
     def close(self) -> None:
-        """Flush and close all logs, checkpoint, mark it clean; harmless when repeated or forked.
+        """Flush and close all logs, write checkpoints and the clean-shutdown marker.  Idempotent,
+        and harmless after a fork.
 
-        Raises: the first failure, after all was closed; the next opening recovers then.
+        Raises: the first failure, after everything was closed; the next open recovers then.
         """
         self._end(self._close_logs)
 
     def abandon(self) -> dict[str, int]:
-        """End as a crash does, see abandon_logs."""
+        """End as in a crash, see abandon_logs."""
         return self._end(lambda: abandon_logs(self.handles())) or {}
 
     def _end(self, end_logs: Callable[[], dict[str, int] | None]) -> dict[str, int] | None:
@@ -561,9 +561,9 @@ class Manager:
         threads = self.config.num_recovery_threads_per_data_dir
         failures = close_logs(self.handles(), self.state.directory, threads, self.mode == "w")
         if self.mode == "w":
-            self.state.directory.settle()  # of a first start that failed
+            self.state.directory.settle()  # left by a failed first start
             with self._idle:
-                # After a crash, what was never opened is still to be recovered.
+                # After a crash, logs that were never opened still need recovery.
                 recovered = self.state.clean or self._opened.issuperset(self._ours())
             vouch(self.state, not failures, recovered and not self._tainted)
         if failures:

@@ -10,7 +10,7 @@ R = TypeVar("R")
 
 
 def in_parallel(threads: int, what: Iterable[T], work: Callable[[T], R]) -> "list[R | Exception]":
-    """`work` of each, or what it raised, by so many threads."""
+    """The result of `work` for each, or what it raised, by this many threads."""
 
     def attempt(one: T) -> "R | Exception":
         try:
@@ -18,7 +18,7 @@ def in_parallel(threads: int, what: Iterable[T], work: Callable[[T], R]) -> "lis
         except Exception as error:
             return error
 
-    if threads == 1:  # also where no thread can start any more: as the interpreter ends
+    if threads == 1:  # also if no thread can be started any more: as the interpreter ends
         return [attempt(one) for one in what]
     from concurrent.futures import ThreadPoolExecutor  # slow to import, rarely needed
 

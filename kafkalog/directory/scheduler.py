@@ -1,4 +1,4 @@
-"""Periodic jobs on an injected clock: what is due is decided apart from the thread that runs it."""
+"""Periodic jobs on an injected clock: the decision what is due is separate from the thread."""
 
 import logging
 import threading
@@ -15,7 +15,7 @@ _logger = logging.getLogger(__name__)
 
 
 class Job(NamedTuple):
-    """Something to do every `period_ms` (FOREVER: never), first after `delay_ms`."""
+    """Work to do every `period_ms` (FOREVER: never), first after `delay_ms`."""
 
     name: str
     run: Callable[[], object]
@@ -24,17 +24,17 @@ class Job(NamedTuple):
 
 
 def due(times: Mapping[str, int], now_ms: int) -> list[str]:
-    """The jobs whose time has come, the longest overdue first.  `times`: next run by name."""
+    """The jobs that are due, the longest overdue first.  `times`: next run by name."""
     return sorted((name for name, at in times.items() if at <= now_ms), key=lambda n: times[n])
 
 
 def next_due_ms(times: Mapping[str, int]) -> int:
-    """When to look again; FOREVER when there is nothing to wait for."""
+    """When to check again; FOREVER if there is nothing to wait for."""
     return min(times.values(), default=FOREVER)
 
 
 class Scheduler:
-    """One thread that runs jobs, one at a time; a run that was missed is not made up for.
+    """One thread that runs jobs, one at a time; a missed run is not made up for.
 
     A job that raises is logged, kept in `failures`, and runs again at its next time.
     """
@@ -54,7 +54,7 @@ class Scheduler:
         self._thread = threading.Thread(target=self._loop, name=name, daemon=True)
 
     def _now_ms(self) -> int:
-        # Rounded: what a clock in seconds says of a whole millisecond may lie just below it.
+        # Rounded: a clock in seconds may show a whole millisecond as slightly less.
         return round(self._clock.monotonic_s() * 1000)
 
     @property
@@ -75,7 +75,7 @@ class Scheduler:
             self._wake.notify_all()
 
     def run_due(self) -> list[str]:
-        """Run, in this thread, each job whose time has come; their names."""
+        """Run each due job in this thread; returns their names."""
         with self._wake:
             names = due(self._times, self._now_ms())
         for name in names:
@@ -87,15 +87,15 @@ class Scheduler:
             if self._stopping:
                 return
             job = self._jobs[name]
-            # From the begin of this run; when that is over at its end, the others go first.
+            # Measured from the start of this run; if that has passed at its end, others go first.
             self._times[name] = min(FOREVER, self._now_ms() + job.period_ms)
         failure: Exception | None = None
         try:
             job.run()
         except Closed:
-            return  # it met what is being closed on purpose
+            return  # it met something that is being closed on purpose
         except Exception as error:
-            # The other jobs must go on: a full disk stops checkpoints, not retention.
+            # Other jobs must continue: a full disk stops checkpoints, not retention.
             self._tell(job, error)
             failure = error
         with self._wake:
@@ -106,7 +106,7 @@ class Scheduler:
                 self._failures[name] = failure
 
     def _tell(self, job: Job, error: Exception) -> None:
-        """One line of what the disk or the data did, once; a traceback of our own mistakes."""
+        """Log one line for an error of the disk or the data, once; a traceback for our own bugs."""
         again = f"job {job.name} failed; it runs again in {job.period_ms} ms"
         if not isinstance(error, (KafkalogError, OSError)):
             _logger.error("%s", again, exc_info=error)
@@ -134,7 +134,7 @@ class Scheduler:
             self.run_due()
 
     def stop(self) -> None:
-        """End the thread; on return no job runs and none will.  Harmless when repeated."""
+        """Stop the thread; on return no job runs and none will.  Idempotent."""
         with self._wake:
             self._stopping = True
             self._wake.notify_all()

@@ -1,4 +1,4 @@
-"""One owner of a directory in a process, shared by all its users."""
+"""One owner per directory in a process, shared by all its users."""
 
 import os
 import threading
@@ -10,7 +10,7 @@ __all__ = ["Shared"]
 T = TypeVar("T")
 
 TURNS = 64
-"""Directories whose owners come and go at the same time in a process; more wait a little."""
+"""How many directories may open and close at the same time in a process; more wait briefly."""
 
 
 def _identity(path: str | os.PathLike[str]) -> tuple[int, int] | None:
@@ -22,7 +22,7 @@ def _identity(path: str | os.PathLike[str]) -> tuple[int, int] | None:
 
 
 class Shared(Generic[T]):
-    """Owners by device and inode of their directories, and how many use each."""
+    """Owners by device and inode of their directories, and how many users each has."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()  # guards what follows
@@ -36,21 +36,21 @@ class Shared(Generic[T]):
         self._turns = [threading.RLock() for _ in range(TURNS)]
 
     def turn(self, path: str | os.PathLike[str]) -> AbstractContextManager[object]:
-        """Held while the owner of a directory is taken or made, or given back and closed.
+        """Held while the owner of a directory is found or created, or released and closed.
 
-        Else one thread would find the directory locked that another is about to open or close.
-        Re-entrant: a signal's handler may come from inside.  Never taken inside of another lock.
+        Otherwise one thread would find the directory locked while another opens or closes it.
+        Re-entrant: a signal handler may run inside.  Never taken while another lock is held.
         """
         return self._turns[hash(_identity(path)) % TURNS]
 
     def put(self, path: str, owner: T) -> None:
-        """From now on `owner` is found; it is its own first user."""
+        """Make `owner` findable; it is its own first user."""
         if (key := _identity(path)) is not None:
             with self._lock:
                 self._owners[key] = (owner, 1)
 
     def take(self, path: str | os.PathLike[str]) -> T | None:
-        """The owner of a directory, with one user more; None when there is none here."""
+        """The owner of a directory, with one more user; None if there is none here."""
         key = _identity(path)
         with self._lock:
             if key is None or key not in self._owners:
@@ -60,7 +60,7 @@ class Shared(Generic[T]):
             return owner
 
     def give_back(self, owner: T) -> bool:
-        """One user less; whether that was the last one."""
+        """Remove a user; returns whether it was the last one."""
         with self._lock:
             for key, (one, users) in self._owners.items():
                 if one is owner:
@@ -69,6 +69,6 @@ class Shared(Generic[T]):
         return False
 
     def forget(self, owner: T) -> None:
-        """It is not found any more."""
+        """Make the owner unfindable."""
         with self._lock:
             self._owners = {key: one for key, one in self._owners.items() if one[0] is not owner}

@@ -1,4 +1,4 @@
-"""The source of a data directory's topics and their settings."""
+"""Where a data directory's topics and their settings come from."""
 
 import uuid
 from collections.abc import Callable, Mapping
@@ -13,14 +13,14 @@ TopicConfigs = Mapping[str, object] | Callable[[str], Mapping[str, object] | Non
 
 
 METADATA_CONFIG = TopicConfig({"max.message.bytes": 16 << 20})
-"""Of the metadata log, whatever the settings of topics are: it is never cut by them."""
+"""Settings of the metadata log, whatever the topics' are: they never truncate it."""
 
 
 class TopicSource(Protocol):
-    """What knows the topics of a directory: its metadata."""
+    """The authority on a directory's topics: its metadata."""
 
     def config(self, topic: str) -> Mapping[str, object] | None:
-        """The settings of a topic that go over the broker's."""
+        """The topic settings that override the broker's."""
 
     def topic_id(self, topic: str, partition: int) -> uuid.UUID | None:
-        """The id of the topic when it has that partition; None: there is no such one."""
+        """The topic's id if it has that partition; None if it does not."""

@@ -1,1 +1,5 @@
-"""One partition: the log, its segments, scans, retention, compaction."""
+"""One partition's log: segments, reading, retention, compaction.
+
+`log` is the public class; each other module holds one group of its operations, over the `Handle`
+that all share.
+"""

@@ -1,4 +1,4 @@
-"""Rows on their way into a log: the part of `append` and `append_many` outside the one fast
+"""Appends rows: what `append` and `append_many` do outside the one fast
 call."""
 
 from __future__ import annotations
@@ -30,12 +30,12 @@ __all__ = [
 
 NO_HEADERS: Final = ()
 BATCH_BYTES: Final = 1 << 20
-"""Of rows that are put into batches where nothing else is said."""
+"""The default size of batches that rows are put into."""
 Method = TypeVar("Method", bound=Callable[..., int])
 SIGNATURE = "($self, value, *, key=None, headers=(), timestamp_ms=None, expected_offset=None)"
-"""Of Log.append, as the text of a method in C has it."""
+"""The signature of Log.append, as a method in C has it as text."""
 SINGLE_COMPRESSED_MAX = 1_000
-"""Appends of one record that a handle compresses before it says what is faster."""
+"""How many single-record appends are compressed before a warning names a faster way."""
 
 
 class _Quick:
@@ -48,9 +48,9 @@ class _Quick:
 
 
 def quick(general: Method) -> Method:
-    """Log.append as a method in C, which leaves to `general` what is more than a plain record.
+    """Log.append as a method in C, which leaves all but plain records to `general`.
 
-    Plain is what has bytes for its value and no headers, in a log that compresses nothing.
+    Plain is a record with bytes as its value and no headers, in a log that does not compress.
     """
     return cast("Method", _Quick(general))
 
@@ -63,7 +63,7 @@ def append_row(
     timestamp_ms: int | None,
     expected_offset: int | None,
 ) -> int:
-    """What is rare in one record, and what is wrong, takes the way of many rows."""
+    """Unusual single records, and errors, are handled as many rows."""
     stamps = None
     if timestamp_ms is not None:
         stamps = [whole_number("timestamp_ms", timestamp_ms, -1)]
@@ -136,7 +136,7 @@ def append_batches(log: Handle, batches: bytes) -> AppendedOffsets:
 
 
 def _add(log: Handle, batches: Any, done: Any, expected_offset: int = -1) -> None:
-    """Hand whole batches, checked, to the data plane; `done` says where they lie."""
+    """Hand checked batches to the data plane; `done` gets their offsets."""
     options = ffi.new("kl_append_options *", {
         "origin": lib.KL_ORIGIN_CLIENT, "leader_epoch": -1,
         "expects": expected_offset >= 0, "expected_offset": expected_offset,
@@ -148,7 +148,7 @@ def _add(log: Handle, batches: Any, done: Any, expected_offset: int = -1) -> Non
 
 
 def span_of(base_offset: int, last_offset: int) -> AppendedOffsets:
-    """What an append came to, by its offsets; -1 where nothing was appended."""
+    """The outcome of an append, by its offsets; -1 if nothing was appended."""
     return AppendedOffsets(
         base_offset, last_offset, last_offset - base_offset + 1 if base_offset >= 0 else 0
     )

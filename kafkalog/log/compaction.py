@@ -1,7 +1,7 @@
-"""Compaction: of each key only the last record stays.  Which log, how far: pure decisions here.
+"""Compaction keeps the last record of each key.  Pure decisions on which log, and how far.
 
-The data plane does the rounds (kl_clean_*); compressed batches come up to the codecs.  What
-is kept and what goes: docs/format.md, "Compaction".  Source: Kafka's LogCleaner and
+The data plane does the rounds (kl_clean_*) and hands compressed batches to the codecs.  What
+is kept and what is removed: docs/format.md, "Compaction".  Source: Kafka's LogCleaner and
 LogCleanerManager; kafka.md 2.10.
 """
 
@@ -40,17 +40,17 @@ __all__ = [
 ]
 
 ATTEMPTS = 3
-"""How often a round begins again because segments went away under it."""
+"""How often a round restarts because segments were removed during it."""
 PAUSE_BYTES = 32 << 20
 BODIES = 32
-"""Compressed batches that are worked on side by side."""
+"""Compressed batches that are processed at the same time."""
 
 
 # ---- decisions -------------------------------------------------------------------------------
 
 
 class CleanFacts(SegmentFacts, Protocol):
-    """What a decision looks at; a log's own segments have it."""
+    """The inputs of a decision; a log's own segments provide them."""
 
     @property
     def first_timestamp_ms(self) -> int:
@@ -58,18 +58,18 @@ class CleanFacts(SegmentFacts, Protocol):
 
 
 class Cleanable(NamedTuple):
-    """How far a log may be compacted, and how much it wants it."""
+    """How far a log may be compacted, and how urgent it is."""
 
     first_dirty: int
-    """Below it every key is there once already."""
+    """Below it every key occurs once."""
     end: int
-    """A segment's base: all segments below it may be touched."""
+    """The base of a segment: all segments below it may be compacted."""
     clean_bytes: int
-    """Of the segments that begin below `first_dirty`."""
+    """Bytes of the segments that begin below `first_dirty`."""
     dirty_bytes: int
-    """Of those from there to `end`."""
+    """Bytes of the segments from there to `end`."""
     earliest_ms: int | None
-    """The time of the oldest dirty segment; None: none has one."""
+    """The time of the oldest dirty segment; None if none has one."""
 
     @property
     def ratio(self) -> float:
@@ -89,7 +89,7 @@ def cleanable(
     """How far a log may be compacted.
 
     `segments` are in the order of offsets, the active one last; `checkpoint` is where an
-    earlier compaction ended, -1 when there was none.  One outside of the log counts as none.
+    earlier compaction ended, -1 if there was none.  One outside the log is ignored.
     """
     first_dirty = checkpoint if log_start <= checkpoint <= log_end else log_start
     sealed = segments[:-1]
@@ -99,7 +99,7 @@ def cleanable(
         young_ms = now_ms - config.min_compaction_lag_ms
         young = (s.base_offset for s in dirty if s.largest_timestamp_ms > young_ms)
         limit = min(limit, next(young, limit))
-    # Never a part of a segment.
+    # Whole segments only.
     open_ones = (s.base_offset for s in segments if s.next_offset > limit)
     end = min(limit, next(open_ones, limit))
     times = [s.first_timestamp_ms for s in dirty if s.first_timestamp_ms > 0]
@@ -120,7 +120,7 @@ def due(found: Cleanable, config: TopicConfig, now_ms: int) -> bool:
 
 
 def filthiest(candidates: Mapping[TopicPartition, Cleanable]) -> TopicPartition | None:
-    """The log with the largest share of dirty bytes; None of none."""
+    """The log with the largest share of dirty bytes; None if there are none."""
     return max(sorted(candidates), key=lambda tp: candidates[tp].ratio, default=None)
 
 
@@ -128,19 +128,19 @@ def filthiest(candidates: Mapping[TopicPartition, Cleanable]) -> TopicPartition 
 
 
 class Throttle:
-    """Holds bytes read and written to a rate, over all logs of a directory together."""
+    """Limits bytes read and written to a rate, for all logs of a directory together."""
 
     def __init__(self, bytes_per_s: float, clock: Clock) -> None:
         """`bytes_per_s` may be infinite."""
         self._rate = bytes_per_s
         self._clock = clock
-        self._free_s = clock.monotonic_s()  # when all that was done so far was due
+        self._free_s = clock.monotonic_s()  # when all work so far would be done at the limit
         self._wake = threading.Condition()  # guards what follows
         self._stopping = False
 
     @property
     def step_bytes(self) -> int:
-        """How much may be done at once: about a quarter of a second."""
+        """How many bytes may be processed in one step: about a quarter of a second's."""
         return int(min(self._rate / 4, PAUSE_BYTES))
 
     def done(self, count: int) -> None:
@@ -149,7 +149,7 @@ class Throttle:
         Raises: Closed after `stop`.
         """
         with self._wake:
-            # Time in which nothing was done is not saved up.
+            # Unused time is not saved up.
             self._free_s = max(self._free_s, self._clock.monotonic_s()) + count / self._rate
             while not self._stopping and self._clock.monotonic_s() < self._free_s:
                 self._clock.wait_until(self._wake, self._free_s)
@@ -157,19 +157,19 @@ class Throttle:
                 raise Closed("compaction was stopped")
 
     def set_rate(self, bytes_per_s: float) -> None:
-        """From the next bytes on."""
+        """Change the rate from the next bytes on."""
         with self._wake:
             self._rate = bytes_per_s
 
     def stop(self) -> None:
-        """Let the present wait, and every later one, raise."""
+        """Let the current wait, and every later one, raise."""
         with self._wake:
             self._stopping = True
             self._wake.notify_all()
 
 
 class Limits(NamedTuple):
-    """What compaction may use."""
+    """The resources of compaction."""
 
     map_bytes: int = 128 << 20
     """For keys and offsets, 24 bytes each (log.cleaner.dedupe.buffer.size)."""
@@ -185,12 +185,12 @@ class Compaction(NamedTuple):
     """What a compaction did."""
 
     start_offset: int
-    """Where the part that was not compacted before began."""
+    """Where the part that had not been compacted began."""
     end_offset: int
-    """Below it every key is there once now."""
+    """Below it every key now occurs once."""
     rounds: int
     segments_before: int
-    """Of the segments below `end_offset`, as is all that follows."""
+    """Of the segments below `end_offset`, like all that follows."""
     segments_after: int
     bytes_before: int
     bytes_after: int
@@ -202,12 +202,12 @@ def compact(log: Handle, limits: Limits | None = None, rounds: int | None = None
     """Compact all of a log that may be: sealed segments whose transactions have ended and
     whose records are older than min.compaction.lag.ms.
 
-    `rounds`: at most so many, of as many keys as the map holds; None: until all is done.
-    Appends and reads go on during the round, also in other processes.
+    `rounds`: the most rounds, each of as many keys as the map holds; None: until all is done.
+    Appends and reads continue during a round, also in other processes.
 
-    Raises: ArgumentError when cleanup.policy does not say compact; Locked when it is being
-    compacted already; CorruptMessage at a damaged batch, which stays; StaleLog when it was
-    truncated or deleted from again and again; NoSpace, IoFailed, StorageOffline, Closed.
+    Raises: ArgumentError if cleanup.policy does not include compact; Locked if it is already being
+    compacted; CorruptMessage at a damaged batch, which stays; StaleLog if it was repeatedly
+    truncated or deleted from; NoSpace, IoFailed, StorageOffline, Closed.
     """
     if "compact" not in log.config.cleanup_policy:
         policy = ",".join(log.config.cleanup_policy)
@@ -215,7 +215,7 @@ def compact(log: Handle, limits: Limits | None = None, rounds: int | None = None
     used = limits or Limits()
     done: list[Compaction] = []
     stale = 0
-    end = look(log).end  # what is sealed during the round is left to the next one
+    end = look(log).end  # what is sealed during the round is left for the next one
     while rounds is None or len(done) < rounds:
         found = look(log)
         found = found._replace(end=min(found.end, end))
@@ -233,7 +233,7 @@ def compact(log: Handle, limits: Limits | None = None, rounds: int | None = None
 
 
 def _total(rounds: Sequence[Compaction]) -> Compaction:
-    """Of rounds one after another: a later one looks at what an earlier one left."""
+    """Combine consecutive rounds: a later one reads what an earlier one left."""
     last = rounds[-1]
     return last._replace(
         start_offset=rounds[0].start_offset,
@@ -247,7 +247,7 @@ def _total(rounds: Sequence[Compaction]) -> Compaction:
 
 
 def look(log: Handle) -> Cleanable:
-    """What of an open log may be compacted now."""
+    """How far an open log may be compacted now."""
     state = log.state()
     checkpoint, now_ms = log.owner.state.cleaner(log.tp), log.clock.now_ms()
     return over_segments(
@@ -260,11 +260,11 @@ def look(log: Handle) -> Cleanable:
 
 
 def _round(log: Handle, found: Cleanable, limits: Limits) -> Compaction:
-    """One round, and the checkpoint that says how far it came."""
+    """One round, and the checkpoint for how far it came."""
     if log.flushed_offset < found.end:
-        # What replaces a record must be on disk before that record goes.
+        # A newer record must be on disk before the record that it replaces is removed.
         log.flush()
-    # Above the recovery point a gap is taken for records that a crash took.
+    # Above the recovery point, a gap would be taken for records lost in a crash.
     state = log.owner.state
     with state.lock:
         if state.recovery_point(log.tp) < found.end <= log.flushed_offset:
@@ -292,7 +292,7 @@ def _round(log: Handle, found: Cleanable, limits: Limits) -> Compaction:
 
 
 def _remember(log: Handle, done: Any, found: Cleanable) -> None:
-    """Write the checkpoint, unless a truncation came between."""
+    """Write the checkpoint, unless the log was truncated in between."""
     state = log.owner.state
     with state.lock:
         if log.state().generation != done.generation:

@@ -1,4 +1,4 @@
-"""Record batches in memory, as a Fetch answers them: rows as columns or Records, decoded in C."""
+"""Decodes fetched record batches in memory, in C: into columns or Records."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _BATCH_ROWS, _BATCH_BYTES = 32_768, 8 << 20
 
 
 class Rows:
-    """Records that are made when they are asked for."""
+    """Records that are created when they are accessed."""
 
     __slots__ = ("_block", "_partition", "_topic", "offsets")
 
@@ -31,7 +31,7 @@ class Rows:
         self._topic = topic
         self._partition = partition
         self.offsets: Sequence[int] = rows.offsets(block)
-        """Of all of them, while this lives."""
+        """The size of all of them, while this lives."""
 
     def __len__(self) -> int:
         return len(self.offsets)
@@ -44,7 +44,7 @@ class Rows:
 class Decoder:
     """Decodes the batches of one partition after another.  One thread.
 
-    It keeps the memory of the largest piece that it was given, and of a few blocks.
+    It keeps memory for the largest piece that it was given, and for a few blocks.
     """
 
     def __init__(
@@ -53,8 +53,8 @@ class Decoder:
         check_crcs: bool = True,
         limit_bytes: int = codecs.LIMIT_BYTES,
     ) -> None:
-        """`columns`: a scan's, for `batches`; None: for `records`.  `limit_bytes`: of a batch,
-        inflated.
+        """`columns`: a scan's, for `batches`; None: for `records`.  `limit_bytes`: the largest
+        decompressed batch.
         """
         self._columns, bits = ((), rows.RECORD_COLUMNS) if columns is None else column_bits(columns)
         whole = columns is not None
@@ -82,14 +82,14 @@ class Decoder:
     ) -> Iterator[Rows]:
         """The data records of `data` from offset `start` on, block by block.
 
-        `data`: whole batches, the last may be cut off.  `aborted`: (producer id, first
-        offset) of the transactions that are left out.  Use it up before the next call.
+        `data`: whole batches, the last may be incomplete.  `aborted`: (producer id, first
+        offset) of the transactions to leave out.  Consume all of it before the next call.
 
-        Raises: CorruptMessage and others as a scan does, behind the records before it.
+        Raises: CorruptMessage and other errors of a scan, after the records that precede them.
         """
         for block in self._blocks(topic, partition, data, start, aborted):
             found = Rows(block, topic, partition)
-            del block  # when `found` is dropped its memory serves another one
+            del block  # when `found` is dropped, its memory is reused
             yield found
             del found
 

@@ -1,7 +1,7 @@
-"""An open log of this process: the data plane's handle, and how many use it.
+"""An open log of this process: the data plane's handle, and its users.
 
-A Log is the face that a caller holds; several of them, and the jobs of a data directory, may
-stand over one handle.  It ends when the last of them has given it back, or when its owner ends it.
+A Log is what a caller holds; several Logs, and the jobs of a data directory, may share one
+handle.  It ends when the last of them has released it, or when its owner ends it.
 """
 
 import os
@@ -20,15 +20,15 @@ from kafkalog.types import TopicPartition
 __all__ = ["WAIT_SLICE_MS", "Handle", "Owner", "states"]
 
 WAIT_SLICE_MS = 50
-"""How long C may wait before Python looks for signals again."""
+"""How long C may wait before Python checks for signals."""
 
 
 class Owner(Protocol):
-    """What an open log reports to, and asks of, the owner of its lock."""
+    """The owner of an open log's lock: what the log reports to it and asks of it."""
 
     @property
     def state(self) -> DirectoryState:
-        """Where the log's checkpoints and the clean marker are."""
+        """Where the log's checkpoints and the clean-shutdown marker are."""
 
     def opened(self, log: "Handle") -> None:
         """The log is open."""
@@ -36,25 +36,25 @@ class Owner(Protocol):
     def closing(self, log: "Handle", all_synced: bool) -> None:
         """The log is about to close: remember its offsets.
 
-        `all_synced`: nothing of them is written down before all of the log is on disk; else
+        `all_synced`: they are written down only once all of the log is on disk; otherwise
         it was flushed.
         """
 
     def gone(self, log: "Handle") -> None:
-        """The log's folder was taken out: there is nothing to remember."""
+        """The log's folder was removed: there is nothing to remember."""
 
     def closed(self, tp: TopicPartition, whole: bool) -> None:
-        """The log is closed, or could not be opened; `whole`: nothing of it is left to recover."""
+        """The log is closed, or could not be opened; `whole`: it needs no recovery."""
 
 
 class Handle:
-    """A kl_log that is open, or was.  Safe to use from many threads."""
+    """A kl_log, open or closed.  Safe to use from many threads."""
 
     def __init__(self, path: str, how: LogOpen, owner: Owner) -> None:
         """Open it; the caller is its first user.
 
-        Raises: UnsupportedForMessageFormat, NotFound, CorruptLog, IoFailed; the owner has
-        been told by then that it is closed.
+        Raises: UnsupportedForMessageFormat, NotFound, CorruptLog, IoFailed; before that, it reports
+        to the owner that the log is closed.
         """
         self.path = path
         self.tp = how.tp
@@ -62,14 +62,14 @@ class Handle:
         self.clock: Clock = how.clock
         self.owner = owner
         self._pid = os.getpid()
-        self._change = threading.Condition(threading.Lock())  # guards the three that follow
+        self._change = threading.Condition(threading.Lock())  # guards the next three
         self._users = 1
-        self._ender: int | None = None  # the thread that ends it, or did
+        self._ender: int | None = None  # the thread that closes it, or did
         self._ended = False
         self.single_compressed = 0
-        """Appends of one record each that were compressed."""
+        """Single-record appends that were compressed."""
         self.told_ahead = -1
-        """The base offset of the segment of which retention has said that it stays."""
+        """The base of the segment that retention has reported as held by a future timestamp."""
         self._obey(how.config)
         self.c: Any = None
         """The kl_log."""
@@ -87,11 +87,11 @@ class Handle:
     def _obey(self, config: TopicConfig) -> None:
         self.config = config
         self.compresses = compresses(config)
-        """Whether the topic has a codec of its own."""
+        """Whether the topic has its own codec."""
         self.max_decompressed_bytes = config.kafkalog_max_decompressed_bytes
 
     def configure(self, config: TopicConfig) -> None:
-        """Obey `config` from the next append on.
+        """Apply `config` from the next append on.
 
         Raises: Closed.
         """
@@ -99,7 +99,7 @@ class Handle:
         self._obey(config)
 
     def husk(self) -> "Handle":
-        """The same log, but closed: what a user keeps that has released it."""
+        """A closed handle of the same log, for a user that has released it."""
         out = ffi.new("kl_log **")
         check(lib.kl_log_husk(os.fsencode(self.path), out))
         left = Handle.__new__(Handle)
@@ -108,7 +108,7 @@ class Handle:
         return left
 
     def direct(self) -> Any:
-        """What appends without cffi; None under another clock than the machine's, which C reads."""
+        """Appends without cffi; None with another clock than the machine's, which C reads."""
         return direct_handle(self.c) if type(self.clock) is SystemClock else None
 
     def __repr__(self) -> str:
@@ -117,7 +117,7 @@ class Handle:
     # ---- its users -------------------------------------------------------------------------
 
     def take(self) -> bool:
-        """Use it, too; False when it has ended, or does so now.  See give_back."""
+        """Become a user; False if it has ended, or is ending.  See give_back."""
         with self._change:
             if self.ending:
                 return False
@@ -125,7 +125,7 @@ class Handle:
             return True
 
     def give_back(self) -> None:
-        """Use it no more; the last one closes it.
+        """Stop being a user; the last one closes it.
 
         Raises: as close.
         """
@@ -139,7 +139,7 @@ class Handle:
 
     def forked(self) -> bool:
         """Whether another process, the parent of this one, opened it."""
-        # Then its locks may be held by threads that this process does not have.
+        # Its locks may be held by threads that this process does not have.
         return self._pid != os.getpid()
 
     # ---- its end ---------------------------------------------------------------------------
@@ -147,14 +147,14 @@ class Handle:
     def close(self, sync: bool = True) -> None:
         """Flush, write indexes and the producers' snapshot, let the owner remember the offsets.
 
-        Whoever uses it is answered with Closed.  Idempotent; returns when the log is closed,
-        also when another thread closes it.  `sync` False: for many logs at once, whose owner
-        sees to it that all is on disk before anything vouches for them.
+        Its users get Closed.  Idempotent; returns when the log is closed, also when another thread
+        closes it.  `sync` False: one of many logs whose owner puts all on disk before anything
+        vouches for them.
 
         On a full disk the files of a clean close may be missing: a warning says so, and the next
         open recovers.
 
-        Raises: StorageOffline, IoFailed; the log is closed then, too, and is recovered when
+        Raises: StorageOffline, IoFailed; even then the log is closed, and is recovered when
         it is opened again.
         """
         if not self._begin_end():
@@ -175,7 +175,7 @@ class Handle:
             self._end(whole)
 
     def discard(self) -> None:
-        """End it after its folder was taken out: nothing of it is written or waited for."""
+        """End it after its folder was removed: nothing is written or waited for."""
         if self._begin_end():
             try:
                 self.owner.gone(self)
@@ -183,7 +183,7 @@ class Handle:
                 self._end(True)
 
     def abandon(self) -> None:
-        """End it as a crash does: nothing is written, and its owner vouches for nothing."""
+        """End it as in a crash: nothing is written, and its owner vouches for nothing."""
         if self._begin_end():
             self._end(False)
 
@@ -196,7 +196,7 @@ class Handle:
             if self._ender is None:
                 self._ender = me
                 return True
-            # The same thread comes here from inside of its own close, by a signal's handler.
+            # The same thread may come here from inside its own close, through a signal handler.
             while not self._ended and self._ender != me:
                 self._change.wait()
             return False
@@ -212,7 +212,7 @@ class Handle:
 
     @property
     def ending(self) -> bool:
-        """Whether it is closed, or about to be."""
+        """Whether it is closed or closing."""
         return self._users == 0 or self._ender is not None
 
     @property
@@ -223,7 +223,7 @@ class Handle:
     # ---- its state -------------------------------------------------------------------------
 
     def state(self) -> Any:
-        """A kl_log_state, as it is now."""
+        """The current kl_log_state."""
         found = ffi.new("kl_log_state *")
         check(lib.kl_log_get(self.c, found))
         return found
@@ -249,15 +249,15 @@ class Handle:
         return int(self.state().high_watermark)
 
     def show_until(self, offset: int | None) -> None:
-        """Let the high watermark follow the end up to `offset`, as other copies allow; None:
-        always.  It never goes back.
+        """Let the high watermark follow the end up to `offset`, as other replicas allow; None:
+        without a limit.  It never goes back.
 
         Raises: Closed, StorageOffline.
         """
         check(lib.kl_log_show_until(self.c, (1 << 63) - 1 if offset is None else offset))
 
     def many(self, kind: str, function: Any, *args: int) -> Any:
-        """The structs of `kind` that a function of the data plane fills an array with."""
+        """An array of `kind` that a function of the data plane fills."""
         count, room = ffi.new("size_t *", 16), 0
         while room < count[0]:
             room = count[0]
@@ -266,16 +266,16 @@ class Handle:
         return out[0 : count[0]]
 
     def flush_start(self) -> None:
-        """Ask for a flush that nobody waits for; `flush` says what became of it."""
+        """Request a flush without waiting; `flush` reports its outcome."""
         lib.kl_log_flush_start(self.c, ffi.new("int64_t *"))
 
     def flush(self) -> None:
         """Return when everything appended before the call is on disk.
 
-        Raises: StorageOffline, Closed; IoFailed, NoMemory, NoSpace, which pass.
+        Raises: StorageOffline, Closed; IoFailed, NoMemory, NoSpace, which are temporary.
         """
         target = ffi.new("int64_t *", -1)
-        # Signals are the main thread's; the others may do the sync themselves.
+        # Signals go to the main thread; the others may do the sync themselves.
         sees_signals = threading.current_thread() is threading.main_thread()
         wait_ms = WAIT_SLICE_MS if sees_signals else -1
         while (status := lib.kl_log_flush(self.c, target, wait_ms)) == lib.KL_E_TIMEOUT:
@@ -283,7 +283,7 @@ class Handle:
         check(status)
 
     def lead(self, epoch: int) -> None:
-        """Let what is appended from now on carry this leader epoch.
+        """Stamp this leader epoch on batches appended from now on.
 
         Raises: Closed.
         """
@@ -298,10 +298,10 @@ class Handle:
 
 
 def states(handles: Sequence[Handle]) -> tuple[Any, Any]:
-    """As Handle.state, of many at once: each call of C lets other threads run first, and a
-    thousand of them wait for those a thousand times.
+    """As Handle.state, for many at the same time: each call of C lets other threads run first, and
+    a thousand calls wait for them a thousand times.
 
-    Returns a kl_log_state[], and what became of each as a kl_status[].
+    Returns a kl_log_state[], and a kl_status[] with the outcome of each.
     """
     found = ffi.new("kl_log_state[]", len(handles))
     statuses = ffi.new("kl_status[]", len(handles))

@@ -1,7 +1,7 @@
-"""What lower layers ask of those above them, which hand it in: kafkalog/__init__ does.
+"""Functions of upper layers that lower layers call; kafkalog/__init__ provides them.
 
-A log knows neither its data directory nor the file checks, since both know logs; a broker does
-not know the store that is over it.
+A log does not know its data directory or the file checks, since both know logs; a broker does
+not know the store above it.
 
 `Log` cannot move above the directory instead: a manager gives out `Log`s itself, of its own
 partitions, and jobs, checks and replicas below the public names work with them.
@@ -20,12 +20,12 @@ __all__ = ["Hooks", "Lent", "give", "hooks"]
 
 
 class Lent(NamedTuple):
-    """An open log, and what gives it back; to be called once."""
+    """An open log, and the function that releases it; call it once."""
 
     handle: "Handle"
     give_back: Callable[[], None]
     shared: bool = False
-    """Others may use it: when nobody gives it back, it stays open."""
+    """Others may use it: if nobody releases it, it stays open."""
 
 
 class Hooks(NamedTuple):
@@ -44,10 +44,10 @@ _given: list[Hooks] = []
 
 
 def give(functions: Hooks) -> None:
-    """Let these be used from now on."""
+    """Use these from now on."""
     _given[:] = [functions]
 
 
 def hooks() -> Hooks:
-    """What was given; importing any part of kafkalog gives it."""
+    """The functions; importing any part of kafkalog provides them."""
     return _given[0]

@@ -1,4 +1,4 @@
-"""The words that say where a read ends."""
+"""The isolation levels: where a read ends."""
 
 from typing import Final
 
@@ -8,21 +8,21 @@ from kafkalog.errors import ArgumentError
 __all__ = ["COMMITTED", "UNCOMMITTED", "bound_of"]
 
 UNCOMMITTED: Final = "read_uncommitted"
-"""Also what transactions aborted, or have not decided yet; what records are read with, as by Kafka.
+"""Includes records of aborted and open transactions; the default for reading records, as in Kafka.
 """
 COMMITTED: Final = "read_committed"
-"""What columns are read with where nobody says: a table has no rows that were taken back."""
+"""The default for reading columns: a table has no rows of aborted transactions."""
 
 BOUNDS: Final[dict[str, int]] = {
     "read_uncommitted": lib.KL_UNCOMMITTED,
     "read_committed": lib.KL_COMMITTED,
     "log_end": lib.KL_LOG_END,
 }
-"""Kafka's isolation levels, and for copying, all that is there."""
+"""Kafka's isolation levels; and for copying, everything in the log."""
 
 
 def bound_of(isolation: object, *, log_end: bool = False) -> int:
-    """The data plane's number for an isolation level; `log_end`: that word is one, too.
+    """The data plane's number for an isolation level; `log_end`: also accept "log_end".
 
     Raises: ArgumentError.
     """

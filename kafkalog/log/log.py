@@ -1,4 +1,4 @@
-"""One partition's log: the Python face of the data plane."""
+"""One partition's log: the Python interface of the data plane."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ __all__ = ["Log", "handle_of", "log_over"]
 
 
 class Log:
-    """An append-only log of records in Kafka's format, in a folder of its own.
+    """An append-only log of records in Kafka's format, in its own folder.
 
     One handle writes (mode "w"), any number of processes read at the same time (mode "r").
     An append is in the operating system's page cache on return, so it survives the process;
@@ -79,11 +79,11 @@ class Log:
         partition: int | None = None,
         clock: Clock | None = None,
     ) -> None:
-        """Open the log in the folder `path`; mode "w" makes it when it is missing.
+        """Open the log in the folder `path`; mode "w" creates it if it is missing.
 
         `config`: topic settings by Kafka's names (docs/settings.md); nothing is ever deleted
         unless one of them says so.  Topic and partition come from the folder's name,
-        `orders-0`; without a number it is partition 0.  Inside of a data directory the
+        `orders-0`; without a number it is partition 0.  Inside a data directory, the
         directory's own lock and checkpoints are used.
 
         Raises: Locked with the owner's pid, NotFound (mode "r"), UnknownSetting,
@@ -102,13 +102,13 @@ class Log:
         self._c = handle.c
         self._direct = handle.direct()
         self._give_back = lent.give_back
-        self._ending = threading.RLock()  # a signal's handler may come from inside of a close
+        self._ending = threading.RLock()  # a signal handler may run inside a close
         self._closed = False
         self._near: Near | None = None
         self._forgotten: weakref.finalize[..., Log] | None = None
         if lent.shared:
-            # A Log dropped without close is still released.  In a thread of its own, since
-            # the collector runs anywhere, also where the locks that this takes are held.
+            # A Log dropped without close is still released.  In its own thread, since the garbage
+            # collector runs anywhere, also where the locks that this takes are held.
             self._forgotten = weakref.finalize(
                 self, start_new_thread, _give_back_quietly, (self.path, lent.give_back)
             )
@@ -239,7 +239,7 @@ class Log:
         return tuple(LeaderEpoch(entry.epoch, entry.start_offset) for entry in found)
 
     def refresh(self) -> None:
-        """See what another process has written since; reads do so by themselves."""
+        """See what another process has written since; reads do so automatically."""
         check(lib.kl_log_refresh(self._c))
 
     # ---- appending --------------------------------------------------------------------------
@@ -254,11 +254,11 @@ class Log:
         timestamp_ms: int | None = None,
         expected_offset: int | None = None,
     ) -> int:
-        """Append one record; its offset.  In the page cache on return.
+        """Append one record; returns its offset.  In the page cache on return.
 
         `timestamp_ms`: None is now, -1 no timestamp, else at least 0.  A value of None is a
-        tombstone.  `expected_offset`: only when this is the offset that the record gets, so
-        that nobody has appended since.
+        tombstone.  `expected_offset`: append only if the record gets this offset, that is, if
+        nobody has appended since.
 
         Raises: ArgumentError, UnexpectedAppendOffset, MessageTooLarge, InvalidRecord,
         InvalidTimestamp, NoSpace (passes when space returns), StorageOffline (final),
@@ -278,10 +278,10 @@ class Log:
     ) -> AppendedOffsets:
         """Append rows: lists, Arrow or NumPy columns of one length.
 
-        Rows are put into batches of about `batch_bytes` (1 MiB, never above
-        max.message.bytes); each is one write, and whole or absent after a crash.  Several are
-        not atomic: a crash, or an error in the middle, leaves a prefix.  `compression`: none,
-        gzip, snappy, lz4, zstd; the topic's own compression.type overrides it.
+        Rows are put into batches of about `batch_bytes` (1 MiB, at most max.message.bytes); each
+        is one write, and whole or absent after a crash.  Several batches are not atomic: a crash,
+        or an error partway, leaves a prefix.  `compression`: none, gzip, snappy, lz4, zstd; the
+        topic's own compression.type overrides it.
 
         With `expected_offset` all rows are one batch, which is appended only if the first
         of them gets this offset.
@@ -303,8 +303,8 @@ class Log:
 
         Headers, checksums, every record and the producers' sequences are checked before
         anything is appended; offsets, epoch and, under LogAppendTime, times are set.  They go
-        into one segment with one write; only a crash in the middle of it may leave the first
-        of them.  A batch that an idempotent producer repeats is not appended again; the span
+        into one segment with one write; only a crash during it can leave a part of them, the
+        first ones.  A batch that an idempotent producer repeats is not appended again; the result
         is then that of the first append.
 
         Raises: CorruptMessage, InvalidRecord, MessageTooLarge, RecordListTooLarge (more than
@@ -333,7 +333,7 @@ class Log:
         coordinator_epoch: int = 0,
         timestamp_ms: int | None = None,
     ) -> int:
-        """End the transaction of a producer here; the marker's offset.
+        """End the transaction of a producer here; returns the marker's offset.
 
         Raises: TransactionCoordinatorFenced, InvalidProducerEpoch.
         """
@@ -352,8 +352,8 @@ class Log:
     def flush(self) -> None:
         """Return when everything appended before the call is on disk.
 
-        Calls of many threads share one write to the disk.  The first failure is final.  Ctrl-C ends
-        the wait; the write goes on.
+        Calls of many threads share one sync.  The first failure is final.  Ctrl-C ends the wait;
+        the sync continues.
 
         Raises: StorageOffline.
         """
@@ -389,7 +389,7 @@ class Log:
         self, start: int | None = None, stop: int | None = None,
         isolation: str = "read_uncommitted",
     ) -> Iterator[Record]:  # fmt: skip
-        """Records from `start` (the log's start) up to `stop` or the end as it is now.
+        """Records from `start` (the log's start) up to `stop` or the current end.
 
         Control records are never shown, and offsets may have gaps.
 
@@ -398,7 +398,7 @@ class Log:
         return self.scan(start, stop, isolation=isolation).records()
 
     def __iter__(self) -> Iterator[Record]:
-        """Every record that is there when the iteration begins, as `log[:]`."""
+        """Every record that exists when the iteration begins, as `log[:]`."""
         return records_in(self, slice(None))
 
     @overload
@@ -408,18 +408,18 @@ class Log:
     def __getitem__(self, index: int | slice) -> Record | Iterator[Record]:
         """`log[offset]`: one record, `log[-1]` the last; `log[start:stop]`: an iterator.
 
-        Numbers are offsets, negative ones count records from the end.  A slice gives what of
-        it is there, as a list's does; `read` insists on its start.
+        Numbers are offsets, negative ones count records from the end.  A slice gives the part
+        that exists, as with a list; `read` raises if its start does not exist.
 
-        Raises: OffsetOutOfRange for an offset that is not there, also when compaction or a
-        marker took it.
+        Raises: OffsetOutOfRange for a missing offset, also if compaction removed it or a marker
+        has it.
         """
         if isinstance(index, slice):
             return records_in(self, index)
         return record_at(self, index)
 
     def follow(self, start: int | None = None, isolation: str = "read_uncommitted") -> Follow:
-        """Records from `start` on (default: the end), and then each new one; waits for ever.
+        """Records from `start` on (default: the end), then each new one; waits forever.
 
         Works with `for`, and with `async for`, which waits in its own thread.
 
@@ -432,7 +432,7 @@ class Log:
     ) -> reading.FollowColumns:
         """As follow, in batches of columns, which Arrow libraries read directly.
 
-        Ends when nothing has arrived for `timeout_ms`; None: never.  `options`: of `scan`.
+        Ends when nothing has arrived for `timeout_ms`; None: never.  `options`: see `scan`.
         """
         return reading.follow_columns(self, start, timeout_ms, **options)
 
@@ -454,8 +454,8 @@ class Log:
     ) -> bytes:
         """Whole batches from the one that holds `offset` on, as they are on disk.
 
-        At least one batch, however large; from one segment.  Empty at the end.  An
-        `isolation` of "log_end" goes beyond the high watermark, as a follower does.
+        At least one batch, however large; from one segment.  Empty at the end.  The
+        `isolation` "log_end" reads beyond the high watermark, as a follower does.
 
         Raises: OffsetOutOfRange, CorruptMessage.
         """
@@ -470,9 +470,9 @@ class Log:
     ) -> SentBatches:  # fmt: skip
         """Send whole batches from `start` on by sendfile: the bytes never enter Python.
 
-        At least one batch unless `start` is the end.  A socket's own timeout is obeyed.
+        At least one batch unless `start` is the end.  A socket's own timeout applies.
 
-        Raises: OffsetOutOfRange, PeerGone, Timeout (part of a batch may be out then).
+        Raises: OffsetOutOfRange, PeerGone, Timeout (part of a batch may have been sent then).
         """
         return send_batches(self._handle, socket, start, max_bytes, bound_of(isolation))
 
@@ -509,7 +509,7 @@ class Log:
         )
 
     def epoch_end(self, epoch: int) -> tuple[int, int]:
-        """(epoch, end offset) as OffsetForLeaderEpoch answers; (-1, -1) when unknown."""
+        """(epoch, end offset) in the form of OffsetForLeaderEpoch; (-1, -1) if unknown."""
         whole_number("epoch", epoch, -1, INT32_MAX)
         found, end = ffi.new("int32_t *"), ffi.new("int64_t *")
         check(lib.kl_log_epoch_end(self._c, epoch, found, end))
@@ -522,16 +522,16 @@ class Log:
         check(lib.kl_log_roll(self._c))
 
     def truncate(self, offset: int) -> None:
-        """Drop all records at and above `offset`, durably.
+        """Remove all records at and above `offset`, durably.
 
-        Whole batches are dropped: if `offset` is inside one, the end becomes lower.  If nothing is
-        left above the start, deleted records below it are removed, too, and the empty log goes
-        on where it ends.
+        Whole batches are removed: if `offset` is inside one, the end becomes lower.  If nothing is
+        left above the start, deleted records below it are removed, too, and the empty log continues
+        from where it ends.
         """
         truncate(self._handle, whole_number("offset", offset, 0))
 
     def delete_before(self, offset: int) -> None:
-        """Make `offset` the log's start, durably; segments wholly below it are deleted.
+        """Make `offset` the log's start, durably; segments completely below it are deleted.
 
         Raises: OffsetOutOfRange above the high watermark.
         """
@@ -540,8 +540,8 @@ class Log:
     def apply_retention(self, now_ms: int | None = None) -> Expiry | None:
         """Delete the segments that retention.ms and retention.bytes no longer keep.
 
-        Returns what was deleted and why, and what a reader's hold kept; None if nothing was due.
-        See docs/settings.md.
+        Returns what was deleted and why, and what a reader's hold kept; None if nothing had
+        expired. See docs/settings.md.
         """
         known = None if now_ms is None else whole_number("now_ms", now_ms, 0)
         return apply_retention(self._handle, known)
@@ -556,7 +556,7 @@ class Log:
 
     def append_as_follower(self, buffer: bytes) -> AppendedOffsets:
         """Append batches of a leader's log with their offsets and epochs unchanged: only for
-        copies of a log, which nothing else may append to.
+        replicas of a log, to which nothing else may append.
 
         Raises: UnexpectedAppendOffset below the end, CorruptMessage.
         """
@@ -567,22 +567,22 @@ class Log:
     # ---- checking ---------------------------------------------------------------------------
 
     def verify(self, deep: bool = False) -> Report:
-        """Check every file of the log; a report, never an exception on damage."""
+        """Check every file of the log; returns a report, and never raises on damage."""
         if self.mode == "w" and not self.closed:
-            with suppress(KafkalogError):  # what cannot be flushed is checked as it lies there
+            with suppress(KafkalogError):  # what cannot be flushed is checked as it is on disk
                 self.flush()
         return hooks().verify(self.path, deep=deep)
 
 
 def log_over(handle: Handle) -> Log:
-    """A Log over a handle that the caller uses, which the Log's close gives back."""
+    """A Log over a handle that the caller uses; closing the Log releases the handle."""
     log = Log.__new__(Log)
     log._begin(Lent(handle, handle.give_back))
     return log
 
 
 def handle_of(log: Log) -> Handle:
-    """What a Log stands over: for the parts of kafkalog that work on it."""
+    """The Log's handle, for the parts of kafkalog that work on it."""
     return log._handle
 
 
@@ -590,6 +590,6 @@ def _give_back_quietly(path: str, give_back: Callable[[], None]) -> None:
     try:
         give_back()
     except KafkalogError as error:
-        import logging  # 10 ms at import, for what hardly ever happens
+        import logging  # takes 10 ms to import, and is rarely needed
 
         logging.getLogger(__name__).error("log %s, dropped without close: %s", path, error)

@@ -1,4 +1,4 @@
-"""Offsets by time: the data plane finds the batch, and the record where it need not decompress."""
+"""Offsets by time: the data plane finds the batch, and the record if it is not compressed."""
 
 import operator
 from datetime import datetime, timedelta, timezone
@@ -39,20 +39,20 @@ def milliseconds(time: "int | datetime") -> int:
 
 
 def find_time(log: Handle, timestamp_ms: int | None) -> FoundOffset | None:
-    """The first record at or after `timestamp_ms`; None: the first with the largest time.
+    """The first record at or after `timestamp_ms`; None: the first with the largest timestamp.
 
     Source: Kafka's ListOffsets.
-    Raises: CorruptMessage, Closed; StaleLog when segments change without end.
+    Raises: CorruptMessage, Closed; StaleLog if segments keep changing.
     """
     found = _begin(log, timestamp_ms)
     if not found.inflate:
         return _answer(found)
-    # Several calls make the answer: it counts when no segment changed between them.
+    # The answer takes several calls: it counts if no segment changed between them.
     for _ in range(TRIES):
         generation = log.state().generation
         try:
             answer = _search(log, timestamp_ms)
-        except (BufferTooSmall, CorruptMessage, StaleLog):  # another batch lies there now
+        except (BufferTooSmall, CorruptMessage, StaleLog):  # another batch is there now
             if log.state().generation == generation:
                 raise
         else:
@@ -91,7 +91,7 @@ def _answer(found: Any) -> FoundOffset | None:
 
 
 def _look_into(log: Handle, found: Any, timestamp_ms: int | None) -> FoundOffset | None:
-    """Look for the record in a compressed batch."""
+    """Search a compressed batch for the record."""
     size = found.batch_bytes
     if size > log.state().size_bytes:
         raise StaleLog(f"log {log.path}: a batch of {size} bytes is not there any more")

@@ -1,5 +1,5 @@
-"""How a log is opened: what its owner remembers of it and its settings, as the data plane wants
-them."""
+"""Opens a log: converts what its owner remembers of it, and its settings, for the data
+plane."""
 
 import os
 from collections.abc import Callable
@@ -19,7 +19,7 @@ __all__ = ["LogOpen", "log_config", "open_native", "open_plan"]
 
 
 _last: tuple[TopicConfig | None, Any] = None, None
-"""The settings that were wanted last, and their struct: a topic's logs share them."""
+"""The last settings, and their struct: a topic's logs share them."""
 
 
 class LogOpen(NamedTuple):
@@ -27,21 +27,21 @@ class LogOpen(NamedTuple):
 
     mode: str
     clean: bool
-    """The marker vouches for it: batches need not be read."""
+    """The clean-shutdown marker vouches for it: batches need not be read."""
     recovery_point: int
-    """-1 for each of these four: unknown."""
+    """Each of these four is -1 if unknown."""
     log_start_offset: int
     high_watermark: int
     reached: int
-    """The log ended there or above; what is shorter has lost records."""
+    """The log ended there or above; if it is shorter now, records were lost."""
     derived_sum: int
-    """Of what a clean close left, see DirectoryState; -1: unknown."""
+    """From a clean close, see DirectoryState; -1: unknown."""
     alone: bool
-    """It stands alone: nobody else writes down how far it is on disk."""
+    """It is not in a data directory: nobody else remembers how far it is on disk."""
     marker: Any
     """A kl_marker, or None."""
     again: Callable[[], "LogOpen"]
-    """The same, from what lies on the disk now."""
+    """The same, from the current files."""
     config: TopicConfig
     tp: TopicPartition
     clock: Clock
@@ -56,18 +56,18 @@ def open_plan(
 ) -> LogOpen:
     """How to open a log, from what its owner's state remembers of it.
 
-    `clean`: whether its batches need no reading; None: what the state says.
+    `clean`: whether its batches need no reading; None: as the state says.
     """
     recovery_point = state.recovery_point(tp)
     if clean is None:
-        # A folder that was put here later is not what the marker vouches for.
+        # The marker does not vouch for a folder that was put here later.
         clean = state.clean and recovery_point >= 0
     return LogOpen(
         mode=state.mode,
         clean=clean,
         recovery_point=recovery_point,
         log_start_offset=state.log_start(tp),
-        # Of a single copy all that is in the log is committed.
+        # With a single replica, all records in the log are committed.
         high_watermark=max(state.high_watermark(tp), 0) if state.copied else -1,
         reached=state.reached(tp),
         derived_sum=state.derived_sum(tp) if clean else -1,
@@ -101,7 +101,7 @@ def _log_config(config: TopicConfig) -> Any:
     compacted = "compact" in config.cleanup_policy
     segment_ms = config.segment_ms
     if compacted:
-        # Only closed segments are compacted: the lag also bounds how long one stays open.
+        # Only closed segments are compacted: the lag also limits how long one stays open.
         segment_ms = min(segment_ms, config.max_compaction_lag_ms)
     before_ms, after_ms = timestamp_window(config)
     return ffi.new(
@@ -127,13 +127,13 @@ def _log_config(config: TopicConfig) -> Any:
 def open_native(path: str, how: LogOpen) -> tuple[Any, Recovery]:
     """The kl_log of a folder, freed with its last reference, and what recovery did.
 
-    Raises: UnsupportedForMessageFormat, NotFound, IoFailed; CorruptLog where a log that was
-    closed cleanly, or flushed, is damaged, or ends before that.
+    Raises: UnsupportedForMessageFormat, NotFound, IoFailed; CorruptLog if a log that was
+    closed cleanly, or flushed, is damaged or too short.
     """
     try:
         return _open(path, how)
     except CorruptLog:
-        # Its writer may have begun, or cut it, after marker and checkpoints were looked at.
+        # Its writer may have started, or truncated it, since the marker and checkpoints were read.
         if how.mode == "w":
             raise
         return _open(path, how.again())
@@ -171,10 +171,10 @@ def _open(path: str, how: LogOpen) -> tuple[Any, Recovery]:
 
 
 def _tell_left(path: str, recovery: Recovery) -> None:
-    """Where what is to be cut lies there still: there is no room to keep it."""
+    """Warn that bytes to be cut are still there: there is no space for their backup."""
     name = segment_name(recovery.truncated_segment)
     file = os.path.join(path, name)
-    # It may be gone: what ends below the log's start begins again.
+    # It may be gone: a log that ends below its start begins again.
     if os.path.exists(file) and os.path.getsize(file) > recovery.truncated_pos:
         import logging
 
@@ -186,7 +186,7 @@ def _tell_left(path: str, recovery: Recovery) -> None:
 
 
 def _tell(path: str, recovery: Recovery) -> None:
-    import logging  # 10 ms at import, for what hardly ever happens
+    import logging  # takes 10 ms to import, and is rarely needed
 
     logging.getLogger(__name__).warning(
         "%s: was not closed cleanly; %d bytes that were not flushed and are no whole batches, or "

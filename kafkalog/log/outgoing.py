@@ -1,4 +1,4 @@
-"""Batches as they lie on disk: into memory, or by sendfile into a socket."""
+"""Batches as they are on disk: read into memory, or sent into a socket by sendfile."""
 
 import time
 from typing import TYPE_CHECKING, Any
@@ -16,7 +16,7 @@ READ_BYTES = 1 << 20
 __all__ = ["READ_BYTES", "read_batches", "send_batches"]
 
 ROOM_BYTES = 4 << 20
-"""Room for more is not taken before it is known that there is more."""
+"""A larger buffer is allocated only once it is known that there is more."""
 
 
 def read_batches(log: Handle, offset: int, max_bytes: int, bound: int, check_crcs: bool) -> bytes:

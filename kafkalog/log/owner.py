@@ -37,17 +37,17 @@ __all__ = [
 
 
 class Offsets(NamedTuple):
-    """What the checkpoints keep of a log."""
+    """A log's offsets in the checkpoints."""
 
     tp: TopicPartition
     recovery_point: int
     log_start: int | None
-    """None: the first segment's base, where it is found again."""
+    """None: the first segment's base, which is found again."""
     high_watermark: int
 
 
 def offsets_of(log: Handle) -> Offsets:
-    """Take down the offsets of an open log."""
+    """Remember the offsets of an open log."""
     state = log.state()
     start, raised = int(state.log_start_offset), None
     if start > 0 and (segments := list_segments(log)) and start > segments[0].base_offset:
@@ -56,15 +56,16 @@ def offsets_of(log: Handle) -> Offsets:
 
 
 class LoneOwner:
-    """The folder of a log that stands alone: lock, checkpoints and marker lie inside it."""
+    """The folder of a log outside a data directory, which has its own lock, checkpoints and
+    marker."""
 
     def __init__(self, state: DirectoryState) -> None:
-        """Look after the one log of `state`'s folder until it is closed."""
+        """Own the one log of `state`'s folder until it is closed."""
         self.state = state
         self._offsets: Offsets | None = None
 
     def opened(self, log: Handle) -> None:
-        """Write down of a new log that nothing of it is missing: recovery may believe that."""
+        """Write down that nothing of a new log is missing: recovery may trust that."""
         if self.state.recovery_point(log.tp) < 0 and log.state().size_bytes == 0:
             self.state.save(recovery_points={log.tp: log.end_offset})
         if log.mode == "w" and log.recovery.segments_recovered > 1:
@@ -78,9 +79,9 @@ class LoneOwner:
         """Nothing to do."""
 
     def closed(self, tp: TopicPartition, whole: bool) -> None:
-        """Write checkpoints and marker when the log is whole; give the folder back.
+        """Write checkpoints and marker if the log is whole; release the folder.
 
-        Raises: IoFailed; the folder is given back then, too.
+        Raises: IoFailed; the folder is released even then.
         """
         try:
             if whole and self._offsets is not None:
@@ -94,7 +95,7 @@ class LoneOwner:
 
 
 class Reader:
-    """Nobody: a reader changes nothing and is remembered nowhere."""
+    """A reader's owner: it changes nothing and remembers nothing."""
 
     def __init__(self, state: DirectoryState) -> None:
         """Hand out what `state` says."""
@@ -121,11 +122,11 @@ def open_log(
     name: tuple[str | None, int | None] = (None, None),
     clock: Clock | None = None,
 ) -> Lent:
-    """Open the log at `path`, and what gives it back.
+    """Open the log at `path`; returns it with the function that releases it.
 
-    When the parent is a data directory (it has meta.properties) its manager opens it, else
-    the folder is its own.  Mode "w" makes a missing folder.  `name`: topic and partition,
-    where the folder's name does not say them.
+    If the parent is a data directory (it has meta.properties), its manager opens the log;
+    otherwise the folder is on its own.  Mode "w" creates a missing folder.  `name`: topic and
+    partition, if the folder's name does not give them.
 
     Raises: Locked, NotFound (mode "r"), InvalidTopic, InvalidSetting, ArgumentError, IoFailed.
     """
@@ -143,7 +144,7 @@ def open_log(
         check_link(path)
         owner = LoneOwner(DirectoryState(path, "w", create=True, own=True))
     elif os.path.isdir(path):
-        # A folder in a directory may still hold what it kept when it stood alone.
+        # A folder in a directory may still have the files of its time outside one.
         root = parent if in_directory else path
         owner = Reader(DirectoryState(root, "r", own=not in_directory))
     else:
@@ -153,9 +154,9 @@ def open_log(
 
 
 def absolute(path: str | os.PathLike[str]) -> str:
-    """The absolute form of `path`, so that a change of directory later does not matter.
+    """The absolute form of `path`, so that later changes of the working directory do not matter.
 
-    Raises: ArgumentError when it is empty, which would mean the present directory.
+    Raises: ArgumentError if it is empty, which would mean the working directory.
     """
     try:
         text = os.fsdecode(path)
@@ -184,12 +185,14 @@ def _folder(name: str, topic: str | None, partition: int | None) -> Folder:
 
 
 def absorbed(state: DirectoryState, path: str, tp: TopicPartition) -> bool:
-    """Take over what a log that once stood alone keeps in its folder; whether it did.
+    """Take over the state of a log that was once outside a directory; returns whether there was
+    one.
 
     Raises: Locked when it is still open; IoFailed, NoSpace.
     """
-    # Two looks at each of ten thousand: a log that stood alone has its lock there, and it goes
-    # last; a copy without hidden files has none, and would show what was deleted without its start.
+    # Two checks for each of ten thousand: such a log has its own lock file, which is removed last;
+    # a copy without hidden files has none, and would show records that were deleted below its
+    # start.
     if not any(os.path.lexists(f"{path}/{name}") for name in (LOCK, LOG_START)):
         return False
     alone = DirectoryState(path, "w", own=True)
@@ -197,10 +200,10 @@ def absorbed(state: DirectoryState, path: str, tp: TopicPartition) -> bool:
         start = alone.log_start(tp)
         if start > state.log_start(tp):
             state.save(log_starts={tp: start})
-        # A program that wrote to it in the directory since, such as Kafka, knows better how far it
-        # goes.
+        # A program that has written to it in the directory since, such as Kafka, knows its end
+        # better.
         point, there = max(0, alone.recovery_point(tp)), state.recovery_point(tp)
-        # One that stood alone under another name says nothing of this one: all is looked at.
+        # State from under another name is worthless for this log: everything is checked.
         state.save(recovery_points={tp: min(point, there) if there >= 0 else point})
         if (cleaned := alone.cleaner(tp)) > state.cleaner(tp):
             state.save(cleaners={tp: cleaned})

@@ -1,4 +1,4 @@
-"""A log read as a sequence of records: iteration, `log[offset]`, slices, following it."""
+"""Reads a log as a sequence of records: iteration, `log[offset]`, slices, following."""
 
 from __future__ import annotations
 
@@ -24,13 +24,13 @@ __all__ = ["Follow", "Near", "record_at", "records_in", "wait_for"]
 T = TypeVar("T")
 
 NEAR_OFFSETS = 1 << 14
-"""Two lookups so close may be in one batch: then the second one keeps it decoded."""
+"""Two lookups this close may be in one batch: then the second one keeps it decoded."""
 KEPT_BYTES_MAX = 8 << 20
-"""Of keys and values in a decoded batch that is kept."""
+"""Most bytes of keys and values in a decoded batch that is kept."""
 
 
 class Source(Protocol):
-    """What is asked of the Log that is read."""
+    """What reading needs of a Log."""
 
     path: str
     topic: str
@@ -86,10 +86,9 @@ def _present(log: Source, start: int, stop: int | None) -> Iterator[Record]:
 
 
 def from_end(log: Source, count: int) -> int:
-    """The offset of the record that is `count` from the end; the start where there are fewer.
+    """The offset of the record that is `count` from the end; the start if there are fewer.
 
-    Offsets may have gaps, and markers take some, so the end is looked at in steps that
-    double.
+    Offsets may have gaps, and markers occupy some, so the end is read in steps that double.
     """
     end, back = log.high_watermark, count
     while (start := max(end - back, log.start_offset)) < end:
@@ -109,14 +108,14 @@ def from_end(log: Source, count: int) -> int:
 
 
 class Near(NamedTuple):
-    """Where `log[offset]` found a record last, and the batch when it is kept decoded."""
+    """Where `log[offset]` last found a record, and the batch if it is kept decoded."""
 
     generation: int
-    """Of the segments: it changes when bytes that were there are others."""
+    """The version of the segments: it changes when existing bytes do."""
     offset: int
     block: Any = None
     offsets: Any = ()
-    """Of the block's rows, as a sequence."""
+    """The rows of the block, as a sequence."""
 
 
 def record_at(log: Source, index: int) -> Record:
@@ -147,11 +146,11 @@ def record_at(log: Source, index: int) -> Record:
 
 
 def _decoded(log: Source, start: int, state: Any) -> Near | None:
-    """The batch of `start`, from there to its end; None when it is too large to be kept."""
+    """The batch at `start`, from there to its end; None if it is too large to keep."""
     start = max(start, state.log_start_offset)
     if start >= state.high_watermark:
         return None
-    from kafkalog.log.scan.scan import first_block  # with its kin, only when something is read
+    from kafkalog.log.scan.scan import first_block  # slow to import, needed only to read
 
     block = first_block(
         log.scan(start, isolation=UNCOMMITTED, batch_rows=1, batch_bytes=1), rows.RECORD_COLUMNS
@@ -178,12 +177,12 @@ def wait_for(log: Source, offset: int, timeout_ms: int, bound: int) -> bool:
 
 
 class _Follower:
-    """What `async for` does in a thread of its own, which is there while it is wanted."""
+    """The work of `async for` in its own thread, which exists while it is needed."""
 
     _pool: ThreadPoolExecutor | None = None
 
     async def _elsewhere(self, work: Callable[[], T]) -> T:
-        import asyncio  # with its kin half of what importing Log would cost
+        import asyncio  # with its dependencies, half the import time of Log
         from concurrent.futures import ThreadPoolExecutor
 
         if self._pool is None:
@@ -195,7 +194,7 @@ class _Follower:
             raise
 
     def close(self) -> None:
-        """Let go of the thread of `async for`."""
+        """Release the thread of `async for`."""
         if self._pool is not None:
             self._pool.shutdown(wait=False)
             self._pool = None
@@ -206,10 +205,10 @@ class _Follower:
 
 
 class Follow(_Follower, Iterator[Record], AsyncIterator[Record]):
-    """The records of a log from an offset on, for ever: for `for` and for `async for`.
+    """The records of a log from an offset on, forever: for `for` and for `async for`.
 
-    One thread, or one task, at a time.  `async for` reads and waits in a thread of its own,
-    which ends within 50 ms of the task's cancellation or of `close`.
+    One thread, or one task, at a time.  `async for` reads and waits in its own thread, which
+    ends within 50 ms of the task's cancellation or of `close`.
     """
 
     def __init__(self, log: Source, start: int | None, isolation: str) -> None:
@@ -245,7 +244,7 @@ class Follow(_Follower, Iterator[Record], AsyncIterator[Record]):
             await self._elsewhere(self._advance)
 
     def _advance(self) -> None:
-        """The next block of records, or, when all was seen, a wait of at most a slice."""
+        """The next block of records, or, at the end, a wait of at most one slice."""
         if self._seen_all:
             if not wait_for(self._log, self._offset, WAIT_SLICE_MS, self._bound):
                 return
@@ -261,16 +260,16 @@ class Follow(_Follower, Iterator[Record], AsyncIterator[Record]):
         if block is not None:
             self._records, self._offset = block
             return
-        # What the scan saw to its end holds no more records for us: markers, gaps.
+        # What the scan read up to its end has no more records for us: markers, gaps.
         self._offset = max(self._offset, self._scan.end_offset)
         self._scan, self._seen_all = None, True
 
 
 class FollowColumns(_Follower, Iterator["ScanBatch"], AsyncIterator["ScanBatch"]):
-    """Batches of columns of a log as they come: for `for` and for `async for`, as Follow."""
+    """Batches of columns of a log as they come: for `for` and for `async for`, like Follow."""
 
     def __init__(self, steps: Iterator[ScanBatch | None]) -> None:
-        """`steps`: batches; None where nothing came for a slice of time."""
+        """`steps`: batches; None when nothing came for a slice of time."""
         self._steps = steps
 
     def __next__(self) -> ScanBatch:
@@ -308,7 +307,7 @@ def follow_columns(
     bound = bound_of(options.get("isolation", COMMITTED))
     if timeout_ms is not None:
         whole_number("timeout_ms", timeout_ms, 0)
-    log.scan(offset, **options)  # what is wrong is said now, and not with the first batch
+    log.scan(offset, **options)  # errors in arguments are raised now, and not with the first batch
     return FollowColumns(_columns_from(log, offset, timeout_ms, bound, options))
 
 
@@ -318,7 +317,7 @@ def _columns_from(
     while True:
         scan = log.scan(offset, **options)
         yield from scan
-        # What the scan saw to its end holds no more records for us: markers, gaps.
+        # What the scan read up to its end has no more records for us: markers, gaps.
         offset = max(offset, scan.end_offset)
         left_ms = timeout_ms
         while True:

@@ -1,4 +1,4 @@
-"""What is taken away: at the end, at the start, and by what the settings no longer keep."""
+"""Removes records: at the end, at the start, and those that have expired."""
 
 import os
 from collections.abc import Sequence
@@ -20,11 +20,11 @@ def truncate(log: Handle, offset: int) -> None:
     state, floor = log.owner.state, _cut_floor(log, offset)
     lowered = log.start_offset > floor
     with state.truncating(log.tp, floor, floor if lowered else None):
-        # In a gap the log will end below that, and after a crash nobody may take it for a loss.
+        # In a gap the log will end below that, and after a crash that must not look like a loss.
         if floor < log.end_offset and state.recovery_point(log.tp) > (base := _base(log, floor)):
             state.save(recovery_points={log.tp: base})
         check(lib.kl_log_truncate(log.c, offset))
-        if (end := log.end_offset) < floor:  # a compaction has left a gap there since
+        if (end := log.end_offset) < floor:  # a compaction has since left a gap there
             lowered = lowered or log.start_offset != state.log_start(log.tp)
             state.lower(log.tp, end)
         if lowered:
@@ -32,16 +32,16 @@ def truncate(log: Handle, offset: int) -> None:
 
 
 def truncate_fully(log: Handle, offset: int) -> None:
-    """Remove everything; the log goes on, empty, at `offset`."""
+    """Remove everything; the empty log continues at `offset`."""
     with log.owner.state.truncating(log.tp, 0, max(offset, 0)):
         check(lib.kl_log_truncate_fully(log.c, offset))
 
 
 def _cut_floor(log: Handle, offset: int) -> int:
-    """Where a truncation to `offset` cuts, or below it: the base of the batch that holds it.
+    """Where a truncation to `offset` cuts: the base of the batch that holds it.
 
     Below the log's start, where no batch can be read, or in a gap, where the log then ends with
-    the batch before, the base of its segment.
+    the previous batch: the base of its segment.
     """
     if log.start_offset <= offset < log.end_offset:
         raw = read_batches(log, offset, 0, lib.KL_LOG_END, False)
@@ -53,7 +53,7 @@ def _cut_floor(log: Handle, offset: int) -> int:
 
 
 def _base(log: Handle, offset: int) -> int:
-    """Of the segment that an offset lies in; below all of them, the offset."""
+    """The base of the segment that holds an offset; below all of them, the offset."""
     bases = [s.base_offset for s in list_segments(log) if s.base_offset <= offset]
     return bases[-1] if bases else offset
 
@@ -75,7 +75,7 @@ def apply_retention(log: Handle, now_ms: int | None = None) -> Expiry | None:
 
 
 def _expired(log: Handle, segments: Sequence[Segment], now_ms: int) -> Expiry | None:
-    """What the settings no longer keep, and no reader's hold."""
+    """What has expired and no reader holds."""
     state = log.state()
     found = expired(segments, log.config, state.high_watermark, state.log_start_offset, now_ms)
     late = ahead(segments, log.config, found.before_offset if found else -1, now_ms)
@@ -94,10 +94,10 @@ def _expired(log: Handle, segments: Sequence[Segment], now_ms: int) -> Expiry | 
 
 
 def _tell_ahead(log: Handle, late: SegmentFacts) -> None:
-    import logging  # 10 ms at import, for what hardly ever happens
+    import logging  # takes 10 ms to import, and is rarely needed
 
     logging.getLogger(__name__).warning(
-        "%s: segment %d has a record with the timestamp %d ms, which lies in the future: "
+        "%s: segment %d has a record with the timestamp %d ms, which is in the future: "
         "retention.ms keeps this segment and all later ones until it has passed since then. To "
         "free the space earlier, delete the records below %d; message.timestamp.after.max.ms "
         "refuses such records",
@@ -106,15 +106,15 @@ def _tell_ahead(log: Handle, late: SegmentFacts) -> None:
 
 
 def _delete_segments(log: Handle, before_offset: int) -> None:
-    # First what lies below is on disk, so that its producers are not forgotten, then the
-    # new start, so that the next open finishes a deletion and shows no hole.
+    # First everything below is synced, so that its producers are not forgotten, then the new start,
+    # so that the next open finishes the deletion and shows no hole.
     if before_offset > log.flushed_offset:
         log.flush()
     start, full = {log.tp: max(log.start_offset, before_offset)}, False
     try:
         log.owner.state.save(log_starts=start)
     except NoSpace:
-        full = True  # what is deleted gives some: the start is written after it
+        full = True  # the deletion frees some space: the start is written after it
     deleted, bases = ffi.new("size_t *"), ffi.new("int64_t[]", 1)
     check(lib.kl_log_delete_segments(log.c, before_offset, bases, 1, deleted))
     if full or log.config.file_delete_delay_ms == 0:

@@ -1,4 +1,4 @@
-"""Which segments may go: pure decisions over what a log says of its segments.
+"""Which segments may be deleted: pure decisions over a log's segments.
 
 Source: kafka.md 2.8; Kafka's UnifiedLog.deleteOldSegments.
 """
@@ -11,11 +11,11 @@ from kafkalog.config.topic import TopicConfig
 __all__ = ["Expiry", "SegmentFacts", "ahead", "expired", "held_back"]
 
 AHEAD_MS = 3_600_000
-"""So far from now a clock may be wrong; message.timestamp.after.max.ms of a broker is the same."""
+"""How far a clock may be wrong; a broker's message.timestamp.after.max.ms is the same."""
 
 
 class SegmentFacts(Protocol):
-    """What a decision looks at; a log's own segments have it."""
+    """The inputs of a decision; a log's own segments provide them."""
 
     @property
     def base_offset(self) -> int: ...
@@ -31,11 +31,11 @@ class SegmentFacts(Protocol):
 
     @property
     def created_ms(self) -> int:
-        """Or the file's modification time: used when no record has a timestamp."""
+        """Or the file's modification time: used if no record has a timestamp."""
 
 
 class Expiry(NamedTuple):
-    """What goes: all segments whose records lie below `before_offset`, and why."""
+    """What to delete: all segments whose records are below `before_offset`, and why."""
 
     before_offset: int
     time: int
@@ -45,7 +45,7 @@ class Expiry(NamedTuple):
     start: int
     """Further ones below the log start."""
     held: int = 0
-    """Segments that would go, but for a reader's hold."""
+    """Segments that are kept only for a reader's hold."""
 
 
 def expired(
@@ -55,10 +55,10 @@ def expired(
     log_start: int,
     now_ms: int,
 ) -> Expiry | None:
-    """The oldest segments that `config` no longer keeps; None when all stay.
+    """The oldest segments that `config` no longer keeps; None if all stay.
 
     `segments` are in the order of offsets, the active one last.  Never past the high
-    watermark; an empty active segment stays.  When the active one goes, too, it must be
+    watermark; an empty active segment stays.  If the active one is deleted, too, it must be
     rolled first, so that an empty one remains.
     """
     left = list(segments)
@@ -69,7 +69,7 @@ def expired(
         if config.retention_bytes >= 0:
             excess = sum(segment.size_bytes for segment in left) - config.retention_bytes
             size = _cut(left, high_watermark, _above(excess))
-    # The last one is never below the log start: records may still be appended to it.
+    # The last one never ends below the log start: records may still be appended to it.
     tail = left[-1:]
     left = left[:-1]
     start = _cut(left, high_watermark, lambda segment: segment.next_offset <= log_start)
@@ -81,8 +81,8 @@ def expired(
 def ahead(
     segments: Sequence[SegmentFacts], config: TopicConfig, before_offset: int, now_ms: int
 ) -> SegmentFacts | None:
-    """The first segment that stays, when retention.ms finds a record of the future in it: it stays
-    until then, and so does all behind it.  None: none does."""
+    """The first segment that stays because retention.ms finds a record of the future in it: it
+    stays until that time, and so do all later ones.  None if there is none."""
     if config.retention_ms < 0 or "delete" not in config.cleanup_policy:
         return None
     first = next((one for one in segments if one.next_offset > before_offset), None)
@@ -93,10 +93,10 @@ def ahead(
 def held_back(
     segments: Sequence[SegmentFacts], expiry: Expiry, wanted: int, max_bytes: int
 ) -> Expiry:
-    """What goes when somebody wants offsets from `wanted` on kept, at most `max_bytes` of them.
+    """What to delete if somebody holds offsets from `wanted` on, at most `max_bytes` of them.
 
-    What lies below the log start is nobody's any more, so `wanted` is at least that.  When there
-    is more than that, the oldest go.
+    Nobody holds what is below the log start, so `wanted` is at least that.  If the hold exceeds
+    its bytes, the oldest segments are deleted.
     """
     going = [one for one in segments if one.next_offset <= expiry.before_offset]
     count, kept_bytes = len(going), 0
@@ -114,7 +114,7 @@ def held_back(
 def _cut(
     left: list[SegmentFacts], high_watermark: int, goes: Callable[[SegmentFacts], bool]
 ) -> int:
-    """Take the segments that go from the front of `left`; how many."""
+    """Take the segments to delete from the front of `left`; returns how many."""
     count = 0
     for index, segment in enumerate(left):
         empty = index == len(left) - 1 and segment.size_bytes == 0

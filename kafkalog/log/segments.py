@@ -1,4 +1,4 @@
-"""A log's segments as Python sees them: numbers, and NumPy views of their files."""
+"""A log's segments in Python: numbers, and NumPy views of their files."""
 
 import contextlib
 from collections.abc import Callable
@@ -15,25 +15,25 @@ if TYPE_CHECKING:
 
 __all__ = ["Segment", "list_segments", "over_segments"]
 
-LOOKS = 20  # while segments go away under what is decided over them
+LOOKS = 20  # segments may be removed while a decision is made about them
 
 
 class _Listed(NamedTuple):
-    """What a list of segments tells without reading a file."""
+    """What a list of segments has without reading a file."""
 
     log: Handle
     base_offset: int
     next_offset: int
     """The next segment's base, or the log's end."""
     size_bytes: int
-    """Of the `.log` file."""
+    """The size of the `.log` file."""
     created_ms: int
-    """Or the file's modification time, where it was there before."""
+    """Or the file's modification time, if it existed before."""
     active: bool
 
 
 class Segment(_Listed):
-    """One segment at the moment it was asked for; what its indexes tell is read when wanted."""
+    """One segment at the time of the call; its index values are read when they are needed."""
 
     def __repr__(self) -> str:
         kind = "active" if self.active else "sealed"
@@ -43,7 +43,7 @@ class Segment(_Listed):
     def first_timestamp_ms(self) -> int:
         """Largest timestamp of the first batch; -1: none.
 
-        Raises: StaleLog when the segment is gone, as do the next three; CorruptMessage.
+        Raises: StaleLog if the segment is gone, as do the next three; CorruptMessage.
         """
         return int(self._whole.first_timestamp_ms)
 
@@ -84,7 +84,7 @@ class Segment(_Listed):
 
     @property
     def data(self) -> "npt.NDArray[np.uint8]":
-        """The `.log` of a sealed segment, mapped, as bytes; the array keeps the map.
+        """The `.log` of a sealed segment, mapped, as bytes; the array keeps the mapping.
 
         Raises: ArgumentError for the active segment, whose file still grows.
         """
@@ -104,7 +104,7 @@ class Segment(_Listed):
         size = lib.kl_view_bytes(view)
         if size == 0:
             return np.empty(0, dtype)
-        # The buffer's pointer holds the view, and with it the map, as long as an array lives.
+        # The buffer's pointer holds the view, and with it the mapping, as long as an array lives.
         data = ffi.gc(lib.kl_view_data(view), lambda _, view=view: None)
         array = np.frombuffer(ffi.buffer(data, size), dtype)
         array.flags.writeable = False
@@ -126,9 +126,9 @@ T = TypeVar("T")
 
 
 def over_segments(log: Handle, decide: Callable[[tuple[Segment, ...]], T]) -> T:
-    """The result of `decide` for the segments; it is called again if one has gone away since.
+    """The result of `decide` for the segments; called again if one was removed in between.
 
-    Raises: StaleLog when that does not end.
+    Raises: StaleLog if that does not end.
     """
     for _ in range(LOOKS):
         with contextlib.suppress(StaleLog):

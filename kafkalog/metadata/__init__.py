@@ -1,1 +1,1 @@
-"""Leaders, topics and settings: the metadata of a single node, in KRaft's records."""
+"""Leaders, topics and settings: a node's metadata, alone or in a cluster."""

@@ -1,7 +1,7 @@
-"""One metadata record after another, and the image that they make.
+"""Applies metadata records, one after another, to an image.
 
-Nothing here reads a file or a clock.  What a record means is Kafka's `*Delta.replay` and
-`*ControlManager.replay`; each says "set to", so that a record may come a second time.
+Nothing here reads a file or a clock.  The records' meaning is that of Kafka's `*Delta.replay` and
+`*ControlManager.replay`; each sets a value, so that a record may be applied twice.
 """
 
 import uuid
@@ -31,24 +31,24 @@ class Entry(NamedTuple):
     name: str
     version: int
     fields: Any
-    """What kafkalog.wire decoded (attributes), or a mapping that it is to encode."""
+    """Either kafkalog.wire's decoded record (attributes), or a mapping to encode."""
 
 
 class Changes:
-    """A copy of an image that records change; `image` ends it.  One thread only."""
+    """A copy of an image that records change; `image` finishes it.  One thread only."""
 
     def __init__(self, image: MetadataImage) -> None:
-        """Start from `image`, which stays as it is."""
+        """Start from `image`, which does not change."""
         self._base = image
-        # Copied when first changed: a write changes one or two of them.
+        # Copied at the first change: a write changes one or two of them.
         self._copies: dict[str, dict[Any, Any]] = {}
         self._next_producer_id = image.next_producer_id
-        self._partitions: set[str] = set()  # topics whose partitions are ours to change
-        self._resources: set[tuple[int, str]] = set()  # likewise their settings
+        self._partitions: set[str] = set()  # topics whose partitions were copied
+        self._resources: set[tuple[int, str]] = set()  # likewise, settings
         self.touched: dict[str, None] = {}
-        """Names of topics that records spoke of, in their order."""
+        """Names of topics that records changed, in order."""
         self.resources: dict[tuple[int, str], None] = {}
-        """Whose settings records spoke of, in their order."""
+        """Resources whose settings records changed, in order."""
 
     def _of(self, part: str) -> dict[Any, Any]:
         found = self._copies.get(part)
@@ -57,7 +57,7 @@ class Changes:
         return found
 
     def image(self, offset: int, epoch: int, timestamp_ms: int) -> MetadataImage:
-        """The changed image, which then ends with the record at `offset`."""
+        """The changed image; its last record is the one at `offset`."""
         copies: dict[str, Any] = self._copies
         return self._base._replace(
             offset=offset,
@@ -68,12 +68,12 @@ class Changes:
         )
 
     def apply(self, entry: Entry) -> None:
-        """Change what the record says.
+        """Apply a record.
 
-        One that speaks of what is not there is counted in `foreign` where a record was not
-        understood, which may have made it.
+        A record about a missing thing is counted in `foreign` if an unknown record came before,
+        which may have created the thing.
 
-        Raises: CorruptLog when it speaks of a topic, partition or broker that is not there.
+        Raises: CorruptLog if it names a topic, partition or broker that does not exist.
         """
         if entry.name in NOTHING_TO_KEEP:
             return
@@ -85,18 +85,18 @@ class Changes:
             self.keep(entry.name)
 
     def keep(self, kind: str) -> None:
-        """Count a record that is not understood."""
+        """Count an unknown record."""
         foreign = self._of("foreign")
         foreign[kind] = foreign.get(kind, 0) + 1
 
     # ---- topics ----------------------------------------------------------------------------
 
     def _topic(self, topic_id: uuid.UUID, what: str) -> tuple[Topic, dict[int, Partition]]:
-        """The topic, with partitions that may be changed."""
+        """The topic, with partitions that may be modified."""
         topics = self._of("topics")
         name = self._of("names").get(topic_id)
         if name is None:
-            raise CorruptLog(f"{what}: found topic id {topic_id}, which no TopicRecord made")
+            raise CorruptLog(f"{what}: found topic id {topic_id}, which no TopicRecord created")
         self.touched[name] = None
         topic: Topic = topics[name]
         if name not in self._partitions:
@@ -143,7 +143,7 @@ class Changes:
         if old is None:
             raise CorruptLog(
                 f"PartitionChangeRecord: found partition {record.partition_id} of {topic.name}, "
-                "which no PartitionRecord made"
+                "which no PartitionRecord created"
             )
         new: dict[str, Any] = {"partition_epoch": old.partition_epoch + 1}
         for field in (
@@ -224,7 +224,7 @@ class Changes:
 
     def _change_broker(self, record: Any) -> None:
         new: dict[str, Any] = {}
-        if record.fenced:  # -1: no longer, 0: as it was, 1: now
+        if record.fenced:  # -1: cleared, 0: unchanged, 1: set
             new["fenced"] = record.fenced > 0
         if record.in_controlled_shutdown:
             new["in_controlled_shutdown"] = True
@@ -285,7 +285,7 @@ APPLY: dict[str, Callable[[Changes, Any], None]] = {
     "ClientQuotaRecord": Changes._quota,
 }
 
-# Kept in time, not in the image; migration from ZooKeeper ended with Kafka 4.
+# Their effect passes with time, not in the image; migration from ZooKeeper ended with Kafka 4.
 NOTHING_TO_KEEP = {
     "NoOpRecord", "BeginTransactionRecord", "EndTransactionRecord", "AbortTransactionRecord",
     "ZkMigrationStateRecord",
@@ -293,15 +293,16 @@ NOTHING_TO_KEEP = {
 
 
 class Replay:
-    """Records in the order of the log: those between a Begin and its End apply together.
+    """Applies records in the order of the log: those between a Begin and its End take effect
+    together.
 
     One thread only.
     """
 
     def __init__(self, image: MetadataImage) -> None:
-        """Go on from `image`."""
+        """Continue from `image`."""
         self.image = image
-        """After the last record, or the last transaction, that ended."""
+        """The image after the last complete record or transaction."""
         self._changes = Changes(image)
         self._open: list[Entry | str] | None = None
         self._touched: dict[str, None] = {}  # since the last announced change
@@ -309,11 +310,11 @@ class Replay:
 
     @property
     def in_transaction(self) -> bool:
-        """Whether a transaction was begun and neither ended nor aborted."""
+        """Whether a transaction has begun, and neither ended nor aborted."""
         return self._open is not None
 
     def feed(self, entry: Entry | str) -> None:
-        """Take the next record; a text is the kind of one that could not be decoded.
+        """Apply the next record; a text is the kind of a record that could not be decoded.
 
         Raises: CorruptLog.
         """
@@ -341,7 +342,7 @@ class Replay:
             self._changes.apply(entry)
 
     def settle(self, offset: int, epoch: int, timestamp_ms: int) -> MetadataImage:
-        """The image of all that has ended, when the record at `offset` was the last one fed."""
+        """The image after all complete transactions, when the last record fed is at `offset`."""
         self.image = self._changes.image(offset, epoch, timestamp_ms)
         self._touched |= self._changes.touched
         self._resources |= self._changes.resources
@@ -349,9 +350,9 @@ class Replay:
         return self.image
 
     def change(self, old: MetadataImage) -> Change:
-        """What became of `old`, which is no older than the image of the last such question.
+        """The difference from `old`, which is no older than the image at the last call.
 
-        Only what records spoke of is looked at: a thousand changes of a thousand topics are many.
+        Only what records changed is compared: a thousand changes of a thousand topics are many.
         """
         new = self.image
         before, now = old.topics.get, new.topics.get
@@ -368,7 +369,7 @@ class Replay:
 
 
 def partition_fields(partition: Partition, topic_id: uuid.UUID) -> dict[str, Any]:
-    """The fields of the PartitionRecord that makes `partition`."""
+    """The fields of the PartitionRecord for `partition`."""
     return {
         "partition_id": partition.partition,
         "topic_id": topic_id,
@@ -387,7 +388,7 @@ def partition_fields(partition: Partition, topic_id: uuid.UUID) -> dict[str, Any
 
 
 def broker_fields(broker: Broker) -> dict[str, Any]:
-    """The fields of the RegisterBrokerRecord that makes `broker`."""
+    """The fields of the RegisterBrokerRecord for `broker`."""
     return {
         "broker_id": broker.id,
         "incarnation_id": broker.incarnation_id,
@@ -409,7 +410,7 @@ def broker_fields(broker: Broker) -> dict[str, Any]:
 
 
 def snapshot_entries(image: MetadataImage) -> Iterator[tuple[str, Any]]:
-    """The records (name, fields) that make `image` from nothing, in Kafka's order."""
+    """The records (name, fields) that build `image` from nothing, in Kafka's order."""
     features = sorted(image.features, key=lambda name: (name != "metadata.version", name))
     for name in features:  # metadata.version first: it says how to read what follows
         yield "FeatureLevelRecord", {"name": name, "feature_level": image.features[name]}

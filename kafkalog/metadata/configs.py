@@ -1,4 +1,4 @@
-"""Settings of topics and brokers: changed and described, from what is asked and the image.
+"""Changes and describes the settings of topics and brokers: from a request and the image.
 
 Pure, as kafkalog.metadata.plan.  Source: Kafka's ConfigAdminManager,
 ConfigurationControlManager, ConfigHelper; kafka.md of the specification, 4.6.
@@ -55,31 +55,31 @@ _AT_START = frozenset({
     "broker.id", "controller.listener.names", "controller.quorum.bootstrap.servers",
     "controller.quorum.voters", "log.dir", "log.dirs", "process.roles",
 })  # fmt: skip
-"""What a properties file may say, that is no setting of ours by this name, and that no running
-broker changes."""
+"""Names that a properties file may have, but are not our settings, and that no running broker
+changes."""
 
 _THREADS = ("num.io.threads", "num.network.threads", "num.recovery.threads.per.data.dir")
-"""Counts of threads: one change doubles or halves them at most, as in Kafka, so that a slip of
-the hand starts no thousands."""
+"""Counts of threads: a change may at most double or halve them, as in Kafka, so that a typing error
+does not start thousands."""
 
 _NULL = frozenset({
     "advertised.listeners", "broker.rack", "control.plane.listener.name",
     "inter.broker.listener.name", "log.flush.interval.ms", "log.roll.jitter.ms", "log.roll.ms",
 })  # fmt: skip
-"""Settings of a broker that Kafka shows as null when nobody gave them."""
+"""Settings of a broker that Kafka shows as null if they are not set."""
 MIN_INSYNC = "min.insync.replicas"
 SEGMENT_BYTES = "segment.bytes"
 _SENSITIVE = re.compile(r"password|secret|credential|jaas|\.key$|keystore|truststore")
 
 _ALONE = frozenset(s.name for s in TopicConfig.table.values() if not s.synonym)
-"""Topic settings that no broker has a default of."""
+"""Topic settings without a broker-wide default."""
 
 Record = tuple[str, Any]
 Result = dict[str, Any]
 
 
 class Refused(Exception):
-    """Why an item of a request is not done: Kafka's error and a sentence."""
+    """Why an item of a request is refused: Kafka's error and a sentence."""
 
     def __init__(self, code: ErrorCode, message: str) -> None:
         super().__init__(message)
@@ -87,7 +87,7 @@ class Refused(Exception):
 
 
 def is_sensitive(name: str) -> bool:
-    """Whether a setting's value is nobody's business."""
+    """Whether a setting's value is secret."""
     return bool(_SENSITIVE.search(name))
 
 
@@ -97,9 +97,9 @@ def is_sensitive(name: str) -> bool:
 def checked_topic_configs(
     image: MetadataImage, topic: str, configs: Mapping[str, str | None], static: BrokerConfig
 ) -> None:
-    """Refuse what is no topic's setting, and values that do not go together.
+    """Refuse unknown topic settings, and values that contradict each other.
 
-    Settings that the topic has already and that are not known here stay as they are.
+    Unknown settings that the topic already has stay as they are.
 
     Raises: Refused.
     """
@@ -110,7 +110,7 @@ def checked_topic_configs(
         )
     old = image.config(TOPIC, topic)
     if not configs and not old:
-        return  # most topics that are made
+        return  # most new topics
     wanted = {
         name: value
         for name, value in configs.items()
@@ -133,7 +133,7 @@ def checked_topic_configs(
 
 
 def _check_topics(old: MetadataImage, new: MetadataImage, static: BrokerConfig) -> None:
-    """Refuse a broker's default that does not go together with a topic's own settings.
+    """Refuse a broker's default that contradicts a topic's own settings.
 
     Raises: Refused.
     """
@@ -173,7 +173,7 @@ def _check_broker(
 
 
 def _check_min_insync(image: MetadataImage, name: str, changed: Mapping[str, str | None]) -> None:
-    """KIP-966: Kafka's rules for the one setting that eligible leader replicas lean on."""
+    """KIP-966: Kafka's rules for the one setting that eligible leader replicas depend on."""
     if MIN_INSYNC not in changed or not image.features.get(ELIGIBLE_REPLICAS):
         return
     if name:
@@ -189,7 +189,7 @@ def _check_threads(
     image: MetadataImage, resource: str, change: tuple[str, str | None], static: BrokerConfig
 ) -> None:
     name, value = change
-    # What is in effect, by rank: this broker's own, that of all brokers, the file's.
+    # The values in effect, by precedence: this broker's own, that of all brokers, the file's.
     given = {rank: image.config(BROKER, rank).get(name) for rank in (str(image.node_id), "")}
     old, new = (
         next((static.table[name].checked(text) for text in ranks.values() if text is not None),
@@ -199,7 +199,7 @@ def _check_threads(
     if not old // 2 <= new <= old * 2:
         raise Refused(
             ErrorCode.INVALID_REQUEST,
-            f"{name}: found {new}, wanted between half and double of the {old} there are",
+            f"{name}: found {new}, wanted between half and double of the current {old}",
         )
 
 
@@ -284,7 +284,7 @@ def _listed(
     change: SettingChange,
     static: BrokerConfig,
 ) -> str:
-    """The list with words added (APPEND) or taken (SUBTRACT)."""
+    """The list with words added (APPEND) or removed (SUBTRACT)."""
     setting = _setting(resource[0], change.name, static)
     if not isinstance(setting, Words):
         raise Refused(
@@ -294,7 +294,7 @@ def _listed(
         )
     present = found.get(change.name)
     if present is None:
-        # Not set here: what is in effect, of which the new list is then the whole.
+        # Not set here: the new list contains the value in effect.
         present = ",".join(static.topic[setting.name])
     words = [word.strip() for word in present.split(",") if word.strip()]
     given = [word.strip() for word in (change.value or "").split(",") if word.strip()]
@@ -345,7 +345,7 @@ def _alter(
         except Refused as error:
             result.update(error_code=int(error.code), error_message=str(error))
             continue
-        image = after  # which the resources that follow are checked against
+        image = after  # later resources are checked against this
         if not asked.validate_only:
             fields = {"resource_type": kind, "resource_name": name}
             records += [("ConfigRecord", {**fields, "name": key, "value": value})
@@ -354,7 +354,7 @@ def _alter(
 
 
 def _changed(old: Mapping[str, str], new: Mapping[str, str]) -> dict[str, str | None]:
-    """What a resource's records must say; None takes a setting away."""
+    """The changes to a resource's settings; None removes a setting."""
     gone: dict[str, str | None] = {name: None for name in old if name not in new}
     return {**gone, **{name: value for name, value in new.items() if old.get(name) != value}}
 
@@ -367,7 +367,7 @@ def describe_configs(
 ) -> list[Result]:
     """DescribeConfigs; its response's `results`."""
     results: list[Result] = []
-    # Each resource once: it takes few bytes to ask, and the answer many.
+    # Each resource once: a request is short, and the answer long.
     resources = {(one.kind, one.name): one for one in asked.resources}
     for (kind, name), resource in resources.items():
         result: Result = {"error_code": 0, "error_message": None, "resource_type": kind,
@@ -404,13 +404,13 @@ def _entries(
 
 
 Chain = list[tuple[str, str | None, int]]
-"""(name, value, source) of a setting, the one in effect first."""
+"""(name, value, source) of a setting, the effective one first."""
 
 
 def _topic_entries(
     image: MetadataImage, topic: str, static: BrokerConfig
 ) -> Iterator[dict[str, Any]]:
-    """Every setting of a topic as DescribeConfigs has it."""
+    """Every setting of a topic, for DescribeConfigs."""
     given = image.config(TOPIC, topic)
     for setting, chain, entry, _ in _without_own(image, static):
         value = given.get(setting.name)
@@ -421,7 +421,7 @@ def _topic_entries(
 def new_topic_entries(
     image: MetadataImage, static: BrokerConfig, own: Mapping[str, str | None]
 ) -> list[dict[str, Any]]:
-    """Every setting of a topic that is made with settings of its `own`, as CreateTopics has it."""
+    """Every setting of a topic that is created with its `own` settings, for CreateTopics."""
     if not own:
         return [short for _, _, _, short in _without_own(image, static)]
     found = []
@@ -432,17 +432,17 @@ def new_topic_entries(
 
 
 def _foreign_entries(given: Mapping[str, str | None]) -> Iterator[dict[str, Any]]:
-    """Settings that are Kafka's alone, and that we keep."""
+    """Kafka's settings that have no effect here, but are stored."""
     for name, value in given.items():
         if name not in TopicConfig.table:
             yield _entry(name, [(name, value, TOPIC_SOURCE)], None)
 
 
 _Plain = tuple[Setting[Any], Chain, dict[str, Any], dict[str, Any]]
-"""A setting of a topic as brokers say it: its entry in DescribeConfigs, and in CreateTopics.
-Nobody changes them."""
+"""A topic's setting with the brokers' value: its entry in DescribeConfigs and in CreateTopics.
+Immutable."""
 _last_plain: tuple[tuple[Any, ...], list[_Plain]] = ((), [])
-"""What it was made of last, and what came of it: it is the same for all topics."""
+"""The last inputs, and the result: all topics share it."""
 
 
 def _without_own(image: MetadataImage, static: BrokerConfig) -> list[_Plain]:
@@ -469,7 +469,7 @@ def _short(entry: dict[str, Any]) -> dict[str, Any]:
 
 
 def _broker_chain(image: MetadataImage, setting: Setting[Any], static: BrokerConfig) -> Chain:
-    """What brokers say of a topic's setting, down to its default."""
+    """The brokers' value of a topic's setting, down to its default."""
     chain: Chain = []
     for resource, source in ((str(image.node_id), BROKER_SOURCE), ("", DEFAULT_BROKER_SOURCE)):
         dynamic = image.config(BROKER, resource)
@@ -486,14 +486,14 @@ def _broker_chain(image: MetadataImage, setting: Setting[Any], static: BrokerCon
 
 
 def _default(name: str, text: str) -> str | None:
-    """A broker's default as Kafka shows it: null where others speak for the setting."""
+    """A broker's default as Kafka shows it: null if synonyms determine the setting."""
     return None if name in _NULL else text
 
 
 def _broker_entries(
     image: MetadataImage, resource: str, static: BrokerConfig
 ) -> Iterator[dict[str, Any]]:
-    """Of this broker all settings; of "" those set at run time for all brokers."""
+    """For this broker, all settings; for "", those set at run time for all brokers."""
     default = image.config(BROKER, "")
     own = image.config(BROKER, resource) if resource else {}
     topics = {s.synonym: s for s in TopicConfig.table.values() if s.synonym}
@@ -542,7 +542,7 @@ def _entry(
 
 
 def _text(setting: Setting[Any], value: Any) -> str:
-    """A value as clients get it: what Kafka would write into a properties file."""
+    """A value as clients get it, in the form that Kafka writes into a properties file."""
     if isinstance(value, bool):
         return str(value).lower()
     if isinstance(value, tuple):

@@ -1,4 +1,4 @@
-"""What a data directory needs to have metadata, and what its folders say when it has none."""
+"""Prepares a data directory for metadata, and adopts folders that have none."""
 
 import logging
 import os
@@ -41,7 +41,7 @@ _LEAST = "min.insync.replicas"
 FEATURES = {
     METADATA_VERSION: LEVEL_NEW, "group.version": 1, "transaction.version": 2, ELIGIBLE_REPLICAS: 1,
 }  # fmt: skip
-"""Levels in a new directory: those of Kafka 4.1, so that 4.1 to 4.4 start on it."""
+"""Feature levels in a new directory: those of Kafka 4.1, so that 4.1 to 4.4 can open it."""
 
 Record = tuple[str, Any]
 _logger = logging.getLogger(__name__)
@@ -51,7 +51,7 @@ _logger = logging.getLogger(__name__)
 
 
 def prepare(manager: Manager, adopt: bool) -> MetaProperties:
-    """Make sure that there is a metadata log; the directory's identity.
+    """Make sure that there is a metadata log; returns the directory's identity.
 
     Raises: ArgumentError, NotFound (mode "r": there is none), IoFailed.
     """
@@ -65,12 +65,12 @@ def prepare(manager: Manager, adopt: bool) -> MetaProperties:
     assert meta is not None, "a writing manager has read or written it"
     others = [tp for tp in manager.partitions() if tp.topic != METADATA_TOPIC]
     if not here and others and not adopt and not _ours(manager, others):
-        # Version 0: what a node of a cluster on ZooKeeper has.
+        # Version 0: the directory of a node in a cluster on ZooKeeper.
         back = "serve it in its cluster with --zookeeper, " if meta.version == 0 else ""
         raise ArgumentError(
             f"{manager.path}: holds partitions ({layout.partition_folder(*others[0])}, ...) but "
-            f"no {METADATA_TOPIC}-0 that says what they are; {back}open it with mode='r', or take "
-            f"it over with: kafkalog adopt --dir {manager.path}"
+            f"no {METADATA_TOPIC}-0 that says what they are; {back}open it with mode='r', or adopt "
+            f"it with: kafkalog adopt --dir {manager.path}"
         )
     wanted = MetaProperties(
         1,
@@ -94,7 +94,7 @@ def prepare(manager: Manager, adopt: bool) -> MetaProperties:
 
 
 def _is_torn_bootstrap(manager: Manager) -> bool:
-    """Whether a power cut came upon it before it was on disk: its log has what it said."""
+    """Whether a power cut left it empty: the log has its contents."""
     path = os.path.join(manager.path, layout.BOOTSTRAP)
     if manager.state.clean or not os.path.lexists(path):
         return False
@@ -106,11 +106,11 @@ def _is_torn_bootstrap(manager: Manager) -> bool:
 
 
 def _bootstrap(manager: Manager) -> list[tuple[str, dict[str, Any]]] | None:
-    """What somebody formatted the directory with: features, users that may log in (SCRAM). None
-    where there is nothing, or what a first start of ours could not finish.
+    """What the directory was formatted with: features, users that may log in (SCRAM).  None if it
+    was not formatted, or our first start did not finish.
 
-    Raises: CorruptLog for what is damaged and said more; ArgumentError for records that are not
-    known.
+    Raises: CorruptLog if it is damaged; ArgumentError for unknown
+    records.
     """
     path = os.path.join(manager.path, layout.BOOTSTRAP)
     if not os.path.lexists(path):
@@ -128,9 +128,9 @@ def _bootstrap(manager: Manager) -> list[tuple[str, dict[str, Any]]] | None:
 
 
 def _ours(manager: Manager, tps: list[TopicPartition]) -> bool:
-    """Whether all of it was made by kafkalog's own storage, which needs no metadata.
+    """Whether everything in it is from kafkalog's own storage, which needs no metadata.
 
-    Kafka 4 leaves a bootstrap.checkpoint, and the time of ZooKeeper another meta.properties.
+    Kafka 4 leaves a bootstrap.checkpoint, and Kafka with ZooKeeper another meta.properties.
     """
     meta, path = manager.meta, manager.path
     if meta is None or meta.version != 1 or meta.directory_id is None:
@@ -141,7 +141,7 @@ def _ours(manager: Manager, tps: list[TopicPartition]) -> bool:
 
 
 def check_level(level: int) -> None:
-    """Refuse a metadata.version that we do not know.  Raises: ArgumentError."""
+    """Refuse a metadata.version that is unknown here.  Raises: ArgumentError."""
     if not LEVEL_MIN <= level <= LEVEL:
         raise ArgumentError(
             f"metadata.version: found {level}, wanted {LEVEL_MIN} (3.3) to {LEVEL} (4.4)"
@@ -166,18 +166,18 @@ def check_alone(image: MetadataImage, meta: MetaProperties | None) -> None:
             raise ArgumentError(
                 f"{where}: found replicas {list(partition.replicas)}, wanted [{meta.node_id}]"
             )
-        # The first hundred ids are reserved: 0 says nobody knows where it lies.
+        # The first hundred ids are reserved: 0 means that its directory is unknown.
         if any(d.int > 99 and d != meta.directory_id for d in partition.directories):
             raise ArgumentError(
-                f"{where}: lies in another log directory; kafkalog has one directory per node"
+                f"{where}: is in another log directory; kafkalog has one directory per node"
             )
 
 
 def first_records(manager: Manager) -> Sequence[Record]:
-    """What a new metadata log begins with: what its directory was formatted with, else the levels
-    of our features; and what they ask for.
+    """The first records of a new metadata log: what its directory was formatted with, else the
+    levels of our features; and the records that these require.
 
-    Raises: ArgumentError (records or a level that we do not know), CorruptLog.
+    Raises: ArgumentError (unknown records or level), CorruptLog.
     """
     records = _bootstrap(manager) or []
     levels = {one["name"]: one["feature_level"]
@@ -189,7 +189,7 @@ def first_records(manager: Manager) -> Sequence[Record]:
     check_level(levels[METADATA_VERSION])
     configured = any(name == "ConfigRecord" and one["name"] == _LEAST for name, one in records)
     if levels.get(ELIGIBLE_REPLICAS) and not configured:
-        # With eligible leader replicas it is the cluster's, and there from the begin.
+        # With eligible leader replicas it belongs to the cluster, from the start.
         least = str(manager.config.topic.min_insync_replicas)
         everybody = {"resource_type": BROKER, "resource_name": ""}
         records.append(("ConfigRecord", {**everybody, "name": _LEAST, "value": least}))
@@ -197,7 +197,7 @@ def first_records(manager: Manager) -> Sequence[Record]:
 
 
 def supported_features(image: MetadataImage) -> tuple[tuple[str, int, int], ...]:
-    """Features and their levels as this broker registers them: at least those in use."""
+    """The features and levels that this broker registers: at least those in use."""
     highest = {**FEATURES, METADATA_VERSION: LEVEL, "kraft.version": 1}
     for name, level in image.features.items():
         highest[name] = max(level, highest.get(name, 0))
@@ -209,10 +209,10 @@ def supported_features(image: MetadataImage) -> tuple[tuple[str, int, int], ...]
 
 
 def elections(image: MetadataImage, unclean: bool) -> list[Record]:
-    """Changes by which this node leads every partition.
+    """Changes that make this node the leader of every partition.
 
-    `unclean`: records that were seen may be gone since the last run, so that every leader
-    epoch rises and clients notice (KIP-320).
+    `unclean`: records that clients have seen may be lost since the last run, so every leader
+    epoch rises, and clients notice (KIP-320).
     """
     node = image.node_id
     found: list[Record] = []
@@ -231,7 +231,7 @@ def elections(image: MetadataImage, unclean: bool) -> list[Record]:
 def settle_folders(
     manager: Manager, image: MetadataImage, removed: Collection[object]
 ) -> dict[TopicPartition, str]:
-    """Take out folders of topics that were removed; those nobody knows, with a sentence each.
+    """Delete folders of removed topics; returns a sentence for each unknown folder.
 
     Raises: IoFailed.
     """
@@ -245,17 +245,17 @@ def settle_folders(
         if known and not removed:
             continue
         found = manager.folders.partition_id(tp)
-        # A removed topic's that nobody used may have come back without its id: see Folders.make.
+        # An unused folder of a removed topic may have come back without its id: see Folders.make.
         nobodys = removed and not known and manager.folders.bare(tp)
         if found in removed or nobodys:
             leftover.append(tp)
         elif not known:
             manager.folders.hide(tp)
-            # Nobody recovers it any more, so the clean marker must not vouch for it.
+            # No one recovers it any more, so the clean-shutdown marker must not vouch for it.
             manager.state.save(recovery_points={tp: None})
             problems[tp] = (
-                f"{manager.path}: {layout.partition_folder(*tp)} is in no metadata and left "
-                f"alone; to take it in: kafkalog adopt --dir {manager.path}"
+                f"{manager.path}: {layout.partition_folder(*tp)} is not in the metadata and stays "
+                f"as it is; to adopt it: kafkalog adopt --dir {manager.path}"
             )
     manager.delete_partitions(leftover)
     return problems
@@ -263,7 +263,7 @@ def settle_folders(
 
 # ---- adoption ----------------------------------------------------------------------------------
 
-# What nobody has said is not to be done: neither Kafka's seven days nor the broker's defaults.
+# Without the owner's word nothing is deleted: neither Kafka's seven days nor the broker's defaults.
 _KEPT = {"cleanup.policy": "delete", "retention.ms": "-1", "retention.bytes": "-1"}
 _INTERNAL: dict[str, dict[str, str]] = {
     "__consumer_offsets": {
@@ -282,11 +282,11 @@ _INTERNAL: dict[str, dict[str, str]] = {
 
 
 def adoption(manager: Manager, image: MetadataImage) -> list[Record]:
-    """Records that take in the topics whose folders lie here and that no metadata names.
+    """Records that adopt the topics whose folders are here and that no metadata names.
 
-    Every log is opened, so that it is recovered and no producer id is given out again.
+    Every log is opened, to recover it and so that no producer id is used twice.
 
-    Raises: ArgumentError when the folders of a topic have different ids; what opening raises.
+    Raises: ArgumentError if the folders of a topic have different ids; errors of opening.
     """
     found: dict[str, list[int]] = {}
     for tp in manager.partitions():
@@ -320,7 +320,7 @@ def _look_into(manager: Manager, tp: TopicPartition) -> tuple[int, int]:
         log = manager.get(*tp)
     except UnsupportedForMessageFormat as error:
         _logger.warning("%s: %s", layout.partition_folder(*tp), error)
-        return 0, -1  # it has neither; a request for its records gets the same answer
+        return 0, -1  # it has neither; a request for its records gets the same error
     return log.leader_epoch, max((p.producer_id for p in log.producers), default=-1)
 
 
@@ -334,7 +334,7 @@ def _new_partition(
 
 
 def _topic_id(manager: Manager, topic: str, numbers: list[int]) -> uuid.UUID:
-    """The id that the folders of a topic agree on; a new one when none has any."""
+    """The id that all folders of a topic agree on; a new one if none has any."""
     ids = {
         found for n in numbers if (found := manager.folders.partition_id(TopicPartition(topic, n)))
     }

@@ -1,4 +1,4 @@
-"""The levels of features: what there is, and what UpdateFeatures would change.
+"""Feature levels: the current ones, and the changes of UpdateFeatures.
 
 Pure, as plan.py.  Source: Kafka's FeatureControlManager; KIP-584, KIP-778, KIP-1022.
 """
@@ -22,14 +22,14 @@ SUPPORTED: Mapping[str, tuple[int, int]] = {
     METADATA_VERSION: (LEVEL_MIN, LEVEL), ELIGIBLE_REPLICAS: (0, 1), KRAFT_VERSION: (0, 1),
     "transaction.version": (0, 2),
 }  # fmt: skip
-"""Features that are there, and their levels.  The metadata also have a level of group.version, as
-Kafka writes it: told, clients would use a protocol that is not there yet."""
+"""Features that are announced, and their levels.  The metadata also has a level of group.version,
+as Kafka writes it: if it were announced, clients would use a protocol that is not supported yet."""
 KNOWN = {*SUPPORTED, "group.version", "share.version", "streams.version"}
-"""Those that Kafka 4.4 has."""
+"""The features of Kafka 4.4."""
 UPGRADE, SAFE_DOWNGRADE, UNSAFE_DOWNGRADE = 1, 2, 3
-"""What a change may be."""
+"""The kinds of a change."""
 RECORDS_CHANGED = frozenset((7, 8, 11, 13, 14, 15, 17, 23, 30, 32, 33))
-"""Levels of metadata.version at which records changed: from one of these no way leads back.
+"""Levels of metadata.version at which records changed: none of them can be downgraded across.
 Source: Kafka's MetadataVersion."""
 PREFIX = "The update failed for all features since the following feature had an error: "
 
@@ -37,8 +37,8 @@ PREFIX = "The update failed for all features since the following feature had an 
 def update_features(
     image: MetadataImage, asked: FeatureChanges, site: Site, kraft_version: int
 ) -> Plan:
-    """UpdateFeatures, of all that is asked for or of nothing: one result, with the error that comes
-    first.  `kraft_version`: of the metadata's quorum, which no request changes here."""
+    """UpdateFeatures, all or nothing: one result, with the first error.
+    `kraft_version`: of the metadata's quorum, which no request changes here."""
     changes = {one.name: one for one in asked.changes}
     records: list[Record] = []
     try:
@@ -95,7 +95,7 @@ def _invalid(change: FeatureChange, why: str) -> Refused:
 
 
 def least_in_sync(image: MetadataImage, site: Site) -> list[Record]:
-    """With eligible leader replicas it is the cluster's, and no broker has its own."""
+    """With eligible leader replicas it belongs to the cluster, and no broker has its own."""
     found: list[Record] = []
     if MIN_INSYNC not in image.config(BROKER, ""):
         least = str(site.config.topic.min_insync_replicas)

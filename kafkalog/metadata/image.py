@@ -1,6 +1,6 @@
-"""The metadata as it stands at one offset: topics, settings, brokers and the rest.
+"""The metadata at one offset: topics, settings, brokers and the rest.
 
-An image never changes; kafkalog.metadata.changes makes the next one of it.  The words are those
+An image never changes; kafkalog.metadata.changes makes the next one from it.  Names are those
 of KRaft's records (docs/format.md, "Metadata").
 """
 
@@ -31,7 +31,7 @@ TOPIC, BROKER, CLIENT_METRICS, GROUP = 2, 4, 16, 32
 """Kinds of resources that have settings; Kafka's ConfigResource.Type."""
 METADATA_VERSION = "metadata.version"
 ELIGIBLE_REPLICAS = "eligible.leader.replicas.version"
-"""KIP-966; while it is on, min.insync.replicas is a setting of the whole cluster."""
+"""KIP-966; when enabled, min.insync.replicas is a setting of the whole cluster."""
 NO_LEADER = -1
 INTERNAL_TOPICS = ("__consumer_offsets", "__transaction_state", "__share_group_state")
 
@@ -46,21 +46,21 @@ class Partition(NamedTuple):
     replicas: tuple[int, ...]
     isr: tuple[int, ...]
     leader: int
-    """NO_LEADER while nobody leads it."""
+    """NO_LEADER if nobody leads it."""
     leader_epoch: int
-    """Rises whenever a leader is named, be it the same."""
+    """Rises whenever a leader is elected, even the same one."""
     partition_epoch: int
     """Rises with every change of the partition."""
     directories: tuple[uuid.UUID, ...] = ()
-    """Of each replica, its log directory's id."""
+    """The log directory's id of each replica."""
     removing_replicas: tuple[int, ...] = ()
     adding_replicas: tuple[int, ...] = ()
     leader_recovery_state: int = 0
-    """1: the leader was not in sync when it was elected, and is still recovering."""
+    """1: the leader was elected out of sync, and is still recovering."""
     eligible_leader_replicas: tuple[int, ...] = ()
     last_known_elr: tuple[int, ...] = ()
     offline_replicas: tuple[int, ...] = ()
-    """Those that cannot be asked for it, as a cluster's controller tells it."""
+    """Replicas that are offline, as a cluster's controller reports them."""
 
 
 class Topic(NamedTuple):
@@ -96,11 +96,11 @@ class MetadataImage(NamedTuple):
     cluster_id: str
     node_id: int
     offset: int
-    """Of the last record in it; -1: none."""
+    """The offset of its last record; -1: none."""
     epoch: int
-    """Leader epoch of that record."""
+    """The leader epoch of that record."""
     timestamp_ms: int
-    """When that record was written."""
+    """The time of that record."""
     features: Mapping[str, int]
     """Levels of the features in use, `metadata.version` among them."""
     topics: Mapping[str, Topic]
@@ -108,7 +108,7 @@ class MetadataImage(NamedTuple):
     """A topic's name by its id."""
     configs: Configs
     next_producer_id: int
-    """The first producer id that no block holds."""
+    """The first producer id that is in no block."""
     brokers: Mapping[int, Broker]
     controllers: Mapping[int, Any]
     """RegisterControllerRecord by controller."""
@@ -119,13 +119,13 @@ class MetadataImage(NamedTuple):
     tokens: Mapping[str, Any]
     """DelegationTokenRecord by token id."""
     quotas: Mapping[tuple[tuple[str, str | None], ...], Mapping[str, float]]
-    """Values of quotas by their entity: (type, name; None: default) pairs, sorted by type."""
+    """Quotas by entity: (type, name; None: default) pairs, sorted by type."""
     foreign: Mapping[str, int]
-    """Records that are not understood, or hang on such: kind to how many.  A directory with any
-    of them is only read."""
+    """Counts of unknown records, and of records that depend on them, by kind.  A directory with any
+    of them is opened for reading only."""
 
     def topic(self, topic_id: uuid.UUID) -> Topic | None:
-        """The topic of that id."""
+        """The topic with this id."""
         name = self.names.get(topic_id)
         return None if name is None else self.topics[name]
 
@@ -141,7 +141,7 @@ class MetadataImage(NamedTuple):
                 yield topic, partition
 
     def config(self, kind: int, name: str) -> Mapping[str, str]:
-        """The settings of a resource that were given; empty when none was."""
+        """A resource's own settings; empty if it has none."""
         return self.configs.get((kind, name), _NOTHING)
 
 
@@ -149,16 +149,16 @@ _NOTHING: Mapping[str, str] = MappingProxyType({})
 
 
 class Change(NamedTuple):
-    """What became of an image."""
+    """The difference between two images."""
 
     old: MetadataImage
     new: MetadataImage
     changed: tuple[Topic, ...]
-    """Topics that are new or were changed, as they are now."""
+    """New or changed topics, in their new state."""
     gone: tuple[Topic, ...]
-    """Those whose ids are gone, as they were; their names may be others' by now."""
+    """Deleted topics, in their old state; their names may be in use again."""
     resources: tuple[tuple[int, str], ...]
-    """Whose settings are others now."""
+    """Resources whose settings changed."""
 
 
 def empty_image(cluster_id: str, node_id: int) -> MetadataImage:

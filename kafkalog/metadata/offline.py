@@ -1,4 +1,4 @@
-"""A directory that no broker serves at the moment: its topics apply to every writer."""
+"""A directory that no broker serves at the moment: its topics' settings apply to every writer."""
 
 import uuid
 from collections.abc import Mapping
@@ -21,7 +21,7 @@ _ERRORS: dict[int, type[KafkalogError]] = {17: InvalidTopic, 36: TopicExists}
 
 
 def create_topic(manager: Manager, topic: str, partitions: int = 1) -> None:
-    """Make a topic: in the metadata where the directory has any, else its folders alone.
+    """Create a topic: in the metadata if the directory has any, else only its folders.
 
     Raises: InvalidTopic, TopicExists, ArgumentError, IoFailed.
     """
@@ -36,31 +36,31 @@ def create_topic(manager: Manager, topic: str, partitions: int = 1) -> None:
 
 
 class _Topics:
-    """What the metadata of a directory said of its topics when it was opened."""
+    """The topics in a directory's metadata when it was opened."""
 
     def __init__(self, image: MetadataImage, manager: Manager) -> None:
         self._image = image
         self._manager = manager
 
     def config(self, topic: str) -> Mapping[str, object] | None:
-        """The settings of a topic that go over the broker's."""
+        """The topic settings that override the broker's."""
         return topic_overrides(self._image, topic, self._manager.config.topic)
 
     def topic_id(self, topic: str, partition: int) -> uuid.UUID | None:
-        """The id of the topic when it has that partition."""
+        """The topic's id if it has that partition."""
         found = self._image.topics.get(topic)
         return found.id if found is not None and partition in found.partitions else None
 
 
 def heed(manager: Manager) -> None:
-    """Let a manager obey the metadata of its directory, where there are any and nobody has.
+    """Let a manager follow its directory's metadata, if there is any and nothing else does.
 
-    Raises: ArgumentError (it would write, and does not know all of them), CorruptLog, IoFailed.
+    Raises: ArgumentError (it would write unknown metadata), CorruptLog, IoFailed.
     """
     if manager.has_source or not manager.has(TopicPartition(METADATA_TOPIC, 0)):
         return
     meta = manager.meta
-    if meta is None:  # of a reader: somebody else's folders, without an identity
+    if meta is None:  # a reader's: somebody else's folders, without an identity
         return
     log = manager.get(METADATA_TOPIC, 0)
     loaded = load(log, meta.cluster_id or "", meta.node_id)

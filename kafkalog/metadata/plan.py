@@ -1,9 +1,9 @@
-"""What a change of topics means: from what is asked and the image to records and results.
+"""Plans changes of topics: from a request and the image to records and results.
 
-Pure: nothing here reads a clock or a file.  Each function takes what is asked and gives the
-records that fulfil it, and exactly one result per item of it, with Kafka's error and a message
-(clients take a missing one badly).  Source: Kafka's ControllerApis, ReplicationControlManager;
-kafka.md of the specification, 4.6.
+Pure: nothing here reads a clock or a file.  Each function takes a request and returns the records
+that fulfil it, and exactly one result per item, with Kafka's error and a message (clients handle a
+missing message badly).  Source: Kafka's ControllerApis, ReplicationControlManager; kafka.md of the
+specification, 4.6.
 """
 
 import re
@@ -59,22 +59,22 @@ Result = dict[str, Any]
 
 
 class Site(NamedTuple):
-    """What decides besides the image."""
+    """Inputs besides the image."""
 
     directory_id: uuid.UUID
     config: BrokerConfig
-    """The static settings, a server's among them."""
+    """The static settings, including a server's."""
     blocked: frozenset[str] = frozenset()
-    """Topics whose folders lie there without being in the metadata."""
+    """Topics that have folders but are not in the metadata."""
     new_id: Callable[[], uuid.UUID] = random_topic_id
 
     def setting(self, name: str, default: Any) -> Any:
-        """A setting that only a server has."""
+        """A server's setting that no topic has."""
         return self.config.get(name, default)
 
 
 class Plan(NamedTuple):
-    """Records to write, all or none, and the results to answer once they are written."""
+    """Records to write, all or none, and the results to send once they are written."""
 
     records: list[Record]
     results: list[Result]
@@ -85,7 +85,7 @@ def _error(error: Refused) -> Result:
 
 
 def duplicates(names: Iterable[Any]) -> set[Any]:
-    """Those that are there more than once."""
+    """The values that occur more than once."""
     return {name for name, count in Counter(names).items() if count > 1}
 
 
@@ -96,7 +96,7 @@ def create_topics(image: MetadataImage, asked: NewTopics, site: Site) -> Plan:
     """CreateTopics; results are its response's `topics`."""
     plan = Plan([], [])
     twice = duplicates(topic.name for topic in asked.topics)
-    taken: dict[str, str] = {}  # what this request makes, by its folded name
+    taken: dict[str, str] = {}  # topics of this request, by folded name
     count = sum(
         len(topic.assignments)
         or (_partition_default(site) if topic.num_partitions == -1 else topic.num_partitions)
@@ -130,12 +130,12 @@ def create_topics(image: MetadataImage, asked: NewTopics, site: Site) -> Plan:
 
 
 def folded(name: str) -> str:
-    """Names that differ only in dots and underscores are one to Kafka's metrics."""
+    """Names that differ only in dots and underscores are the same to Kafka's metrics."""
     return name.replace(".", "_")
 
 
 def _collision(name: str, topics: Mapping[str, Topic]) -> str | None:
-    """A topic whose name folds like this one, which is none itself."""
+    """A different topic whose folded name is the same."""
     parts = re.split("[._]", name)
     marks = len(parts) - 1
     if marks >= len(topics).bit_length():  # more such names than topics
@@ -153,8 +153,8 @@ def _partition_default(site: Site) -> int:
 
 
 def check_name(name: str, topics: Mapping[str, Topic], taken: Mapping[str, str]) -> None:
-    """Whether a topic may be made under a name, given `topics` and those that are `taken` in the
-    same request, by their folded names.
+    """Check whether a topic may be created under a name, given `topics` and the names `taken` in
+    the same request, by folded name.
 
     Raises: Refused.
     """
@@ -182,7 +182,7 @@ def _create_topic(
     if topic.name in site.blocked:
         raise Refused(
             ErrorCode.TOPIC_ALREADY_EXISTS,
-            f"Topic '{topic.name}' has folders, but is not in the metadata: kafkalog adopt takes "
+            f"Topic '{topic.name}' has folders, but is not in the metadata: kafkalog adopt adds "
             "it in.",
         )
     configs = {config.name: config.value for config in topic.configs}
@@ -211,7 +211,7 @@ def _create_topic(
 
 
 def _count(image: MetadataImage, topic: NewTopic, site: Site) -> int:
-    """How many partitions the new topic gets."""
+    """The partition count of a new topic."""
     if topic.assignments:
         if topic.replication_factor != -1:
             raise Refused(
@@ -251,7 +251,7 @@ def _count(image: MetadataImage, topic: NewTopic, site: Site) -> int:
 
 def is_cordoned(image: MetadataImage, static: BrokerConfig) -> bool:
     """Whether cordoned.log.dirs names the broker's directory (it can name no other): as set at run
-    time, for this broker or all, else as its properties say."""
+    time, for this broker or all, else in its properties."""
     for resource in (str(image.node_id), ""):
         if (said := image.config(BROKER, resource).get(CORDONED)) is not None:
             return bool(said)
@@ -259,7 +259,7 @@ def is_cordoned(image: MetadataImage, static: BrokerConfig) -> bool:
 
 
 def _check_cordon(image: MetadataImage, site: Site, before: str = "") -> None:
-    """Refuse to place a partition in a cordoned directory; who assigns it by hand may, as in
+    """Refuse to place a partition in a cordoned directory, unless it is assigned manually, as in
     Kafka."""
     if is_cordoned(image, site.config):
         raise Refused(
@@ -325,7 +325,7 @@ def delete_topics(image: MetadataImage, asked: Sequence[TopicNamed], site: Site)
         except Refused as error:
             plan.results.append({**result, **_error(error)})
             continue
-        if topic.id in gone:  # once by its name and once by its id
+        if topic.id in gone:  # once by name and once by id
             twice = Refused(ErrorCode.INVALID_REQUEST, "The topic was named twice.")
             plan.results.append({**result, **_error(twice)})
             continue
@@ -386,7 +386,7 @@ def create_partitions(image: MetadataImage, asked: MorePartitions, site: Site) -
 
 
 def _more(image: MetadataImage, asked: MoreOfTopic, site: Site) -> range:
-    """The numbers of the partitions to add."""
+    """The numbers of the added partitions."""
     topic = image.topics.get(asked.name)
     if topic is None:
         raise Refused(
@@ -420,9 +420,9 @@ def _more(image: MetadataImage, asked: MoreOfTopic, site: Site) -> range:
 
 
 def allocate_producer_ids(image: MetadataImage) -> tuple[list[Record], range]:
-    """A block of producer ids for this broker: they are its own once the record is written.
+    """A block of producer ids for this broker, which may use them once the record is written.
 
-    Raises: Refused when 2^63 ids are gone.
+    Raises: Refused if 2^63 ids are used up.
     """
     first = image.next_producer_id
     if first > PRODUCER_ID_MAX - PRODUCER_ID_BLOCK:
@@ -442,9 +442,9 @@ def allocate_producer_ids(image: MetadataImage) -> tuple[list[Record], range]:
 def elect_leaders(
     image: MetadataImage, asked: Iterable[tuple[str, Iterable[int]]] | None
 ) -> list[Result]:
-    """ElectLeaders: the only replica leads already; `replica_election_results`.
+    """ElectLeaders: the only replica already leads; `replica_election_results`.
 
-    Asked for all partitions (None), each topic is told without any: no election was needed.
+    For all partitions (None), each topic's result is empty: no election was needed.
     """
     if asked is None:
         return [{"topic": name, "partition_result": []} for name in sorted(image.topics)]
@@ -467,7 +467,7 @@ def elect_leaders(
 def alter_partition_reassignments(
     image: MetadataImage, asked: Iterable[TopicMoves]
 ) -> list[Result]:
-    """AlterPartitionReassignments: there is nowhere to move to; its response's `responses`."""
+    """AlterPartitionReassignments: there is no other node; its response's `responses`."""
     return [
         {"name": topic, "partitions": [_reassigned(image, topic, move) for move in moves]}
         for topic, moves in asked
@@ -490,5 +490,5 @@ def _reassigned(image: MetadataImage, topic: str, asked: Move) -> Result:
 
 
 def list_partition_reassignments() -> list[Result]:
-    """ListPartitionReassignments: none is ever under way; its response's `topics`."""
+    """ListPartitionReassignments: none is ever in progress; its response's `topics`."""
     return []

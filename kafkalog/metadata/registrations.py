@@ -1,4 +1,4 @@
-"""UnregisterBroker and UnregisterController: what is registered, and is to be forgotten.
+"""UnregisterBroker and UnregisterController: removes registrations.
 
 Pure, as plan.py.  Source: Kafka's ReplicationControlManager, ClusterControlManager; KIP-631.
 """
@@ -12,11 +12,11 @@ from kafkalog.wire.error_codes import ErrorCode
 __all__ = ["unregister_broker", "unregister_controller"]
 
 CONTROLLERS_SINCE = 33
-"""The metadata.version from which a controller can be unregistered: 4.4-IV2."""
+"""The first metadata.version at which a controller can be unregistered: 4.4-IV2."""
 
 
 def unregister_broker(image: MetadataImage, broker_id: int) -> Plan:
-    """This broker, which would serve on without being registered, is refused."""
+    """Refuse to unregister this broker, which would continue to serve without a registration."""
     broker = image.brokers.get(broker_id)
     if broker is None:
         return _refused(
@@ -32,7 +32,7 @@ def unregister_broker(image: MetadataImage, broker_id: int) -> Plan:
 
 
 def unregister_controller(image: MetadataImage, controller_id: int) -> Plan:
-    """This node is the active controller of its metadata, and is refused."""
+    """Refuse to unregister this node, which is the active controller of its metadata."""
     if controller_id == image.node_id:
         return _refused(
             ErrorCode.INVALID_REQUEST, "Controller cannot unregister itself while it is active."

@@ -1,4 +1,4 @@
-"""What is asked of the metadata: topics to make, to delete, to enlarge, settings to change.
+"""Requests to the metadata: create, delete and enlarge topics, change settings.
 
 A broker translates clients' requests into these (server/translation.py); a program that owns the
 directory makes them itself.  plan.py and configs.py say what each means.
@@ -31,32 +31,32 @@ __all__ = [
 
 
 class NewSetting(NamedTuple):
-    """A setting of a topic that is to be made."""
+    """A setting of a topic to create."""
 
     name: str
     value: str | None
 
 
 class Assignment(NamedTuple):
-    """The brokers of a partition that is to be made, as somebody chose them."""
+    """The manually assigned brokers of a partition to create."""
 
     partition: int
     brokers: Sequence[int]
 
 
 class NewTopic(NamedTuple):
-    """A topic that is to be made."""
+    """A topic to create."""
 
     name: str
     num_partitions: int = -1
-    """-1: as the broker's settings say."""
+    """-1: the broker's default."""
     replication_factor: int = -1
     configs: Sequence[NewSetting] = ()
     assignments: Sequence[Assignment] = ()
 
 
 class NewTopics(NamedTuple):
-    """Topics that are to be made; `validate_only`: only check whether they could be."""
+    """Topics to create; `validate_only`: only check whether it is possible."""
 
     topics: Sequence[NewTopic]
     validate_only: bool = False
@@ -70,24 +70,24 @@ class TopicNamed(NamedTuple):
 
 
 class MoreOfTopic(NamedTuple):
-    """A topic that is to have `partition_count` partitions."""
+    """A topic to enlarge to `partition_count` partitions."""
 
     name: str
     partition_count: int
     assignments: Sequence[Sequence[int]] | None = None
-    """The brokers of each partition that comes; None: nobody chose them."""
+    """The brokers of each added partition; None: not assigned manually."""
 
 
 class MorePartitions(NamedTuple):
-    """Topics that are to have more partitions."""
+    """Topics to enlarge."""
 
     topics: Sequence[MoreOfTopic]
     validate_only: bool = False
 
 
 class SettingChange(NamedTuple):
-    """A setting that is to be set (0), taken away (1), or as a list get words (2) or lose them
-    (3).
+    """A change to a setting: set (0), remove (1), or for a list add (2) or remove
+    words (3).
     """
 
     name: str
@@ -96,7 +96,7 @@ class SettingChange(NamedTuple):
 
 
 class ResourceChange(NamedTuple):
-    """What is to be changed of a topic, a broker, a group ... (`kind`: Kafka's number)."""
+    """Changes to the settings of a topic, a broker, a group ... (`kind`: Kafka's number)."""
 
     kind: int
     name: str
@@ -104,14 +104,14 @@ class ResourceChange(NamedTuple):
 
 
 class SettingChanges(NamedTuple):
-    """Settings that are to be changed."""
+    """Settings to change."""
 
     resources: Sequence[ResourceChange]
     validate_only: bool = False
 
 
 class FeatureChange(NamedTuple):
-    """A feature that is to have another level; 0: off."""
+    """A feature and its new level; 0: off."""
 
     name: str
     level: int
@@ -120,14 +120,14 @@ class FeatureChange(NamedTuple):
 
 
 class FeatureChanges(NamedTuple):
-    """Features that are to have other levels, all or none."""
+    """Features to change, all or none."""
 
     changes: Sequence[FeatureChange]
     validate_only: bool = False
 
 
 class ResourceAsked(NamedTuple):
-    """Whose settings are asked for, and which; none: all."""
+    """A resource and the settings to describe; none: all."""
 
     kind: int
     name: str
@@ -143,7 +143,7 @@ class SettingsAsked(NamedTuple):
 
 
 class Move(NamedTuple):
-    """A partition whose replicas are to be elsewhere; None: an earlier move is to be given up."""
+    """A partition and its new replicas; None: cancel an earlier move."""
 
     partition: int
     replicas: Sequence[int] | None

@@ -1,4 +1,4 @@
-"""Which settings a topic has: its own, then those of this broker and of all brokers."""
+"""Determines a topic's settings: its own, then those of this broker and of all brokers."""
 
 import logging
 from collections.abc import Callable, Iterable, Mapping
@@ -16,28 +16,28 @@ __all__ = ["broker_names", "changed_topics", "conflict", "topic_overrides"]
 _logger = logging.getLogger(__name__)
 
 _OTHER_NAMES = {INTERNAL_SEGMENT_BYTES: "segment.bytes"}
-"""Settings of a topic that go by another name as well."""
+"""Topic settings that have another name as well."""
 Problem = tuple[str, str, str]
-"""Whose setting is not obeyed, which, and why."""
+"""The resource, the setting that is ignored, and why."""
 Warn = Callable[[str, str, str], None]
 
 
 class _Layer(NamedTuple):
-    """What one resource says of a topic's settings."""
+    """A topic's settings as one resource has them."""
 
     whose: str
     values: dict[str, tuple[str, Any]]
-    """By the topic's name of a setting: the name that was used, and the value."""
+    """By the setting's name on topics: the name that was used, and the value."""
 
 
 def topic_overrides(
     image: MetadataImage, topic: str, static: TopicConfig, told: set[Problem] | None = None
 ) -> dict[str, object]:
-    """What goes over the broker's static settings, `static`, for a topic.
+    """The settings that override the broker's static settings, `static`, for a topic.
 
-    Kafka's directories may name settings that are not known here, and values that we refuse:
-    they are left out, with a warning.  So is what contradicts a setting of more weight: a
-    topic's own come first, the broker's file last.  `told`: what was warned of already.
+    Kafka's directories may have settings that are unknown here, and values that we refuse: they are
+    ignored, with a warning.  So is a setting that contradicts one of higher precedence: a
+    topic's own come first, the broker's file last.  `told`: warnings already given.
     """
     warn = _warn_once(set() if told is None else told)
     layers = _layers(image, image.config(TOPIC, topic), f"topic {topic}", warn)
@@ -50,9 +50,9 @@ def topic_overrides(
 
 
 def conflict(image: MetadataImage, own: Mapping[str, str], static: TopicConfig) -> str | None:
-    """Why a topic with the settings `own` would not go together with the brokers' defaults.
+    """Why a topic with the settings `own` would contradict the brokers' defaults.
 
-    None: nothing speaks against it; values that are none are not looked at here.
+    None: it would not; invalid values are not checked here.
     """
     try:
         TopicConfig.of(_merged(_layers(image, own, "", lambda *_: None)), static)
@@ -62,7 +62,7 @@ def conflict(image: MetadataImage, own: Mapping[str, str], static: TopicConfig) 
 
 
 def _layers(image: MetadataImage, own: Mapping[str, str], whose: str, warn: Warn) -> list[_Layer]:
-    """All brokers', this broker's, the topic's: the later one counts."""
+    """All brokers', this broker's, the topic's: later ones override earlier ones."""
     found: list[_Layer] = []
     for resource in ("", str(image.node_id)):
         dynamic = image.config(BROKER, resource)
@@ -72,7 +72,7 @@ def _layers(image: MetadataImage, own: Mapping[str, str], whose: str, warn: Warn
         firsts = {ranks[name].setting: name for name in reversed(known)}
         given = list(reversed(firsts.items()))
         found.append(_layer(f"broker {resource or 'default'}", given, dynamic, warn))
-    # The names that stand for others last: they count.
+    # Synonyms of higher precedence come last: the last one counts.
     names = sorted(own, key=lambda name: name in _OTHER_NAMES)
     found.append(_layer(whose, [(name, name) for name in names], own, warn))
     return found
@@ -99,7 +99,7 @@ def _merged(layers: Iterable[_Layer]) -> dict[str, object]:
 def _without_conflicts(
     layers: list[_Layer], static: TopicConfig, topic: str, warn: Warn
 ) -> dict[str, object]:
-    """The settings of most weight that go together, each one that is left out with a warning."""
+    """The settings without contradictions; each setting that is dropped gives a warning."""
     table = TopicConfig.table
     file = {name: (table[name].synonym, static[name]) for name in table if static.explicit(name)}
     kept: dict[str, object] = {}
@@ -118,7 +118,7 @@ def _without_conflicts(
 
 @lru_cache(maxsize=1024)
 def _value(name: str, text: str) -> tuple[Any, str | None]:
-    """The value that a topic's setting, or a broker's synonym of one, stands for."""
+    """The value of a topic's setting, or of a broker's synonym for one."""
     try:
         if name in _OTHER_NAMES:
             return TopicConfig.table[_OTHER_NAMES[name]].checked(text, name), None
@@ -133,27 +133,27 @@ def _value(name: str, text: str) -> tuple[Any, str | None]:
 
 
 def _warn_once(told: set[Problem]) -> Warn:
-    """Warns of what is not in `told` yet."""
+    """Warn about what is not in `told` yet."""
 
     def warn(whose: str, name: str, why: str) -> None:
         if (whose, name, why) not in told:
             told.add((whose, name, why))
-            _logger.warning("%s: setting %s is not obeyed: %s", whose, name, why)
+            _logger.warning("%s: setting %s is ignored: %s", whose, name, why)
 
     return warn
 
 
 class _BrokerName(NamedTuple):
-    """A name that the broker's default of a topic's setting has."""
+    """A name of the broker's default for a topic's setting."""
 
     setting: str
     rank: int
-    """Its place among all of them."""
+    """Its index among all of them."""
 
 
 @lru_cache(maxsize=1)
 def broker_names() -> dict[str, _BrokerName]:
-    """Each name that the broker's default of a topic's setting has."""
+    """Every name of the broker's default for a topic's setting."""
     names = [
         (name, setting.name)
         for setting in TopicConfig.table.values()
@@ -164,7 +164,7 @@ def broker_names() -> dict[str, _BrokerName]:
 
 
 def changed_topics(change: Change) -> list[str | None]:
-    """Topics whose settings are others now; [None]: perhaps all, by the broker's."""
+    """Topics whose settings changed; [None]: perhaps all, through the broker's."""
     if any(kind == BROKER for kind, _ in change.resources):
         return [None]
     return [name for kind, name in change.resources if kind == TOPIC]

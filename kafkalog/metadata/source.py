@@ -1,4 +1,4 @@
-"""Where a broker's metadata come from, as all that follows them sees it."""
+"""The source of a broker's metadata: one interface for a single node and a cluster member."""
 
 from __future__ import annotations
 
@@ -26,37 +26,37 @@ T = TypeVar("T")
 
 
 class Metadata(Protocol):
-    """The metadata log of a node that is alone, or what a member knows of its cluster."""
+    """A single node's metadata log, or a member's view of its cluster."""
 
     @property
     def image(self) -> MetadataImage:
-        """The metadata as they stand."""
+        """The current metadata."""
 
     @property
     def clustered(self) -> bool:
-        """Whether the node is one of several, of which one decides."""
+        """Whether the node belongs to a cluster with a controller."""
 
     @property
     def controller(self) -> int:
-        """The broker that decides; -1: nobody is known to."""
+        """The controller's broker; -1 if none is known."""
 
     def listen(self, listener: Callable[[Change], None]) -> None:
-        """Call it after each change, in their order."""
+        """Call `listener` after each change, in order."""
 
     def followed(self, call: Callable[[], T]) -> T:
-        """What `call` gives while no change is under way."""
+        """Call `call` while no change is creating folders."""
 
     def lead(self, log: Log) -> int:
-        """Let an open log append in the leader epoch of its partition; that epoch."""
+        """Let an open log append in the leader epoch of its partition; returns that epoch."""
 
     def create_topics(self, asked: NewTopics) -> list[Result]:
-        """One result a topic."""
+        """One result per topic."""
 
     def describe_configs(self, asked: SettingsAsked) -> list[Result]:
-        """One result a resource."""
+        """One result per resource."""
 
     def allocate_producer_ids(self) -> range:
-        """A block of producer ids, which nobody gets a second time."""
+        """A block of producer ids that was never handed out."""
 
 
 class Quorum(NamedTuple):
@@ -65,32 +65,32 @@ class Quorum(NamedTuple):
     epoch: int
     end_offset: int
     directory_id: UUID | None
-    """None where the voters are those of the settings (kraft.version 0)."""
+    """None if the settings define the voters (kraft.version 0)."""
 
 
 class Changeable(Metadata, Protocol):
-    """The metadata of a node that is alone: it changes them itself, as clients ask."""
+    """The metadata of a single node: it changes them itself at clients' request."""
 
     def delete_topics(self, asked: Sequence[TopicNamed]) -> list[Result]:
-        """One result a topic."""
+        """One result per topic."""
 
     def create_partitions(self, asked: MorePartitions) -> list[Result]:
-        """One result a topic."""
+        """One result per topic."""
 
     def alter_configs(self, asked: SettingChanges) -> list[Result]:
-        """One result a resource."""
+        """One result per resource."""
 
     def incremental_alter_configs(self, asked: SettingChanges) -> list[Result]:
-        """One result a resource."""
+        """One result per resource."""
 
     def update_features(self, asked: FeatureChanges) -> Result:
-        """The error of all, if there is one."""
+        """The error for the whole request, if any."""
 
     def unregister_broker(self, broker_id: int) -> Result:
-        """The error, if there is one."""
+        """The error, if any."""
 
     def unregister_controller(self, controller_id: int) -> Result:
-        """The error, if there is one."""
+        """The error, if any."""
 
     def quorum(self) -> Quorum:
-        """What DescribeQuorum tells."""
+        """The state for DescribeQuorum."""

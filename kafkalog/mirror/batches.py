@@ -1,4 +1,4 @@
-"""What of a fetched answer is copied: whole batches, as they are, without reading a record."""
+"""Selects what is copied from a fetched answer: whole batches, unchanged and not decoded."""
 
 from __future__ import annotations
 
@@ -15,21 +15,21 @@ __all__ = ["Part", "parts"]
 
 
 class Part(NamedTuple):
-    """Batches that lie behind each other, or the end of one batch as records."""
+    """Consecutive batches, or the end of one batch as records."""
 
     data: memoryview
     records: Sequence[Record]
-    """In place of `data`: a batch whose first records are not wanted."""
+    """Instead of `data`: a batch whose first records are not wanted."""
     batches: list[Copied]
 
 
 def parts(data: bytes | memoryview, start: int, aborted: Sequence[tuple[int, int]]) -> list[Part]:
-    """The records from offset `start` on, without control records and those of `aborted`, the
-    (producer id, first offset) of transactions.
+    """The records from offset `start` on, without control records and without those of `aborted`,
+    the (producer id, first offset) of transactions.
 
-    CRCs are not checked here, but where the batches are taken.
+    CRCs are not checked here, but where the batches are sent.
 
-    Raises: CorruptMessage, UnsupportedForMessageFormat; what decoding does, of a batch that is cut.
+    Raises: CorruptMessage, UnsupportedForMessageFormat; errors of decoding a batch that is split.
     """
     view = memoryview(data)
     open_ = sorted(aborted, key=lambda one: one[1], reverse=True)
@@ -48,7 +48,7 @@ def parts(data: bytes | memoryview, start: int, aborted: Sequence[tuple[int, int
             gone.add(open_.pop()[0])
         control = batch.attributes & lib.KL_ATTR_CONTROL
         dropped = batch.attributes & lib.KL_ATTR_TRANSACTIONAL and batch.producer_id in gone
-        if control:  # the transaction of a producer that is gone ends with it
+        if control:  # a dead producer's transaction ends with it
             gone.discard(batch.producer_id)
         if control or dropped or batch.last_offset < start or not batch.record_count:
             cut()

@@ -1,7 +1,7 @@
-"""One life of a mirror: from what stands in the target on, until something fails.
+"""One life of a mirror: from the target's stored progress on, until something fails.
 
-Nothing is mended within it.  Whatever fails, the next life reads what the last transaction that
-was committed left, and goes on there: the way after kill -9 is the only one.
+It repairs nothing itself.  Whatever fails, the next life reads what the last committed transaction
+left, and continues there: recovery after kill -9 is the only kind of recovery.
 """
 
 from __future__ import annotations
@@ -39,26 +39,26 @@ __all__ = ["Copying", "Counts", "Tell", "Wish"]
 
 CLIENT_ID = "kafkalog-mirror"
 BATCH_BYTES = 512 << 10
-"""Of rebuilt batches: half of what a topic takes by default."""
+"""For rebuilt batches: half of a topic's default limit."""
 RECORD_BYTES_MAX = 1 << 30
-"""How large a record may be the target says."""
+"""The target decides how large a record may be."""
 ANSWER_BYTES = 16 << 20
-"""Of a fetch, whose first batch may be larger."""
+"""For a fetch, whose first batch may be larger."""
 WAIT_MS = 500
 LINGER_MS = 50
 """How long a transaction waits for more, each time."""
 OPEN_S = 1.0
-"""And in all: readers of the copy see records that much later."""
+"""And in total: readers of the copy see records that much later."""
 READ_MS = 50
-"""The last is a marker, for which no record comes."""
+"""The last offset is a marker, for which no record comes."""
 STATE_S = 60.0
-"""How long reading the mirror's own topic may stand still."""
+"""How long reading the mirror's own topic may make no progress."""
 KINDS = ("", "classic", "consumer")
-"""Of groups that commit offsets; others keep a state of another kind."""
+"""Types of groups that commit offsets; other types have other state."""
 
 
 class Wish(NamedTuple):
-    """What is to be copied, and how."""
+    """What to copy, and how."""
 
     source: Where
     target: Where
@@ -76,7 +76,7 @@ class Wish(NamedTuple):
         return self.rename.replace("{}", topic)
 
     def names(self, topics: Iterable[str]) -> list[str]:
-        """Those that are copied; no mirror's own."""
+        """The topics to copy; never a mirror's own."""
         return [
             name for name in topics
             if self.topics.fullmatch(name) and not name.startswith(state.PREFIX)
@@ -85,7 +85,7 @@ class Wish(NamedTuple):
 
 @dataclass
 class Counts:
-    """What was done in all lives."""
+    """The totals of all lives."""
 
     topics: int = 0
     partitions: int = 0
@@ -95,20 +95,20 @@ class Counts:
     groups: int = 0
     lag: int = 0
     reached: bool = False
-    """Both clusters were, once: they are waited for."""
+    """Whether both clusters were reached once: from then on they are waited for."""
     aside: dict[str, str] = field(default_factory=dict)
 
 
 class Tell(NamedTuple):
-    """Where warnings and progress are reported."""
+    """Called with warnings and progress."""
 
     warning: Callable[[str], object]
     progress: Callable[[], object]
-    """After each turn, several times a second."""
+    """Called after each round, several times a second."""
 
 
 class _Sent(NamedTuple):
-    """What the open transaction has of a partition."""
+    """A partition's part of the open transaction."""
 
     batches: list[Copied]
     futures: list[ManyFuture]
@@ -173,7 +173,7 @@ class Copying:
             return
         try:
             self._stack.close()
-        except errors.KafkalogError as problem:  # what failed first says more
+        except errors.KafkalogError as problem:  # the first error says more
             self.warn(f"at the end: {problem}")
 
     def _producer(self) -> Producer:
@@ -193,7 +193,7 @@ class Copying:
         if self.own in self.target.list_topics():
             return
         made = NewTopic(self.own, 1, self.wish.replication_factor, state.CONFIG)
-        with suppress(errors.TopicExists):  # another was quicker
+        with suppress(errors.TopicExists):  # another was faster
             self.target.create_topics([made]).check()
 
     def _read_own(self) -> dict[TopicPartition, Progress]:
@@ -219,7 +219,7 @@ class Copying:
     # ---- topics and settings -----------------------------------------------------------
 
     def refresh(self) -> None:
-        """New topics and partitions, changed settings."""
+        """Check for new topics and partitions, and changed settings."""
         names = self.wish.names(self.source.list_topics())
         infos = self.source.describe_topics(names).done
         for name, info in list(infos.items()):
@@ -246,13 +246,13 @@ class Copying:
         self.counts.partitions = len(self.fetcher.positions)
 
     def _refusal(self, info: TopicInfo) -> str:
-        """Why a topic is not copied; empty: it is."""
+        """Why a topic is not copied; empty if it is."""
         for number in info.partitions:
             known = self._progress.get(TopicPartition(info.name, number))
             if known and known.topic_id != _id_of(info):
                 return (
                     f"it was recreated in the source (id {_id_of(info)}, the copy is "
-                    f"of {known.topic_id}): let a mirror of another name copy it to another topic"
+                    f"of {known.topic_id}): let a mirror with another name copy it elsewhere"
                 )
         return ""
 
@@ -264,7 +264,7 @@ class Copying:
             del self.fetcher.positions[tp]
 
     def _make_topics(self, infos: dict[str, TopicInfo]) -> None:
-        """Those that the target has not, and partitions that it has not."""
+        """Create topics and partitions that the target lacks."""
         there = set(self.target.list_topics(internal=True))
         copied = {tp.topic for tp in self._progress}
         for name in [one for one in copied & infos.keys() if self.wish.renamed(one) not in there]:
@@ -282,7 +282,7 @@ class Copying:
         grown = {name: n for name, n in counts.items() if len(known[name].partitions) < n}
         if grown:
             self.target.create_partitions(grown).check()
-            self._stale = bool(self._ids)  # the producer may know the topics as they were
+            self._stale = bool(self._ids)  # the producer may have outdated metadata
 
     def _follow_settings(self, names: list[str]) -> None:
         source = self.source.describe_configs([("topic", name) for name in names]).done
@@ -292,8 +292,8 @@ class Copying:
             name = self.wish.renamed(resource.name)
             found = changes(entries, target.get(ConfigResource("topic", name), {}))
             for unknown in found.unknown:
-                self._say_once(f"topic {name!r}: the target has no setting {unknown!r}")
-            for setting, value in found.wanted.items():  # one by one: what it takes, it gets
+                self._say_once(f"topic {name!r}: the target does not know the setting {unknown!r}")
+            for setting, value in found.wanted.items():  # one by one, to set those that it accepts
                 change = {("topic", name): {setting: value}}
                 for problem in self.target.alter_configs(change).errors.values():
                     self._say_once(
@@ -306,7 +306,7 @@ class Copying:
             self.warn(text)
 
     def _claim(self, fresh: list[TopicPartition]) -> None:
-        """Write down where partitions begin, before the first record of them is."""
+        """Store where partitions begin, before their first record."""
         if not fresh:
             return
         places = {tp: TopicPartition(self.wish.renamed(tp.topic), tp.partition) for tp in fresh}
@@ -333,10 +333,10 @@ class Copying:
     # ---- records -----------------------------------------------------------------------
 
     def go_on(self, once: bool) -> bool:
-        """Copy until it is stopped; `once`: until everything readable now is copied.  False: it
-        has to start over.
+        """Copy until it is stopped; `once`: until everything readable now is copied.  Returns False
+        if it must start over.
 
-        Raises: what fails.
+        Raises: any failure.
         """
         self.refresh()
         ends = self._ends() if once else {}
@@ -372,7 +372,7 @@ class Copying:
         self._move_groups()
 
     def _turn(self) -> None:
-        """Take what has come; commit when that is enough, or all there is."""
+        """Take the records that came; commit if that is enough, or all there is."""
         if not self.fetcher.positions:
             self._stop.wait(WAIT_MS / 1000)
             return
@@ -397,7 +397,8 @@ class Copying:
         )  # fmt: skip
 
     def _is_ours(self, one: Fetched) -> bool:
-        """Whether an answer goes on where the copy ends; a topic where it does not is reported."""
+        """Whether an answer continues where the copy ends; a topic where it does not is
+        reported."""
         known = self.fetcher.cluster.topics.get(one.tp.topic)
         if known is not None and _id_of(known) != self._progress[one.tp].topic_id:
             self._put_aside(one.tp.topic, self._refusal(known))
@@ -452,7 +453,7 @@ class Copying:
         return ManyFuture([(f._batch, f._index, f._index) for f in futures])
 
     def _commit(self) -> None:
-        """The records, and how far they are, or neither."""
+        """Write the records and the progress, or neither."""
         self.producer.flush()
         moved = {}
         records = 0
@@ -470,7 +471,7 @@ class Copying:
         self.counts.bytes += size
 
     def _write(self, moved: dict[TopicPartition, Progress]) -> None:
-        """End the open transaction with how far partitions are."""
+        """End the open transaction with the progress of its partitions."""
         for tp, progress in moved.items():
             self.producer.send(self.own, state.value_of(progress), state.key_of(tp))
         self.producer.commit_transaction()
@@ -483,7 +484,7 @@ class Copying:
     # ---- groups ------------------------------------------------------------------------
 
     def _move_groups(self) -> None:
-        """Let groups of the target be where those of the source are."""
+        """Set groups' offsets in the target to where they are in the source."""
         if self.wish.groups is None:
             return
         progress = {tp: self._progress[tp] for tp in self.fetcher.positions}
@@ -504,5 +505,5 @@ class Copying:
 
 
 def _id_of(info: TopicInfo) -> str:
-    """Empty where the broker gives none."""
+    """Empty if the broker gives none."""
     return str(info.topic_id) if info.topic_id.int else ""

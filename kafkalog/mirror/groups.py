@@ -1,4 +1,4 @@
-"""The offsets of groups, as they are in the target."""
+"""Translates groups' offsets for the target."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def moves(
     """The offsets to commit for a group in the target, by the target's partitions.
 
     `committed`: in the source; `there`: in the target, where a group is never moved back: its
-    members may have read on.  A group that is ahead of the copy waits at the copy's end.
+    members may have read on.  A group ahead of the copy waits at the copy's end.
     """
     found: dict[TopicPartition, CommittedOffset] = {}
     for tp, one in committed.items():

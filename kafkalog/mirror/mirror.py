@@ -1,4 +1,4 @@
-"""`kafkalog.Mirror`: copies topics from one cluster to another for as long as it is let."""
+"""`kafkalog.Mirror`: copies topics from one cluster to another until it is stopped."""
 
 from __future__ import annotations
 
@@ -23,25 +23,25 @@ _logger = logging.getLogger(__name__)
 PAUSE_S, PAUSE_MAX_S = 0.5, 30.0
 REFRESH_MS = 30_000
 TRIES_ONCE = 5
-"""How often `copy` starts over without progress."""
+"""How often `copy` restarts without progress."""
 
 
 class MirrorStatus(NamedTuple):
-    """How far a mirror is."""
+    """A mirror's progress."""
 
     topics: int
     partitions: int
     records: int
-    """Copied since it was made, each in a transaction that is committed."""
+    """Records copied by this object, each in a committed transaction."""
     bytes: int
-    """Of the batches that they came in."""
+    """Bytes of the batches that they came in."""
     transactions: int
     groups: int
-    """Offsets of groups that were written."""
+    """Group offsets written."""
     lag: int
-    """Offsets between what is copied and what may be read in the source, as last reported."""
+    """Offsets between the copy and the source's readable end, as last reported."""
     aside: dict[str, str]
-    """Topics that are not copied any more, and why."""
+    """Topics that are no longer copied, and why."""
 
 
 class Mirror(Handle):
@@ -75,10 +75,10 @@ class Mirror(Handle):
         `topics`, `groups`: regular expressions that the whole name matches; None: no groups.
         `rename`: the name in the target, {} the source's.  `name`: of the mirror, by default the
         id of the source's cluster; of two with one name the second ends the first.
-        `compression`: of rebuilt batches.  `transaction_bytes`: about how much one transaction
-        takes.  `refresh_ms`: how often it looks for topics, settings and groups (None: every
-        30 s); `refresh_s`: older, in seconds.  `on_warning` hears sentences, by default the log
-        does; `on_progress` the status, several times a second.
+        `compression`: for rebuilt batches.  `transaction_bytes`: approximate size of one
+        transaction.  `refresh_ms`: how often it checks topics, settings and groups (None: every
+        30 s); `refresh_s`: older, in seconds.  `on_warning` gets sentences, by default they go to
+        the log; `on_progress` gets the status, several times a second.
 
         Raises: ArgumentError, Closed.
         """
@@ -127,8 +127,8 @@ class Mirror(Handle):
             self._on_progress(self.status)
 
     def stop(self) -> None:
-        """Make `run` and `copy` end soon, after the current transaction.  From any thread, and from
-        a signal handler."""
+        """Make `run` and `copy` return soon, after the current transaction.  From any thread, and
+        from a signal handler."""
         self._stop.set()
 
     def copy(self) -> MirrorStatus:
@@ -147,7 +147,7 @@ class Mirror(Handle):
         return self._again(once=False)
 
     def _again(self, once: bool) -> MirrorStatus:
-        """A new beginning after each failure: there is no other way to go on."""
+        """Start over after each failure: there is no other way to continue."""
         pause_s, tries, before = PAUSE_S, 0, self._counts.transactions
         while True:
             try:
@@ -158,11 +158,11 @@ class Mirror(Handle):
                 continue
             except (errors.ProducerFenced, errors.InvalidProducerEpoch) as problem:
                 raise errors.ProducerFenced(
-                    f"{problem}: another mirror of this name has begun, or a transaction took more "
-                    "than a minute; give each its own name"
+                    f"{problem}: another mirror with this name has started, or a transaction took "
+                    "more than a minute; give each its own name"
                 ) from problem
             except errors.KafkalogError as problem:
-                # A topic may have gone, or not be known everywhere: the next life sees.
+                # A topic may be deleted, or not known everywhere yet: the next life will see.
                 if not (passing(problem) or isinstance(problem, errors.UnknownTopicOrPartition)):
                     raise
                 if self._counts.transactions > before:
@@ -170,7 +170,7 @@ class Mirror(Handle):
                 tries += 1
                 if (once and tries == TRIES_ONCE) or not self._counts.reached:
                     raise
-                self._warn(f"{problem}; it begins again where it was")
+                self._warn(f"{problem}; it starts over where it was")
             if self._stop.wait(pause_s):
                 return self.status
             pause_s = min(2 * pause_s, PAUSE_MAX_S)

@@ -1,4 +1,4 @@
-"""Which of a topic's settings its copy has, too."""
+"""Which of a topic's settings its copy gets."""
 
 from __future__ import annotations
 
@@ -11,33 +11,34 @@ __all__ = ["LEFT_OUT", "Changes", "changes"]
 
 LEFT_OUT = frozenset(
     {
-        # Of the cluster that it is in.
+        # Settings about the topic's own cluster.
         "follower.replication.throttled.replicas",
         "leader.replication.throttled.replicas",
         "min.insync.replicas",
         "unclean.leader.election.enable",
-        # A copy keeps the times that its records have, however old they are by now.
+        # A copy keeps its records' timestamps, however old they are by now.
         "message.timestamp.before.max.ms",
         "message.timestamp.difference.max.ms",
         "message.timestamp.type",
     }
 )
-"""These are the target's own."""
+"""Settings that stay the target's own."""
 SIZE = "max.message.bytes"
-"""Followed wherever the source has it from, but never made smaller."""
+"""Settings that follow the source's, but are never decreased."""
 
 
 class Changes(NamedTuple):
-    """What is to be done to the copy's settings."""
+    """Changes to the copy's settings."""
 
     wanted: dict[str, str | None]
-    """None: back to the default."""
+    """None: reset to the default."""
     unknown: list[str]
-    """Those that the target does not know."""
+    """Settings that the target does not know."""
 
 
 def changes(source: Mapping[str, ConfigEntry], target: Mapping[str, ConfigEntry]) -> Changes:
-    """What lets the target's topic be as the source's; settings that only the target knows stay."""
+    """Changes that make the target's topic like the source's; settings only known to the target
+    stay."""
     wanted: dict[str, str | None] = {}
     unknown = []
     for name, entry in source.items():

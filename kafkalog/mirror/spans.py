@@ -1,4 +1,4 @@
-"""Where a record of the source lies in the target, as a bounded list of spans."""
+"""Where a record of the source is in the target, as a bounded list of spans."""
 
 from __future__ import annotations
 
@@ -9,17 +9,17 @@ from typing import NamedTuple
 __all__ = ["SPANS_MAX", "Copied", "Span", "joined", "paired", "thinned", "translated"]
 
 SPANS_MAX = 64
-"""Of a partition.  The newest are all there; older ones lie further and further apart."""
+"""The most spans per partition.  The newest are all kept; older ones are increasingly sparse."""
 
 
 class Span(NamedTuple):
-    """Records that lie behind each other in both: those below `source` lie below `target`, and no
-    others."""
+    """Records that are consecutive in both: exactly those below `source` are below
+    `target`."""
 
     source: int
     target: int
     count: int  # type: ignore[assignment]  # a tuple's count() is of no use here
-    """0: only the place is known."""
+    """0: only the position is known."""
 
 
 class Copied(NamedTuple):
@@ -28,13 +28,13 @@ class Copied(NamedTuple):
     first: int
     last: int
     count: int  # type: ignore[assignment]
-    """Fewer than its offsets: it was compacted, and it is not known where the holes are."""
+    """Fewer than its offsets: it was compacted, and the positions of the holes are unknown."""
 
 
 def paired(batches: Iterable[Copied], runs: Iterable[tuple[int, int]]) -> list[Span]:
-    """`batches`, in order, and the first and last offsets that their records got in the target.
+    """`batches`, in order, with the first and last offsets that their records got in the target.
 
-    Raises: ValueError when they are not as many.
+    Raises: ValueError if the counts differ.
     """
     found: list[Span] = []
     left = iter(runs)
@@ -63,7 +63,7 @@ def paired(batches: Iterable[Copied], runs: Iterable[tuple[int, int]]) -> list[S
 
 
 def joined(spans: Sequence[Span], more: Iterable[Span]) -> list[Span]:
-    """All of them; those that lie behind each other in both are one."""
+    """All spans; those that are consecutive in both are merged."""
     found = list(spans)
     for span in more:
         before = found[-1] if found else None
@@ -75,11 +75,12 @@ def joined(spans: Sequence[Span], more: Iterable[Span]) -> list[Span]:
 
 
 def thinned(spans: Sequence[Span], most: int = SPANS_MAX) -> list[Span]:
-    """At most so many: the first, the newest, and between them fewer and fewer."""
+    """At most a number of spans: the first, the newest, and between them increasingly sparse
+    ones."""
     found = _coarse(spans, 4 * most) if len(spans) > 4 * most else list(spans)
     end = found[-1].source + found[-1].count + 1 if found else 0
     while len(found) > most:
-        # Whose loss takes a consumer back least, against how far back they are.
+        # Drop the span whose loss moves a consumer back least, relative to its age.
         del found[
             min(
                 range(1, len(found) - 1),
@@ -90,7 +91,7 @@ def thinned(spans: Sequence[Span], most: int = SPANS_MAX) -> list[Span]:
 
 
 def _coarse(spans: Sequence[Span], most: int) -> list[Span]:
-    """The same of any number, in one pass: half of them the newest."""
+    """The same for any number, in one pass: half of them the newest."""
     near = most // 2
     end = spans[-1].source + spans[-1].count + 1
     distance = end - spans[-near].source
@@ -105,8 +106,8 @@ def _coarse(spans: Sequence[Span], most: int) -> list[Span]:
 
 
 def translated(spans: Sequence[Span], offset: int) -> int | None:
-    """Where a consumer goes on in the target that would go on at `offset` in the source: it skips
-    no record, and reads some again where the spans are not exact.  None: without spans.
+    """Where a consumer continues in the target that would continue at `offset` in the source: it
+    skips no record, and rereads some where the spans are not exact.  None: without spans.
     """
     if not spans:
         return None

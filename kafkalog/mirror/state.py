@@ -1,4 +1,4 @@
-"""How far a mirror is, as records of a compacted topic of the target."""
+"""A mirror's progress, as records of a compacted topic of the target."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ from kafkalog.types import Record, TopicPartition
 __all__ = ["CONFIG", "PREFIX", "Progress", "key_of", "progress_of", "value_of"]
 
 PREFIX = "kafkalog-mirror."
-"""Of the topics of mirrors, which are not mirrored."""
+"""The prefix of mirrors' own topics, which are not mirrored."""
 CONFIG: Mapping[str, str] = {
     "cleanup.policy": "compact",
     "min.cleanable.dirty.ratio": "0.1",
-    # What is being written is not compacted, and is read whole at each start.
+    # The active segment is not compacted, and is read whole at each start.
     "segment.bytes": str(16 << 20),
     "compression.type": "producer",
 }
@@ -26,27 +26,27 @@ VERSION = 1
 
 
 class Progress(NamedTuple):
-    """How far a partition is copied."""
+    """The progress of a partition."""
 
     topic_id: str
-    """Of the source's topic; empty where the source has none."""
+    """The source topic's id; empty if the source has none."""
     position: int
-    """The offset of the source that is copied next."""
+    """The next offset of the source to copy."""
     spans: tuple[Span, ...]
 
 
 def key_of(tp: TopicPartition) -> bytes:
-    """Of the record of a partition of the source."""
+    """The record's key for a partition of the source."""
     return json.dumps({"topic": tp.topic, "partition": tp.partition}).encode()
 
 
 def value_of(progress: Progress) -> bytes:
-    """Some kilobytes at most."""
+    """A few kilobytes at most."""
     return json.dumps({"version": VERSION, **progress._asdict()}, separators=(",", ":")).encode()
 
 
 def progress_of(records: Iterable[Record], topic: str) -> dict[TopicPartition, Progress]:
-    """What the records of `topic` say, the last of each partition.
+    """The last record of each partition in `topic`.
 
     Raises: BadAnswer for a record that no mirror wrote.
     """
@@ -63,7 +63,7 @@ def progress_of(records: Iterable[Record], topic: str) -> dict[TopicPartition, P
             raise errors.BadAnswer(
                 f"topic {topic!r} of the target, offset {record.offset}: found a record that no "
                 f"mirror of this version wrote ({problem}), wanted how far a partition is copied; "
-                "name the mirror otherwise"
+                "give the mirror another name"
             ) from None
     return found
 

@@ -1,1 +1,1 @@
-"""Copies of a partition: leader, followers, and what each may report as safe."""
+"""Replicas of a partition: leader, followers, and what each may report as safe."""

@@ -1,7 +1,7 @@
-"""What a leader knows of each partition, and the next request to it.  Pure.
+"""What a leader knows about each partition, and the next request to it.  Pure.
 
-A node follows thousands of partitions of which few move between two requests: what a request
-costs goes by those.
+A node follows thousands of partitions, few of which change between two requests: a request costs
+as much as those few.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ NO_ID = UUID(int=0)
 
 
 class Asked(NamedTuple):
-    """A partition in a request to its leader; while it stays the same a session omits it."""
+    """A partition in a request to its leader; a fetch session omits it while it stays the same."""
 
     offset: int
     log_start: int
@@ -27,7 +27,7 @@ class Asked(NamedTuple):
 
 
 class Asking:
-    """The partitions that are asked for, as the next request has them.  One thread."""
+    """The partitions to fetch, for the next request.  One thread."""
 
     def __init__(self) -> None:
         self.session = sessions.NONE
@@ -37,10 +37,10 @@ class Asking:
         self._topics: dict[UUID, str] = {}
         self._moved: dict[TopicPartition, Asked] = {}
         self._anew = True
-        """The wanted partitions differ from those that the leader knows."""
+        """Partitions that differ from what the leader knows."""
 
     def put(self, tp: TopicPartition, topic_id: UUID, asked: Asked) -> None:
-        """Ask for it from there on."""
+        """Fetch it from there on."""
         if tp not in self.at or self._ids[tp] != topic_id:
             self._ids[tp] = topic_id
             self._anew = True
@@ -49,13 +49,13 @@ class Asking:
         self.at[tp] = self._moved[tp] = asked
 
     def leave_out(self, tp: TopicPartition) -> None:
-        """Do not ask for it."""
+        """Do not fetch it."""
         if self.at.pop(tp, None) is not None:
             del self._ids[tp]
             self._anew = True
 
     def next(self, with_ids: bool) -> sessions.Ask:
-        """What the next request says; `with_ids`: topics may be named by their ids."""
+        """The fields of the next request; `with_ids`: topics may be named by id."""
         if self._anew or self.session.epoch == sessions.NEW_EPOCH:
             ids = {tp.topic: one for tp, one in self._ids.items()}
             self._topics = {one: name for name, one in ids.items()}
@@ -68,11 +68,11 @@ class Asking:
         return said
 
     def topic(self, name: str, topic_id: UUID) -> str:
-        """The name of a topic of an answer; empty: it was not asked for."""
+        """The name of a topic in an answer; empty if it was not requested."""
         return name or self._topics.get(topic_id, "")
 
     def answered(self, said: sessions.Ask, session_id: int, partitions: int) -> None:
-        """The request was, without an error."""
+        """The request was answered without an error."""
         self.session = sessions.answered(said, session_id, partitions)
 
     def lost(self, code: int = 0) -> None:

@@ -1,6 +1,6 @@
 """A partition's log on this node, as a follower writes it.
 
-The one place that does what `following` decides.  One thread at a time.
+The only place that carries out the decisions of `following`.  One thread at a time.
 """
 
 from __future__ import annotations
@@ -32,10 +32,11 @@ _logger = logging.getLogger(__name__)
 
 
 def sync_before_leading(handle: Handle) -> None:
-    """Have what a copy appended on disk, where acks=all means that, before its node leads.
+    """Sync what a replica appended, if acks=all means on disk, before its node leads.
 
-    A leader counts itself as one that has all that is here; so what it took last as a follower,
-    or found after it was killed, would be shown before the next power cut takes it.
+    A leader counts itself as a replica that has all its records; without this, the last ones that
+    it fetched as a follower, or found after a kill, would be visible before they survive a power
+    cut.
 
     Raises: IoFailed, NoSpace, StorageOffline.
     """
@@ -44,7 +45,7 @@ def sync_before_leading(handle: Handle) -> None:
 
 
 def not_synced_before_leading(handles: Iterable[Handle]) -> set[Handle]:
-    """As sync_before_leading, of many at once: those of which it says why they are not on disk."""
+    """As sync_before_leading, for many; returns those that failed, and why."""
     durable = [one for one in handles if _is_durable(one)]
     found, statuses = states(durable)
     each = zip(durable, found, statuses, strict=True)
@@ -72,10 +73,10 @@ def _is_synced(handle: Handle) -> bool:
 
 
 class Copy:
-    """A log that holds what a leader has, offsets and epochs as they are there."""
+    """A log with the records of a leader, with the leader's offsets and epochs."""
 
     def __init__(self, log: Log) -> None:
-        """`log`: open to be written, with a high watermark of its own."""
+        """`log`: open for writing, with its own high watermark."""
         self.log = log
         self._handle = handle_of(log)
 
@@ -84,20 +85,22 @@ class Copy:
 
     @property
     def durable(self) -> bool:
-        """Whether its leader is promised only what is on disk here, as its topic is set now."""
+        """Whether the leader may only count what is on disk here, by the topic's current
+        settings."""
         return _is_durable(self._handle)
 
     def now(self) -> Copied:
-        """How far it is."""
+        """The replica's current offsets."""
         return _copied(self._handle.state())
 
     def do(self, action: Action | EpochEnd, asked: int = -1) -> Action:
-        """Do what an answer means for the log; the action it was, once our epochs were asked.
+        """Apply an answer to the log; returns the action taken, with our epochs if they were
+        needed.
 
-        `asked`: the offset that records were asked for from; elsewhere they are not taken.
+        `asked`: the fetch offset of the request; records for another offset are ignored.
 
         Raises: UnexpectedAppendOffset, CorruptMessage, as a Log's append: batches before the one
-        that failed were taken; IoFailed and others.
+        that failed were appended; IoFailed and others.
         """
         if isinstance(action, EpochEnd):
             action = cut_to(action, self._epoch_end(action.epoch), self.now())
@@ -128,12 +131,12 @@ class Copy:
         truncate_fully(handle_of(self.log), offset)
 
     def _tell(self, start: int, now: Copied) -> None:
-        """What was shown is kept before it is cut; of all that is, a word is said."""
+        """Back up visible records before they are cut, and log every cut."""
         where = "nothing of it was shown here"
         if start < now.high_watermark:
             where = f"kept in {keep(self.log, start, now.log_end)}"
         level = logging.WARNING if start < now.high_watermark else logging.INFO
-        _logger.log(level, "%s-%d: %d offsets from %d up to %d are cut, which its leader has not: "
+        _logger.log(level, "%s-%d: %d offsets from %d up to %d are cut, as its leader lacks them: "
                     "%s", self.log.topic, self.log.partition, now.log_end - start, start,
                     now.log_end, where)  # fmt: skip
 
@@ -141,8 +144,8 @@ class Copy:
         return EpochEnd(*self.log.epoch_end(epoch)) if epoch >= 0 else NOTHING_KNOWN
 
     def show(self, high_watermark: int, log_start: int) -> None:
-        """Show what the leader shows of what is here, never less than before; drop what it
-        dropped of that."""
+        """Take over the leader's high watermark as far as records are here, never lower than
+        before, and its log start."""
         self._handle.show_until(high_watermark)
         now = self.now()
         start = min(log_start, now.high_watermark)
@@ -150,16 +153,16 @@ class Copy:
             self.log.delete_before(start)
 
     def sync_begin(self) -> None:
-        """Ask for a flush that `sync` waits for: all copies of a node at once."""
+        """Request a flush that `sync` waits for: for all replicas of a node together."""
         self._handle.flush_start()
 
     def sync(self) -> None:
-        """Return when all that was appended is on disk."""
+        """Return when everything appended is on disk."""
         self._handle.flush()
 
 
 def all_now(copies: Sequence[Copy]) -> list[Copied | None]:
-    """As Copy.now, of many at once; None: that says what is wrong with it."""
+    """As Copy.now, for many; an error in place of the offsets of one that failed."""
     found, statuses = states([one._handle for one in copies])
     return [
         None if status else _copied(state) for state, status in zip(found, statuses, strict=True)

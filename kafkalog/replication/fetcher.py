@@ -1,7 +1,7 @@
-"""Follow the partitions that one node leads: a thread, a connection, a fetch session.
+"""Follows the partitions that one node leads: a thread, a connection, a fetch session.
 
-A fetch offset is a promise: the leader counts what lies below it as safe here.  Of a durable copy
-nothing is asked for before all that was appended is on disk, of all partitions in one round.
+A fetch offset is a promise: the leader counts what is below it as safe here.  So a durable replica
+fetches only once everything appended is on disk, for all partitions in one round.
 """
 
 from __future__ import annotations
@@ -43,16 +43,16 @@ _logger = logging.getLogger(__name__)
 
 NAMES_VERSION_MAX, IDS_VERSION_MAX = 12, 17
 DIVERGING_VERSION_MIN = 12
-"""Before it a leader does not say where logs part: it is asked by OffsetForLeaderEpoch first."""
+"""Before it, a leader does not report divergence: OffsetForLeaderEpoch is sent first."""
 EARLIEST, LATEST = -2, -1
 GRACE_MS = 30_000
-"""What an answer may take beyond the leader's requested wait."""
+"""How long an answer may take beyond the wait requested from the leader."""
 LOOK_S = 1.0
-"""How often each copy is looked at: its log start may move without us."""
+"""How often each replica is checked: its log start may move without us."""
 HELD_S = 0.1
-"""How often it is looked whether what is held back may go on."""
+"""How often throttled partitions are checked."""
 PASSING = (errors.NoSpace, errors.NoMemory, errors.IoFailed, errors.CorruptMessage)
-"""Failures of an append that may succeed later, or with a new copy of the batch."""
+"""Append failures that may pass, or succeed with a new copy of the batch."""
 
 
 class Replica(NamedTuple):
@@ -60,11 +60,11 @@ class Replica(NamedTuple):
 
     id: int
     epoch: int = -1
-    """Of its registration; -1: unknown."""
+    """The epoch of its registration; -1: unknown."""
 
 
 class FetcherOptions(NamedTuple):
-    """How much to ask for, and how long to wait; Kafka's settings of replica.fetch.*."""
+    """How much to fetch, and how long to wait; Kafka's settings of replica.fetch.*."""
 
     max_wait_ms: int = 500
     min_bytes: int = 1
@@ -73,11 +73,11 @@ class FetcherOptions(NamedTuple):
     backoff_ms: int = 1_000
     version_max: int = IDS_VERSION_MAX
     throttle: Throttle | None = None
-    """What is held back."""
+    """The partitions that are throttled."""
 
 
 class Follow(NamedTuple):
-    """A command: have what this leader has."""
+    """A command to replicate this leader."""
 
     topic_id: UUID
     leader_epoch: int
@@ -85,20 +85,20 @@ class Follow(NamedTuple):
 
 
 class _Followed:
-    """A partition, while one command holds.  Guarded by the fetcher's lock."""
+    """A partition, for the time of one command.  Guarded by the fetcher's lock."""
 
     def __init__(self, command: Follow) -> None:
         self.command = command
         self.copy = command.copy
         self.rests_until_s = 0.0
         self.parted = True
-        """Whether its end has not been compared with the leader's since the command."""
+        """Whether its end has still to be compared with the leader's since the command."""
         self.shown: int | None = None
-        """How far the leader shows records; None: it did not say so yet."""
+        """The leader's high watermark; None: not yet known."""
 
 
 Tell = Callable[[TopicPartition, errors.KafkalogError], None]
-"""Reports what stands in the way of a partition, or of the whole node, in the fetcher's thread."""
+"""Reports a problem with a partition, or with the whole node, in the fetcher's thread."""
 
 
 def _now_ms() -> int:
@@ -117,7 +117,7 @@ class Fetcher:
         connecting: Options = Options(),  # noqa: B008
         transport: Transport | None = None,
     ) -> None:
-        """Begin; the thread ends with `close`.  `tell` hears what fails, and must be quick."""
+        """Start; the thread ends with `close`.  `tell` gets failures, and must be quick."""
         self.replica = replica
         self.leader = leader
         self.options = options
@@ -125,16 +125,16 @@ class Fetcher:
         self._connecting = connecting
         self._transport = transport
         self._changed = threading.Condition()
-        """Guards what follows; held while an answer's partition is worked on."""
+        """Guards what follows; held while a partition's answer is processed."""
         self._followed: dict[TopicPartition, _Followed] = {}
         self._stale: set[TopicPartition] = set()
-        """What is asked of them has to be looked up: they may have moved, or gone."""
+        """Partitions whose fetch position must be looked up: they may have moved, or gone."""
         self._resting: set[TopicPartition] = set()
         self._misplaced: set[TopicPartition] = set()
-        """Those that are lost."""
+        """Partitions that have failed for good."""
         self._found: set[Copy] = set()
-        """Copies as a command, or another setting, found them: what was left in the page cache
-        before is promised as little as what is appended now."""
+        """Replicas whose earlier appends may still be in the page cache only, as after a command or
+        a new setting: they are synced like new appends."""
         self._closing = False
         self._connection: Connection | None = None
         self._asking = Asking()  # the thread's own
@@ -152,7 +152,7 @@ class Fetcher:
     # ---- commands --------------------------------------------------------------------------
 
     def follow(self, commands: Mapping[TopicPartition, Follow]) -> None:
-        """Follow these from where their copies end; what was said of one before is void.
+        """Follow these from the end of their replicas on; earlier commands for them are void.
 
         Raises: Closed.
         """
@@ -166,14 +166,14 @@ class Fetcher:
             self._changed.notify_all()
 
     def drop(self, partitions: Iterable[TopicPartition]) -> None:
-        """Stop following these: on return nothing is written to their copies by this."""
+        """Stop following these: on return this writes nothing more to their replicas."""
         with self._changed:
             for tp in partitions:
                 self._forget(tp)
 
     def settle(self, partitions: Iterable[TopicPartition]) -> None:
-        """The settings of these changed: of those that are durable now, what was promised before
-        goes to disk, too."""
+        """The settings of these changed: for those that are durable now, earlier appends are
+        synced, too."""
         with self._changed:
             self._found.update(one.copy for tp in partitions if (one := self._followed.get(tp)))
 
@@ -184,13 +184,13 @@ class Fetcher:
         self._stale.add(tp)
 
     def following(self) -> list[TopicPartition]:
-        """The partitions that are followed; not those whose copy failed, or whose command is of
-        the past."""
+        """The partitions that are followed; without those whose replica failed or whose command is
+        outdated."""
         with self._changed:
             return list(self._followed)
 
     def close(self) -> None:
-        """End the thread; on return nothing is written by it.  Idempotent."""
+        """Stop the thread; on return it writes nothing more.  Idempotent."""
         with self._changed:
             self._closing = True
             for tp in list(self._followed):
@@ -214,14 +214,14 @@ class Fetcher:
                 for tp in self.following():
                     self._tell(tp, problem)
                 self._wait(self._backoff_s)
-            except Exception:  # without this thread this leader would not be followed, ever
+            except Exception:  # without this thread nobody would follow this leader
                 _logger.exception("%s is not followed for now", self.leader)
                 self._hang_up()
                 self._wait(self._backoff_s)
         self._hang_up()
 
     def _round(self) -> None:
-        """Ask once, and do what the answer says."""
+        """Send one request, and apply the answer."""
         if not self._ready():
             return
         connection = self._connected()
@@ -236,7 +236,7 @@ class Fetcher:
             self._fetch(connection)
 
     def _ready(self) -> bool:
-        """Whether any does not rest; where none is, after a wait."""
+        """Whether any partition is active; if none is, after a wait."""
         with self._changed:
             now_s = time.monotonic()
             rested = [tp for tp in self._resting if self._followed[tp].rests_until_s <= now_s]
@@ -253,7 +253,7 @@ class Fetcher:
             return False
 
     def _those(self, some: Iterable[TopicPartition]) -> dict[TopicPartition, _Followed]:
-        """Of these the ones that do not rest."""
+        """The active ones of these."""
         with self._changed:
             return {tp: self._followed[tp] for tp in some if tp not in self._resting}
 
@@ -261,7 +261,7 @@ class Fetcher:
         return {tp: one for tp, one in self._those(self._followed).items() if one.parted}
 
     def _wait(self, seconds: float) -> None:
-        """A pause that a close ends."""
+        """Wait, or until it is closed."""
         with self._changed:
             self._changed.wait_for(lambda: self._closing, seconds)
 
@@ -286,21 +286,21 @@ class Fetcher:
         return connection.version_of(apis.FETCH, at_most=self.options.version_max)
 
     def _sync(self) -> None:
-        """Before offsets are promised."""
+        """Sync before offsets are promised."""
         copies, self._unsynced = self._unsynced, set()
         with self._changed:
             copies |= self._found
             self._found.clear()
         copies = {copy for copy in copies if copy.durable}
         for copy in copies:
-            with suppress(errors.KafkalogError):  # `sync` says what became of it
+            with suppress(errors.KafkalogError):  # `sync` reports the outcome
                 copy.sync_begin()
         for copy in copies:
             try:
                 copy.sync()
             except errors.KafkalogError as problem:
                 of = self._of(copy)
-                if of:  # else it has been dropped since, and may be closed
+                if of:  # otherwise it was dropped since, and may be closed
                     self._unsynced.add(copy)
                 for tp, one in of:
                     self._failed(tp, one, problem)
@@ -334,9 +334,9 @@ class Fetcher:
             self._wait(answer.throttle_time_ms / 1000)
 
     def _look(self, stale: Collection[TopicPartition]) -> None:
-        """Where partitions go on, if they are to be asked for at all.
+        """The fetch offsets of partitions that are to be fetched.
 
-        All of them in one step: where a node takes another role they are thousands.
+        For all of them in one step: when a node changes roles they are thousands.
         """
         with self._changed:
             found = dict(self._found_of(stale))
@@ -358,7 +358,7 @@ class Fetcher:
     def _found_of(
         self, stale: Collection[TopicPartition]
     ) -> Iterator[tuple[TopicPartition, _Followed]]:
-        """Those that may be asked for; under the lock."""
+        """Those that may be fetched; the caller holds the lock."""
         for tp in stale:
             one = self._followed.get(tp)
             if one is not None and (one.copy in self._unsynced or one.copy in self._found):
@@ -367,18 +367,18 @@ class Fetcher:
                 yield tp, one
 
     def _look_aside(self, tp: TopicPartition, one: _Followed, now: Copied | None) -> None:
-        """Not this time: it is held back, or its copy failed; under the lock."""
+        """Skip it this time: throttled, or its replica failed; the caller holds the lock."""
         if now is not None:
             self._rest(tp, one, HELD_S)
             return
         try:
             one.copy.now()
-            self._stale.add(tp)  # it was passing
+            self._stale.add(tp)  # it was temporary
         except errors.KafkalogError as problem:
             self._failed(tp, one, problem)
 
     def _held_back(self, tp: TopicPartition, one: _Followed, now: Copied) -> bool:
-        """Whether it took its share for now; a copy in sync goes on."""
+        """Whether it has used up its rate for now; an in-sync replica is never throttled."""
         throttle = self.options.throttle
         behind = one.shown is None or one.shown > now.log_end
         return throttle is not None and behind and throttle.holds(tp, _now_ms())
@@ -434,9 +434,9 @@ class Fetcher:
     def _act(
         self, tp: TopicPartition, one: _Followed, action: Action | EpochEnd, offset: int = -1
     ) -> None:
-        """Do it, unless another command has come since; a failure affects this partition alone.
+        """Run it, unless a later command has come; a failure affects only this partition.
 
-        `offset`: the one that was asked for, of an answer that holds records.
+        `offset`: the fetch offset of the request, for an answer with records.
         """
         with self._changed:
             if self._followed.get(tp) is not one:
@@ -472,7 +472,8 @@ class Fetcher:
             self._tell(tp, failure(action.code, f"{tp.topic}-{tp.partition} at {self.leader}"))
 
     def _failed(self, tp: TopicPartition, one: _Followed, problem: errors.KafkalogError) -> None:
-        """Of the copy: what passes is retried in a while, else it is no longer followed."""
+        """A replica's failure: a temporary one is retried later, otherwise it is no longer
+        followed."""
         with self._changed:
             if self._followed.get(tp) is one:
                 if isinstance(problem, PASSING):
@@ -493,12 +494,12 @@ class Fetcher:
     # ---- where logs part -----------------------------------------------------------------------
 
     def _compare(self, connection: Connection, parted: dict[TopicPartition, _Followed]) -> None:
-        """Ask where the last epoch of each ended with the leader, until both are the same."""
+        """Ask where the last epoch of each ended at the leader, until both agree."""
         topics: dict[str, list[dict[str, int]]] = {}
         for tp, one in parted.items():
             last = one.copy.now().last_epoch
             if last < 0:
-                one.parted = False  # nothing is here that could differ
+                one.parted = False  # the replica is empty, and cannot diverge
                 continue
             row = {"partition": tp.partition, "current_leader_epoch": one.command.leader_epoch}
             topics.setdefault(tp.topic, []).append({**row, "leader_epoch": last})
@@ -520,7 +521,8 @@ class Fetcher:
                     continue
                 last = one.copy.now().last_epoch
                 self._act(tp, one, EpochEnd(row.leader_epoch, row.end_offset))
-                # The answer is about an earlier epoch than ours: what is left ends with another.
+                # The answer is about an earlier epoch than ours: what is left ends with another
+                # one.
                 one.parted = row.leader_epoch not in (last, -1)
 
     def _place(self, connection: Connection, lost: dict[TopicPartition, _Followed]) -> None:

@@ -1,4 +1,4 @@
-"""The other copies of a partition, as the data plane gets and reports them."""
+"""Followers of a partition, as the data plane gets and reports them."""
 
 from typing import NamedTuple
 
@@ -6,15 +6,15 @@ __all__ = ["CaughtUp", "Follower", "FollowerState"]
 
 
 class Follower(NamedTuple):
-    """Another node's copy of a partition that is led here."""
+    """Another node's replica of a partition that is led here."""
 
     id: int
     in_sync: bool
-    """It is in the ISR, as that was agreed upon last."""
+    """Whether it is in the committed ISR."""
     maximal: bool
-    """It is in the ISR, or may be: its joining is under way."""
+    """Whether it is in the ISR, or may be: its joining is proposed."""
     broker_epoch: int = -1
-    """Of the life of its node that counts: what an earlier one fetches is refused."""
+    """The epoch of its node's registration; fetches of an earlier one are refused."""
 
 
 class FollowerState(NamedTuple):
@@ -22,19 +22,19 @@ class FollowerState(NamedTuple):
 
     follower: Follower
     log_end: int
-    """All below is on its copy; -1: it did not fetch yet."""
+    """Its log end offset; -1: it has not fetched yet."""
     log_start: int
     behind_ms: int
-    """Since it had all that is here; -1: it never had."""
+    """How long ago it had everything; -1: it never had."""
 
 
 class CaughtUp(NamedTuple):
-    """A follower outside of the maximal ISR has all that is committed."""
+    """A follower outside the maximal ISR has all committed records."""
 
     tag: int
-    """The partition, as put_partition numbered it."""
+    """The partition's number from put_partition."""
     id: int
     broker_epoch: int
-    """As it reported; -1: it did not."""
+    """Its broker epoch as it reported it; -1: it did not."""
     leader_epoch: int
-    """In which it fetched."""
+    """The leader epoch in which it fetched."""

@@ -1,9 +1,9 @@
-"""The ISR of a leader, as its controller knows it and as the leader wants it.
+"""A leader's ISR: as its controller knows it, and as the leader wants it.
 
 Pure.  The leader proposes (AlterPartition), the controller decides, and an answer may be lost:
-until the leader knows better each proposal may hold.  So a record is shown once all of the maximal
-ISR have it, which is what was agreed upon and what was proposed together (KIP-497), while
-min.insync.replicas counts those that were agreed upon.
+until the leader knows better, any proposal may be in effect.  So a record is visible once the whole
+maximal ISR has it, which is the committed ISR and the proposed one together (KIP-497), while
+min.insync.replicas counts the committed ISR.
 """
 
 from __future__ import annotations
@@ -37,35 +37,35 @@ OUTDATED = frozenset(
         ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
     }
 )
-"""The controller knows something that we do not know yet: a request with it is in flight."""
+"""The controller has a newer state, which is on its way to us."""
 
 
 class Proposal(NamedTuple):
-    """An ISR that was proposed, and may hold."""
+    """A proposed ISR, which may be in effect."""
 
     isr: tuple[int, ...]
-    """The leader is among them."""
+    """Includes the leader."""
     epochs: tuple[int, ...]
-    """Of the registrations that the leader knew; -1: not known."""
+    """The broker epochs of the registrations that the leader knew; -1: unknown."""
     outdated: bool = False
-    """The controller said so: what it says next counts, and it is not asked again."""
+    """The controller said so: its next state counts, and it is not asked again."""
     held: bool = False
-    """It is not sent yet: whether the joining follower has all that is shown is unknown; see
+    """Not sent yet: it is unknown whether the joining follower has all visible records; see
     `released`."""
 
 
 class Isr(NamedTuple):
-    """One partition's, where it is led here."""
+    """The ISR of one partition that is led here."""
 
     leader: int
     leader_epoch: int
     partition_epoch: int
-    """Of the state that was agreed upon last; the next proposal is about this one."""
+    """The partition epoch of the committed state; the next proposal is based on it."""
     replicas: tuple[int, ...]
     in_sync: tuple[int, ...]
-    """As it was agreed upon."""
+    """The committed ISR."""
     recovering: bool = False
-    """The leader was not in sync when it was elected; its next proposal ends that."""
+    """The leader was elected out of sync; its next proposal ends that."""
     proposal: Proposal | None = None
 
     @property
@@ -76,13 +76,13 @@ class Isr(NamedTuple):
 
     @property
     def due(self) -> bool:
-        """Whether a proposal is to be sent, or sent again."""
+        """Whether a proposal must be sent, or sent again."""
         one = self.proposal
         return one is not None and not one.outdated and not one.held
 
 
 def followers(isr: Isr, epochs: Mapping[int, int]) -> list[Follower]:
-    """The replicas for the data plane; `epochs`: of registered brokers, by node."""
+    """The replicas for the data plane; `epochs`: broker epochs by node."""
     maximal = isr.maximal
     return [
         Follower(one, one in isr.in_sync, one in maximal, epochs.get(one, UNKNOWN_EPOCH))
@@ -94,8 +94,9 @@ def followers(isr: Isr, epochs: Mapping[int, int]) -> list[Follower]:
 def shrink(
     isr: Isr, states: Iterable[FollowerState], lag_ms: int, epochs: Mapping[int, int]
 ) -> Isr:
-    """Propose those in sync that had all that was here within `lag_ms`; `isr` itself where all had,
-    or a proposal is under way.  One that is held is given up if the joining follower lags."""
+    """Propose the in-sync replicas that had everything within `lag_ms`; returns `isr` unchanged if
+    all had, or a proposal is in flight.  A held proposal is dropped if the joining follower
+    lags."""
     if isr.proposal is not None and not isr.proposal.held:
         return isr
     late = {
@@ -111,11 +112,12 @@ def shrink(
 
 
 def expand(isr: Isr, caught_up: CaughtUp, epochs: Mapping[int, int]) -> Isr:
-    """Propose one more, which had all that was committed; `isr` itself where it may not be in sync.
+    """Propose to add a replica with all committed records; returns `isr` unchanged if it may not
+    join.
 
     The proposal is held until `released` finds that this was still so when records began to wait
-    for the replica.  Where one side gives no epoch of its registration, as before KIP-903, the
-    other's is taken.
+    for the replica.  If one side has no broker epoch, as before KIP-903, the other's is
+    used.
     """
     one = caught_up.id
     if isr.proposal is not None or caught_up.leader_epoch != isr.leader_epoch:
@@ -131,11 +133,11 @@ def expand(isr: Isr, caught_up: CaughtUp, epochs: Mapping[int, int]) -> Isr:
 
 
 def released(isr: Isr, states: Iterable[FollowerState], high_watermark: int) -> Isr:
-    """Let a proposal be sent once the joining follower has all that is shown.
+    """Release a proposal once the joining follower has all visible records.
 
     `states` and `high_watermark` are read after the data plane began to wait for the follower: it
-    may lack what was shown between its last fetch and then, and as one in sync it might be the
-    next leader.
+    may lack records that became visible between its last fetch and then, and as a member of the ISR
+    it might become the next leader.
     """
     if isr.proposal is None or not isr.proposal.held:
         return isr
@@ -154,7 +156,7 @@ def _propose(isr: Isr, wanted: Sequence[int], epochs: Mapping[int, int]) -> Isr:
 def answered(isr: Isr, asked: Isr, row: Any) -> Isr:
     """After the controller's answer to the proposal of `asked`.
 
-    One that is late, or about another state than the present one, says nothing.
+    A late answer, or one about another state than the current one, is ignored.
     """
     if asked.proposal is None or isr != asked:
         return isr
@@ -164,7 +166,7 @@ def answered(isr: Isr, asked: Isr, row: Any) -> Isr:
     if code in OUTDATED:
         return isr._replace(proposal=asked.proposal._replace(outdated=True))
     if code:
-        return isr  # whether it was written is not known: the same again
+        return isr  # unknown whether it was written: send the same again
     if row.leader_epoch != isr.leader_epoch or row.partition_epoch < isr.partition_epoch:
         return isr._replace(proposal=asked.proposal._replace(outdated=True))
     return isr._replace(
@@ -174,9 +176,9 @@ def answered(isr: Isr, asked: Isr, row: Any) -> Isr:
 
 
 def told(isr: Isr | None, now: Isr) -> Isr | None:
-    """After the controller named this node the leader: None where that is nothing new.
+    """After the controller named this node the leader: None if nothing changed.
 
-    What was proposed about an earlier state is void: it was written, or it never will be.
+    A proposal about an earlier state is void: it was written, or never will be.
     """
     if isr is None or (now.leader_epoch, now.partition_epoch) > (
         isr.leader_epoch,

@@ -1,7 +1,7 @@
-"""Records that were shown and that a copy must drop are kept next to its log.
+"""Backs up visible records that a replica must truncate, next to its log.
 
-A leader that was elected without being in sync lacks records of the others, and they are cut to
-its log: Kafka's `unclean.leader.election.enable`.  Acknowledged records may be among them, and an
+A leader that was elected out of sync lacks records of the other replicas, which truncate to its
+log: Kafka's `unclean.leader.election.enable`.  Acknowledged records may be among them, and an
 operator may want them back.
 """
 
@@ -18,16 +18,16 @@ from kafkalog.log.log import Log
 __all__ = ["FILES_MAX", "keep"]
 
 FILES_MAX = 1000
-"""As many `.damaged` files as a recovery lets lie in a folder, too."""
+"""The most `.damaged` files in a folder; recovery has the same limit."""
 PIECE_BYTES = 1 << 20
 
 
 def keep(log: Log, start: int, end: int) -> str:
-    """Copy the batches of these offsets into a file next to the log, on disk when this returns; its
+    """Copy the batches of these offsets into a file next to the log, synced on return; returns its
     path.  The first batch may begin before `start`.
 
-    Raises: CorruptLog: there are too many such files; IoFailed, and what a read raises.  Then
-    there is no copy, and no half of one.
+    Raises: CorruptLog: there are too many such files; IoFailed, and errors of reading.  Then
+    there is no backup, not even a partial one.
     """
     try:
         return _keep(log, start, end)
@@ -58,7 +58,7 @@ def _keep(log: Log, start: int, end: int) -> str:
 
 
 def _behind(records: bytes) -> int:
-    """The offset behind the last of whole batches."""
+    """The offset after the last whole batch."""
     end = -1
     for batch, _ in whole_batches(records):
         end = batch.last_offset + 1
@@ -69,8 +69,8 @@ def _free(folder: str, start: int) -> str:
     kept = [name for name in os.listdir(folder) if ".damaged" in name]
     if len(kept) >= FILES_MAX:
         raise CorruptLog(
-            f"{folder}: {len(kept)} files with what was taken out of the log lie there, wanted "
-            f"fewer than {FILES_MAX}: nothing was cut; move them elsewhere or delete them"
+            f"{folder}: {len(kept)} backups of truncated records are there, wanted "
+            f"fewer than {FILES_MAX}: nothing was truncated; move them elsewhere or delete them"
         )
     path = os.path.join(folder, segment_name(start, ".log.damaged"))
     number, found = 0, path

@@ -1,4 +1,4 @@
-"""What the parts of a cluster's broker ask of its membership, whatever makes it a member."""
+"""A broker's membership of a cluster as its other parts use it."""
 
 from __future__ import annotations
 
@@ -22,62 +22,62 @@ __all__ = ["Asking", "Controlling", "Membership"]
 
 
 class Asking(Protocol):
-    """A way to the current controller: one request after another.  Any thread."""
+    """A connection to the current controller: one request after another.  Any thread."""
 
     def ask(self, api: Api, fields: Any, at_most: int | None = None) -> Any:
-        """A request, by the names of kafkalog.wire; its response."""
+        """Send a request, with kafkalog.wire's names; returns its response."""
 
     def close(self) -> None:
-        """End all requests and waits, now and later."""
+        """Stop all requests and waits, now and later."""
 
 
 class Membership(Metadata, Protocol):
-    """One broker's.  Safe to use from many threads."""
+    """A broker's membership.  Safe to use from many threads."""
 
     node: int
     carry_out: Callable[[Sequence[Effect]], Sequence[TopicPartition]]
-    """Set by the keeper of the copies: do this, in order; of what others are to lead, since it is
-    offline here, and of what could not be deleted."""
+    """Set by the keeper of replicas: carries out commands in order; returns partitions that others
+    should lead, since they are offline here, and those that could not be deleted."""
     registered: Callable[[int], None]
-    """Set likewise: this broker was given another epoch."""
+    """Set likewise: called when this broker gets another epoch."""
 
     @property
     def epoch(self) -> int:
-        """Of this broker's registration."""
+        """The epoch of this broker's registration."""
 
     def held(self, tp: TopicPartition) -> Partition | None:
-        """A partition of which this node has a copy."""
+        """A partition with a replica on this node."""
 
     def topic_id(self, topic: str, partition: int) -> UUID | None:
-        """The topic's id when this node is to have that partition."""
+        """The topic's id if this node is to have that partition."""
 
     def place(self, broker: int) -> Address | None:
-        """Where other brokers reach one."""
+        """The address of a broker for other brokers."""
 
     def obey(self, api: Api, request: Any) -> Mapping[str, Any]:
-        """A request of the controller's; the fields of its response."""
+        """Handle a request of the controller; returns the fields of its response."""
 
     def fail(self, partitions: Collection[TopicPartition]) -> None:
         """The logs of these went offline."""
 
     def tell_failed(self) -> None:
-        """Let the controller ask what is offline here."""
+        """Let the controller ask which replicas are offline here."""
 
     def line(self) -> Asking:
-        """A way to the controller, for what must not wait for what others ask of it."""
+        """A separate connection to the controller, for requests that must not wait for others."""
 
     def ask_no_more(self) -> None:
-        """End all waits for the controller, now and later; lines of others stay open."""
+        """Stop all waits for the controller, now and later; others' connections stay open."""
 
     def alter_configs(
         self, asked: SettingChanges,
         plan: Callable[..., tuple[list[tuple[str, Any]], list[dict[str, Any]]]],
     ) -> list[Result]:  # fmt: skip
-        """Settings of this broker's own."""
+        """Change settings of this very broker."""
 
 
 class Controlling(Protocol):
-    """A node's place among those that may be the controller."""
+    """A node's candidacy for controller."""
 
     @property
     def reigns(self) -> bool:
@@ -87,10 +87,11 @@ class Controlling(Protocol):
         self, api: Api, request: Any, version: int,
         answer: Callable[[Mapping[str, Any] | None], None],
     ) -> None:  # fmt: skip
-        """Ask the controller; `answer` is called once, with None where another is."""
+        """Ask the controller; `answer` is called once, with None if another node is the
+        controller."""
 
     def start(self) -> None:
-        """Begin to stand for election."""
+        """Become a candidate."""
 
     def stop(self) -> None:
-        """End."""
+        """Stop."""

@@ -1,4 +1,4 @@
-"""What a node is to do with its copy of a partition, whatever its metadata come from."""
+"""The roles of a node's replica, whatever its metadata comes from."""
 
 from __future__ import annotations
 
@@ -12,24 +12,24 @@ __all__ = ["Drop", "Effect", "Follow", "Held", "Lead"]
 
 
 class Held(NamedTuple):
-    """A partition of which this node keeps a copy."""
+    """A partition with a replica on this node."""
 
     topic_id: UUID
     state: Partition
-    """As the controller said it last."""
+    """As the controller last commanded it."""
 
 
 class Lead(NamedTuple):
-    """Take records and followers from now on."""
+    """Lead: accept records and followers from now on."""
 
     partition: TopicPartition
     held: Held
     new: bool
-    """No copy has any data yet."""
+    """No replica has any data yet."""
 
 
 class Follow(NamedTuple):
-    """Copy what the leader has; follow none where there is no leader."""
+    """Follow the leader; follow nobody if there is no leader."""
 
     partition: TopicPartition
     held: Held
@@ -37,11 +37,11 @@ class Follow(NamedTuple):
 
 
 class Drop(NamedTuple):
-    """Neither any more."""
+    """Neither lead nor follow any more."""
 
     partition: TopicPartition
     delete: bool
-    """And its data go."""
+    """And delete its data."""
 
 
 Effect: TypeAlias = Lead | Follow | Drop

@@ -1,7 +1,7 @@
-"""What a node copies while it is behind may be held back, so that clients are not slowed.
+"""Limits what a node fetches while it is behind, so that clients are not slowed.
 
-Kafka's ReplicationQuotaManager: the mover of partitions names the replicas that are throttled, and
-a rate; copies that are in sync are never held back, but what they get counts.
+As Kafka's ReplicationQuotaManager: a reassignment names the throttled replicas, and a rate; in-sync
+replicas are never delayed, but their bytes count.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ __all__ = ["ALL", "NONE", "Quota", "Throttle", "throttled"]
 
 
 class _Partitions(Protocol):
-    """Some of a topic's."""
+    """Some replicas of a topic."""
 
     def __contains__(self, partition: object, /) -> bool: ...
 
@@ -32,7 +32,7 @@ NONE: Set[int] = frozenset()
 
 
 def throttled(words: Sequence[str], node: int) -> _Partitions:
-    """Of a topic's throttled replicas the partitions whose replica on `node` is.
+    """The throttled partitions of a topic whose replica on `node` is meant.
 
     `words`: partition:broker each, or *.
     """
@@ -45,40 +45,40 @@ def throttled(words: Sequence[str], node: int) -> _Partitions:
 
 
 class Quota:
-    """Bytes of the last windows, compared with a rate, in the caller's time. Safe from many
+    """Bytes of the last windows, compared with a rate, in the caller's time.  Safe from many
     threads."""
 
     def __init__(self, windows: int = 11, window_s: int = 1) -> None:
-        """At first any rate is right.
+        """Without a limit at first.
 
-        `windows`: how many count, the present one among them; over less than `window_s` no rate
-        is measured.
+        `windows`: how many count, including the current one; no rate is measured over less than
+        `window_s`.
         """
         out = ffi.new("kl_quota **")
         check(lib.kl_quota_new(windows, window_s * 1000, out))
         self._c = ffi.gc(out[0], lib.kl_quota_free)
 
     def set_rate(self, rate: int = FOREVER) -> None:
-        """Bytes a second."""
+        """Bytes per second."""
         lib.kl_quota_set_rate(self._c, rate)
 
     def count(self, count_bytes: int, now_ms: int) -> None:
-        """So many more are there."""
+        """Count more bytes."""
         lib.kl_quota_count(self._c, count_bytes, now_ms)
 
     def exceeded(self, now_ms: int) -> bool:
-        """Whether there were more than the rate allows."""
+        """Whether more bytes came than the rate allows."""
         return bool(lib.kl_quota_exceeded(self._c, now_ms))
 
 
 class Throttle:
-    """Which copies of this node are held back, while they are behind, and how much they take.
+    """Which replicas of this node are throttled while they are behind, and their rate.
 
-    Where no partition is named nothing is counted and nothing looked up.  Safe from many threads.
+    While no partition is named, nothing is counted or looked up.  Safe from many threads.
     """
 
     def __init__(self, quota: Quota) -> None:
-        """`quota`: of all of them together."""
+        """`quota`: for all of them together."""
         self.quota = quota
         self._topics: dict[str, _Partitions] = {}
 
@@ -90,14 +90,14 @@ class Throttle:
             self._topics[topic] = partitions
 
     def names(self, tp: TopicPartition) -> bool:
-        """Whether it is one of them."""
+        """Whether it is throttled."""
         return bool(self._topics) and tp.partition in self._topics.get(tp.topic, NONE)
 
     def holds(self, tp: TopicPartition, now_ms: int) -> bool:
-        """Whether nothing is to be asked for now, if it is behind."""
+        """Whether it must not fetch now if it is behind."""
         return self.names(tp) and self.quota.exceeded(now_ms)
 
     def took(self, tp: TopicPartition, count_bytes: int, now_ms: int) -> None:
-        """So much came."""
+        """Count the bytes that came."""
         if self.names(tp):
             self.quota.count(count_bytes, now_ms)

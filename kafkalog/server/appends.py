@@ -16,17 +16,17 @@ from kafkalog.types import TopicPartition
 __all__ = ["Appends"]
 
 WAIT_MS = 60_000
-"""The coordinators have timeouts of their own; this one only ends what nobody waits for."""
+"""The coordinators have their own timeouts; this one only ends appends nobody waits for."""
 _TRANSACTIONAL: int = lib.KL_ATTR_TRANSACTIONAL
 
 
 class Appends:
-    """Appends one batch at a time, as a coordinator may.  Any thread."""
+    """Appends one batch at a time for a coordinator.  Safe to call from any thread."""
 
     def __init__(
         self, partitions: Partitions, reactor: Reactor, acknowledger: Acknowledger, clock: Clock
     ) -> None:
-        """No log is opened, and no partition's files are made, before they are wanted."""
+        """Logs are opened, and partitions' files created, only when they are needed."""
         self._partitions = partitions
         self._reactor = reactor
         self._acknowledger = acknowledger
@@ -42,14 +42,14 @@ class Appends:
         *,
         allowed: AbstractContextManager[bool] | None = None,
     ) -> bool:
-        """Append records as one batch; `done(None)` when they are as durable as acks=all is.
+        """Append records as one batch; `done(None)` when they are as durable as acks=all promises.
 
-        `epoch`: the only leader epoch of the partition in which they may be; `producer`: the batch
-        is part of its transaction, or the marker that ends it; `allowed`: held for the append.
-        False where it does not allow it: nothing was appended, and `done` is not called.
+        `epoch`: append only in this leader epoch; `producer`: the transaction that the batch
+        belongs to, or that the marker ends; `allowed`: held for the append.
+        Returns False if `allowed` forbids it: nothing was appended, and `done` is not called.
 
-        `done` is called in another thread, or in this one before this returns: with what went
-        wrong when nothing was appended, and when nothing is to be waited for.
+        `done` is called in another thread or in this one before this returns: with the error if
+        nothing was appended, and immediately if there is nothing to wait for.
         """
         try:
             self._partitions.log(*where)

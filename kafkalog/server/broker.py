@@ -70,9 +70,9 @@ TRANSACTION_VERSION = "transaction.version"
 REBALANCE_DELAY = "group.initial.rebalance.delay.ms"
 ANY_PORT = "PLAINTEXT://127.0.0.1:0"
 STOP_MS = 10_000
-"""How long requests in flight may take to be answered at the end."""
+"""How long the broker waits at its end for requests in flight to be answered."""
 DIRECTORY = 2
-"""Of what is undone at the end, the first two are the directory's."""
+"""Cleanup steps that run last; the first two are the directory's."""
 PLAINTEXT = 0
 """Kafka's number of the security protocol."""
 
@@ -82,14 +82,14 @@ _brokers: "weakref.WeakSet[Broker]" = weakref.WeakSet()
 
 @atexit.register
 def _close_all() -> None:
-    """A program that ends without closing its brokers ends them in order all the same."""
+    """Close brokers in order when a program ends without closing them."""
     for broker in list(_brokers):
-        with suppress(Exception):  # logged; the others must end, too
+        with suppress(Exception):  # logged; the others must close, too
             broker.close()
 
 
 def _listen(reactor: Reactor, one: places.Listener, number: int) -> int:
-    """The port that a listener took."""
+    """The port that a listener bound."""
     try:
         return reactor.listen(one.host, one.port, number)
     except KafkalogError as problem:
@@ -98,7 +98,7 @@ def _listen(reactor: Reactor, one: places.Listener, number: int) -> int:
 
 
 def _outside(metadata: Metadata, partitions: Partitions, producer_ids: ProducerIds) -> Outside:
-    """What the coordinator of transactions asks of the others."""
+    """How the transaction coordinator asks the other parts of the broker."""
 
     def group_partition(group_id: str) -> TopicPartition | None:
         return offsets_partition(group_id, partitions.count(OFFSETS_TOPIC))
@@ -112,7 +112,7 @@ def _outside(metadata: Metadata, partitions: Partitions, producer_ids: ProducerI
 def _end(
     transactions: Coordinator[TransactionCore], markers: Markers, marker: Marker, few: bool
 ) -> None:
-    """Write a marker that the coordinator wants written, one of `few`, and tell it."""
+    """Write a marker for the coordinator, one of `few`, and report the outcome to it."""
     producer = Producer(marker.producer_id, marker.epoch, marker.commit, marker.coordinator_epoch,
                         marker.version)  # fmt: skip
     told = partial(transactions.core.marked, marker)
@@ -135,19 +135,18 @@ class Broker:
         config: Mapping[str, object] | None = None,
         clock: Clock | None = None,
     ) -> None:
-        """Open the directory at `path`, made when missing, and serve it.
+        """Open the directory at `path`, which is created if it is missing, and serve it.
 
-        `listeners`: host:port or NAME://host:port, several with commas or in a list, port 0 for
-        a free one; None: what `config` says, else a free port of 127.0.0.1; an empty list: none,
-        only this process reaches it (see `kafkalog.Store`).  `config`: settings
-        by Kafka's names (docs/settings.md), of the broker, and under the broker's names of all
-        topics.  What differs from `kafkalog serve`: group.initial.rebalance.delay.ms is 0 where it
-        is not given.
+        `listeners`: host:port or NAME://host:port, several separated by commas or in a list; port
+        0 takes a free one.  None: what `config` says, else a free port of 127.0.0.1.  An empty
+        list: no port, and only this process reaches the broker (see `kafkalog.Store`).
+        `config`: settings by Kafka's names (docs/settings.md), both the broker's and defaults for
+        topics.  One default differs from `kafkalog serve`: group.initial.rebalance.delay.ms is 0.
 
-        Raises: Locked with the owner's pid, UnknownSetting, InvalidSetting (also of what
-        would keep somebody out, in `config` or the metadata), CorruptLog, ArgumentError (a
-        directory of several nodes, without metadata, or with ACLs), IoFailed (an address that
-        cannot be taken).
+        Raises: Locked with the owner's pid, UnknownSetting, InvalidSetting (also if `config` or
+        the metadata ask for access control, which is not supported yet), CorruptLog,
+        ArgumentError (a directory of several nodes, without metadata, or with ACLs), IoFailed (an
+        address that cannot be bound).
         """
         if config is not None and not isinstance(config, Mapping):
             raise InvalidSetting(
@@ -173,7 +172,7 @@ class Broker:
         self._closing = threading.Lock()
         self._closed = False
         self._store: Any = None
-        self._undo: list[Any] = []  # what ends the parts that were begun, in their order
+        self._undo: list[Any] = []  # ends the parts that were started, in their order
         try:
             if not os.path.isdir(self.path):
                 self._try_to_listen(planned)
@@ -181,7 +180,7 @@ class Broker:
             self._serve(planned)
         except BaseException:
             self._closed = True
-            with suppress(Exception):  # what went wrong at first says more
+            with suppress(Exception):  # the first error says more
                 self._end()
             raise
         _brokers.add(self)
@@ -196,13 +195,13 @@ class Broker:
     # ---- beginning -------------------------------------------------------------------------
 
     def _try_to_listen(self, planned: Sequence[places.Listener]) -> None:
-        """Fail before a directory is created, if the broker cannot listen."""
+        """Fail before a directory is created if the broker cannot listen."""
         with closing(Reactor(self._config)) as reactor:
             for number, one in enumerate(planned):
                 _listen(reactor, one, number)
 
     def _open(self) -> None:
-        """The directory: logs and metadata."""
+        """Open the directory: its logs and metadata."""
         config = self._config
         self._manager = Manager(
             self.path, config, clock=self._clock, node_id=config.node_id, gather=True
@@ -211,7 +210,7 @@ class Broker:
         meta = self._manager.meta
         if meta is not None and config.explicit("node.id") and meta.node_id != config.node_id:
             raise InvalidSetting(
-                f"node.id: found {config.node_id}, wanted {meta.node_id}, whose {self.path} is"
+                f"node.id: found {config.node_id}, wanted {meta.node_id}, the owner of {self.path}"
             )
         for named in config.cordoned_log_dirs:
             if named != "*" and os.path.abspath(named) != os.path.abspath(self.path):
@@ -237,7 +236,7 @@ class Broker:
         check_open_to_all(self._metadata.image)
 
     def _serve(self, planned: Sequence[places.Listener]) -> None:
-        """The network over it."""
+        """Build the network layer over it."""
         name = f"kafkalog {os.path.basename(self.path)}"
         config, manager, metadata = self._config, self._manager, self._metadata
         names = [one.name for one in planned]
@@ -291,7 +290,7 @@ class Broker:
         self._start(name, endpoints)
 
     def _start(self, name: str, endpoints: Sequence[tuple[str, str, int, int]]) -> None:
-        """Let all that was made work."""
+        """Start all parts."""
         node, reactor = self._node, self._node.reactor
         route = Dispatch(node)
         workers = Workers(reactor, route, name, node.bulk)
@@ -314,15 +313,15 @@ class Broker:
         node.transactions.start()
         reactor.start()
         follow_settings(self._node, workers)
-        if self._member is not None:  # once all is there: the controller's requests come at once
+        if self._member is not None:  # last: the controller's requests come immediately
             self._member.register(endpoints, self._config.broker_rack or None)
             if node.controller is not None:
                 node.controller.start()
-                self._undo.append(node.controller.stop)  # while it can still answer
+                self._undo.append(node.controller.stop)  # while the controller can still answer
             self._undo.append(self._let_go)
 
     def _driver(self) -> Driver | None:
-        """What makes this node one of those that may be the controller."""
+        """Make this node a candidate for controller."""
         if self._member is None:
             return None
         config = self._config
@@ -340,12 +339,14 @@ class Broker:
         return driver
 
     def _let_go(self) -> None:
-        """Before an orderly end."""
+        """Prepare an orderly shutdown."""
         config = self._config
         if self._member is not None and config.controlled_shutdown_enable:
             retries = config.controlled_shutdown_max_retries
             if not self._member.let_go(retries, config.controlled_shutdown_retry_backoff_ms):
-                _logger.warning("%s: ends while it leads what nobody else could", self.path)
+                _logger.warning(
+                    "%s: stops while it leads partitions that nobody else can", self.path
+                )
 
     def _partitions(
         self, reactor: Reactor, endpoints: Sequence[tuple[str, str, int, int]], name: str
@@ -369,23 +370,23 @@ class Broker:
 
     @property
     def bootstrap_servers(self) -> str:
-        """The addresses for Kafka clients: host:port of each listener but the controller's."""
+        """The addresses for Kafka clients: host:port of each listener except the controller's."""
         places_of_clients = [one for one in self._node.advertised if one.name != self._alone]
         return places.bootstrap_servers(places_of_clients)
 
     @property
     def _alone(self) -> str:
-        """The listener that nodes and the controller have for themselves; empty: there is none."""
+        """The listener that only nodes and the controller use; empty if there is none."""
         return "" if self._member is None else self._config.control_plane_listener_name.upper()
 
     @property
     def config(self) -> ServerConfig:
-        """The settings with which it was started."""
+        """The settings that the broker was started with."""
         return self._config
 
     @property
     def transport(self) -> Transport:
-        """How clients of this process reach it, without a socket that others could see.
+        """The transport by which clients of this process reach it; no socket is visible to others.
 
         Raises: Closed.
         """
@@ -395,7 +396,9 @@ class Broker:
 
     @property
     def store(self) -> Any:
-        """A `kafkalog.Store` over it, always the same: topics, logs and clients in this process.
+        """A `kafkalog.Store` over this broker: topics, logs and clients in this process.
+
+        The same object each time.
 
         Raises: Closed.
         """
@@ -411,11 +414,11 @@ class Broker:
 
     @property
     def faults(self) -> Faults:
-        """Faults on demand, to test clients of the broker; none is set at first."""
+        """Faults on demand, to test clients of the broker; none is set initially."""
         return self._faults
 
     def pause(self) -> None:
-        """Fall silent, like a stopped process: connections stay open, and nothing is read or
+        """Freeze like a stopped process: connections stay open, and nothing is read or
         answered until `resume`, or `close`.
 
         Raises: Closed.
@@ -423,7 +426,7 @@ class Broker:
         self._node.reactor.pause(True)
 
     def resume(self) -> None:
-        """Go on after `pause`.
+        """Continue after `pause`.
 
         Raises: Closed.
         """
@@ -436,10 +439,10 @@ class Broker:
     # ---- ending ------------------------------------------------------------------------------
 
     def abandon(self) -> dict[str, int]:
-        """End as in a crash: no more requests are answered, nothing is flushed or written.
+        """Stop as in a crash: no more requests are answered, nothing is flushed or written.
 
-        Returns, by the folder of each open log, the offset up to which it was on disk, as if this
-        had been a power cut.  Empty when the broker was closed already.
+        Returns for each open log's folder the offset up to which it was on disk, as after a power
+        cut.  Empty if the broker was already closed.
         """
         with self._closing:
             if self._closed or self._pid != os.getpid():
@@ -451,8 +454,8 @@ class Broker:
             if self._member is not None:
                 self._member.close()
                 self._undo.remove(self._let_go)
-            self._node.transactions.close(0)  # what was decided is not carried out any more
-            # What the directory and its metadata do at their end, they do not.
+            self._node.transactions.close(0)  # decisions are no longer carried out
+            # The directory and its metadata skip what they do in an orderly shutdown.
             while len(self._undo) > DIRECTORY:
                 with suppress(Exception):  # a crash asks nobody
                     self._undo.pop()()
@@ -460,10 +463,10 @@ class Broker:
             return self._manager.abandon()
 
     def close(self) -> None:
-        """Close the clients of this process, answer what is in flight, flush everything, write
-        the clean marker.
+        """Close the clients of this process, answer requests in flight, flush everything, and write
+        the clean-shutdown marker.
 
-        Harmless when repeated.  In a forked child it only forgets.
+        Idempotent.  In a forked child it only drops the handles.
 
         Raises: the first failure, after everything was closed.
         """

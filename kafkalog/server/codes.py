@@ -11,18 +11,18 @@ _logger = logging.getLogger(__name__)
 
 
 def known_code(problem: BaseException) -> ErrorCode | None:
-    """Kafka's code for a failure; None where it has no word for it."""
+    """Kafka's error code for a failure; None if Kafka has no code for it."""
     if isinstance(problem, (Closed, NotFound)):
         return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION  # its log is gone: so is the partition
     if isinstance(problem, StaleLog):
-        return ErrorCode.NOT_LEADER_OR_FOLLOWER  # it has been cut since: ask again
+        return ErrorCode.NOT_LEADER_OR_FOLLOWER  # it was truncated since: the client asks again
     if isinstance(problem, KafkalogError) and problem.code is not None:
         return ErrorCode(problem.code)
     return None
 
 
 def code_of(problem: BaseException) -> ErrorCode:
-    """Kafka's code for a failure; what it has no word for is logged."""
+    """Kafka's error code for a failure; a failure without one is logged."""
     found = known_code(problem)
     if found is not None:
         return found

@@ -1,5 +1,5 @@
-"""What a node of a cluster has its controller do for clients, in threads that may wait for it: the
-I/O threads go on where it is silent."""
+"""Requests that a cluster node sends to its controller for clients, in threads of their own: the
+I/O threads continue if the controller is silent."""
 
 from __future__ import annotations
 
@@ -23,22 +23,22 @@ __all__ = ["Ask", "Errands", "codes"]
 PATIENCE_S = 1.0
 """How long a request that needs a topic waits for its creation."""
 WAITING_MAX = 1_000
-"""What clients ask of a controller that does not answer, until they are told to come again; their
-requests' bytes count among queued.max.request.bytes besides."""
+"""Clients' requests that may wait for a silent controller; more get a retriable error.  Their
+bytes also count towards queued.max.request.bytes."""
 NAMES_MAX = 10_000
-"""Topics that are being made because somebody used them."""
+"""Topics being created because a client used them."""
 Ask = Callable[[Api, Any, int | None], Any]
 UNDER_WAY = ErrorCode.REQUEST_TIMED_OUT
 
 
 def codes(results: Iterable[Result]) -> dict[str, ErrorCode]:
-    """Of CreateTopics, by topic."""
+    """The outcome of CreateTopics, by topic."""
     return {result["name"]: ErrorCode(result["error_code"]) for result in results}
 
 
 class Errands:
-    """Two threads and a line to the controller each: what clients ask of it waits for what they
-    asked before, and for nothing of this node's own."""
+    """Two threads, each with its own connection to the controller: a client's request waits for
+    earlier clients' requests, but never delays this node's own."""
 
     def __init__(self, member: Membership, name: str) -> None:
         self._member = member
@@ -49,14 +49,14 @@ class Errands:
         self._under_way: set[str] = set()
 
     def stop(self) -> None:
-        """End; what the controller has not answered is given up."""
+        """Stop; requests that the controller has not answered are abandoned."""
         self._line.close()
         self._member.ask_no_more()
         self._forwards.stop()
         self._own.stop()
 
     def forward(self, work: Callable[[Ask], None]) -> None:
-        """Have `work` ask the controller, when its turn comes; it answers for its failures.
+        """Run `work`, which asks the controller, in its turn; `work` handles its own failures.
 
         Raises: Timeout: too many wait.
         """
@@ -65,13 +65,13 @@ class Errands:
         self._forwards.submit(lambda: work(self._line.ask))
 
     def later(self, work: Callable[[], None]) -> None:
-        """Run what asks the controller something of this node's own."""
+        """Run a request of this node's own to the controller."""
         self._own.submit(work)
 
     def create_topics(self, wanted: NewTopics) -> dict[str, ErrorCode]:
-        """How it went, by topic; REQUEST_TIMED_OUT: it is under way, or too many are.
+        """The outcome by topic; REQUEST_TIMED_OUT if it is in progress, or too many are.
 
-        One caller at most waits, and not for long: clients that want a topic come again.
+        At most one caller waits, and briefly: clients that want a topic retry.
         """
         with self._lock:
             room = NAMES_MAX - len(self._under_way)

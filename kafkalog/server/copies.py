@@ -1,4 +1,4 @@
-"""The partitions of which this broker of a cluster keeps a copy: led, followed, or let go."""
+"""The replicas that this cluster node keeps: it leads, follows or drops each of them."""
 
 from __future__ import annotations
 
@@ -51,23 +51,23 @@ def fetching(config: ServerConfig) -> FetcherOptions:
 
 
 class _Owed(NamedTuple):
-    """What could not be done for a partition, and why."""
+    """A partition whose change failed, and the reason."""
 
     effect: Effect
     why: str
 
 
 class _Terms(NamedTuple):
-    """What a topic's settings say of the roles of its partitions."""
+    """What a topic's settings say about the roles of its partitions."""
 
     durable: bool
     min_isr: int
     slowed: Container[int]
-    """Those whose copies are throttled."""
+    """Partitions whose replication is throttled."""
 
 
 class Copies(Partitions):
-    """Does what the controller wants of the copies here."""
+    """Carries out the controller's commands for this node's replicas."""
 
     def __init__(
         self,
@@ -77,9 +77,9 @@ class Copies(Partitions):
         options: FetcherOptions,
         racks: bool = False,
     ) -> None:
-        """Nothing is opened before the controller says what this node is to hold.
+        """Nothing is opened before the controller says which replicas this node has.
 
-        `racks`: a consumer is sent to a copy in its own rack.
+        `racks`: a consumer is sent to a replica in its own rack.
         """
         self._member = member
         self._options = options
@@ -87,13 +87,12 @@ class Copies(Partitions):
         self._fetchers: dict[Address, Fetcher] = {}
         self._followed: dict[TopicPartition, Fetcher] = {}
         self._owed: dict[TopicPartition, _Owed] = {}
-        """What failed of the last that was wanted; changed while no command is carried out but
-        this."""
-        self._failures = 0  # of all logs of this process, when it was looked last
-        self._tags: dict[TopicPartition, int] = {}  # numbers that the data plane tells
+        """The last command's partitions that failed; only changed while no other command runs."""
+        self._failures = 0  # of all logs of this process, when last checked
+        self._tags: dict[TopicPartition, int] = {}  # the data plane's numbers of partitions
         self._tagged: list[TopicPartition] = []
         self.led: dict[TopicPartition, Isr] = {}
-        """Of what is led here; guarded by `lock`."""
+        """Of partitions led here; guarded by `lock`."""
         super().__init__(manager, member, reactor)
         self.lock = self._lock
         member.carry_out = self._carry_out
@@ -101,17 +100,17 @@ class Copies(Partitions):
         self._tell_racks()
 
     def close(self) -> None:
-        """Follow nothing any more."""
+        """Stop following."""
         for fetcher in self._fetchers.values():
             fetcher.close()
 
     # ---- what the controller wants ---------------------------------------------------------------
 
     def _carry_out(self, effects: Sequence[Effect]) -> list[TopicPartition]:
-        """What fails for one partition holds up no other, and is tried again; but a log that is
-        offline is led by nobody while others could: it is let go.
+        """One partition's failure delays no other and is retried.  A log that is offline is not led
+        here if another node could lead it: it is dropped.
 
-        Returns those, and what could not be deleted yet.
+        Returns the dropped partitions, and those that could not be deleted yet.
         """
         lost = []
         for effect in self._at_once(effects):
@@ -127,11 +126,11 @@ class Copies(Partitions):
         return lost
 
     def _at_once(self, effects: Sequence[Effect]) -> list[Effect]:
-        """Change the roles of what is open here, in a few steps for all of it: a thousand
-        partitions change when a node dies, and each step that is one partition's own waits for
-        whatever else this node does.
+        """Change the roles of open replicas in a few steps for all of them: a thousand partitions
+        change when a node dies, and each separate step waits for whatever else this node
+        is doing.
 
-        Returns what is to be done one by one: the rest, and what failed, which says why there.
+        Returns what must be done one by one: the rest, and the failures, which report their reason.
         """
         if len({one.partition for one in effects}) < len(effects):
             return [*effects]  # one after another
@@ -153,7 +152,7 @@ class Copies(Partitions):
         return [one for one in effects if one.partition not in done]
 
     def _unfollow(self, partitions: Iterable[TopicPartition]) -> None:
-        """On return nothing is written to these copies."""
+        """On return nothing is written to these replicas any more."""
         found: dict[Fetcher, list[TopicPartition]] = {}
         for tp in partitions:
             if fetcher := self._followed.pop(tp, None):
@@ -162,7 +161,7 @@ class Copies(Partitions):
             fetcher.drop(those)
 
     def _change_roles(self, effects: Sequence[Lead | Follow]) -> set[TopicPartition]:
-        """What is open has another role now; of which that is so."""
+        """Give open replicas their new roles; returns those that have changed."""
         epochs = self._broker_epochs()
         terms = {name: self._terms(name) for name in {one.partition.topic for one in effects}}
         changes, led = [], {}
@@ -187,7 +186,8 @@ class Copies(Partitions):
         return done
 
     def _follow_all(self, found: Iterable[tuple[Follow, Log]]) -> set[TopicPartition]:
-        """Follow what others lead; which of it is not, since this node ends."""
+        """Follow the leaders; returns the partitions that are not followed because this node
+        stops."""
         commands: dict[Address, dict[TopicPartition, Command]] = {}
         for effect, log in found:
             if place := self._place(effect.held):
@@ -201,13 +201,14 @@ class Copies(Partitions):
         return lost
 
     def try_again(self) -> None:
-        """Do what failed when the controller wanted it: it does not say it twice."""
+        """Retry what failed when the controller commanded it, as the controller does not repeat
+        it."""
         if self._owed:
             self._member.followed(lambda: [self._try(one.effect) for one in [*self._owed.values()]])
 
     def failed(self) -> bool:
-        """Neither lead nor follow any more what went offline; whether anything did since this was
-        asked last.
+        """Stop leading and following logs that went offline; returns whether any did since the last
+        call.
 
         Its followers' fetches are refused, so they must not count as lagging: they would leave the
         ISR, and none of them could lead.
@@ -286,14 +287,14 @@ class Copies(Partitions):
         return told(self.led.get(tp), now) or self.led[tp]
 
     def tell(self, tp: TopicPartition) -> None:
-        """Pass the ISR to the data plane.  Under the lock."""
+        """Pass the ISR to the data plane.  The caller holds the lock."""
         self._reactor.set_followers(*tp, followers(self.led[tp], self._broker_epochs()))
 
     def _broker_epochs(self) -> dict[int, int]:
         return {one.id: one.epoch for one in self._image.brokers.values()}
 
     def tell_again(self) -> None:
-        """Let the data plane say once more which followers have caught up."""
+        """Let the data plane report again which followers have caught up."""
         for tp in self.each_led():
             with self._lock, suppress(NotFound):
                 if tp in self.led:
@@ -304,8 +305,8 @@ class Copies(Partitions):
             self._follow_there(place, {tp: _command(held, log)})
 
     def _place(self, held: Held) -> Address | None:
-        """Where its leader is; None: nobody leads it, or is reached, and the controller will say
-        who does."""
+        """The leader's address; None if nobody leads it or the leader cannot be reached: the
+        controller will then name another."""
         leader = held.state.leader
         return None if leader == self._member.node else self._member.place(leader)
 
@@ -326,14 +327,14 @@ class Copies(Partitions):
         return found
 
     def _registered(self, epoch: int) -> None:
-        """Set the followers of leaders from now on."""
+        """Set the followers of partitions led here from now on."""
         for fetcher in self._fetchers.values():
             fetcher.replica = Replica(self._member.node, epoch)
 
     def _problem(self, tp: TopicPartition, problem: KafkalogError) -> None:
         _logger.info("%s-%d: is not followed now: %s", *tp, problem)
         if isinstance(problem, StorageOffline):
-            self._failures = -1  # of a log that had failed before it was followed
+            self._failures = -1  # of a log that had failed before following began
 
     def _drop(self, effect: Drop) -> None:
         self._let_go(effect.partition)
@@ -354,7 +355,7 @@ class Copies(Partitions):
     # ---- following the metadata ----------------------------------------------------------------
 
     def obey(self, config: ServerConfig) -> None:
-        """As Partitions.obey: how quickly copies are to be made of what is throttled."""
+        """As Partitions.obey; also sets the rate at which throttled replicas are copied."""
         self._reactor.set_replication_rate(config.leader_replication_throttled_rate)
         if self._options.throttle is not None:
             self._options.throttle.quota.set_rate(config.follower_replication_throttled_rate)
@@ -379,7 +380,7 @@ class Copies(Partitions):
             self._tell_racks()
 
     def _other_roles(self, change: Change) -> set[str]:
-        return set()  # the controller says to this node what it leads, and to all what others do
+        return set()  # the controller tells this node what it leads, and all nodes what others lead
 
     def _tell_racks(self) -> None:
         if self._racks:
@@ -389,7 +390,7 @@ class Copies(Partitions):
     # ---- as the controller said it -------------------------------------------------------------
 
     def state(self, topic: str, partition: int) -> Partition | None:
-        """As Partitions.state; of what is kept here as the controller said it for that."""
+        """As Partitions.state; for replicas kept here, as the controller's command says."""
         found = self._member.held(TopicPartition(topic, partition))
         return super().state(topic, partition) if found is None else found
 
@@ -443,15 +444,15 @@ class Copies(Partitions):
         return self._tags[tp]
 
     def tagged(self, tag: int) -> TopicPartition:
-        """The partition of a number that the data plane was told."""
+        """The partition for a number that was passed to the data plane."""
         return self._tagged[tag]
 
     def read(self, topic: str, partition: int) -> None:
-        """As Partitions.read; what this node keeps is open already."""
+        """As Partitions.read; replicas on this node are already open."""
         self.log(topic, partition)
 
     def low_watermark(self, tp: TopicPartition) -> int:
-        """As Partitions.low_watermark, of the copies whose nodes live; -1: of one of them it is not
+        """As Partitions.low_watermark, over the replicas on live nodes; -1 if one of them is not
         known yet."""
         with self._lock:
             if tp not in self.led:
@@ -462,19 +463,19 @@ class Copies(Partitions):
         return min([self.log(*tp).start_offset, *starts])
 
     def shown(self, tp: TopicPartition) -> int:
-        """The high watermark of what is led here.
+        """The high watermark of a partition led here.
 
         Raises: NotFound.
         """
         return handle_of(self.log(*tp)).high_watermark
 
     def each_led(self) -> list[TopicPartition]:
-        """What is led here."""
+        """The partitions led here."""
         with self._lock:
             return list(self.led)
 
     def change(self, tp: TopicPartition, step: Callable[[Isr], Isr]) -> Isr | None:
-        """Another state of the ISR; None: it is the same, or not led here any more."""
+        """The new state of the ISR; None if it is unchanged or no longer led here."""
         with self._lock:
             before = self.led.get(tp)
             after = None if before is None else step(before)

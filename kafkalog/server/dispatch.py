@@ -1,4 +1,4 @@
-"""From a request to its handler: versions, decoding, what is answered when that fails."""
+"""Takes a request to its handler: versions, decoding, and the answer when those fail."""
 
 import logging
 from typing import Any
@@ -24,12 +24,12 @@ class Dispatch:
     """Routes requests to the handlers of one node."""
 
     def __init__(self, node: Node) -> None:
-        """All handlers answer for `node`."""
+        """All handlers work for `node`."""
         self._node = node
-        self._warned: set[tuple[str, int]] = set()  # that were asked for and are not served
+        self._warned: set[tuple[str, int]] = set()  # requested, but not served
 
     def __call__(self, request: Request) -> None:
-        """Answer, or see to it that it will be answered."""
+        """Answer a request, or arrange for it to be answered."""
         if not handlers.served(request.api, request.version, self._node.clustered):
             self._refuse(request)
         elif self._decoded(request):
@@ -51,7 +51,7 @@ class Dispatch:
         return True
 
     def _refuse(self, request: Request) -> None:
-        """An API or a version of it that is not served."""
+        """Refuse an API or version that is not served."""
         if request.api is apis.API_VERSIONS:
             # KIP-511: version 0 is what every client can read.
             data, header_version = api_versions.refusal()
@@ -64,8 +64,8 @@ class Dispatch:
         level = logging.WARNING if first else logging.INFO
         api = request.api
         if api is None or request.version not in api.versions or api.served is not None:
-            # Nobody knows how its answer would have to look; or nobody asks who knows what is
-            # announced, and Kafka closes.
+            # The response format of an unknown API is unknown, and no client that reads ApiVersions
+            # sends one: close the connection, as Kafka does.
             _logger.log(level, "%r is not served; its connection is closed", request)
             request.drop()
             return

@@ -1,4 +1,4 @@
-"""Settings of the broker that change while it runs: those of its own, not of topics.
+"""Broker settings that can change while it runs; not topic settings.
 
 The defaults of topics go through the metadata into each log; see kafkalog.metadata.settings.
 """
@@ -21,11 +21,11 @@ __all__ = ["follow_settings", "in_effect"]
 _logger = logging.getLogger(__name__)
 
 COORDINATORS = 2
-"""Each may keep one of the I/O threads as long as its disk does; others want one, too."""
+"""Each may occupy an I/O thread as long as its disk takes; others need one, too."""
 
 
 def in_effect(static: ServerConfig, image: "MetadataImage") -> ServerConfig:
-    """The settings with what was set at run time, for all brokers and for this one."""
+    """The settings, overlaid with those set at run time for all brokers and for this one."""
     found: dict[str, object] = {}
     for resource in ("", str(image.node_id)):
         for name, value in image.config(BROKER, resource).items():
@@ -34,13 +34,13 @@ def in_effect(static: ServerConfig, image: "MetadataImage") -> ServerConfig:
     try:
         return ServerConfig.of(found, static) if found else static
     except InvalidSetting as problem:
-        # Of a directory that Apache Kafka wrote; what we write was checked before.
-        _logger.warning("a setting of the broker is not obeyed: %s", problem)
+        # From a directory that Apache Kafka wrote; we check what we write.
+        _logger.warning("a setting of the broker is ignored: %s", problem)
         return static
 
 
 def follow_settings(node: "Node", workers: "Workers") -> None:
-    """Obey the settings as they are now, and whenever they change."""
+    """Apply the settings now and whenever they change."""
 
     def obey(image: "MetadataImage") -> None:
         config = in_effect(node.config, image)
@@ -55,8 +55,8 @@ def follow_settings(node: "Node", workers: "Workers") -> None:
         for obeys in each:
             try:
                 obeys()
-            except Exception:  # the others are obeyed all the same
-                _logger.exception("a setting of the broker is not obeyed")
+            except Exception:  # the others still apply
+                _logger.exception("a setting of the broker is not applied")
 
     def changed(change: "Change") -> None:
         if any(kind == BROKER for kind, _ in change.resources):
@@ -67,5 +67,5 @@ def follow_settings(node: "Node", workers: "Workers") -> None:
 
 
 def _lend(node: "Node", enough: bool) -> None:
-    """Let the I/O threads do the coordinators' work, where there are enough of them."""
+    """Let the I/O threads do the coordinators' work if there are enough of them."""
     node.coordinator.borrows = node.transactions.borrows = enough

@@ -1,8 +1,8 @@
-"""Failures on demand: what a broker does to requests of an API, before any handler sees them.
+"""Faults on demand: failures that a broker injects into requests before any handler sees them.
 
-For tests of a broker's clients.  Nothing of it is in any request's way until the first fault is
-set: then this stands in front of Dispatch, and the data plane lets what it would answer itself
-come up, for the APIs that are named.
+For tests of a broker's clients.  Until the first fault is set, requests take their normal way.
+Then this module receives them before Dispatch, and the data plane passes on the requests that it
+would otherwise answer itself, for the APIs named by the faults.
 """
 
 import heapq
@@ -31,27 +31,27 @@ __all__ = ["FAULTS_MAX", "HELPER", "Does", "Fault", "Faults"]
 _logger = logging.getLogger(__name__)
 
 FAULTS_MAX = 1000
-"""So many may be set at a time."""
+"""How many may be set at the same time."""
 HELPER = "kafkalog-test-helper"
-"""The client id that is never hit: a test's own inspection uses it."""
+"""The client id that no fault hits: tests use it to inspect the broker."""
 _OF_SESSIONS = (
     ErrorCode.FETCH_SESSION_ID_NOT_FOUND,
     ErrorCode.INVALID_FETCH_SESSION_EPOCH,
     ErrorCode.FETCH_SESSION_TOPIC_ID_ERROR,
 )
-"""Errors of a Fetch as a whole; all other errors are those of partitions."""
+"""Errors of a Fetch as a whole; all others are errors of partitions."""
 _PLAIN = str.maketrans("", "", "_- ")
 
 Route = Callable[[Request], None]
 
 
 class Does(Enum):
-    """What becomes of a request that a fault hits."""
+    """What happens to a request that a fault hits."""
 
     FAIL = "fails"
     """It is answered with an error, and not carried out."""
     DELAY = "is delayed"
-    """It is carried out later; so is what its connection sends behind it."""
+    """It is carried out later, and so are later requests on its connection."""
     DISCONNECT = "is cut off"
     """Its connection is closed, and it is not carried out."""
     DROP_RESPONSE = "is not answered"
@@ -59,31 +59,31 @@ class Does(Enum):
 
 
 class Fault:
-    """One that was set; `hits` tells what became of it."""
+    """A fault that was set; `hits` says what it has hit."""
 
     def __init__(
         self, api: "Api | None", does: Does, times: int | None, error: ErrorCode, ms: int,
         client_id: str | None,
     ) -> None:  # fmt: skip
         self.api = api
-        """None: all of them."""
+        """The partitions it hits; None: all."""
         self.does = does
         self.times = times
         """How many requests it hits; None: all, until it is removed."""
         self.error = error
         self.ms = ms
         self.client_id = client_id
-        """Whose requests; None: everybody's."""
+        """The client id it hits; None: any."""
         self.hits = 0
-        """Requests that it has hit."""
+        """How many requests it has hit."""
 
     @property
     def spent(self) -> bool:
-        """Whether it hits no more."""
+        """Whether it is used up or removed."""
         return self.times is not None and self.hits >= self.times
 
     def meets(self, request: Request) -> bool:
-        """Whether this is a request of those that it hits."""
+        """Whether it hits this request."""
         client = request.peer.client_id
         if self.api is not None and request.api is not self.api:
             return False
@@ -98,26 +98,28 @@ class Fault:
 
 
 class Faults:
-    """All that are set.  Safe to use from many threads."""
+    """All faults that are set.  Safe to use from many threads."""
 
     def __init__(self, node: "Node", route: Route, reroute: Callable[[Route], None]) -> None:
-        """`route` answers what is not hit; `reroute` says where requests go from then on."""
+        """`route` answers requests that no fault hits; `reroute` sets where requests go from then
+        on."""
         self._node = node
         self._route = route
         self._reroute = reroute
         self._lock = threading.Lock()  # guards what follows
         self._faults: list[Fault] = []
-        self._up: set[int] = set()  # keys of APIs that come up because of us
+        self._up: set[int] = set()  # keys of APIs that the data plane passes on because of us
         self._held = _Held(node, route)
 
     # ---- setting -----------------------------------------------------------------------------
 
     def fail(self, api: str | int, error: str | int, times: int | None = 1,
              client_id: str | None = None) -> Fault:  # fmt: skip
-        """Answer the next `times` requests of an API with `error`, wherever its answer has a place
-        for one, in partitions where there are some; where none has, the connection is closed.
+        """Answer the next `times` requests of an API with `error`: for each partition if the
+        response has partitions, else wherever it has an error code; without one, close the
+        connection.
 
-        `api` and `error` by Kafka's names or numbers; `times` None: until it is removed;
+        `api` and `error`: Kafka's names or numbers; `times` None: until it is removed;
         `client_id`: only clients with this id.
 
         Raises: ArgumentError.
@@ -140,7 +142,7 @@ class Faults:
 
     def disconnect(self, api: str | int, times: int | None = 1,
                    client_id: str | None = None) -> Fault:  # fmt: skip
-        """Close the connections of the next `times` requests in place of carrying them out.
+        """Close the connections of the next `times` requests instead of carrying them out.
 
         Raises: ArgumentError.
         """
@@ -148,7 +150,7 @@ class Faults:
         return self._set(Fault(_api(api), Does.DISCONNECT, _times(times), none, 0, client_id))
 
     def cut_off(self, client_id: str) -> Fault:
-        """Close the connections of this client id, with its next request, until it is removed.
+        """Close this client id's connections at its next request, until the fault is removed.
 
         Raises: ArgumentError.
         """
@@ -156,7 +158,7 @@ class Faults:
 
     def drop_response(self, api: str | int, times: int | None = 1,
                       client_id: str | None = None) -> Fault:  # fmt: skip
-        """Carry out the next `times` requests, and close their connections in place of answering.
+        """Carry out the next `times` requests, then close their connections without an answer.
 
         Raises: ArgumentError.
         """
@@ -166,19 +168,21 @@ class Faults:
     def _set(self, fault: Fault) -> Fault:
         with self._lock:
             if len(self._faults) >= FAULTS_MAX:
-                raise ArgumentError(f"{len(self._faults)} faults are set, at most {FAULTS_MAX} are")
+                raise ArgumentError(
+                    f"{len(self._faults)} faults are set, wanted at most {FAULTS_MAX}"
+                )
             self._faults.append(fault)
             self._settle()
         return fault
 
     def remove(self, fault: Fault) -> None:
-        """Let a fault hit nothing any more; harmless when it does not."""
+        """Remove a fault; harmless if it is no longer set."""
         with self._lock:
             self._faults = [one for one in self._faults if one is not fault]
             self._settle()
 
     def clear(self) -> None:
-        """Remove all, and carry out at once what is delayed."""
+        """Remove all faults, and carry out delayed requests immediately."""
         with self._lock:
             self._faults = []
             self._settle()
@@ -186,12 +190,12 @@ class Faults:
 
     @property
     def all(self) -> tuple[Fault, ...]:
-        """Those that may hit something still, the oldest first."""
+        """The faults that may still hit a request, oldest first."""
         with self._lock:
             return tuple(self._faults)
 
     def _settle(self) -> None:
-        """Let come up what must: under the lock."""
+        """Let the data plane pass on the APIs that faults name.  The caller holds the lock."""
         wanted = {(fault.api or apis.FETCH).key for fault in self._faults}
         for key in wanted ^ self._up:
             self._node.reactor.intercept(key, key in wanted)
@@ -199,13 +203,13 @@ class Faults:
         self._reroute(self if wanted else self._route)
 
     def stop(self) -> None:
-        """Hold nothing any more: what is delayed loses its connection."""
+        """Stop: connections of delayed requests are closed."""
         self._held.stop()
 
     # ---- requests ----------------------------------------------------------------------------
 
     def __call__(self, request: Request) -> None:
-        """Do to a request what the oldest fault that meets it says; else let it be answered."""
+        """Apply the oldest fault that matches a request; without one, let it be answered."""
         fault = self._hit(request)
         if fault is None:
             self._route(request)
@@ -235,7 +239,7 @@ class Faults:
             return fault
 
     def _miss(self, fault: Fault) -> None:
-        """What it hit was none: the next one is."""
+        """That request did not count as a hit: the next one may."""
         with self._lock:
             if fault.spent:
                 self._faults.insert(0, fault)
@@ -255,8 +259,8 @@ class Faults:
             request.answer(self._metadata(request, code))
         elif request.api is apis.FETCH and code not in _OF_SESSIONS:
             if request.version >= 7 and body.session_epoch > 0:
-                # It names only changed partitions, so it has no place for partitions' errors.  This
-                # error makes the client ask for all of them, and the answer then has a place.
+                # It names only changed partitions, so it has no place for errors of partitions.
+                # With this error the client asks for all of them, and the answer then has a place.
                 self._miss(fault)
                 code = ErrorCode.FETCH_SESSION_ID_NOT_FOUND
                 answer_failure(request, code, message)
@@ -267,7 +271,7 @@ class Faults:
             answer_failure(request, code, message)
 
     def _metadata(self, request: Request, code: ErrorCode) -> dict[str, Any]:
-        """Each topic has the error; the nodes' addresses are as always."""
+        """Each topic gets the error; the nodes' addresses stay as usual."""
         node, body = self._node, request.body
         every = body.topics is None or (request.version == 0 and not body.topics)
         if every:
@@ -291,9 +295,9 @@ class Faults:
 
 
 class _Held:
-    """Requests that are delayed, and the thread that lets them go on, which begins with the first.
+    """Delayed requests, and the thread that resumes them; it starts with the first one.
 
-    There are no more of them than connections: each has one at a time.
+    There are at most as many as connections, since each connection has one at a time.
     """
 
     def __init__(self, node: "Node", route: Route) -> None:
@@ -306,7 +310,7 @@ class _Held:
         self._stopping = False
 
     def put(self, request: Request, ms: int) -> None:
-        """Let a request go on `ms` from now."""
+        """Resume a request `ms` from now."""
         with self._wake:
             if not self._stopping:
                 due_s = self._clock.monotonic_s() + ms / 1000
@@ -322,14 +326,14 @@ class _Held:
         request.drop()
 
     def release(self) -> None:
-        """Let all go on now."""
+        """Resume all now."""
         with self._wake:
             self._held = [(0.0, number, request) for _, number, request in self._held]
             heapq.heapify(self._held)
             self._wake.notify()
 
     def stop(self) -> None:
-        """End the thread; held requests lose their connection.  Harmless when repeated."""
+        """Stop the thread; held requests lose their connection.  Idempotent."""
         with self._wake:
             self._stopping = True
             held, self._held = self._held, []

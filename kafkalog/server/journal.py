@@ -1,4 +1,4 @@
-"""The coordinators' journals: the partitions of `__consumer_offsets`, of `__transaction_state`."""
+"""The coordinators' journals: partitions of `__consumer_offsets` and `__transaction_state`."""
 
 from collections.abc import Callable, Iterator, Sequence
 
@@ -19,12 +19,12 @@ TRANSACTIONS_TOPIC = "__transaction_state"
 
 
 def offsets_partition(group_id: str, count: int) -> TopicPartition | None:
-    """The partition of a group's offsets, of `count` partitions; None: there is none."""
+    """The partition for a group's offsets, of `count`; None if there is none."""
     return TopicPartition(OFFSETS_TOPIC, partition_for(group_id, count)) if count else None
 
 
 class Journal:
-    """Where a coordinator writes what it must not forget.  Any thread."""
+    """Where a coordinator writes its durable state.  Safe to call from any thread."""
 
     def __init__(self, topic: str, partitions: Partitions, appends: Appends) -> None:
         self._topic = topic
@@ -39,7 +39,7 @@ class Journal:
         done: Callable[[ErrorCode], None],
         producer: Producer | None = None,
     ) -> None:
-        """As Appends.append; `done` takes what went wrong as its code, NONE when nothing did."""
+        """As Appends.append; `done` takes the error code, NONE if it succeeded."""
 
         def outcome(problem: Exception | None) -> None:
             done(ErrorCode.NONE if problem is None else code_of(problem))
@@ -48,10 +48,10 @@ class Journal:
         self._appends.append(where, epoch, records, producer, outcome)
 
     def read(self, partition: int, epoch: int) -> Iterator[JournalBatch]:
-        """All batches of a partition; none where nothing was ever written.
+        """All batches of a partition; none if nothing was ever written.
 
-        Raises: NotLeaderOrFollower: it is not led in `epoch`; what opening and reading a log
-        raises.
+        Raises: NotLeaderOrFollower: it is not led in `epoch`; any error of opening and reading a
+        log.
         """
         log = self._partitions.look(self._topic, partition)
         if log is None:

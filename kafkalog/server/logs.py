@@ -1,4 +1,4 @@
-"""Log lines for operators: one line an event, as text or as JSON."""
+"""Log lines for operators: one line per event, as text or as JSON."""
 
 import json
 import logging
@@ -17,7 +17,7 @@ def _moment(record: logging.LogRecord) -> str:
 
 
 def _printable(text: str) -> str:
-    """Names come from clients: none of them begins a line of its own or moves the cursor."""
+    """Clients choose names: a name must not begin a new line or move the cursor."""
     if text.isprintable():
         return text
     return "".join(c if c.isprintable() else ascii(c)[1:-1] for c in text)
@@ -35,7 +35,7 @@ class _Text(logging.Formatter):
 
 
 class _Json(logging.Formatter):
-    """An object a line: time, level, logger, thread, message, and a failure's traceback."""
+    """One object per line: time, level, logger, thread, message, and a failure's traceback."""
 
     def format(self, record: logging.LogRecord) -> str:
         fields = {

@@ -1,4 +1,4 @@
-"""What the handlers of requests see of their broker."""
+"""A broker as the request handlers see it."""
 
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, NamedTuple
@@ -31,12 +31,12 @@ __all__ = ["Node"]
 
 
 class Node(NamedTuple):
-    """One broker's parts; all of them may be used from many threads."""
+    """One broker's parts; all are safe to use from many threads."""
 
     config: ServerConfig
     """The settings of the start, with defaults for what was not given."""
     given: Mapping[str, object]
-    """What was given: a file's settings, or the caller's."""
+    """The settings as given: a file's, or the caller's."""
     manager: "Manager"
     metadata: "Metadata"
     partitions: "Partitions"
@@ -44,31 +44,31 @@ class Node(NamedTuple):
     coordinator: "Coordinator[GroupCore]"
     acknowledger: "Acknowledger"
     advertised: tuple[Advertised, ...]
-    """The addresses for clients, by the number of the listener that they use."""
+    """The addresses for clients, by listener number."""
     producer_ids: "ProducerIds"
     bulk: "Bulk"
     transactions: "Coordinator[TransactionCore]"
     guards: "Guards"
-    """Writes that the coordinator of transactions allowed."""
+    """Writes that the transaction coordinator allowed."""
     markers: "Markers"
     begun: "Bulk"
-    """Goes on with writes once it has."""
+    """Continues writes once the coordinator has answered."""
     deletions: "Deletions"
     """Answers DeleteRecords once the replicas have dropped the records."""
     kraft: "Changeable | None"
-    """Of a node that is alone, its metadata as it may change them."""
+    """Of a single node: its metadata, which it may change."""
     member: "Membership | None"
-    """Of a node of a cluster."""
+    """Of a cluster node: its membership."""
     controller: "Controlling | None"
-    """Likewise, the part of it that is the controller, or may become so."""
+    """Of a cluster node: its controller, active or standby."""
     afar: "Afar | None"
-    """Likewise, what it asks of the others."""
+    """Of a cluster node: its requests to the others."""
     errands: "Errands | None"
-    """Likewise, what it has the controller do for clients."""
+    """Of a cluster node: requests to the controller for clients."""
 
     @property
     def clock(self) -> Clock:
-        """The time for everything."""
+        """The clock for everything."""
         return self.manager.clock
 
     @property
@@ -92,23 +92,25 @@ class Node(NamedTuple):
         return self.config.broker_rack or None
 
     def alone(self) -> "Changeable":
-        """The metadata, to be changed here.
+        """The metadata, to change it here.
 
         Raises: NotController: this node is one of several.
         """
         if self.kraft is None:
-            raise NotController(f"node {self.node_id} is one of several, and not their controller")
+            raise NotController(
+                f"node {self.node_id} is one of several and cannot change the metadata itself"
+            )
         return self.kraft
 
     def joined(self) -> "Membership":
-        """Its membership.
+        """Its cluster membership.
 
         Raises: UnsupportedVersion: it has none.
         """
         if self.member is None:
-            raise UnsupportedVersion(f"node {self.node_id} is alone, and no controller's")
+            raise UnsupportedVersion(f"node {self.node_id} is not part of a cluster")
         return self.member
 
     def told(self, listener: int) -> Advertised:
-        """Where clients of a listener find this broker."""
+        """This broker's address for clients of a listener."""
         return INSIDE_PLACE if listener == INSIDE else self.advertised[listener]

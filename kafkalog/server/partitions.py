@@ -1,4 +1,4 @@
-"""The partitions that this broker leads: from the metadata to logs, and into the data plane."""
+"""The partitions that this broker leads: opens their logs for the metadata and the data plane."""
 
 import logging
 import threading
@@ -39,16 +39,16 @@ __all__ = ["Partitions", "has_failed", "looks_inside"]
 _logger = logging.getLogger(__name__)
 
 AHEAD_MS = int(lib.KL_AHEAD_MS)
-"""Compressed batches whose header says a later time than now and this come up where times count."""
+"""Compressed batches whose header is further ahead go to Python in topics that check times."""
 RETRY_S = 10.0
-"""A log that could not be opened is let alone for so long: looking costs a recovery."""
+"""How long a log that failed to open is left alone: each attempt costs a recovery."""
 
 
 def looks_inside(config: TopicConfig) -> bool:
     """Whether a compressed batch must be decompressed before it can be appended.
 
-    Whether a record lies too far ahead its header tells well enough, from AHEAD_MS on; whether
-    one lies too far back it does not.
+    The header says well enough whether a record is too far ahead, from AHEAD_MS on; it does not
+    say whether one is too far back.
     """
     before_ms, after_ms = timestamp_window(config)
     return (
@@ -69,14 +69,14 @@ class _Offline(NamedTuple):
 
     reason: str
     until_s: float
-    """When it is tried again, on the monotonic clock."""
+    """When to retry, on the monotonic clock."""
 
 
 class Partitions:
-    """Logs by topic and partition, opened when they are first wanted.
+    """Logs by topic and partition, opened at their first use.
 
-    What is open is known to the data plane, which answers for it from then on.  Safe to use
-    from many threads.  Follows the metadata from its making on.
+    The data plane knows an open log, and answers for it from then on.  Safe to use from many
+    threads.  Follows the metadata from its construction on.
     """
 
     def __init__(self, manager: "Manager", metadata: "Metadata", reactor: "Reactor") -> None:
@@ -84,19 +84,19 @@ class Partitions:
         self._manager = manager
         self._metadata = metadata
         self._reactor = reactor
-        # Guards what follows and what is in the data plane; inside of the metadata's lock,
-        # never around it.
+        # Guards what follows and the data plane's state; taken inside the metadata's lock, never
+        # around it.
         self._lock = threading.RLock()
         self._image: MetadataImage = metadata.image
         self._served: dict[TopicPartition, Log] = {}
-        self._empty: set[TopicPartition] = set()  # of these the data plane knows no log
+        self._empty: set[TopicPartition] = set()  # the data plane has no log of these
         self._offline: dict[TopicPartition, _Offline] = {}
         self._configs: dict[str, TopicConfig] = {}
         for topic in self._image.topics.values():
             self._introduce(topic)
         self.on_lead: Callable[[TopicPartition, int], None] = lambda _partition, _epoch: None
-        """Called once a partition is led here in this epoch, where the metadata may say so before;
-        under no lock but the metadata's."""
+        """Wait until a partition is led here in this epoch, if the metadata may say so earlier;
+        called under no lock but the metadata's."""
         metadata.listen(self._changed)
         manager.on_open = self._opened
 
@@ -113,12 +113,12 @@ class Partitions:
         return self._image.partition(topic, partition) is not None
 
     def state(self, topic: str, partition: int) -> "Partition | None":
-        """The leader of a partition; None: there is no such partition."""
+        """The leader of a partition; None if it does not exist."""
         return self._image.partition(topic, partition)
 
     def leader_epoch(self, topic: str, partition: int) -> int:
-        """In which leader epoch a partition is led here: what is decided now is appended in no
-        other.
+        """The leader epoch in which a partition is led here: a decision made now is appended in no
+        other epoch.
 
         Raises: UnknownTopicOrPartition; NotLeaderOrFollower.
         """
@@ -128,12 +128,12 @@ class Partitions:
         return state.leader_epoch
 
     def count(self, topic: str) -> int:
-        """How many partitions a topic has; 0: there is none of that name."""
+        """How many partitions a topic has; 0 if it does not exist."""
         found = self._image.topics.get(topic)
         return 0 if found is None else len(found.partitions)
 
     def id_of(self, topic: str) -> uuid.UUID:
-        """A topic's id; ZERO_UUID: there is none of that name."""
+        """A topic's id; ZERO_UUID if it does not exist."""
         found = self._image.topics.get(topic)
         return ZERO_UUID if found is None else found.id
 
@@ -142,13 +142,13 @@ class Partitions:
         return self._image.names.get(topic_id)
 
     def log(self, topic: str, partition: int) -> "Log":
-        """The log of a partition, known to the data plane from now on.
+        """The log of a partition, which the data plane serves from now on.
 
         The first call after a crash recovers it.
 
-        Raises: UnknownTopicOrPartition; StorageOffline: it cannot be opened.  That is tried
-        again when it is asked for later than RETRY_S after.  NoSpace and others that pass: it
-        cannot be opened now.
+        Raises: UnknownTopicOrPartition; StorageOffline: it cannot be opened, which is retried by
+        calls more than RETRY_S later; NoSpace and other temporary errors: it cannot be opened
+        now.
         """
         tp = TopicPartition(topic, partition)
         with self._lock:
@@ -159,7 +159,7 @@ class Partitions:
             if self.offline(topic, partition):
                 self._reactor.put_offline(topic, partition, True)
                 raise StorageOffline(self._offline[tp].reason)
-        # Outside of the lock: it may recover, and write metadata.
+        # Without the lock: it may recover, and write metadata.
         try:
             log = self._get(tp)
             epoch = self._metadata.lead(log)
@@ -189,23 +189,23 @@ class Partitions:
             return self._metadata.followed(lambda: self._manager.get(*tp))
 
     def obey(self, config: "ServerConfig") -> None:
-        """The broker's settings that concern partitions are these now."""
+        """Apply the broker's settings that concern partitions."""
 
     def low_watermark(self, tp: TopicPartition) -> int:
-        """Where all copies of a partition that is led here begin.
+        """The lowest offset that all replicas of a partition led here have.
 
         Raises: as `log`; NotLeaderOrFollower: it is not led here any more.
         """
         return self.log(*tp).start_offset
 
     def is_open(self, topic: str, partition: int) -> bool:
-        """Whether `log` would have nothing to open."""
+        """Whether the log is already open."""
         with self._lock:
             return TopicPartition(topic, partition) in self._served
 
     def look(self, topic: str, partition: int) -> "Log | None":
-        """As `log`, for reading only: None if nothing was ever written, so that a look
-        makes no file.  Such a partition begins and ends at 0, in the epoch of its leader.
+        """As `log`, for reading only: None if nothing was ever written, so that reading
+        creates no file.  Such a partition begins and ends at 0, in the epoch of its leader.
         """
         tp = TopicPartition(topic, partition)
         with self._lock:
@@ -241,8 +241,8 @@ class Partitions:
         self._reactor.put_empty(*tp, leader_epoch=epoch, durable=durable)
 
     def _opened(self, tp: TopicPartition) -> None:
-        """A log was opened, by whomever of this process: who reads its partition is to hear of
-        what is written there."""
+        """A log was opened, by any part of this process: readers of its partition must see what is
+        written there."""
         with self._lock:
             if tp not in self._empty:
                 return
@@ -252,10 +252,10 @@ class Partitions:
             _logger.warning("%s-%d: is not served: %s", *tp, problem)
 
     def offline(self, topic: str, partition: int) -> bool:
-        """Whether the partition's log could not be opened a moment ago, or failed since.
+        """Whether the partition's log failed recently, when it was opened or later.
 
-        Metadata asks for each partition, and most of all while roles change: no lock is taken for
-        two looks, each at one thing.
+        Metadata asks for each partition, and most often while roles change: it takes no lock for
+        two reads of one value each.
         """
         tp = TopicPartition(topic, partition)
         if (log := self._served.get(tp)) is not None:
@@ -325,19 +325,19 @@ class Partitions:
             self._lead_anew(new, changed | self._other_roles(change))
 
     def _other_roles(self, change: "Change") -> set[str]:
-        """Topics whose leaders the metadata has."""
+        """Topics whose leaders the metadata names."""
         return {topic.name for topic in change.changed}
 
     @staticmethod
     def _each(name: str, follow: Callable[["Topic"], None], topic: "Topic") -> None:
-        """A topic that cannot follow the metadata keeps none behind it from following."""
+        """A topic that cannot follow the metadata does not stop later ones from following it."""
         try:
             follow(topic)
         except Exception:
-            _logger.exception("topic %s: is not served as the metadata say", name)
+            _logger.exception("topic %s: does not follow the metadata", name)
 
     def _lead_anew(self, new: "MetadataImage", changed: Iterable[str]) -> None:
-        """Tell the data plane new leader epochs and another durability."""
+        """Pass new leader epochs and a changed durability to the data plane."""
         found = [new.topics[name] for name in changed if name in new.topics]
         for tp, now in [(TopicPartition(topic.name, n), p)
                         for topic in found for n, p in topic.partitions.items()]:  # fmt: skip
@@ -345,8 +345,8 @@ class Partitions:
             if log is not None:
                 try:
                     self._serve(tp, log, now.leader_epoch)
-                except KafkalogError as problem:  # as of a log that went offline
-                    _logger.error("%s-%d: is served as before: %s", *tp, problem)
+                except KafkalogError as problem:  # as for a log that went offline
+                    _logger.error("%s-%d: keeps its previous role: %s", *tp, problem)
             elif tp in self._empty:
                 self._tell_empty(tp)
 
@@ -357,12 +357,12 @@ class Partitions:
             self._served.pop(tp, None)
             self._empty.discard(tp)
             self._offline.pop(tp, None)
-        # Appends have ended and waiting requests are answered; then the metadata takes the files.
+        # Appends have ended and waiting requests are answered; then the metadata deletes the files.
         self._reactor.remove_topic(topic.name)
 
 
 def has_failed(log: "Log") -> bool:
-    """Whether an open log went offline; one that is being closed did not."""
+    """Whether an open log went offline; a log that is being closed did not."""
     try:
         return bool(handle_of(log).state().offline)
     except KafkalogError:
@@ -376,7 +376,7 @@ def _tell_recovery(log: "Log") -> None:
     found = log.recovery
     if found.truncated_bytes:
         _logger.warning(
-            "%s-%d: recovered: %d bytes were no whole batches and are cut; it ends at offset %d",
+            "%s-%d: recovered: cut %d bytes that were no whole batch; it ends at offset %d",
             log.topic, log.partition, found.truncated_bytes, log.end_offset,
         )  # fmt: skip
     elif found.segments_recovered:

@@ -1,6 +1,6 @@
-"""What a request may need to be allowed: Kafka's operations and the kinds of what they are done to.
+"""Kafka's operations and resource types: what a request may need permission for.
 
-Nobody is refused by it yet; a client that asks what it may do is told everything.
+They are not checked yet; a client that asks for its permissions gets all of them.
 Source: Kafka's AclOperation, ResourceType and AclEntry.supportedOperations.
 """
 
@@ -25,7 +25,7 @@ class Operation(IntEnum):
 
 
 class Kind(IntEnum):
-    """What an operation is done to; Kafka's numbers."""
+    """The type of a resource; Kafka's numbers."""
 
     TOPIC = 2
     GROUP = 3
@@ -46,9 +46,9 @@ SUPPORTED: dict[Kind, frozenset[Operation]] = {
     ),
     Kind.TRANSACTIONAL_ID: frozenset({Operation.WRITE, Operation.DESCRIBE}),
 }  # fmt: skip
-"""The operations that there are for each kind."""
+"""The operations that each type has."""
 
 
 def everything(kind: Kind) -> int:
-    """All operations of a kind, as an answer has them: a bit each."""
+    """All operations of a type, one bit each, as responses hold them."""
     return sum(1 << operation for operation in SUPPORTED[kind])

@@ -1,4 +1,4 @@
-"""A directory that somebody protected is not served to everybody."""
+"""Refuses to serve a protected directory to everybody."""
 
 from typing import TYPE_CHECKING
 
@@ -25,8 +25,8 @@ def check_open_to_all(image: "MetadataImage") -> None:
     some = ", ".join(f"{count} {what}" for what, count in found.items() if count)
     if some:
         raise ArgumentError(
-            f"the metadata hold {some}, which protect the directory and are not obeyed yet; it "
-            "is served when Apache Kafka's tools have taken them out"
+            f"the metadata hold {some}, which protect the directory and are not supported yet; "
+            "it is not served until Apache Kafka's tools have removed them"
         )
     for resource in ("", str(image.node_id)):
         for name, value in image.config(BROKER, resource).items():

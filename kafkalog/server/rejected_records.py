@@ -1,4 +1,4 @@
-"""Which records of a refused batch are to blame: what KIP-467 lets a producer see."""
+"""Which records of a refused batch are invalid: the record errors of KIP-467."""
 
 from typing import Any
 
@@ -11,13 +11,13 @@ from kafkalog.errors import KafkalogError
 __all__ = ["record_errors"]
 
 LISTED_MAX = 1000
-"""Records that one answer names."""
+"""How many records one answer names."""
 
 
 def record_errors(records: bytes, config: TopicConfig, now_ms: int) -> list[dict[str, Any]]:
-    """The records that break a rule of their topic, by their place in the batch.
+    """The records that break a rule of their topic, by their index in the batch.
 
-    Empty when none can be told, as for a batch that does not parse.
+    Empty if none can be named, as for a batch that cannot be parsed.
     """
     batch = ffi.new("kl_batch *")
     try:

@@ -1,4 +1,4 @@
-"""A request on its way through Python: decoded, answered once, by any thread."""
+"""A request on its way through Python: decoded, and answered once, by any thread."""
 
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
@@ -19,9 +19,9 @@ __all__ = ["Peer", "Request"]
 Answer = Mapping[str, Any]
 _CONTROLS = (LEADER_AND_ISR, STOP_REPLICA, UPDATE_METADATA, CONTROLLED_SHUTDOWN)
 _WAIT_FOR_MEMBERS = (apis.JOIN_GROUP, apis.SYNC_GROUP)
-"""Answered when other members have done what they should, which may take minutes."""
+"""Answered when other members have acted, which may take minutes."""
 KNOWN = {**{api.key: api for api in _CONTROLS}, **apis.BY_KEY}
-"""What clients ask, what a controller says, and what it is asked."""
+"""Clients' requests to a controller, a controller's commands, and brokers' requests to it."""
 
 
 class Peer(NamedTuple):
@@ -35,7 +35,7 @@ class Peer(NamedTuple):
 
 
 class Answers(Protocol):
-    """What ends a request: the reactor."""
+    """What ends a request; implemented by the reactor."""
 
     def answer(self, request_id: int, body: bytes, header_version: int, /) -> None:
         """Send an answer."""
@@ -44,14 +44,14 @@ class Answers(Protocol):
         """Hand it back to C."""
 
     def read(self, request_id: int) -> None:
-        """Its bytes are needed no more."""
+        """Free its bytes."""
 
     def drop(self, request_id: int) -> None:
         """Close its connection."""
 
 
 class Request:
-    """One request that came up from the network threads; it is answered exactly once."""
+    """One request from the network threads; it is answered exactly once."""
 
     __slots__ = ("_id", "_reactor", "api", "body", "correlation_id", "peer", "version")
 
@@ -60,20 +60,20 @@ class Request:
         self._reactor = reactor
         self._id: int = taken.id
         self.api: Any = KNOWN.get(taken.api_key)
-        """None for a key that is in no table."""
+        """None for an unknown API key."""
         self.version: int = taken.api_version
         self.correlation_id: int = taken.correlation_id
         self.peer = Peer(taken.client_id, _host(taken.peer), taken.listener)
         self.body: Any = taken.body
-        """The bytes behind the header, then the decoded Struct."""
+        """The bytes after the header, later the decoded Struct."""
 
     def decode(self) -> None:
-        """Make `body` the decoded Struct.
+        """Decode `body` into a Struct.
 
         Raises: InvalidRequest, UnsupportedVersion.
         """
         self.body = self.api.decode_request(self.version, self.body)
-        if self.api in _WAIT_FOR_MEMBERS:  # what is kept of it the group's bounds count
+        if self.api in _WAIT_FOR_MEMBERS:  # parts that are kept count towards the group's bounds
             self._reactor.read(self._id)
 
     def answer(self, response: Answer) -> None:
@@ -86,15 +86,15 @@ class Request:
         self._reactor.answer(self._id, data, header_version)
 
     def again(self) -> None:
-        """Produce, Fetch: what was missing is there now."""
+        """Hand a Produce or Fetch back to C: what it needed is there now."""
         self._reactor.again(self._id)
 
     def drop(self) -> None:
-        """Close the connection, as Kafka does where no answer would be understood."""
+        """Close the connection, as Kafka does when no answer would be understood."""
         self._reactor.drop(self._id)
 
     def unheard(self) -> None:
-        """From now on: whatever is answered, the connection is closed in place of it."""
+        """From now on, close the connection instead of sending the answer."""
         self._reactor = _Unheard(self._reactor)
 
     def __repr__(self) -> str:
@@ -103,7 +103,7 @@ class Request:
 
 
 class _Unheard:
-    """In the place of the reactor: what is asked for is done, and nobody hears of it."""
+    """Replaces the reactor: the request is carried out, and no answer is sent."""
 
     def __init__(self, reactor: "Answers") -> None:
         self._reactor = reactor

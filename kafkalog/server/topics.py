@@ -1,4 +1,4 @@
-"""Topics that are made without being asked for: by a first use, and Kafka's own."""
+"""Topics that are created automatically: at a first use, and Kafka's internal ones."""
 
 from collections.abc import Callable, Collection, Iterable, Mapping
 from functools import partial
@@ -20,7 +20,7 @@ __all__ = ["create_missing", "follow_coordinators", "internal_topic"]
 
 
 def create_missing(node: Node, names: Iterable[str]) -> dict[str, ErrorCode]:
-    """Make the topics among `names` that are not there yet; why those that could not be made."""
+    """Create the missing topics among `names`; returns the errors of those that failed."""
     missing = [name for name in dict.fromkeys(names) if name not in node.image.topics]
     if not missing:
         return {}
@@ -74,18 +74,20 @@ def _transactions_config(node: Node) -> Mapping[str, str]:
 
 
 def internal_topic(node: Node, name: str) -> None:
-    """See to it that a coordinator's topic is there; its files come with the first records.
+    """Make sure that a coordinator's topic exists; its files are created by the first records.
 
-    Raises: COORDINATOR_NOT_AVAILABLE when it cannot be made, with Kafka's reason.
+    Raises: COORDINATOR_NOT_AVAILABLE if it cannot be created, with Kafka's reason.
     """
     failed = create_missing(node, [name])
     for missing, code in failed.items():
-        raise failure(ErrorCode.COORDINATOR_NOT_AVAILABLE, f"{missing} cannot be made", code.name)
+        raise failure(
+            ErrorCode.COORDINATOR_NOT_AVAILABLE, f"{missing} cannot be created", code.name
+        )
 
 
 def follow_coordinators(node: Node) -> None:
-    """Tell the coordinators what is theirs, now and whenever the metadata change, and when it can
-    be read."""
+    """Tell the coordinators which partitions they own, now and whenever the metadata changes, and
+    when these can be read."""
 
     def deleted(names: Collection[str]) -> None:
         node.coordinator.post(partial(node.coordinator.core.drop_topics, frozenset(names)))
@@ -106,7 +108,7 @@ def _follow(
     deleted: Callable[[Collection[str]], None],
 ) -> None:  # fmt: skip
     def led(image: "MetadataImage") -> dict[int, int]:
-        """What is led here, and in which epoch."""
+        """The partitions led here, and their epochs."""
         topic = image.topics.get(name)
         parts = {} if topic is None else topic.partitions
         return {n: one.leader_epoch for n, one in parts.items() if one.leader == image.node_id}
@@ -118,8 +120,8 @@ def _follow(
         old, new = change.old, change.new
         gone = [topic.name for topic in change.gone]
         before, now = led(old), led(new)
-        # Every election has an epoch of its own: between two that follow nobody else led, and
-        # between others somebody may have, though that was not heard of here.
+        # Every election has its own epoch: between two consecutive ones nobody else led; with a
+        # gap, another node may have, even if this node did not hear of it.
         kept = {n for n in before if n in now and now[n] - before[n] in (0, 1)}
         if name in gone:
             kept.clear()

@@ -1,4 +1,4 @@
-"""Clients' requests as what is asked of the metadata: no decoded request goes further down."""
+"""Translates clients' requests for the metadata, which sees no decoded request."""
 
 from collections.abc import Callable
 from typing import Any
@@ -36,7 +36,7 @@ __all__ = [
 
 
 def new_topics(body: Any) -> NewTopics:
-    """Of CreateTopics."""
+    """The topics of CreateTopics."""
     topics = [
         NewTopic(
             topic.name,
@@ -51,13 +51,13 @@ def new_topics(body: Any) -> NewTopics:
 
 
 def deleted_topics(body: Any) -> list[TopicNamed]:
-    """Of DeleteTopics, whose newer versions name topics by id, too."""
+    """The topics of DeleteTopics, whose newer versions also name them by id."""
     asked = [TopicNamed(topic.name, topic.topic_id) for topic in body.topics]
     return asked + [TopicNamed(name) for name in body.topic_names]
 
 
 def more_partitions(body: Any) -> MorePartitions:
-    """Of CreatePartitions."""
+    """The topics of CreatePartitions."""
 
     def one(topic: Any) -> MoreOfTopic:
         chosen = topic.assignments
@@ -78,17 +78,17 @@ def _changes(body: Any, changes_of: Callable[[Any], SettingChange]) -> SettingCh
 
 
 def all_settings(body: Any) -> SettingChanges:
-    """Of AlterConfigs."""
+    """The changes of AlterConfigs."""
     return _changes(body, lambda one: SettingChange(one.name, one.value))
 
 
 def some_settings(body: Any) -> SettingChanges:
-    """Of IncrementalAlterConfigs."""
+    """The changes of IncrementalAlterConfigs."""
     return _changes(body, lambda one: SettingChange(one.name, one.value, one.config_operation))
 
 
 def settings(body: Any) -> SettingsAsked:
-    """Of DescribeConfigs."""
+    """The resources of DescribeConfigs."""
     asked = [
         ResourceAsked(one.resource_type, one.resource_name, one.configuration_keys)
         for one in body.resources
@@ -97,7 +97,7 @@ def settings(body: Any) -> SettingsAsked:
 
 
 def features(body: Any, version: int) -> FeatureChanges:
-    """Of UpdateFeatures, which first knew one kind of downgrade only."""
+    """The changes of UpdateFeatures, whose first version had one kind of downgrade only."""
 
     def kind_of(one: Any) -> int:
         return int(one.upgrade_type) if version else 1 + bool(one.allow_downgrade)
@@ -110,14 +110,14 @@ def features(body: Any, version: int) -> FeatureChanges:
 
 
 def elections(body: Any) -> list[tuple[str, list[int]]] | None:
-    """Of ElectLeaders: (topic, its partitions); None: all."""
+    """The partitions of ElectLeaders: (topic, its partitions); None: all."""
     if body.topic_partitions is None:
         return None
     return [(one.topic, one.partitions) for one in body.topic_partitions]
 
 
 def moves(body: Any) -> list[TopicMoves]:
-    """Of AlterPartitionReassignments."""
+    """The partitions of AlterPartitionReassignments."""
     return [
         TopicMoves(
             topic.name, [Move(one.partition_index, one.replicas) for one in topic.partitions]

@@ -12,16 +12,16 @@ __all__ = ["Api"]
 
 API_VERSIONS_KEY = 18
 REQUEST_MEMORY_BYTES_MAX = 128 << 20
-"""About what a request may become when it is decoded; its sender is a stranger."""
+"""Approximate memory that a decoded request may take; any client can send one."""
 REQUEST_NAMES_MAX = 100_000
-"""Of each kind (topics, partitions, groups, settings ...) a request names so many in all.  Of
-Produce and Fetch the data plane holds the same (KL_REQUEST_PARTITIONS_MAX)."""
+"""How many of each kind (topics, partitions, groups, settings ...) a request may name in total.
+The data plane has the same limit for Produce and Fetch (KL_REQUEST_PARTITIONS_MAX)."""
 
 
 class Api:
     """One kind of request and its response.
 
-    Fields are attributes of what is decoded and keys of what is encoded, by Kafka's names in
+    Fields are attributes of decoded and keys of encoded messages, by Kafka's names in
     snake_case; arrays are lists, null is None, bytes and records are bytes, ids are uuid.UUID.
     """
 
@@ -30,15 +30,15 @@ class Api:
         request: str, response: str, flexible: int | None = None, served: str | None = None,
     ) -> None:  # fmt: skip
         self.key = key
-        """Kafka's number of it."""
+        """Kafka's number for it."""
         self.name = name
         """Kafka's name: "FindCoordinator"."""
         self.request = Message(f"{name} request", versions, flexible, request)
         self.response = Message(f"{name} response", versions, flexible, response)
         self.versions = self.request.versions
-        """Those that can be coded, here and in the client."""
+        """The versions that can be coded, here and in the client."""
         self.served = parse_versions(served) if served else None
-        """Those that our broker announces; None when it does not answer this API."""
+        """The versions that our broker announces; None if it does not serve this API."""
         self.first_flexible = self.request.first_flexible
 
     def __repr__(self) -> str:
@@ -46,27 +46,28 @@ class Api:
 
     @property
     def min_version(self) -> int:
-        """The lowest version that our broker serves, or that is known when it serves none."""
+        """The lowest version that our broker serves, or the lowest known one if it serves none."""
         return (self.served or self.versions).start
 
     @property
     def max_version(self) -> int:
-        """The highest version that our broker serves, or that is known when it serves none."""
+        """The highest version that our broker serves, or the highest known one if it serves
+        none."""
         return (self.served or self.versions).stop - 1
 
     def request_header_version(self, version: int) -> int:
-        """1, or 2 when the request is flexible."""
+        """1, or 2 if the request is flexible."""
         return 2 if version >= self.first_flexible else 1
 
     def response_header_version(self, version: int) -> int:
-        """0, or 1 when the response is flexible; of ApiVersions always 0, since the client does
+        """0, or 1 if the response is flexible; for ApiVersions always 0, since the client does
         not know the broker yet (KIP-511)."""
         return int(version >= self.first_flexible and self.key != API_VERSIONS_KEY)
 
     def decode_request(self, version: int, data: Any, pos: int = 0) -> Struct:
         """The request's body at `pos` of any bytes-like data.
 
-        Raises: InvalidRequest, also of one that would take more memory than a request may, or
+        Raises: InvalidRequest, also for one that would take more memory than a request may, or
         names more than REQUEST_NAMES_MAX; UnsupportedVersion.
         """
         request = self.request
@@ -82,7 +83,7 @@ class Api:
     def encode_request_parts(
         self, version: int, fields: dict[str, Any] | Struct
     ) -> list[memoryview]:
-        """As `encode_request`, in parts: what is large is not copied, and must stay as it is."""
+        """As `encode_request`, in parts: large values are not copied, and must not change."""
         return self.request.encode_parts(version, fields)
 
     def decode_response(self, version: int, data: Any, pos: int = 0) -> Struct:

@@ -229,8 +229,8 @@ BY_KEY: dict[int, Api] = {api.key: api for api in _ALL}
 """Every API by its key, in the order of the keys."""
 
 SERVED: dict[int, range] = {api.key: api.served for api in _ALL if api.served is not None}
-"""Key and versions of what our broker announces in ApiVersions.
+"""Key and versions that our broker announces in ApiVersions.
 
-Produce 0 to 2 are announced and refused, since older librdkafka takes a broker without them for
-one that cannot compress (KAFKA-18659); they cannot be coded.
+Produce 0 to 2 are announced and refused, since older librdkafka believes that a broker without
+them cannot compress (KAFKA-18659); they cannot be coded.
 """

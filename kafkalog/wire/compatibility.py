@@ -1,4 +1,4 @@
-"""docs/compatibility.md: which APIs and versions are served, and what each client makes of them."""
+"""docs/compatibility.md: which APIs and versions are served, and which of them clients use."""
 
 from __future__ import annotations
 
@@ -56,9 +56,9 @@ SUITES = (
     ("kafka-python 3.0.12", "`test/integration` *", "54 of 57",
      "ACLs; TLS (2); 10 skip themselves"),
     ("kafka-python 2.3.3", "`test/integration`", "35 of 40",
-     "ACLs; 2 of transactions, which were not there yet; 2 skip themselves"),
+     "ACLs; 2 of transactions, which were not supported then; 2 skip themselves"),
     ("kafka-python 2.2.21", "`test/integration`", "35 of 40",
-     "ACLs; 2 of transactions, which were not there yet; 2 skip themselves"),
+     "ACLs; 2 of transactions, which were not supported then; 2 skip themselves"),
     ("kafka-python 2.1.6", "tests of groups, consumers, producers, admin calls", "32 of 38",
      "4 fail with Kafka too (ACLs, a broker with id 0, an old error code); what it guesses from "
      "DescribeAcls; 1 skips itself"),

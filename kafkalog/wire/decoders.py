@@ -1,7 +1,7 @@
 """The decoder of one version of a message, written out as Python and compiled.
 
-One function per struct decodes all elements of an array of it.  Fields of fixed size that follow
-each other, and the length behind them, are read by one `struct` call.
+One function per struct decodes all elements of an array of it.  Consecutive fields of fixed size,
+and the length after them, are read by one `struct` call.
 """
 
 from __future__ import annotations
@@ -20,14 +20,14 @@ NUMBERS = {kind: numbers(letter, size) for kind, (letter, size) in FIXED.items()
 
 MIN_BYTES = {"uuid": 16, "str": 2, "bytes": 4, "records": 4}
 STRUCT_BYTES, FIELD_BYTES = 120, 40
-"""About what a struct and each of its fields take in memory."""
+"""Approximate memory of a struct and of each of its fields."""
 
 Classes = dict[tuple[str, ...], type[Struct]]
-"""The class of each struct of a message, by the names that lead to it."""
+"""The class of each struct of a message, by the path of names to it."""
 
 
 class Decoder:
-    """Writes the functions of one message's version."""
+    """Writes the functions for one version of a message."""
 
     def __init__(self, source: Source, version: int, flexible: bool, classes: Classes) -> None:
         self.source = source
@@ -97,7 +97,7 @@ class Decoder:
         return name
 
     def fields(self, depth: int, fields: list[Field], inner: dict[str, str]) -> None:
-        """Write the fields one after the other; runs of fixed sizes at once."""
+        """Write the fields one after the other; runs of fixed sizes in one call."""
         run: list[tuple[str, Part]] = []
         for field in fields:
             fixed = field.kind in FIXED and not field.array
@@ -140,13 +140,13 @@ class Decoder:
 
     @staticmethod
     def length_kind(field: Field) -> str | None:
-        """The type of the length or count that comes first where nothing is compact."""
+        """The type of the length or count that comes first if nothing is compact."""
         if field.array or field.kind in ("bytes", "records"):
             return "i32"
         return "i16" if field.kind == "str" else None
 
     def counted(self, depth: int, field: Field, inner: dict[str, str]) -> None:
-        """Write what follows its length or count `n`."""
+        """Write what follows a field's length or count `n`."""
         add, part = self.source.add, Part(field.name)
         if self.version in field.nullable:
             add(depth, f"if n < 0: s.{field.name} = None\nelse:")
@@ -189,7 +189,7 @@ class Decoder:
             return
         if self.version in field.nullable:
             add(depth, "n = data[pos]\npos += 1", part)
-            # A byte below 0 is null; in a tagged field, where Kafka has a varint for it, 0 is.
+            # A byte below 0 is null; in a tagged field, where Kafka has a varint here, 0 is.
             null = "n == 0" if field.tag is not None else "n > 127"
             add(depth, f"if {null}: s.{field.name} = None\nelse:")
             depth += 1

@@ -17,12 +17,12 @@ __all__ = ["Encoder"]
 
 PUT_NUMBERS = {kind: put_numbers(letter) for kind, (letter, _) in FIXED.items()}
 ABSENT: dict[str, Any] = {}
-"""What stands for a struct that was not given; never changed."""
+"""Replaces a struct that was not given; never changed."""
 NULL_STRING, NULL_COUNT = b"\xff" * 2, b"\xff" * 4
 
 
 class Encoder:
-    """Writes the functions of one message's version."""
+    """Writes the functions for one version of a message."""
 
     def __init__(self, source: Source, version: int, flexible: bool, classes: Classes) -> None:
         self.source = source
@@ -31,7 +31,7 @@ class Encoder:
         self.classes = classes
         self.count = 0
         self.tagged: list[tuple[str, str, Field]] = []
-        """Function, name of its default's bytes, field: filled in when all is compiled."""
+        """Function, name of its default's bytes, field: filled in once everything is compiled."""
 
     def struct(self, path: tuple[str, ...], fields: tuple[Field, ...], indexed: bool) -> str:
         """Write the function that encodes an array's structs; returns its name."""
@@ -71,7 +71,7 @@ class Encoder:
         return f"{prefix}{self.count}"
 
     def tag(self, field: Field, inner: dict[str, str]) -> tuple[str, str]:
-        """Write the function that encodes a tagged field alone."""
+        """Write the function that encodes a single tagged field."""
         name = self.fresh("g")
         default = f"bytes_{name}"
         self.source.names[default] = b""
@@ -85,14 +85,14 @@ class Encoder:
         return name, default
 
     def put_tag(self, field: Field, function: str, default: str) -> None:
-        """Write the call of it: a value that is the default is left out (KIP-482)."""
+        """Write its call: a value equal to the default is left out (KIP-482)."""
         add, part = self.source.add, Part(field.name)
         add(2, f"x = get({field.name!r}, MISSING)\nif x is not MISSING:")
         add(3, f"raw = {function}(bytearray(), x)", part)
         add(3, f"if raw != {default}: tags.append(({field.tag}, raw))")
 
     def fields(self, depth: int, fields: list[Field], inner: dict[str, str]) -> None:
-        """Write the fields one after the other; runs of fixed sizes at once."""
+        """Write the fields one after the other; runs of fixed sizes in one call."""
         run: list[tuple[str, Part]] = []
         for field in fields:
             if field.kind in FIXED and not field.array:
@@ -118,7 +118,7 @@ class Encoder:
 
     @staticmethod
     def default(field: Field) -> Any:
-        """What is encoded when a field was not given."""
+        """What is encoded for a field that was not given."""
         if field.default_null:
             return None
         if field.array:
@@ -126,7 +126,7 @@ class Encoder:
         return ABSENT if field.kind == "struct" else field.default
 
     def value(self, depth: int, field: Field, inner: dict[str, str]) -> None:
-        """Write the encoding of `x`, which is no number."""
+        """Write the encoding of `x`, which is not a number."""
         add, part = self.source.add, Part(field.name)
         if field.kind == "uuid" and not field.array:
             add(depth, "out += x.bytes", part)

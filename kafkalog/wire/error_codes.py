@@ -8,7 +8,7 @@ __all__ = ["ErrorCode"]
 
 
 class ErrorCode(IntEnum):
-    """What a response's error_code says."""
+    """The meaning of a response's error_code."""
 
     UNKNOWN_SERVER_ERROR = -1
     NONE = 0
@@ -151,7 +151,7 @@ class ErrorCode(IntEnum):
 
     @property
     def retriable(self) -> bool:
-        """Whether the same request may succeed later, as the Java client has it."""
+        """Whether the same request may succeed later, by the Java client's rules."""
         return self in _RETRIABLE
 
 

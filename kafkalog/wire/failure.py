@@ -1,7 +1,7 @@
 """Where a codec failed and why, read from the traceback.
 
-The generated functions hold no code for it: each line remembers its fields, each array function
-its index, so the frames of the traceback are the path of the field.
+The generated functions contain no code for it: each line remembers its fields, each array function
+its index, so the frames of the traceback give the field's path.
 """
 
 from __future__ import annotations
@@ -31,7 +31,8 @@ class _Place:
                 if code.co_name in source.indexed and "i" in self.locals:
                     self.path += f"[{self.locals['i']}]"
                 self.parts = source.parts.get(traceback.tb_lineno, [])
-                # A line for several fields is the innermost: the caller finds out which it is.
+                # The innermost may be a line for several fields: the caller finds out which one
+                # failed.
                 if len(self.parts) == 1:
                     self.enter(self.parts[0])
             elif code.co_name in INDEXED and "_i" in traceback.tb_frame.f_locals:
@@ -43,7 +44,7 @@ class _Place:
 
 
 def decode_failure(source: Source, error: Exception) -> InvalidRequest:
-    """What to raise instead of what a decoder raised."""
+    """The error to raise instead of a decoder's."""
     place = _Place(source, error.__traceback__)
     if isinstance(error, Malformed):
         found, wanted = error.found, error.wanted
@@ -55,7 +56,7 @@ def decode_failure(source: Source, error: Exception) -> InvalidRequest:
 
 
 def _short(place: _Place) -> tuple[str, str]:
-    """What was left and wanted where the data ended, which is where nothing else is said."""
+    """What was left and wanted where the data ended: no other place reports that."""
     pos, size = place.locals.get("pos", 0), place.locals.get("size", 0)
     left = max(size - pos, 0)
     begin = 0
@@ -69,8 +70,8 @@ def _short(place: _Place) -> tuple[str, str]:
 
 
 def encode_failure(source: Source, error: Exception) -> Exception:
-    """What to raise instead of what an encoder raised: TypeError, or ArgumentError for a value
-    that is out of its range."""
+    """The error to raise instead of an encoder's: TypeError, or ArgumentError for a value
+    that is out of range."""
     place = _Place(source, error.__traceback__)
     why = str(error)
     range_ = isinstance(error, UnicodeEncodeError)

@@ -1,4 +1,4 @@
-"""What stands before the body of a request and of a response.
+"""The headers of requests and responses.
 
 Source: KIP-482, and KIP-511 for ApiVersions.
 """
@@ -23,16 +23,16 @@ __all__ = [
 ]
 
 _HEADER = struct.Struct(">hhih")
-"""API key, version, correlation id, and how long the client id behind it is; -1: there is none."""
+"""API key, version, correlation id, and the length of the client id after it; -1: there is none."""
 
 
 class RequestHeader(NamedTuple):
-    """What a request begins with."""
+    """A request's header."""
 
     key: int
-    """Of an API that is known."""
+    """The API, which is known."""
     version: int
-    """As asked for: nobody has checked yet that it is known."""
+    """As requested: it is not yet checked that it is known."""
     correlation_id: int
     client_id: str | None
     pos: int
@@ -40,9 +40,9 @@ class RequestHeader(NamedTuple):
 
 
 def decode_request_header(frame: bytes, known: Mapping[int, Api] = BY_KEY) -> RequestHeader:
-    """The header at the begin of a frame, behind its size.  `known`: APIs by their keys.
+    """The header at the start of a frame, after its size.  `known`: APIs by key.
 
-    Raises: InvalidRequest when it is cut off, or of an API that does not exist.
+    Raises: InvalidRequest if it is incomplete, or names an API that does not exist.
     """
     if len(frame) < _HEADER.size:
         raise InvalidRequest(f"request header: found {len(frame)} bytes, wanted {_HEADER.size}")
@@ -75,7 +75,7 @@ def decode_request_header(frame: bytes, known: Mapping[int, Api] = BY_KEY) -> Re
 def encode_request_header(
     api: Api, version: int, correlation_id: int, client_id: str | None
 ) -> bytes:
-    """The header of a request, to stand behind the frame's size and before the body."""
+    """The header of a request, to put between the frame's size and the body."""
     raw = None if client_id is None else client_id.encode()
     try:
         fixed = _HEADER.pack(api.key, version, correlation_id, -1 if raw is None else len(raw))
@@ -100,13 +100,13 @@ def decode_response_header(api: Api, version: int, frame: bytes | bytearray) -> 
 
 
 def encode_response_header(api: Api, version: int, correlation_id: int) -> bytes:
-    """The header of a response, to stand behind the frame's size and before the body."""
+    """The header of a response, to put between the frame's size and the body."""
     tags = b"\0" if api.response_header_version(version) else b""
     return correlation_id.to_bytes(4, "big", signed=True) + tags
 
 
 def _skip_tags(frame: bytes | bytearray, pos: int, where: str) -> int:
-    """The position behind a header's tagged fields, of which Kafka knows none."""
+    """The position after a header's tagged fields, of which Kafka knows none."""
     try:
         count, pos = uvarint(frame, pos)
         return skip_tags(frame, pos, len(frame), count)

@@ -21,17 +21,17 @@ from kafkalog.wire.values import ZERO_UUID, Struct
 __all__ = ["Message"]
 
 Codec = tuple[Callable[..., Any], Source]
-"""A compiled function, and where its lines come from."""
+"""A compiled function, and the source of its lines."""
 
 LARGE_BYTES = 8_192
-"""From here on another part of a message costs less than a copy."""
+"""From this size on, a value becomes a part of its own instead of being copied."""
 _MAKING = threading.Lock()
 _DECODE_ERRORS = (Malformed, IndexError, struct.error, UnicodeDecodeError)
 _ENCODE_ERRORS = (TypeError, AttributeError, struct.error, UnicodeEncodeError)
 
 
 class _Apart(bytearray):
-    """What a message is encoded into, but for what is large: that stays where it lies."""
+    """Collects an encoded message, except large values, which stay where they are."""
 
     def __init__(self) -> None:
         self._cuts: list[tuple[int, Any]] = []
@@ -54,13 +54,13 @@ class _Apart(bytearray):
 
 
 class Message:
-    """A message in all its versions.  Text is parsed and codecs are made when first used."""
+    """A message in all its versions.  Text is parsed and codecs are compiled at first use."""
 
     def __init__(self, title: str, versions: str, flexible: int | None, text: str) -> None:
         self.title = title
         """As errors name it: "Metadata response"."""
         self.versions = parse_versions(versions)
-        """Those that can be coded."""
+        """The versions that can be coded."""
         self.first_flexible = VERSION_END if flexible is None else flexible
         """The first one with compact types and tagged fields (KIP-482)."""
         self._text = text
@@ -83,10 +83,10 @@ class Message:
         memory_bytes: int = 0,
         elements: int = sys.maxsize,
     ) -> tuple[Struct, int]:
-        """The message at `pos` of any bytes-like `data`, and the position behind it.
+        """The message at `pos` of any bytes-like `data`, and the position after it.
 
-        `memory_bytes`: about what it may become; 0: what any message may.  `elements`: how many
-        each of its arrays may have, in all the structs that have it.
+        `memory_bytes`: approximate memory it may take; 0: the limit for any message.  `elements`:
+        how many elements each of its arrays may have, over all the structs that contain it.
 
         Raises: InvalidRequest, UnsupportedVersion.
         """
@@ -100,8 +100,8 @@ class Message:
         return items[0], end
 
     def encode(self, version: int, fields: dict[str, Any] | Struct) -> bytes:
-        """The message with these fields; those not given have their defaults, those that the
-        version has not are left out.
+        """The message with these fields; missing ones get their defaults, and those that the
+        version does not have are left out.
 
         Raises: TypeError for an unknown field or a value of the wrong type; ArgumentError for
         one out of its range; UnsupportedVersion.
@@ -109,7 +109,7 @@ class Message:
         return bytes(self._encoded(bytearray(), version, fields))
 
     def encode_parts(self, version: int, fields: dict[str, Any] | Struct) -> list[memoryview]:
-        """As `encode`, in parts: what is large is not copied, and must stay as it is."""
+        """As `encode`, in parts: large values are not copied, and must not change."""
         out = _Apart()
         self._encoded(out, version, fields)
         return out.parts()
@@ -137,7 +137,7 @@ class Message:
 
     def _make(self, kind: type[Decoder | Encoder], made: dict[int, Codec], version: int) -> Codec:
         source = self._source(version)
-        with _MAKING:  # else two threads could give a message two sets of classes
+        with _MAKING:  # otherwise two threads could create two sets of classes
             if version not in made:
                 flexible = version >= self.first_flexible
                 writer = kind(source, version, flexible, self._classes)

@@ -1,4 +1,4 @@
-"""The notation that the tables are written in, and what it is read into.
+"""The notation of the tables, and the fields that it is parsed into.
 
     Name:type(versions null tagN =default)      a field
     Name:[]type(...)                            an array of a plain type
@@ -6,9 +6,9 @@
     Name(...){ fields }                         a struct
 
 `Name` is Kafka's; in Python it is snake_case.  Types: bool i8 i16 u16 i32 u32 i64 f64 uuid str
-bytes records.  `7+`, `0-12`, `3`: the versions that have the field, else all that have what it
-stands in.  `null`, `null4+`: it may be null, always or in these versions.  `tag3`: a tagged field.
-`=x`: its default where it is absent, else 0, false, "", empty (of records: null).
+bytes records.  `7+`, `0-12`, `3`: the versions that have the field, by default all versions of the
+enclosing struct.  `null`, `null4+`: it may be null, always or in these versions.  `tag3`: a tagged
+field.  `=x`: its default if it is absent, otherwise 0, false, "", empty (for records: null).
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from kafkalog.wire.values import ZERO_UUID
 __all__ = ["FIXED", "VERSION_END", "Field", "parse", "parse_versions", "snake_case"]
 
 VERSION_END = 1 << 15
-"""One past the last version that an i16 can say: the stop of an open range."""
+"""One past the largest version in an i16: the stop of an open range."""
 
 FIXED = {
     "bool": ("?", 1),
@@ -34,7 +34,7 @@ FIXED = {
     "i64": ("q", 8),
     "f64": ("d", 8),
 }
-"""Types of one size: the letter of `struct`, and bytes."""
+"""Types of fixed size: the letter of `struct`, and bytes."""
 
 TYPES = {*FIXED, "uuid", "str", "bytes", "records"}
 STRUCT = "struct"
@@ -62,10 +62,10 @@ class Field(NamedTuple):
     nullable: range
     tag: int | None
     default: Any
-    """Of a plain type; None also for what is null by default, and for arrays and structs."""
+    """The default of a plain type; None also if it is null, and for arrays and structs."""
     default_null: bool
     fields: tuple[Field, ...]
-    """Of a struct, or of the structs of an array."""
+    """The fields of a struct, or of the structs of an array."""
 
 
 class _Modifiers(NamedTuple):
@@ -76,7 +76,7 @@ class _Modifiers(NamedTuple):
 
 
 def snake_case(name: str) -> str:
-    """Kafka's name of a field as an attribute: ThrottleTimeMs is throttle_time_ms."""
+    """Kafka's field name as an attribute: ThrottleTimeMs is throttle_time_ms."""
     return _WORDS.sub("_", name.replace("KRaft", "Kraft")).lower()
 
 

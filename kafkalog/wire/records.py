@@ -1,9 +1,9 @@
 """Kafka's internal records: of the metadata log, of groups and transactions, control records.
 
 `METADATA` is for `__cluster_metadata`, `OFFSETS` for `__consumer_offsets`, `TRANSACTIONS` for
-`__transaction_state`, `CONTROL` for the batches that no consumer sees, `CONSUMER_PROTOCOL` for what
-members of a classic group send each other.  Everything raises InvalidRequest for bytes that are
-not what they should be, UnsupportedVersion for a version that is not known, TypeError and
+`__transaction_state`, `CONTROL` for control batches, which consumers do not see, and
+`CONSUMER_PROTOCOL` for what members of a classic group send each other.  All raise InvalidRequest
+for invalid bytes, UnsupportedVersion for an unknown version, TypeError and
 ArgumentError for fields that cannot be encoded.
 """
 
@@ -43,11 +43,11 @@ FRAME_VERSION = 1
 
 
 class Unknown(Struct):
-    """A record of a kind that is not in the tables: to be left alone, not to fail on."""
+    """A record of an unknown kind: to be kept, not to fail on."""
 
     FIELDS = ("data",)
     data: bytes = b""
-    """All behind its kind and version."""
+    """The bytes after its kind and version."""
 
     def __init__(self, data: bytes) -> None:
         self.data = data
@@ -58,11 +58,11 @@ class MetadataRecords:
 
     def __init__(self, kinds: dict[int, Message]) -> None:
         self.kinds = kinds
-        """Records by their number."""
+        """Records by number."""
         self._numbers = {message.title: kind for kind, message in kinds.items()}
 
     def unknown(self, frame: int, kind: int, version: int) -> str:
-        """What is not known of a record with this frame; empty when it can be decoded."""
+        """What is unknown about a record with this frame; empty if it can be decoded."""
         message = self.kinds.get(kind)
         if frame != FRAME_VERSION:
             return f"record frame {frame} (known: {FRAME_VERSION})"
@@ -77,7 +77,7 @@ class MetadataRecords:
     def decode(self, value: bytes) -> tuple[str, int, Struct]:
         """Name, version and fields of a record, as ("TopicRecord", 0, ...).
 
-        A number that is not known gives itself as name, and Unknown.
+        An unknown number is returned as the name, with Unknown.
         """
         frame, kind, version, pos = self.frame_of(value)
         if frame != FRAME_VERSION:
@@ -91,7 +91,7 @@ class MetadataRecords:
 
     @staticmethod
     def frame_of(value: bytes) -> tuple[int, int, int, int]:
-        """Frame version, kind and version, and the position behind them.
+        """Frame version, kind and version, and the position after them.
 
         Raises: InvalidRequest.
         """
@@ -131,7 +131,7 @@ class KeyedRecords:
     def decode_key(self, key: bytes) -> tuple[str, int, Struct]:
         """Name and number of the kind, and the key's fields.
 
-        A kind that is not known gives its number as name, and Unknown.
+        For an unknown kind, its number is the name, with Unknown.
         """
         kind, _ = self._i16(key, "key", "kind")
         if kind not in self.kinds:
@@ -178,8 +178,8 @@ class ControlRecords:
     def decode(self, key: bytes, value: bytes) -> tuple[str, Struct]:
         """Name of the kind ("Commit", "LeaderChange" ...) and the value's fields.
 
-        A kind that is not known gives its number as name, and Unknown.  A newer version is read
-        as the newest that is known.
+        For an unknown kind, its number is the name, with Unknown.  A newer version is read as the
+        newest known one.
         """
         if len(key) < 4 or len(value) < 2:
             raise InvalidRequest(
@@ -232,12 +232,12 @@ class ConsumerProtocol:
 
 
 def _newest(message: Message, version: int) -> int:
-    """The version to read one as: newer ones only add at the end."""
+    """The version to read it as: newer ones only add fields at the end."""
     return min(version, message.versions.stop - 1)
 
 
 def _whole(message: Message, version: int, data: bytes, pos: int) -> Struct:
-    """The message that fills the data from `pos` on."""
+    """A message that must fill the data from `pos` on."""
     found, end = message.decode(version, data, pos)
     if end != len(data):
         raise InvalidRequest(
@@ -253,6 +253,6 @@ OFFSETS = KeyedRecords("__consumer_offsets", OFFSETS_RECORDS)
 TRANSACTIONS = KeyedRecords("__transaction_state", TRANSACTION_RECORDS)
 """Keys and values of `__transaction_state`."""
 CONTROL = ControlRecords(CONTROL_RECORDS)
-"""Markers of transactions, and what Raft writes between the records of its log."""
+"""Markers of transactions, and Raft's control records in its log."""
 CONSUMER_PROTOCOL = ConsumerProtocol()
 """Subscription and assignment of classic groups."""

@@ -1,8 +1,8 @@
-"""What generated codecs call: numbers of variable length, arrays of plain types, refusals.
+"""Functions of generated codecs: numbers of variable length, arrays of plain types, errors.
 
-A decoder looks at `data` (bytes) from `pos` to `size`; `left` holds about how many bytes of memory
-the message may still become, then how many elements each of its arrays may still have, in all the
-structs that have it.
+A decoder reads `data` (bytes) from `pos` to `size`; `left` holds approximately how many bytes of
+memory the message may still take, then how many elements each of its arrays may still have, over
+all the structs that contain it.
 """
 
 from __future__ import annotations
@@ -25,23 +25,23 @@ __all__ = [
 ]
 
 MEMORY_BYTES_MAX = 512 << 20
-"""About what one message may take in memory: a small message of empty structs can ask for much."""
+"""Approximate memory that one message may take: few bytes can describe many empty structs."""
 
 STR_BYTES, UUID_BYTES, NUMBER_BYTES = 60, 130, 40
-"""About what an element of these takes, for that limit."""
+"""Approximate memory of an element of these, for that limit."""
 
 STRING_BYTES_MAX = 32_767
-"""Of a string, also where its length would have room for more: Kafka reads and writes no other."""
+"""For a string, even if its length field allows more: Kafka reads and writes no longer ones."""
 
 SENTENCE_MAX = 4000
-"""Characters of an error's message: 32,767 bytes fit a string, and names in it can be as long."""
+"""Characters of an error's message: a string holds 32,767 bytes, and names in it may be as long."""
 
 UVARINT_BYTES_MAX = 5
 UVARINT_END = 1 << 32
 
 
 class Malformed(Exception):
-    """Bytes are not the message; becomes InvalidRequest, which says where."""
+    """The bytes are not a valid message; becomes InvalidRequest, which says where."""
 
     def __init__(self, found: str, wanted: str) -> None:
         super().__init__(found, wanted)
@@ -53,7 +53,7 @@ class Malformed(Exception):
 
 
 def uvarint(data: bytes | bytearray, pos: int) -> tuple[int, int]:
-    """An unsigned varint and the position behind it.  IndexError at the end of data."""
+    """An unsigned varint and the position after it.  IndexError at the end of data."""
     value = shift = 0
     for at in range(pos, pos + UVARINT_BYTES_MAX):
         byte = data[at]
@@ -67,7 +67,7 @@ def uvarint(data: bytes | bytearray, pos: int) -> tuple[int, int]:
 
 
 def compact(data: bytes, pos: int) -> tuple[int, int]:
-    """The length of a compact string, bytes or array (-1: null) and the position behind it."""
+    """The length of a compact string, bytes or array (-1: null) and the position after it."""
     value, pos = uvarint(data, pos)
     return value - 1, pos
 
@@ -91,12 +91,12 @@ def long(bytes_: int) -> NoReturn:
 
 
 def many(count: int, left: int) -> NoReturn:
-    """`left`: what is left behind `count` elements, which is below 0."""
+    """`left`: what would be left after `count` elements, which is below 0."""
     raise Malformed(f"{count} more elements", f"at most {count + left} more in one message")
 
 
 def charge(left: list[int], count: int, each: int) -> None:
-    """Take `count` elements of about `each` bytes from what the message may become."""
+    """Charge `count` elements of about `each` bytes to the message's memory."""
     left[0] -= count * each
     if left[0] < 0:
         raise Malformed(
@@ -109,7 +109,7 @@ def strange_tag(tag: int, pos: int, end: int) -> NoReturn:
 
 
 def skip_tags(data: bytes | bytearray, pos: int, size: int, count: int) -> int:
-    """The position behind `count` tagged fields, none of which is known (KIP-482)."""
+    """The position after `count` tagged fields, none of which is known (KIP-482)."""
     for _ in range(count):
         _, pos = uvarint(data, pos)
         bytes_, pos = uvarint(data, pos)
@@ -125,8 +125,8 @@ def uuid(data: bytes, pos: int, size: int) -> UUID:
     number = int.from_bytes(data[pos : pos + 16], "big")
     if not number:
         return ZERO_UUID
-    # Made as copying one makes it: the constructor, which can be called in six ways, took a third
-    # of the time of a metadata record.
+    # Built the way that copying builds one: the constructor, which has six forms, took a third of
+    # the time of a metadata record.
     made = _new_uuid(UUID)
     _set_uuid(made, "int", number)
     _set_uuid(made, "is_safe", SafeUUID.unknown)
@@ -184,13 +184,13 @@ def compact_strings(
 
 
 INDEXED = {"strings", "compact_strings", "put_strings", "put_compact_strings"}
-"""Helpers whose local `_i` is the element that they failed at."""
+"""Helpers whose local `_i` is the index of the element that failed."""
 
 unpack_i16 = struct.Struct(">h").unpack_from
 pack_i16 = struct.Struct(">h").pack
 
 PACKERS_MAX = 16
-"""Arrays up to this length, as replicas of a partition are, have their packers ready."""
+"""Arrays up to this length, such as a partition's replicas, have prepared packers."""
 
 
 def numbers(letter: str, each: int) -> Callable[..., tuple[list[Any], int]]:
@@ -242,7 +242,7 @@ def not_null() -> NoReturn:
 
 
 def sentence(text: str) -> bytes:
-    """An error's message, encoded; cut short where a client's own words made it long."""
+    """An error's message, encoded; shortened if a client's own names made it too long."""
     return (text if len(text) <= SENTENCE_MAX else f"{text[: SENTENCE_MAX - 3]}...").encode()
 
 
@@ -251,7 +251,7 @@ def not_array(value: Any) -> NoReturn:
 
 
 def too_long(raw: bytes) -> NoReturn:
-    # As packing a length of 16 bits fails.
+    # Like packing a length of 16 bits.
     raise struct.error(f"found a string of {len(raw)} bytes, wanted at most {STRING_BYTES_MAX}")
 
 
@@ -313,4 +313,4 @@ HELPERS: dict[str, Any] = {
     "ZERO_UUID": ZERO_UUID,
     "MISSING": object(),
 }
-"""The names that generated code knows."""
+"""The names that generated code can use."""

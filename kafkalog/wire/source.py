@@ -1,4 +1,4 @@
-"""Python source being written, which remembers what field each of its lines is for."""
+"""Generated Python source, which remembers the fields of each line."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ __all__ = ["Part", "Source", "packer"]
 
 
 class Part(NamedTuple):
-    """A field that a line decodes or encodes; a line can be for several of fixed size."""
+    """A field that a line decodes or encodes; a line may have several of fixed size."""
 
     name: str
     end: int = 0
-    """Where it ends behind the line's `pos`, in bytes; 0 when its size is not fixed."""
+    """Where it ends, in bytes from the line's `pos`; 0 if its size is not fixed."""
     letter: str = ""
     """Of `struct`, when its size is fixed."""
 
@@ -26,13 +26,13 @@ class Source:
         self.file = f"<{title}>"
         self.lines: list[str] = []
         self.parts: dict[int, list[Part]] = {}
-        """Line number to the fields that it is for."""
+        """The fields of each line, by line number."""
         self.indexed: set[str] = set()
         """Functions whose local `i` is an index of their array."""
         self.names: dict[str, Any] = {}
-        """What the functions know besides the helpers: classes, packers, defaults."""
+        """Names for the functions besides the helpers: classes, packers, defaults."""
         self.arrays = 0
-        """Arrays of the message, each of which has a bound of its own for all its elements."""
+        """Arrays of the message, each with its own limit for all its elements."""
 
     def add(self, depth: int, text: str, *parts: Part) -> None:
         """A line, or several, for these fields."""

@@ -30,17 +30,17 @@ else:
     __all__ = ["DefaultSource", "Lag", "lag", "register"]
 
 IMPORT_S = 60
-"""How long the import of two packages may take."""
+"""How long importing the two packages may take."""
 
 
 def register(spark: SparkSession) -> None:
-    """Make `format("kafkalog")` known to this session, and to the thread that calls.
+    """Make `format("kafkalog")` known to this session, and to the calling thread.
 
-    Spark looks a Python source up in the session that is active in the thread, and in a thread that
-    Python made none is: there a write fails with DATA_SOURCE_NOT_FOUND, whatever was registered.
+    Spark looks for a Python source in the thread's active session, and a thread that Python created
+    has none: there a write fails with DATA_SOURCE_NOT_FOUND, whatever was registered.
 
-    Raises: ImportError when this PySpark has no Python data sources (they came with 4.0), or
-    when Spark's own Python has no kafkalog.
+    Raises: ImportError if this PySpark has no Python data sources (they came with 4.0), or if the
+    Python of Spark's workers has no kafkalog.
     """
     if _why_not:
         raise ImportError(f"kafkalog needs PySpark 4.0 or later: {_why_not}")
@@ -57,7 +57,7 @@ def register(spark: SparkSession) -> None:
 def _knows_us(worker: str) -> bool:
     """Whether a Python can import what its part of the work needs.
 
-    Spark itself finds out when a plan is made, and tells it as a trace of that Python.
+    Otherwise Spark finds out only when it makes a plan, and reports a traceback of that Python.
     """
     words = [worker, "-c", "import kafkalog, pyspark_kafkalog"]
     try:
@@ -70,7 +70,7 @@ def _knows_us(worker: str) -> bool:
 
 
 def _other_python() -> str | None:
-    """The Python that Spark's workers are, where it is of another environment than this one."""
+    """The Python of Spark's workers, if it belongs to another environment than this one."""
     name = os.environ.get("PYSPARK_PYTHON") or "python3"
     worker = shutil.which(name) or name
     same = os.path.dirname(os.path.abspath(worker)) == os.path.dirname(sys.executable)

@@ -33,7 +33,7 @@ class KafkalogReader(DataSourceReader):
         self._schema = schema
 
     def partitions(self) -> Sequence[InputPartition]:
-        """Look at what is there and cut the read into tasks.  Runs on the driver."""
+        """Look at the partitions and cut the read into tasks.  Runs on the driver."""
         warn_ignored(self._options.ignored)
         with closing(open_place(self._options)) as place:
             found = plan_batch(self._options, place)
@@ -46,7 +46,7 @@ class KafkalogReader(DataSourceReader):
 
 
 def warn_ignored(names: Sequence[str]) -> None:
-    """Log which options change nothing."""
+    """Log which options have no effect."""
     for name in names:
         _log.warning("option %r has no meaning here and is ignored", name)
 
@@ -86,9 +86,9 @@ def still_there(
     place: Place,
     options: ReadOptions,
 ) -> Mapping[Key, T]:
-    """The requested partitions that were found; the others have gone since.
+    """The requested partitions that still exist; the others were deleted since.
 
-    Raises: DataLoss for these, where that is wanted.
+    Raises: DataLoss for these, if failOnDataLoss is set.
     """
     for key in asked:
         if key not in found:

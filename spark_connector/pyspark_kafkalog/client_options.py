@@ -1,4 +1,4 @@
-"""`kafka.*`: the settings of a consumer that reading from brokers obeys."""
+"""`kafka.*`: the consumer settings that a read from brokers uses."""
 
 from __future__ import annotations
 
@@ -15,16 +15,16 @@ _SAFE = ("kafka.sasl.", "kafka.ssl.", "kafka.security.")
 
 
 def is_ignored(name: str, over_the_wire: bool) -> bool:
-    """Whether a `kafka.*` changes nothing; of a directory's read none does."""
+    """Whether a `kafka.*` option has no effect; for a read of a directory none has."""
     setting = name.removeprefix("kafka.")
     return not over_the_wire or not name.startswith("kafka.") or setting in NO_MEANING
 
 
 def client_settings(servers: str, given: Mapping[str, str]) -> tuple[tuple[str, str], ...]:
-    """What goes to the client, by Kafka's names, checked.
+    """The client's settings, by Kafka's names, checked.
 
-    Raises: BadOption for servers that are no addresses, for a setting that it does not have,
-    and for a value that it does not take.
+    Raises: BadOption for servers that are no addresses, an unknown setting, or an invalid
+    value.
     """
     from kafkalog import KafkalogError
     from kafkalog.client.link.transport import parse_servers
@@ -53,9 +53,9 @@ def client_settings(servers: str, given: Mapping[str, str]) -> tuple[tuple[str, 
 
 
 def protects_nothing(name: str, text: str) -> bool:
-    """Whether an option says that connections are as they are.
+    """Whether an option asks for the only kind of connection there is.
 
-    Raises: BadOption for one that wants them encrypted, or with a password.
+    Raises: BadOption for one that asks for encryption or a password.
     """
     if name == PROTOCOL and text.strip().upper() == "PLAINTEXT":
         return True

@@ -26,7 +26,7 @@ _MAY_BE_NULL = frozenset(("key", "value", "headers"))
 
 
 def default_columns(options: ReadOptions) -> tuple[str, ...]:
-    """The columns of a read without a user's schema; headers only when asked for."""
+    """The columns of a read without a user's schema; headers only on request."""
     if options.columns is not None:
         return options.columns
     return NAMES if options.include_headers else NAMES[:-1]
@@ -52,7 +52,7 @@ def spark_types() -> dict[str, DataType]:
 
 
 def arrow_types() -> dict[str, Any]:
-    """Name to `pyarrow.DataType`: what Spark takes for these Spark types, and nothing else."""
+    """Name to `pyarrow.DataType`: the only types that Spark accepts for these Spark types."""
     import pyarrow as pa
 
     header = pa.struct([pa.field("key", pa.string()), pa.field("value", pa.binary())])
@@ -77,7 +77,7 @@ def schema_of(names: tuple[str, ...]) -> StructType:
 
 
 def chosen_columns(schema: StructType) -> tuple[str, ...]:
-    """Our names of the columns of a schema, which must be a subset of ours with our types.
+    """Our names for the columns of a schema, which must be a subset of ours with our types.
 
     Names are compared as Spark's SQL does, without case; order and spelling stay the schema's.
 

@@ -1,13 +1,13 @@
-"""What a read fails with."""
+"""The errors of a read."""
 
 
 class BadOption(ValueError):
-    """An option, or a combination of options, that this source cannot obey."""
+    """An option, or a combination of options, that this source does not support."""
 
 
 class DataLoss(RuntimeError):
-    """Records that were asked for are not there (any more)."""
+    """Requested records do not exist (any more)."""
 
 
 class ReadError(RuntimeError):
-    """A read, or a task of one, could not go on."""
+    """A read, or one of its tasks, could not continue."""

@@ -1,4 +1,4 @@
-"""How far a stream is behind, from the progress that Spark reports of it."""
+"""How far a stream is behind, from its progress as Spark reports it."""
 
 from __future__ import annotations
 
@@ -14,19 +14,19 @@ from .stream.offsets import from_json
 
 @dataclass(frozen=True)
 class Lag:
-    """Offsets that were there and not read yet when the progress was made."""
+    """Offsets that existed and were not read yet at the time of the progress."""
 
     each: Mapping[Key, int]
     """By topic and partition."""
 
     @property
     def total(self) -> int:
-        """Of all partitions together."""
+        """The sum over all partitions."""
         return sum(self.each.values())
 
     @property
     def largest(self) -> int:
-        """Of the partition that is furthest behind: maxOffsetsBehindLatest of the Kafka source."""
+        """The largest of a partition: the Kafka source's maxOffsetsBehindLatest."""
         return max(self.each.values(), default=0)
 
     @property
@@ -41,7 +41,7 @@ class Lag:
 
 
 def lag(progress: Any) -> Lag:
-    """Of a progress: `query.lastProgress`, or that of a listener's event.
+    """The lag from a progress: `query.lastProgress`, or that of a listener's event.
 
     Spark does not name the sources of a progress: those count whose offsets are of topics and
     partitions, the Kafka source's, too.  None, which is what a query has at first, is no lag.  A

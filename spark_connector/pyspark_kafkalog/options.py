@@ -25,10 +25,10 @@ from .option_table import BATCH, IGNORED, OF_BROKERS, OURS, REFUSED, STREAM, opt
 EARLIEST = -2
 LATEST = -1
 LARGEST = -3
-"""In the place of a time: that of the latest record, by its timestamp."""
+"""Instead of a time: the record with the largest timestamp."""
 DEFAULT_MAX_BYTES = 128 << 20
 DEFAULT_STREAM_MAX_BYTES = 32 << 20
-"""A micro-batch is small; what waits for its slowest task should not wait long."""
+"""A micro-batch is small; its slowest task should not take long."""
 DEFAULT_MAX_DELAY_MS = 15 * 60_000
 DEFAULT_HOLD_BYTES = 10 << 30
 
@@ -65,17 +65,17 @@ class Limit:
 
 @dataclass(frozen=True)
 class Retries:
-    """How patient a read of brokers is."""
+    """How long a read waits for brokers."""
 
     times: int = 3
-    """For so many times `default.api.timeout.ms` a plan asks brokers that do not answer."""
+    """How many times `default.api.timeout.ms` a plan waits for brokers that do not answer."""
     poll_ms: int = 120_000
-    """For so long a task waits for what it reads."""
+    """How long a task waits for the records it reads."""
 
 
 @dataclass(frozen=True)
 class ReadOptions:
-    """A checked read.  Plain values only: it travels to the executors."""
+    """The checked options of a read.  Plain values only: it travels to the executors."""
 
     path: str | None
     """None: brokers are read."""
@@ -114,13 +114,13 @@ class HoldOptions:
 
 @dataclass(frozen=True)
 class StreamOptions(ReadOptions):
-    """A checked streaming read: a read without an end, and how much of it at a time."""
+    """The checked options of a stream: a read without an end, and the size of a micro-batch."""
 
     max_offsets: int | None = None
-    """Of all partitions together in one micro-batch."""
+    """For all partitions together in one micro-batch."""
     min_offsets: int | None = None
     max_delay_ms: int = DEFAULT_MAX_DELAY_MS
-    """How long `min_offsets` are waited for."""
+    """How long to wait for `min_offsets`."""
     max_trigger_bytes: int | None = None
     """On disk, of all partitions together in one micro-batch."""
     only_flushed: bool = False
@@ -185,7 +185,7 @@ def parse_stream(options: Mapping[str, str], known_columns: tuple[str, ...]) -> 
 
 
 def says_stream(options: Mapping[str, str]) -> bool:
-    """Whether the options may be a stream's: they start where no batch does, or name one of its."""
+    """Whether the options are a stream's: they start at latest, or include one of a stream's."""
     given = {name.lower(): text for name, text in options.items()}
     only = {name.lower() for name in options_of(STREAM)} - {n.lower() for n in options_of(BATCH)}
     starts = given.get("startingoffsets", "").strip().lower()
@@ -205,7 +205,7 @@ def _given(options: Mapping[str, str], mode: str) -> tuple[dict[str, str], tuple
 
 
 def _common(given: Mapping[str, str], known_columns: tuple[str, ...]) -> dict[str, Any]:
-    """What a batch and a stream have in common: fields of ReadOptions."""
+    """The options that a batch and a stream share: fields of ReadOptions."""
     strategies = {"error": "error", "latest": "latest"}
     path, servers = _path(given), given.get(SERVERS, "").strip() or None
     if (path is None) == (servers is None):
@@ -236,7 +236,7 @@ def _common(given: Mapping[str, str], known_columns: tuple[str, ...]) -> dict[st
 
 
 def _without_table_properties(given: dict[str, str]) -> dict[str, str]:
-    """What a table was created with, without what Spark's catalog knows of it besides.
+    """The options that a table was created with, without those of Spark's catalog.
 
     `CREATE TABLE ... USING kafkalog OPTIONS (x ...)` gives x, option.x, provider, owner, location,
     and whatever TBLPROPERTIES says.
@@ -250,7 +250,7 @@ def _without_table_properties(given: dict[str, str]) -> dict[str, str]:
 def _check_names(given: Mapping[str, str], mode: str) -> tuple[str, ...]:
     """The names that will be ignored; an unknown name is refused with the nearest known one.
 
-    As in Spark: a batch ignores what only a stream obeys, a stream refuses an end.
+    As in Spark: a batch ignores options of streams only, a stream refuses an end.
     """
     known = {name.lower(): name for name in options_of(mode)}
     ignored = {name.lower(): name for name in IGNORED}
@@ -273,7 +273,9 @@ def _check_names(given: Mapping[str, str], mode: str) -> tuple[str, ...]:
         if name == "paths":
             raise BadOption("option 'path': found several, wanted one directory for each load()")
         if name in elsewhere:
-            raise BadOption(f"option {elsewhere[name]!r} belongs to batch reads; a stream goes on")
+            raise BadOption(
+                f"option {elsewhere[name]!r} belongs to batch reads; a stream has no end"
+            )
         near = get_close_matches(name, [*known, *ignored], n=1, cutoff=0.6)
         hint = (
             f"did you mean {(known | ignored)[near[0]]!r}?"

@@ -1,4 +1,4 @@
-"""Waiting for what is away for a while: a broker that restarts, a directory that is in use."""
+"""Waits for something unavailable: a broker that restarts, a directory that is in use."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ _log = logging.getLogger("pyspark_kafkalog")
 
 
 class Patience(NamedTuple):
-    """How long a step is tried, and the pauses between the tries, in milliseconds."""
+    """How long to retry a step, and the pauses between attempts, in milliseconds."""
 
     wait_ms: int
     backoff_ms: int = 100
@@ -19,10 +19,10 @@ class Patience(NamedTuple):
 
 
 def patiently(step: Callable[[], T], patience: Patience, what: str) -> T:
-    """What `step` returns, called again while it fails with what may pass; `what` is asked.
+    """The result of `step`, retried while it fails with a temporary error; `what`: who is asked.
 
-    A client of ours does not wait for brokers that never answered it, and every plan and every
-    delivery has a client of its own: so a query would end with the first broker that restarts.
+    Our client does not wait for brokers that have never answered it, and every plan and every
+    delivery has its own client: without this, a query would end when a broker restarts.
 
     Raises: the last failure.
     """
@@ -47,5 +47,5 @@ def patiently(step: Callable[[], T], patience: Patience, what: str) -> T:
                 warned = True
                 found = f"{type(error).__name__}: {error}"
                 wait_s = patience.wait_ms / 1000
-                _log.warning("%s: %s; asked again for up to %g s", what, found, wait_s)
+                _log.warning("%s: %s; retrying for up to %g s", what, found, wait_s)
         backoff.wait()

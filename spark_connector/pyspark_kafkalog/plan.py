@@ -1,4 +1,4 @@
-"""From options and what the logs hold to tasks.  Pure: no file, no clock, no Spark.
+"""Turns options and the state of the logs into tasks.  Pure: no file, no clock, no Spark.
 
 A read is planned in four steps: `choose` the topic-partitions, `resolve` the limits of each to a
 range of offsets, `check_loss` against what is there, then `tasks` cuts large ranges at batch
@@ -21,14 +21,14 @@ from .options import EARLIEST, LATEST, Key, Limit, ReadOptions, Selection
 INTERNAL_TOPICS = frozenset(
     ("__consumer_offsets", "__transaction_state", "__share_group_state", "__cluster_metadata")
 )
-"""Never matched by a pattern, as a Kafka client's listing leaves them out."""
+"""Never matched by a pattern, just as a Kafka client's listing leaves them out."""
 
 PACK_SHARE = 4
 """Small ranges are packed up to this part of maxBytesPerPartition: enough to make a task worth
 its start, little enough to leave a middle-sized topic some parallelism."""
 PACK_OFFSETS = 250_000
-"""Offsets that packed ranges have together, at most: Spark works by the row, and compressed rows
-may be few bytes."""
+"""Most offsets that packed ranges have together: Spark works by the row, and compressed rows may
+be few bytes."""
 
 
 @dataclass(frozen=True)
@@ -38,7 +38,7 @@ class Ends:
     start: int
     stop: int
     flushed: int | None = field(default=None, compare=False)
-    """All records below it are on disk, readable or not; None: not known."""
+    """All records below it are on disk, readable or not; None: unknown."""
 
 
 @dataclass(frozen=True)
@@ -57,17 +57,17 @@ class Range:
 
 @dataclass(frozen=True)
 class Marks:
-    """Where offsets lie in a log, from its sparse indexes.
+    """Where offsets are in a log, from its sparse indexes.
 
-    `offsets[i]` is where a batch may begin and `bytes_before[i]` how many bytes of the log lie
-    before it; both ascend, and the last entry is the end.
+    `offsets[i]` is where a batch may begin and `bytes_before[i]` how many bytes of the log precede
+    it; both ascend, and the last entry is the end.
     """
 
     offsets: Sequence[int]
     bytes_before: Sequence[int]
 
     def at(self, offset: int) -> int:
-        """About how many bytes lie before `offset`."""
+        """About how many bytes precede `offset`."""
         right = bisect_right(self.offsets, offset)
         if right == 0:
             return self.bytes_before[0] if self.bytes_before else 0
@@ -81,7 +81,7 @@ class Marks:
 def choose(selection: Selection, present: Sequence[Key]) -> list[Key]:
     """The topic-partitions to read, sorted.
 
-    Raises: BadOption for a topic or partition that is named but not there.
+    Raises: BadOption for a missing topic or partition that is named.
     """
     there = set(present)
     topics = {topic for topic, _ in present}
@@ -135,7 +135,7 @@ def resolve(
     start_found: Mapping[Key, int | None],
     stop_found: Mapping[Key, int | None],
 ) -> list[Range]:
-    """What the limits ask for, whether it is there or not; of each topic-partition, sorted.
+    """The ranges that the limits ask for, whether they exist or not, sorted by topic-partition.
 
     `start_found`, `stop_found`: for a limit by time, the first offset at or after its timestamp,
     None when there is none.
@@ -147,7 +147,7 @@ def resolve(
         start = resolve_start(options, key, ends[key], start_found.get(key))
         stop = _stop(options, key, ends[key], stop_found)
         if stop < ends[key].start and not _is_named(options.start, key):
-            start = 0  # wherever it was that the log began: all that was asked for has gone
+            start = 0  # the log began somewhere: all requested records are gone
         if start > stop:
             raise BadOption(
                 f"{_name(key)}: {options.start.option} gives offset {start}, which is after "
@@ -160,7 +160,7 @@ def resolve(
 def check_loss(
     wanted: Sequence[Range], ends: Mapping[Key, Ends], options: ReadOptions
 ) -> tuple[list[Range], list[str]]:
-    """What of the ranges is there, without empty ones, and warnings about records that are lost.
+    """The existing parts of the ranges, without empty ones, and warnings about lost records.
 
     Raises: DataLoss when failOnDataLoss is on.
     """
@@ -179,7 +179,7 @@ def check_loss(
 
 
 def within(wanted: Range, ends: Ends) -> Range:
-    """What of a range can be read."""
+    """The readable part of a range."""
     start = min(max(wanted.start, ends.start), ends.stop)
     return Range(wanted.key, start, max(start, min(wanted.stop, ends.stop)))
 
@@ -189,13 +189,13 @@ def lost(wanted: Range, ends: Ends, isolation: str) -> str:
     what = "committed offsets" if isolation == "read_committed" else "offsets"
     return (
         f"{_name(wanted.key)}: wanted offsets {wanted.start} to {wanted.stop}, found {what} "
-        f"{ends.start} to {ends.stop}: records may have been deleted, or are not there yet. "
+        f"{ends.start} to {ends.stop}: records may have been deleted, or do not exist yet.  "
         "Ask for what is there, or set failOnDataLoss to false to read just that"
     )
 
 
 def resolve_start(options: ReadOptions, key: Key, ends: Ends, offset: int | None) -> int:
-    """The offset that a start stands for; `offset`: what was found by its time, if any.
+    """The offset for a start; `offset`: the result of a lookup by time, if any.
 
     Raises: BadOption where nothing was found, and that is an error.
     """
@@ -227,7 +227,7 @@ def _stop(options: ReadOptions, key: Key, ends: Ends, found: Mapping[Key, int | 
 
 
 def _is_named(limit: Limit, key: Key) -> bool:
-    """Whether a limit gives an offset, and not where the log begins, or what a time stands for."""
+    """Whether a limit is an offset, rather than the log's beginning or a time."""
     return not limit.by_time and value_of(limit, key) != EARLIEST
 
 
@@ -311,7 +311,7 @@ def _even(whole: Range, parts: int) -> list[Range]:
 
 
 def _split_until(pieces: Sequence[Range], wanted: int) -> list[Range]:
-    """Cut the longest pieces, inside batches too, until there are `wanted` (or single offsets)."""
+    """Cut the longest pieces, even inside batches, until there are `wanted` (or single offsets)."""
     parts = [1] * len(pieces)
     longest_first = [(-piece.count, i) for i, piece in enumerate(pieces)]
     heapify(longest_first)
@@ -325,7 +325,7 @@ def _split_until(pieces: Sequence[Range], wanted: int) -> list[Range]:
 def _pack(
     pieces: Sequence[Range], marks: Mapping[Key, Marks], options: ReadOptions
 ) -> list[list[Range]]:
-    """Neighbours share a task while it stays small; the order is kept."""
+    """Let neighbours share a task while it stays small; the order is kept."""
     room = options.max_bytes // PACK_SHARE
     packed: list[list[Range]] = []
     bytes_used = count_used = rows_used = 0
@@ -349,14 +349,14 @@ def _spread(
     wanted: int,
     max_records: int | None,
 ) -> list[list[Range]]:
-    """The pieces as so many tasks or more, or as many as there are pieces, of about equal bytes;
+    """The pieces as this many tasks or more, or one per piece, of about equal bytes;
     the order is kept."""
     left_bytes = sum(_bytes(piece, marks) for piece in pieces)
     spread: list[list[Range]] = []
     room, count = 0.0, 0
     for at, piece in enumerate(pieces):
         size = _bytes(piece, marks)
-        owed = max(wanted - len(spread), 0)  # tasks that are not begun yet
+        owed = max(wanted - len(spread), 0)  # tasks that are not started yet
         count += piece.count
         too_many = max_records is not None and count > max_records
         # A piece goes where more than half of it fits; and none may be missing at the end.

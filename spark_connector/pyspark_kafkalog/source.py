@@ -38,7 +38,7 @@ class KafkalogSource(DataSource):
     def schema(self) -> StructType:
         """The columns of the Kafka source; fewer by `columns`, `headers` by `includeHeaders`."""
         options = self._any_options()
-        # Here, since this alone runs at load(): what is not there is said at once.
+        # Here, since only this runs at load(): missing topics are reported immediately.
         with closing(open_place(options)) as place:
             plan.choose(options.selection, place.present())
         found = schema_of(default_columns(options))

@@ -1,4 +1,4 @@
-"""What travels from the driver to the executors, and what it does there: both readers' tasks."""
+"""What travels from the driver to the executors, and its work there: the tasks of both readers."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ def read_task(partition: InputPartition, schema: StructType, options: ReadOption
     Raises: DataLoss, ReadError.
     """
     if not isinstance(partition, LogPartition):
-        return  # what Spark makes of a plan without tasks
+        return  # Spark makes this of a plan without tasks
     import pyarrow as pa
 
     _check_version(partition)
@@ -70,8 +70,8 @@ def read_task(partition: InputPartition, schema: StructType, options: ReadOption
 KEPT_MAX = 4
 """Reads whose tasks take turns on one worker: streams of a session, sources of a join."""
 _kept: list[tuple[int, ReadOptions, Place]] = []
-"""Of this worker's last reads, the last one at the end: their next tasks find their logs open.
-What a forked worker has from before is not its own, and stays as it is."""
+"""This worker's last reads, the latest one at the end: their next tasks find their logs open.
+A forked worker leaves those it inherited alone."""
 
 
 def _place(options: ReadOptions) -> Place:

@@ -1,4 +1,4 @@
-"""What is done once in each of Spark's Python workers."""
+"""Prepares each of Spark's Python workers, once."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ _settled = 0
 
 
 def settle() -> None:
-    """Leave what is imported out of later garbage collections.
+    """Exclude the imported modules from later garbage collections.
 
-    A worker that is kept for the next task, plan or commit makes a full one after each, before it
-    takes the next: over the modules of PySpark, Arrow and pandas that costs 50 to 90 ms, more than
-    a small task.  Call it when all of them are imported; it does something where there are new
-    ones.  Outside of a worker it does nothing.
+    A worker that is reused for the next task, plan or commit runs a full collection after each,
+    before it takes the next: over the modules of PySpark, Arrow and pandas that costs 50 to 90 ms,
+    more than a small task.  Call it once all of them are imported; it does something where there
+    are new ones.  Outside a worker it does nothing.
     """
     global _settled
     if len(sys.modules) > _settled and _is_worker():

@@ -56,7 +56,7 @@ def test_a_load_waits(broker: TestBroker, away: Away, caplog: pytest.LogCaptureF
     assert DefaultSource(given).schema().names[:2] == ["key", "value"]
     (told,) = caplog.messages
     assert f"the brokers at {broker.bootstrap_servers}: PeerGone: " in told
-    assert "asked again for up to 180 s" in told
+    assert "retrying for up to 180 s" in told
 
 
 def test_a_plan_and_its_tasks_wait(broker: TestBroker, away: Away) -> None:

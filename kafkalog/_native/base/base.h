@@ -1,4 +1,4 @@
-/* base.h: what every file of the data plane uses: assertions, failure, spans, locks. */
+/* base.h: what every file of the data plane uses: assertions, failures, spans, locks. */
 #ifndef KL_BASE_H
 #define KL_BASE_H
 
@@ -13,11 +13,12 @@
 #include <string.h>
 
 #define KL_STATIC_ASSERT(condition, why) _Static_assert(condition, why)
-/* Our own promises only, never bytes from outside; kept in release builds. */
+/* For our own promises only, never for bytes from outside; kept in release builds. */
 #define KL_ASSERT(condition) \
     ((condition) ? (void)0 : kl_assert_failed(#condition, __FILE__, __LINE__))
 _Noreturn void kl_assert_failed(const char *condition, const char *file, int line);
-/* The same in test builds alone: per record, or what costs more than a comparison. */
+/* Like KL_ASSERT, but only in test builds: checks per record, or that cost more than a comparison.
+ * */
 #ifdef KL_TEST
 #define KL_TEST_ASSERT(condition) KL_ASSERT(condition)
 #else
@@ -33,7 +34,7 @@ _Noreturn void kl_assert_failed(const char *condition, const char *file, int lin
 #define KL_MAX(a, b) ((a) > (b) ? (a) : (b))
 
 enum { KL_MESSAGE_BYTES = 1024 };
-/* A thread's last failure: taken, to be put back behind what is tried after it. */
+/* A thread's last failure, saved so that it can be restored after further calls. */
 typedef struct {
     char message[KL_MESSAGE_BYTES];
     int error_number; /* 0: not the system's */
@@ -41,7 +42,7 @@ typedef struct {
 void kl_failure_take(kl_failure *out);
 void kl_failure_put(const kl_failure *kept);
 
-/* Record this thread's failure and return `status`, so that one can `return kl_fail(...)`. */
+/* Record this thread's failure and return `status`, for `return kl_fail(...)`. */
 kl_status kl_fail(kl_status status, const char *format, ...) KL_PRINTF(2, 3);
 /* The same for a failed system call: appends strerror(error_number); ENOSPC and EDQUOT
  * become KL_E_NO_SPACE, ENOENT KL_E_NOT_FOUND, ENOMEM KL_E_NO_MEMORY, else KL_E_IO. */
@@ -49,17 +50,17 @@ kl_status kl_fail_errno(int error_number, const char *format, ...) KL_PRINTF(2, 
 /* Put "text: " before the message of the failure that this thread just recorded. */
 kl_status kl_fail_prefix(kl_status status, const char *format, ...) KL_PRINTF(2, 3);
 
-/* Whether the failure that this thread just recorded passes: out of memory, space or
- * descriptors.  A write-back that failed does not. */
+/* Whether the failure that this thread just recorded is temporary: out of memory, space or
+ * descriptors.  A failed write-back is not. */
 bool kl_passes(kl_status status);
 
-/* Bytes from somewhere, with their number. */
+/* Bytes and their count. */
 typedef struct {
     const uint8_t *data;
     size_t bytes;
 } kl_span;
 
-/* Whether `bytes` bytes lie at `pos`; cannot overflow. */
+/* Whether `bytes` bytes exist at `pos`; cannot overflow. */
 static inline bool kl_span_has(kl_span span, size_t pos, size_t bytes) {
     return pos <= span.bytes && bytes <= span.bytes - pos;
 }
@@ -67,12 +68,12 @@ static inline bool kl_span_has(kl_span span, size_t pos, size_t bytes) {
 /* calloc and realloc through the fault table in test builds; NULL when out of memory. */
 void *kl_alloc(size_t bytes); /* zeroed */
 void *kl_resize(void *old, size_t bytes);
-/* An array with room for `wanted` items: `old`, or larger memory with what it held, zeroed behind
- * that, and the new capacity; at least twice the old one.  NULL: no memory, nothing has changed. */
+/* An array with room for `wanted` items: `old`, or a larger copy, zeroed after the old content, and
+ * its capacity, which at least doubles.  NULL: no memory; nothing has changed. */
 void *kl_room_for(void *old, size_t *capacity, size_t wanted, size_t item_bytes);
 void kl_release(void *memory);
 
-/* held.c: what a thread holds is known in test builds. */
+/* held.c: test builds track which locks a thread holds. */
 bool kl_holds(const pthread_mutex_t *mutex);
 #ifdef KL_TEST
 void kl_note_locked(const pthread_mutex_t *mutex);
@@ -81,7 +82,7 @@ void kl_note_unlocked(const pthread_mutex_t *mutex);
 static inline void kl_note_locked(const pthread_mutex_t *mutex) { (void)mutex; }
 static inline void kl_note_unlocked(const pthread_mutex_t *mutex) { (void)mutex; }
 #endif
-/* This thread has locked it, by one of the functions below. */
+/* Record that this thread holds it; the functions below call this. */
 #define KL_ASSERT_HELD(mutex) KL_TEST_ASSERT(kl_holds(mutex))
 
 /* A mutex that is held for the length of a call. */
@@ -100,11 +101,11 @@ static inline void kl_unlock(pthread_mutex_t *mutex) {
 }
 /* A condition on CLOCK_MONOTONIC. */
 void kl_cond_init(pthread_cond_t *condition);
-/* Wait at most timeout_ms (< 0: for ever); false on timeout. */
+/* Wait at most timeout_ms (< 0: forever); false on timeout. */
 bool kl_cond_wait_ms(pthread_cond_t *condition, pthread_mutex_t *mutex, int64_t timeout_ms);
 bool kl_cond_wait_ns(pthread_cond_t *condition, pthread_mutex_t *mutex, int64_t timeout_ns);
 
-/* kl_crc32c of what `crc` was made from (0: nothing) and of `data` behind it. */
+/* The CRC-32C of bytes whose CRC is `crc` (0: none), followed by `data`. */
 uint32_t kl_crc32c_more(uint32_t crc, const uint8_t *data, size_t bytes);
 
 /* The clocks, through the I/O table. */
@@ -112,7 +113,7 @@ int64_t kl_now_ms(void);       /* wall clock */
 int64_t kl_monotonic_ms(void); /* timers */
 int64_t kl_monotonic_ns(void);
 
-/* Grows in the child of every fork, whichever code forked: handles compare it with theirs. */
+/* Incremented in the child of every fork, even of code outside: handles compare it with theirs. */
 extern _Atomic int kl_process_generation;
 
 #endif

@@ -1,4 +1,4 @@
-/* buffer.h: memory that grows and is kept: no allocation after warm-up. */
+/* buffer.h: memory that grows and is kept, so that nothing is allocated after warm-up. */
 #ifndef KL_BUFFER_H
 #define KL_BUFFER_H
 
@@ -10,7 +10,7 @@ typedef struct {
     size_t capacity;
 } kl_buffer;
 
-/* Room for `bytes` more behind those in use; doubles. */
+/* Make room for `bytes` more after those in use; capacity doubles. */
 kl_status kl_buffer_reserve(kl_buffer *buffer, size_t bytes);
 void kl_buffer_free(kl_buffer *buffer); /* and zero it */
 

@@ -60,8 +60,8 @@ static inline size_t kl_put_uvarint(uint8_t *p, uint64_t u) {
 static inline size_t kl_put_varint(uint8_t *p, int64_t v) {
     return kl_put_uvarint(p, kl_zigzag(v));
 }
-/* Read a varint of at most `bytes_max` bytes below `end`; the place behind it, or NULL when
- * it is cut off or too long. */
+/* Read a varint of at most `bytes_max` bytes before `end`; returns the position after it, or NULL
+ * if it is incomplete or too long. */
 static inline const uint8_t *kl_get_uvarlong(const uint8_t *p, const uint8_t *end,
                                              int bytes_max, uint64_t *out) {
     if (KL_LIKELY(p < end && *p < 0x80)) {
@@ -88,7 +88,7 @@ static inline const uint8_t *kl_get_uvarint(const uint8_t *p, const uint8_t *end
     *out = (uint32_t)u;
     return p;
 }
-/* The same, of which two bytes at least lie in memory: up to 16,383 without a loop. */
+/* The same if at least two bytes are readable: up to 16,383 without a loop. */
 static inline const uint8_t *kl_get_uvarint_near(const uint8_t *p, const uint8_t *end,
                                                  uint32_t *out) {
     uint32_t u = p[0];

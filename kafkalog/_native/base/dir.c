@@ -113,7 +113,7 @@ kl_status kl_dir_open(const char *path, int create, kl_dir **out) {
 void kl_dir_close(kl_dir *dir) {
     if (!dir) return; /* one way out closes what could not be opened, too */
     kl_dir_unlock(dir);
-    /* In a forked child the mutex may be held by a thread that is not there. */
+    /* In a forked child, a thread that does not exist there may hold the mutex. */
     bool ours = dir->generation == kl_process_generation;
     if (ours) kl_lock(&dir->lock);
     if (dir->fd >= 0) kl_io->close(dir->fd);
@@ -271,7 +271,7 @@ static kl_status open_to_read(const kl_dir *dir, const char *name, int *fd, size
     struct stat found;
     kl_status status = check_name(dir, name);
     if (status) return status;
-    /* O_NONBLOCK: a named pipe in its place must not stop us. */
+    /* O_NONBLOCK: a named pipe in its place must not block us. */
     *fd = kl_open_at(dir->fd, name, O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC, 0);
     if (*fd < 0) return dir_failed(dir, name, "open");
     if (kl_io->fstat(*fd, &found)) status = dir_failed(dir, name, "stat");

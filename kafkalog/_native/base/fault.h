@@ -1,4 +1,4 @@
-/* fault.h: named failpoints.  In release builds they are nothing at all.
+/* fault.h: named failpoints.  In release builds they compile to nothing.
  *
  *   KL_FP("segment.roll.created");            kill -9 here when set to KL_FP_KILL
  *   status = KL_FP_STATUS("append.write");    KL_OK, or a failure when set to KL_FP_ERROR

@@ -11,7 +11,7 @@
  * many threads. */
 typedef struct kl_file kl_file;
 
-/* Make a handle for `dir_path`/`name`; opens nothing.  `writable`: opened O_RDWR.
+/* Make a handle for `dir_path`/`name` without opening it.  `writable`: opened O_RDWR.
  * When the file must first be made see kl_file_create. */
 kl_status kl_file_new(const char *dir_path, const char *name, bool writable, kl_file **out);
 /* The same, and create the file empty now (O_CREAT | O_TRUNC, mode 0600, O_NOFOLLOW). */
@@ -21,9 +21,9 @@ void kl_file_drop(kl_file *file); /* closes with the last reference; NULL is fin
 const char *kl_file_name(const kl_file *file);
 const char *kl_file_dir(const kl_file *file); /* the directory that it was named in */
 
-/* The descriptor, open until kl_file_unpin; two atomic operations when it is open already.
- * A file that was opened once and reopened must be the same inode, else KL_E_STALE: so a
- * handle never shows another file that took its name. */
+/* The descriptor, open until kl_file_unpin; takes two atomic operations if it is already open.
+ * A file that is reopened must be the same inode, else KL_E_STALE: so a handle never shows another
+ * file that took its name. */
 kl_status kl_file_pin(kl_file *file, int *fd);
 void kl_file_unpin(kl_file *file);
 /* Rename it in `dir`, where it lies: a thread that must open it waits and finds it.  The
@@ -56,10 +56,10 @@ struct kl_dir {
     pthread_mutex_t lock;
     char *path;
 };
-/* Take dir->lock of a directory that is open and this process's own.  KL_E_CLOSED and
- * KL_E_FORKED: it is not taken. */
+/* Take dir->lock of a directory that is open and belongs to this process.  Not taken on KL_E_CLOSED
+ * and KL_E_FORKED. */
 kl_status kl_dir_enter(kl_dir *dir);
-/* Let go of `.lock`; nothing when it is not held.  kl_dir_close does it. */
+/* Release `.lock`; nothing if it is not held.  kl_dir_close does it. */
 void kl_dir_unlock(kl_dir *dir);
 /* The entries, sorted by name; each name is valid until kl_names_free. */
 typedef struct {
@@ -70,7 +70,7 @@ kl_status kl_dir_list(kl_dir *dir, kl_names *out);
 void kl_names_free(kl_names *names);
 /* Whether the entry exists; other failures are statuses. */
 kl_status kl_dir_exists(kl_dir *dir, const char *name, bool *exists);
-/* As kl_dir_replace but without the fsync of the directory, for a caller that replaces several.
+/* As kl_dir_replace without the fsync of the directory, for a caller that replaces several files.
  * Two handles must not write one name at the same time: they share `name`.tmp. */
 kl_status kl_dir_write_file(kl_dir *dir, const char *name, const uint8_t *data,
                             size_t bytes, bool sync);

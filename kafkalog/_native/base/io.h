@@ -41,7 +41,7 @@ typedef struct {
     ssize_t (*sendfile)(int out_fd, int in_fd, off_t *pos, size_t bytes);
     ssize_t (*copy_file_range)(int in_fd, off_t *in_pos, int out_fd, off_t *out_pos,
                                size_t bytes, unsigned flags);
-    /* Whether these bytes can be read without the disk; true where that is not known. */
+    /* Whether these bytes can be read without the disk; true if that is unknown. */
     bool (*cached)(int fd, off_t pos, size_t bytes);
     int (*clock_gettime)(clockid_t clock, struct timespec *out);
 } kl_io_table;

@@ -1,10 +1,10 @@
 /* lock.c: one call at a time in a handle, one owner per directory.
  *
- * An open-file-description lock on `.lock` excludes other processes, Java's too, and dies
- * with its holder.  Two things it cannot do, so held locks are also listed here: someone
- * may have deleted `.lock`, and then a second handle of this process would lock a new one;
- * and a forked child shares the lock, so it must let its copy go at once, or the directory
- * would stay locked for as long as the child lives. */
+ * An open-file-description lock on `.lock` excludes other processes, including Java's, and ends
+ * with its holder.  It cannot do two things, so held locks are also listed here.  Someone may have
+ * deleted `.lock`, and then a second handle of this process would lock a new file.  And a forked
+ * child shares the lock, so it must close its copy immediately, or the directory stays locked for
+ * as long as the child lives. */
 #include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
@@ -128,7 +128,7 @@ void kl_dir_unlock(kl_dir *dir) {
             break;
         }
     if (dir->lock_fd >= 0) {
-        /* Said aloud, as a copy of the descriptor in a child would keep the lock. */
+        /* Explicitly, as a copy of the descriptor in a child would keep the lock. */
         struct flock all = {.l_type = F_UNLCK, .l_whence = SEEK_SET};
         fcntl(dir->lock_fd, F_OFD_SETLK, &all);
         kl_io->close(dir->lock_fd);

@@ -8,7 +8,7 @@
 
 enum { JOB_IDLE, JOB_QUEUED, JOB_RUNNING, JOB_AGAIN };
 
-/* A sync is mostly waiting: many that are under way at once share the file system's commits. */
+/* A sync mostly waits: concurrent ones share the file system's commits. */
 enum { THREADS_MAX = 16, STACK_BYTES = 512 << 10 };
 
 typedef struct kl_disk kl_disk;
@@ -101,8 +101,8 @@ static kl_status start_thread(kl_disk *disk) {
     return KL_OK;
 }
 
-/* Before a job is queued: a thread for it when none will be free.  One thread is enough to go
- * on; none is not. */
+/* Before a job is queued: start a thread for it if none will be free.  One thread is enough to
+ * continue; none is not. */
 static kl_status staff(kl_disk *disk) {
     if (disk->queued < disk->idle || disk->thread_count == THREADS_MAX) return KL_OK;
     kl_status status = start_thread(disk);

@@ -1,8 +1,8 @@
-/* sync.h: the sync threads: work that waits for the disk, done away from its caller.
+/* sync.h: the sync threads, which wait for the disk in place of their callers.
  *
  * One queue per disk (st_dev) and up to sixteen threads, each started when a job finds none
- * free, all restarted after a fork.  A job is queued at most once at a time: asking again
- * while it waits costs nothing; asking while it runs makes it run again (group commit). */
+ * free, all restarted after a fork.  A waiting job is queued only once, so that asking again costs
+ * nothing; asking while it runs makes it run again (group commit). */
 #ifndef KL_SYNC_H
 #define KL_SYNC_H
 
@@ -19,13 +19,13 @@ struct kl_sync_job {
 
 /* Queue the job. KL_E_NO_MEMORY when there is no thread and none can start. */
 kl_status kl_sync_submit(kl_sync_job *job);
-/* Whether the job runs now while others wait for a thread. */
+/* Whether the job runs now while other jobs wait for a thread. */
 bool kl_sync_is_behind(const kl_sync_job *job);
-/* Return when the job is neither queued nor running; it must not be submitted any more. */
+/* Return when the job is neither queued nor running; the caller must not submit it any more. */
 void kl_sync_drain(kl_sync_job *job);
 
-/* A file or directory that waits for the disk together with others: a file system takes the
- * waits that are under way at once into one. */
+/* A file or directory to be synced together with others: a file system combines concurrent
+ * syncs. */
 typedef struct {
     int dir_fd;
     const char *name; /* below dir_fd; "." is that directory */
@@ -35,7 +35,7 @@ typedef struct {
     kl_sync_job job;
 } kl_sync_name;
 
-/* Begin to sync each of them, on the sync threads of that disk. */
+/* Start syncing each of them, on the sync threads of that disk. */
 void kl_sync_names_begin(kl_sync_name *names, size_t count, uint64_t device);
 /* Return when none is under way; those that no thread has begun with are synced here.  One that
  * failed, a sync (`opened`) before what could not be opened; NULL: all are on disk.  It leaves

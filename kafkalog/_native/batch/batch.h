@@ -73,8 +73,8 @@ static inline bool kl_batch_is_transactional(const kl_batch *batch) {
 /* `sequence` + `increment` in the ring of 31 bits that producers count in. */
 int32_t kl_sequence_add(int32_t sequence, int32_t increment);
 
-/* kl_batch_parse of the 61 bytes at `data`, which are there; whether the rest of the batch
- * is there too is the caller's to see (out->batch_bytes).  Zeroed on failure. */
+/* kl_batch_parse of the 61 bytes at `data`, which must be readable; the caller checks whether the
+ * rest of the batch is there, too (out->batch_bytes).  Zeroed on failure. */
 kl_status kl_batch_header(const uint8_t *data, kl_batch *out);
 /* Write the header of a batch of `batch_bytes` whose records lie at out + 61, crc included.
  * Of `header` the fields that are stored are used, but crc, magic and batch_bytes. */
@@ -83,7 +83,7 @@ void kl_batch_put_header(uint8_t *out, size_t batch_bytes, const kl_batch *heade
 void kl_batch_put_header_over(uint8_t *out, size_t batch_bytes, const kl_batch *header,
                               uint32_t records_crc);
 
-/* Stamp what lies outside the crc. */
+/* Stamp the fields outside the crc. */
 static inline void kl_batch_assign(uint8_t *batch, int64_t base_offset, int32_t epoch) {
     kl_put64(batch + POS_BASE_OFFSET, (uint64_t)base_offset);
     kl_put32(batch + POS_LEADER_EPOCH, (uint32_t)epoch);
@@ -91,22 +91,22 @@ static inline void kl_batch_assign(uint8_t *batch, int64_t base_offset, int32_t 
 /* Set the maxTimestamp and, when `log_append_time`, the attribute bit; crc redone. */
 void kl_batch_set_time(uint8_t *batch, size_t bytes, int64_t max_timestamp,
                        bool log_append_time);
-/* The control type of a control batch (KL_CONTROL_*), its coordinator epoch when it is a
- * transaction marker, else -1.  Type -1: compaction left the batch without its record.
- * `data` is the whole batch.  KL_E_CORRUPT_MESSAGE when the record does not parse. */
+/* The control type of a control batch (KL_CONTROL_*), and its coordinator epoch if it is a
+ * transaction marker, else -1.  Type -1: compaction removed the batch's record.
+ * `data` is the whole batch.  KL_E_CORRUPT_MESSAGE if the record does not parse. */
 kl_status kl_batch_control(const kl_batch *batch, const uint8_t *data, int32_t *type,
                            int32_t *coordinator_epoch);
 enum { KL_MARKER_BYTES_MAX = 96 };
 /* A whole marker batch at `out` (KL_MARKER_BYTES_MAX); its size. kafka's 78-byte image. */
 size_t kl_batch_build_marker(uint8_t *out, int64_t producer_id, int16_t producer_epoch,
                              int32_t coordinator_epoch, int32_t type, int64_t timestamp_ms);
-/* A key or a value has at most so many bytes. */
+/* The most bytes of a key or a value. */
 enum { KL_PART_BYTES_MAX = INT32_MAX };
 /* Say that a record cannot have this timestamp; KL_E_ARGUMENT. */
 kl_status kl_batch_bad_time(int64_t timestamp_ms);
-/* What a batch of one record takes; -1: null, and at most KL_PART_BYTES_MAX each. */
+/* The size of a batch of one record; -1: null, and at most KL_PART_BYTES_MAX each. */
 size_t kl_batch_one_bytes(int64_t key_bytes, int64_t value_bytes);
-/* A whole batch of one record at `out`, which has room for all of it, at most 2 GiB. */
+/* Write a whole batch of one record to `out`, which has enough room, at most 2 GiB. */
 void kl_batch_build_one(uint8_t *out, const uint8_t *key, int64_t key_bytes,
                         const uint8_t *value, int64_t value_bytes, int64_t timestamp_ms);
 

@@ -1,5 +1,5 @@
-/* check.h: what a topic demands of the batches that are put into its log: kafka.md 2.2, steps 2
- * and 5.  Pure: it needs no log and no lock. */
+/* check.h: a topic's requirements on batches appended to its log: kafka.md 2.2, steps 2 and 5.
+ * Pure: it needs no log and no lock. */
 #ifndef KL_CHECK_H
 #define KL_CHECK_H
 
@@ -18,12 +18,12 @@ typedef struct {
 kl_status kl_check_size(const kl_batch_rules *rules, int64_t bytes);
 /* KL_E_INVALID_TIMESTAMP outside of message.timestamp.before/after.max.ms. */
 kl_status kl_check_time(const kl_batch_rules *rules, int64_t timestamp_ms);
-/* Whether the settings ask anything of a record that we built ourselves. */
+/* Whether the settings have requirements on a record that we built ourselves. */
 bool kl_check_is_needed(const kl_batch_rules *rules);
 /* A whole batch as its producer sent it: header, crc, and, where it is not compressed, every
  * record.  `data` is ours: the maxTimestamp is set to what the records say or, under
  * LogAppendTime, to now.
- * KL_E_BUFFER_TOO_SMALL: the batch goes on past `bytes`. */
+ * KL_E_BUFFER_TOO_SMALL: the batch extends beyond `bytes`. */
 kl_status kl_check_batch(const kl_batch_rules *rules, uint8_t *data, size_t bytes,
                          kl_batch *out);
 

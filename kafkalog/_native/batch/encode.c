@@ -1,7 +1,7 @@
 /* encode.c: columns into the records of a batch.
  *
- * Rows are resolved into places in blocks, one loop per kind of column, so that the loop
- * that writes records asks nothing about columns. */
+ * Rows are resolved into positions in blocks, with one loop per kind of column, so that the loop
+ * that writes records does not depend on columns. */
 #include "grow.h"
 
 enum { BLOCK_ROWS = 128, SUMMED_ROWS = 4 * BLOCK_ROWS };

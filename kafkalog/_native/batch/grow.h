@@ -1,4 +1,4 @@
-/* grow.h: a batch that grows by a record at a time, in memory of its caller's. */
+/* grow.h: a batch that grows one record at a time, in its caller's memory. */
 #ifndef KL_GROW_H
 #define KL_GROW_H
 
@@ -29,7 +29,7 @@ typedef struct {
 /* Without records.  `data` has room for `bytes_max`, and is the caller's for as long. */
 void kl_growing_begin(kl_growing *batch, uint8_t *data, size_t bytes_max);
 /* KL_E_BUFFER_TOO_SMALL: it is full.  KL_E_MESSAGE_TOO_LARGE: no batch can hold the record.
- * KL_E_ARGUMENT: its time.  Nothing was changed then. */
+ * KL_E_ARGUMENT: its timestamp.  On failure nothing has changed. */
 kl_status kl_growing_add(kl_growing *batch, const kl_addition *record);
 
 /* The record at `p`, whose batch has this base time, as one to be added; the place behind it.

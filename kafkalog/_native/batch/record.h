@@ -16,9 +16,9 @@ typedef struct {
     int32_t header_count;
 } kl_record_view;
 
-/* The record at `p`; the place behind it, or NULL when it is not a record: a length that
- * passes `end` or does not agree with its fields.  Headers are walked only when
- * `check_headers` (the record's end is known from its length). */
+/* The record at `p`; returns the position after it, or NULL if it is not a record: a length
+ * exceeds `end` or does not agree with its fields.  Headers are walked only if `check_headers`
+ * (the record's end is known from its length). */
 const uint8_t *kl_record_next(const uint8_t *p, const uint8_t *end, bool check_headers,
                               kl_record_view *out);
 
@@ -31,7 +31,7 @@ typedef struct {
 /* The header at `p`; the place behind it or NULL. */
 const uint8_t *kl_header_next(const uint8_t *p, const uint8_t *end, kl_header_view *out);
 
-/* Say that the bytes at `pos` of a batch's records are none; `status`. */
+/* Report that the bytes at `pos` of a batch's records are not a record; returns `status`. */
 kl_status kl_record_bad(kl_status status, const kl_batch *batch, int64_t pos);
 
 /* The timestamp that readers see: maxTimestamp of a LogAppendTime batch, else base + delta. */

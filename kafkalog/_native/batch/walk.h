@@ -1,4 +1,4 @@
-/* walk.h: batch headers of a `.log`, read by chunks: recovery, tail scans, lookups, dump.
+/* walk.h: the batch headers of a `.log`, read in chunks: for recovery, tail scans, lookups, dump.
  * One thread at a time. */
 #ifndef KL_WALK_H
 #define KL_WALK_H
@@ -7,7 +7,7 @@
 #include "base/file.h"
 #include "batch.h"
 
-/* A walk over a file of which bytes at and above `end_pos` are not looked at. */
+/* A walk over a file; bytes at and above `end_pos` are ignored. */
 struct kl_walk {
     kl_file *file; /* retained */
     int64_t pos;   /* of the next batch */
@@ -34,7 +34,7 @@ void kl_walk_done(kl_walk *walk);
 kl_status kl_walk_step(kl_walk *walk, bool whole, kl_batch *batch, const uint8_t **data,
                        bool *found);
 
-/* The next header, for a loop; false: at the end, or walk->status says why not. */
+/* The next header, for a loop; false: at the end, or walk->status has the failure. */
 static inline bool kl_walk_more(kl_walk *walk, kl_batch *batch) {
     bool found = false;
     if (!walk->status) walk->status = kl_walk_step(walk, false, batch, NULL, &found);
@@ -45,10 +45,10 @@ static inline kl_status kl_walk_end(kl_walk *walk) {
     kl_walk_done(walk);
     return walk->status;
 }
-/* The offset behind the last batch of a file's first bytes; *end stays as it is without one.
+/* The offset after the last batch in a file's first bytes; *end is unchanged if there is none.
  * Damage ends them, too. */
 kl_status kl_walk_to_end(kl_file *file, int64_t bytes, int64_t *end);
-/* It ended where no batch is that we know: damage, a torn end, an old format. */
+/* It ended at bytes that are no batch that we know: damage, an incomplete end, an old format. */
 static inline bool kl_walk_met_damage(kl_status status) {
     return status == KL_E_CORRUPT_MESSAGE || status == KL_E_BUFFER_TOO_SMALL ||
            status == KL_E_UNSUPPORTED_FOR_MESSAGE_FORMAT;

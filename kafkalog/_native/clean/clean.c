@@ -9,9 +9,7 @@ enum {
     PAUSE_BYTES_MIN = 64 << 10
 };
 
-/* ---- open
- * ---------------------------------------------------------------------------------
- */
+/* ---- open --------------------------------------------------------------------------- */
 
 static kl_status check_options(const kl_clean_options *options) {
     if (options->first_dirty_offset < 0 ||
@@ -186,8 +184,7 @@ void kl_clean_get(const kl_cleaner *cleaner, kl_cleaned *out) {
     out->generation = cleaner->generation;
 }
 
-/* ---- batch after batch
- * -------------------------------------------------------------------- */
+/* ---- batch after batch -------------------------------------------------------------- */
 
 /* Offsets lie outside of a batch's crc: at least they must grow, inside of the segment. */
 static kl_status check_place(kl_cleaner *cleaner, const kl_batch *batch) {
@@ -283,9 +280,7 @@ static kl_span body_of(const kl_batch *batch, const uint8_t *data) {
     return (kl_span){data + POS_RECORDS, (size_t)batch->batch_bytes - POS_RECORDS};
 }
 
-/* ---- pass 1
- * -------------------------------------------------------------------------------
- */
+/* ---- pass 1 ------------------------------------------------------------------------- */
 
 static void cover(kl_cleaner *cleaner, const kl_batch *batch) {
     cleaner->end_offset = KL_MAX(cleaner->end_offset, batch->last_offset + 1);
@@ -352,9 +347,7 @@ static kl_status map_one(kl_cleaner *cleaner, int32_t max_pending, bool *wait) {
     return status;
 }
 
-/* ---- groups
- * -------------------------------------------------------------------------------
- */
+/* ---- groups ------------------------------------------------------------------------- */
 
 /* What is in a group so far, and whether one more segment fits. */
 typedef struct {
@@ -408,9 +401,7 @@ static void begin_writing(kl_cleaner *cleaner) {
     cleaner->segment = 0;
 }
 
-/* ---- pass 2
- * -------------------------------------------------------------------------------
- */
+/* ---- pass 2 ------------------------------------------------------------------------- */
 
 /* The last batch of a group stays, if only as a header: then the new segment
  * ends where the old ones did, and a crash in the exchange leaves all of it or
@@ -554,8 +545,7 @@ static kl_status write_one(kl_cleaner *cleaner, int32_t max_pending, bool *wait)
     return status;
 }
 
-/* ---- what the caller compresses and decompresses
- * --------------------------------------------- */
+/* ---- what the caller compresses and decompresses ------------------------------------ */
 
 static bool is_asked(const kl_cleaner *cleaner, const kl_clean_item *item) {
     return item->look && (!cleaner->deflating || item->fate == KL_FATE_REWRITE);
@@ -633,9 +623,7 @@ static kl_status give(kl_cleaner *cleaner, kl_clean_item *item, kl_span data) {
     return status;
 }
 
-/* ---- calls
- * --------------------------------------------------------------------------------
- */
+/* ---- calls -------------------------------------------------------------------------- */
 
 /* The log stays open until `leave`. */
 static kl_status enter(kl_cleaner *cleaner) {

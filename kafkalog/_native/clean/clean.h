@@ -93,8 +93,7 @@ struct kl_cleaner {
     kl_cleaned done;
 };
 
-/* ---- clean_records.c
- * --------------------------------------------------------------- */
+/* ---- clean_records.c ---------------------------------------------------------------- */
 /* Put the keys of a batch into the map.  *full: not all of them fitted. */
 kl_status kl_clean_index(kl_cleaner *cleaner, const kl_batch *batch, kl_span records,
                          bool *full);
@@ -109,8 +108,7 @@ kl_batch kl_clean_header(const kl_clean_item *item);
 /* When tombstones and markers go that are seen for the first time now. */
 int64_t kl_clean_horizon(const kl_cleaner *cleaner);
 
-/* ---- clean_out.c
- * ------------------------------------------------------------------- */
+/* ---- clean_out.c -------------------------------------------------------------------- */
 /* Begin the segment that takes the place of group cleaner->group. */
 kl_status kl_clean_out_begin(kl_cleaner *cleaner);
 /* Add a batch as it is; or one of `header` over records that follow it at the

@@ -35,9 +35,7 @@ static const kl_clean_group *group_of(const kl_cleaner *cleaner) {
     return &cleaner->groups[cleaner->group];
 }
 
-/* ---- writing
- * ------------------------------------------------------------------------------
- */
+/* ---- writing ------------------------------------------------------------------------ */
 
 kl_status kl_clean_out_begin(kl_cleaner *cleaner) {
     const kl_clean_group *group = group_of(cleaner);
@@ -115,9 +113,7 @@ kl_status kl_clean_out_built(kl_cleaner *cleaner, const kl_batch *header,
     return note(cleaner, &batch);
 }
 
-/* ---- finishing
- * ----------------------------------------------------------------------------
- */
+/* ---- finishing ---------------------------------------------------------------------- */
 
 static kl_status write_small(kl_cleaner *cleaner, const char *suffix, const uint8_t *data,
                              size_t bytes) {

@@ -45,9 +45,7 @@ static kl_status bytes_left(const kl_batch *batch, const uint8_t *p, const uint8
         (long long)batch->base_offset, (long long)(end - p), batch->record_count);
 }
 
-/* ---- pass 1
- * -------------------------------------------------------------------------------
- */
+/* ---- pass 1 ------------------------------------------------------------------------- */
 
 kl_status kl_clean_index(kl_cleaner *cleaner, const kl_batch *batch, kl_span records,
                          bool *full) {
@@ -84,9 +82,7 @@ kl_status kl_clean_index(kl_cleaner *cleaner, const kl_batch *batch, kl_span rec
     return bytes_left(batch, p, end);
 }
 
-/* ---- pass 2
- * -------------------------------------------------------------------------------
- */
+/* ---- pass 2 ------------------------------------------------------------------------- */
 
 /* Whether a tombstone of the batch has been kept long enough. */
 static bool horizon_is_over(const kl_cleaner *cleaner, const kl_batch *batch) {

@@ -1,7 +1,7 @@
 /* flush.c: group commit.  One round of syncs serves every caller that asked before it began.  A
- * sync thread runs the round or, when there is little to write, the first caller that waits
- * without a limit: handing it to another thread and back would cost more than the disk takes.  A
- * caller that waits with a limit leaves in time, and the round goes on. */
+ * sync thread runs the round; if there is little to write, the first caller that waits without a
+ * limit runs it, since handing it to another thread and back would take longer than the disk.  A
+ * caller that waits with a limit returns in time, and the round continues. */
 #include "log.h"
 
 #include <stdio.h>
@@ -10,7 +10,7 @@ enum {
     /* Beyond these the hand-over costs little compared with the disk. */
     OWN_ROUND_BYTES = 4 << 20,
     OWN_ROUND_NS = 50 * 1000 * 1000,
-    /* Beyond it the disk is busy with bytes, and better begins than waits for more. */
+    /* Beyond it the disk is busy with bytes, and should start rather than wait for more. */
     GATHER_BYTES = 256 << 10,
     RETRY_MS = 50 /* after a round that failed for want of something */
 };
@@ -114,7 +114,7 @@ static kl_status sync_round_files(kl_log *log, sync_round *round) {
     if (!more) return status;
     const kl_sync_name *failed = kl_sync_names_end(folder.names, folder.count);
     kl_dir_free(folder.dir);
-    /* A sync that failed is final, whatever of the segments passes. */
+    /* A failed sync is final, whatever happens to the segments later. */
     if (failed && (failed->opened || !status)) {
         status = kl_sync_name_failed(failed, log->path);
         round->tried = failed->opened;
@@ -151,9 +151,9 @@ static bool runs_own_round(const kl_log *log) {
 }
 
 /* Locked, but not while it waits.  Threads that flush in a loop, and producers with one
- * request in flight, come back soon after the round that served them.  The thread that runs the
- * next round waits for them, for at most half the time of a round, rather than leave them to the
- * round after it.  A sync thread does not wait when other logs wait for one. */
+ * request in flight, return soon after the round that served them.  The thread that runs the
+ * next round waits for them, for at most half the time of a round, instead of leaving them to the
+ * round after it.  A sync thread does not wait if other logs wait for one. */
 static void gather(kl_log *log) {
     KL_ASSERT_HELD(&log->lock);
     if (!round_is_short(log, GATHER_BYTES) || kl_sync_is_behind(&log->sync)) return;
@@ -196,7 +196,7 @@ static kl_status run_round(kl_log *log) {
         log->dir_dirty |= round.dir_dirty;
         log->texts_dirty |= round.texts_dirty;
     } else if (status && !gone) {
-        /* What was written may be lost already and a second sync would say it is there:
+        /* What was written may already be lost, and a second sync would report it as there:
          * the first failure is final. */
         kl_log_fail_storage(log, status);
     } else if (round.generation == log->generation) {

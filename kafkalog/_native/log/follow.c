@@ -17,7 +17,7 @@ typedef struct {
     int64_t generation;
 } seen_before;
 
-/* What a living writer's page says instead of what its bytes say. */
+/* A living writer's page, which replaces the bytes on disk as the source of these. */
 static kl_status load_by_page(kl_log *log, kl_dir *dir, const kl_page_values *values,
                               const seen_before *before) {
     int64_t indexless, corrupt_from;
@@ -55,7 +55,7 @@ static kl_status look_at_folder(kl_log *log, bool *changed, bool *grown) {
     kl_status status = KL_OK;
     if (log->version->count)
         status = kl_file_stat(kl_log_active(log)->file, &bytes, &modified_ms);
-    /* It was never written to, or it is gone. */
+    /* It was never written to, or it was deleted. */
     if (status == KL_E_NOT_FOUND || status == KL_E_STALE) status = KL_OK;
     *changed = folder_ns != log->seen_folder_ns || log->generation < 0 ||
                !log->version->count || bytes < kl_log_active(log)->size;
@@ -171,8 +171,8 @@ static kl_status grow_active(kl_log *log, const kl_page_values *values) {
     return kl_segment_follow(active, log->page, values, true);
 }
 
-/* Whether the page is up to date.  A killed writer leaves it as it was, and the next writer may
- * be a program that keeps no page, or another user with a page elsewhere. */
+/* Whether the page is up to date.  A killed writer leaves it unchanged, and the next writer may be
+ * a program without a page, or another user with a page elsewhere. */
 static bool page_is_kept(kl_log *log, kl_page_values *values) {
     if (!kl_statepage_read(log->page, values)) return false;
     int64_t now_ms = kl_monotonic_ms();

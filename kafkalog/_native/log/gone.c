@@ -1,4 +1,4 @@
-/* gone.c: records that were on disk and are missing.  No crash removes them, so opening the log
+/* gone.c: detects missing records that were on disk.  No crash removes them, so opening the log
  * reports them before anything is written to it. */
 #include <stdio.h>
 

@@ -1,4 +1,4 @@
-/* load.c: what lies in a folder, what of it counts, where it ends. */
+/* load.c: what is in a folder, which of it counts, and where it ends. */
 #include <stdio.h>
 
 #include "log.h"
@@ -66,7 +66,7 @@ static kl_status remove_unfinished(kl_dir *dir, const kl_names *names) {
     return KL_OK;
 }
 
-/* Put one finished swap file in the place of the segments that it replaces. */
+/* Put one finished swap file where the segments were that it replaces. */
 static kl_status complete_swap(kl_dir *dir, const kl_names *names, const char *name,
                                const char *inner, int64_t base) {
     int64_t end;
@@ -78,7 +78,7 @@ static kl_status complete_swap(kl_dir *dir, const kl_names *names, const char *n
         status = kl_dir_unlink(dir, names->names[i]);
         if (status == KL_E_NOT_FOUND) status = KL_OK;
     }
-    /* The old one speaks of the bytes that go; a new one has its name already. */
+    /* The old one describes bytes that are deleted; a new one already has its name. */
     if (!status && !kl_segment_is_listed(names, base, KL_SIDECAR_SUFFIX KL_SWAP_SUFFIX))
         status = kl_sidecar_drop(dir, base);
     /* Otherwise a power cut could keep the rename, which ends the swap, and lose the steps before

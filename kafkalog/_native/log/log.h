@@ -1,4 +1,4 @@
-/* log.h: the log of one partition, inside.  The contract is in kafkalog.h.
+/* log.h: the log of one partition, internally.  The contract is in kafkalog.h.
  *
  * Invariants (docs/format.md): I1 log_start <= last_stable <= high_watermark <= log_end,
  * I2 batches of a segment contiguous in position and increasing in offset, I3 the last
@@ -16,14 +16,14 @@
 
 enum { KL_READ_HINTS = 4 }; /* readers that go on where they stopped */
 
-/* What a log reports when one of these moved. */
+/* What a log passes to its listener when one of these moved. */
 typedef struct {
     int64_t log_start;
     int64_t last_stable;
     int64_t high_watermark;
     int64_t log_end;
     int64_t flushed;
-    int64_t appended_bytes; /* since it was opened: only ever grows */
+    int64_t appended_bytes; /* since it was opened: never decreases */
     bool ended;             /* closed, or offline for good */
 } kl_log_ends;
 /* Called with the log's lock held: it must not call the log, and must be quick. */
@@ -116,7 +116,7 @@ struct kl_log {
     void *listener_owner;
 };
 
-/* The files of this folder, each calls only those above it:
+/* The files of this folder; each calls only those above it:
  *   index, aborts, epochs, producers, statepage; sidecar, guard, segment: parts of a log
  *   state      entering, the list of segments, ends, failures
  *   point      how far it is on disk, noted
@@ -125,12 +125,12 @@ struct kl_log {
  *   snapshot, recall, derive, recover: what is derived from the bytes, rebuilt from them
  *   append     one batch into the log, rolls
  *   append_batches, truncate: whole requests; what takes records away
- *   load       what lies in a folder
- *   follow     a reader goes after its writer
+ *   load       what is in a folder
+ *   follow     a reader follows its writer
  *   read, lookup
- *   open       the life of a log */
+ *   open       opening and closing a log */
 
-/* What a call works with once it has left the lock: segments and ends of one moment. */
+/* What a call works with after releasing the lock: segments and ends of one moment. */
 typedef struct {
     kl_version *version; /* a reference, of kl_log_look */
     int64_t generation;
@@ -159,13 +159,13 @@ static inline int64_t kl_look_next_base(const kl_look *look, size_t index) {
 /* ---- state.c ----------------------------------------------------------------------- */
 /* Lock the log for a call: KL_E_FORKED, KL_E_CLOSED (not locked then). */
 kl_status kl_log_enter(kl_log *log);
-/* The same of a log that is written to here: also KL_E_READ_ONLY, and its final failure. */
+/* The same for a log that is written to here: also KL_E_READ_ONLY, and its final failure. */
 kl_status kl_log_enter_writer(kl_log *log);
 /* The same for a change: it waits until no other writer is `busy`. */
 kl_status kl_log_enter_write(kl_log *log);
-/* Locked, and entered for a change: the lock is open until kl_log_end_disk, for calls of the
- * disk.  Readers go on, and other changes wait.  The log may be closed then;
- * it goes away not before the call is over. */
+/* Locked, and entered for a change: the lock is released until kl_log_end_disk, for calls to the
+ * disk.  Readers continue, and other changes wait.  The log may be closed then, but it is not freed
+ * before the call is over. */
 void kl_log_begin_disk(kl_log *log);
 void kl_log_end_disk(kl_log *log);
 static inline void kl_log_leave(kl_log *log) { kl_unlock(&log->lock); }
@@ -181,21 +181,21 @@ int64_t kl_log_next_base(const kl_log *log,
                          size_t index); /* of the following, or the end */
 /* Recompute high watermark (single copy) and last stable offset, notify waiters and readers. */
 void kl_log_publish(kl_log *log);
-/* Call `listener` at once with the present state, and at every move from now on; NULL: call none.
- * No call is under way when this returns.  KL_E_CLOSED, KL_E_FORKED. */
+/* Call `listener` immediately with the current state, and at every move from now on; NULL: call
+ * none.  No call is in progress when this returns.  KL_E_CLOSED, KL_E_FORKED. */
 kl_status kl_log_listen(kl_log *log, kl_log_listener listener, void *owner);
 /* Call the listener, if there is one, with the present state. */
 void kl_log_tell(const kl_log *log);
 int64_t kl_look_bound(const kl_look *look, int32_t bound);
-/* The storage failed in a way that memory and disk may disagree: offline for good. */
+/* The storage failed so that memory and disk may disagree: offline for good. */
 kl_status kl_log_fail_storage(kl_log *log, kl_status status);
-/* Locked.  KL_E_STORAGE, with `what` it means and the failure that was the first. */
+/* Locked.  KL_E_STORAGE with `what` it means and the first failure. */
 kl_status kl_log_is_offline(const kl_log *log, const char *what);
 /* Generation goes odd, readers wait; and even again. */
 void kl_log_change_begin(kl_log *log);
 void kl_log_change_end(kl_log *log);
-/* Enter for a change of segments that leaves the lock for the disk: one at a time, and a
- * close waits for its end.  Reads, appends and rolls go on.  Locked, KL_E_* as enter_write. */
+/* Enter for a change of segments that releases the lock for the disk: one at a time, and a
+ * close waits for its end.  Reads, appends and rolls continue.  Locked, KL_E_* as enter_write. */
 kl_status kl_log_reserve(kl_log *log);
 /* Locked, when none is under way: the same without a wait. */
 void kl_log_claim(kl_log *log);
@@ -212,11 +212,11 @@ bool kl_log_is_at_hand(kl_log *log, int64_t offset);
 /* Remove the clean marker before the first change. */
 kl_status kl_log_make_dirty(kl_log *log);
 kl_status kl_log_roll_locked(kl_log *log, int64_t base_offset);
-/* Write the checkpoint of the leader epochs, without holding the lock. */
+/* Write the checkpoint of leader epochs, without holding the lock. */
 kl_status kl_log_save_epochs(kl_log *log, bool sync);
 /* The same after a change, unsynced; where there is no room before the next batch. */
 kl_status kl_log_keep_epochs(kl_log *log);
-/* Write whole batches at the end of the active segment; undone when it fails. */
+/* Write whole batches at the end of the active segment; undone if it fails. */
 kl_status kl_log_write(kl_log *log, const uint8_t *data, size_t bytes);
 /* Append one finished batch: roll, write, note, move the end.  `batch` describes `data`
  * with its final offsets. */
@@ -253,22 +253,22 @@ kl_status kl_log_search_aborts(kl_log *log, kl_dir *dir);
 kl_status kl_log_rebuild_epochs(kl_log *log);
 
 /* ---- gone.c ------------------------------------------------------------------------ */
-/* Before anything is changed: KL_E_CORRUPT where a log that ends at `end_offset` reached
- * further when it was on disk. */
+/* Before anything is changed: KL_E_CORRUPT if a log that ends at `end_offset` reached further
+ * when it was on disk. */
 kl_status kl_log_check_end(const kl_log *log, int64_t end_offset);
 /* The same where no `.log` is among the folder's names; and where a log that was closed cleanly
  * has what belongs to a segment, but not the segment. */
 kl_status kl_log_check_names(const kl_log *log, kl_dir *dir, const kl_names *names);
 
 /* ---- recover.c --------------------------------------------------------------------- */
-/* All segments from the one that holds `recovery_point` on; cuts the log (KL_WRITE: on
- * disk, too, and what is cut is kept) at the first batch that is not good.  One below
- * `known`, where all was on disk, is KL_E_CORRUPT and nothing is cut. */
+/* Check all segments from the one that holds `recovery_point` on; cut the log (KL_WRITE: on
+ * disk, too, and the cut bytes are kept) at the first bad batch.  If that is below `known`, up to
+ * which all was on disk: KL_E_CORRUPT, and nothing is cut. */
 kl_status kl_log_recover_tail(kl_log *log, kl_dir *dir, int64_t recovery_point,
                               int64_t known, kl_recovery *recovery);
 
-/* Locked, before the active segment changes: what recovery found no room for is kept and cut
- * now.  KL_E_NO_SPACE: still not, and nothing is changed. */
+/* Locked, before the active segment changes: cut now what recovery had no space to back up.
+ * KL_E_NO_SPACE: still no space, and nothing is changed. */
 kl_status kl_log_settle_tail(kl_log *log);
 
 /* ---- snapshot.c -------------------------------------------------------------------- */
@@ -324,11 +324,11 @@ kl_status kl_log_unlink_deleted(kl_dir *dir, int64_t before_ms, size_t *files);
 /* ---- point.c ----------------------------------------------------------------------- */
 /* Take the note of a log that was not closed into its recovery point. */
 kl_status kl_log_load_point(kl_log *log);
-/* Locked, but not while it writes: note `flushed`, when it lies in a later segment. */
+/* Locked, but not while it writes: note `flushed` if it is in a later segment. */
 void kl_log_note_point(kl_log *log);
 /* A note above the end, as a repair leaves it, would vouch for what comes there: durably none. */
 kl_status kl_log_check_point(kl_log *log, kl_dir *dir);
-/* Locked, in a change: durably no note, before what it speaks of is cut. */
+/* Locked, in a change: durably remove the note before the bytes that it vouches for are cut. */
 kl_status kl_log_forget_point(kl_log *log, kl_dir *dir);
 
 /* ---- flush.c ----------------------------------------------------------------------- */

@@ -1,5 +1,5 @@
-/* point.c: how far a log that stands alone is on disk, noted while it grows, so that a recovery
- * reads what was not flushed and no more.  In a data directory a job writes checkpoints. */
+/* point.c: notes how far a log outside a data directory is on disk while it grows, so that recovery
+ * reads only what was not flushed.  In a data directory a job writes checkpoints. */
 #include "log.h"
 
 /* The file: magic, the offset, CRC-32C of both.  Absent: nothing is noted. */
@@ -15,7 +15,7 @@ static bool parse(const uint8_t *data, size_t bytes, int64_t *offset) {
     return true;
 }
 
-/* -1: there is none, or it is no note: that costs a longer recovery. */
+/* -1: there is none, or it is not valid: that makes recovery longer. */
 static kl_status read_note(kl_dir *dir, int64_t *offset) {
     uint8_t data[NOTE_BYTES + 1];
     size_t bytes;
@@ -63,8 +63,8 @@ void kl_log_note_point(kl_log *log) {
     KL_ASSERT_HELD(&log->lock);
     KL_ASSERT(log->syncing && !log->noting); /* the end of a round */
     if (!log->keeps_point || log->closed || log->offline || log->changing) return;
-    /* Recovery reads the whole segment that the point lies in: more would be for nothing, and
-     * so is the first. */
+    /* Recovery reads the whole segment that holds the point: a later point in it would gain
+     * nothing, and neither would the first. */
     size_t index = kl_version_find(log->version, log->flushed);
     if (index == 0 || log->version->segments[index]->base_offset <= log->noted) return;
     int64_t offset = log->flushed;

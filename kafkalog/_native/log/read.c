@@ -116,13 +116,13 @@ kl_status kl_log_unchanged(kl_log *log, int64_t generation) {
     return status;
 }
 
-/* Findings in files that were cut, swapped or deleted since are no fault of the log. */
+/* Findings in files that were cut, swapped or deleted since are not damage to the log. */
 static kl_status stale_or(kl_log *log, const place *from, kl_status status) {
     kl_status changed = kl_log_unchanged(log, from->look.generation);
     return changed ? changed : status;
 }
 
-/* What was read is what the log holds still: the next read goes on behind it. */
+/* What was read is still in the log: the next read continues after it. */
 static kl_status settle(kl_log *log, const place *from, const kl_read *done) {
     kl_status status = kl_log_enter(log);
     if (status) return status;
@@ -401,7 +401,7 @@ static kl_status slice_end(kl_log *log, const place *from, size_t max_bytes,
 }
 
 /* A batch without records at a segment's end, which compaction left to say where it ended, is
- * passed over when something follows: some clients ask for it again for ever. */
+ * passed over when something follows: some clients would ask for it forever. */
 static kl_status find_slice(kl_log *log, int64_t offset, size_t max_bytes,
                             bool at_least_one, place *from, kl_read *where) {
     for (;;) {

@@ -1,4 +1,4 @@
-/* recall.c: what a snapshot leaves out: of each producer the batches before its last one, found
+/* recall.c: what a snapshot leaves out: each producer's batches before its last one, found
  * again in the log below the snapshot. */
 #include "log.h"
 

@@ -1,9 +1,9 @@
-/* recover.c: the tail of a log that was not closed: what of it counts, read back and cut. */
+/* recover.c: the tail of a log that was not closed: reads it back, and cuts the bad part. */
 #include "segment/kept.h"
 #include "log.h"
 
-/* There was no room to keep what lies behind `valid_bytes`: it stays, and is cut before anything
- * takes its place. */
+/* There was no space to back up what is after `valid_bytes`: it stays, and is cut before anything
+ * replaces it. */
 static kl_status leave_tail(kl_log *log, kl_dir *dir, kl_segment *segment,
                             int64_t valid_bytes) {
     KL_ASSERT(valid_bytes <= segment->size && segment->owed_end == 0);

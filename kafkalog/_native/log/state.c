@@ -1,5 +1,5 @@
-/* state.c: what all that work on a log share: entering it, its list of segments, its ends as
- * others see them, its failures. */
+/* state.c: what all parts of a log share: entering it, its list of segments, its visible ends,
+ * its failures. */
 #include "log.h"
 
 kl_status kl_log_enter(kl_log *log) {
@@ -148,8 +148,8 @@ int64_t kl_log_next_base(const kl_log *log, size_t index) {
                                            : log->log_end;
 }
 
-/* What this copy allows to be shown: the end, or where promised records begin that are not on
- * disk yet.  A sync covers whole batches, so what is left of them begins at `flushed`. */
+/* The high watermark that this replica allows: the end, or the start of promised records that are
+ * not on disk yet.  A sync covers whole batches, so what is left of them begins at `flushed`. */
 static int64_t single_high_watermark(kl_log *log) {
     if (KL_LIKELY(log->hold_until < 0)) return log->log_end;
     if (log->flushed >= log->hold_until) {

@@ -1,4 +1,4 @@
-/* truncate.c: what takes records away: truncation at the end, deletion at the start.
+/* truncate.c: removes records: truncation at the end, deletion at the start.
  *
  * First the part that stays is found, then the log in memory is cut to it, and only then the
  * disk: so a reader never waits for the disk, and a writer waits for all of it.
@@ -371,7 +371,7 @@ static kl_status truncate_reserved(kl_log *log, int64_t offset) {
 }
 
 /* Locked, reserved.  Drop epochs of which the log has no record: otherwise a leader that wrote
- * nothing would diverge from the next leader's log for ever. */
+ * nothing would diverge from the next leader's log forever. */
 static kl_status drop_empty_epochs(kl_log *log, int64_t offset) {
     const kl_epochs *epochs = &log->epochs;
     if (epochs->count == 0 || epochs->entries[epochs->count - 1].start_offset < offset)

@@ -1,4 +1,4 @@
-/* clock.h: the server's time: the machine's, moved ahead or not, or what a test says. */
+/* clock.h: the server's time: the machine's clock, possibly moved ahead, or a test's. */
 #ifndef KL_CLOCK_H
 #define KL_CLOCK_H
 

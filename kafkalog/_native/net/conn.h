@@ -1,8 +1,8 @@
 /* conn.h: a connection: frames in, responses out.
  *
  * A connection, its requests and their memory belong to one network thread, from the moment
- * that the acceptor gave it the connection; nothing of them is locked.  What other threads
- * may touch is said where it is declared. */
+ * the acceptor gave it the connection; none of them is locked.  Declarations say what other
+ * threads may touch. */
 #ifndef KL_CONN_H
 #define KL_CONN_H
 
@@ -50,20 +50,20 @@ struct kl_conn {
     kl_link starved;      /* thread->starved: there is no memory for its large frame */
 };
 
-/* Do what can be done now: send, run, read. */
+/* Send, run and read whatever is possible now. */
 void kl_conn_pump(kl_conn *conn);
 /* epoll reported `events`. */
 void kl_conn_events(kl_conn *conn, uint32_t events);
-/* Close it and let its requests go; the memory lives until the end of the thread's pass. */
+/* Close it and abandon its requests; its memory lives until the end of the thread's pass. */
 void kl_conn_close(kl_conn *conn);
-/* Whether its large frame must wait until others are done with theirs.  One frame alone is
- * always read, whatever the limit. */
+/* Whether its large frame must wait until others are done with theirs.  A single frame is always
+ * read, whatever the limit. */
 bool kl_conn_starves(const kl_conn *conn);
 /* Its thread leaves: answer what is parked for more data, */
 void kl_conn_leave(kl_conn *conn);
 /* and make it ready to go to a thread that stays: false while a request of it is in hand. */
 bool kl_conn_part(kl_conn *conn);
-/* Begin to end: what is parked for more data is answered, nothing is read any more. */
+/* Start closing: answer what is parked for more data, and read nothing more. */
 void kl_conn_stop(kl_conn *conn);
 
 #endif

@@ -1,4 +1,4 @@
-/* exchange.c: a request's way: run, parked, handed up, answered. */
+/* exchange.c: a request's way: run, parked, passed to Python, answered. */
 #include "exchange.h"
 
 #include "net.h"

@@ -68,15 +68,15 @@ struct kl_exchange {
 
 /* Of a whole frame, which it takes; NULL: no memory, the frame is given back. */
 kl_exchange *kl_exchange_new(kl_conn *conn, kl_chunk *frame, const kl_header *header);
-/* Run it, or hand it up; its state says what became of it.  False: close the connection. */
+/* Run it, or pass it to Python; its state is the result.  False: close the connection. */
 bool kl_exchange_run(kl_exchange *exchange);
-/* Run it as if its deadline had come. */
+/* Run it as if its deadline had passed. */
 bool kl_exchange_expire(kl_exchange *exchange);
 /* What Python said. */
 bool kl_exchange_answered(kl_exchange *exchange);
-/* It was woken while Python has it: give its frame back when Python has read it. */
+/* It was woken while Python has it: free its frame once Python has read it. */
 void kl_exchange_was_read(kl_exchange *exchange);
-/* The connection is gone: no response will be wanted. */
+/* The connection is closed: no response is wanted any more. */
 void kl_exchange_cancel(kl_exchange *exchange);
 /* It has ended, it is in no list any more. */
 void kl_exchange_end(kl_exchange *exchange);

@@ -1,4 +1,4 @@
-/* frame.c: headers of requests, all of whose bytes come from outside. */
+/* frame.c: request headers, all of whose bytes come from outside. */
 #include "frame.h"
 
 #include "codec.h"

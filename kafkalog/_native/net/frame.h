@@ -29,10 +29,10 @@ typedef struct {
     size_t body_pos;   /* behind the header */
 } kl_header;
 
-/* Read the header of a frame (without its size field).  False: it is none. */
+/* Read the header of a frame (without its size field).  False: it is not a header. */
 bool kl_header_parse(kl_span frame, kl_header *out);
-/* Whether requests of this key and version have tagged fields: header version 2.  Also of
- * versions that are not known yet; unknown keys have none. */
+/* Whether requests of this key and version have tagged fields: header version 2.  Also for versions
+ * that are not known yet; unknown keys have none. */
 bool kl_header_flexible(int16_t api_key, int16_t api_version);
 
 #endif

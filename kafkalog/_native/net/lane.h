@@ -1,4 +1,4 @@
-/* lane.h: what a network thread has. */
+/* lane.h: the state of a network thread. */
 #ifndef KL_LANE_H
 #define KL_LANE_H
 
@@ -6,7 +6,7 @@
 
 typedef struct kl_net kl_net;
 
-/* A number that its thread counts and others read. */
+/* A number that its thread changes and others read. */
 typedef _Atomic int64_t kl_count;
 static inline void kl_count_add(kl_count *count, int64_t more) {
     atomic_store_explicit(count, atomic_load_explicit(count, memory_order_relaxed) + more,

@@ -1,4 +1,4 @@
-/* net.h: the network side of a server: connections and requests; it knows nothing of logs. */
+/* net.h: the network side of a server: connections and requests; it does not know logs. */
 #ifndef KL_NET_H
 #define KL_NET_H
 
@@ -33,9 +33,9 @@ struct kl_net {
 /* Its table of kinds and what it is paused with; the rest is set by the caller. */
 void kl_net_init(kl_net *net, const kl_ops *ops);
 void kl_net_free(kl_net *net);
-/* Let its threads, which run, stand still, on return; or go on. */
+/* Pause its running threads, on return; or let them continue. */
 void kl_net_pause(kl_net *net, bool on);
-/* A thread of its stands here as long as it is paused. */
+/* One of its threads waits here as long as it is paused. */
 void kl_net_stand(kl_net *net);
 
 #endif

@@ -1,4 +1,4 @@
-/* pause.c: the network's threads stand still, all or none. */
+/* pause.c: pauses all of the network's threads, or none. */
 #include "threads.h"
 
 enum { LOOK_MS = 5 }; /* a thread may end unnoticed */

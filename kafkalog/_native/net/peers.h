@@ -1,4 +1,4 @@
-/* peers.h: how many connections there are, and from where. */
+/* peers.h: counts connections, in total and per address. */
 #ifndef KL_PEERS_H
 #define KL_PEERS_H
 
@@ -26,12 +26,12 @@ kl_status kl_peers_init(kl_peers *peers);
 void kl_peers_free(kl_peers *peers);
 /* Wake the acceptor. */
 void kl_peers_wake(kl_peers *peers);
-/* Whether there may be no more; then the acceptor is woken when one has ended. */
+/* Whether the limit is reached; then the acceptor is woken when a connection ends. */
 bool kl_peers_full(kl_peers *peers);
-/* One more, of an address; NULL: of none that is counted.  False: there are too many of it, or
- * there is no memory. */
+/* Count one more from an address; NULL: not counted.  False: the address has too many, or there is
+ * no memory. */
 bool kl_peers_enter(kl_peers *peers, const uint8_t *address, kl_peer **out);
-/* It has ended; any thread. */
+/* It has ended; from any thread. */
 void kl_peers_leave(kl_peers *peers, kl_peer *peer);
 
 #endif

@@ -1,4 +1,4 @@
-/* pool.h: memory for frames, kept for the next one.  One thread's. */
+/* pool.h: memory for frames, kept for reuse.  For one thread. */
 #ifndef KL_POOL_H
 #define KL_POOL_H
 
@@ -27,7 +27,7 @@ typedef struct {
     _Atomic int64_t allocations; /* since the start */
 } kl_pool;
 
-/* A chunk with room for `bytes`; NULL when there is no memory.  Not zeroed. */
+/* A chunk with room for `bytes`; NULL if there is no memory.  Not zeroed. */
 kl_chunk *kl_pool_take(kl_pool *pool, size_t bytes);
 void kl_pool_give(kl_pool *pool, kl_chunk *chunk); /* NULL is fine */
 /* More bytes of a large frame were received: they count until the chunk is given back. */
@@ -39,7 +39,7 @@ size_t kl_chunk_capacity(const kl_chunk *chunk);
 void kl_pool_part(kl_pool *pool, const kl_chunk *chunk);
 /* and there, when that thread says so. */
 void kl_pool_adopt(kl_pool *pool, const kl_chunk *chunk);
-/* Free what was not wanted since the last call; whether something is kept still. */
+/* Free what was not used since the last call; returns whether anything is still kept. */
 bool kl_pool_trim(kl_pool *pool);
 void kl_pool_free(kl_pool *pool);
 

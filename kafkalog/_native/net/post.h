@@ -4,7 +4,7 @@
 
 #include "base/base.h"
 
-/* What is posted.  It lies in what it is about, and is in one box at most. */
+/* A message.  It is embedded in its subject, and is in at most one box. */
 typedef struct kl_letter kl_letter;
 struct kl_letter {
     kl_letter *next;
@@ -17,7 +17,7 @@ typedef enum {
     KL_POST_BOXES
 } kl_post_box;
 
-/* Any thread may put and ring; its own takes. */
+/* Any thread may put and ring; its own thread takes. */
 typedef struct {
     int wake_fd;         /* readable by an edge for each ring that is needed; never read */
     _Atomic(bool) awake; /* it will look into the boxes before it sleeps */
@@ -26,12 +26,12 @@ typedef struct {
 
 kl_status kl_post_init(kl_post *post);
 void kl_post_free(kl_post *post);
-/* The letter is its reader's from now on: do not touch what it lies in any more. */
+/* From now on the letter belongs to its reader: do not touch its subject any more. */
 void kl_post_put(kl_post *post, kl_post_box box, kl_letter *letter);
 /* All of a box, the oldest first. */
 kl_letter *kl_post_take(kl_post *post, kl_post_box box);
 bool kl_post_any(kl_post *post);
-/* See that the thread wakes, and looks at its boxes and flags. */
+/* Make sure that the thread wakes, and checks its boxes and flags. */
 void kl_post_ring(kl_post *post);
 
 #endif

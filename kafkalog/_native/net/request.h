@@ -11,7 +11,7 @@
 typedef struct kl_conn kl_conn;
 typedef struct kl_request kl_request;
 
-/* What a run of a request came to. */
+/* The outcome of a run of a request. */
 typedef enum {
     KL_DONE,           /* the response is put */
     KL_SILENT,         /* done, and no response is wanted (acks=0) */
@@ -53,8 +53,8 @@ struct kl_request {
                           * must not park then without a new one */
 };
 
-/* The frame is not looked at any more: its memory can serve others.  `data` becomes NULL; the
- * request cannot go up afterwards. */
+/* The frame is no longer needed: its memory can be reused.  `data` becomes NULL; the request cannot
+ * be passed to Python afterwards. */
 void kl_request_release_frame(kl_request *request);
 
 /* ---- the response: memory and slices of files, in the order in which they are put --------
@@ -68,9 +68,9 @@ void kl_request_release_frame(kl_request *request);
 uint8_t *kl_response_reserve(kl_request *request, size_t bytes);
 /* How much memory was put. */
 size_t kl_response_pos(const kl_request *request);
-/* Take back the memory from `pos` on.  No slice may lie behind it. */
+/* Take back the memory from `pos` on.  No slice may follow it. */
 void kl_response_rewind(kl_request *request, size_t pos);
-/* A piece of a file, sent by sendfile in this place.  Takes the slice, also when it fails
+/* A piece of a file, sent by sendfile at this point.  Takes the slice, even if it fails
  * (KL_E_NO_MEMORY). */
 kl_status kl_response_slice(kl_request *request, kl_slice *slice);
 

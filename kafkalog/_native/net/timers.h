@@ -1,10 +1,10 @@
-/* timers.h: what has a deadline, the earliest first.  One thread's. */
+/* timers.h: deadlines, the earliest first.  For one thread. */
 #ifndef KL_TIMERS_H
 #define KL_TIMERS_H
 
 #include "base/base.h"
 
-/* It lies in what is due. */
+/* It is embedded in its subject. */
 typedef struct {
     size_t place; /* in the heap, counted from 1; 0: in none */
     int64_t due_ms;

@@ -44,8 +44,8 @@ bool kl_up_push(kl_up *up, kl_exchange *exchange, bool again) {
     bool control = is_control(up, exchange);
     kl_lock(&up->lock);
     int32_t *count = control ? &up->control_count : &up->data_count;
-    /* While some wait to be notified, the places are theirs: clients that ask again as soon as
-     * they are answered would keep them out for ever. */
+    /* While some wait to be notified, free places are theirs: clients that send again as soon as
+     * they are answered would otherwise keep them out forever. */
     bool room = *count < up->count_max && (again || control || !up->wanted);
     if (room) {
         *count += 1;

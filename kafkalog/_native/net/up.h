@@ -1,4 +1,4 @@
-/* up.h: requests on their way to Python and back. */
+/* up.h: requests passed to Python, and back. */
 #ifndef KL_UP_H
 #define KL_UP_H
 
@@ -30,11 +30,11 @@ typedef struct {
 
 /* Whose lock and lists are there; threads and numbers are set by the caller. */
 void kl_up_init(kl_up *up);
-/* One that is queued or taken still, out of all lists; NULL: none is left. */
+/* One that is still queued or taken, out of all lists; NULL: none is left. */
 kl_exchange *kl_up_left(kl_up *up);
 void kl_up_free(kl_up *up);
-/* False: it is full, or what found no room before comes first; the threads are notified when
- * there is room again.  `again`: this call follows that. */
+/* False: it is full, or earlier ones that found no room come first; the threads are notified when
+ * there is room.  `again`: this call follows that notification. */
 bool kl_up_push(kl_up *up, kl_exchange *exchange, bool again);
 /* Take it back; false: Python has it. */
 bool kl_up_cancel(kl_up *up, kl_exchange *exchange);

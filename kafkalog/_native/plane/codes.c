@@ -1,5 +1,5 @@
-/* codes.c: our statuses as Kafka's error codes.  What passes by itself, and what a client
- * cannot help, is a code that clients retry. */
+/* codes.c: maps our statuses to Kafka's error codes.  Temporary failures, and those that are not
+ * the client's fault, get codes that clients retry. */
 #include "codes.h"
 
 static const int16_t codes[] = {

@@ -1,5 +1,5 @@
-/* codes.h: Kafka's error codes that the fast path answers with, and what our statuses are
- * among them.  kafka.md, appendix A. */
+/* codes.h: the error codes of Kafka that the fast path answers with, and those for our statuses.
+ * kafka.md, appendix A. */
 #ifndef KL_CODES_H
 #define KL_CODES_H
 

@@ -1,10 +1,10 @@
 /* cold.c: what is on disk only.
  *
- * sendfile(2) waits for the disk where a page is not in memory, and with it all connections
- * of the network thread.  So a piece is looked for first, and one that is not there is read
- * by a thread of its own, into nowhere: then sendfile finds it.  So are the indexes and
- * headers by which the place of a read is found: it is looked for by such a thread first; and
- * what an append needs besides its own write, a roll for one, such a thread does before. */
+ * sendfile(2) waits for the disk if a page is not in memory, and so do all connections of the
+ * network thread.  So a piece is checked first, and one that is not in memory is read by a cold
+ * reader, which discards it: then sendfile finds it.  Cold readers also load the indexes and
+ * headers that find the place of a read, and do what an append needs besides its own write, such as
+ * a roll. */
 #include "cold.h"
 
 #include <errno.h>
@@ -20,7 +20,7 @@ void kl_cold_init(kl_cold *cold) {
     pthread_cond_init(&cold->some, NULL);
 }
 
-/* A failure is for sendfile to meet, which says so to the client. */
+/* sendfile will meet the failure, and report it to the client. */
 static void read_piece(const kl_warming *warming) {
     uint8_t nowhere[READ_BYTES];
     for (int64_t pos = warming->pos; pos < warming->end;) {
@@ -77,8 +77,8 @@ static bool is_append(const kl_load *load) {
     return load->items[load->at].append.bytes > 0;
 }
 
-/* Locked.  Whether its next item may be loaded now: none of this log is, and a thread is left
- * for reads. */
+/* Locked.  Whether its next item may be loaded now: no other item of its log is being loaded, and a
+ * thread is left for reads. */
 static bool is_free(const kl_cold *cold, const kl_load *load) {
     int appends = 0;
     KL_ASSERT_HELD(&cold->lock);

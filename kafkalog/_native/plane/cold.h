@@ -1,4 +1,4 @@
-/* cold.h: what is on disk only: pieces of files that go out, indexes that are wanted. */
+/* cold.h: data that is only on disk: pieces of files to be sent, indexes to be loaded. */
 #ifndef KL_COLD_H
 #define KL_COLD_H
 
@@ -37,8 +37,8 @@ struct kl_load {
     kl_load_item items[];
 };
 
-/* Threads that may wait for the disk, where a network thread should not.  They are started
- * when they are first wanted. */
+/* Threads that may wait for the disk, which a network thread should not.  They start when they are
+ * first needed. */
 typedef struct {
     pthread_mutex_t lock; /* guards what follows */
     pthread_cond_t some;
@@ -56,16 +56,16 @@ void kl_cold_init(kl_cold *cold);
 bool kl_cold_warm(kl_cold *cold, kl_warming *warming);
 /* Room for places to load; NULL: no memory. */
 kl_load *kl_load_new(size_t items_max);
-/* Load them and wake the request.  One item of a log is loaded at a time, so that a log whose
- * disk stands still holds one thread, however many requests wait for it.  False: there is no
- * thread for it; it is freed. */
+/* Load them and wake the request.  One item of a log is loaded at a time, so that a log whose disk
+ * hangs occupies one thread, however many requests wait for it.  False: no thread could be started;
+ * it is freed. */
 bool kl_cold_load(kl_cold *cold, kl_load *load, kl_request *request);
 /* Whether all was loaded: else the request will be woken. */
 bool kl_cold_loaded(kl_cold *cold, const kl_load *load);
 /* The request goes on, or ends: it is not woken by this load any more, which is not its own any
  * more either.  Whether all was loaded. */
 bool kl_cold_leave(kl_cold *cold, kl_load *load);
-/* On return all that was pushed has been reported back, and the threads have ended. */
+/* On return everything pushed has been reported, and the threads have ended. */
 void kl_cold_stop(kl_cold *cold);
 void kl_cold_free(kl_cold *cold);
 

@@ -1,5 +1,5 @@
-/* data.h: what the fast path knows: the partitions of this server and the fetch sessions,
- * and the memory that each network thread keeps for its requests. */
+/* data.h: the state of the fast path: this server's partitions and fetch sessions, and the memory
+ * that each network thread keeps for its requests. */
 #ifndef KL_DATA_H
 #define KL_DATA_H
 
@@ -14,8 +14,8 @@
 #include "session.h"
 #include "topics.h"
 
-/* More in one request closes the connection: what a partition takes here is many times what
- * it takes in the frame. */
+/* More in one request closes the connection: a partition takes many times more memory here than
+ * in the frame. */
 enum { KL_REQUEST_PARTITIONS_MAX = 100000 };
 
 typedef struct kl_produce kl_produce;
@@ -40,7 +40,7 @@ struct kl_data {
     kl_racks racks;
     kl_places places;
     kl_quota *quota; /* of what copies get that are not in sync */
-    /* Slices of files in responses that are under way: each keeps a file open. */
+    /* Slices of files in responses that are being sent: each keeps a file open. */
     _Atomic int64_t pinned;
     int64_t pinned_max;
     kl_topics *topics;

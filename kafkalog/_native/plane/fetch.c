@@ -6,8 +6,8 @@ enum {
     FREE_MAX = 64,          /* kept per network thread */
     KEEP_ITEMS = 1024,      /* of a kept one */
     KEEP_BYTES = 128 << 10, /* and of its copied records */
-    /* Of fetches without a session, which keep their frame and partitions while they wait: a
-     * network thread's in sum, but those up to the smaller number, which count for nothing. */
+    /* For fetches without a session, which keep their frame and partitions while they wait: the
+     * limit for a network thread in total; those up to the smaller number do not count. */
     PARKED_BYTES_SMALL = 64 << 10,
     PARKED_BYTES_MAX = 64 << 20,
     LOOK_AT_ALL_MS = 1000, /* a follower's session */
@@ -57,8 +57,8 @@ static void leave_load(kl_fetch *fetch) {
 
 /* ---- the frames of those that wait -------------------------------------------------------- */
 
-/* What a session remembers needs neither frame nor items of the request any more.  Others keep
- * theirs as long as they are not too much together; false: this one cannot wait. */
+/* A fetch with a session needs neither frame nor items of the request any more.  Others keep theirs
+ * if all of these together are not too large; false: this one cannot wait. */
 static bool keep_frame(kl_request *request, kl_fetch *fetch) {
     kl_lane *lane = kl_lane_of(request);
     size_t bytes = request->bytes + fetch->asked.count * sizeof(kl_fetch_item);
@@ -159,7 +159,8 @@ static void enter_incremental(kl_request *request, kl_fetch *fetch) {
     const kl_session_asks asks = {request->api_version, fetch->replica_id, fetch->to};
     int64_t now_ms = kl_now_of(request);
     bool anew = !kl_session_asks_as_before(fetch->session, &asks);
-    /* A copy where nothing moves is still heard of, or it would seem to lag when something does. */
+    /* A follower's fetch of an idle partition counts, too, or it would seem to lag at the next
+     * append. */
     if (anew ||
         (fetch->replica_id >= 0 && now_ms - fetch->session->all_ms >= LOOK_AT_ALL_MS)) {
         kl_fetch_set_all_due(set);
@@ -229,7 +230,7 @@ static bool park_cold(kl_request *request, kl_fetch *fetch) {
     KL_ASSERT(fetch->load == NULL && request->parked == NULL);
     fetch->load = load;
     request->parked = fetch;
-    request->deadline_ms = INT64_MAX; /* its time is for records that are not there yet */
+    request->deadline_ms = INT64_MAX; /* its deadline is for records to come */
     if (kl_cold_load(&fetch->data->cold, load, request)) return true;
     fetch->load = NULL;
     request->parked = NULL;

@@ -59,13 +59,13 @@ kl_verdict kl_fetch_run(kl_request *request);
 void kl_fetch_cancel(kl_request *request);
 void kl_fetches_free(kl_fetch *list);
 
-/* fetch_parse.c.  False: the frame is none of its version, or asks for too much. */
+/* fetch_parse.c.  False: the frame is not of its version, or asks for too much. */
 bool kl_fetch_parse(kl_request *request, kl_fetch *fetch);
 /* Let the session's set forget what the request wants forgotten. */
 void kl_fetch_forget(kl_fetch *fetch);
 
-/* fetch_read.c.  Read all that is due; *bytes of records.  True: more is there to be had than
- * was taken, or something else that is not to be waited for. */
+/* fetch_read.c.  Read everything that is due; *bytes of records.  True: more is available than was
+ * taken, or something else must be answered immediately. */
 bool kl_fetch_read(kl_request *request, kl_fetch *fetch, int64_t *bytes);
 void kl_fetch_drop_slices(kl_fetch *fetch);
 /* Count what is about to be answered against the quota, where it counts. */

@@ -1,4 +1,4 @@
-/* fetch_read.c: what each partition of a Fetch comes to: records, or an error.
+/* fetch_read.c: the result for each partition of a Fetch: records, or an error.
  * kafka.md 2.5, 4.5. */
 #include "fetch.h"
 
@@ -39,7 +39,7 @@ static int16_t unknown(const kl_fetch_item *item) {
     return CODE_UNKNOWN_TOPIC_OR_PARTITION;
 }
 
-/* What is answered without a look at the log. */
+/* The partitions that are answered without reading the log. */
 static int16_t check_role(const kl_request *request, const kl_fetch *fetch,
                           kl_fetch_item *item) {
     const kl_replica *replica = item->replica;
@@ -48,7 +48,7 @@ static int16_t check_role(const kl_request *request, const kl_fetch *fetch,
     if ((item->flags & KL_TOPIC_ZSTD) && request->api_version < KL_FETCH_ZSTD)
         return CODE_UNSUPPORTED_COMPRESSION_TYPE;
     bool follows = atomic_load(&replica->follows), follower = fetch->replica_id >= 0;
-    /* Consumers of this version and later may read from any copy. */
+    /* Consumers of this version and later may read from any replica. */
     if (follows && (follower || request->api_version < KL_FETCH_RACK))
         return CODE_NOT_LEADER_OR_FOLLOWER;
     if (follower && !kl_followers_have(&item->replica->followers, fetch->replica_id,
@@ -101,7 +101,7 @@ static kl_status find_aborted(kl_fetch *fetch, kl_fetch_item *item, int64_t next
     return KL_OK;
 }
 
-/* How much of the request may still be given out. */
+/* How many bytes the response may still take. */
 typedef struct {
     int64_t left;
     int64_t given;
@@ -175,7 +175,7 @@ static kl_status read_records(kl_fetch *fetch, kl_fetch_item *item, budget *budg
     return status;
 }
 
-/* All below the offset that a follower fetches from is on its copy. */
+/* A follower has everything below the offset that it fetches from. */
 static void hear_follower(const kl_request *request, const kl_fetch *fetch,
                           const kl_fetch_item *item) {
     kl_replica *replica = item->replica;
@@ -191,7 +191,7 @@ static void hear_follower(const kl_request *request, const kl_fetch *fetch,
         kl_followers_untold(&replica->followers, fetch->replica_id);
 }
 
-/* Whether a follower that is not in sync had its share for now: no acks=all waits for it. */
+/* Whether an out-of-sync follower has used up its rate for now: no acks=all waits for it. */
 static bool is_held_back(const kl_request *request, kl_fetch *fetch,
                          const kl_fetch_item *item) {
     if (KL_LIKELY(!atomic_load(&item->replica->throttled)) || fetch->replica_id < 0)

@@ -7,7 +7,7 @@
 #include "replica/watch.h"
 #include "topics.h"
 
-/* A topic of a set.  Its name lies in the request's frame or, `owned`, behind it. */
+/* A topic of a set.  Its name is in the request's frame or, if `owned`, after it. */
 typedef struct {
     uint32_t uses; /* items */
     bool by_id;
@@ -65,10 +65,9 @@ typedef struct {
     kl_table index; /* a session's: by topic and partition */
     bool keeps_topics;
     kl_watch watch;
-    /* Of items, in the order of the answer: those that are to be looked at.  All of a request's
-     * set; of a session's those that are new, were asked for or had news, and stay until they
-     * were looked at, have nothing to be read, and their client knows all of it: then they are
-     * watched. */
+    /* The items to look at, in the order of the answer: all of a request's set.  Of a session's,
+     * those that are new, were asked for or had news; they stay due until they were looked at, have
+     * nothing to read, and their client knows everything about them: then they are watched. */
     kl_link due;
 } kl_fetch_set;
 

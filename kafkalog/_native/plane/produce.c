@@ -1,5 +1,5 @@
-/* produce.c: Produce from its first byte to its last: parse, look up, append where the frame
- * lies, wait for what acks=all promises, answer.  kafka.md 2.2, 3.5, 4.12. */
+/* produce.c: Produce from its first byte to its last: parse, look up, append in place, wait for
+ * acks=all, answer.  kafka.md 2.2, 3.5, 4.12. */
 #include "produce.h"
 
 #include <stdio.h>
@@ -10,8 +10,8 @@ enum {
     VERSION_FLEXIBLE = 9,
     VERSION_ZSTD = 7,
     FREE_MAX = 64, /* kept per network thread */
-    /* Of requests that wait for the disk, in a network thread's sum: more of them count among
-     * those in hand, and may hold up others' large ones. */
+    /* For requests that wait for the disk, the limit of a network thread in total: more of them
+     * count among those in hand, and may delay others' large ones. */
     COLD_BYTES_MAX = 64 << 20,
     KEEP_ITEMS = 1024 /* of a kept one */
 };
@@ -97,7 +97,7 @@ static kl_produce_item *add_item(kl_produce *produce) {
 
 /* ---- parsing ---------------------------------------------------------------------------- */
 
-/* False: the frame is none of this version, or asks for too much. */
+/* False: the frame is not of its version, or asks for too much. */
 static bool parse_topic(kl_produce *produce, kl_in *in, bool by_id) {
     enum { PARTITION_BYTES_MIN = 5 };
     kl_topic_key topic = {{NULL, 0}, NULL};
@@ -150,7 +150,7 @@ static bool is_transactional(const kl_produce_item *item) {
     return attributes_of(item) & KL_ATTR_TRANSACTIONAL;
 }
 
-/* Whether the coordinator must say first that the batch may be written. */
+/* Whether the coordinator must first allow the batch. */
 static bool begins(const kl_produce *produce, const kl_produce_item *item) {
     kl_batch batch;
     if (!produce->transactional || !is_transactional(item)) return false;
@@ -161,8 +161,8 @@ static bool begins(const kl_produce *produce, const kl_produce_item *item) {
     return begins;
 }
 
-/* Whether its compressed records must be looked at: only they show their largest timestamp, or
- * which of them are too far ahead. */
+/* Whether its compressed records must be read: only they show their largest timestamp, or which of
+ * them are too far ahead. */
 static bool time_is_doubtful(const kl_produce_item *item, int64_t now_ms) {
     kl_batch batch;
     if (kl_batch_parse(item->records, item->records_bytes, &batch)) return false;
@@ -176,7 +176,7 @@ static bool is_admin(const kl_request *request) {
            memcmp(request->client_id.data, admin, sizeof admin - 1) == 0;
 }
 
-/* False: Python must have its say first. */
+/* False: it must go to Python first. */
 static bool look_up(kl_request *request, kl_produce *produce) {
     kl_topics *topics = kl_data_of(request)->topics;
     const kl_topic *topic = NULL;
@@ -202,8 +202,8 @@ static bool look_up(kl_request *request, kl_produce *produce) {
 
 /* ---- what the disk does first --------------------------------------------------------------- */
 
-/* Whether its append would wait for more than its own write.  One that the log will refuse does
- * not: nothing is done for it. */
+/* Whether its append would wait for more than its own write.  An append that the log will refuse
+ * does not: nothing is prepared for it. */
 static bool is_cold(const kl_produce_item *item, int64_t now_ms, kl_upcoming *next) {
     kl_batch batch;
     if (item->replica == NULL || !kl_replica_enter(item->replica)) return false;
@@ -248,7 +248,7 @@ static bool park_cold(kl_request *request, kl_produce *produce) {
 
 /* ---- appending ---------------------------------------------------------------------------- */
 
-/* A text whose paths have their last names only. */
+/* A text in which paths are replaced by their last names. */
 static void leave_folders_out(char *out, size_t room, const char *text) {
     size_t used = 0;
     for (const char *p = text; *p && used + 1 < room;) {
@@ -261,8 +261,8 @@ static void leave_folders_out(char *out, size_t room, const char *text) {
     out[used] = 0;
 }
 
-/* The failure's sentence for the client: where the data lies is none of its business.  A
- * request may name a hundred thousand partitions: the first refusals have one. */
+/* The failure's message for the client, without the paths of our files.  A request may name a
+ * hundred thousand partitions: only the first refusals get one. */
 static void keep_message(kl_produce *produce, kl_produce_item *item, const char *text) {
     char shown[400];
     KL_ASSERT(produce->fault_count <= KL_FAULTS_MAX && item->fault == NULL);
@@ -313,7 +313,7 @@ static bool refuse_early(const kl_request *request, kl_produce *produce,
     return item->code != CODE_NONE;
 }
 
-/* Which records were wrong, for the producer to send the others again. */
+/* Which records were invalid, so that the producer can send the others again. */
 static void keep_record_faults(kl_produce_item *item, int64_t now_ms) {
     if (item->fault == NULL) return;
     if (item->code != CODE_INVALID_RECORD && item->code != CODE_INVALID_TIMESTAMP) return;
@@ -423,7 +423,7 @@ static kl_verdict finish(kl_request *request, kl_produce *produce) {
     if (produce->acks != 0) {
         verdict = kl_produce_answer(request, produce) ? KL_DONE : KL_DROP;
     } else {
-        /* The client learns of an error only by the end of the connection. */
+        /* The client notices an error only by the closed connection. */
         for (size_t i = 0; i < produce->count; i++)
             if (produce->items[i].code) verdict = KL_DROP;
     }

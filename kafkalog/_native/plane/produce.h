@@ -1,4 +1,4 @@
-/* produce.h: a Produce request under way: what is asked, what became of it. */
+/* produce.h: a Produce request in progress: its partitions and their outcomes. */
 #ifndef KL_PRODUCE_H
 #define KL_PRODUCE_H
 
@@ -11,7 +11,7 @@ enum {
     KL_PRODUCE_TOPIC_IDS = 13 /* from this version on topics are named by id */
 };
 
-/* What is said about a partition that was refused. */
+/* The message about a refused partition. */
 typedef struct {
     kl_record_fault *records; /* NULL: none is named */
     int32_t record_count;

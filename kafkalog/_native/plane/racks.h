@@ -1,4 +1,4 @@
-/* racks.h: which nodes stand where a consumer stands, for a leader that sends it to the copy
+/* racks.h: which nodes are in a consumer's rack, for a leader that sends it to the replica
  * there.  KIP-392. */
 #ifndef KL_RACKS_H
 #define KL_RACKS_H
@@ -16,7 +16,7 @@ typedef struct {
 
 void kl_racks_init(kl_racks *racks); /* zeroed before */
 void kl_racks_free(kl_racks *racks);
-/* Others than before.  KL_E_ARGUMENT, KL_E_NO_MEMORY: nothing is changed. */
+/* Replace them.  KL_E_ARGUMENT, KL_E_NO_MEMORY: nothing is changed. */
 kl_status kl_racks_set(kl_racks *racks, const kl_rack *places, int32_t count);
 /* The nodes of a rack, at most `room`; none where `self` is one of them, or no rack is named. */
 int32_t kl_racks_find(kl_racks *racks, kl_span rack, int32_t self, int32_t *out,

@@ -140,7 +140,7 @@ static kl_session *victim_for(kl_sessions *sessions, size_t partitions, int64_t 
     return smallest;
 }
 
-/* Locked.  Whether there is room for so many more when so much of what is there has gone. */
+/* Locked.  Whether there is room for this many more after evicting the rest. */
 static bool fits(const kl_sessions *sessions, const kl_session_stats *gone,
                  int64_t partitions, int64_t more) {
     const kl_session_stats *now = &sessions->stats;
@@ -181,7 +181,7 @@ static bool make_room(kl_sessions *sessions, size_t partitions, int64_t more,
     return true;
 }
 
-/* Locked.  Random, so that a client does not meet another's session by mistake. */
+/* Locked.  Random, so that a client does not hit another's session by mistake. */
 static int32_t free_id(kl_sessions *sessions) {
     uint32_t id = 0;
     do {
@@ -202,7 +202,7 @@ static kl_session *new_session(const kl_fetch_set *asked) {
     return NULL;
 }
 
-/* Locked.  False: it is not taken in. */
+/* Locked.  False: it is not added. */
 static bool take_in(kl_sessions *sessions, kl_session *session, int64_t now_ms) {
     KL_ASSERT_HELD(&sessions->lock);
     if (!make_room(sessions, session->set.count, 1, now_ms)) return false;

@@ -1,5 +1,5 @@
-/* session.h: incremental fetch sessions (KIP-227): what a consumer's fetches ask for, so
- * that it need not say it each time.  A bounded cache of them. */
+/* session.h: incremental fetch sessions (KIP-227): they remember what a consumer fetches, so that
+ * requests need not repeat it.  A bounded cache. */
 #ifndef KL_SESSION_H
 #define KL_SESSION_H
 
@@ -7,7 +7,7 @@
 
 typedef struct kl_sessions kl_sessions;
 
-/* What each request of a session repeats, and all its partitions depend on. */
+/* The fields that each request of a session repeats, and that all its partitions depend on. */
 typedef struct {
     int16_t api_version;
     int32_t replica_id;

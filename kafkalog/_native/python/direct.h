@@ -1,4 +1,4 @@
-/* direct.h: what is done per record and per batch of a Log or a journal, or per item of a list,
+/* direct.h: operations per record and per batch of a Log or a journal, or per item of a list,
  * without cffi's conversions.
  *
  * As capsule.h no part of the data plane: only the code that cffi generates includes it, behind
@@ -53,8 +53,8 @@ static bool kl_direct_bytes(PyObject *given, const char **data, Py_ssize_t *byte
 
 /* ---- Log.append ----------------------------------------------------------------------------- */
 
-/* A method in C, as a call of one in Python with its defaults takes longer than all that is done
- * to a record before it is written. */
+/* A method in C, as calling one in Python with its defaults takes longer than everything that
+ * happens to a record before it is written. */
 static struct {
     PyObject *general; /* the method in Python, for whatever is not plain */
     PyObject *check;   /* raises what a status stands for */
@@ -70,7 +70,7 @@ typedef struct {
     int64_t timestamp_ms;
 } kl_direct_record;
 
-/* False: it is none, or out of range. */
+/* False: it is no number, or out of range. */
 static bool kl_direct_time(PyObject *given, int64_t *out) {
     *out = -1;
     if (given == Py_None) return true;
@@ -80,7 +80,7 @@ static bool kl_direct_time(PyObject *given, int64_t *out) {
     return *out >= 0;
 }
 
-/* False: not all of it is plain: bytes, and a time that is one. */
+/* False: it is not plain, that is, bytes and a valid timestamp. */
 static bool kl_direct_plain(PyObject *const *args, Py_ssize_t count, PyObject *names,
                             kl_direct_record *out) {
     *out = (kl_direct_record){.key_bytes = -1, .timestamp_ms = -1};
@@ -117,8 +117,8 @@ out:
     return result;
 }
 
-/* The offset of a record that was appended, once what flush.messages asks for is done: by the
- * method in Python, as its wait must see signals. */
+/* The offset of an appended record, once the flush for flush.messages is done: by the method in
+ * Python, as its wait must handle signals. */
 static PyObject *kl_direct_appended(PyObject *self, int64_t offset, bool sync_due) {
     if (KL_UNLIKELY(sync_due)) {
         PyObject *done = PyObject_CallMethodObjArgs(self, kl_direct_log.flush, NULL);
@@ -187,7 +187,7 @@ static PyObject *kl_direct_method(PyObject *self, PyObject *const *args, Py_ssiz
 
 /* ---- batches, and lists --------------------------------------------------------------------- */
 
-/* Whether any batch is compressed.  What is no batch ends the look: others say what is wrong. */
+/* Whether any batch is compressed.  Stops at bytes that are no batch: others report them. */
 static bool kl_direct_compressed(const uint8_t *data, size_t bytes) {
     kl_batch batch;
     for (size_t pos = 0; !kl_batch_parse(data + pos, bytes - pos, &batch);
@@ -223,7 +223,7 @@ static PyObject *kl_direct_append_batches(PyObject *self, PyObject *const *args,
                          (int)done.sync_due);
 }
 
-/* The bytes of all items of a list; -1: something else than bytes and None is in it. */
+/* The total bytes of a list's items; -1: it has an item other than bytes and None. */
 static Py_ssize_t kl_direct_list_bytes(PyObject *list) {
     Py_ssize_t rows = PyList_Size(list), total = 0;
     for (Py_ssize_t i = 0; i < rows; i++) {
@@ -237,7 +237,7 @@ static Py_ssize_t kl_direct_list_bytes(PyObject *list) {
     return total;
 }
 
-/* (list): the bytes in it; -1: it is none of bytes and None. */
+/* (list): its total bytes; -1: it has items other than bytes and None. */
 static PyObject *kl_direct_plain_bytes(PyObject *self, PyObject *const *args,
                                        Py_ssize_t count) {
     (void)self;

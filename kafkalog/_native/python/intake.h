@@ -1,7 +1,7 @@
 /* intake.h: a producer's records into the open batches of a topic, taken from Python.
  *
- * As direct.h no part of the data plane.  All that is here runs with the GIL, which is its
- * lock: to let it go and take it again costs more than a record does. */
+ * Like direct.h no part of the data plane.  Everything here runs with the GIL, which is its lock:
+ * releasing and taking it again costs more than a record does. */
 #ifndef KL_INTAKE_H
 #define KL_INTAKE_H
 
@@ -233,7 +233,7 @@ static PyObject *kl_growing_make(PyObject *self, PyObject *const *args, Py_ssize
     return capsule;
 }
 
-/* (memory): the bytearray that it had, for another batch; None: somebody else has it still. */
+/* (memory): its bytearray, for another batch; None: somebody else still uses it. */
 static PyObject *kl_growing_let_go(PyObject *self, PyObject *const *args,
                                    Py_ssize_t count) {
     (void)self;
@@ -243,7 +243,7 @@ static PyObject *kl_growing_let_go(PyObject *self, PyObject *const *args,
     PyObject *room = PyCapsule_GetContext(args[0]);
     if (room == NULL || Py_REFCNT(room) != 1) Py_RETURN_NONE;
     PyCapsule_SetContext(args[0], NULL);
-    kl_growing_begin(batch, NULL, 0); /* which takes nothing */
+    kl_growing_begin(batch, NULL, 0); /* which accepts nothing */
     return room;
 }
 
@@ -492,13 +492,13 @@ static kl_status kl_slot_usable(const kl_slot *slot) {
     return slot->batch ? KL_OK : KL_E_BUFFER_TOO_SMALL;
 }
 
-/* What a record takes beside its lengths and deltas. */
+/* A record's size besides its lengths and deltas. */
 static int64_t kl_addition_bytes(const kl_addition *record) {
     return KL_MAX(record->key_bytes, (int64_t)0) + KL_MAX(record->value_bytes, (int64_t)0) +
            (int64_t)record->headers_bytes;
 }
 
-/* What a row's batch needs to hold it. */
+/* The room that a batch needs for the row. */
 static int64_t kl_row_bytes(const kl_columns *columns, const kl_cursor *cursor) {
     kl_cursor at = *cursor;
     kl_addition record;
@@ -713,7 +713,7 @@ static PyMethodDef kl_intake_methods[] = {
     {"growing_seal", KL_DIRECT_METHOD(kl_growing_seal), METH_FASTCALL, NULL},
 };
 
-/* Give all that stands here and in direct.h to a module that is imported; 0, or -1. */
+/* Add all functions here and in direct.h to an imported module; 0, or -1. */
 static int kl_direct_install(const char *module_name) {
     PyGILState_STATE gil = PyGILState_Ensure();
     PyObject *module = PyImport_AddModule(module_name); /* borrowed */
@@ -725,7 +725,7 @@ static int kl_direct_install(const char *module_name) {
     if (result == 0)
         result = ticket ? PyObject_SetAttrString(module, "Ticket", ticket) : -1;
     Py_XDECREF(ticket);
-    PyErr_Clear(); /* whoever called is told */
+    PyErr_Clear(); /* the exception reaches the caller */
     PyGILState_Release(gil);
     return result;
 }

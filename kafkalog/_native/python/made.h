@@ -1,4 +1,4 @@
-/* made.h: the rows of a block as Records, made for Python.
+/* made.h: the rows of a block as Records, created for Python.
  *
  * As direct.h no part of the data plane: only the code that cffi generates includes it, behind
  * Python.h.  All of it runs with the GIL. */
@@ -16,7 +16,7 @@
 #define KL_MADE_MIN(a, b) ((a) < (b) ? (a) : (b))
 enum { KL_MADE_FIELDS = 9 }; /* of kafkalog.types.Record, in its order */
 
-/* The columns of a block that has all that a Record wants. */
+/* The columns of a block that Records need. */
 typedef struct {
     int64_t rows;
     const int64_t *offset, *timestamp;
@@ -161,7 +161,7 @@ static int kl_made_install(const char *module_name) {
     if (module != NULL && function != NULL)
         result = PyObject_SetAttrString(module, kl_made_method.ml_name, function);
     Py_XDECREF(function);
-    PyErr_Clear(); /* whoever called is told */
+    PyErr_Clear(); /* the exception reaches the caller */
     PyGILState_Release(gil);
     return result;
 }

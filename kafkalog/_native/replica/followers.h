@@ -1,5 +1,5 @@
-/* followers.h: the other copies of a partition that is led here: how far each is, and so how far
- * records may be shown.  kafka.md 3.5.
+/* followers.h: the other replicas of a partition that is led here: how far each is, and so up to
+ * where records are visible.  kafka.md 3.5.
  *
  * Locks: `telling` before the log's lock; `lock` after every other. */
 #ifndef KL_FOLLOWERS_H
@@ -40,28 +40,28 @@ typedef struct {
 
 void kl_followers_init(kl_followers *followers);
 void kl_followers_free(kl_followers *followers);
-/* Others than before; with `keep` those that stay have what they fetched, else each has to fetch
- * again, and those in the ISR count as caught up now.  KL_E_ARGUMENT, KL_E_NO_MEMORY: nothing
- * is changed. */
+/* Replace them; with `keep`, those that stay keep what they fetched.  Otherwise each must fetch
+ * again, and in-sync ones count as caught up now.  KL_E_ARGUMENT, KL_E_NO_MEMORY: nothing is
+ * changed. */
 kl_status kl_followers_set(kl_followers *followers, const kl_follower *those, int32_t count,
                            bool keep, int64_t now_ms);
 /* How far each is of a leader that ends at `log_end`; *count of them, `room` are copied. */
 void kl_followers_get(kl_followers *followers, int64_t log_end, int64_t now_ms,
                       kl_follower_state *out, int32_t room, int32_t *count);
-/* Whether it is one of them, in this life of its node. */
+/* Whether it is one of them, with this broker epoch. */
 bool kl_followers_have(kl_followers *followers, int32_t id, int64_t broker_epoch);
-/* Whether it is one of those in sync. */
+/* Whether it is in sync. */
 bool kl_followers_in_sync(kl_followers *followers, int32_t id);
 /* Of these nodes the one whose copy has what is read from `offset` on and is the furthest;
  * -1: none. */
 int32_t kl_followers_nearest(kl_followers *followers, const int32_t *nodes, int32_t count,
                              int64_t offset);
-/* One has fetched.  True when it may join the ISR and that has not been reported yet; see
+/* A follower has fetched.  True if it may join the ISR and that has not been reported yet; see
  * kl_followers_untold. */
 bool kl_followers_fetched(kl_followers *followers, const kl_follower_fetch *fetch);
-/* There was no room to report it: its next fetch says so again. */
+/* There was no room to report it: its next fetch reports it again. */
 void kl_followers_untold(kl_followers *followers, int32_t id);
-/* Tell the log how far records may be shown, when that has changed. */
+/* Tell the log up to where records are visible, if that has changed. */
 kl_status kl_followers_tell(kl_followers *followers, kl_log *log);
 /* The log was cut: what they have above its end is not what comes there next.  Under its lock. */
 void kl_followers_cut(kl_followers *followers, int64_t log_end);

@@ -1,5 +1,5 @@
-/* quota.h: recent bytes compared with the rate that they are to stay below, counted as Kafka's
- * ReplicationQuotaManager does.  The functions are declared in server.h. */
+/* quota.h: recent bytes compared with the rate that they must stay below, counted as in Kafka's
+ * ReplicationQuotaManager.  The functions are declared in server.h. */
 #ifndef KL_QUOTA_H
 #define KL_QUOTA_H
 

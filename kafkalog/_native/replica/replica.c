@@ -107,7 +107,7 @@ static void on_move(void *owner, const kl_log_ends *ends) {
 /* ---- life ---------------------------------------------------------------------------------- */
 
 /* The log gets its epoch before the role lets producers write to it: no record gets an earlier
- * epoch, and no append that was decided in an earlier one is taken in this one. */
+ * epoch, and no append decided in an earlier epoch is accepted in this one. */
 static kl_status begin_epoch(kl_log *log, int32_t epoch) {
     return log && epoch >= 0 ? kl_log_set_leader_epoch(log, epoch) : KL_OK;
 }

@@ -1,4 +1,4 @@
-/* replica.h: a partition's role on this node: where it leads, how far it may be read, what
+/* replica.h: a partition's role on this node: its leader, up to where it may be read, and what
  * producers were promised.  watch.h notifies its readers.
  *
  * Locks: the log's lock may be held when a replica's is taken (the log reports its moves that
@@ -31,7 +31,7 @@ typedef struct {
     int64_t cuts; /* of the replica, before the append */
 } kl_promise;
 
-/* One promise that a caller waits for; it lies in the caller's memory. */
+/* One promise that a caller waits for; it is in the caller's memory. */
 struct kl_waiter {
     kl_replica *replica;
     kl_wait *wait; /* what all partitions of a request share */
@@ -104,26 +104,26 @@ kl_status kl_replica_set_followers(kl_replica *replica, const kl_follower *follo
 bool kl_replica_fetched(kl_replica *replica, kl_follower_fetch *fetch);
 /* The log of one that has none. */
 kl_status kl_replica_attach(kl_replica *replica, kl_log *log); /* on failure: remove it */
-/* Something else that readers must hear of has changed. */
+/* Notify readers of some other change. */
 void kl_replica_touch(kl_replica *replica);
-/* No call uses the log when this returns, nor will one; its waiters are woken. */
+/* On return no call uses the log any more; its waiters are woken. */
 void kl_replica_remove(kl_replica *replica);
 
 /* Use the log until kl_replica_leave; false when it was removed. */
 bool kl_replica_enter(kl_replica *replica);
 void kl_replica_leave(kl_replica *replica);
 
-/* Append a producer's batches as the leader.  *promise: what is to be waited for with `acks`
- * -1, or when out->sync_due.  Between enter and leave.  The statuses of
- * kl_log_append_batches; KL_E_NOT_LEADER_OR_FOLLOWER, also when it leads in another epoch than
- * the options say, and with acks -1 KL_E_NOT_ENOUGH_REPLICAS. */
+/* Append a producer's batches as the leader.  *promise: what to wait for with `acks` -1, or
+ * if out->sync_due.  Between enter and leave.  Statuses of kl_log_append_batches;
+ * KL_E_NOT_LEADER_OR_FOLLOWER, also if it leads in another epoch than the options say, and
+ * with acks -1 KL_E_NOT_ENOUGH_REPLICAS. */
 kl_status kl_replica_append(kl_replica *replica, kl_span batches,
                             const kl_append_options *options, int32_t acks,
                             kl_appended *out, kl_promise *promise);
 /* Whether what it waits for was reached. */
 bool kl_replica_kept(const kl_replica *replica, const kl_promise *promise);
-/* Whether it never will be, as the log was cut since: what was promised may be gone, and other
- * records stand in its place. */
+/* Whether it never will be, as the log was cut since: the promised records may be gone, and others
+ * may have their offsets. */
 bool kl_replica_broken(const kl_replica *replica, const kl_promise *promise);
 /* ---- waiting --------------------------------------------------------------------------- */
 

@@ -1,9 +1,9 @@
-/* watch.h: a reader of many partitions learns which of them moved, and need not look at the
+/* watch.h: tells a reader of many partitions which of them moved, so that it need not check the
  * others.
  *
- * A partition is watched from the moment that it was looked at; its first move after that puts
- * it among the watch's news, where it stays until it is looked at again.  So a reader that is
- * busy elsewhere costs the moves of a partition once, even if it never comes back.
+ * A partition is watched from the moment it was looked at; its first move after that puts it among
+ * the watch's news, where it stays until it is looked at again.  So a busy reader costs a
+ * partition's moves once, even if it never returns.
  *
  * Locks: a replica's may be held when a watch's is taken, never the other way round. */
 #ifndef KL_WATCH_H
@@ -31,7 +31,7 @@ typedef struct {
     int64_t wanted; /* bytes, until it is called; what ends a partition is all of them */
 } kl_watch;
 
-/* One partition that is watched; it lies in the caller's memory. */
+/* One watched partition; it is in the caller's memory. */
 struct kl_watcher {
     kl_replica *replica; /* the caller's reference, until kl_watch_remove; NULL: none */
     kl_watch *watch;     /* guarded by the replica's lock, as is what follows */
@@ -58,9 +58,10 @@ void kl_watch_add(kl_watch *watch, kl_watcher *watcher, kl_replica *replica,
                   const kl_seen *seen);
 /* It is in no list any more. */
 void kl_watch_remove(kl_watcher *watcher);
-/* The first of the news, which is none any more; NULL: there are none. */
+/* Remove and return the first of the news; NULL: there are none. */
 kl_watcher *kl_watch_next(kl_watch *watch);
-/* Call `wake` when so many bytes more are there.  False: there are news, look at them first. */
+/* Call `wake` once this many more bytes are available.  False: there are news, handle them first.
+ * */
 bool kl_watch_wait(kl_watch *watch, void (*wake)(void *), void *owner, int64_t wanted);
 /* `wake` is not called any more. */
 void kl_watch_stop(kl_watch *watch);

@@ -187,7 +187,7 @@ static kl_status refuse(const kl_segment *segment, const kl_guard *guard) {
     if (guard->foreign)
         return kl_fail(
             KL_E_CORRUPT_MESSAGE,
-            "%s: the side-car beside it is segment %lld's of %.*s, topic id %.*s",
+            "%s: the side-car next to it is segment %lld's of %.*s, topic id %.*s",
             kl_file_name(segment->file), (long long)sidecar->base_offset,
             (int)sidecar->folder.bytes, (const char *)sidecar->folder.data,
             (int)sidecar->topic_id.bytes, (const char *)sidecar->topic_id.data);

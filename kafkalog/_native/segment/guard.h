@@ -1,11 +1,11 @@
-/* guard.h: the side-car of a sealed segment, held against what is read from it.
+/* guard.h: checks what is read from a sealed segment against its side-car.
  *
- * Each region of the `.log` is summed once, when something in it is first read with
- * checksums; what rots while the process lives is the page cache's business.  A segment with
- * another partition's side-car is refused, and so is one whose size has changed while its index
- * is the one that was sealed.  A segment without a side-car, with one that cannot be read, or
- * that was rewritten together with its index (Kafka does so and knows nothing of side-cars), is
- * read unguarded: kafkalog verify reports it. */
+ * Each region of the `.log` is checked once, when something in it is first read with checksums;
+ * later damage to the page cache is not detected.  A segment with another partition's side-car is
+ * refused, and so is one whose size has changed while its index is unchanged since the seal.  A
+ * segment without a side-car, with an unreadable one, or that was rewritten together with its index
+ * (Kafka does so, and does not know side-cars), is read without this check: kafkalog verify
+ * reports it. */
 #ifndef KL_GUARD_H
 #define KL_GUARD_H
 
@@ -30,7 +30,7 @@ typedef struct {
     int64_t bytes;
     uint32_t crc;
 } kl_sealed_aborts;
-/* Reads the side-car unless it is in memory, and keeps nothing of it: the caller goes over all
+/* Reads the side-car unless it is in memory, and keeps nothing of it: the caller visits all
  * segments.  Takes the segment's lock. */
 kl_status kl_guard_sealed_aborts(struct kl_segment *segment, kl_sealed_aborts *out);
 /* Whether the segment's list may be that one; takes its lock. */

@@ -1,14 +1,14 @@
-/* kept.h: what a recovery takes out of a log stays in its folder, in `.damaged` files. */
+/* kept.h: what a recovery cuts from a log stays in its folder, in `.damaged` files. */
 #ifndef KL_KEPT_H
 #define KL_KEPT_H
 
 #include "segment.h"
 
-/* With so many in a folder a recovery takes nothing more out: KL_E_CORRUPT says what to do with
+/* If a folder has this many, a recovery cuts nothing more: KL_E_CORRUPT says what to do with
  * them. */
 enum { KL_KEPT_FILES_MAX = 1000 };
 
-/* KL_E_CORRUPT: there are so many already. */
+/* KL_E_CORRUPT: there are already too many. */
 kl_status kl_kept_check(kl_dir *dir);
 /* Copy the bytes [pos, end) of `segment` into a new file, on disk on return; no
  * file for bytes that are all zero, so never written, else a kl_kept_check.  `first` gets its

@@ -1,5 +1,5 @@
-/* producers.h: what a log knows of its producers: sequences, epochs, open transactions.
- * Pure: bytes in, decisions out; the log's lock guards it.  kafka semantics: docs/format.md,
+/* producers.h: a log's state of its producers: sequences, epochs, open transactions.
+ * Pure: bytes in, decisions out; the log's lock guards it.  Kafka's semantics: docs/format.md,
  * "Producer snapshot". */
 #ifndef KL_PRODUCERS_H
 #define KL_PRODUCERS_H
@@ -10,9 +10,9 @@
 
 enum {
     KL_PRODUCER_BATCHES = 5, /* remembered per producer, as Kafka does */
-    /* Producers that a log remembers, about 25 MB.  One more evicts the one that was silent
-     * longest, but none in a transaction; when all are in one, a new one is refused.  More come
-     * only from what a log holds already, and from markers at most one. */
+    /* How many producers a log remembers, about 25 MB.  One more evicts the one that was silent
+     * longest, but none in a transaction; if all are in one, a new one is refused.  The limit is
+     * only exceeded by what a log already holds, and by at most one through markers. */
     KL_PRODUCERS_MAX = 100000
 };
 
@@ -85,7 +85,7 @@ kl_status kl_producers_try(kl_producers *producers, kl_producers *after,
                            const kl_producer_batch **duplicate);
 /* Whether the batch's producer, of the same epoch, has a transaction open here. */
 bool kl_producers_is_open(const kl_producers *producers, const kl_batch *batch);
-/* Room for `more` unknown producers and one marker, after which as many applies cannot fail. */
+/* Room for `more` unknown producers and one marker; then as many applies cannot fail. */
 kl_status kl_producers_reserve(kl_producers *producers, size_t more);
 /* Give back the room that was reserved and not used, but a little. */
 void kl_producers_trim(kl_producers *producers);

@@ -1,9 +1,9 @@
-/* segment.h: one segment of a log: a `.log` file, its indexes, what is known of it.
+/* segment.h: one segment of a log: a `.log` file, its indexes, and its state.
  *
- * The holder of a reference uses `file`, and the size of a sealed one.  Its own lock guards the
- * indexes and the times: it is held while they are loaded, as only threads that want them wait.
- * The log's lock, which comes first, guards the rest.  An append changes the indexes of the
- * active one under both, as does a rebuild of the aborted transactions of a sealed one. */
+ * The holder of a reference uses `file`, and the size of a sealed one.  The segment's own lock
+ * guards the indexes and the times: it is held while they are loaded, as only threads that need
+ * them wait. The log's lock, which is taken first, guards the rest.  An append changes the indexes
+ * of the active segment under both, as does a rebuild of a sealed one's aborted transactions. */
 #ifndef KL_SEGMENT_H
 #define KL_SEGMENT_H
 
@@ -76,8 +76,8 @@ bool kl_segment_is_orphan(const kl_names *names, const char *name, int64_t *base
 kl_status kl_segment_file_end(kl_dir *dir, const char *name, int64_t base, int64_t *end);
 /* A new, empty one.  Leftovers with its names are removed. */
 kl_status kl_segment_create(kl_dir *dir, int64_t base_offset, kl_segment **out);
-/* Remove what an earlier life of this base offset may have left under the names of what is
- * derived from it. */
+/* Remove files that an earlier segment with this base offset may have left under the names of
+ * derived files. */
 kl_status kl_segment_clear(kl_dir *dir, int64_t base_offset);
 /* Remove one that was created and is not used after all. */
 kl_status kl_segment_unmake(kl_dir *dir, int64_t base_offset);

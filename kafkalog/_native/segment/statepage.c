@@ -509,7 +509,7 @@ bool kl_statepage_lives(const kl_statepage *page) { return owner_lives(page->lay
 bool kl_statepage_read(const kl_statepage *page, kl_page_values *values) {
     page_layout *layout = page->layout;
     int64_t row[VALUE_COUNT];
-    /* A writer that was killed inside publish leaves the sequence odd for ever, one that only
+    /* A writer that was killed inside publish leaves the sequence odd forever, one that only
      * waits for its turn may take long: without its page a reader would see half a change. */
     for (int tries = 0; tries < PUBLISH_TRIES; tries++) {
         uint32_t before = atomic_load_explicit(&layout->sequence, memory_order_acquire);

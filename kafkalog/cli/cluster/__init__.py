@@ -1,6 +1,6 @@
 """`kafkalog cluster`: the nodes of a cluster, the replicas of its partitions, and their leaders.
 
-A module for each action; `plan` decides what is moved, `moving` moves it.
+One module per action; `plan` decides what to move, `moving` moves it.
 """
 
 import argparse
@@ -52,7 +52,7 @@ MODULES = {
 }
 """The modules and functions of actions that have no module of their name."""
 LOCAL = ("try", "adopt")
-"""Those that ask no broker."""
+"""Actions that need no broker."""
 OPTIONS = {
     "json": ("status", "check", "endpoints", "log-dirs", "quorum"),
     "include_fenced_brokers": ("endpoints",),
@@ -74,7 +74,7 @@ OPTIONS = {
     "draw": ("try",),
     "node_id": ("adopt",),
 }
-"""The options that only some actions have."""
+"""The options that belong to some actions only."""
 DEFAULT = "status"
 
 

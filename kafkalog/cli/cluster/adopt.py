@@ -1,4 +1,4 @@
-"""`kafkalog cluster adopt`: a directory that was served alone becomes a node's of a cluster."""
+"""`kafkalog cluster adopt`: turns a single broker's directory into a cluster node's."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ __all__ = ["run"]
 
 
 def run(options: argparse.Namespace, words: list[str]) -> int:
-    """Show what becomes of it, or do it."""
+    """Show the plan, or execute it."""
     from kafkalog.cluster.node import adoption
     from kafkalog.metadata.zookeeper.reading import read_tree
     from kafkalog.metadata.zookeeper.session import Session
@@ -37,9 +37,7 @@ def run(options: argparse.Namespace, words: list[str]) -> int:
             say("nothing was changed; --execute does it")
             return 0
         aside = adoption.carry_out(options.dir, found, session)
-    say(
-        f"done: {options.dir} is node {node} of cluster {found.cluster}; what it was alone: {aside}"
-    )
+    say(f"done: {options.dir} is node {node} of cluster {found.cluster}; its old metadata: {aside}")
     say("next:")
     say(f"  kafkalog serve --dir {options.dir} --zookeeper {options.zookeeper} --node-id {node}")
     say("  kafkalog cluster reassign --replication-factor 3 --execute --bootstrap-server ...")
@@ -63,9 +61,9 @@ def _show(
     say(f"{options.dir}: {plural(len(rows), 'topic')}, {plural(count, 'partition')}")
     say(f"{options.zookeeper}: {there}")
     say(f"The directory becomes that of node {found.node} of cluster {found.cluster}, FOR GOOD: it "
-        "is not served alone again.")  # fmt: skip
+        "can no longer be served by a single broker.")  # fmt: skip
     if known.cluster_id and known.cluster_id != image.cluster_id:
-        say(f"Its own cluster id, {image.cluster_id}, goes.")
+        say(f"Its own cluster id, {image.cluster_id} is dropped.")
     if found.controller:
         say("Another controller is elected, so that it sees the topics: for a moment no leader "
             "changes.")  # fmt: skip

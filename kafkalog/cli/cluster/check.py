@@ -1,4 +1,5 @@
-"""`kafkalog cluster check`: all copies compared, record by record, each read from its own node."""
+"""`kafkalog cluster check`: compares all replicas, record by record, each read from its own
+node."""
 
 from __future__ import annotations
 
@@ -24,37 +25,37 @@ __all__ = ["run"]
 
 POLICY = "cleanup.policy"
 TOLD_MAX = 10
-"""Differences of a partition that are printed; the rest is counted."""
+"""Differences printed per partition; the rest is counted."""
 PATIENCE_S = 3.0
-"""With a copy that does not know of the last records yet."""
+"""Retry interval while a replica does not know of the last records yet."""
 PAUSE_S = 0.05
 BODY = 61
-"""Where the records of a batch begin."""
+"""The size of a batch's header, before its records."""
 
 
 class Checked(NamedTuple):
-    """What was found of a partition."""
+    """The result for a partition."""
 
     start: int
     end: int
-    """The offsets that all copies have."""
+    """The range of offsets that all replicas have."""
     records: int
-    """How many were compared."""
+    """How many records were compared."""
     nodes: list[int]
     skipped: dict[int, str]
-    """Copies that could not be read, and why."""
+    """Replicas that could not be read, and why."""
     behind: dict[int, int]
-    """Those that are not as far as the others, and how many offsets are missing."""
+    """Replicas that are behind, and how many offsets they lack."""
     differences: list[dict[str, Any]]
-    """The first of them."""
+    """The first differences."""
     different: int
-    """How many there are."""
+    """How many differences there are."""
     compacted: int
-    """Records that some copies have compacted away and others have not yet: no difference."""
+    """Records that only some replicas have compacted away so far: not a difference."""
 
 
 def run(cluster: Cluster, options: argparse.Namespace, words: list[str]) -> int:
-    """Compare, and tell each partition whose copies differ; 1: there are some, or one could not
+    """Compare, and report partitions whose replicas differ; returns 1 if any do, or one could not
     be read."""
     found = look(cluster)
     some = chosen(found, words)
@@ -76,7 +77,7 @@ def run(cluster: Cluster, options: argparse.Namespace, words: list[str]) -> int:
 
 
 def _compacted(cluster: Cluster, some: list[TopicPartition]) -> set[str]:
-    """Topics whose copies are compacted, each when its node comes to it."""
+    """Topics with compaction: their replicas compact at different times."""
     topics = [ConfigResource("topic", name) for name in sorted({tp.topic for tp in some})]
     told = describe_configs(cluster, topics, [POLICY]).done
     values = {one.name: row[POLICY].value for one, row in told.items() if POLICY in row}
@@ -87,7 +88,7 @@ def _compacted(cluster: Cluster, some: list[TopicPartition]) -> set[str]:
 
 
 class _Comparison:
-    """The copies of one partition, read side by side; as much of each as one answer holds."""
+    """The replicas of one partition, read in step; one answer of each is held at a time."""
 
     def __init__(
         self, cluster: Cluster, found: Look, tp: TopicPartition, compacted: bool,
@@ -123,8 +124,8 @@ class _Comparison:
         )  # fmt: skip
 
     def _wait(self) -> dict[int, int]:
-        """A moment until all know the same high watermark: followers are told with their next
-        fetch; who is behind all the same."""
+        """Wait briefly until all know the same high watermark, which followers learn with their
+        next fetch; one that stays behind is reported."""
         ends = {node: one.end for node, one in self.readers.items()}
         target, until_s = max(ends.values(), default=0), time.monotonic() + PATIENCE_S
         while min(ends.values(), default=target) < target and time.monotonic() < until_s:
@@ -138,7 +139,7 @@ class _Comparison:
         return {node: target - end for node, end in ends.items() if end < target}
 
     def _compare(self, copies: list[_Copy]) -> None:
-        """Whole batches as long as they are equal byte for byte, else what is in them."""
+        """Compare whole batches while they are equal byte for byte, otherwise their records."""
         while True:
             first = copies[0].head
             if first is not None and all(c.head and c.head.data == first.data and not c.opened
@@ -151,7 +152,7 @@ class _Comparison:
             self.progress.update(self.records, sum(copy.read_bytes for copy in copies))
 
     def _next_record(self, copies: list[_Copy]) -> bool:
-        """Compare the next offset that some copy has; False: none has more."""
+        """Compare the next offset that some replica has; False if none has more."""
         heads = {copy.node: copy.item() for copy in copies}
         at = min((item.offset for item in heads.values() if item is not None), default=None)
         if at is None:
@@ -174,7 +175,7 @@ class _Comparison:
 
 
 class _Unreadable(Exception):
-    """A copy that cannot be read on."""
+    """The rest of a replica cannot be read."""
 
     def __init__(self, node: int, why: KafkalogError) -> None:
         super().__init__(str(why))
@@ -190,22 +191,22 @@ class _Item(NamedTuple):
 
 
 class _Copy:
-    """One copy as it is read.  Raises, of all but the constructor's: _Unreadable."""
+    """One replica as it is read.  All methods raise _Unreadable."""
 
     def __init__(self, reader: CopyReader, start: int, end: int) -> None:
         self.node = reader.node
         self.opened: deque[_Item] = deque()
-        """What is in the batches that were opened."""
+        """The records of the batches opened so far."""
         self.read_bytes = 0
         self.head: Batch | None = None
-        """The batch that comes next; None: there is none."""
+        """The next batch; None if there is none."""
         self._tp = reader.tp
         self._start, self._end = start, end
         self._batches = reader.batches(start, end)
         self.advance()
 
     def advance(self) -> None:
-        """Go past the batch."""
+        """Skip the batch."""
         try:
             self.head = next(self._batches, None)
         except KafkalogError as problem:
@@ -213,7 +214,7 @@ class _Copy:
         self.read_bytes += len(self.head.data) if self.head else 0
 
     def item(self) -> _Item | None:
-        """What comes next, of batches that are opened for it."""
+        """The next record; opens batches as needed."""
         while not self.opened and self.head is not None:
             batch = self.head
             try:
@@ -299,7 +300,7 @@ def _show(rows: list[tuple[TopicPartition, Checked]]) -> None:
     )
     alone = sum(len(one.nodes) == 1 and not one.skipped for _, one in rows)
     if alone:
-        print(f"{plural(alone, 'partition')} with one copy only: nothing to compare")
+        print(f"{plural(alone, 'partition')} with one replica only: nothing to compare")
 
 
 def _side_by_side(nodes: dict[str, Any]) -> str:

@@ -1,5 +1,5 @@
-"""`kafkalog cluster try --demo`: a leader is killed while records are written, and what became of
-them."""
+"""`kafkalog cluster try --demo`: kills a leader while records are written, and reports what became
+of them."""
 
 from __future__ import annotations
 
@@ -31,17 +31,17 @@ __all__ = ["show"]
 
 TOPIC = TopicPartition("demo", 0)
 LOAD_S = 1.0
-"""How long is written before the kill, and after the next leader's first acknowledgement."""
+"""How long to write before the kill, and after the next leader's first acknowledgement."""
 PATIENCE_S = 60.0
 LOOK_S = 0.05
 LOOK_MS = 200
 """How long to wait for a node that does not report its log end."""
 PAUSE_S = 0.002
-"""Between records: what is shown is that none is lost, not how many there are."""
+"""Pause between records: the demo shows that none is lost, not how many it can write."""
 
 
 def show(tried: Tried, picture: str | None) -> int:
-    """Do it, and tell; 0: nothing was lost, nothing is there twice."""
+    """Run it, and report; returns 0 if nothing was lost or duplicated."""
     with Admin(tried.servers) as admin:
         _make_topic(admin)
         watch = _Watch(tried.servers)
@@ -66,7 +66,7 @@ def show(tried: Tried, picture: str | None) -> int:
 
 
 def _make_topic(admin: Admin) -> None:
-    """A new one; that of a run before is gone by and by."""
+    """A new topic; the previous run's is deleted in the background."""
     with suppress(UnknownTopicOrPartition):
         admin.delete_topic(TOPIC.topic)
     end_s = time.monotonic() + PATIENCE_S
@@ -98,13 +98,13 @@ def _kill_the_leader(tried: Tried, watch: _Watch, load: _Load) -> int:
 
 
 class _Load:
-    """Numbers as records, one after another, until the end."""
+    """Sends numbers as records, one after another, until it is stopped."""
 
     def __init__(self, servers: str) -> None:
         self.sent: list[Future] = []
-        """By number."""
+        """Deliveries by number."""
         self.count = 0
-        """Acknowledged so far."""
+        """How many were acknowledged so far."""
         self.last_s = 0.0
         """When the last acknowledgement came."""
         self._over = threading.Event()
@@ -131,13 +131,13 @@ class _Load:
                 raise CommandError(f"nothing was acknowledged in {PATIENCE_S:g} s")
 
     def end(self) -> None:
-        """Let what is under way end."""
+        """Wait for requests in flight."""
         self._over.set()
         self._thread.join()
         self._producer.close()
 
     def acknowledged(self) -> dict[int, int]:
-        """The offset of each number that was."""
+        """The offset of each acknowledged number."""
         return {
             number: future.result().offset
             for number, future in enumerate(self.sent)
@@ -146,7 +146,7 @@ class _Load:
 
 
 class _Watch:
-    """Watches the leader, the ISR and the copies' progress."""
+    """Watches the leader, the ISR and the replicas' progress."""
 
     def __init__(self, servers: str) -> None:
         self.moments: list[Moment] = []
@@ -158,7 +158,7 @@ class _Watch:
         self._thread.start()
 
     def say(self, text: str) -> None:
-        """A line with the time."""
+        """Print a line with the time."""
         at_s = time.monotonic() - self._begun_s
         self.told.append((at_s, text))
         say(f"  {at_s:5.1f} s  {text}")
@@ -183,7 +183,7 @@ class _Watch:
         )  # fmt: skip
 
     def until(self, condition: Callable[[Moment], bool], what: str) -> Moment:
-        """The first moment from now on that is so.  Raises: CommandError."""
+        """The first time from now on at which this is so.  Raises: CommandError."""
         seen, end_s = len(self.moments), time.monotonic() + PATIENCE_S
         while time.monotonic() < end_s:
             for moment in self.moments[seen:]:
@@ -198,7 +198,7 @@ class _Watch:
 
 
 def _compare(servers: str, load: _Load) -> bool:
-    """Whether something is lost or twice: all that is there, against what was acknowledged."""
+    """Whether anything is lost or duplicated: compares all records with the acknowledged ones."""
     told = load.acknowledged()
     values: dict[int, int] = {}
     with Consumer(servers) as consumer:

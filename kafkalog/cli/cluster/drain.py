@@ -1,4 +1,4 @@
-"""`kafkalog cluster drain`: a node leads nothing, or keeps nothing, and can be ended."""
+"""`kafkalog cluster drain`: moves leaderships, or all replicas, off a node, so that it can stop."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ __all__ = ["run"]
 
 
 def run(cluster: Cluster, options: argparse.Namespace, words: list[str]) -> int:
-    """Show it, or do it; 1: something stays with the node."""
+    """Show the plan, or execute it; returns 1 if something stays on the node."""
     moving.check_options(options)
     found = look(cluster)
     node = _node(found, words)
@@ -29,7 +29,7 @@ def run(cluster: Cluster, options: argparse.Namespace, words: list[str]) -> int:
     then = plan.drained(found.layout, node, racks) if options.replicas else _handed_on(found, node)
     then = {tp: then[tp] for tp in mine}
     moves = plan.moves(mine, then)
-    # The first replica is another one already: that has to lead.
+    # The first replica is already another one: that one must lead.
     led = [
         tp
         for tp in mine
@@ -38,7 +38,7 @@ def run(cluster: Cluster, options: argparse.Namespace, words: list[str]) -> int:
     stays = [tp for tp, nodes in then.items() if node in (nodes if options.replicas else nodes[:1])]
     what = "keeps" if options.replicas else "leads"
     if not moves and not led:
-        say(f"node {node} {what} nothing that another could")
+        say(f"node {node} {what} nothing that another node could take")
     elif options.execute:
         if _do(cluster, options, found, moves, led):
             return 1
@@ -49,12 +49,12 @@ def run(cluster: Cluster, options: argparse.Namespace, words: list[str]) -> int:
             say(f"{plural(len(led), 'partition')} to be led by the first replica")
         say("--execute does it")
     if stays:
-        more = "" if options.replicas else "; --replicas moves the copies, too"
+        more = "" if options.replicas else "; --replicas moves the replicas, too"
         some = ", ".join(f"{tp.topic}-{tp.partition}" for tp in stays[:5])
         warn(f"{plural(len(stays), 'partition')} stay with node {node}, as no other node can take "
              f"them: {some}{', ...' if len(stays) > 5 else ''}{more}")  # fmt: skip
     elif options.execute and not options.no_wait:
-        say(f"node {node} {what} nothing: it can be ended")
+        say(f"node {node} {what} nothing: it can be stopped")
     return 1 if stays else 0
 
 
@@ -70,7 +70,7 @@ def _node(found: Look, words: list[str]) -> int:
 
 
 def _handed_on(found: Look, node: int) -> plan.Layout:
-    """Each partition that the node leads, or is to lead, is led by another that is in sync."""
+    """Each partition that the node leads gets another leader that is in sync."""
     some = {
         tp: info.replicas
         for tp, info in found.partitions.items()

@@ -62,7 +62,7 @@ def _elect(cluster: Cluster, kind: str, wanted: list[TopicPartition]) -> int:
 
 
 def elect(cluster: Cluster, kind: str, wanted: list[TopicPartition]) -> dict[TopicPartition, str]:
-    """Elect leaders; why some could not be."""
+    """Elect leaders; returns the errors of failed elections."""
     told = elect_leaders(cluster, kind, wanted, cluster.options.request_timeout_ms)
     failed = {
         tp: str(problem)
@@ -74,8 +74,8 @@ def elect(cluster: Cluster, kind: str, wanted: list[TopicPartition]) -> dict[Top
 
 
 def _until_known(cluster: Cluster, kind: str, elected: list[TopicPartition]) -> None:
-    """Wait until the broker that we ask has learned of it: the controller's answer comes before its
-    UpdateMetadata has reached every broker.  One that does not in time is asked as it is."""
+    """Wait until the broker that we ask knows the new leader: the controller answers before its
+    UpdateMetadata has reached every broker.  After a timeout, the broker's old state counts."""
     backoff = cluster.backoff(cluster.options.request_timeout_ms)
     while True:
         partitions = look(cluster).partitions

@@ -1,4 +1,4 @@
-"""A fail-over as a picture: the leader, the ISR, each replica's log end, and the high watermark."""
+"""A failover as a picture: the leader, the ISR, each replica's log end, and the high watermark."""
 
 from __future__ import annotations
 
@@ -18,20 +18,20 @@ OPACITY = {"leads": 1.0, "in sync": 0.4, "not in sync": 0.12}
 
 
 class Moment(NamedTuple):
-    """A partition, as it was seen."""
+    """A partition's state at one time."""
 
     at_s: float
     leader: int
     """A node; -1: none."""
     isr: tuple[int, ...]
     ends: Mapping[int, int]
-    """Where the copies end, of the nodes that are there."""
+    """The log ends of the replicas on live nodes."""
     high_watermark: int
-    """-1: nobody tells."""
+    """-1: unknown."""
 
 
 def draw(moments: Sequence[Moment], notes: Sequence[tuple[float, str]]) -> str:
-    """An SVG.  `notes`: what was done, and when."""
+    """Renders an SVG.  `notes`: what was done, and when."""
     return "\n".join(_Picture(moments, notes).parts()) + "\n"
 
 
@@ -61,9 +61,7 @@ class _Picture:
             f'width="{WIDTH}" height="{self.height}" font-family="sans-serif" font-size="12">'
         )
         yield f'<rect width="{WIDTH}" height="{self.height}" fill="{PAPER}"/>'
-        yield self.text(
-            LEFT, 24, "A leader dies: who leads, who is in sync, what is shown", INK, 15
-        )
+        yield self.text(LEFT, 24, "A leader dies: the leader, the ISR, the high watermark", INK, 15)
         yield from self.scale()
         for row, node in enumerate(self.nodes):
             yield from self.lane(node, LANES_TOP + row * (LANE + GAP))
@@ -90,7 +88,7 @@ class _Picture:
             yield self.text(LEFT - 8, self.y(offset) + 4, f"{offset:,}", SOFT, 11, "end")
 
     def lane(self, node: int, top: float) -> Iterator[str]:
-        """Bars of what the node was, as long as it stayed so."""
+        """Bars for each state of the node, as long as it lasted."""
         yield self.text(LEFT - 8, top + 15, f"node {node}", self.colour(node), 12, "end")
         begun: tuple[float, str] | None = None
         for one in (*self.moments, None):
@@ -114,7 +112,9 @@ class _Picture:
 
     def curves(self) -> Iterator[str]:
         top = self.curves_top - 8
-        yield self.text(LEFT, top, "where each copy ends, and (black) the high watermark", SOFT, 11)
+        yield self.text(
+            LEFT, top, "where each replica ends, and (black) the high watermark", SOFT, 11
+        )
         for node in self.nodes:
             points = [(one.at_s, one.ends[node]) for one in self.moments if node in one.ends]
             yield from self.curve(points, self.colour(node), 5, 0.45)
@@ -124,7 +124,7 @@ class _Picture:
     def curve(
         self, points: Sequence[tuple[float, int]], colour: str, width: float, opacity: float
     ) -> Iterator[str]:
-        """Broken where nothing was seen for a while."""
+        """Interrupted where nothing was seen for a while."""
         path, before_s = "", -1.0
         for at_s, offset in points:
             far = before_s < 0 or at_s - before_s > self.seconds / 16
@@ -147,7 +147,7 @@ class _Picture:
 
 
 def _role(one: Moment, node: int) -> str | None:
-    """None: it is away."""
+    """None: it is down."""
     if node not in one.ends:
         return None
     if node == one.leader:

@@ -1,4 +1,4 @@
-"""What a cluster looks like now: its nodes, and the copies of all partitions."""
+"""The current state of a cluster: its nodes, and the replicas of all partitions."""
 
 from __future__ import annotations
 
@@ -19,25 +19,25 @@ __all__ = ["Look", "chosen", "look", "sizes"]
 
 
 class Look(NamedTuple):
-    """A cluster as its metadata tell of it."""
+    """A cluster as its metadata describes it."""
 
     cluster_id: str
     controller: int
-    """A node; -1: nobody knows one."""
+    """The controller's node; -1 if unknown."""
     nodes: dict[int, str]
-    """Where each is that is there: host:port."""
+    """host:port of each live node."""
     racks: dict[int, str | None]
     partitions: dict[TopicPartition, PartitionInfo]
-    """All there are, sorted."""
+    """All nodes that hold replicas or live, sorted."""
 
     @property
     def layout(self) -> dict[TopicPartition, tuple[int, ...]]:
-        """The replicas of each."""
+        """The replicas of each partition."""
         return {tp: info.replicas for tp, info in self.partitions.items()}
 
 
 def look(cluster: Cluster) -> Look:
-    """Ask for all topics, also those of Kafka's own.  Raises: as `Cluster.refresh`."""
+    """Ask for all topics, including internal ones.  Raises: as `Cluster.refresh`."""
     cluster.refresh(None)
     partitions = {
         TopicPartition(topic.name, number): info
@@ -54,7 +54,7 @@ def look(cluster: Cluster) -> Look:
 
 
 def chosen(found: Look, words: Iterable[str]) -> list[TopicPartition]:
-    """The partitions that words name, as `orders` or `orders:0,2-5`; all where there are none.
+    """The partitions named by words such as `orders` or `orders:0,2-5`; all if there are none.
 
     Raises: UsageError.
     """
@@ -77,7 +77,7 @@ def chosen(found: Look, words: Iterable[str]) -> list[TopicPartition]:
 def sizes(
     cluster: Cluster, found: Look, patience_ms: int | None = None
 ) -> dict[int, dict[TopicPartition, int]]:
-    """How many bytes each node has of what it keeps; a node that does not say is left out."""
+    """How many bytes each node has of its replicas; a node that does not say is left out."""
     from kafkalog.client.calls.nodes import describe_log_dirs
 
     told = describe_log_dirs(

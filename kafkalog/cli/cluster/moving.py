@@ -1,4 +1,4 @@
-"""A plan is shown, carried out, watched and given up: what `drain` and `reassign` share."""
+"""Shows, executes, watches and cancels a plan: what `drain` and `reassign` share."""
 
 from __future__ import annotations
 
@@ -25,15 +25,12 @@ __all__ = ["cancel", "carry_out", "check_options", "not_moving", "show", "unthro
 Moves = Mapping[TopicPartition, Move]
 SHOWN_MAX = 50
 LOOK_S = 0.5
-"""How often the controller is asked how far it is."""
+"""How often to ask the controller about the progress."""
 RATES = ("leader.replication.throttled.rate", "follower.replication.throttled.rate")
-"""Of a broker: what it may send and fetch a second of copies that catch up."""
+"""Broker settings: how fast it sends and fetches replicas that catch up."""
 THROTTLED = ("leader.replication.throttled.replicas", "follower.replication.throttled.replicas")
-"""Of a topic: which copies that holds for, as partition:node."""
-LEFT = (
-    "go on watching: kafkalog cluster reassign --watch; give it up: kafkalog cluster reassign "
-    "--cancel"
-)
+"""Topic settings: the replicas that this applies to, as partition:node."""
+LEFT = "watch it: kafkalog cluster reassign --watch; cancel it: kafkalog cluster reassign --cancel"
 
 
 def check_options(options: argparse.Namespace) -> None:
@@ -48,13 +45,13 @@ def check_options(options: argparse.Namespace) -> None:
 
 
 def not_moving(cluster: Cluster, some: Iterable[TopicPartition]) -> None:
-    """Two plans at once would be of each other's half.  Raises: CommandError."""
+    """Refuse a second plan: it would be made from a half-finished one.  Raises: CommandError."""
     moving = list_reassignments(cluster)
     busy = [tp for tp in some if tp in moving]
     if busy:
         raise CommandError(
             f"{plural(len(busy), 'partition')} moving already, as {busy[0].topic}-"
-            f"{busy[0].partition}: wait (kafkalog cluster reassign --watch) or give it up "
+            f"{busy[0].partition}: wait (kafkalog cluster reassign --watch) or cancel it "
             "(kafkalog cluster reassign --cancel)"
         )
 
@@ -95,9 +92,9 @@ def _cost(
 
 
 def carry_out(cluster: Cluster, options: argparse.Namespace, found: Look, moves: Moves) -> int:
-    """Begin what is planned and, but for --no-wait, see it through; 1: some could not be.
+    """Start the plan and, without --no-wait, watch it until it is done; returns 1 if parts failed.
 
-    Ctrl-C stops watching: what was begun goes on.
+    Ctrl-C stops watching: what was started continues.
     """
     not_moving(cluster, moves)
     if options.throttle:
@@ -108,7 +105,7 @@ def carry_out(cluster: Cluster, options: argparse.Namespace, found: Look, moves:
         warn(f"{tp.topic}-{tp.partition}: {problem}")
     begun = {tp: moves[tp] for tp in told.done}
     if options.no_wait:
-        say(f"{plural(len(begun), 'partition')} begun; {LEFT}")
+        say(f"{plural(len(begun), 'partition')} started; {LEFT}")
         return 1 if told.errors else 0
     wait(cluster, begun)
     if options.throttle:
@@ -119,7 +116,7 @@ def carry_out(cluster: Cluster, options: argparse.Namespace, found: Look, moves:
 
 
 def _lead(cluster: Cluster, moves: Moves) -> bool:
-    """Let the new first replicas lead; whether some could not."""
+    """Let the new first replicas lead; returns whether some could not."""
     now = look(cluster)
     wanted = [
         tp
@@ -133,7 +130,7 @@ def _lead(cluster: Cluster, moves: Moves) -> bool:
 
 
 def wait(cluster: Cluster, moves: Moves) -> None:
-    """Until nothing of it is moving, with a bar.  Raises: KeyboardInterrupt, with a word."""
+    """Show a bar until nothing of it is moving.  Raises: KeyboardInterrupt, with a hint."""
     progress: Progress | None = None
     try:
         while True:
@@ -156,7 +153,7 @@ def wait(cluster: Cluster, moves: Moves) -> None:
     except KeyboardInterrupt:
         if progress is not None:
             progress.clear()
-        warn(f"what was begun goes on; {LEFT}")
+        warn(f"what was started continues; {LEFT}")
         raise
     finally:
         if progress is not None:
@@ -197,7 +194,7 @@ def _as_move(one: Reassignment) -> Move:
 
 
 def cancel(cluster: Cluster, some: set[TopicPartition]) -> int:
-    """All stays where it was; 1: some could not be given up."""
+    """Cancel all moves: replicas stay where they were; returns 1 if some could not be cancelled."""
     moving = [tp for tp in list_reassignments(cluster) if tp in some]
     if not moving:
         say("nothing is moving")
@@ -206,7 +203,7 @@ def cancel(cluster: Cluster, some: set[TopicPartition]) -> int:
     for tp, problem in told.errors.items():
         warn(f"{tp.topic}-{tp.partition}: {problem}")
     unthrottle(cluster, look(cluster), {tp.topic for tp in moving})
-    say(f"{plural(len(told.done), 'partition')} given up: all stays where it was")
+    say(f"{plural(len(told.done), 'partition')} cancelled: replicas stay where they were")
     return 1 if told.errors else 0
 
 
@@ -218,7 +215,7 @@ Throttles = dict[ConfigResource, dict[str, ConfigChange]]
 def _throttle(cluster: Cluster, found: Look, moves: Moves, rate: int) -> None:
     """As Kafka's kafka-reassign-partitions.sh --throttle.
 
-    Raises: CommandError: a node takes none, and none is left.
+    Raises: CommandError: a node refuses it; then none is left set.
     """
     nodes = {n for move in moves.values() if move.adding for n in (*move.now, *move.adding)}
     rates = {name: ConfigChange("set", str(rate)) for name in RATES}
@@ -239,12 +236,12 @@ def _throttle(cluster: Cluster, found: Look, moves: Moves, rate: int) -> None:
             gone = dict.fromkeys(RATES, ConfigChange("delete", None))
             set_ = dict.fromkeys(brokers.keys() - told.errors.keys(), gone)
             alter_configs(cluster, set_, timeout_ms=patience_ms)
-            raise CommandError(f"{one.kind} {one.name} takes no throttle, and nothing was moved; "
+            raise CommandError(f"{one.kind} {one.name} refuses a throttle, and nothing was moved; "
                                f"do it without --throttle ({problem})")  # fmt: skip
 
 
 def unthrottle(cluster: Cluster, found: Look, topics: Iterable[str]) -> None:
-    """End the throttle of these topics and, where nothing else is moving, of all nodes."""
+    """Remove the throttle of these topics and, if nothing else is moving, of all nodes."""
     gone = ConfigChange("delete", None)
     there = {tp.topic for tp in found.partitions}
     changes: Throttles = {

@@ -1,4 +1,4 @@
-"""Which replicas a cluster should have where: moves as little as it can.  Pure."""
+"""Plans where replicas should be, moving as few as possible.  Pure."""
 
 from __future__ import annotations
 
@@ -12,31 +12,31 @@ from kafkalog.types import TopicPartition
 __all__ = ["Layout", "Move", "drained", "evened", "moves", "unled"]
 
 Layout = Mapping[TopicPartition, tuple[int, ...]]
-"""The nodes of each partition; the first one is to lead."""
+"""The nodes of each partition; the first one is the preferred leader."""
 Racks = Mapping[int, "str | None"]
-"""The nodes that may have replicas, and where they stand."""
+"""The nodes that may have replicas, and their racks."""
 Places = dict[TopicPartition, list[int]]
 
 
 class Move(NamedTuple):
-    """What is to become of a partition."""
+    """What changes for a partition."""
 
     now: tuple[int, ...]
     then: tuple[int, ...]
 
     @property
     def adding(self) -> tuple[int, ...]:
-        """Nodes that are to copy it."""
+        """Nodes that get a new replica."""
         return tuple(node for node in self.then if node not in self.now)
 
     @property
     def removing(self) -> tuple[int, ...]:
-        """Nodes that are to lose it."""
+        """Nodes that lose their replica."""
         return tuple(node for node in self.now if node not in self.then)
 
 
 def moves(now: Layout, then: Layout) -> dict[TopicPartition, Move]:
-    """What differs, in order."""
+    """The differences, in order."""
     return {
         tp: Move(tuple(now[tp]), tuple(then[tp]))
         for tp in sorted(then)
@@ -45,10 +45,10 @@ def moves(now: Layout, then: Layout) -> dict[TopicPartition, Move]:
 
 
 def evened(layout: Layout, racks: Racks, factor: int | None = None) -> Layout:
-    """As many replicas, and as many partitions to lead, on each of these nodes, give or take one.
+    """The same number of replicas and of preferred leaderships on each of these nodes, within one.
 
-    `factor`: replicas of each partition; None: as many as it has, or as there are nodes.  A replica
-    is moved only where it must be, or where one node has two more than another.
+    `factor`: replicas of each partition; None: as many as it has, at most one per node.  A replica
+    moves only if it must, or if one node has two more than another.
     """
     places = _placed(layout, racks, factor)
     _level(places, racks)
@@ -59,7 +59,7 @@ def evened(layout: Layout, racks: Racks, factor: int | None = None) -> Layout:
 def drained(layout: Layout, node: int, racks: Racks) -> Layout:
     """No replica on `node`; all others stay where they are.
 
-    A partition that no other node may have stays whole.
+    A partition that no other node may hold stays.
     """
     some = {tp: nodes for tp, nodes in layout.items() if node in nodes}
     left = {n: rack for n, rack in racks.items() if n != node}
@@ -71,7 +71,7 @@ def drained(layout: Layout, node: int, racks: Racks) -> Layout:
         if target is None:
             continue
         there[target] += 1
-        # In the same place of the order, but leaderships go to nodes that have the records.
+        # At the same place in the order, but leadership goes to nodes that have the records.
         at = some[tp].index(node)
         kept.insert(max(at, min(1, len(kept))), target)
         found[tp] = tuple(kept)
@@ -79,10 +79,10 @@ def drained(layout: Layout, node: int, racks: Racks) -> Layout:
 
 
 def unled(layout: Layout, node: int, able: Mapping[TopicPartition, Collection[int]]) -> Layout:
-    """`node` is the last choice of each partition that another could lead; the new first one, of
-    those that are `able`, has fewer to lead than the others.
+    """`node` becomes the last choice of each partition that another could lead; of the nodes in
+    `able`, the one with the fewest leaderships becomes the first.
 
-    What only moves within a partition's order costs no copy.
+    Changing only a partition's order copies nothing.
     """
     firsts = Counter(nodes[0] for nodes in layout.values() if nodes)
     found = dict(layout)
@@ -111,13 +111,13 @@ def _counts(layout: Mapping[TopicPartition, Collection[int]], racks: Racks) -> C
 
 
 def _placed(layout: Layout, racks: Racks, factor: int | None) -> Places:
-    """Each partition has as many replicas as it should, all on nodes that may have them."""
+    """Give each partition the right number of replicas, all on allowed nodes."""
     places = {tp: [n for n in nodes if n in racks] for tp, nodes in sorted(layout.items())}
     there = _counts(places, racks)
     for tp, nodes in places.items():
         wanted = min(len(layout[tp]) if factor is None else factor, len(racks))
         while len(nodes) > wanted:
-            # The last ones first, of these the fullest node's: leaders stay.
+            # Remove the last ones first, the fullest node's of these: leaders stay.
             gone = max(nodes[1:], key=lambda n: (_shared(nodes, n, racks), there[n]))
             nodes.remove(gone)
             there[gone] -= 1
@@ -130,19 +130,19 @@ def _placed(layout: Layout, racks: Racks, factor: int | None) -> Places:
 
 
 def _shared(nodes: Collection[int], node: int, racks: Racks) -> int:
-    """How many of the others stand in a node's rack; 0 where nobody says where it stands."""
+    """How many of the others are in a node's rack; 0 if its rack is unknown."""
     rack = racks.get(node)
     return sum(rack is not None and n != node and racks.get(n) == rack for n in nodes)
 
 
 def _best(nodes: Collection[int], racks: Racks, there: Counter[int]) -> int | None:
-    """The node that should get one more replica of what these have; None: all have it."""
+    """The node that should get one more replica of this partition; None if all have one."""
     free = [n for n in racks if n not in nodes]
     return min(free, key=lambda n: (_shared(nodes, n, racks), there[n], n), default=None)
 
 
 def _level(places: Places, racks: Racks) -> None:
-    """While a node has two replicas more than another, some of them go there."""
+    """While a node has two replicas more than another, move some of them there."""
     there = _counts(places, racks)
     least, rest = divmod(sum(there.values()), len(racks))
     most = least + bool(rest)
@@ -153,7 +153,7 @@ def _level(places: Places, racks: Racks) -> None:
         for full in order:
             for empty in reversed(order):
                 if there[full] - there[empty] > 1:
-                    # All that both can do without passing the middle, else one at a time.
+                    # Everything up to the middle in one step, then one at a time.
                     count = max(1, min(there[full] - most, least - there[empty]))
                     done = _shift(full, empty, count, places, racks)
                     there[full] -= done
@@ -162,10 +162,11 @@ def _level(places: Places, racks: Racks) -> None:
 
 
 def _shift(full: int, empty: int, count: int, places: Places, racks: Racks) -> int:
-    """Move up to `count` replicas; how many.  No rack gets a second one of a partition for it.
+    """Move up to `count` replicas; returns how many.  No rack gets a second one of a partition this
+    way.
 
-    Of each topic in turn, first of that of which `full` has most more; those that do not lead
-    first.
+    It takes topics in turn, beginning with the one of which `full` has the largest surplus, and
+    replicas that do not lead first.
     """
     can: dict[str, list[TopicPartition]] = {}
     more: Counter[str] = Counter()
@@ -194,11 +195,11 @@ def _shift(full: int, empty: int, count: int, places: Places, racks: Racks) -> i
 
 
 def _share_leaders(places: Places, racks: Racks) -> None:
-    """While a node is to lead two partitions more than another: one of its partitions gets another
-    head, one of that node's another, and so on, until the other one leads one more."""
+    """While one node leads two partitions more than another, change leaders along a chain of
+    partitions, until the other one leads one more."""
     heads = Counter(dict.fromkeys(racks, 0))
     heads.update(nodes[0] for nodes in places.values() if nodes)
-    for nodes in places.values():  # most of it; the rest takes ways over several nodes
+    for nodes in places.values():  # most of it; the rest needs chains over several nodes
         target = min(nodes, key=lambda n: heads[n], default=None)
         if target is not None and heads[nodes[0]] - heads[target] > 1:
             _lead(nodes, target, heads)
@@ -220,8 +221,8 @@ def _lead(nodes: list[int], target: int, heads: Counter[int]) -> None:
 
 
 def _way(full: int, heads: Counter[int], places: Places) -> list[tuple[TopicPartition, int]]:
-    """The shortest way to hand one partition's lead on to a node that leads two less: who is to
-    lead what; none: there is no way."""
+    """The shortest chain that passes one leadership to a node that leads two fewer: the new
+    leaders; empty if there is none."""
     led: dict[int, list[TopicPartition]] = {}
     for tp, nodes in places.items():
         if nodes:

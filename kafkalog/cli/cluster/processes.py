@@ -1,4 +1,4 @@
-"""Programs that run as long as the one that began them."""
+"""Child processes that end together with their parent."""
 
 from __future__ import annotations
 
@@ -25,15 +25,15 @@ def _with_us() -> None:
 
 
 class Process:
-    """One of them; what it says is added to a file."""
+    """A child process; its output is appended to a file."""
 
     def __init__(self, name: str, command: Sequence[str], log: str) -> None:
-        """Begin it; see `wait`."""
+        """Start it; see `wait`."""
         self.name = name
         self.log = log
         self.command = list(command)
         with open(log, "ab") as output:
-            # A session of its own: Ctrl-C goes to the parent, which ends all in order.
+            # A session of its own: Ctrl-C goes to the parent, which stops all in order.
             self._process = subprocess.Popen(
                 self.command,
                 stdin=subprocess.DEVNULL,
@@ -45,18 +45,18 @@ class Process:
         self.pid = self._process.pid
 
     def wait(self, answers: Callable[[], bool]) -> None:
-        """Until it answers.  Raises: CommandError, with the end of what it said."""
+        """Wait until it answers.  Raises: CommandError, with the end of its output."""
         end_s = time.monotonic() + START_S
         while not answers():
             if self.ended is not None or time.monotonic() > end_s:
                 how = f"not in {START_S:g} s" if self.ended is None else f"it {self.ended}"
-                raise CommandError(f"{self.name} did not start: {how}; {self.log} ends so:\n"
+                raise CommandError(f"{self.name} did not start: {how}; {self.log} ends with:\n"
                                    f"{self._tail()}")  # fmt: skip
             time.sleep(LOOK_S)
 
     @property
     def ended(self) -> str | None:
-        """How it ended; None: it runs."""
+        """How it ended; None if it runs."""
         status = self._process.poll()
         if status is None:
             return None
@@ -74,11 +74,11 @@ class Process:
         self._process.wait()
 
     def tell(self) -> None:
-        """SIGTERM: it begins to end."""
+        """SIGTERM: it starts to shut down."""
         self._process.terminate()
 
     def end(self) -> None:
-        """SIGTERM, and wait; kill -9 for one that does not."""
+        """SIGTERM, then wait; kill -9 if it does not end."""
         self.tell()
         try:
             self._process.wait(END_S)

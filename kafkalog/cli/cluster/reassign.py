@@ -1,4 +1,5 @@
-"""`kafkalog cluster reassign`: replicas and leaders spread evenly, with as few copies as can be."""
+"""`kafkalog cluster reassign`: spreads replicas and leaders evenly, with as few copies as
+possible."""
 
 from __future__ import annotations
 
@@ -17,7 +18,7 @@ __all__ = ["run"]
 
 
 def run(cluster: Cluster, options: argparse.Namespace, words: list[str]) -> int:
-    """Show or carry out a plan, or see to what is under way."""
+    """Show or execute a plan, or manage moves in progress."""
     moving.check_options(options)
     found = look(cluster)
     some = chosen(found, words)
@@ -59,5 +60,5 @@ def _targets(found: Look, text: str | None) -> dict[int, str | None]:
     missing = [str(node) for node in nodes if node not in found.nodes]
     if missing:
         there = ", ".join(map(str, found.nodes))
-        raise UsageError(f"--to: node {missing[0]} is not there; the cluster has {there}")
+        raise UsageError(f"--to: node {missing[0]} does not exist; the cluster has {there}")
     return {node: found.racks.get(node) for node in nodes}

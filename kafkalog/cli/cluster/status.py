@@ -22,9 +22,9 @@ __all__ = ["run"]
 
 Row = dict[str, Any]
 SHOWN_MAX = 50
-"""Partitions in the table; JSON has all."""
+"""Partitions shown in the table; JSON has all."""
 PATIENCE_MS = 3_000
-"""With nodes that do not say how far their copies are, or how large."""
+"""Shown for nodes that do not report how far, or how large, their replicas are."""
 MIN_ISR = "min.insync.replicas"
 OFFLINE, UNDER_MIN, UNDER, MOVING = (
     "offline", "under min isr", "under-replicated", "moving",
@@ -32,7 +32,7 @@ OFFLINE, UNDER_MIN, UNDER, MOVING = (
 
 
 def run(cluster: Cluster, options: argparse.Namespace, words: list[str]) -> int:
-    """Show it; 1: something is not well."""
+    """Show it; returns 1 if there is a problem."""
     found = look(cluster)
     some = chosen(found, words)
     moving = _moving(cluster)
@@ -53,7 +53,7 @@ def run(cluster: Cluster, options: argparse.Namespace, words: list[str]) -> int:
 
 
 def _moving(cluster: Cluster) -> dict[TopicPartition, Reassignment]:
-    """Nothing, where nobody can tell: an old broker, or no controller now."""
+    """Empty if nobody can say: an old broker, or no controller now."""
     try:
         return list_reassignments(cluster)
     except KafkalogError:
@@ -61,7 +61,7 @@ def _moving(cluster: Cluster) -> dict[TopicPartition, Reassignment]:
 
 
 def _ends(cluster: Cluster, found: Look, some: list[TopicPartition]) -> dict[ReplicaOf, int]:
-    """Where the copies end on the nodes that are there, as far as these tell."""
+    """The log ends on live nodes, as far as these report them."""
     copies = [
         ReplicaOf(*tp, node)
         for tp in some
@@ -72,7 +72,7 @@ def _ends(cluster: Cluster, found: Look, some: list[TopicPartition]) -> dict[Rep
 
 
 def _least(cluster: Cluster, found: Look, some: list[TopicPartition]) -> dict[str, int]:
-    """min.insync.replicas of the topics of which a copy is not in sync."""
+    """min.insync.replicas of topics with a replica out of sync."""
     from kafkalog.client.calls.configs import ConfigResource, describe_configs
 
     topics = {
@@ -214,8 +214,8 @@ def _partition_table(rows: list[Row]) -> str:
 
 
 def _behind(row: Row) -> str:
-    """Of each copy that is not in sync how far it is; `+` is one that is added, `-` one that
-    goes."""
+    """How far each replica is that is not in sync; `+` is being added, `-` is being
+    removed."""
     marks = {**dict.fromkeys(row["adding"], "+"), **dict.fromkeys(row["removing"], "-")}
     told = []
     for name, lag in row["behind"].items():
@@ -231,14 +231,16 @@ def _numbers(nodes: list[int]) -> str:
 
 
 def _said(found: Look, nodes: list[Row], partitions: list[Row], wrong: list[Row]) -> list[str]:
-    """How it is, in sentences, each with what can be done."""
+    """The state in sentences, each with what can be done."""
     states = Counter(row["state"] for row in partitions)
     lines = []
     if found.controller < 0:
-        lines.append("no controller: no leader can be elected and no topic made until one is there")
+        lines.append(
+            "no controller: no leader can be elected and no topic created until there is one"
+        )
     away = [str(row["node"]) for row in nodes if row["address"] is None]
     if away:
-        lines.append(f"away: node {', '.join(away)}; start it, or give its copies to others: "
+        lines.append(f"away: node {', '.join(away)}; start it, or move its replicas to others: "
                      "kafkalog cluster reassign")  # fmt: skip
     if states[OFFLINE]:
         lines.append(
@@ -248,7 +250,7 @@ def _said(found: Look, nodes: list[Row], partitions: list[Row], wrong: list[Row]
     if states[UNDER_MIN]:
         lines.append(
             f"{plural(states[UNDER_MIN], 'partition')} under {MIN_ISR}: acks=all is refused there "
-            "until more copies are in sync"
+            "until more replicas are in sync"
         )
     if states[UNDER]:
         lines.append(f"{plural(states[UNDER], 'partition')} under-replicated")
@@ -261,5 +263,5 @@ def _said(found: Look, nodes: list[Row], partitions: list[Row], wrong: list[Row]
         lines.append(f"{plural(other, 'partition')} not led by the first replica, which is in "
                      "sync: kafkalog cluster elect")  # fmt: skip
     if not wrong and not states[MOVING]:
-        lines.append("all copies are in sync")
+        lines.append("all replicas are in sync")
     return lines

@@ -31,16 +31,16 @@ SETTINGS = {
     "replica.lag.time.max.ms": 5000,
     "controlled.shutdown.retry.backoff.ms": 500,
 }
-"""The nodes' settings: three replicas, two of which acks=all needs; ZooKeeper misses a dead node in
-3 s, and a node that ends together with others does not wait long for another leader."""
+"""The nodes' settings: three replicas, two of which acks=all needs; ZooKeeper notices a dead node
+in 3 s, and a node that stops together with others does not wait long for another leader."""
 
 
 class Tried:
-    """The processes; a context manager, in which each node knows all others."""
+    """The processes, as a context manager; on entry each node knows all others."""
 
     def __init__(self, folder: str, port: int, zookeeper: str | None) -> None:
-        """`port`: of the first node, the next ones follow, and then ZooKeeper; 0: free ones.
-        `zookeeper`: of one that runs."""
+        """`port`: the first node's; the other nodes' and ZooKeeper's follow; 0: free ones.
+        `zookeeper`: a running one to use."""
         self.folder = os.path.abspath(folder)
         self.zookeeper: ZooKeeper | None = None
         self.nodes: dict[int, Process] = {}
@@ -49,12 +49,12 @@ class Tried:
 
     @property
     def servers(self) -> str:
-        """Of all nodes."""
+        """The bootstrap servers of all nodes."""
         return ",".join(self.address(node) for node in NODES)
 
     @property
     def processes(self) -> list[Process]:
-        """All that run, or did."""
+        """All processes that were started."""
         return [*([self.zookeeper] if self.zookeeper else []), *self.nodes.values()]
 
     def address(self, node: int) -> str:
@@ -63,7 +63,7 @@ class Tried:
 
     def __enter__(self) -> Tried:
         if self._hosts is None:
-            class_path()  # nothing is left behind where there is none
+            class_path()  # no ZooKeeper can be started: leave nothing behind
         os.makedirs(self.folder, exist_ok=True)
         try:
             if self._hosts is None:
@@ -78,8 +78,8 @@ class Tried:
         return self
 
     def __exit__(self, *_: object) -> None:
-        """In order, the nodes at once: who is led by one is led by the others, as long as there are
-        some; ZooKeeper last."""
+        """Stop the nodes at the same time, so that the last ones hand leadership to nobody; then
+        ZooKeeper."""
         for process in self.nodes.values():
             process.tell()
         for process in self.nodes.values():
@@ -94,7 +94,7 @@ class Tried:
         self._hosts = made.hosts + CHROOT
 
     def begin(self, node: int) -> None:
-        """Begin a node, also one more time."""
+        """Start a node, also again."""
         directory = os.path.join(self.folder, f"node{node}")
         settings = {
             "log.dirs": directory,
@@ -121,7 +121,7 @@ class Tried:
 
 
 def _free_ports(first: int) -> list[int]:
-    """Of the nodes and of ZooKeeper.  Raises: CommandError: one is taken."""
+    """The ports of the nodes and of ZooKeeper.  Raises: CommandError: one is taken."""
     found, probes = [], []
     try:
         for number in range(len(NODES) + 1):

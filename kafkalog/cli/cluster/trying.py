@@ -18,7 +18,7 @@ WATCH_S = 0.2
 
 
 def run(options: argparse.Namespace, words: list[str]) -> int:
-    """Begin all, say what to do with it, and end all at Ctrl-C."""
+    """Start all, print what to do with it, and stop all at Ctrl-C."""
     if words:
         raise UsageError(f"try: found {words[0]!r}, wanted options only")
     if options.draw and not options.demo:
@@ -44,19 +44,19 @@ def run(options: argparse.Namespace, words: list[str]) -> int:
                     told.add(process.name)
                     warn(f"{process.name} {process.ended}{_again(tried, process)}")
         say("ending all")
-    say(f"the data stay in {folder}: the same command goes on with them, rm -r {folder} ends that")
+    say(f"the data stay in {folder}: the same command uses them again, rm -r {folder} deletes them")
     return 0
 
 
 def _again(tried: Tried, process: Process) -> str:
-    """How it is started again, by hand."""
+    """How to restart it by hand."""
     if process is tried.zookeeper:
         return ": Ctrl-C, and the same command again"
     return f"; to start it again: kafkalog serve --config {shlex.quote(process.command[-1])}"
 
 
 def _tell(tried: Tried, folder: str) -> None:
-    say(f"a cluster of three nodes, in {folder} (what each says: {folder}/node1.log ...)")
+    say(f"a cluster of three nodes, in {folder} (logs: {folder}/node1.log ...)")
     for node, process in tried.nodes.items():
         say(f"  node {node}     {tried.address(node)}  pid {process.pid}")
     if tried.zookeeper is not None:

@@ -1,4 +1,4 @@
-"""A real ZooKeeper of one server as a process of ours: where its jars are, how it is begun."""
+"""A real single-server ZooKeeper as a child process: finds its jars, and starts it."""
 
 from __future__ import annotations
 
@@ -32,12 +32,12 @@ NONE = (
     "no ZooKeeper found: install it (Debian, Ubuntu: apt-get install zookeeper), or unpack a "
     "release of https://zookeeper.apache.org/releases.html or of Apache Kafka 3.9 and name its "
     "folder in ZOOKEEPER_HOME, or pip install pyspark, which brings one along; or give the "
-    "address of one that runs: --zookeeper HOST:PORT/CHROOT"
+    "address of a running one: --zookeeper HOST:PORT/CHROOT"
 )
 
 
 def _class_paths() -> Iterator[str]:
-    """Where its jars may be, the nearest wish first."""
+    """Folders that may have its jars, in order of preference."""
     for variable in ("ZOOKEEPER_HOME", "KAFKA_HOME"):
         if home := os.environ.get(variable):
             yield from (os.path.join(home, name) for name in ("lib", "libs", ""))
@@ -60,7 +60,7 @@ def class_path() -> str:
 
 
 def serves(host: str, port: int) -> bool:
-    """Whether a ZooKeeper is there and serves: it takes connections before it does."""
+    """Whether ZooKeeper is up and serves: it accepts connections earlier than that."""
     try:
         with socket.create_connection((host, port), 5) as asked:
             asked.sendall(b"srvr")
@@ -70,10 +70,10 @@ def serves(host: str, port: int) -> bool:
 
 
 class ZooKeeper(Process):
-    """Begun on a folder, where its data stay."""
+    """A server on a folder that keeps its data."""
 
     def __init__(self, folder: str, port: int) -> None:
-        """Begin it.  Raises: CommandError: there is none, or it does not start."""
+        """Start it.  Raises: CommandError: it is not installed, or does not start."""
         jars = class_path()
         os.makedirs(folder, exist_ok=True)
         path = os.path.join(folder, "zoo.cfg")

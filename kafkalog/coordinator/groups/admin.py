@@ -19,17 +19,17 @@ __all__ = ["delete", "describe", "described_error", "distinct", "listed", "resul
 
 CLASSIC = "classic"
 ABSENT_VERSION = 6
-"""From this version of DescribeGroups on a group that is not there is an error."""
+"""From this version of DescribeGroups on, a missing group is an error."""
 
 
 OPERATIONS = sum(1 << operation for operation in (3, 6, 8, 10, 11))
-"""What may be done to a group where nobody is refused anything, as bits of Kafka's
-AclOperation: READ, DELETE, DESCRIBE, DESCRIBE_CONFIGS, ALTER_CONFIGS."""
+"""Operations allowed on a group when nothing is forbidden, as bits of Kafka's AclOperation: READ,
+DELETE, DESCRIBE, DESCRIBE_CONFIGS, ALTER_CONFIGS."""
 NOT_ASKED = -(1 << 31)
 
 
 def describe(shard: GroupShard, group_id: str, version: int, operations: bool) -> Body:
-    """One group of a DescribeGroups response; `operations`: what may be done to it, too."""
+    """One group of a DescribeGroups response; `operations`: include the allowed operations."""
     group = shard.groups.get(group_id)
     allowed = OPERATIONS if operations else NOT_ASKED
     other = group is not None and newer_type(group) not in (None, CONSUMER)
@@ -40,7 +40,7 @@ def describe(shard: GroupShard, group_id: str, version: int, operations: bool) -
         why = "is not a classic group" if other else "not found"
         error, message = ErrorCode.GROUP_ID_NOT_FOUND, f"Group {group_id} {why}."
         return {**body, "error_code": error, "error_message": message}
-    # Members' metadata is shown once the group agreed on it, their latest assignment always.
+    # Members' metadata is shown once the group has agreed on it, their latest assignment always.
     protocol = group.protocol if group.state is State.STABLE else None
     members = []
     for member in group.members.values():
@@ -75,7 +75,7 @@ def _protocol_type(group: Group) -> str:
 
 
 def listed(shard: GroupShard, states: Iterable[str], types: Iterable[str]) -> list[Body]:
-    """The groups of a ListGroups response; empty filters let all through."""
+    """The groups of a ListGroups response; an empty filter matches all."""
     states = {state.strip().lower() for state in states}
     types = {kind.strip().lower() for kind in types}
     found = []
@@ -98,7 +98,7 @@ def listed(shard: GroupShard, states: Iterable[str], types: Iterable[str]) -> li
 def delete(
     shard: GroupShard, step: Step, group_id: str, settle: Callable[[Step, ErrorCode], None]
 ) -> None:
-    """Delete one group; `settle` learns the result for the response."""
+    """Delete one group; `settle` gets the result for the response."""
     group = shard.groups.get(group_id)
     if group is None or group.state is State.DEAD:
         settle(step, ErrorCode.GROUP_ID_NOT_FOUND)
@@ -114,5 +114,5 @@ def result_of(group_id: str, error: ErrorCode) -> Body:
 
 
 def distinct(group_ids: Collection[str]) -> list[str]:
-    """The ids of a request, each once: a group that is named twice has one result."""
+    """The ids of a request, each once: a repeated group has one result."""
     return list(dict.fromkeys(group_ids))

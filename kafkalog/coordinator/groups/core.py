@@ -1,5 +1,5 @@
-"""All groups of this broker, without a thread: which request goes to which group, and what
-all of a kind have in common.
+"""All groups of this broker, without a thread: finds the group for each request, and does what all
+groups of a kind have in common.
 """
 
 from __future__ import annotations
@@ -39,28 +39,28 @@ SERVED = frozenset(
 )
 """The APIs that `request` takes."""
 EMPTY_GROUP_ALLOWED = {apis.OFFSET_COMMIT, apis.OFFSET_FETCH}
-"""Those that take the empty group id: consumers of old committed under it."""
+"""APIs that accept the empty group id: old consumers committed under it."""
 
 
 ANY_PARTITION = 1 << 31
-"""As a number of partitions: whatever is named exists."""
+"""As a partition count: every named partition exists."""
 ANY_TOPIC = offsets.Known(lambda _name: ANY_PARTITION, lambda _name: ZERO_UUID, lambda _id: None)
 GROUPS_VERSION = 8
-"""From this version on OffsetFetch asks for several groups."""
+"""From this version on, OffsetFetch asks for several groups."""
 
 
 def _asked(request: Call) -> list[Any]:
-    """What an OffsetFetch asks for, group by group: each with group_id and topics."""
+    """The groups of an OffsetFetch, each with group_id and topics."""
     body = request.body
     if request.version < GROUPS_VERSION:
         return [body]
-    # Each group is answered once: a few bytes must not ask for any number of offsets.
+    # Each group is answered once: otherwise a few bytes could ask for any number of offsets.
     whole = {group.group_id: group for group in body.groups if group.topics is None}
     return [g for g in body.groups if g.topics is not None or g is whole[g.group_id]]
 
 
 class GroupCore(Core[GroupShard]):
-    """The classic groups.  One thread only: the coordinator's."""
+    """The classic groups.  Only for the coordinator's thread."""
 
     def __init__(
         self,
@@ -68,11 +68,11 @@ class GroupCore(Core[GroupShard]):
         new_id: Callable[[], str],
         known: offsets.Known = ANY_TOPIC,
     ) -> None:
-        """`new_id` makes the unique part of member ids; `known` tells which topics there are."""
+        """`new_id` makes the unique part of member ids; `known` says which topics exist."""
         super().__init__(config.offsets_commit_timeout_ms)
         self.config = config
         self.weight = Weight()
-        """About what all groups take in memory."""
+        """Approximate memory of all groups."""
         self._new_id = new_id
         self._known = known
         self._handlers: dict[Api, Callable[[GroupShard, Step, Call], None]] = {
@@ -130,7 +130,7 @@ class GroupCore(Core[GroupShard]):
             self._handlers[api](shard, step, request)
 
     def refuse(self, api: Api, request: Call, step: Step, error: ErrorCode) -> None:
-        """Answer with an error that has nothing to do with the group's state."""
+        """Answer with an error that does not depend on the group's state."""
         body = request.body
         answer = request.answer
         loading = error is ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
@@ -143,9 +143,9 @@ class GroupCore(Core[GroupShard]):
             refused = rebalance.refused_join(error, body.member_id)
             step.answer(answer, **{**refused, "protocol_name": name})
         elif api is apis.HEARTBEAT and loading:
-            step.answer(answer, error_code=ErrorCode.NONE)  # it may well be a member
+            step.answer(answer, error_code=ErrorCode.NONE)  # it may be a member
         elif api is apis.SYNC_GROUP and loading:
-            # The rebalance that it belongs to is lost: it joins again, here.
+            # The rebalance that it belongs to is lost: the member rejoins here.
             step.answer(answer, error_code=ErrorCode.REBALANCE_IN_PROGRESS)
         elif api is apis.OFFSET_FETCH:
             asked = _asked(request)
@@ -172,8 +172,8 @@ class GroupCore(Core[GroupShard]):
         self, partition: int, producer: Producer, close: Callable[[], None],
         done: Callable[[ErrorCode], None], step: Step,
     ) -> None:  # fmt: skip
-        """End a producer's transaction in a partition of the journal.  `close` is called before:
-        what it was allowed to commit and has not, it may not from then on."""
+        """End a producer's transaction in a partition of the journal.  `close` is called first:
+        commits that it was allowed but has not made are no longer allowed."""
         shard = self.shards.get(partition)
         if shard is not None:
             close()
@@ -227,7 +227,7 @@ class GroupCore(Core[GroupShard]):
         step.answer(request.answer, error_code=self.all_told, groups=found)
 
     def _delete(self, step: Step, request: Call) -> None:
-        """Each group has a write of its own; the response goes when all have ended."""
+        """Each group has its own write; the response is sent when all are done."""
         names = admin.distinct(request.body.groups_names)
         results: dict[str, ErrorCode] = {}
 

@@ -1,4 +1,4 @@
-"""A classic group: its members, votes and offsets.  Data and its bookkeeping, no protocol.
+"""A classic group: its members, votes and offsets.  State and its bookkeeping, no protocol.
 
 Source: KIP-62, KIP-134, KIP-345, KIP-394 and Kafka's ClassicGroup.
 """
@@ -37,11 +37,11 @@ CONSUMER = "consumer"
 """The protocol type whose metadata the coordinator can read."""
 
 Protocols = tuple[tuple[str, bytes], ...]
-"""Names and metadata, the member's favourite first."""
+"""Names and metadata, in the member's order of preference."""
 
 
 class State(Enum):
-    """Where a group stands; the values are Kafka's names on the wire."""
+    """A group's state; the values are Kafka's names on the wire."""
 
     EMPTY = "Empty"
     PREPARING = "PreparingRebalance"
@@ -57,11 +57,11 @@ BEFORE = {
     State.STABLE: {State.COMPLETING},
     State.DEAD: set(State) - {State.DEAD},
 }
-"""From which states a state is reached.  From Dead to Empty: the deletion failed."""
+"""The allowed previous states of each state.  From Dead to Empty: the deletion failed."""
 
 
 class CommittedOffset(NamedTuple):
-    """What was committed for one partition."""
+    """The committed offset of one partition."""
 
     offset: int
     leader_epoch: int
@@ -69,32 +69,32 @@ class CommittedOffset(NamedTuple):
     metadata: str
     commit_ms: int
     expire_ms: int
-    """When the request asked for it to be forgotten; -1: it did not."""
+    """When it expires, if the request said so; else -1."""
     position: int
-    """Grows with each commit: which of two is the newer one."""
+    """Grows with each commit: tells which of two is newer."""
     topic_id: UUID = ZERO_UUID
-    """Of the topic that had the name then; ZERO_UUID: not known."""
+    """The topic's id at the time of the commit; ZERO_UUID if unknown."""
 
     def of_other(self, topic_id: UUID) -> bool:
-        """Whether it was committed for a topic of another id, as far as both are known."""
+        """Whether it was committed for a topic with another id, if both ids are known."""
         return ZERO_UUID not in (self.topic_id, topic_id) and self.topic_id != topic_id
 
 
 class Commit(NamedTuple):
-    """A commit that is on its way into the journal."""
+    """A commit that is being written to the journal."""
 
     offsets: dict[TopicPartition, CommittedOffset]
     transactional: bool = False
-    """They count when a marker says so."""
+    """Offsets committed in a transaction: they apply when its marker says so."""
 
 
 class InitialDelay(NamedTuple):
     """An empty group waits for more members before its first generation."""
 
     delay_ms: int
-    """Of the timer that runs."""
+    """Length of the running timer."""
     left_ms: int
-    """By how much it may still be extended."""
+    """How long it may still be extended."""
 
 
 class Member:
@@ -127,45 +127,45 @@ class Member:
         self.protocols: Protocols = ()
         self.assignment = b""
         self.join: Answer | None = None
-        """Of the JoinGroup that waits for the generation."""
+        """Answers the JoinGroup that waits for the generation."""
         self.sync: Answer | None = None
-        """Of the SyncGroup that waits for the assignment."""
+        """Answers the SyncGroup that waits for the assignment."""
         self.is_new = False
-        """Its first JoinGroup still waits: it has no session yet, the join itself expires."""
+        """Its first JoinGroup still waits: it has no session yet, but the join itself expires."""
         self.weighed_bytes = 0
-        """What it counts for in its group's weight."""
+        """Its share of the group's weight."""
 
     @property
     def names(self) -> tuple[str | None, ...]:
-        """The texts by which it is known, of any length that a request may have."""
+        """The strings that identify it, as long as a request may make them."""
         return self.member_id, self.instance_id, self.client_id
 
     def metadata(self, protocol: str) -> bytes:
-        """What it said about a protocol; empty when it does not speak it."""
+        """Its metadata for a protocol; empty if it does not support it."""
         return next((data for name, data in self.protocols if name == protocol), b"")
 
     def vote(self, candidates: set[str]) -> str | None:
-        """Its favourite of `candidates`."""
+        """The one of `candidates` that it prefers."""
         return next((name for name, _ in self.protocols if name in candidates), None)
 
     @property
     def keeps_session(self) -> bool:
-        """Whether it counts as alive without heartbeats: it waits for an answer of ours."""
+        """Whether it counts as alive without heartbeats because it waits for our answer."""
         return not self.is_new and (self.join is not None or self.sync is not None)
 
 
 class Group:
-    """One group.  One thread only: the coordinator's."""
+    """One group.  Only for the coordinator's thread."""
 
     def __init__(self, group_id: str, wall_ms: int, within: Weight | None = None) -> None:
-        """`within`: the sum that its weight counts in."""
+        """`within`: the sum to which its weight is added."""
         self.group_id = group_id
         self.weight = Weight(within)
-        """About what it takes in memory."""
+        """Approximate memory that it takes."""
         self.weight.add(GROUP_BYTES + len(group_id))
         self.state = State.EMPTY
         self.state_ms = wall_ms
-        """When the state was entered; -1: loaded from a record that does not say."""
+        """When it entered the state; -1 if loaded from a record without a time."""
         self.generation = 0
         self.protocol_type: str | None = None
         self.protocol: str | None = None
@@ -174,28 +174,28 @@ class Group:
         self.new_member_added = False
         """Since the initial delay was last extended."""
         self.members: dict[str, Member] = {}
-        """In the order in which they came."""
+        """By member id, in the order in which they joined."""
         self.static: dict[str, str] = {}
-        """Instance ids and the ids of their members."""
+        """Instance ids and their member ids."""
         self.pending: set[str] = set()
-        """Ids that were given out and have not joined yet."""
+        """Member ids that were handed out and have not joined yet."""
         self.pending_sync: set[str] = set()
         """Members of the generation that have not asked for their assignment yet."""
         self.topics: set[str] | None = None
-        """Subscribed by members of protocol type "consumer"; None: unknown."""
+        """Topics that members of protocol type "consumer" subscribe to; None if unknown."""
         self.offsets: dict[str, dict[int, CommittedOffset]] = {}
         """By topic and partition."""
         self.pending_offsets: dict[int, dict[TopicPartition, CommittedOffset]] = {}
-        """Committed inside of transactions that have not ended, by producer id."""
+        """Commits of transactions that have not ended, by producer id."""
         self.commits: dict[int, Commit] = {}
-        """On their way into the journal, by an arbitrary number."""
+        """Commits being written to the journal, by an arbitrary number."""
         self.writing = 0
-        """Group records on their way into the journal."""
+        """Group records being written to the journal."""
         self.recorded = False
-        """Whether the journal may hold something of it that a tombstone of the group must end;
-        Kafka loads a group also from a commit that was deleted later."""
+        """Whether the journal may hold records that need a tombstone of the group; Kafka also loads
+        a group from a commit that was deleted later."""
         self.foreign: dict[bytes, int] = {}
-        """Keys and kinds of its living records of a newer type of group (records.FOREIGN)."""
+        """Keys and kinds of its live records of a newer group type (records.FOREIGN)."""
         self._joined = 0
         self._support: Counter[str] = Counter()
 
@@ -209,7 +209,7 @@ class Group:
 
     @property
     def unused(self) -> bool:
-        """Whether nobody and nothing is in it, nor will the journal put anything back."""
+        """Whether it has no members or offsets, and the journal will add none."""
         inside = self.members or self.pending or self.offsets or self.pending_offsets
         coming = self.commits or self.writing or self.recorded or self.foreign
         return self.state is State.EMPTY and not inside and not coming
@@ -221,7 +221,7 @@ class Group:
 
     @property
     def all_joined(self) -> bool:
-        """Whether every member and everybody who was given an id waits for the generation."""
+        """Whether every member, and every handed-out member id, waits for the generation."""
         return self._joined == len(self.members) and not self.pending
 
     @property
@@ -231,13 +231,13 @@ class Group:
 
     @property
     def rebalance_timeout_ms(self) -> int:
-        """The longest that a member asks for."""
+        """The longest rebalance timeout of its members."""
         return max((m.rebalance_timeout_ms for m in self.members.values()), default=0)
 
     # ---- members ---------------------------------------------------------------------------
 
     def add(self, member: Member, protocol_type: str) -> None:
-        """Add a new member that replaces no other."""
+        """Add a new member that does not replace another."""
         if not self.members:
             self.be_of(protocol_type)
         if self.leader is None:
@@ -246,12 +246,12 @@ class Group:
         self._expect_no_more(member.member_id)
 
     def be_of(self, protocol_type: str | None) -> None:
-        """Note the protocol type of its members."""
+        """Record the protocol type of its members."""
         self.weight.add(len(protocol_type or "") - len(self.protocol_type or ""))
         self.protocol_type = protocol_type
 
     def expect(self, member_id: str) -> None:
-        """Note an id that was given out."""
+        """Remember a member id that was handed out."""
         self.pending.add(member_id)
         self.weight.add(expected_bytes(member_id))
 
@@ -261,12 +261,12 @@ class Group:
             self.weight.add(-expected_bytes(member_id))
 
     def expect_nobody(self) -> None:
-        """Forget the ids that were given out."""
+        """Forget the handed-out ids."""
         for member_id in list(self.pending):
             self._expect_no_more(member_id)
 
     def remove(self, member_id: str) -> None:
-        """Forget a member or a pending id; the leader's successor is the longest member."""
+        """Remove a member or a pending id; the longest member succeeds the leader."""
         member = self.members.pop(member_id, None)
         if member is not None:
             self._support.subtract({name for name, _ in member.protocols})
@@ -280,7 +280,7 @@ class Group:
         self.pending_sync.discard(member_id)
 
     def replace(self, old: Member, member_id: str) -> Member:
-        """Give a static member a new id; the new member has all else, but waits for nothing."""
+        """Give a static member a new id; it keeps everything except its waiting requests."""
         assert old.instance_id is not None
         leader = self.leader
         self.remove(old.member_id)
@@ -303,37 +303,38 @@ class Group:
             self.static[member.instance_id] = member.member_id
 
     def speak(self, member: Member, protocols: Protocols) -> None:
-        """Note what a member says about itself in a new JoinGroup."""
+        """Take over what a member says in a new JoinGroup."""
         self._support.subtract({name for name, _ in member.protocols})
         member.protocols = protocols
         self._support.update({name for name, _ in protocols})
         self.weigh(member)
 
     def assign(self, member: Member, assignment: bytes) -> None:
-        """Note what a member is to do."""
+        """Set a member's assignment."""
         member.assignment = assignment
         self.weigh(member)
 
     def weigh(self, member: Member) -> None:
-        """Count a changed member again."""
+        """Update the weight of a changed member."""
         found = member_bytes(member.names, member.protocols, member.assignment)
         self.weight.add(found - member.weighed_bytes)
         member.weighed_bytes = found
 
     def park_join(self, member: Member, answer: Answer) -> Answer | None:
-        """Let a member's JoinGroup wait; the one that waited before, if any."""
+        """Let a member's JoinGroup wait; returns the one that waited before, if any."""
         before, member.join = member.join, answer
         self._joined += before is None
         return before
 
     def take_join(self, member: Member) -> Answer | None:
-        """The JoinGroup that waits, which is to be answered now."""
+        """Take the waiting JoinGroup, to answer it now."""
         answer, member.join = member.join, None
         self._joined -= answer is not None
         return answer
 
     def elect(self) -> bool:
-        """Let somebody lead who has joined: the leader, else the longest member of these."""
+        """Choose a leader that has joined: the current leader, else the longest of these
+        members."""
         leader = self.members.get(self.leader or "")
         if leader is None or leader.join is None:
             leader = next((m for m in self.members.values() if m.join is not None), None)
@@ -355,7 +356,7 @@ class Group:
         )
 
     def choose_protocol(self) -> str | None:
-        """Of the protocols that all speak, the one that most prefer; then the longest member."""
+        """The protocol that all support and most prefer; ties go to the longest member."""
         everybody = len(self.members)
         candidates = {name for name, count in self._support.items() if count == everybody}
         votes = Counter(m.vote(candidates) for m in self.members.values())
@@ -363,7 +364,7 @@ class Group:
         return max(votes, key=votes.__getitem__, default=None)
 
     def subscribes(self, topic: str) -> bool:
-        """Whether members use the topic, as far as known: if in doubt, they do."""
+        """Whether members use the topic; if that is unknown, they do."""
         if self.topics is None:
             return self.protocol_type == CONSUMER
         return topic in self.topics
@@ -371,11 +372,11 @@ class Group:
     # ---- offsets ---------------------------------------------------------------------------
 
     def offset(self, topic: str, partition: int) -> CommittedOffset | None:
-        """What was committed last, if anything."""
+        """The last committed offset, if any."""
         return self.offsets.get(topic, {}).get(partition)
 
     def put_offset(self, where: TopicPartition, offset: CommittedOffset) -> None:
-        """Note a commit."""
+        """Apply a commit."""
         partitions = self.offsets.setdefault(where.topic, {})
         before = partitions.get(where.partition)
         self.weight.add(
@@ -384,7 +385,7 @@ class Group:
         partitions[where.partition] = offset
 
     def drop_offset(self, where: TopicPartition) -> None:
-        """Forget a commit, if there is one, and those of transactions that have not ended."""
+        """Forget a partition's commit, if any, and those of transactions that have not ended."""
         partitions = self.offsets.get(where.topic, {})
         before = partitions.pop(where.partition, None)
         self.weight.add(-offset_bytes(before.metadata) if before else 0)
@@ -397,7 +398,7 @@ class Group:
                 del self.pending_offsets[producer_id]
 
     def known_offsets(self) -> Iterator[TopicPartition]:
-        """Where something is committed, or about to be; some of them twice."""
+        """Partitions with a commit, or one in progress; some occur twice."""
         for topic, partitions in self.offsets.items():
             for partition in partitions:
                 yield TopicPartition(topic, partition)
@@ -407,7 +408,7 @@ class Group:
             yield from pending
 
     def unstable(self, where: TopicPartition) -> bool:
-        """Whether a transaction that has not ended committed something there."""
+        """Whether a transaction that has not ended has committed for the partition."""
         if any(where in offsets for offsets in self.pending_offsets.values()):
             return True
         return any(one.transactional and where in one.offsets for one in self.commits.values())

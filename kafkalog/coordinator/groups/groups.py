@@ -1,7 +1,7 @@
 """JoinGroup, SyncGroup, Heartbeat and LeaveGroup of classic groups.
 
-Source: Kafka's GroupMetadataManager; KIP-345 (static members), KIP-394 (member ids are given
-out before one joins), KIP-559 (protocol names in SyncGroup), KIP-814 (skip assignment).
+Source: Kafka's GroupMetadataManager; KIP-345 (static members), KIP-394 (member ids are handed
+out before joining), KIP-559 (protocol names in SyncGroup), KIP-814 (skip assignment).
 """
 
 from __future__ import annotations
@@ -19,24 +19,24 @@ from kafkalog.wire.error_codes import ErrorCode
 __all__ = ["heartbeat", "join", "leave", "sync", "validate_member"]
 
 NEW_MEMBER_JOIN_MS = 300_000
-"""How long the first JoinGroup of a member may wait before the member is given up."""
+"""How long the first JoinGroup of a member may wait before the member is removed."""
 SMALL_BYTES = 4096
-"""So much a member may say, and be given to do, when nothing more is to be kept: which partitions
-it owns changes with each generation."""
+"""Free allowance for each member's metadata and assignment when memory is used up: the partitions
+it owns change with each generation."""
 NULL_NAME_VERSION = 7
-"""From this version on a JoinGroup that is refused names no protocol."""
+"""From this version on, a refused JoinGroup names no protocol."""
 KNOWN_ID_VERSION = 4
-"""From this version of JoinGroup on a member joins with an id that it was given."""
+"""From this version of JoinGroup on, a member first gets an id, then joins with it."""
 SKIP_ASSIGNMENT_VERSION = 9
 NAMES_IN_SYNC_VERSION = 5
 LEAVE_LIST_VERSION = 3
 MAY_BE_THERE = (ErrorCode.REQUEST_TIMED_OUT, ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND)
-"""What was not heard of in time, or not known to be safe, may be in the journal all the same."""
+"""A write with a timeout or of unknown durability may be in the journal nevertheless."""
 
 
 def validate_member(group: Group, member_id: str, instance_id: str | None) -> ErrorCode:
-    """Whether a request's member is one of the group's: a static one must be the last that
-    joined under its instance id.
+    """Whether a request comes from a member of the group; of a static member, only the last one
+    that joined under its instance id counts.
     """
     if instance_id is not None:
         known = group.static.get(instance_id)
@@ -63,7 +63,7 @@ def join(shard: GroupShard, step: Step, request: Call) -> None:
     elif group is None and body.member_id:
         error = ErrorCode.UNKNOWN_MEMBER_ID
     elif not shard.has_room(_more_bytes(group, request)):
-        error = ErrorCode.GROUP_MAX_SIZE_REACHED  # no client asks again at once
+        error = ErrorCode.GROUP_MAX_SIZE_REACHED  # no client retries it immediately
     else:
         if group is None:
             group = shard.new_group(body.group_id, step.wall_ms)
@@ -78,8 +78,8 @@ def join(shard: GroupShard, step: Step, request: Call) -> None:
 
 
 def _more_bytes(group: Group | None, request: Call) -> int:
-    """What a JoinGroup would make the coordinator keep beyond what its member takes; 0 of a member
-    that says little."""
+    """The memory a JoinGroup adds beyond its member's allowance; 0 for a member with little
+    metadata."""
     body, protocols = request.body, _protocols(request)
     if group is not None:
         before = group.static.get(body.group_instance_id) or body.member_id
@@ -95,7 +95,7 @@ def _more_bytes(group: Group | None, request: Call) -> int:
 
 
 def _without_null(answer: Answer) -> Answer:
-    """For versions of JoinGroup in which there is always a protocol's name."""
+    """For versions of JoinGroup whose answers must name a protocol."""
 
     def named(body: Body) -> None:
         answer({**body, "protocol_name": body["protocol_name"] or ""})
@@ -104,7 +104,7 @@ def _without_null(answer: Answer) -> Answer:
 
 
 def _join(shard: GroupShard, step: Step, group: Group, request: Call) -> ErrorCode:
-    """As join.  An error: nothing was answered yet."""
+    """As `join`.  Returns an error if nothing was answered yet."""
     body = request.body
     comes_back = not body.member_id and body.group_instance_id in group.static
     if not comes_back and not _has_room(shard, group, body.member_id):
@@ -135,7 +135,7 @@ def _has_room(shard: GroupShard, group: Group, member_id: str) -> bool:
         return True
     member = group.members.get(member_id)
     if group.state is State.PREPARING:
-        # Those who joined count: where the limit was lowered, the last to join are left out.
+        # Members that joined count: if the limit was lowered, the last to join are left out.
         return (member is not None and member.join is not None) or group.joined_count < limit
     return member is not None or len(group.members) < limit
 
@@ -158,7 +158,7 @@ def _join_unknown(shard: GroupShard, step: Step, group: Group, request: Call) ->
 
 
 def _add(shard: GroupShard, step: Step, group: Group, request: Call, member_id: str) -> None:
-    """Take a new member in."""
+    """Add a new member."""
     body = request.body
     member = Member(member_id, body.group_instance_id, request.client_id, request.client_host)
     _describe(group, member, request)
@@ -172,7 +172,7 @@ def _add(shard: GroupShard, step: Step, group: Group, request: Call, member_id: 
 
 
 def _protocols(request: Call) -> Protocols:
-    """What the member speaks; a name that occurs again counts once."""
+    """The member's protocols; a repeated name counts once."""
     found: dict[str, bytes] = {}
     for protocol in request.body.protocols:
         found.setdefault(protocol.name, protocol.metadata)
@@ -180,7 +180,7 @@ def _protocols(request: Call) -> Protocols:
 
 
 def _describe(group: Group, member: Member, request: Call) -> None:
-    """Note what a JoinGroup says of its member."""
+    """Take over what a JoinGroup says about its member."""
     body = request.body
     asked_ms = body.rebalance_timeout_ms if request.version else body.session_timeout_ms
     member.rebalance_timeout_ms = asked_ms
@@ -203,12 +203,12 @@ def _rejoin(shard: GroupShard, step: Step, group: Group, request: Call) -> Error
         or (group.state is State.COMPLETING and changed)
         or (group.state is State.STABLE and (leads or changed))
     ):
-        # A leader joins again when it saw partitions come or go.
+        # A leader rejoins when it sees partitions added or removed.
         _describe(group, member, request)
         rebalance.replaced_join(step, group.park_join(member, request.answer))
         rebalance.begin_or_complete(shard, step, group)
         return ErrorCode.NONE
-    # The answer to its JoinGroup was lost, or a follower joined for no reason.
+    # Its JoinGroup's answer was lost, or a follower rejoined for no reason.
     told = rebalance.members_for_leader(group) if leads else []
     step.answer(request.answer, **rebalance.current_generation(group, member.member_id, told))
     return ErrorCode.NONE
@@ -220,8 +220,8 @@ def _rejoin(shard: GroupShard, step: Step, group: Group, request: Call) -> Error
 def _replace_static(
     shard: GroupShard, step: Step, group: Group, request: Call, member_id: str
 ) -> ErrorCode:
-    """A static member joins again without its id, as after a restart: it gets a new one, and
-    who still uses the old one is fenced.
+    """A static member rejoins without its id, as after a restart: it gets a new one, and the
+    process with the old id is fenced.
     """
     old = group.members[group.static[request.body.group_instance_id]]
     old_leader = group.leader or ""
@@ -237,7 +237,7 @@ def _replace_static(
     if group.state is State.STABLE and same:
         _record_replacement(shard, step, group, (old, member), (old_leader, request.version))
     elif group.state is State.COMPLETING:
-        # The old id may be on its way to the leader: nothing would be assigned to the new one.
+        # The leader may be about to get the old id: it would assign nothing to the new one.
         rebalance.begin(shard, step, group)
     else:
         rebalance.begin_or_complete(shard, step, group)
@@ -245,9 +245,9 @@ def _replace_static(
 
 
 def _subscribes_anew(group: Group, old: Member, member: Member) -> bool:
-    """Whether a consumer that came back wants other topics than before.
+    """Whether a returning consumer subscribes to other topics than before.
 
-    Kafka does not look; then nobody reads a topic that was added until the next rebalance.
+    Kafka does not check; then nobody reads an added topic until the next rebalance.
     Other parts of the metadata, such as the partitions it owned, change with each restart.
     """
     protocol = group.protocol or ""
@@ -264,9 +264,9 @@ def _record_replacement(
     pair: tuple[Member, Member],
     before: tuple[str, int],
 ) -> None:
-    """Write down the new id of a static member, `pair` old and new, without a rebalance.
+    """Write the new id of a static member, `pair` old and new, without a rebalance.
 
-    `before`: the leader before, and the version of the JoinGroup.
+    `before`: the previous leader, and the version of the JoinGroup.
     """
     old, member = pair
     old_leader, version = before
@@ -275,7 +275,7 @@ def _record_replacement(
 
     def settle(step: Step, error: ErrorCode) -> None:
         if group.members.get(member.member_id) is not member:
-            return  # it went, or was replaced, and was told so
+            return  # it left, or was replaced, and has its answer
         if error is not ErrorCode.NONE:
             answer = group.take_join(member)
             stays = group.state is State.STABLE and group.generation == generation
@@ -287,7 +287,7 @@ def _record_replacement(
                 reverted.session_timeout_ms = old.session_timeout_ms
                 shard.keep_session(group, reverted, step.now_ms)
                 if error in MAY_BE_THERE:
-                    # Then the journal says the new id: the next generation replaces it.
+                    # Then the journal has the new id: the next generation replaces it.
                     rebalance.begin(shard, step, group)
             if answer is not None:
                 step.answer(answer, **rebalance.refused_join(append_error(error)))
@@ -295,7 +295,7 @@ def _record_replacement(
         shard.keep_session(group, member, step.now_ms)
         body = rebalance.current_generation(group, member.member_id, [])
         if version < SKIP_ASSIGNMENT_VERSION:
-            # A leader that does not know of the skip would assign again, so the answer names
+            # A leader that does not know the skip flag would assign again, so the answer names
             # another leader.
             body["leader"] = old_leader
         elif member.member_id == group.leader:
@@ -342,7 +342,7 @@ def sync(shard: GroupShard, step: Step, request: Call) -> None:
 
 
 def _more_assigned(group: Group, given: Mapping[str, bytes]) -> int:
-    """What an assignment takes beyond the one before; 0 of one that is small for each member."""
+    """The memory an assignment adds to the previous one; 0 if it is small for each member."""
     wanted = sum(len(given.get(member_id, b"")) for member_id in group.members)
     before = sum(len(member.assignment) for member in group.members.values())
     return 0 if wanted <= SMALL_BYTES * len(group.members) else wanted - before
@@ -374,11 +374,11 @@ def _check_sync(group: Group | None, request: Call) -> ErrorCode:
 
 
 def _assign(shard: GroupShard, step: Step, group: Group, assignments: dict[str, bytes]) -> None:
-    """Write the leader's assignment; then everybody gets it."""
+    """Write the leader's assignment, then send it to everybody."""
     generation = group.generation
 
     def settle(step: Step, error: ErrorCode) -> None:
-        # If a member has joined or left since, the next generation is under way.
+        # If a member has joined or left since, the next generation is in progress.
         if group.state is not State.COMPLETING or group.generation != generation:
             return
         if error is ErrorCode.NONE:
@@ -416,7 +416,7 @@ def heartbeat(shard: GroupShard, step: Step, request: Call) -> None:
 
 
 def leave(shard: GroupShard, step: Step, request: Call) -> None:
-    """Answer a LeaveGroup; a rebalance follows when somebody was in the group."""
+    """Answer a LeaveGroup; if a member left, a rebalance follows."""
     body = request.body
     group = shard.groups.get(body.group_id) or Group(body.group_id, step.wall_ms)
     if request.version < LEAVE_LIST_VERSION:
@@ -440,8 +440,8 @@ def leave(shard: GroupShard, step: Step, request: Call) -> None:
 def _leaving(
     shard: GroupShard, group: Group, asked: list[tuple[str, str | None]]
 ) -> tuple[list[Body], list[Member]]:
-    """The answers to members that ask to leave, and the members that go; pending ids are
-    dropped."""
+    """The answers to leaving members, and the members that leave; pending ids are
+    removed."""
     results: list[Body] = []
     going: dict[str, Member] = {}
     for member_id, instance_id in asked:
@@ -458,7 +458,7 @@ def _leaving(
 
 
 def _check_leave(group: Group, member_id: str, instance_id: str | None) -> tuple[ErrorCode, str]:
-    """The answer to a leaving member, and the member that leaves ("": none)."""
+    """The answer to a leaving member, and the id that leaves ("": none)."""
     if not member_id and instance_id is not None:
         # Without a member id: an administrator removes a static member.
         known = group.static.get(instance_id)

@@ -1,7 +1,7 @@
-"""From a journal partition back to its groups.
+"""Loads groups from a journal partition.
 
-The last record of each key counts.  Offsets committed inside of transactions count when
-their marker comes, and stay pending when none does.  Source: Kafka's
+The last record of each key counts.  Offsets committed in transactions apply when their
+marker follows, and stay pending if none does.  Source: Kafka's
 CoordinatorLoaderImpl, GroupMetadataManager.replay.
 """
 
@@ -27,19 +27,19 @@ LOG = logging.getLogger(__name__)
 Where = tuple[str, TopicPartition]
 """Group, and the partition whose offset was committed."""
 Raw = tuple[int, bytes]
-"""Position in the journal and value, not decoded: most are replaced by a later one."""
+"""Position in the journal and undecoded value: most are replaced by a later one."""
 
 
 def load(shard: GroupShard, batches: Iterable[JournalBatch], wall_ms: int) -> None:
-    """Fill an empty shard from its journal.  Touches no timer; see resume.
+    """Load an empty shard from its journal.  Touches no timer; see resume.
 
-    A record that cannot be read is logged and left out.
+    A record that cannot be read is logged and skipped.
     """
     _Load(shard, wall_ms).run(batches)
 
 
 def resume(shard: GroupShard, step: Step) -> None:
-    """Begin the sessions of the members at the journal's end."""
+    """Start the sessions of the members at the journal's end."""
     for group in list(shard.groups.values()):
         for member in group.members.values():
             shard.keep_session(group, member, step.now_ms)
@@ -48,20 +48,20 @@ def resume(shard: GroupShard, step: Step) -> None:
 
 
 class _Load:
-    """One run through a partition."""
+    """One pass through a partition."""
 
     def __init__(self, shard: GroupShard, wall_ms: int) -> None:
         self.shard = shard
         self.wall_ms = wall_ms
         self.groups: dict[str, bytes] = {}
         self.foreign: dict[str, dict[bytes, int]] = {}
-        """Living records of newer types of groups, with their kinds, by group."""
+        """Live records of newer group types, with their kinds, by group."""
         self.offsets: dict[Where, Raw] = {}
         self.pending: dict[int, dict[Where, Raw]] = {}  # by producer id
         self.strange: set[str] = set()
 
     def run(self, batches: Iterable[JournalBatch]) -> None:
-        """Read everything, then make the groups."""
+        """Read everything, then build the groups."""
         for batch in batches:
             if batch.marker is not None:
                 self._marker(batch.producer_id, batch.marker)
@@ -90,9 +90,9 @@ class _Load:
         name, kind, key = OFFSETS.decode_key(record.key)
         if kind in (0, 1):
             where = key.group, TopicPartition(key.topic, key.partition)
-            # Neither Kafka nor we write tombstones inside of a transaction.
+            # Neither Kafka nor we write tombstones in a transaction.
             if record.value is None:
-                # Of open transactions too: a commit would bring back what was deleted.
+                # Also from open transactions: a commit would bring back what was deleted.
                 self.offsets.pop(where, None)
                 for pending in self.pending.values():
                     pending.pop(where, None)
@@ -113,7 +113,7 @@ class _Load:
         elif name not in self.strange:
             self.strange.add(name)
             LOG.warning(
-                "__consumer_offsets-%d: offset %d: records of kind %s are left alone",
+                "__consumer_offsets-%d: offset %d: records of kind %s are kept, but not read",
                 self.shard.partition, record.offset, name,
             )  # fmt: skip
 
@@ -123,7 +123,7 @@ class _Load:
         pending = self.pending.pop(producer_id, {})
         if kind == lib.KL_CONTROL_COMMIT:
             for where, raw in pending.items():
-                # What was committed outside of the transaction after it wins.
+                # A commit outside the transaction that came later wins.
                 if where not in self.offsets or self.offsets[where][0] < raw[0]:
                     self.offsets[where] = raw
 
@@ -143,7 +143,7 @@ class _Load:
 
     def _decoded(self, raw: Raw) -> CommittedOffset | None:
         try:
-            # Keys of kind 0 have the same values as those of kind 1, of older versions.
+            # Keys of kind 0 have the same values as those of kind 1; older versions wrote them.
             _, fields = OFFSETS.decode_value("OffsetCommit", raw[1])
         except KafkalogError as error:
             self._skip(raw[0], error)

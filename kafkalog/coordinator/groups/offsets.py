@@ -1,4 +1,4 @@
-"""OffsetCommit, OffsetFetch, OffsetDelete, and how committed offsets come to an end.
+"""OffsetCommit, OffsetFetch, OffsetDelete, and the expiry of committed offsets.
 
 Source: Kafka's OffsetMetadataManager; KIP-211 (expiry), KIP-447 (require stable), KIP-496
 (OffsetDelete), KIP-709 (several groups in one OffsetFetch).
@@ -43,44 +43,44 @@ __all__ = [
 MINUTE_MS = 60_000
 UNKNOWN = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
 ABSENT_VERSION = 9
-"""From this version of OffsetCommit on a group that is not there has an error of its own."""
+"""From this version of OffsetCommit on, a missing group has its own error."""
 IDS_VERSION, TXN_IDS_VERSION = 10, 6
-"""From these versions of OffsetCommit and OffsetFetch, and of TxnOffsetCommit, on topics have ids
+"""From these versions of OffsetCommit, OffsetFetch and TxnOffsetCommit on, topics have ids
 instead of names (KIP-848, KIP-1319)."""
 MEMBER_VERSION = 9
 """From this version on OffsetFetch names the member that asks."""
 GROUP_ERROR_VERSION = 2
-"""From this version on OffsetFetch has an error of the whole group."""
+"""From this version on, OffsetFetch has an error for the whole group."""
 
 Taken = dict[TopicPartition, CommittedOffset]
-"""What is to be committed."""
+"""The offsets to commit."""
 
 
 class Known(NamedTuple):
-    """What is asked about topics."""
+    """Looks up topics."""
 
     partition_count: Callable[[str], int]
-    """How many partitions a topic has; 0: there is none of this name."""
+    """How many partitions a topic has; 0 if the name is unknown."""
     id_of: Callable[[str], UUID]
-    """A topic's id; ZERO_UUID: there is none of this name."""
+    """A topic's id; ZERO_UUID if the name is unknown."""
     name_of: Callable[[UUID], str | None]
-    """The name of the topic of an id."""
+    """The name of the topic with an id."""
 
 
 class _Topic(NamedTuple):
-    """A topic that a request names, and what is known of it."""
+    """A topic that a request names, and what is known about it."""
 
     name: str
     id: UUID
     partition_count: int
     absent: ErrorCode
-    """Of a partition that it does not have."""
+    """The error for a partition that it does not have."""
     by_id: bool = False
-    """Whether the answer names it by its id."""
+    """Whether the answer names it by id."""
 
 
 def _topic(topic: Any, known: Known, by_id: bool) -> _Topic:
-    """Of an entry of a request; `by_id`: it has an id, and no name."""
+    """Resolve a request's topic; `by_id`: it has an id and no name."""
     if not by_id:
         return _Topic(
             topic.name, known.id_of(topic.name), known.partition_count(topic.name), UNKNOWN
@@ -92,7 +92,7 @@ def _topic(topic: Any, known: Known, by_id: bool) -> _Topic:
 
 
 def _commits_by_id(request: Call) -> bool:
-    """Whether an OffsetCommit or TxnOffsetCommit names topics by their ids."""
+    """Whether an OffsetCommit or TxnOffsetCommit names topics by id."""
     transactional = hasattr(request.body, "transactional_id")
     return request.version >= (TXN_IDS_VERSION if transactional else IDS_VERSION)
 
@@ -126,14 +126,14 @@ def commit(shard: GroupShard, step: Step, request: Call, known: Known) -> None:
 
 
 def more_bytes(group: Group, offsets: dict[TopicPartition, CommittedOffset]) -> int:
-    """What a commit would make the coordinator keep, beyond what it replaces; at least 0."""
+    """The memory a commit adds beyond what it replaces; at least 0."""
     more = sum(offset_bytes(offset.metadata) for offset in offsets.values())
     before = filter(None, (group.offset(*where) for where in offsets))
     return max(more - sum(offset_bytes(offset.metadata) for offset in before), 0)
 
 
 def refused(results: list[Body]) -> list[Body]:
-    """All that could have been committed is refused: what groups may take is used up."""
+    """Refuse every offset that could have been committed: the groups' memory is used up."""
     for topic in results:
         for partition in topic["partitions"]:
             if partition["error_code"] is ErrorCode.NONE:
@@ -155,7 +155,7 @@ def commit_failed(step: Step, request: Call, error: ErrorCode, known: Known) -> 
 
 
 def _answered(topic: _Topic, partitions: list[Body]) -> Body:
-    """An entry of an answer."""
+    """A topic's entry in the answer."""
     named = {"topic_id": topic.id} if topic.by_id else {"name": topic.name}
     return {**named, "partitions": partitions}
 
@@ -173,7 +173,7 @@ def _check_commit(group: Group | None, request: Call) -> ErrorCode:
     body = request.body
     generation = body.generation_id_or_member_epoch
     if group is None:
-        # Without a generation: a consumer that only keeps its offsets here.
+        # Without a generation: a consumer that only stores its offsets here.
         if generation < 0:
             return ErrorCode.NONE
         late = request.version >= ABSENT_VERSION
@@ -200,10 +200,10 @@ def take(
     known: Known,
     offsets: dict[TopicPartition, CommittedOffset],
 ) -> list[Body]:
-    """Put what can be committed into `offsets`; the result of each partition."""
+    """Put valid commits into `offsets`; returns the result of each partition."""
     body = request.body
     limit = shard.config.offset_metadata_max_bytes
-    asked_ms = getattr(body, "retention_time_ms", -1)  # not of a TxnOffsetCommit
+    asked_ms = getattr(body, "retention_time_ms", -1)  # a TxnOffsetCommit has none
     expire_ms = -1 if asked_ms < 0 else step.wall_ms + asked_ms
     topics: list[Body] = []
     for asked in body.topics:
@@ -233,7 +233,7 @@ def take(
 
 
 def _java_length(text: str) -> int:
-    """Java's String.length: in code units of UTF-16."""
+    """Java's String.length: the count of UTF-16 code units."""
     return len(text) if text.isascii() else len(text.encode("utf-16-le")) // 2
 
 
@@ -282,8 +282,8 @@ def write_commit(
 def fetch(shard: GroupShard, asked: Any, stable: bool, known: Known, by_id: bool) -> Body:
     """The committed offsets of one group; `stable`: not while a transaction may change them.
 
-    `asked`: with group_id, and topics (None: all) of name and partition_indexes.  `by_id`: topics
-    have ids; an offset of the topic that had the name before is none.
+    `asked`: with group_id, and topics (None: all) with name and partition_indexes.  `by_id`: topics
+    have ids; an offset for an earlier topic of the same name does not count.
     """
     group = shard.groups.get(asked.group_id)
     if group is not None and group.state is State.DEAD:
@@ -386,7 +386,7 @@ def delete(shard: GroupShard, step: Step, request: Call, known: Known) -> None:
 
 
 def delete_failed(step: Step, request: Call, error: ErrorCode) -> None:
-    """Answer an OffsetDelete with an error of the whole."""
+    """Answer an OffsetDelete with an error for the whole."""
     step.answer(request.answer, error_code=error, topics=[])
 
 
@@ -405,12 +405,12 @@ def _write_tombstones(
     gone: Collection[TopicPartition],
     settle: Callable[[Step, ErrorCode], None],
 ) -> None:
-    """Delete offsets, and then settle; at once when there are none."""
+    """Delete offsets, then settle; immediately if there are none."""
     if not gone:
         settle(step, ErrorCode.NONE)
         return
     number = next(shard.numbers)
-    # Until it is done the group is not given up, nor are offsets of its expired.
+    # Until this is done, neither the group nor its offsets expire.
     group.commits[number] = Commit({})
 
     def settled(step: Step, error: ErrorCode) -> None:
@@ -436,10 +436,10 @@ def tombstones(group: Group, gone: Iterable[TopicPartition]) -> list[JournalReco
 
 
 def expired(group: Group, wall_ms: int, retention_ms: int) -> list[TopicPartition]:
-    """The offsets of a group whose time is over."""
+    """The offsets of a group that have expired."""
     since_ms: int | None = None
     if group.protocol_type is not None and group.state is State.EMPTY and group.state_ms >= 0:
-        since_ms = group.state_ms  # all of them, some time after the last member went
+        since_ms = group.state_ms  # all of them, some time after the last member left
     elif group.protocol_type is not None and group.state is not State.EMPTY:
         readable = group.protocol_type == CONSUMER and group.topics is not None
         if group.state is not State.STABLE or not readable:
@@ -461,11 +461,11 @@ def expired(group: Group, wall_ms: int, retention_ms: int) -> list[TopicPartitio
 
 
 def expire(shard: GroupShard, step: Step) -> None:
-    """Delete what is too old: offsets, then groups in which nothing is left."""
+    """Delete expired offsets, then groups that have become empty."""
     retention_ms = shard.config.offsets_retention_minutes * MINUTE_MS
     for group in list(shard.live()):
         if group.commits or records.is_share(group):
-            continue  # a tombstone now would come behind a newer commit
+            continue  # a tombstone now would follow a newer commit
         gone = expired(group, step.wall_ms, retention_ms)
         left = sum(map(len, group.offsets.values())) - len(gone)
         busy = group.pending or group.pending_offsets or group.writing
@@ -478,7 +478,7 @@ def expire(shard: GroupShard, step: Step) -> None:
 def delete_group(
     shard: GroupShard, step: Step, group: Group, settle: Callable[[Step, ErrorCode], None]
 ) -> None:
-    """Delete an empty group and its offsets.  Dead until that is in the journal."""
+    """Delete an empty group and its offsets.  It is Dead until that is in the journal."""
     entered_ms = group.state_ms
     group.become(State.DEAD, step.wall_ms)
     written = tombstones(group, dict.fromkeys(group.known_offsets()))
@@ -507,7 +507,7 @@ def delete_group(
 
 
 def drop_topics(shard: GroupShard, step: Step, names: Collection[str]) -> None:
-    """Topics were deleted: so are the offsets that were committed for them."""
+    """Topics were deleted: delete the offsets committed for them."""
     for group in list(shard.live()):
         gone = dict.fromkeys(w for w in group.known_offsets() if w.topic in names)
         _write_tombstones(shard, step, group, gone, lambda _step, _error: None)

@@ -1,4 +1,4 @@
-"""How a classic group comes from one generation to the next.
+"""How a classic group moves from one generation to the next.
 
 Empty -> PreparingRebalance (collect JoinGroups) -> CompletingRebalance (the leader's
 assignment is awaited) -> Stable.  Source: Kafka's GroupMetadataManager, KIP-134 (initial
@@ -44,19 +44,19 @@ LOG = logging.getLogger(__name__)
 
 
 def answer_join(step: Step, group: Group, member: Member, body: Body) -> None:
-    """Answer the JoinGroup of a member that waits, if one does."""
+    """Answer a member's waiting JoinGroup, if there is one."""
     answer = group.take_join(member)
     if answer is not None:
         step.answer(answer, **body)
 
 
 def refused_join(error: ErrorCode, member_id: str = "") -> Body:
-    """The answer to a JoinGroup that leads to no generation."""
+    """The answer to a JoinGroup that joins no generation."""
     return {"error_code": error, "member_id": member_id, "protocol_name": None}
 
 
 def answer_sync(step: Step, member: Member, **body: object) -> bool:
-    """Answer the SyncGroup of a member that waits; whether one did."""
+    """Answer a member's waiting SyncGroup; returns whether there was one."""
     answer, member.sync = member.sync, None
     if answer is None:
         return False
@@ -65,7 +65,7 @@ def answer_sync(step: Step, member: Member, **body: object) -> bool:
 
 
 def members_for_leader(group: Group) -> list[Body]:
-    """Everybody, with what they said about the protocol that was chosen."""
+    """All members, with their metadata for the chosen protocol."""
     protocol = group.protocol or ""
     return [
         {
@@ -78,7 +78,7 @@ def members_for_leader(group: Group) -> list[Body]:
 
 
 def current_generation(group: Group, member_id: str, members: list[Body]) -> Body:
-    """The answer to the JoinGroup of a member of the present generation."""
+    """The answer to the JoinGroup of a member of the current generation."""
     return {
         "error_code": ErrorCode.NONE,
         "generation_id": group.generation,
@@ -91,7 +91,7 @@ def current_generation(group: Group, member_id: str, members: list[Body]) -> Bod
 
 
 def fail_waiting(step: Step, group: Group, error: ErrorCode) -> None:
-    """Answer everything that waits in a group with an error."""
+    """Answer all waiting requests of a group with an error."""
     for member in group.members.values():
         answer_join(step, group, member, refused_join(error, member.member_id))
         answer_sync(step, member, error_code=error)
@@ -101,7 +101,7 @@ def fail_waiting(step: Step, group: Group, error: ErrorCode) -> None:
 
 
 def begin_or_complete(shard: GroupShard, step: Step, group: Group) -> None:
-    """After somebody joined or left: begin a rebalance, or end the one that runs."""
+    """After a member joined or left: begin a rebalance, or complete the running one."""
     if group.can_rebalance:
         begin(shard, step, group)
     else:
@@ -109,7 +109,7 @@ def begin_or_complete(shard: GroupShard, step: Step, group: Group) -> None:
 
 
 def begin(shard: GroupShard, step: Step, group: Group) -> None:
-    """Ask everybody to join again."""
+    """Ask all members to rejoin."""
     if group.state is State.COMPLETING:
         reset(shard, step, group, ErrorCode.REBALANCE_IN_PROGRESS)
     group.pending_sync.clear()
@@ -117,7 +117,7 @@ def begin(shard: GroupShard, step: Step, group: Group) -> None:
     was_empty = group.state is State.EMPTY
     group.become(State.PREPARING, step.wall_ms)
     if was_empty:
-        # The group is new: members that start together shall share the first generation.
+        # The group is new: members that start at the same time shall share the first generation.
         delay_ms = shard.config.group_initial_rebalance_delay_ms
         group.initial = InitialDelay(delay_ms, max(group.rebalance_timeout_ms - delay_ms, 0))
         group.new_member_added = False
@@ -129,13 +129,13 @@ def begin(shard: GroupShard, step: Step, group: Group) -> None:
 
 
 def complete_if_all_joined(shard: GroupShard, step: Step, group: Group) -> None:
-    """End the joining early when nobody is missing, but not the initial delay."""
+    """End the join phase early when no member is missing; the initial delay still applies."""
     if group.state is State.PREPARING and group.all_joined and group.initial is None:
         complete(shard, step, group)
 
 
 def expire_join(shard: GroupShard, step: Step, group: Group) -> None:
-    """The time to join is over: go on with those who came."""
+    """The join phase has timed out: continue with the members that joined."""
     if group.state is not State.PREPARING:
         return
     delay = group.initial
@@ -149,7 +149,7 @@ def expire_join(shard: GroupShard, step: Step, group: Group) -> None:
 
 
 def complete(shard: GroupShard, step: Step, group: Group) -> None:
-    """The next generation: those who joined, or nobody."""
+    """Begin the next generation with the members that joined, if any."""
     shard.cancel_timer("join", group)
     group.initial = None
     for member in [m for m in group.members.values() if m.join is None]:
@@ -157,8 +157,8 @@ def complete(shard: GroupShard, step: Step, group: Group) -> None:
             group.remove(member.member_id)
             shard.cancel_timer("session", group, member.member_id)
     if group.members and not group.elect():
-        # Only static members are left, and none of them came: they have until their
-        # sessions end.
+        # Only static members are left, and none has rejoined: they have until their sessions
+        # end.
         shard.set_timer("join", group, step.now_ms + group.rebalance_timeout_ms)
         return
     group.generation += 1
@@ -171,12 +171,12 @@ def complete(shard: GroupShard, step: Step, group: Group) -> None:
     group.topics = records.subscribed_topics(group)
     group.become(State.EMPTY, step.wall_ms)
     LOG.info("group %s: generation %d: nobody is left", group.group_id, group.generation)
-    # Should this fail, the generation before comes back after a restart, and times out.
+    # If this fails, the previous generation returns after a restart, and times out.
     write_group(shard, step, group, {}, lambda _step, _error: None)
 
 
 def _generation(shard: GroupShard, step: Step, group: Group) -> None:
-    """Tell those who joined about their new generation."""
+    """Send the members that joined their new generation."""
     group.protocol = group.choose_protocol()
     group.topics = records.subscribed_topics(group)
     group.become(State.COMPLETING, step.wall_ms)
@@ -204,7 +204,7 @@ def heard_sync(shard: GroupShard, group: Group, member: Member) -> None:
 
 
 def expire_sync(shard: GroupShard, step: Step, group: Group) -> None:
-    """The time to ask for the assignment is over: those who did not are removed."""
+    """The sync phase has timed out: members that did not ask for their assignment are removed."""
     if group.state not in (State.COMPLETING, State.STABLE) or not group.pending_sync:
         return
     for member_id in list(group.pending_sync):
@@ -216,7 +216,7 @@ def expire_sync(shard: GroupShard, step: Step, group: Group) -> None:
 
 
 def hand_out(shard: GroupShard, step: Step, group: Group, assignments: dict[str, bytes]) -> None:
-    """The assignment is in the journal: tell everybody who asked."""
+    """The assignment is in the journal: send it to every member that asked."""
     for member in group.members.values():
         group.assign(member, assignments.get(member.member_id, b""))
         if answer_sync(
@@ -227,13 +227,13 @@ def hand_out(shard: GroupShard, step: Step, group: Group, assignments: dict[str,
             protocol_name=group.protocol,
             assignment=member.assignment,
         ):
-            # While it waited for us its session may have come up without consequences.
+            # While it waited for us, its session may have expired without effect.
             shard.keep_session(group, member, step.now_ms)
     group.become(State.STABLE, step.wall_ms)
 
 
 def reset(shard: GroupShard, step: Step, group: Group, error: ErrorCode) -> None:
-    """The generation gets no assignment: tell everybody who asked."""
+    """The generation gets no assignment: answer every member that asked with an error."""
     for member in group.members.values():
         group.assign(member, b"")
         if answer_sync(step, member, error_code=error):
@@ -244,7 +244,7 @@ def reset(shard: GroupShard, step: Step, group: Group, error: ErrorCode) -> None
 
 
 def remove_member(shard: GroupShard, step: Step, group: Group, member: Member) -> None:
-    """Take a member out of its group, and answer what it still waits for."""
+    """Remove a member from its group, and answer its waiting requests."""
     unknown = ErrorCode.UNKNOWN_MEMBER_ID
     answer_join(step, group, member, refused_join(unknown))
     answer_sync(step, member, error_code=unknown)
@@ -253,7 +253,7 @@ def remove_member(shard: GroupShard, step: Step, group: Group, member: Member) -
 
 
 def expire_session(shard: GroupShard, step: Step, group: Group, member_id: str) -> None:
-    """A member was not heard of for its session timeout, or never came with its id."""
+    """A member sent no heartbeat for its session timeout, or never joined with its id."""
     if group.state is State.DEAD:
         return
     member = group.members.get(member_id)
@@ -262,7 +262,7 @@ def expire_session(shard: GroupShard, step: Step, group: Group, member_id: str) 
     elif member is None or member.keeps_session:
         return
     else:
-        LOG.info("group %s: %s was not heard of for %d ms: removed",
+        LOG.info("group %s: %s sent no heartbeat for %d ms: removed",
                  group.group_id, member_id, member.session_timeout_ms)  # fmt: skip
         remove_member(shard, step, group, member)
         if group.state in (State.STABLE, State.COMPLETING):
@@ -278,8 +278,8 @@ def expire_session(shard: GroupShard, step: Step, group: Group, member_id: str) 
 def write_group(
     shard: GroupShard, step: Step, group: Group, assignments: dict[str, bytes], settle: Settle
 ) -> None:
-    """Write a group's record, with these assignments; `settle` learns what came of it."""
-    # A group of a newer type that nobody is in becomes a classic one.
+    """Write a group's record with these assignments; `settle` gets the outcome."""
+    # An empty group of a newer type becomes a classic one.
     foreign, group.foreign = group.foreign, {}
     group.recorded = True
     group.writing += 1
@@ -295,10 +295,10 @@ def write_group(
 
 
 def replaced_join(step: Step, answer: Answer | None) -> None:
-    """Answer a JoinGroup whose place a later one of the same member took.
+    """Answer a JoinGroup that a later one of the same member replaced.
 
-    Kafka never does; but its client is gone or has given up, and an answer frees what the
-    connection holds.
+    Kafka never does; but its client is gone or has given up, and the answer frees the memory that
+    the connection holds.
     """
     if answer is not None:
         step.answer(answer, **refused_join(ErrorCode.REBALANCE_IN_PROGRESS))

@@ -1,9 +1,9 @@
-"""The records of __consumer_offsets that groups are written as.
+"""The records of __consumer_offsets that store groups.
 
-Formats: docs/format.md, kafkalog.wire.records.  Written are GroupMetadataValue version 3, which
-every Kafka since 2.3 reads, and OffsetCommitValue version 4, which has the topic's id and which
-every Kafka since 3.5 reads (KIP-915); 3 without an id, 1 with an expiry of its own.  Read are all
-versions.
+Formats: docs/format.md, kafkalog.wire.records.  We write GroupMetadataValue version 3, which every
+Kafka since 2.3 reads, and OffsetCommitValue version 4, which has the topic's id and which every
+Kafka since 3.5 reads (KIP-915); version 3 without an id, 1 if the commit has its own expiry.  We
+read all versions.
 """
 
 from __future__ import annotations
@@ -61,7 +61,7 @@ def group_key(group_id: str) -> bytes:
 
 
 def group_record(group: Group, assignments: Mapping[str, bytes]) -> JournalRecord:
-    """A group as it stands, with these assignments by member id."""
+    """A group's current state, with these assignments by member id."""
     protocol = group.protocol or ""
     members = [
         {
@@ -87,7 +87,7 @@ def group_record(group: Group, assignments: Mapping[str, bytes]) -> JournalRecor
     return group_key(group.group_id), OFFSETS.encode_value(GROUP, GROUP_VERSION, value)
 
 
-@lru_cache(maxsize=16_384)  # a consumer commits for the same partitions all the time
+@lru_cache(maxsize=16_384)  # a consumer commits for the same partitions over and over
 def offset_key(group_id: str, where: TopicPartition) -> bytes:
     """The key of a committed offset."""
     fields = {"group": group_id, "topic": where.topic, "partition": where.partition}
@@ -116,13 +116,13 @@ def _offset_value(offset: CommittedOffset) -> bytes:
 
 
 def foreign_tombstones(foreign: Mapping[bytes, int]) -> list[JournalRecord]:
-    """The end of a group of a newer type: `foreign` has its keys and their kinds."""
+    """Tombstones of a group of a newer type: `foreign` has its keys and their kinds."""
     ordered = sorted(foreign, key=lambda key: _ORDER.index(foreign[key]))
     return [(key, None) for key in ordered]
 
 
 def newer_type(group: Group) -> str | None:
-    """Which of FOREIGN a group is; None: a classic one."""
+    """Which type of FOREIGN a group has; None: a classic one."""
     kind = next(iter(group.foreign.values()), None)
     return next((name for name, kinds in FOREIGN.items() if kind in kinds), None)
 
@@ -136,7 +136,7 @@ def is_share(group: Group) -> bool:
 
 
 def loaded_group(group: Group, value: Struct) -> None:
-    """Let `group`, without members, be what a group record says of it."""
+    """Fill `group`, which has no members, from a group record."""
     group.state_ms = value.current_state_timestamp
     group.generation = value.generation
     group.be_of(value.protocol_type or None)
@@ -156,7 +156,7 @@ def loaded_group(group: Group, value: Struct) -> None:
 
 
 def loaded_offset(value: Struct, position: int) -> CommittedOffset:
-    """A commit as its record says."""
+    """A commit from its record."""
     return CommittedOffset(
         value.offset,
         value.leader_epoch,
@@ -170,7 +170,7 @@ def loaded_offset(value: Struct, position: int) -> CommittedOffset:
 
 @lru_cache(maxsize=16_384)
 def _one_of_each(topic_id: UUID) -> UUID:
-    """The same object for the same id: many offsets have it."""
+    """The same object for equal ids: many offsets have the same."""
     return topic_id
 
 
@@ -178,7 +178,7 @@ def _one_of_each(topic_id: UUID) -> UUID:
 
 
 def topics_of(metadata: bytes) -> frozenset[str] | None:
-    """The topics of a consumer's subscription; None when it cannot be read."""
+    """The topics of a consumer's subscription; None if it cannot be read."""
     try:
         _, subscription = CONSUMER_PROTOCOL.decode_subscription(metadata)
     except KafkalogError:

@@ -1,4 +1,4 @@
-"""The groups of one partition of __consumer_offsets, and what acts on them needs to know."""
+"""The groups of one partition of __consumer_offsets, and what their handlers need."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ __all__ = ["GroupShard"]
 
 
 class GroupShard(Shard):
-    """The groups of one partition.  One thread only: the coordinator's."""
+    """The groups of one partition.  Only for the coordinator's thread."""
 
     def __init__(
         self, partition: int, epoch: int, config: GroupConfig, timers: Timers,
@@ -31,15 +31,15 @@ class GroupShard(Shard):
         super().__init__(partition, epoch)
         self.config = config
         self.weight = Weight()
-        """Of all its groups; it counts in the coordinator's while this shard is at work."""
+        """Memory of all its groups; part of the coordinator's sum while this shard is active."""
         self.groups: dict[str, Group] = {}
         self.timers = timers
-        """Those of all shards."""
+        """The memory of all shards."""
         self.new_id = new_id
         self.open: dict[int, set[str]] = {}
         """Producer ids with an open transaction, and the groups in which it committed."""
         self.position = 0
-        """Of the next commit, see CommittedOffset."""
+        """The number of the next commit, see CommittedOffset."""
         self.numbers = count()
 
     def live(self) -> Iterator[Group]:
@@ -52,28 +52,29 @@ class GroupShard(Shard):
         return group
 
     def forget(self, group: Group) -> None:
-        """A group has come to its end."""
+        """Remove a group that has ended."""
         if self.groups.pop(group.group_id, None) is not None:
             group.weight.move(None)
 
     def has_room(self, more_bytes: int) -> bool:
-        """Whether so much more may be kept of groups; what is there already stays in any case."""
+        """Whether groups may take this much more memory; what is already there stays in any
+        case."""
         total = self.weight.within or self.weight
         return more_bytes <= 0 or total.bytes + more_bytes <= self.config.kafkalog_groups_max_bytes
 
     def next_position(self) -> int:
-        """The position of the commit that is applied now."""
+        """The position of the commit that is being applied."""
         self.position += 1
         return self.position - 1
 
     # ---- timers ----------------------------------------------------------------------------
 
     def set_timer(self, kind: str, group: Group, at_ms: int, member_id: str = "") -> None:
-        """Let a timer of a group or member come up at `at_ms` of the monotonic clock."""
+        """Set a timer of a group or member for `at_ms` of the monotonic clock."""
         self.timers.set((kind, self.partition, group.group_id, member_id), at_ms)
 
     def cancel_timer(self, kind: str, group: Group, member_id: str = "") -> None:
-        """Stop a timer, if it runs."""
+        """Stop a timer if it runs."""
         self.timers.cancel((kind, self.partition, group.group_id, member_id))
 
     def keep_session(self, group: Group, member: Member, now_ms: int) -> None:
@@ -85,7 +86,7 @@ class GroupShard(Shard):
     def put_pending(
         self, producer_id: int, group: Group, where: TopicPartition, offset: CommittedOffset
     ) -> None:
-        """Note an offset that was committed inside of a transaction."""
+        """Remember an offset committed in a transaction."""
         offsets = group.pending_offsets.setdefault(producer_id, {})
         before = offsets.get(where)
         group.weight.add(
@@ -95,9 +96,9 @@ class GroupShard(Shard):
         self.open.setdefault(producer_id, set()).add(group.group_id)
 
     def end_transaction(self, producer_id: int, committed: bool) -> None:
-        """Apply or forget what a transaction committed.
+        """Apply or drop a transaction's commits.
 
-        An offset that was committed outside of it after it wins.
+        An offset that was committed outside it later wins.
         """
         for group_id in self.open.pop(producer_id, ()):
             group = self.groups.get(group_id)

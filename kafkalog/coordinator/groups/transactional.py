@@ -1,6 +1,6 @@
-"""TxnOffsetCommit, and what becomes of its offsets when their transaction ends.
+"""TxnOffsetCommit, and what happens to its offsets when their transaction ends.
 
-They are written at once, and count when the marker says commit.  Source: Kafka's
+They are written immediately, and apply when the marker says commit.  Source: Kafka's
 OffsetMetadataManager; KIP-98, KIP-447 (a generation fences), KIP-890.
 """
 
@@ -50,14 +50,14 @@ def commit(shard: GroupShard, step: Step, request: Call, known: Known) -> None:
 
 
 def _more_bytes(group: Group, producer_id: int, taken: offsets.Taken) -> int:
-    """Offsets kept apart from the committed ones until the transaction ends."""
+    """Keeps offsets apart from the committed ones until the transaction ends."""
     before = group.pending_offsets.get(producer_id, {})
     more = sum(offset_bytes(offset.metadata) for offset in taken.values())
     return more - sum(offset_bytes(before[w].metadata) for w in taken if w in before)
 
 
 def _check(group: Group | None, request: Call) -> ErrorCode:
-    """Whether the sender may commit for the group: what KIP-447 asks."""
+    """Whether the sender may commit for the group, as KIP-447 requires."""
     body = request.body
     member_id = getattr(body, "member_id", "")
     instance_id = getattr(body, "group_instance_id", None)
@@ -77,13 +77,13 @@ def _check(group: Group | None, request: Call) -> ErrorCode:
         if error is ErrorCode.NONE and generation != group.generation:
             error = ErrorCode.ILLEGAL_GENERATION
         return error
-    return ErrorCode.NONE  # a producer of before KIP-447, which knows no group
+    return ErrorCode.NONE  # a producer from before KIP-447, which knows no group
 
 
 def end(
     shard: GroupShard, step: Step, producer: Producer, done: Callable[[ErrorCode], None]
 ) -> None:
-    """Write the marker of a transaction; then its offsets count, or are forgotten."""
+    """Write a transaction's marker; then its offsets apply or are dropped."""
 
     def settle(step: Step, error: ErrorCode) -> None:
         if error is not ErrorCode.REQUEST_TIMED_OUT:

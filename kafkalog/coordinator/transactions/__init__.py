@@ -1,1 +1,1 @@
-"""Transactions: which producer may write under a transactional id, and how its records end."""
+"""Transactions: which producer may use a transactional id, and how its transactions end."""

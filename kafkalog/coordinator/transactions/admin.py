@@ -46,19 +46,19 @@ def described_error(name: str, error: ErrorCode) -> Body:
 
 
 class Filters:
-    """Which transactional ids a ListTransactions wants; empty filters let all through."""
+    """Which transactional ids a ListTransactions request wants; an empty filter matches all."""
 
     def __init__(
         self, states: Collection[str], producer_ids: Collection[int], longer_ms: int, pattern: str
     ) -> None:
-        """`longer_ms`: only transactions that began longer ago; negative: any.  `pattern`: of whole
+        """`longer_ms`: only transactions older than this; negative: any.  `pattern`: for whole
         transactional ids, "": any.
 
-        Raises: ArgumentError for a pattern that is none.
+        Raises: ArgumentError for an invalid pattern.
         """
         self._pattern = Pattern(pattern) if pattern else None
         self.unknown = [title for title in dict.fromkeys(states) if title not in BY_TITLE]
-        """Names of states that Kafka has not."""
+        """Names of states that Kafka does not have."""
         self._states = {BY_TITLE[title] for title in states if title in BY_TITLE}
         self._any_state = not states
         self._producer_ids = set(producer_ids)

@@ -1,5 +1,5 @@
-"""All transactional ids of this broker, without a thread: which request goes to which of them,
-what their ends still have to do, and what time does to them."""
+"""All transactional ids of this broker, without a thread: finds the transactional id for each
+request, completes the ends of transactions, and applies timeouts."""
 
 from __future__ import annotations
 
@@ -40,34 +40,34 @@ SERVED = frozenset(
 """The APIs that `request` takes."""
 
 APPEND_MS = 30_000
-"""How long a change may be on its way into the journal: Kafka's request.timeout.ms."""
+"""How long writing a change to the journal may take: Kafka's request.timeout.ms."""
 RETRY_MS = 100
-"""Until a marker, or the record of a complete end, is tried again."""
+"""How long before a marker, or the record of a completed end, is retried."""
 FENCED_MS = 10_000
-"""The same where a partition knows a newer coordinator, or an administrator said so: the end waits
-for an epoch of ours that is as new.  Kafka's coordinator writes no more of its markers, either."""
+"""The same if a partition knows a newer coordinator, or an administrator ended the transaction: the
+end waits until our epoch is as new.  Kafka's coordinator stops writing such markers, too."""
 BATCHED_VERSION = 4
-"""From this version AddPartitionsToTxn has several transactional ids, and is for brokers."""
+"""From this version on, AddPartitionsToTxn has several transactional ids, and is for brokers."""
 FENCED_SINCE = {
     apis.INIT_PRODUCER_ID: 4, apis.ADD_PARTITIONS_TO_TXN: 2, apis.ADD_OFFSETS_TO_TXN: 2,
     apis.END_TXN: 2,
 }  # fmt: skip
-"""The version from which a client knows PRODUCER_FENCED (KIP-588)."""
+"""The first version whose clients know PRODUCER_FENCED (KIP-588)."""
 RAISING_SINCE = 5
-"""The version of EndTxn from which each end raises the epoch: version 2 of transactions."""
+"""The first version of EndTxn in which each end raises the epoch: transaction version 2."""
 _GONE = {
     ErrorCode.NONE,
     ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
     ErrorCode.INVALID_PRODUCER_EPOCH,
 }
-"""Outcomes of a marker after which there is nothing left to do: the partition was deleted, or has
-a newer one.  Not where the coordinator is not believed: what it decided is open there yet."""
+"""Outcomes of a marker that leave nothing to do: the partition was deleted or has a newer marker.
+An outdated coordinator epoch is not one: the transaction is still open there."""
 
 Results = dict[TopicPartition, ErrorCode]
 
 
 def _told(api: Api, version: int, error: ErrorCode) -> ErrorCode:
-    """An error as a client of this version knows it."""
+    """An error in the form that a client of this version knows."""
     if error is ErrorCode.PRODUCER_FENCED and version < FENCED_SINCE[api]:
         return ErrorCode.INVALID_PRODUCER_EPOCH
     return error
@@ -94,14 +94,14 @@ def _by_topic(topics: Iterable[Any], results: Callable[[TopicPartition], ErrorCo
 
 
 class TransactionCore(Core[TransactionShard]):
-    """The transactional ids.  One thread only: the coordinator's."""
+    """The transactional ids.  Only for the coordinator's thread."""
 
     def __init__(self, config: TransactionConfig, outside: Outside) -> None:
         super().__init__(APPEND_MS)
         self.config = config
         self._outside = outside
         self.weight = Weight()
-        """About what all transactional ids take in memory."""
+        """Approximate memory of all transactional ids."""
         self._lives = count()
         self._handlers: dict[Api, Callable[[Step, Call], None]] = {
             apis.INIT_PRODUCER_ID: self._init_producer,
@@ -134,7 +134,7 @@ class TransactionCore(Core[TransactionShard]):
     def _resume(self, shard: TransactionShard, step: Step) -> None:
         shard.weight.move(self.weight)
         loader.resume(shard, step)
-        # At once: a directory may be open for less than the time between two looks, each time.
+        # Immediately: a directory may be open for less than the interval of this check.
         self.timers.set(("late", shard.partition, "", ""), step.now_ms)
         self._look_for_expired(shard.partition, step)
 
@@ -150,7 +150,7 @@ class TransactionCore(Core[TransactionShard]):
         self._handlers[api](step, request)
 
     def refuse(self, api: Api, request: Call, step: Step, error: ErrorCode) -> None:
-        """Answer with an error that has nothing to do with a transaction's state."""
+        """Answer with an error that does not depend on a transaction's state."""
         body = request.body
         if api is apis.ADD_PARTITIONS_TO_TXN and request.version < BATCHED_VERSION:
             topics = _by_topic(body.v3_and_below_topics, lambda _where: error)
@@ -204,7 +204,7 @@ class TransactionCore(Core[TransactionShard]):
         self, step: Step, asked: Asked, partitions: Collection[TopicPartition], version: int,
         then: Callable[[Step, Results], None],
     ) -> None:  # fmt: skip
-        """Let partitions, which exist, be part of a transaction of this version."""
+        """Add existing partitions to a transaction of this version."""
         shard, error = self.where(asked.transactional_id)
         if shard is None:
             then(step, dict.fromkeys(partitions, error))
@@ -263,7 +263,7 @@ class TransactionCore(Core[TransactionShard]):
         self, step: Step, asked: Asked, partitions: list[TopicPartition],
         then: Callable[[Step, Results], None],
     ) -> None:  # fmt: skip
-        """All of them, or none when one is missing."""
+        """All of them, or none if one is missing."""
         counts = {topic: self._outside.topic_partitions(topic) for topic, _ in partitions}
         missing = {p for p in partitions if not 0 <= p.partition < counts[p.topic]}
         if missing:
@@ -291,7 +291,7 @@ class TransactionCore(Core[TransactionShard]):
 
     @property
     def unfinished(self) -> bool:
-        """Whether a transaction is decided, and a partition of it does not know."""
+        """Whether a transaction's end is decided, and one of its partitions lacks the marker."""
         return any(
             one.status.prepared and one.markers
             for shard in self.shards.values()
@@ -301,9 +301,9 @@ class TransactionCore(Core[TransactionShard]):
     def marked(self, marker: Marker, error: ErrorCode, step: Step) -> None:
         """The outcome of a Marker.
 
-        Of one that a shard sent which was given up since it does not count, however it came out:
-        the shard that was loaded instead sends its own, which is on its way and must not come
-        upon the next transaction.
+        The outcome does not count if the shard that sent the marker was given up since: the shard
+        that replaced it sends its own marker, which is in flight and must not end the next
+        transaction.
         """
         shard = self.shards.get(marker.shard)
         if shard is None or shard.life != marker.life:
@@ -311,7 +311,7 @@ class TransactionCore(Core[TransactionShard]):
         name, where = marker.transactional_id, marker.where
         one = shard.ids.get(name)
         if one is None or not one.status.prepared or one.status.epoch != marker.epoch:
-            return  # told before, or somebody else's now
+            return  # already done, or another's now
         if where not in one.markers:
             return
         if error in _GONE:
@@ -324,7 +324,7 @@ class TransactionCore(Core[TransactionShard]):
             self.timers.set(key, step.now_ms + (FENCED_MS if fenced else RETRY_MS))
 
     def _complete(self, shard: TransactionShard, step: Step, one: Transaction) -> None:
-        """All partitions know: write it down, until it is written."""
+        """All partitions have the marker: write that until it is written."""
         if not one.status.prepared or one.markers:
             return
 
@@ -338,7 +338,7 @@ class TransactionCore(Core[TransactionShard]):
                 again(step)
 
         if one.pending is not None:
-            again(step)  # it takes too long: that it came to nothing is seen here alone
+            again(step)  # too slow: only this place notices the failure
         else:
             shard.write(step, one, completed(one.status, step.wall_ms), settled)
 
@@ -346,7 +346,7 @@ class TransactionCore(Core[TransactionShard]):
 
     def _describe(self, step: Step, request: Call) -> None:
         found = []
-        # Each is answered once: a few bytes must not ask for any number of partitions.
+        # Each is answered once: otherwise a few bytes could ask for any number of partitions.
         for name in dict.fromkeys(request.body.transactional_ids):
             shard, error = self.where(name)
             if not name:
@@ -409,7 +409,7 @@ class TransactionCore(Core[TransactionShard]):
 
     @staticmethod
     def _abort_late(shard: TransactionShard, step: Step) -> None:
-        """Abort transactions that are open for too long."""
+        """Abort transactions that have timed out."""
         late = [
             one for one in shard.ids.values()
             if one.deadline_ms is not None and step.now_ms >= one.deadline_ms
@@ -418,7 +418,7 @@ class TransactionCore(Core[TransactionShard]):
         all_of(partial(requests.fence, shard, step, one) for one in late)
 
     def _forget_expired(self, shard: TransactionShard, step: Step) -> None:
-        """Forget transactional ids that nobody used for long."""
+        """Forget transactional ids that have expired."""
         before_ms = step.wall_ms - self.config.transactional_id_expiration_ms
         for one in list(shard.ids.values()):
             status = one.status

@@ -1,5 +1,5 @@
-"""From a partition of __transaction_state back to its transactional ids: the last record of
-each counts.  Source: Kafka's TransactionStateManager.loadTransactionMetadata."""
+"""Loads transactional ids from a partition of __transaction_state: the last record of each counts.
+Source: Kafka's TransactionStateManager.loadTransactionMetadata."""
 
 from __future__ import annotations
 
@@ -20,9 +20,9 @@ LOG = logging.getLogger(__name__)
 
 
 def load(shard: TransactionShard, batches: Iterable[JournalBatch]) -> None:
-    """Fill an empty shard from its journal.  Touches no timer; see resume.
+    """Load an empty shard from its journal.  Touches no timer; see resume.
 
-    A record that cannot be read is logged and left out.
+    A record that cannot be read is logged and skipped.
     """
     values: dict[str, tuple[int, bytes]] = {}
     for batch in batches:
@@ -55,6 +55,6 @@ def _skip(shard: TransactionShard, offset: int, why: object) -> None:
 
 
 def resume(shard: TransactionShard, step: Step) -> None:
-    """Go on with what the journal says is under way: what was decided is told to partitions, what
-    is open has the rest of its time."""
+    """Resume what the journal says is in progress: send markers of decided ends, and give open
+    transactions the rest of their time."""
     all_of(partial(shard.take, step, one, one.status) for one in shard.ids.values())

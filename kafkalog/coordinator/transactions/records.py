@@ -13,8 +13,8 @@ __all__ = ["key_of", "loaded_id", "loaded_status", "status_record"]
 
 KIND = "TransactionLog"
 FLEXIBLE_SINCE = 1
-"""The level of transaction.version from which values are written in version 1, whose tagged
-fields keep what version 2 of transactions needs."""
+"""The first level of transaction.version that writes values in version 1, whose tagged fields hold
+what transaction version 2 needs."""
 
 
 def key_of(transactional_id: str) -> bytes:
@@ -23,7 +23,7 @@ def key_of(transactional_id: str) -> bytes:
 
 
 def status_record(transactional_id: str, status: Status, level: int) -> JournalRecord:
-    """A status as it is written; `level`: the feature transaction.version."""
+    """A status in its written form; `level`: of the feature transaction.version."""
     version = 1 if level >= FLEXIBLE_SINCE else 0
     topics = [
         {"topic": topic, "partition_ids": [one.partition for one in found]}
@@ -34,7 +34,7 @@ def status_record(transactional_id: str, status: Status, level: int) -> JournalR
         "producer_epoch": status.epoch,
         "transaction_timeout_ms": status.timeout_ms,
         "transaction_status": int(status.state),
-        # Kafka wants none while nothing is open, and a list, be it empty, else.
+        # Kafka requires null while nothing is open, and otherwise a list, even an empty one.
         "transaction_partitions": None if status.state is State.EMPTY else topics,
         "transaction_last_update_timestamp_ms": status.updated_ms,
         "transaction_start_timestamp_ms": status.start_ms,
@@ -49,13 +49,13 @@ def status_record(transactional_id: str, status: Status, level: int) -> JournalR
 
 
 def loaded_id(key: bytes) -> str | None:
-    """The transactional id of a record; None: it is of a kind that is not known."""
+    """The transactional id of a record; None if the record's kind is unknown."""
     name, _, fields = TRANSACTIONS.decode_key(key)
     return str(fields.transactional_id) if name == KIND else None
 
 
 def loaded_status(value: bytes) -> Status:
-    """A status as its record says.
+    """A status from its record.
 
     Raises: InvalidRequest, UnsupportedVersion, ValueError.
     """

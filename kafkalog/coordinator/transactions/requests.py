@@ -1,5 +1,5 @@
-"""InitProducerId, AddPartitionsToTxn, AddOffsetsToTxn and EndTxn, as far as one transactional id
-goes: each ends with a call of `then`.
+"""InitProducerId, AddPartitionsToTxn, AddOffsetsToTxn and EndTxn for one transactional id: each
+ends with a call of `then`.
 
 Source: Kafka's TransactionCoordinator; KIP-98, KIP-360, KIP-588, KIP-890.
 """
@@ -65,7 +65,7 @@ Then = Callable[[Step, ErrorCode], None]
 def init_producer(
     shard: TransactionShard, step: Step, asked: Asked, timeout_ms: int, then: Told
 ) -> None:
-    """Give a client the next epoch of its transactional id, which fences its former producer."""
+    """Give a client the next epoch of its transactional id, which fences its previous producer."""
     if not asked.transactional_id:
         then(step, Given(ErrorCode.INVALID_REQUEST))
         return
@@ -74,7 +74,7 @@ def init_producer(
         return
     name = asked.transactional_id
     if name not in shard.ids and not shard.has_room(1, name_bytes(name)):
-        then(step, Given(ErrorCode.COORDINATOR_NOT_AVAILABLE))  # clients try again
+        then(step, Given(ErrorCode.COORDINATOR_NOT_AVAILABLE))  # clients retry
         return
     try:
         one = _known_or_new(shard, asked.transactional_id, timeout_ms)
@@ -113,10 +113,10 @@ def _known_or_new(shard: TransactionShard, name: str, timeout_ms: int) -> Transa
 def _initialized(
     shard: TransactionShard, step: Step, one: Transaction, asked: Asked, timeout_ms: int
 ) -> Status | ErrorCode:
-    """The status to write, or the answer for now."""
+    """The status to write, or an immediate answer."""
     status = one.status
     if one.pending is not None or status.prepared:
-        return CONCURRENT  # also to a client with the next producer id, which is not valid yet
+        return CONCURRENT  # also to a client with the next producer id, which is not yet valid
     wanted = None if asked.producer_id == NONE else asked.epoch
     if wanted is not None and not (
         status.epoch == NONE
@@ -125,7 +125,7 @@ def _initialized(
     ):
         return FENCED
     if status.state is State.ONGOING:
-        # Its transaction is aborted first; the client comes again and is given an epoch then.
+        # Its transaction is aborted first; the client retries and then gets an epoch.
         fence(shard, step, one)
         return CONCURRENT
     if is_exhausted(status.epoch) and wanted in (None, status.epoch):
@@ -138,7 +138,7 @@ def _initialized(
 
 
 def _known(shard: TransactionShard, asked: Asked) -> Transaction | ErrorCode:
-    """The transactional id of a producer that may go on with it."""
+    """The transactional id of a producer that may continue with it."""
     if not asked.transactional_id:
         return ErrorCode.INVALID_REQUEST
     one = shard.ids.get(asked.transactional_id)
@@ -152,7 +152,7 @@ def _known(shard: TransactionShard, asked: Asked) -> Transaction | ErrorCode:
 
 
 def _is_next(status: Status, asked: Asked) -> bool:
-    """Whether it was told already with which producer id it goes on once its end is complete."""
+    """Whether it already got the producer id with which it continues once its end is complete."""
     return status.prepared and status.next_id == asked.producer_id and asked.epoch == 0
 
 
@@ -164,7 +164,7 @@ def add_partitions(
     version: int,
     then: Then,
 ) -> None:
-    """Let partitions be part of a transaction, which begins with the first ones."""
+    """Add partitions to a transaction; the first ones begin it."""
     one = _known(shard, asked)
     if isinstance(one, ErrorCode):
         then(step, one)
@@ -172,7 +172,7 @@ def add_partitions(
     wanted = frozenset(partitions)
     status = one.status
     if one.pending is not None or status.prepared:
-        # Usually the previous end is being written: its producer need not ask twice.
+        # Usually the previous end is being written: its producer need not retry.
         waiting = Waiting(
             lambda step: add_partitions(shard, step, asked, wanted, version, then), then
         )
@@ -181,7 +181,7 @@ def add_partitions(
     elif status.state is State.ONGOING and wanted <= status.partitions:
         then(step, ErrorCode.NONE)
     elif not shard.has_room(0, PARTITION_BYTES * len(wanted - status.partitions)):
-        then(step, ErrorCode.COORDINATOR_NOT_AVAILABLE)  # clients try again
+        then(step, ErrorCode.COORDINATOR_NOT_AVAILABLE)  # clients retry
     else:
         shard.write(
             step, one, added(status, wanted, step.wall_ms, version),
@@ -211,10 +211,10 @@ def verify(
 def end(
     shard: TransactionShard, step: Step, asked: Asked, commit: bool, version: int, then: Told
 ) -> None:
-    """Decide the end of a transaction; its partitions learn of it afterwards."""
+    """Decide the end of a transaction; its partitions get their markers afterwards."""
     decided = _end(shard, asked, commit, version)
     if isinstance(decided, _Early):
-        # It has the epoch that the end before gave it: most often all it wrote was given up.
+        # It has the epoch from the previous end: most often all its records were dropped.
         waiting = Waiting(
             lambda step: end(shard, step, asked, commit, version, then),
             lambda step, error: then(step, Given(error)),
@@ -244,7 +244,7 @@ def end(
 
 
 class _Early(NamedTuple):
-    """The next transaction is to be ended before the end of the one before is complete."""
+    """The next transaction is to be ended before the previous end is complete."""
 
     one: Transaction
 
@@ -252,7 +252,7 @@ class _Early(NamedTuple):
 def _end(
     shard: TransactionShard, asked: Asked, commit: bool, version: int
 ) -> Transaction | Given | _Early:
-    """The transactional id whose transaction may be ended, or the answer."""
+    """The transactional id whose transaction may end, or the answer."""
     if not asked.transactional_id:
         return Given(ErrorCode.INVALID_REQUEST)
     one = shard.ids.get(asked.transactional_id)
@@ -262,7 +262,7 @@ def _end(
     raises = version >= VERSION_2
     if raises and _is_next(status, asked):
         return _Early(one)
-    # The end that raised the epoch, asked for once more.
+    # The end that raised the epoch, requested again.
     moved = (
         raises and asked.producer_id == status.previous_id
         and is_exhausted(asked.epoch) and status.epoch == 0
@@ -281,13 +281,13 @@ def _end(
     if not valid:
         return Given(FENCED)
     if raises and not again and (status.prepared or one.pending is not None):
-        return _Early(one)  # Kafka tells it to come again
+        return _Early(one)  # Kafka gives it a retriable error
     if one.pending is not None:
         return Given(CONCURRENT)
     if status.state is State.ONGOING:
         return one
     if raises and not again:
-        # Nothing was written since the last end: what may be aborted all the same.
+        # Nothing was written since the last end: an abort is allowed nevertheless.
         return Given(ErrorCode.INVALID_TXN_STATE) if commit else one
     return _end_again(status, commit)
 
@@ -304,7 +304,7 @@ def _end_again(status: Status, commit: bool) -> Given:
 def fence(shard: TransactionShard, step: Step, one: Transaction) -> None:
     """Abort an open transaction under an epoch that its producer does not have.
 
-    Raises: KafkalogError when there is no new producer id and one is needed.
+    Raises: KafkalogError if it needs a new producer id and there is none.
     """
     status = one.status
     version = min(shard.outside.level(), VERSION_2)
@@ -314,8 +314,8 @@ def fence(shard: TransactionShard, step: Step, one: Transaction) -> None:
 
 
 def _next_id(shard: TransactionShard, status: Status, version: int) -> int:
-    """The producer id with which a transactional id goes on behind an end that uses up its epochs,
-    also where it is not its producer that ends: of version 2 that one is told the next epoch."""
+    """The producer id with which a transactional id continues after an end that uses up its epochs.
+    Also if another than its producer ends it: in version 2 that one gets the next epoch."""
     if version < VERSION_2 or not is_exhausted(status.epoch):
         return NONE
     return shard.outside.new_producer_id()

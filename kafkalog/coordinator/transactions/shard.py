@@ -1,7 +1,7 @@
 """The transactional ids of one partition of __transaction_state, and how they change.
 
-A change is decided, written, and only then true: until its outcome is known it is `pending`, and
-further ones get a retriable error.
+A change is decided, then written, and only then valid: until its outcome is known it is `pending`,
+and further changes get a retriable error.
 """
 
 from __future__ import annotations
@@ -26,21 +26,21 @@ if TYPE_CHECKING:
 __all__ = ["Marker", "Outside", "TransactionShard"]
 
 WAITING_MAX = 16
-"""Requests of one transactional id that wait for another change of it."""
+"""Requests of one transactional id that may wait for another change to it."""
 WAITING_MS = 1_000
 
 Then = Callable[["Step", ErrorCode], None]
 
 
 class Marker(NamedTuple):
-    """An effect of a step: the end of a transaction is to be written to a partition of it, and the
-    outcome to be told to TransactionCore.marked."""
+    """An effect of a step: write the end of a transaction to one of its partitions, and pass the
+    outcome to TransactionCore.marked."""
 
     shard: int
     """The partition of __transaction_state that it comes from."""
     life: int
-    """Which of the shards that this partition had: what became of another's does not count, see
-    TransactionCore.marked."""
+    """Which of this partition's successive shards sent it; outcomes for earlier ones do not count,
+    see TransactionCore.marked."""
     transactional_id: str
     where: TopicPartition
     producer_id: int
@@ -48,62 +48,62 @@ class Marker(NamedTuple):
     commit: bool
     coordinator_epoch: int
     version: int
-    """Of the transaction."""
+    """The transaction's version."""
 
 
 class Outside(NamedTuple):
-    """What the coordinator asks of the rest of the broker; called in its thread."""
+    """What the coordinator needs from the rest of the broker; called in its thread."""
 
     new_producer_id: Callable[[], int]
-    """An id that nobody has or had.  Raises: KafkalogError."""
+    """A producer id that was never used.  Raises: KafkalogError."""
     topic_partitions: Callable[[str], int]
-    """How many partitions a topic has; 0: there is none of the name."""
+    """How many partitions a topic has; 0 if the name is unknown."""
     group_partition: Callable[[str], TopicPartition | None]
-    """Where a group's offsets are; None: there is no topic for them."""
+    """The partition of a group's offsets; None if their topic does not exist."""
     level: Callable[[], int]
-    """Of the feature transaction.version."""
+    """The level of the feature transaction.version."""
 
 
 class TransactionShard(Shard):
-    """The transactional ids of one partition.  One thread only: the coordinator's."""
+    """The transactional ids of one partition.  Only for the coordinator's thread."""
 
     def __init__(
         self, partition: int, epoch: int, life: int, config: TransactionConfig, timers: Timers,
         outside: Outside, has_room: Callable[[int, int], bool],
     ) -> None:  # fmt: skip
-        """`epoch`: markers say it of their coordinator, and one that was replaced is not believed;
-        `life`: no other shard has it; `has_room`: whether so many transactional ids and bytes
-        more may be kept, of all shards."""
+        """`epoch`: the coordinator epoch of its markers; partitions refuse an outdated one.
+        `life`: unique to this shard.  `has_room`: whether all shards may keep this many more
+        transactional ids and bytes."""
         super().__init__(partition, epoch)
         self.life = life
         self.config = config
         self.timers = timers
-        """Those of all shards."""
+        """The sums of all shards."""
         self.outside = outside
         self.has_room = has_room
         self.ids: dict[str, Transaction] = {}
         """See put and forget."""
         self.weight = Weight()
-        """Of all of them; it counts in the coordinator's while this shard is at work."""
+        """Memory of all of them; part of the coordinator's sum while this shard is active."""
 
     def put(self, one: Transaction) -> None:
-        """Keep a transactional id."""
+        """Add a transactional id."""
         self.ids[one.transactional_id] = one
         one.weight.move(self.weight)
 
     def forget(self, one: Transaction) -> None:
-        """It is kept no longer."""
+        """Remove a transactional id."""
         if self.ids.get(one.transactional_id) is one:
             del self.ids[one.transactional_id]
             one.weight.move(None)
 
     def live(self) -> Iterator[Transaction]:
-        """Those that are not being forgotten."""
+        """The transactional ids that are not being forgotten."""
         return (one for one in self.ids.values() if not one.dead and one.recorded)
 
     def write(self, step: Step, one: Transaction, status: Status, then: Then) -> None:
-        """Let a transactional id have another status; `then` is called with the outcome, with
-        REQUEST_TIMED_OUT when it is not known in time.  A change that comes late counts, too."""
+        """Change a transactional id's status; `then` is called with the outcome, or with
+        REQUEST_TIMED_OUT if it is not known in time.  A late change is still valid."""
 
         def settle(step: Step, error: ErrorCode) -> None:
             told = partial(then, step, error)
@@ -119,13 +119,13 @@ class TransactionShard(Shard):
         record = status_record(one.transactional_id, status, self.outside.level())
         if dead:
             record = key_of(one.transactional_id), None
-        one.pending = status  # not before it could be encoded
+        one.pending = status  # only once it could be encoded
         one.weigh()
         step.write(self.partition, [record], settle, late)
 
     def park(self, step: Step, one: Transaction, waiting: Waiting) -> bool:
-        """Let a request wait until a change is over that is under way, and an end that was decided
-        is complete; False: too many do.  It is refused when that takes long."""
+        """Let a request wait until the change in progress is done and a decided end is complete;
+        False if too many wait.  It is refused if that takes too long."""
         if len(one.waiting) >= WAITING_MAX:
             return False
         if not one.waiting:
@@ -135,12 +135,12 @@ class TransactionShard(Shard):
         return True
 
     def refuse_waiting(self, step: Step, one: Transaction, error: ErrorCode) -> None:
-        """Tell requests that wait that they do so in vain."""
+        """Refuse the waiting requests."""
         waiting, one.waiting = one.waiting, []
         all_of(partial(request.refuse, step, error) for request in waiting)
 
     def _go_on(self, step: Step, one: Transaction) -> None:
-        """A change is over: waiting requests may try again, and wait again."""
+        """A change is done: waiting requests may retry, and wait again."""
         if one.pending is None and not one.status.prepared and one.waiting:
             self.timers.cancel(("waiting", self.partition, one.transactional_id, ""))
             waiting, one.waiting = one.waiting, []
@@ -155,7 +155,7 @@ class TransactionShard(Shard):
     def _apply(self, step: Step, one: Transaction, status: Status, error: ErrorCode) -> None:
         if error is not ErrorCode.NONE:
             if not one.recorded:
-                self.forget(one)  # nobody was given it
+                self.forget(one)  # no client has it
             return
         one.recorded = True
         if status.state is State.DEAD:
@@ -164,7 +164,7 @@ class TransactionShard(Shard):
         self.take(step, one, status)
 
     def take(self, step: Step, one: Transaction, status: Status) -> None:
-        """A status is in the journal: begin what follows from it."""
+        """A status is in the journal: start what follows from it."""
         begins = status.state is State.ONGOING and one.status.state is not State.ONGOING
         one.status = status
         if status.state is not State.ONGOING:
@@ -180,7 +180,7 @@ class TransactionShard(Shard):
                 self.send(step, one, where)
 
     def send(self, step: Step, one: Transaction, where: TopicPartition) -> None:
-        """Have the end of a transaction written to one of its partitions."""
+        """Send the marker of a transaction to one of its partitions."""
         status = one.status
         step.effects.append(
             Marker(

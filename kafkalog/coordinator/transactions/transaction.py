@@ -1,7 +1,7 @@
-"""The state of one transactional id, and how it comes from one to the next.
+"""The state of one transactional id, and its transitions.
 
-Source: Kafka's TransactionMetadata; KIP-98 (transactions), KIP-360 (an epoch is raised for a
-producer that asks with its own), KIP-890 (an epoch for each transaction).
+Source: Kafka's TransactionMetadata; KIP-98 (transactions), KIP-360 (a producer that sends its
+own epoch gets a higher one), KIP-890 (each transaction has its own epoch).
 """
 
 from __future__ import annotations
@@ -33,16 +33,16 @@ __all__ = [
 ]
 
 NONE = -1
-"""As a producer id or an epoch: there is none."""
+"""The producer id or epoch that means "none"."""
 EPOCH_MAX = 32_767
-"""No client is given it, so that its last epoch can be fenced, too."""
+"""No client gets it, so that its last epoch can be fenced, too."""
 TRANSACTION_BYTES, PARTITION_BYTES = 1_500, 400
-"""What a transactional id takes in memory besides its name, its timers and all that is in flight
-included, and what each partition of its open transaction takes.  Measured, and rounded up."""
+"""Memory of a transactional id besides its name, including its timers and requests in flight, and
+memory of each partition of its open transaction.  Measured, and rounded up."""
 
 
 class State(IntEnum):
-    """As Kafka numbers them in its records; the values of `title` are its names."""
+    """Kafka's numbers in its records; `title` gives its names."""
 
     EMPTY = 0
     ONGOING = 1
@@ -55,7 +55,7 @@ class State(IntEnum):
 
     @property
     def title(self) -> str:
-        """As Kafka's tools show it: PrepareCommit."""
+        """As Kafka's tools print it: PrepareCommit."""
         return "".join(word.capitalize() for word in self.name.split("_"))
 
 
@@ -64,33 +64,33 @@ COMPLETE = frozenset({State.COMPLETE_COMMIT, State.COMPLETE_ABORT})
 
 
 class Status(NamedTuple):
-    """All that is written down of a transactional id."""
+    """Everything that is written about a transactional id."""
 
     producer_id: int
     epoch: int
-    """NONE: nobody was given one yet."""
+    """NONE: no client has one yet."""
     timeout_ms: int
     state: State = State.EMPTY
     partitions: frozenset[TopicPartition] = frozenset()
     start_ms: int = -1
     updated_ms: int = -1
     previous_id: int = NONE
-    """The producer id before this one."""
+    """The previous producer id."""
     next_id: int = NONE
-    """The producer id after the end that is prepared, when the epochs of this one are used up."""
+    """The producer id after a prepared end, if the epochs of this one are used up."""
     version: int = 0
-    """Of transactions, as the client speaks it: 2 raises the epoch with each end."""
+    """The client's transaction version: 2 raises the epoch with each end."""
     last_epoch: int = NONE
-    """The epoch that a client asked with when it was given this one; not written down."""
+    """The epoch that the client sent when it got this one; not written."""
 
     @property
     def prepared(self) -> bool:
-        """Whether its end was decided and not all partitions know."""
+        """Whether its end is decided and some partitions lack the marker."""
         return self.state in PREPARED
 
     @property
     def commits(self) -> bool:
-        """Of one whose end was decided: whether it is a commit."""
+        """Whether its decided end is a commit."""
         return self.state in (State.PREPARE_COMMIT, State.COMPLETE_COMMIT)
 
     @property
@@ -100,40 +100,40 @@ class Status(NamedTuple):
 
 
 class Waiting(NamedTuple):
-    """A request that waits for another change to be over."""
+    """A request that waits for another change to finish."""
 
     again: Callable[[Step], None]
     refuse: Callable[[Step, ErrorCode], None]
 
 
 class Transaction:
-    """One transactional id.  One thread only: the coordinator's."""
+    """One transactional id.  Only for the coordinator's thread."""
 
     def __init__(self, transactional_id: str, status: Status) -> None:
         self.transactional_id = transactional_id
         self.status = status
         """What is in the journal."""
         self.pending: Status | None = None
-        """The change that is being written to the journal: no other one begins until it ends."""
+        """The change that is being written to the journal: no other one begins before it ends."""
         self.deadline_ms: int | None = None
-        """When its open transaction is over, on the monotonic clock."""
+        """When its open transaction times out, on the monotonic clock."""
         self.markers: set[TopicPartition] = set()
-        """Of a prepared end: partitions that do not know it yet."""
+        """The partitions that lack the marker of a prepared end."""
         self.waiting: list[Waiting] = []
-        """Requests that another change is in the way of."""
+        """Requests that wait for another change."""
         self.recorded = False
-        """Whether the journal has anything of it."""
+        """Whether the journal has a record of it."""
         self.weight = Weight()
-        """About what it takes in memory."""
+        """Approximate memory that it takes."""
         self.weigh()
 
     @property
     def dead(self) -> bool:
-        """Whether it is about to be forgotten."""
+        """Whether it is being forgotten."""
         return self.pending is not None and self.pending.state is State.DEAD
 
     def weigh(self) -> None:
-        """See what it takes: a change that is on its way counts."""
+        """Update its memory estimate: a change in progress counts."""
         partitions = len(self.status.partitions)
         if self.pending is not None:
             partitions = max(partitions, len(self.pending.partitions))
@@ -142,26 +142,26 @@ class Transaction:
 
 
 def name_bytes(transactional_id: str) -> int:
-    """What a transactional id takes that has no transaction."""
+    """Memory of a transactional id without a transaction."""
     return TRANSACTION_BYTES + len(transactional_id)
 
 
 def is_exhausted(epoch: int) -> bool:
-    """Whether no client may be given a higher epoch."""
+    """Whether no client may get a higher epoch."""
     return epoch >= EPOCH_MAX - 1
 
 
 def initialized(status: Status, timeout_ms: int, now_ms: int, asked: int | None) -> Status | None:
-    """After InitProducerId of a producer that said which epoch it has (None: it said none).
+    """After InitProducerId from a producer that sent its epoch (None: it sent none).
 
-    None: it was fenced.
+    Returns None if it was fenced.
     """
     epoch, last = status.epoch + 1, NONE
     if asked is not None:
         if status.epoch == NONE or asked == status.epoch:
             last = status.epoch
         elif asked == status.last_epoch:
-            epoch, last = status.epoch, status.last_epoch  # it never saw the answer
+            epoch, last = status.epoch, status.last_epoch  # it never got the answer
         else:
             return None
     return status._replace(
@@ -171,7 +171,7 @@ def initialized(status: Status, timeout_ms: int, now_ms: int, asked: int | None)
 
 
 def rotated(status: Status, new_id: int, timeout_ms: int, now_ms: int, asked: int | None) -> Status:
-    """The same under a new producer id, since the epochs of the old one are used up."""
+    """The same with a new producer id, since the epochs of the old one are used up."""
     return status._replace(
         producer_id=new_id, previous_id=status.producer_id, next_id=NONE, epoch=0,
         last_epoch=NONE if asked is None else status.epoch, timeout_ms=timeout_ms,
@@ -197,15 +197,15 @@ def ended(
     status: Status, commit: bool, now_ms: int, version: int, *, fence: bool = False,
     next_id: int = NONE,
 ) -> Status:  # fmt: skip
-    """After its end was decided.  `fence`: not by its producer, which must not go on; `next_id`:
-    of a version 2 whose epochs are used up."""
+    """After its end was decided.  `fence`: by another than its producer, which must not continue;
+    `next_id`: for version 2 when the epochs are used up."""
     raised = fence or version >= VERSION_2
     begun = status.state is State.ONGOING
     return status._replace(
         state=State.PREPARE_COMMIT if commit else State.PREPARE_ABORT,
-        # Kafka up to 4.1 gives its clients EPOCH_MAX at times (KAFKA-20090): that ends as well.
+        # Kafka up to 4.1 sometimes gives its clients EPOCH_MAX (KAFKA-20090): such ends work, too.
         epoch=min(status.epoch + 1, EPOCH_MAX) if raised else status.epoch,
-        # Of version 2 a producer that asks again with its own epoch is given the next one, once.
+        # In version 2, a producer that retries with its own epoch gets the next one, once.
         last_epoch=status.epoch if version >= VERSION_2 else NONE if fence else status.last_epoch,
         start_ms=status.start_ms if begun else now_ms,
         updated_ms=now_ms,
@@ -215,7 +215,7 @@ def ended(
 
 
 def completed(status: Status, now_ms: int) -> Status:
-    """After all partitions know of its end."""
+    """After all partitions have the marker."""
     moved = status.next_id != NONE
     return status._replace(
         state=State.COMPLETE_COMMIT if status.commits else State.COMPLETE_ABORT,

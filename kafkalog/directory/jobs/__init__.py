@@ -1,1 +1,1 @@
-"""The periodic work of a data directory: retention, compaction, flushes, checkpoints, removal."""
+"""The background jobs of a data directory: retention, compaction, flushes, checkpoints, removal."""

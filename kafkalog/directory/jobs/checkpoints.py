@@ -1,4 +1,4 @@
-"""Checkpoints: what a start after a kill need not look for."""
+"""Checkpoints: what a start after a kill can skip."""
 
 from collections.abc import Callable
 
@@ -11,10 +11,10 @@ __all__ = ["Checkpoints"]
 
 
 class Checkpoints:
-    """The offsets of open logs, written down."""
+    """Writes down the offsets of open logs."""
 
     def __init__(self, place: Place) -> None:
-        """Of the open logs of `place`, in its files."""
+        """For the open logs of `place`, in its files."""
         self._place = place
 
     def recovery_points(self) -> None:
@@ -47,7 +47,7 @@ class Checkpoints:
     def closing(self, log: Handle, all_synced: bool = False) -> None:
         """Remember the offsets of a log that is about to close.
 
-        `all_synced`: nothing is written down before all of it is on disk.
+        `all_synced`: they are written down only once all of it is on disk.
         """
         offsets = offsets_of(log)
         if all_synced:

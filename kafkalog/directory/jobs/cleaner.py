@@ -1,4 +1,4 @@
-"""Compaction in the background: the filthiest log of a directory first."""
+"""Compaction in the background: the log with the most dirty bytes first."""
 
 import logging
 import os
@@ -20,10 +20,10 @@ _logger = logging.getLogger(__name__)
 
 
 class Cleaner:
-    """Compacts the logs of a data directory, the filthiest first, in a thread of its own.
+    """Compacts the logs of a data directory, dirtiest first, in its own thread.
 
-    A log whose compaction failed is left alone until the directory is opened again; one for which
-    there was no room, memory or descriptor is tried again.
+    A log whose compaction failed is skipped until the directory is opened again; a log that
+    lacked space, memory or a descriptor is retried.
     """
 
     def __init__(self, place: Place) -> None:
@@ -33,7 +33,7 @@ class Cleaner:
         self._throttle = Throttle(config.log_cleaner_io_max_bytes_per_second, place.clock)
         self._limits = self._limits_of(config)
         self._failures: dict[TopicPartition, Exception] = {}
-        self._wanting: dict[TopicPartition, Exception] = {}  # what passes, at the last try
+        self._wanting: dict[TopicPartition, Exception] = {}  # temporary failures at the last try
         self._stopping = False
         self._backoff_ms = backoff_ms = config.log_cleaner_backoff_ms
         delay_ms = min(config.log_initial_task_delay_ms, backoff_ms)
@@ -43,7 +43,7 @@ class Cleaner:
 
     @property
     def failures(self) -> dict[str, Exception]:
-        """What went wrong, by partition; these are left alone, but for want of something."""
+        """The failures, by partition; these are skipped, except those that are temporary."""
         both = {**self._wanting, **self._failures}
         return {f"compaction of {tp[0]}-{tp[1]}": e for tp, e in both.items()}
 
@@ -53,7 +53,7 @@ class Cleaner:
             self._scheduler.start()
 
     def stop(self) -> None:
-        """End the thread; a round that is under way is given up.  Harmless when repeated."""
+        """Stop the thread; a round in progress is abandoned.  Idempotent."""
         self._stopping = True
         self._throttle.stop()
         self._scheduler.stop()
@@ -74,7 +74,7 @@ class Cleaner:
             self._scheduler.set_period("compaction", max(self._backoff_ms, 1))
 
     def run(self) -> None:
-        """Compact until no log wants it."""
+        """Compact until no log needs it."""
         self._obey(self._place.config)
         passed: set[TopicPartition] = set()
         while not self._stopping:
@@ -113,12 +113,12 @@ class Cleaner:
     def _try(
         self, tp: TopicPartition, passed: set[TopicPartition], work: Callable[[Handle], object]
     ) -> bool:
-        """Whether it was done.  What fails keeps its log, and only that one, from compaction."""
+        """Compact it; returns whether it was done.  A failure only affects its own log."""
         try:
             work(self._place.handle(tp))
             return True
         except (Closed, Locked, StaleLog, UnknownTopicOrPartition):
-            passed.add(tp)  # others are at work on it, or it goes: until the next look
+            passed.add(tp)  # others are working on it, or it is being deleted: until the next check
         except Exception as error:
             if passes(error):
                 passed.add(tp)
@@ -126,6 +126,6 @@ class Cleaner:
                     _logger.error("compaction of %s-%d has to wait: %s", *tp, error)
                 self._wanting[tp] = error
                 return False
-            _logger.exception("compaction of %s-%d failed; it is left alone", *tp)
+            _logger.exception("compaction of %s-%d failed; it is skipped from now on", *tp)
             self._failures[tp] = error
         return False

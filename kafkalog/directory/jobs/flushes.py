@@ -1,4 +1,4 @@
-"""Flushes: records do not stay in memory alone for longer than flush.ms."""
+"""Flushes: records stay only in memory for at most flush.ms."""
 
 import threading
 from collections.abc import Iterable
@@ -13,23 +13,23 @@ from kafkalog.types import TopicPartition
 __all__ = ["JOB", "Flushes", "flush_all", "flush_due"]
 
 JOB = "flush"
-"""Of the scheduler, whose period the settings of logs shorten."""
+"""The scheduler's period, which the settings of logs shorten."""
 
-# flush.ms may be 0; a thread that looks more often than this would do nothing else.
+# flush.ms may be 0; a thread that checks more often than this would do nothing else.
 FLUSH_PERIOD_MS_MIN = 10
 
 
 def flush_due(flushed_ms: int, period_ms: int, now_ms: int) -> bool:
-    """Whether a log that was last clean at `flushed_ms` is to be flushed."""
+    """Whether a log that was last fully flushed at `flushed_ms` is due."""
     return now_ms - flushed_ms >= period_ms
 
 
 def flush_all(logs: Iterable[Handle]) -> list[Exception]:
-    """Flush many logs at once, through the sync threads; what failed."""
+    """Flush many logs together, through the sync threads; returns the failures."""
     logs = list(logs)
     failures: list[Exception] = []
     for log in logs:
-        # A failure shows again in the wait below, with the log's own words.
+        # A failure appears again in the wait below, with the log's own message.
         log.flush_start()
     for log in logs:
         try:
@@ -42,10 +42,10 @@ def flush_all(logs: Iterable[Handle]) -> list[Exception]:
 
 
 class Flushes:
-    """Since when each open log has had something to flush.  Any thread."""
+    """The time since each open log has had something to flush.  Any thread."""
 
     def __init__(self, place: Place) -> None:
-        """Of the open logs of `place`."""
+        """For the open logs of `place`."""
         self._place = place
         self._lock = threading.Lock()  # guards what follows
         self._clean_ms: dict[TopicPartition, int] = {}  # when nothing was left to flush
@@ -53,16 +53,16 @@ class Flushes:
 
     @property
     def period_ms(self) -> int:
-        """How often to look."""
+        """How often to check."""
         return max(self._period_ms, FLUSH_PERIOD_MS_MIN)
 
     def opened(self, log: Handle) -> None:
-        """Look after a log from now on."""
+        """Watch a log from now on."""
         with self._lock:
             self._clean_ms[log.tp] = ticks_ms(self._place)
 
     def configured(self, log: Handle, scheduler: Scheduler) -> None:
-        """Look for logs to flush as often as a log's settings now ask for it."""
+        """Check for logs to flush as often as a log's settings now require."""
         period_ms = flush_period_ms(log.config)
         with self._lock:
             sooner = period_ms < self._period_ms
@@ -72,7 +72,7 @@ class Flushes:
             scheduler.set_period(JOB, self.period_ms)
 
     def gone(self, tp: TopicPartition) -> None:
-        """Look after a log no more."""
+        """Stop watching a log."""
         with self._lock:
             self._clean_ms.pop(tp, None)
 

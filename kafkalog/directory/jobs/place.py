@@ -1,4 +1,4 @@
-"""What the jobs of a data directory need of it."""
+"""What jobs need from a data directory."""
 
 import logging
 from collections.abc import Callable, Iterable
@@ -20,7 +20,7 @@ _logger = logging.getLogger(__name__)
 
 
 class Place(Protocol):
-    """A data directory: its manager is one."""
+    """A data directory; implemented by its manager."""
 
     path: str
     clock: Clock
@@ -28,19 +28,19 @@ class Place(Protocol):
     state: DirectoryState
 
     def partitions(self, topic: str | None = None) -> tuple[TopicPartition, ...]:
-        """The partitions that are here (of one topic), sorted."""
+        """The partitions here (of one topic), sorted."""
 
     def topic_config(self, topic: str) -> TopicConfig:
         """The settings of a topic."""
 
     @property
     def folders(self) -> Folders:
-        """Where the partitions lie."""
+        """The directory of the partitions."""
 
     def handle(self, tp: TopicPartition) -> Handle:
-        """The open log of a partition; opened for it where it is not.
+        """The log of a partition, which is opened if necessary.
 
-        Raises: UnknownTopicOrPartition, Closed, and what opening a log raises.
+        Raises: UnknownTopicOrPartition, Closed, errors of opening a log.
         """
 
     def handles(self) -> tuple[Handle, ...]:
@@ -48,9 +48,9 @@ class Place(Protocol):
 
 
 def each(place: Place, what: Iterable[T], work: Callable[[T], object]) -> None:
-    """Do `work` for each; a failure of one does not keep it from the others.
+    """Do `work` for each; a failure of one does not stop the others.
 
-    Raises: the first of the failures, when all are done.
+    Raises: the first failure, after all are done.
     """
     first: Exception | None = None
     for one in what:
@@ -59,7 +59,7 @@ def each(place: Place, what: Iterable[T], work: Callable[[T], object]) -> None:
         except (Closed, UnknownTopicOrPartition):
             continue  # closed or deleted since the list was made
         except Exception as error:
-            # Of a full disk each would say the same: the job tells it, once.
+            # On a full disk each would report the same: the job reports it once.
             level = logging.DEBUG if isinstance(error, NoSpace) else logging.ERROR
             _logger.log(level, "%s: %s: %s", place.path, one, error)
             first = first or error

@@ -1,6 +1,6 @@
-"""Removals: what was renamed to go stays for file.delete.delay.ms, as readers may be at it.
+"""Removals: renamed files stay for file.delete.delay.ms, as readers may be using them.
 
-Where the disk is full it goes at once.
+On a full disk they are removed immediately.
 """
 
 import logging
@@ -19,7 +19,7 @@ from kafkalog.log.removal import purge
 __all__ = ["JOB", "Removals"]
 
 JOB = "removal"
-"""Of the scheduler."""
+"""The scheduler's default period."""
 
 _logger = logging.getLogger(__name__)
 
@@ -27,14 +27,14 @@ PERIOD_MS_MIN, PERIOD_MS_MAX = 1_000, 60_000
 
 
 class Removals:
-    """The folders of a directory that are to go, and when.  Any thread."""
+    """The folders of a directory to be removed, and when.  Any thread."""
 
     def __init__(self, place: Place, marked: Iterable[MarkedFolder]) -> None:
-        """`marked`: folders found at the start; those being deleted go on from there."""
+        """`marked`: folders found at the start, whose deletion continues."""
         self._place = place
         self._lock = threading.Lock()  # guards what follows
         self.leaving: dict[str, int] = {}
-        """When each goes (monotonic)."""
+        """When each is due (monotonic)."""
         self._stopping = False
         for folder in marked:
             if folder.kind == "delete":
@@ -42,7 +42,7 @@ class Removals:
 
     @property
     def period_ms(self) -> int:
-        """How often to look."""
+        """How often to check."""
         delay_ms = self._place.config.topic.file_delete_delay_ms
         return min(max(delay_ms, PERIOD_MS_MIN), PERIOD_MS_MAX)
 
@@ -52,11 +52,11 @@ class Removals:
             self.leaving[name] = ticks_ms(self._place) + delay_ms
 
     def stop(self) -> None:
-        """Let a run that takes long end soon."""
+        """Make a long run end soon."""
         self._stopping = True
 
     def run(self) -> None:
-        """Remove .deleted files and -delete folders whose file.delete.delay.ms is over."""
+        """Remove .deleted files and -delete folders whose file.delete.delay.ms has passed."""
         place, full = self._place, is_full(self._place.path)
         now_ms, wall_ms = ticks_ms(place), place.clock.now_ms()
         with self._lock:
@@ -67,15 +67,15 @@ class Removals:
 
         def remove(name: str) -> None:
             if self._stopping:
-                return  # there may be thousands; the next start goes on
+                return  # there may be thousands; the next start continues
             _remove(os.path.join(place.path, name))
             with self._lock:
                 del self.leaving[name]
 
-        # Files of open logs, too, when a folder cannot be removed: that is tried again.
+        # Files of open logs, too, even if a folder cannot be removed: that is retried.
         try:
             if over:
-                # Else a power cut could bring one back under its old name, its id gone already.
+                # Otherwise a power cut could bring one back under its old name, without its id.
                 place.folders.sync()
             each(place, over, remove)
         finally:
@@ -83,10 +83,10 @@ class Removals:
 
 
 def _remove(path: str) -> None:
-    """A folder and what is in it; of a link nothing but itself."""
+    """A folder and its contents; of a link only the link itself."""
     if os.path.islink(path):
         target = os.path.realpath(path)
         os.unlink(path)
-        _logger.info("%s: was a link, and is removed; what it led to stays: %s", path, target)
+        _logger.info("%s: was a link, and is removed; its target stays: %s", path, target)
     elif os.path.lexists(path):
         shutil.rmtree(path)

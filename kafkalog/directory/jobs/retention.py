@@ -1,4 +1,4 @@
-"""Retention: what no setting keeps goes, in logs that are open and in those that are not."""
+"""Retention: deletes expired segments, in logs that are open and in those that are not."""
 
 from itertools import groupby
 
@@ -11,14 +11,14 @@ __all__ = ["retain", "retains"]
 
 
 def retains(config: TopicConfig) -> bool:
-    """Whether a setting asks for segments to be deleted one day."""
+    """Whether any setting lets segments be deleted."""
     limited = config.retention_ms >= 0 or config.retention_bytes >= 0
     return limited and "delete" in config.cleanup_policy
 
 
 def retain(place: Place) -> None:
-    """Delete what no setting keeps, in every log whose settings delete, open or not."""
-    # Open ones always: they may hold segments below their log start.
+    """Delete expired segments in every log whose settings delete, open or not."""
+    # Always in open logs: they may have segments below their log start.
     wanted = {log.tp for log in place.handles()}
     for topic, tps in groupby(place.partitions(), lambda tp: tp.topic):
         if topic != METADATA_TOPIC and retains(place.topic_config(topic)):

@@ -1,4 +1,4 @@
-"""The work behind a data directory: its jobs with their periods, and what the manager tells them.
+"""A data directory's background work: its jobs, their periods, and the manager's notices to them.
 
 Each job decides with pure functions and acts at the edge; kafkalog.directory.scheduler calls it.
 """
@@ -27,7 +27,7 @@ def expire_producers(place: Place) -> None:
 
 
 class Upkeep:
-    """The jobs of one directory; they run in its scheduler's thread, the rest in any."""
+    """The jobs of one directory; they run in its scheduler's thread, the methods in any."""
 
     def __init__(self, place: Place, marked: Iterable[MarkedFolder]) -> None:
         """`marked`: folders found at the start."""
@@ -58,9 +58,9 @@ class Upkeep:
                 for name, run, period_ms in periods]  # fmt: skip
 
     def opened(self, log: Handle, scheduler: Scheduler) -> None:
-        """Look after a log from now on."""
+        """Watch a log from now on."""
         if log.mode == "w" and log.recovery.segments_recovered > 1:
-            log.flush_start()  # so that the next checkpoint spares another kill all that
+            log.flush_start()  # so that the next checkpoint spares a later kill that work
         self.flushes.opened(log)
         self.flushes.configured(log, scheduler)
 
@@ -70,5 +70,5 @@ class Upkeep:
         self.gone(log)
 
     def gone(self, log: Handle) -> None:
-        """Look after a log no more."""
+        """Stop watching a log."""
         self.flushes.gone(log.tp)

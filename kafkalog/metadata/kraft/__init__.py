@@ -1,1 +1,1 @@
-"""The metadata of a single node: KRaft's log, its snapshots, loading them."""
+"""The metadata of a single node: KRaft's log and its snapshots."""

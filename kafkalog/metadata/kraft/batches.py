@@ -1,4 +1,4 @@
-"""Metadata records and KRaft's control records, in batches and out of them.
+"""Encodes and decodes batches of metadata records and KRaft's control records.
 
 A data record has no key and a framed value; a control record's key names its kind.
 Source: kafka.md of the specification, 1.2 and 1.13; docs/format.md, "Metadata".
@@ -42,7 +42,7 @@ RECORD_BYTES_MAX = 8 << 20
 
 
 class Raw(NamedTuple):
-    """A record as it lies in a batch."""
+    """A record as it is stored in a batch."""
 
     offset: int
     epoch: int
@@ -70,7 +70,7 @@ def raw_records(batch: Any, whole: bytes | memoryview) -> Iterator[Raw]:
 
 
 def records_in(data: bytes) -> Iterator[Raw]:
-    """The records of batches that lie one after another; each batch is checked first.
+    """The records of consecutive batches; each batch is checked first.
 
     Raises: CorruptMessage, CorruptLog.
     """
@@ -86,7 +86,7 @@ def records_in(data: bytes) -> Iterator[Raw]:
 
 
 def _sealed(columns: Columns, room: int, attributes: int, offset: int, epoch: int) -> bytes:
-    """The next batch of `columns`, at its place in a log."""
+    """The next batch of `columns`, with its offset in the log."""
     body = bytearray(room)
     encoded = columns.encode(body, room)
     end = HEADER_BYTES + encoded.records_bytes

@@ -1,4 +1,4 @@
-"""What follows a change of the metadata: folders, settings of open logs, listeners."""
+"""Applies a change of the metadata: to folders, settings of open logs, listeners."""
 
 import logging
 from collections.abc import Callable, Iterable
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 __all__ = ["Followers", "Listener"]
 
 Listener = Callable[[Change], None]
-"""Called with what became of the image."""
+"""Called with the difference between the images."""
 
 _logger = logging.getLogger(__name__)
 
@@ -25,19 +25,19 @@ class Followers:
     """The folders of a directory's partitions, and the listeners.  One thread at a time."""
 
     def __init__(self, manager: "Manager", removed: set[object]) -> None:
-        """`removed`: ids of topics whose removal is on disk; what is left of them may go."""
+        """`removed`: ids of topics whose removal is on disk; their leftovers may be deleted."""
         self._manager = manager
         self._removed = removed
         self._listeners: list[Listener] = []
         self.unmade: dict[str, KafkalogError] = {}
-        """Topics without their folders, and why."""
+        """Topics whose folders could not be created, and why."""
 
     def listen(self, listener: Listener) -> None:
         """Call `listener` after each change."""
         self._listeners.append(listener)
 
     def follow(self, change: Change) -> None:
-        """The change is on disk and shows: nobody's failure to follow it makes it undone."""
+        """The change is on disk and visible: a failure to follow it does not undo it."""
         self.make_folders(change.new, (topic.name for topic in change.changed))
         for topic in changed_topics(change):
             self._told(partial(self._manager.reconfigure, topic=topic))
@@ -47,45 +47,45 @@ class Followers:
             tps = [TopicPartition(topic.name, n) for topic in gone for n in topic.partitions]
             self._removed.update(topic.id for topic in gone)
             try:
-                # Until a snapshot passes over the record of its removal, that tells a start what
-                # a crash may bring back.
+                # Until a snapshot covers the record of its removal, that record identifies what a
+                # crash may bring back.
                 self._manager.delete_partitions(tps, sync=False)
             except KafkalogError as error:
-                # They are gone from the metadata: the next start takes their folders out.
+                # They are gone from the metadata: the next start deletes their folders.
                 _logger.error("%s: %s", self._manager.path, error)
-            # Folders of topics recreated in the same change; the old folders were in the way.
+            # Folders of topics recreated in the same change, once the old folders are gone.
             self.make_folders(change.new, (topic.name for topic in gone))
 
     def _told(self, tell: Callable[[], object]) -> None:
-        """Nobody's failure keeps a change from the others."""
+        """A listener's failure does not keep the change from the others."""
         try:
             tell()
         except Exception:
             path = self._manager.path
-            _logger.exception("%s: a change is written, and was not followed", path)
+            _logger.exception("%s: a change was written, but not applied everywhere", path)
 
     def make_folders(self, image: MetadataImage, topics: Iterable[str]) -> None:
-        """Folders for the partitions of topics, where they are missing."""
+        """Create missing folders for the partitions of topics."""
         for name in topics:
             topic = image.topics.get(name)
             if topic is None or name in INTERNAL_TOPICS:
-                continue  # an internal topic's folders are made when they are first used
+                continue  # an internal topic's folders are created at their first use
             try:
                 self._clear(topic)
                 self._make(topic)
             except KafkalogError as error:
-                # It is in the metadata; Manager.get tries again.
+                # It is in the metadata; Manager.get retries.
                 _logger.error("%s: %s", self._manager.path, error)
                 self.unmade[name] = error
 
     def _make(self, topic: Topic) -> None:
-        # The id of a folder that is there is looked at when its log is first opened.
+        # The id of an existing folder is checked when its log is first opened.
         missing = [n for n in topic.partitions if not self._has(topic.name, n)]
         while missing:
             try:
                 self._manager.make(topic.name, topic.id, missing)
                 return
-            except TopicExists:  # of one that was used, and hence made, since we looked
+            except TopicExists:  # it was used, and hence created, since we looked
                 left = [n for n in missing if not self._has(topic.name, n)]
                 if len(left) == len(missing):
                     raise
@@ -95,7 +95,7 @@ class Followers:
         return self._manager.has(TopicPartition(topic, partition))
 
     def _clear(self, topic: Topic) -> None:
-        """Take out folders that a removed topic of the same name could not take along."""
+        """Delete folders that a removed topic of the same name left behind."""
         if self._removed:
             here = [TopicPartition(topic.name, n) for n in topic.partitions
                     if self._has(topic.name, n)]  # fmt: skip

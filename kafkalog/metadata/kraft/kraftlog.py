@@ -1,7 +1,7 @@
-"""The metadata of a data directory: `__cluster_metadata-0`, as a single KRaft node keeps it.
+"""The metadata of a data directory: `__cluster_metadata-0`, the log of a single KRaft node.
 
-One node is the whole quorum: it leads from the moment it opens the log, in an epoch of its
-own, and what it has written to disk is committed.
+The node is the whole quorum: it leads as soon as it opens the log, in a new epoch, and a
+record on disk is committed.
 """
 
 import logging
@@ -70,7 +70,7 @@ __all__ = ["Listener", "MetadataLog"]
 
 SNAPSHOTS_KEPT = 2
 FREEING = {"RemoveTopicRecord", "ConfigRecord"}
-"""Records that free space, or let retention do it: on a full disk they get what is kept for it."""
+"""Records that free space, or let retention free it: on a full disk they get the reserve."""
 
 
 T = TypeVar("T")
@@ -80,23 +80,24 @@ _logger = logging.getLogger(__name__)
 
 
 class MetadataLog:
-    """The metadata of one directory, and the folders of its partitions that follow it.
+    """The metadata of one directory, and its partitions' folders, which follow it.
 
-    `image` may be read at any time by any thread.  Changes go one after another, each is on disk
-    before it shows.  Close it before its Manager.
+    `image` may be read at any time by any thread.  Changes are made one after another, and each is
+    on disk before it is visible.  Close it before its Manager.
     """
 
     def __init__(self, manager: Manager, log: Log, loaded: Loaded) -> None:
-        """For `open`."""
+        """Use `open` instead."""
         self.manager = manager
         self.image: MetadataImage = loaded.replay.image
-        """The metadata as it stands; a new object after each change."""
+        """The current metadata; a new object after each change."""
         self.problems: list[str] = list(loaded.problems)
-        """Sentences about what was found and could not be used."""
+        """Sentences about what was found and ignored."""
         self.adopted: tuple[str, ...] = ()
-        """Topics that opening took in."""
+        """Topics that were adopted at the start."""
         self.batch_bytes = BATCH_BYTES
-        """A change with more bytes of records than this is a transaction of several batches."""
+        """A change with more bytes of records than this becomes a transaction of several
+        batches."""
         assert manager.meta is not None
         self._meta = manager.meta
         self._site = Site(self._directory_id(), manager.config)
@@ -104,13 +105,13 @@ class MetadataLog:
         self._loaded = loaded
         self._epoch = -1
         self._closed = False
-        self._lock = threading.RLock()  # for the whole of a change, with listeners and folders
+        self._lock = threading.RLock()  # held for a whole change, including listeners and folders
         self._turns = Turns()
         self._followers = Followers(manager, loaded.removed)
-        self._not_obeyed: set[settings.Problem] = set()  # settings that were warned of
+        self._not_obeyed: set[settings.Problem] = set()  # settings that were warned about
         self._written_bytes = 0  # since the last snapshot
         self._snapshot_ms = manager.clock.now_ms()
-        self._not_taken: object = None  # why there was no snapshot the last time
+        self._not_taken: object = None  # why the last snapshot failed
         self._tail = Tail(log, manager.path)
 
     # ---- opening and closing -------------------------------------------------------------------
@@ -119,8 +120,8 @@ class MetadataLog:
     def open(cls, manager: Manager, adopt: bool = False) -> "MetadataLog":
         """Read the metadata of a directory, and in mode "w" lead it from now on.
 
-        A directory that Manager made has none yet and gets it.  `adopt`: topics whose folders
-        lie there without metadata are taken in; nothing of them is ever deleted or compacted
+        A directory that Manager created has none yet, and gets it.  `adopt`: adopts topics whose
+        folders are there without metadata; their records are neither deleted nor compacted
         before a setting says so.
         Raises: ArgumentError (folders without metadata, or of a cluster of several nodes),
         NotFound (mode "r": there is none), CorruptLog, IoFailed.
@@ -142,7 +143,7 @@ class MetadataLog:
         fresh = METADATA_VERSION not in self.image.features
         self._lead(known + 1)
         records = list(directory.first_records(self.manager)) if fresh else self._formatted()
-        if adopt:  # in versions that those allow; after a crash it is asked for again
+        if adopt:  # in versions that those allow; after a crash they are written again
             self._append(records)
             records = []
         if fresh or adopt:
@@ -165,30 +166,30 @@ class MetadataLog:
         self.problems += strays.values()
         self._site = self._site._replace(blocked=frozenset(tp.topic for tp in strays))
         self._followers.make_folders(self.image, self.image.topics)
-        self._followers.unmade.clear()  # they are made when they are used
+        self._followers.unmade.clear()  # they are created when they are used
         self._tail.keep_space()
 
     def _formatted(self) -> list[Record]:
-        """What a directory has to say yet that Kafka 4.4 formatted and no broker has run on."""
+        """Records for a directory that Kafka 4.4 formatted and no broker has run on."""
         if not self.image.features.get(ELIGIBLE_REPLICAS):
             return []
         return features.least_in_sync(self.image, self._site)
 
     def _settle(self) -> None:
-        """A new directory: its files and the log's get to the disk at the same time."""
+        """A new directory: its files and the log's are synced at the same time."""
         if self.manager.state.directory.gathers:
             handle_of(self._log).flush_start()
             folder = os.path.basename(self._log.path)
             self.manager.state.directory.settle([f"{folder}/{QUORUM_STATE}"])
 
     def _known_epoch(self) -> tuple[int, bool]:
-        """The highest epoch that anything here remembers; whether quorum-state tells one."""
+        """The highest epoch stored anywhere here; and whether quorum-state has one."""
         with Directory(self._log.path) as folder:
             quorum = quorum_epoch(folder.read(QUORUM_STATE, 1 << 16))
         if quorum.voters not in (None, (), (self._meta.node_id,)):
             raise ArgumentError(
                 f"{self._log.path}: found voters {quorum.voters}, wanted only "
-                f"{self._meta.node_id}: it is of a cluster of several nodes"
+                f"{self._meta.node_id}: it belongs to a cluster of several nodes"
             )
         epochs = [entry.epoch for entry in self._log.epochs]
         return max(quorum.epoch, self.image.epoch, *epochs), quorum.epoch > 0
@@ -207,11 +208,11 @@ class MetadataLog:
         self._loaded.take(records_in(batch))
 
     def _directory_id(self) -> uuid.UUID:
-        # Only Kafka before 3.7 gave none, and there it may be missing as long as we only read.
+        # Only Kafka before 3.7 wrote none; there it may be missing as long as we only read.
         return self._meta.directory_id or uuid.UUID(int=0)
 
     def _save_quorum_state(self) -> None:
-        # Only at the end: Kafka, and we, take a higher epoch from the log itself.
+        # Last: Kafka and we take a higher epoch from the log itself.
         voter = uuid_text(self._directory_id()) if self._loaded.kraft_version else None
         data = render_quorum_state(self._meta.node_id, self._epoch, voter)
         with Directory(self._log.path) as folder:
@@ -223,13 +224,14 @@ class MetadataLog:
     def register(
         self, endpoints: Sequence[tuple[str, str, int, int]], rack: str | None = None
     ) -> int:
-        """Write this broker's registration; its broker epoch.
+        """Write this broker's registration; returns its broker epoch.
 
         `endpoints`: (listener's name, advertised host, port, Kafka's number of the security
         protocol).  Raises: as write.
         """
         with self._lock:
-            # The epoch is the record's own offset; an abort of what a crash left goes before.
+            # The epoch is the record's own offset; the abort of a transaction left by a crash comes
+            # first.
             epoch = self._tail.end_offset + int(self._loaded.replay.in_transaction)
             broker = Broker(
                 id=self.image.node_id,
@@ -242,16 +244,17 @@ class MetadataLog:
                 in_controlled_shutdown=False,
                 directories=(self._directory_id(),),
             )
-            # Nobody relies on it before the next change: a start need not wait for the disk.
+            # Nothing depends on it before the next change: a start need not wait for the disk.
             record = "RegisterBrokerRecord", broker_fields(broker)
             self._write([record], flush=False, owe=True)
             self.manager.state.broker_epoch = epoch
             return epoch
 
     def close(self) -> None:
-        """Fence this broker's registration, flush; harmless when repeated.
+        """Fence this broker's registration, and flush.  Idempotent.
 
-        What a full disk has no room for is left out, with a warning: the next start does without.
+        Records that do not fit on a full disk are dropped with a warning: the next start needs
+        none.
         Raises: IoFailed, StorageOffline; it is closed then, too.
         """
         with self._lock:
@@ -266,7 +269,7 @@ class MetadataLog:
     def _stop(self) -> None:
         broker = self.image.brokers.get(self.image.node_id)
         if broker is not None and not broker.fenced:
-            # Else the next controller waits for its session to end before it may register.
+            # Otherwise the next controller waits for its session to end before it may register.
             fields = {"broker_id": broker.id, "broker_epoch": broker.epoch, "fenced": 1}
             self._append([("BrokerRegistrationChangeRecord", fields)], owe=True)
         try:
@@ -274,7 +277,7 @@ class MetadataLog:
             self.image = self._loaded.replay.image
             self._save_quorum_state()
         except NoSpace as error:
-            _logger.warning("%s: closed without its last words: %s", self._log.path, error)
+            _logger.warning("%s: closed without its last records: %s", self._log.path, error)
         self._snapshot_if_due()
         self._tail.keep_space()
 
@@ -288,24 +291,24 @@ class MetadataLog:
 
     @property
     def clustered(self) -> bool:
-        """A node alone."""
+        """A single node."""
         return False
 
     @property
     def controller(self) -> int:
-        """This node: it is alone."""
+        """This node: there is no other."""
         return self.image.node_id
 
     def listen(self, listener: Listener) -> None:
-        """Call `listener` after each change, in the order of changes, in the changer's thread.
-        Folders of new partitions are there by then, those of removed ones still are."""
+        """Call `listener` after each change, in the order of changes, in the thread that changes
+        it. By then, folders of new partitions exist; those of removed ones still do."""
         with self._lock:
             self._followers.listen(listener)
 
     def write(self, records: Iterable[Record], flush: bool = True) -> MetadataImage:
-        """Write records, all or none of them; on return they are on disk and in `image`.
+        """Write records, all or none; on return they are on disk and in `image`.
 
-        `flush` False: they get to the disk with the next change, or at the close.
+        `flush` False: they are synced with the next change, or when it is closed.
 
         Raises: IoFailed, NoSpace (nothing changed), StorageOffline, ReadOnly, Closed.
         """
@@ -323,7 +326,7 @@ class MetadataLog:
             return self.image
 
     def _show(self, flush: bool = True) -> None:
-        """What was appended since the last time is on disk, then in `image`, then followed."""
+        """Sync what was appended since the last call, then update `image`, then the followers."""
         old, new = self.image, self._loaded.replay.image
         if new is old:
             return
@@ -338,7 +341,7 @@ class MetadataLog:
         if self._closed:
             raise Closed(f"{self._log.path}: the metadata was closed")
         if self.manager.mode != "w":
-            raise ReadOnly(f"{self._log.path}: was opened for reading")
+            raise ReadOnly(f"{self._log.path}: is open for reading only")
 
     def _append(self, records: Sequence[Record], owe: bool = False) -> None:
         if not records:
@@ -351,7 +354,7 @@ class MetadataLog:
                 self._tail.append(batch, owe, frees)
                 done += 1
         finally:
-            # What was begun and failed is fed, too: the next write aborts it.
+            # Also feed what was begun and failed: the next write aborts it.
             self._loaded.take(raw for batch in batches[:done] for raw in records_in(batch))
             self._written_bytes += sum(map(len, batches[:done]))
 
@@ -359,7 +362,7 @@ class MetadataLog:
         return encode(name, fields, self._loaded.replay.image)
 
     def _batches(self, values: list[bytes]) -> list[bytes]:
-        """One batch, which is whole or not there; more than one are a transaction."""
+        """A single batch is atomic; several batches are a transaction."""
         now_ms = self.manager.clock.now_ms()
         head = []
         if self._loaded.replay.in_transaction:
@@ -378,14 +381,14 @@ class MetadataLog:
     def create_topics(self, asked: NewTopics) -> list[Result]:
         """CreateTopics: the response's `topics`, one result per topic.
 
-        One whose folders cannot be made is taken back.
+        A topic whose folders cannot be created is removed again.
         """
         return self._plan(
             lambda image: controller.create_topics(image, asked, self._site), self._take_back
         )
 
     def _take_back(self, results: list[Result]) -> None:
-        """The topics among `results` whose folders cannot be made."""
+        """The topics among `results` whose folders cannot be created."""
         unmade = {name: why for name, why in self._followers.unmade.items() if passes(why)}
         made = [result for result in results
                 if not result["error_code"] and result["topic_id"] in self.image.names]  # fmt: skip
@@ -393,7 +396,7 @@ class MetadataLog:
         try:
             self.write([("RemoveTopicRecord", {"topic_id": result["topic_id"]}) for result in mine])
         except KafkalogError:
-            return  # they stay: their folders are made when they are used
+            return  # they stay: their folders are created when they are used
         for result in mine:
             result.update(failed(unmade[result["name"]]))
 
@@ -422,30 +425,30 @@ class MetadataLog:
         return configs.describe_configs(self.image, asked, self._site.config)
 
     def update_features(self, asked: FeatureChanges) -> Result:
-        """UpdateFeatures: the error of all, if there is one."""
+        """UpdateFeatures: the error for the whole request, if any."""
         version = self._loaded.kraft_version
         return self._plan(
             lambda image: features.update_features(image, asked, self._site, version)
         )[0]
 
     def unregister_broker(self, broker_id: int) -> Result:
-        """UnregisterBroker: the error, if there is one."""
+        """UnregisterBroker: the error, if any."""
         return self._plan(lambda image: registrations.unregister_broker(image, broker_id))[0]
 
     def unregister_controller(self, controller_id: int) -> Result:
-        """UnregisterController: the error, if there is one."""
+        """UnregisterController: the error, if any."""
         return self._plan(lambda image: registrations.unregister_controller(image, controller_id))[
             0
         ]
 
     def quorum(self) -> Quorum:
-        """What DescribeQuorum tells of this log."""
+        """This log's state for DescribeQuorum."""
         with self._lock:
             mine = self._directory_id() if self._loaded.kraft_version else None
             return Quorum(self._epoch, self._tail.end_offset, mine)
 
     def allocate_producer_ids(self) -> range:
-        """A block of producer ids, which nobody gets a second time.
+        """A block of producer ids that was never handed out.
 
         Raises: as write.
         """
@@ -459,7 +462,7 @@ class MetadataLog:
         plan_of: Callable[[MetadataImage], Plan],
         settle: Callable[[list[Result]], None] | None = None,
     ) -> list[Result]:
-        """Carry out what is asked; changes of several threads go to the disk together."""
+        """Carry out a request; changes of several threads share a sync."""
         turn = Turn(plan_of, settle)
         self._turns.join(turn)
         with self._lock:
@@ -485,25 +488,25 @@ class MetadataLog:
     # ---- what others ask of it -----------------------------------------------------------------
 
     def config(self, topic: str) -> Mapping[str, object] | None:
-        """The settings of a topic that go over the broker's static ones (for Manager)."""
+        """The topic settings that override the broker's static ones (for Manager)."""
         static = self.manager.config.topic
         return settings.topic_overrides(self.image, topic, static, self._not_obeyed)
 
     def topic_id(self, topic: str, partition: int) -> uuid.UUID | None:
-        """The topic's id when it has that partition (for Manager)."""
+        """The topic's id if it has that partition (for Manager)."""
         found = self.image.topics.get(topic)
         return found.id if found is not None and partition in found.partitions else None
 
     def followed(self, call: Callable[[], T]) -> T:
-        """What `call` gives while no change is under way whose folders are still to be made."""
+        """Call `call` while no change is creating folders."""
         with self._lock:
             return call()
 
     def lead(self, log: Log) -> int:
-        """Let an open log append in the leader epoch that the metadata gives it; that epoch.
+        """Let an open log append in the leader epoch that the metadata has; returns that epoch.
 
-        A log whose own epoch is higher (it was written without the metadata) raises the metadata's.
-        Call it before a broker's first append.  Raises: UnknownTopicOrPartition; as write.
+        If the log's own epoch is higher (it was written without the metadata), the metadata's is
+        raised. Call it before a broker's first append.  Raises: UnknownTopicOrPartition; as write.
         """
         with self._lock:
             mine = log.leader_epoch
@@ -536,15 +539,16 @@ class MetadataLog:
         try:
             self.take_snapshot()
         except KafkalogError as error:
-            # Nothing is lost by it: the log has all of it.
+            # Nothing is lost: the log has everything.
             known, self._not_taken = self._not_taken, told_once(error)
             if known != self._not_taken:
                 _logger.error("%s: no snapshot: %s", self._log.path, error)
 
     def take_snapshot(self) -> SnapshotName | None:
-        """Write a snapshot of the image; None in a transaction, or while records wait for room.
+        """Write a snapshot of the image; None during a transaction, or while records wait for
+        space.
 
-        Older ones go, but one; the log is cut when it is larger than metadata.max.retention.bytes.
+        Deletes all older ones except one; truncates a log larger than metadata.max.retention.bytes.
         Raises: IoFailed, NoSpace, ReadOnly, Closed.
         """
         with self._lock:
@@ -554,7 +558,7 @@ class MetadataLog:
             loaded = self._loaded
             if loaded.replay.in_transaction or name.offset == 0 or self._tail.owes:
                 return None
-            self.manager.folders.sync()  # a reader that begins with it does not learn what was
+            self.manager.folders.sync()  # readers that start with it do not see removals
             # removed
             values = [encode(record, fields, image) for record, fields in snapshot_entries(image)]
             times_ms = (image.timestamp_ms, self.manager.clock.now_ms())
@@ -573,5 +577,5 @@ class MetadataLog:
             folder.unlink(kept.pop(0).file())
         if self._log.size_bytes > self.manager.config.metadata_max_retention_bytes:
             self._log.roll()
-            # A reader that finds the newest damaged begins with the one before it.
+            # A reader that finds the newest damaged uses the one before it.
             self._log.delete_before(kept[0].offset)

@@ -1,4 +1,4 @@
-"""The metadata of a directory, read: the newest whole snapshot, then the log behind it."""
+"""Loads the metadata of a directory: the newest complete snapshot, then the log after it."""
 
 import json
 import logging
@@ -21,46 +21,46 @@ _logger = logging.getLogger(__name__)
 
 
 class Loaded:
-    """What the records of a metadata log add up to; one thread only."""
+    """The result of a metadata log's records; one thread only."""
 
     def __init__(self, cluster_id: str, node_id: int) -> None:
         """Nothing is read yet."""
         self.replay = Replay(empty_image(cluster_id, node_id))
         self.snapshot: SnapshotName | None = None
-        """The one that it began with."""
+        """The snapshot that it started from."""
         self.kraft_version = 0
         self.voters: bytes | None = None
         """The last VotersRecord of a quorum of version 1."""
         self.removed: set[object] = set()
-        """Ids of topics whose removal was read: what is left of them may go."""
+        """Ids of topics whose removal was read: their leftovers may be deleted."""
         self.problems: list[str] = []
         self._unknown: dict[str, str] = {}
-        """Where a kind of record that is not known was met first."""
+        """Where each unknown kind of record first occurs."""
 
     def unknown(self) -> list[str]:
-        """A sentence for each kind of record that is not known, and counts."""
+        """A sentence for each unknown kind of record, with its count."""
         foreign = self.replay.image.foreign
         return [f"{self._unknown[what]}: found {what}" for what in foreign if what in self._unknown]
 
     def check_known(self, path: str) -> None:
-        """Whoever writes must know all of it.  Raises: ArgumentError."""
+        """Refuse writing if anything is unknown.  Raises: ArgumentError."""
         if unknown := self.unknown():
             raise ArgumentError(
-                f"{path}: {unknown[0]}; metadata that is not wholly known is only read: open it "
+                f"{path}: {unknown[0]}; metadata with unknown records can only be read: open it "
                 "with mode='r', or with a newer kafkalog"
             )
 
     def take(self, raws: Iterable[Raw], start: int = 0, where: str = "metadata") -> None:
-        """Feed records from offset `start` on; settled after the last one of the log.
+        """Feed records from offset `start` on; complete after the last one of the log.
 
-        `where`: how sentences name what they are in.
+        `where`: names their source in messages.
 
         Raises: CorruptLog.
         """
         last: Raw | None = None
         for raw in raws:
             if raw.offset < start:
-                continue  # of a batch that begins below the start
+                continue  # of a batch that begins before the start
             last = raw
             if raw.control == KRAFT_VERSION:
                 self.kraft_version = kraft_version_of(raw.value)
@@ -84,9 +84,9 @@ class Loaded:
 
 
 def load(log: Log, cluster_id: str, node_id: int) -> Loaded:
-    """Read the newest snapshot that is whole and lies in reach of the log, then the log.
+    """Read the newest snapshot that is complete and connects to the log, then the log.
 
-    Raises: CorruptLog when neither it nor the log has the beginning.
+    Raises: CorruptLog if neither it nor the log has the beginning.
     """
     problems: list[str] = []
     start, end = log.start_offset, log.end_offset
@@ -105,7 +105,7 @@ def load(log: Log, cluster_id: str, node_id: int) -> Loaded:
         break
     if loaded.snapshot is None and start > 0:
         raise CorruptLog(
-            f"{log.path}: the log begins at offset {start}, and there is no whole snapshot at or "
+            f"{log.path}: the log begins at offset {start}, and no complete snapshot is at or "
             "above it"
         )
     loaded.problems = problems
@@ -124,7 +124,7 @@ def load(log: Log, cluster_id: str, node_id: int) -> Loaded:
 def _take_snapshot(loaded: Loaded, folder: str, name: SnapshotName) -> None:
     raws = read_snapshot(os.path.join(folder, name.file()))
     loaded.take(raws, where=f"metadata, {name.file()}")
-    # Its records count from 0; what they stand for ends right below its name's offset.
+    # Its records count from 0; their content ends just below its name's offset.
     loaded.replay.settle(name.offset - 1, name.epoch, raws[-1].timestamp_ms)
     loaded.snapshot = name
 
@@ -138,9 +138,9 @@ class _Quorum(NamedTuple):
 
 
 def quorum_epoch(data: bytes | None) -> _Quorum:
-    """Epoch and voters in a quorum-state file; epoch 0 when there is none, or a damaged one.
+    """Epoch and voters from a quorum-state file; epoch 0 if it is missing or damaged.
 
-    The voters are None where the file does not say them (version 1).
+    The voters are None if the file does not have them (version 1).
     """
     try:
         found = json.loads(data or b"{}")
@@ -148,13 +148,13 @@ def quorum_epoch(data: bytes | None) -> _Quorum:
         ids = None if voters is None else tuple(int(voter["voterId"]) for voter in voters)
         return _Quorum(max(0, int(found.get("leaderEpoch", 0))), ids)
     except (ValueError, KeyError, TypeError, AttributeError):
-        return _Quorum(0, None)  # Kafka, too, takes the epoch from the log then
+        return _Quorum(0, None)  # Kafka, too, then takes the epoch from the log
 
 
 def render_quorum_state(node_id: int, epoch: int, directory_id: str | None) -> bytes:
-    """quorum-state of a node that leads a quorum of its own.
+    """quorum-state of a node that is its own quorum.
 
-    `directory_id`: of a quorum of version 1 (KIP-853), which has other fields.
+    `directory_id`: for a quorum of version 1 (KIP-853), which has other fields.
     """
     content: dict[str, object] = {"leaderId": node_id, "leaderEpoch": epoch, "votedId": -1}
     if directory_id is None:

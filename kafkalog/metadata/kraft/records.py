@@ -23,9 +23,9 @@ __all__ = [
 LEVEL = 33
 """4.4-IV2, the newest metadata.version that we know."""
 LEVEL_NEW = 27
-"""That of a new directory, 4.1-IV1: Kafka 4.1 and later start on it."""
+"""The level of a new directory, 4.1-IV1: Kafka 4.1 and later can open it."""
 LEVEL_MIN = 7
-"""3.3-IV3, the oldest that Kafka 4 starts on."""
+"""3.3-IV3, the oldest level that Kafka 4 supports."""
 
 # The lowest metadata.version for each version of a record, from 0 on.  Source: Kafka's
 # MetadataVersion: 7 3.3-IV3, 8 3.4-IV0, 17 3.7-IV2 (log directories), 23 4.0-IV1 (ELR),
@@ -39,20 +39,20 @@ _VERSIONS: dict[str, tuple[int, ...]] = {
 
 
 def record_version(name: str, level: int) -> int:
-    """The version in which a record is written under that metadata.version."""
+    """The version in which a record is written at that metadata.version."""
     return sum(level >= low for low in _VERSIONS.get(name, (0,))) - 1
 
 
 def encode(name: str, fields: Any, image: MetadataImage) -> bytes:
-    """A record's framed bytes.  `fields`: a mapping, or what `decode` gave."""
+    """A record's framed bytes.  `fields`: a mapping, or the result of `decode`."""
     level = image.features.get(METADATA_VERSION, LEVEL_NEW)
     return bytes(wire.METADATA.encode(name, record_version(name, level), fields))
 
 
 def decode(value: bytes) -> Entry | str:
-    """The record, or a text that names what is not known of it, and what is.
+    """The record; for an unknown kind or version, a text that names it and the known ones.
 
-    Raises: CorruptLog for bytes that are no record.
+    Raises: CorruptLog for bytes that are not a record.
     """
     try:
         frame, kind, version, _ = wire.METADATA.frame_of(value)
@@ -67,7 +67,7 @@ def decode(value: bytes) -> Entry | str:
 
 
 def describe(value: bytes) -> str:
-    """A record for people to read: its name, version and fields.
+    """A record in readable form: its name, version and fields.
 
     Raises: CorruptLog.
     """
@@ -84,7 +84,7 @@ def _plain(field: Any) -> str:
     if isinstance(field, uuid.UUID):
         return uuid_text(field)
     if isinstance(field, bytes):
-        return f"{len(field)} bytes"  # salts and keys are nobody's business
+        return f"{len(field)} bytes"  # salts and keys are secret
     if isinstance(field, Struct):
         return "{" + " ".join(f"{name}={_plain(inner)}" for name, inner in field) + "}"
     return "null" if field is None else str(field)

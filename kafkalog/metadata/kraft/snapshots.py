@@ -1,6 +1,6 @@
-"""Snapshots of the metadata: `<offset>-<epoch>.checkpoint`, made of batches as the log is.
+"""Snapshots of the metadata: `<offset>-<epoch>.checkpoint`, made of batches like the log.
 
-The name's offset is that of the first record which is not in it.
+The name's offset is that of the first record that is not in it.
 """
 
 import os
@@ -30,7 +30,7 @@ _NAME = re.compile(r"([0-9]{20})-([0-9]{10})\.checkpoint")
 
 
 class SnapshotName(NamedTuple):
-    """What a snapshot's name says."""
+    """The parts of a snapshot's name."""
 
     offset: int
     epoch: int
@@ -47,7 +47,7 @@ def list_snapshots(folder: str) -> list[SnapshotName]:
 
 
 def read_snapshot(path: str) -> list[Raw]:
-    """Every record of a snapshot that is whole.
+    """Every record of a complete snapshot.
 
     Raises: CorruptLog for a damaged or unfinished one.
     """
@@ -77,8 +77,8 @@ def render_snapshot(
 ) -> bytes:
     """The bytes of a snapshot of framed records.
 
-    `timestamps_ms`: of the last record in it, and now.  `kraft_version`, `voters`: as the
-    quorum's records have them; version 0 needs no record.
+    `timestamps_ms`: of the last record in it, and now.  `kraft_version`, `voters`: from the
+    quorum's records; version 0 needs no record.
     """
     return b"".join(_batches(values, epoch, timestamps_ms, kraft_version, voters))
 

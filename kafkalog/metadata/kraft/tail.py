@@ -1,4 +1,4 @@
-"""The end of a metadata log, where a disk may be full."""
+"""The end of a metadata log, when the disk may be full."""
 
 import logging
 from typing import TYPE_CHECKING
@@ -18,16 +18,16 @@ _logger = logging.getLogger(__name__)
 class Tail:
     """Appends batches.  One thread at a time.
 
-    What only says that this node leads may wait in memory for room, and goes before the next
-    batch: a crash that takes it takes nothing, as the next start says it again.
+    Records that only say that this node leads may wait in memory for space, and are written before
+    the next batch.  If a crash loses them, nothing is lost, as the next start writes them again.
     """
 
     def __init__(self, log: "Log", directory: str) -> None:
-        """`directory` is where space is kept, see Reserve."""
+        """`directory` is where the reserve is kept, see Reserve."""
         self._log = log
         self._reserve = Reserve(directory)
         self._owed: list[bytes] = []
-        self._end = -1  # behind what is owed
+        self._end = -1  # after the waiting records
 
     @property
     def end_offset(self) -> int:
@@ -36,14 +36,14 @@ class Tail:
 
     @property
     def owes(self) -> bool:
-        """Whether something waits for room."""
+        """Whether records wait for space."""
         return bool(self._owed)
 
     def append(self, batch: bytes, owe: bool = False, frees: bool = False) -> None:
         """Append a batch at `end_offset`.
 
-        On a full disk it gets the space that is kept if it `frees` other, or is of those that
-        may wait (`owe`).
+        On a full disk it may use the reserve if it `frees` space, or waits if it may
+        (`owe`).
 
         Raises: NoSpace (nothing changed), IoFailed, StorageOffline.
         """
@@ -55,7 +55,7 @@ class Tail:
             if not owe:
                 raise
             if not self._owed:
-                _logger.warning("%s: the disk is full, what it begins with has to wait: %s",
+                _logger.warning("%s: the disk is full, the first records have to wait: %s",
                                 self._log.path, error)  # fmt: skip
             *_, last = records_in(batch)
             self._owed.append(batch)
@@ -77,5 +77,5 @@ class Tail:
         return True
 
     def keep_space(self) -> None:
-        """Take the space that was given away back, as far as there is room."""
+        """Restore the reserve, as far as there is space."""
         self._reserve.keep()

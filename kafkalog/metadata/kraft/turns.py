@@ -1,4 +1,4 @@
-"""Changes that come from several threads at once: one sync serves all of them."""
+"""Changes from several threads at the same time share one sync."""
 
 import logging
 from collections import deque
@@ -17,14 +17,14 @@ _logger = logging.getLogger(__name__)
 
 
 class Turn:
-    """A change that somebody waits for: planned, appended, and, after the sync, settled."""
+    """A change with a waiting caller: planned, appended, and, after the sync, settled."""
 
     def __init__(
         self,
         plan_of: Callable[[MetadataImage], Plan],
         settle: Callable[[list[Result]], None] | None = None,
     ) -> None:
-        """`settle` looks at the results once the change shows."""
+        """`settle` gets the results once the change is visible."""
         self._plan_of = plan_of
         self._settle = settle
         self._results: list[Result] = []
@@ -35,7 +35,7 @@ class Turn:
     def begin(
         self, image: MetadataImage, append: Callable[[Sequence[Record]], None], where: str
     ) -> None:
-        """Append what the change comes to on top of `image`; on disk after the next sync."""
+        """Append the change on top of `image`; on disk after the next sync."""
         try:
             plan = self._plan_of(image)
         except Exception as error:
@@ -48,7 +48,7 @@ class Turn:
             self.lose(error, where)
 
     def lose(self, error: KafkalogError, where: str) -> None:
-        """What was to be written is not on disk."""
+        """The records did not reach the disk."""
         if self._wrote and not self.done:
             self._wrote = False
             _logger.error("%s: %s", where, error)
@@ -57,7 +57,7 @@ class Turn:
                     result.update(failed(error))
 
     def end(self) -> None:
-        """The change shows."""
+        """The change is visible."""
         if self._settle is not None and not self.done:
             self._settle(self._results)
         self.done = True
@@ -68,9 +68,9 @@ class Turn:
             self._failure, self.done = error, True
 
     def results(self) -> list[Result]:
-        """One an item of what was asked.
+        """One result per requested item.
 
-        Raises: what kept the change from being planned.
+        Raises: the error of planning the change.
         """
         if self._failure is not None:
             raise self._failure
@@ -87,12 +87,12 @@ class Turns:
         return len(self._waiting)
 
     def join(self, turn: Turn) -> None:
-        """Wait for the thread that takes the next ones."""
+        """Wait to become the thread that takes the next ones."""
         self._waiting.append(turn)
 
     @contextmanager
     def taken(self) -> Iterator[list[Turn]]:
-        """All waiting turns; at the end each has its results or a failure."""
+        """All waiting turns; at the end each has its results or an error."""
         found = [self._waiting.popleft() for _ in range(len(self._waiting))]
         try:
             yield found
@@ -100,12 +100,12 @@ class Turns:
             for turn in found:
                 turn.fail(error)
         except BaseException:
-            for turn in found:  # the thread that carried them out knows already
+            for turn in found:  # the thread that carried them out already has the error
                 turn.fail(RuntimeError("the change of another thread failed, and this one with it"))
             raise
 
 
 def failed(error: KafkalogError) -> dict[str, Any]:
-    """What the result of a change says that could not be made."""
+    """The result for a change that could not be made."""
     code = ErrorCode.UNKNOWN_SERVER_ERROR if error.code is None else error.code
     return {"error_code": int(code), "error_message": for_clients(error)}

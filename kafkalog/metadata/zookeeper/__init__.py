@@ -1,1 +1,1 @@
-"""Metadata as the brokers of Kafka's ZooKeeper era keep it: a tree of small JSON documents."""
+"""Metadata as Kafka's brokers keep it in ZooKeeper: a tree of small JSON documents."""

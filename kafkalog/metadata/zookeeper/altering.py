@@ -1,8 +1,7 @@
-"""Settings that clients want changed (AlterConfigs, IncrementalAlterConfigs), as operations on the
-tree.
+"""Changes settings in the tree for clients (AlterConfigs, IncrementalAlterConfigs).
 
-Pure.  A resource's settings are one znode; that it changed is said by another, which every broker
-follows.
+Pure.  A resource's settings are one znode; another one announces the change, and every broker
+watches that one.
 """
 
 from __future__ import annotations
@@ -25,17 +24,17 @@ __all__ = ["Altered", "Plan", "altered", "each", "mark_refused", "path_of"]
 Body = dict[str, Any]
 Records = list[tuple[str, Any]]
 Plan = Callable[[MetadataImage, SettingChanges, BrokerConfig], tuple[Records, list[Body]]]
-"""What is to become of the settings; of kafkalog.metadata.configs."""
+"""A change of kafkalog.metadata.configs."""
 _KINDS = {TOPIC: "topics", BROKER: "brokers"}
 
 
 class Altered(NamedTuple):
-    """What becomes of one resource."""
+    """The result for one resource."""
 
     result: Body
-    """Of the response."""
+    """The response's entry."""
     operations: tuple[Operation, ...]
-    """All or none are to be done, then it is so; empty: there is nothing to do."""
+    """Operations to carry out, all or none; empty: there is nothing to do."""
 
 
 def _entity(one: ResourceChange) -> entities.Entity:
@@ -43,12 +42,12 @@ def _entity(one: ResourceChange) -> entities.Entity:
 
 
 def path_of(one: ResourceChange) -> str:
-    """Where the settings of a resource are."""
+    """The path of a resource's settings."""
     return entities.config_path(_entity(one))
 
 
 def each(asked: SettingChanges) -> list[SettingChanges]:
-    """A request for each resource of one; a resource that is there twice, twice: the plan refuses
+    """One request per resource; a resource that occurs twice stays together, since the plan refuses
     that."""
     counts = Counter((one.kind, one.name) for one in asked.resources)
     return [SettingChanges([one] * counts[one.kind, one.name], asked.validate_only)
@@ -59,7 +58,7 @@ def altered(
     image: MetadataImage, asked: SettingChanges, znode: Znode | None, plan: Plan,
     static: BrokerConfig,
 ) -> Altered:  # fmt: skip
-    """What becomes of the resource of `asked`, as `each` gives it.
+    """The result for the resource of `asked`, as `each` yields it.
 
     `image`: the answering node's, with topics and settings; `znode`: the resource's.
     """
@@ -73,7 +72,7 @@ def altered(
 def _said(one: ResourceChange, znode: Znode | None) -> dict[str, str]:
     try:
         return dict(entities.read_config(_entity(one), None if znode is None else znode.data))
-    except BadZnode:  # what is written takes its place
+    except BadZnode:  # what is written replaces it
         return {}
 
 
@@ -91,6 +90,6 @@ def _operations(
 
 
 def mark_refused(result: Body) -> None:
-    """Its operations were not done: somebody else changed the settings."""
+    """The response if somebody else has changed the settings in between."""
     result["error_code"] = int(ErrorCode.UNKNOWN_SERVER_ERROR)
     result["error_message"] = "The settings have changed since: try again."

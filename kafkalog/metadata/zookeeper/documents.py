@@ -1,4 +1,4 @@
-"""A znode's JSON: read with the name of what is wrong, written as Kafka writes it."""
+"""A znode's JSON: read with errors that name the field, written as Kafka writes it."""
 
 from __future__ import annotations
 
@@ -11,21 +11,21 @@ from kafkalog.errors import BadZnode
 __all__ = ["ZNODE_BYTES_MAX", "Document", "document"]
 
 ZNODE_BYTES_MAX = 0xFFFFF
-"""Of a znode, as ZooKeeper's jute.maxbuffer has it where nothing else is said."""
+"""The limit of a znode: ZooKeeper's default for jute.maxbuffer."""
 INT32, INT64 = range(-(2**31), 2**31), range(-(2**63), 2**63)
 
 T = TypeVar("T")
 
 
 def document(fields: Mapping[str, Any]) -> bytes:
-    """A JSON document without blanks, as Kafka's."""
+    """A JSON document without blanks, like Kafka's."""
     return json.dumps(fields, ensure_ascii=False, separators=(",", ":")).encode()
 
 
 class Document:
-    """A JSON object of the tree, or one within it.
+    """A JSON object of the tree, or one inside it.
 
-    Each reader names its path, the field, what was found and what was wanted: BadZnode.
+    Each reader raises BadZnode with the path, the field, what was found and what was wanted.
     """
 
     def __init__(self, path: str, fields: Mapping[str, Any], within: str = "") -> None:
@@ -59,7 +59,7 @@ class Document:
         return BadZnode(f"{self.path}: {where}: found {_shown(found)}, wanted {wanted}")
 
     def has(self, name: str) -> bool:
-        """Whether there is such a field, and it is not null."""
+        """Whether the field exists and is not null."""
         return self._fields.get(name) is not None
 
     def text(self, name: str, default: str | None = None) -> str:
@@ -70,11 +70,11 @@ class Document:
         return found
 
     def whole(self, name: str, default: int | None = None, limits: range = INT32) -> int:
-        """A whole number; some of Kafka's are written as strings, too."""
+        """A whole number; Kafka writes some of them as strings, too."""
         return self._whole(name, self._fields.get(name, default), limits)
 
     def long(self, name: str, default: int | None = None) -> int:
-        """A whole number of 64 bits."""
+        """A 64-bit whole number."""
         return self.whole(name, default, INT64)
 
     def wholes(self, name: str) -> tuple[int, ...]:
@@ -97,7 +97,7 @@ class Document:
         return found
 
     def replicas(self, name: str) -> dict[int, tuple[int, ...]]:
-        """An object of lists of whole numbers by whole numbers; one that is missing is empty."""
+        """An object of lists of whole numbers by whole numbers; empty if it is missing."""
         found = self._object(name) if self.has(name) else {}
         return {
             self._whole(name, key, range(INT32.stop)): self._wholes(f"{name}.{key}", value)
@@ -114,7 +114,7 @@ class Document:
         )
 
     def objects(self, name: str) -> dict[str, Document]:
-        """An object of objects; one that is missing is empty."""
+        """An object of objects; empty if it is missing."""
         found = self._object(name) if self.has(name) else {}
         for key, value in found.items():
             if not isinstance(value, dict):

@@ -1,7 +1,7 @@
-"""Settings in the tree: of topics, brokers, users, clients and addresses, and news of them.
+"""Settings in the tree: of topics, brokers, users, clients and addresses, and their announcements.
 
-Pure, as `tree`.  An entity is what follows /config: ("topics", "t"), ("users", "u", "clients",
-"c"); names of users and clients are sanitized there, and `<default>` is all of them.
+Pure, as `tree`.  An entity is the path below /config: ("topics", "t"), ("users", "u", "clients",
+"c"); names of users and clients are sanitized in it, and `<default>` means all of them.
 """
 
 from __future__ import annotations
@@ -21,13 +21,13 @@ CONFIG, CHANGES, CHANGE = "/config", "/config/changes", "/config/changes/config_
 DEFAULT = "<default>"
 KINDS = ("topics", "brokers", "clients", "users", "ips")
 QUOTAS = {"users": "user", "clients": "client-id", "ips": "ip"}
-"""A quota's kinds of entity, by Kafka's words on the wire."""
+"""The kinds of entity that quotas have, by Kafka's words on the wire."""
 
 Entity = tuple[str, ...]
 
 
 def config_path(entity: Entity) -> str:
-    """Of the settings of an entity."""
+    """The path of an entity's settings."""
     return "/".join((CONFIG, *entity))
 
 
@@ -35,7 +35,7 @@ def sanitized(name: str | None) -> str:
     """The name of a user or a client in a path; None: all of them."""
     if name is None:
         return DEFAULT
-    return quote(name, safe="").replace("~", "%7E")  # as Java's encoder, which keeps no tilde
+    return quote(name, safe="").replace("~", "%7E")  # like Java's encoder, which encodes the tilde
 
 
 def unsanitized(name: str) -> str | None:
@@ -44,7 +44,7 @@ def unsanitized(name: str) -> str | None:
 
 
 def read_config(entity: Entity, data: bytes | None) -> Mapping[str, str]:
-    """Settings by name; a znode without data has none, as that of a user with clients only."""
+    """Settings by name; a znode without data has none, such as that of a user with clients only."""
     if not data:
         return {}
     return Document.parse(config_path(entity), data, range(1, 2)).settings("config")
@@ -80,6 +80,6 @@ def write_change(entity: Entity) -> bytes:
 
 
 def quota_entity(entity: Entity) -> tuple[tuple[str, str | None], ...]:
-    """The entity of quotas as the wire has it, sorted: (("client-id", None), ("user", "u"))."""
+    """A quota's entity as the wire has it, sorted: (("client-id", None), ("user", "u"))."""
     pairs = zip(entity[::2], entity[1::2], strict=True)
     return tuple(sorted((QUOTAS[kind], unsanitized(name)) for kind, name in pairs))

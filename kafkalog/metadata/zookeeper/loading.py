@@ -1,6 +1,6 @@
-"""The metadata's image from the whole tree, as a controller finds it when it is elected.
+"""Builds the metadata's image from the whole tree, as a new controller finds it.
 
-Pure.  A znode that says nothing known is left out and told; all others go on.
+Pure.  An unreadable znode is left out and reported; all others are used.
 """
 
 from __future__ import annotations
@@ -24,23 +24,23 @@ from kafkalog.wire.values import ZERO_UUID
 __all__ = ["Loaded", "Znode", "broker", "load"]
 
 PROTOCOLS = {"PLAINTEXT": 0, "SSL": 1, "SASL_PLAINTEXT": 2, "SASL_SSL": 3}
-"""By Kafka's numbers of them."""
+"""By Kafka's numbers."""
 KINDS = {"topics": TOPIC, "brokers": BROKER}
 T = TypeVar("T")
 
 
 class Znode(NamedTuple):
-    """A znode as ZooKeeper gives it."""
+    """A znode as ZooKeeper returns it."""
 
     data: bytes | None
     version: int = 0
     """How often its data was changed."""
     created: int = 0
-    """The transaction that made it (czxid): of a broker, its epoch."""
+    """The transaction that created it (czxid): for a broker, its epoch."""
     owner: int = 0
-    """The session that it goes with; 0: none."""
+    """The session that owns it; 0: none."""
     changed: int = 0
-    """The transaction that wrote its data last (mzxid)."""
+    """The transaction that last wrote its data (mzxid)."""
 
 
 Tree = Mapping[str, Znode]
@@ -48,7 +48,7 @@ Tree = Mapping[str, Znode]
 
 
 class Loaded(NamedTuple):
-    """What a tree says."""
+    """The contents of a tree."""
 
     image: MetadataImage
     controller: tree.ControllerNode | None
@@ -57,22 +57,22 @@ class Loaded(NamedTuple):
     written_by: Mapping[tuple[str, int], int]
     """The epoch of the controller that wrote a partition's state."""
     written_at: Mapping[tuple[str, int], int]
-    """And the transaction that did, which the epochs of brokers compare with."""
+    """And the transaction that created it, which is compared with brokers' epochs."""
     assigned_at: Mapping[str, int]
     """The version of the znode with the replicas of a topic's partitions."""
     deleted: frozenset[str]
-    """Topics that are to be deleted."""
+    """Topics to delete."""
     problems: tuple[BadZnode, ...]
-    """Of znodes that were left out."""
+    """The errors of znodes that were left out."""
 
 
 def load(znodes: Tree, node_id: int) -> Loaded:
-    """All of a tree, for the broker `node_id`."""
+    """Load a whole tree, for the broker `node_id`."""
     return _Loading(znodes).load(node_id)
 
 
 def broker(number: int, znode: Znode) -> Broker:
-    """A broker as its registration says.
+    """A broker from its registration.
 
     Raises: BadZnode.
     """
@@ -132,11 +132,11 @@ class _Loading:
 
     def _one(self, path: str, read: Callable[[bytes | None], T]) -> T | None:
         found = self._znodes.get(path)
-        # A place that was made and never written says nothing, and nothing wrong.
+        # A folder that was created and never written is empty, and not an error.
         return self._read(read, found.data) if found and found.data else None
 
     def _numbered(self, parent: str) -> Iterator[tuple[int, str]]:
-        """The children whose names are numbers; Kafka makes no others there."""
+        """The children whose names are numbers; Kafka creates no others there."""
         for name in self._children.get(parent, ()):
             if name.isdecimal() and len(name) <= 10:
                 yield int(name), f"{parent}/{name}"
@@ -158,7 +158,8 @@ class _Loading:
                 yield name, Topic(name, found.topic_id, partitions)
 
     def _partition(self, topic: str, number: int, node: tree.TopicNode) -> Partition:
-        """One without a state yet has no leader, and epoch -1, which every first one is above."""
+        """A partition without a state yet: no leader, and epoch -1, which is below every first
+        one."""
         state, version = tree.PartitionState(-1, -1, (), 0), -1
         if znode := self._znodes.get(tree.partition_path(topic, number)):
             found = self._read(tree.read_partition, topic, number, znode.data)

@@ -1,7 +1,7 @@
-"""Reads of the tree what `load` looks at, with as few questions as can be.
+"""Reads the parts of the tree that `load` needs, with as few requests as possible.
 
-To walk the whole tree is four questions a partition: two znodes, each asked for its data and its
-children.  What a topic's znode says is where its partitions' states lie: one question each.
+Walking the whole tree takes four requests per partition: two znodes, each asked for its data and
+its children.  A topic's znode names the states of its partitions, which then take one request each.
 """
 
 from __future__ import annotations
@@ -25,13 +25,13 @@ SMALL = (
     tree.DELETE_TOPICS,
     *(f"{entities.CONFIG}/{kind}" for kind in entities.KINDS if kind != "topics"),
 )  # fmt: skip
-"""What does not grow with topics."""
+"""The parts whose size does not grow with topics."""
 
 
 def read_tree(session: Session, node_id: int) -> Loaded:
-    """As `load` says it of the whole tree, for the broker `node_id`.
+    """As `load` of the whole tree, for the broker `node_id`.
 
-    What goes or comes while this reads may be missing: callers that need more watch and read again.
+    Znodes that change in the process may be missing: callers that need more watch and read again.
 
     Raises: ZooKeeperAway.
     """
@@ -47,17 +47,17 @@ def _below(session: Session, place: str) -> list[str]:
 
 
 def _data(session: Session, paths: Sequence[str]) -> dict[str, Znode]:
-    """Those of them that exist."""
+    """The paths that exist."""
     found = session.look([(path, False, False) for path in paths])
     pairs = zip(paths, found, strict=True)
     return {path: znode for path, znode in pairs if isinstance(znode, Znode)}
 
 
 def _states(place: str, znode: Znode) -> list[str]:
-    """The path of the leaders of a topic's partitions."""
+    """The path of the states of a topic's partitions."""
     topic = place.rpartition("/")[2]
     try:
         numbers = tree.read_topic(topic, znode.data).replicas
     except BadZnode:
-        return []  # `load` tells it
+        return []  # `load` reports it
     return [tree.partition_path(topic, number) for number in numbers]

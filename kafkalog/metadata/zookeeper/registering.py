@@ -1,4 +1,4 @@
-"""A broker's place in the tree: that it lives, and where it is reached."""
+"""Registers a broker in the tree: that it is alive, and where it is reached."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ RETRY_S = 0.2
 
 
 def patiently(step: Callable[[], T], patience_s: float) -> T:
-    """What `step` returns, which may be done twice; again where ZooKeeper was lost over it: whoever
-    starts while its servers elect a leader starts all the same.
+    """Call `step`, which may be done twice; again if ZooKeeper is lost in the process, so that a
+    broker also starts while ZooKeeper elects its leader.
 
-    Raises: ZooKeeperAway: it still is, after `patience_s`; as `step`.
+    Raises: ZooKeeperAway if it still is after `patience_s`; errors of `step`.
     """
     deadline_s, pause = time.monotonic() + patience_s, threading.Event()
     while True:
@@ -34,7 +34,7 @@ def patiently(step: Callable[[], T], patience_s: float) -> T:
 
 
 def cluster_id(session: Session, wanted: str) -> str:
-    """The cluster's id; `wanted`, where it has none yet.
+    """The cluster's id; `wanted` if it has none yet.
 
     Raises: ZooKeeperAway, BadZnode.
     """
@@ -50,19 +50,19 @@ def register(
     session: Session, broker: int, endpoints: Sequence[tree.Endpoint], rack: str | None,
     patience_s: float,
 ) -> int:  # fmt: skip
-    """Say that this broker lives, for as long as the session does; its epoch.
+    """Register this broker for as long as the session lives; returns its epoch.
 
-    Where it is said already, by a session of before that ZooKeeper has not given up, that one's
-    end is waited for.
+    If an earlier session that ZooKeeper has not ended yet has registered it, this waits for
+    that session's end.
 
-    Raises: DuplicateBrokerRegistration: after `patience_s` another still lives; ZooKeeperAway.
+    Raises: DuplicateBrokerRegistration if another still lives after `patience_s`; ZooKeeperAway.
     """
     path = tree.broker_path(broker)
     node = tree.BrokerNode(tuple(endpoints), rack, int(time.time() * 1000), {})
     deadline_s, pause = time.monotonic() + patience_s, threading.Event()
     while True:
         outcome = session.commit([Create(path, tree.write_broker(node), ephemeral=True)])
-        # Its owner says whose it is, whatever became of the answer, or of the session.
+        # Its owner tells whose it is, whatever happened to the answer, or to the session.
         found = session.read(path)
         if found is not None and found.owner == session.id:
             return found.created
@@ -73,6 +73,6 @@ def register(
         why = outcome.why or "the session ended"
         raise errors.ZooKeeperAway(f"ZooKeeper at {session.hosts}: {path} is not made: {why}")
     raise errors.DuplicateBrokerRegistration(
-        f"broker {broker} is registered at {session.hosts}, and lives; wanted a number "
+        f"broker {broker} is registered at {session.hosts}, and alive; wanted a node id "
         "that no other has"
     )

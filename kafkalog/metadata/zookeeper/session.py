@@ -1,8 +1,8 @@
-"""A session with ZooKeeper: what kafkalog asks of it, and what it tells.
+"""A session with ZooKeeper: kafkalog's requests to it, and its notifications.
 
-The only module that knows kazoo.  Reads and writes wait for their answer; watches fire once, and
-they, like the life of the session, are told through `told`, which is called in kazoo's thread and
-may do no more than put what it is given into a queue.
+The only module that uses kazoo.  Reads and writes wait for their answer.  Watches fire once; they
+and changes of the session are passed to `told`, which is called in kazoo's thread and may only put
+them into a queue.
 """
 
 from __future__ import annotations
@@ -34,39 +34,39 @@ __all__ = [
 
 ANY_VERSION = -1
 AGAIN = {"max_tries": -1, "delay": 0.1, "backoff": 2, "max_delay": 2.0}
-"""An ensemble that is away is looked for as long as the session is wanted."""
+"""An unreachable ensemble is retried for as long as the session is wanted."""
 WRITES_AT_ONCE = 500
 READS_AT_ONCE = 500
-"""Of a tree's znodes; each is one small message."""
+"""Requests in flight when reading a tree; each is one small message."""
 
 
 class Life(Enum):
-    """What became of the session."""
+    """A change of the session."""
 
     CONNECTED = "connected"
     AWAY = "away"
-    """No server answers; the session, and what is ephemeral of it, may live on."""
+    """No server answers; the session and its ephemeral znodes may live on."""
     EXPIRED = "expired"
-    """It has ended, and what was ephemeral of it is gone; a new one begins by itself."""
+    """It has ended, and its ephemeral znodes are gone; a new one begins by itself."""
 
 
 class Seen(NamedTuple):
-    """A watch that fired: something about the path is other than it was read.  Read it again."""
+    """A watch that fired: something at the path has changed since it was read.  Read it again."""
 
     path: str
     children: bool
-    """Its children; False: its data, or whether it is there."""
+    """Its children; False: its data, or whether it exists."""
 
 
 Told = Callable[[Life | Seen], None]
 
 
 class Timeouts(NamedTuple):
-    """Two that a busy machine tells apart: an ensemble may be slow to take a connection, and its
-    clients' deaths be noticed soon all the same."""
+    """Two timeouts, as a busy machine needs both: an ensemble may be slow to accept a connection,
+    and its clients' deaths should be noticed soon."""
 
     session_ms: int = 18_000
-    """ZooKeeper ends a session of which it has heard nothing for so long."""
+    """ZooKeeper ends a session that has been silent for this long."""
     connection_ms: int = 18_000
     """How long the first connection may take."""
 
@@ -80,13 +80,13 @@ class Create(NamedTuple):
     path: str
     data: bytes = b""
     ephemeral: bool = False
-    """It goes with the session."""
+    """It lives as long as the session."""
     sequence: bool = False
-    """ZooKeeper adds a number to its path."""
+    """ZooKeeper appends a number to its path."""
 
 
 class Set(NamedTuple):
-    """Other data for a znode of this version."""
+    """New data for a znode with this version."""
 
     path: str
     data: bytes
@@ -94,14 +94,14 @@ class Set(NamedTuple):
 
 
 class Delete(NamedTuple):
-    """A znode of this version goes."""
+    """Delete a znode with this version."""
 
     path: str
     version: int = ANY_VERSION
 
 
 class Check(NamedTuple):
-    """A znode has this version, or none of the write's other operations is done."""
+    """Require that a znode has this version; otherwise none of the operations is done."""
 
     path: str
     version: int
@@ -111,15 +111,15 @@ Operation = Create | Set | Delete | Check
 
 
 class Committed(NamedTuple):
-    """What became of operations that are done all or none."""
+    """The outcome of operations that are done all or none."""
 
     done: bool
     refused: int = -1
-    """Which one stood in the way of all."""
+    """The operation that failed."""
     why: str = ""
-    """ZooKeeper's word for it: "NoNode", "NodeExists", "BadVersion", "NotEmpty"."""
+    """ZooKeeper's name of the error: "NoNode", "NodeExists", "BadVersion", "NotEmpty"."""
     paths: tuple[str, ...] = ()
-    """Of those that created something, the path as it is."""
+    """For those that created something, its path."""
 
 
 class _Watch(NamedTuple):
@@ -127,19 +127,19 @@ class _Watch(NamedTuple):
     seen: Seen
 
     def __call__(self, event: Any) -> None:
-        if event.type != "NONE":  # the session's life is told by itself
+        if event.type != "NONE":  # changes of the session are reported separately
             self.told(self.seen)
 
 
 class Session:
     """A connection to a ZooKeeper ensemble.  Any thread; closed by `close` or as a context manager.
 
-    Raises, of all that asks: ZooKeeperAway, when no server answered in time: of a write the outcome
-    is then unknown.
+    All requests raise ZooKeeperAway if no server answered in time: the outcome of a write is then
+    unknown.
     """
 
     def __init__(self, hosts: str, told: Told, timeouts: Timeouts = USUAL) -> None:
-        """Connect.  `hosts`: `host:port,.../chroot`; the chroot is made where it is missing.
+        """Connect.  `hosts`: `host:port,.../chroot`; a missing chroot is created.
 
         Raises: MissingPackage without kazoo, ArgumentError, ZooKeeperAway.
         """
@@ -186,14 +186,14 @@ class Session:
         self.close()
 
     def close(self) -> None:
-        """End the session; what is ephemeral of it goes at once."""
+        """End the session; its ephemeral znodes are deleted immediately."""
         self._client.remove_listener(self._live)
         self._client.stop()
         self._client.close()
 
     @property
     def id(self) -> int:
-        """ZooKeeper's number of the session; 0 while there is none."""
+        """ZooKeeper's id of the session; 0 while there is none."""
         client_id = self._client.client_id
         return int(client_id[0]) if client_id else 0
 
@@ -203,8 +203,8 @@ class Session:
         self._told(now.get(state, Life.EXPIRED))
 
     def _answer(self, asked: Any) -> Any:
-        """The result of an asynchronous call of kazoo's: its other calls wait for as long as no
-        server answers, and accept more requests."""
+        """The result of one of kazoo's asynchronous calls: its blocking calls wait for as long as
+        no server answers, and accept more requests."""
         kazoo = self._kazoo
         away = (
             kazoo.exceptions.ConnectionLoss, kazoo.exceptions.SessionExpiredError,
@@ -219,27 +219,27 @@ class Session:
             ) from problem
 
     def _watch(self, path: str, children: bool, wanted: bool) -> _Watch | None:
-        # Equal ones are one to kazoo: a second read adds no notification.
+        # Equal ones are the same to kazoo: a second read adds no notification.
         return _Watch(self._told, Seen(path, children)) if wanted else None
 
     # ---- reading ------------------------------------------------------------------------------
 
     def read(self, path: str, watch: bool = False) -> Znode | None:
-        """A znode; None: there is none.  `watch`: tell, once, when that is true no more."""
+        """A znode; None if it does not exist.  `watch`: notify, once, when that changes."""
         fired = self._watch(path, False, watch)
         try:
             data, stat = self._answer(self._client.get_async(path, watch=fired))
         except self._kazoo.exceptions.NoNodeError:
             if not watch:
                 return None
-            # `get` leaves no watch where nothing is.
+            # `get` sets no watch on a missing znode.
             if self._answer(self._client.exists_async(path, watch=fired)) is None:
                 return None
-            return self.read(path, watch)  # made in between
+            return self.read(path, watch)  # created in between
         return _znode(data, stat)
 
     def children(self, path: str, watch: bool = False) -> list[str] | None:
-        """The names below a znode, in order; None: there is no such znode, and nothing watches."""
+        """The names below a znode, in order; None if it does not exist; then no watch is set."""
         fired = self._watch(path, True, watch)
         try:
             return sorted(self._answer(self._client.get_children_async(path, watch=fired)))
@@ -247,7 +247,7 @@ class Session:
             return None
 
     def look(self, reads: Sequence[tuple[str, bool, bool]]) -> list[Znode | list[str] | None]:
-        """As `read` and `children`, many at once: (path, its children?, watch it?)."""
+        """As `read` and `children`, for many at the same time: (path, its children?, watch it?)."""
         found: list[Znode | list[str] | None] = []
         for at in range(0, len(reads), READS_AT_ONCE):
             some = reads[at : at + READS_AT_ONCE]
@@ -265,8 +265,8 @@ class Session:
         return found
 
     def tree(self, *roots: str) -> dict[str, Znode]:
-        """All znodes at and below these paths, read many at once; one that is deleted in the
-        process is left out."""
+        """All znodes at and below these paths, many at the same time; a znode that is deleted in
+        the process is left out."""
         found: dict[str, Znode] = {}
         level = list(roots)
         while level:
@@ -290,7 +290,7 @@ class Session:
     # ---- writing ------------------------------------------------------------------------------
 
     def ensure(self, paths: Iterable[str]) -> None:
-        """Make these znodes, and what they stand in, where they are missing; without data."""
+        """Create these znodes and their parents where they are missing, without data."""
         for path in paths:
             self._answer(self._client.ensure_path_async(path))
 
@@ -299,7 +299,7 @@ class Session:
         return self.commits([operations])[0]
 
     def commits(self, multis: Sequence[Sequence[Operation]]) -> list[Committed]:
-        """As `commit`, many of them: none waits for another's outcome."""
+        """As `commit`, for many of them: none waits for another's outcome."""
         found: list[Committed] = []
         for at in range(0, len(multis), WRITES_AT_ONCE):
             some = multis[at : at + WRITES_AT_ONCE]
@@ -322,7 +322,7 @@ class Session:
         return asked
 
     def _committed(self, operations: Sequence[Operation], results: Sequence[Any]) -> Committed:
-        # ZooKeeper says of the others that they were rolled back, or came behind.
+        # ZooKeeper reports the others as rolled back, or as after the failed one.
         others = (
             self._kazoo.exceptions.RolledBackError, self._kazoo.exceptions.RuntimeInconsistency,
         )  # fmt: skip
@@ -338,8 +338,8 @@ def _znode(data: bytes, stat: Any) -> Znode:
 
 
 STAND_INS: dict[str, Callable[[Told], Session]] = {}
-"""By hosts that are no address: what answers in this process instead of an ensemble; for
-tests of what uses a cluster, see kafkalog.testing."""
+"""Replacements for ensembles, by hosts that are no address, within this process: for tests that
+use a cluster, see kafkalog.testing."""
 
 
 def open_session(hosts: str, told: Told, timeouts: Timeouts = USUAL) -> Session:

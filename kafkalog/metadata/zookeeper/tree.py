@@ -1,4 +1,4 @@
-"""The znodes of Kafka's ZooKeeper era: where each lies, what it says, how it is written.
+"""The znodes of Kafka with ZooKeeper: their paths, how they are read, how they are written.
 
 Pure: bytes to values and back.  Each kind has a path, `read_...` and `write_...`; the words are
 Kafka's.  Source: the tree that Kafka 3.9.2 makes; kafka.md of the specification, 3.10.
@@ -38,14 +38,14 @@ REASSIGNMENT, ELECTION = "/admin/reassign_partitions", "/admin/preferred_replica
 ISR_CHANGES, ISR_CHANGE = "/isr_change_notification", "/isr_change_notification/isr_change_"
 LOG_DIR_EVENTS = "/log_dir_event_notification"
 LOG_DIR_EVENT = "/log_dir_event_notification/log_dir_event_"
-"""To what ends in `_` ZooKeeper adds a number of ten digits."""
+"""To paths that end in `_`, ZooKeeper appends a number of ten digits."""
 
 PERSISTENT = (
     "/consumers", BROKERS, TOPICS, "/config/changes", DELETE_TOPICS, "/brokers/seqid", ISR_CHANGES,
     PRODUCER_IDS, LOG_DIR_EVENTS, "/config/topics", "/config/clients", "/config/users",
     "/config/brokers", "/config/ips",
 )  # fmt: skip
-"""What a broker makes where it is not there yet, without data."""
+"""Znodes without data that a broker creates if they are missing."""
 
 Partitions = tuple[tuple[str, int], ...]
 Replicas = Mapping[int, tuple[int, ...]]
@@ -55,22 +55,22 @@ Replicas = Mapping[int, tuple[int, ...]]
 
 
 def broker_path(broker: int) -> str:
-    """Of a broker's registration."""
+    """The path of a broker's registration."""
     return f"{BROKERS}/{broker}"
 
 
 def topic_path(topic: str) -> str:
-    """Of a topic's assignment."""
+    """The path of a topic's assignment."""
     return f"{TOPICS}/{topic}"
 
 
 def partitions_path(topic: str) -> str:
-    """Of the folder of a topic's partitions."""
+    """The path of the folder of a topic's partitions."""
     return f"{TOPICS}/{topic}/partitions"
 
 
 def partition_path(topic: str, partition: int) -> str:
-    """Of a partition's state."""
+    """The path of a partition's state."""
     return f"{TOPICS}/{topic}/partitions/{partition}/state"
 
 
@@ -122,7 +122,7 @@ def write_epoch(epoch: int) -> bytes:
 
 
 class Endpoint(NamedTuple):
-    """Where a broker listens."""
+    """An address at which a broker listens."""
 
     listener: str
     host: str
@@ -164,7 +164,7 @@ def read_broker(broker: int, data: bytes | None) -> BrokerNode:
 
 
 def _endpoint(found: Document, text: str, protocols: Mapping[str, str]) -> Endpoint:
-    """`LISTENER://host:port`, where the host may be in brackets, and may be missing."""
+    """`LISTENER://host:port`; the host may be in brackets, and may be missing."""
     listener, colon, place = text.partition("://")
     host, colon_of_port, port = place.rpartition(":")
     if not (listener and colon and colon_of_port and port.isdecimal() and int(port) < 65536):
@@ -203,15 +203,15 @@ def _bracketed(host: str) -> str:
 
 
 class TopicNode(NamedTuple):
-    """A topic: which brokers keep each partition."""
+    """A topic: which brokers have each partition."""
 
     topic_id: uuid.UUID
-    """ZERO_UUID: of a Kafka that knew none."""
+    """ZERO_UUID: from a Kafka without topic ids."""
     replicas: Replicas
     adding: Replicas
-    """Of a partition that is moved, whom it goes to."""
+    """The replicas that a move adds, by partition."""
     removing: Replicas
-    """Whom it leaves."""
+    """The replicas that a move removes, by partition."""
 
 
 def read_topic(topic: str, data: bytes | None) -> TopicNode:
@@ -255,11 +255,11 @@ class PartitionState(NamedTuple):
     """A partition's leader and ISR; its partition epoch is the znode's version."""
 
     leader: int
-    """NO_LEADER while nobody does."""
+    """NO_LEADER if there is none."""
     leader_epoch: int
     isr: tuple[int, ...]
     controller_epoch: int
-    """Of the controller that wrote it."""
+    """The epoch of the controller that wrote it."""
     recovering: bool = False
     """The leader was elected out of sync, and has not recovered yet."""
 
@@ -368,7 +368,7 @@ def write_cluster_id(cluster_id: str) -> bytes:
 
 
 class ProducerIdBlock(NamedTuple):
-    """The producer ids that were given out last."""
+    """The producer ids that were handed out last."""
 
     broker: int
     first: int

@@ -45,12 +45,13 @@ _TOPIC, _GROUP, _CLUSTER, _ID = Kind.TOPIC, Kind.GROUP, Kind.CLUSTER, Kind.TRANS
 
 
 class Route(NamedTuple):
-    """The handler of an API, and the permissions that Kafka requires of its caller."""
+    """The handler of an API, and the permissions that Kafka requires from its caller."""
 
     handler: Handler
     needs: tuple[tuple[Operation, Kind], ...]
-    """(operation, kind): on the things of that kind that a request names or is told of.  Some stand
-    for others, as CREATE on the cluster does; nobody checks them yet, see `permissions`."""
+    """(operation, kind): on the resources of that kind that a request names or that its answer
+    lists. Some imply others, as CREATE on the cluster does; they are not checked yet, see
+    `permissions`."""
 
 
 ROUTES: dict[int, Route] = {
@@ -109,20 +110,20 @@ ROUTES: dict[int, Route] = {
         (apis.DESCRIBE_TOPIC_PARTITIONS, metadata.describe_topic_partitions, (_DESCRIBE, _TOPIC)),
     )
 }  # fmt: skip
-"""By API key.  What is here is what wire/tables say that our broker serves."""
+"""By API key: exactly the APIs that wire/tables says our broker serves."""
 
 
 CONTROLS: dict[int, Route] = {
     api.key: Route(controls.obey, ((Operation.CLUSTER_ACTION, _CLUSTER),))
     for api in (LEADER_AND_ISR, STOP_REPLICA, UPDATE_METADATA)
 }
-"""What the controller of a cluster says to a member; nobody else has a use for it, and it is not
+"""Requests from a cluster's controller to a member; no other client uses them, and they are not
 announced."""
 OF_CONTROLLER: dict[int, Route] = {
     api.key: Route(controls.as_controller, ((Operation.CLUSTER_ACTION, _CLUSTER),))
     for api in (ALTER_PARTITION, CONTROLLED_SHUTDOWN, ALLOCATE_PRODUCER_IDS)
 }
-"""What brokers ask of the controller."""
+"""Requests from brokers to the controller."""
 TO_CONTROLLER = frozenset(
     api.key
     for api in (
@@ -131,11 +132,11 @@ TO_CONTROLLER = frozenset(
         apis.LIST_PARTITION_REASSIGNMENTS, apis.UPDATE_FEATURES,
     )
 )  # fmt: skip
-"""What a member of a cluster lets its controller answer."""
+"""Requests that a cluster member passes to its controller."""
 
 
 def served(api: Any, version: int, member: bool = False) -> bool:
-    """Whether a request of this API and version is answered; `member`: by one of several nodes."""
+    """Whether a request of this API and version is served; `member`: by one of several nodes."""
     if api is None or api.key in CONTROLS or api.key in OF_CONTROLLER:
         return api is not None and member and version in api.versions
     return api.key in ROUTES and version in apis.SERVED.get(api.key, ())

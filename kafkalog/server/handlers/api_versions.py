@@ -1,4 +1,4 @@
-"""ApiVersions: what is served here.  The same bytes for everybody, made once for each version."""
+"""ApiVersions: what is served here.  The same bytes for every client, built once per version."""
 
 import re
 from collections.abc import Mapping
@@ -17,9 +17,9 @@ __all__ = ["api_versions", "refusal"]
 SOFTWARE = re.compile(r"[a-zA-Z0-9](?:[a-zA-Z0-9\-.]*[a-zA-Z0-9])?")
 """KIP-511: names and versions of client software."""
 OF_CONTROLLER = (ALTER_PARTITION, ALLOCATE_PRODUCER_IDS, CONTROLLED_SHUTDOWN)
-"""What brokers ask of the controller, who find its versions here."""
+"""APIs that brokers use at the controller; they find its versions here."""
 ZERO_SINCE = 4
-"""A feature whose lowest level is 0 must not be told to older clients (KAFKA-17492)."""
+"""A feature whose lowest level is 0 must not be reported to older clients (KAFKA-17492)."""
 
 
 def api_versions(node: Node, request: Request) -> None:
@@ -35,7 +35,7 @@ def api_versions(node: Node, request: Request) -> None:
 
 
 def _refused(node: Node, request: Request) -> ErrorCode:
-    """Whether the caller says properly what it is, and is where it believes to be (KIP-1242)."""
+    """Whether the caller names its software properly and reached the node it meant (KIP-1242)."""
     body = request.body
     software = (body.client_software_name, body.client_software_version)
     if request.version >= 3 and not all(map(SOFTWARE.fullmatch, software)):
@@ -49,7 +49,7 @@ def _refused(node: Node, request: Request) -> ErrorCode:
 
 @cache
 def _keys(member: bool) -> tuple[Mapping[str, int], ...]:
-    """`member`: of several nodes, of which each may be asked as their controller."""
+    """`member`: of several nodes, each of which may be asked as their controller."""
     served = dict(apis.SERVED)
     if member:
         served.update((api.key, api.versions) for api in OF_CONTROLLER)
@@ -61,7 +61,7 @@ def _keys(member: bool) -> tuple[Mapping[str, int], ...]:
 
 @lru_cache(maxsize=64)
 def _encoded(version: int, on: tuple[tuple[str, int], ...], epoch: int, member: bool) -> bytes:
-    """Of the features that are `on`, as the metadata have them at offset `epoch`."""
+    """The features that are `on`, as the metadata has them at offset `epoch`."""
     return apis.API_VERSIONS.encode_response(
         version,
         {
@@ -83,7 +83,7 @@ def _encoded(version: int, on: tuple[tuple[str, int], ...], epoch: int, member: 
 def refusal() -> tuple[bytes, int]:
     """The answer to a version that is not served, and its header's version.
 
-    In version 0, with the range of versions of ApiVersions itself, so that clients come again.
+    In version 0, with the versions of ApiVersions itself, so that clients retry with one of those.
     """
     api = apis.API_VERSIONS
     own = {"api_key": api.key, "min_version": api.min_version, "max_version": api.max_version}

@@ -16,7 +16,7 @@ BROKERS, CONTROLLERS = 1, 2
 
 
 def describe_cluster(node: Node, request: Request) -> dict[str, Any]:
-    """This broker, which also is the controller as far as clients see."""
+    """This broker, which clients also see as the controller."""
     body = request.body
     if request.version >= 1 and body.endpoint_type != BROKERS:
         known = body.endpoint_type == CONTROLLERS
@@ -39,7 +39,7 @@ def describe_cluster(node: Node, request: Request) -> dict[str, Any]:
 
 
 def describe_quorum(node: Node, request: Request) -> dict[str, Any]:
-    """The metadata log, whose only voter leads it."""
+    """The metadata log, led by its only voter."""
     topics = [
         {"topic_name": topic.topic_name,
          "partitions": [_quorum(node, topic.topic_name, one.partition_index)
@@ -48,7 +48,7 @@ def describe_quorum(node: Node, request: Request) -> dict[str, Any]:
     ]  # fmt: skip
     led = any(not one["error_code"] for topic in topics for one in topic["partitions"])
     told = node.told(request.peer.listener)
-    # The place where this listener's clients reach the node: it has none for controllers.
+    # The address where this listener's clients reach the node: it has none for controllers.
     place = {"name": told.name, "host": told.host, "port": told.port}
     return {
         "error_code": ErrorCode.NONE,

@@ -1,4 +1,4 @@
-"""What several handlers need: errors into codes, partitions with their leader epoch checked."""
+"""Helpers of several handlers: error codes, and partitions with their leader epoch checked."""
 
 import logging
 from collections.abc import Callable, Mapping
@@ -29,15 +29,15 @@ __all__ = [
 ]
 
 Handler = Callable[[Node, Request], Mapping[str, Any] | None]
-"""Takes a request with its decoded body; the response's fields, or None when it has answered
-or will."""
+"""Takes a request with its decoded body; returns the response's fields, or None if it has
+answered or will answer later."""
 
 _logger = logging.getLogger(__name__)
 
 NO_OPERATIONS = -(2**31)
-"""Authorized operations that nobody asked for."""
+"""The value for authorized operations when the client did not ask for them."""
 TOPIC_OPERATIONS, CLUSTER_OPERATIONS = everything(Kind.TOPIC), everything(Kind.CLUSTER)
-"""Kafka's answer where nothing is forbidden."""
+"""Kafka's answer when everything is allowed."""
 
 
 def call_of(request: Request) -> Call:
@@ -47,15 +47,15 @@ def call_of(request: Request) -> Call:
 
 
 def failed(problem: BaseException) -> dict[str, Any]:
-    """The two fields that tell a failure in most responses."""
+    """The two error fields that most responses have."""
     return {"error_code": code_of(problem), "error_message": for_clients(problem)}
 
 
 def leader_error(
     node: Node, partition: "Partition | None", current_leader_epoch: int = -1
 ) -> ErrorCode:
-    """Whether a partition is led here, and (KIP-320) the client knows the leader that we know; -1:
-    it did not say."""
+    """Whether a partition is led here, and the client's leader epoch is ours (KIP-320); -1: the
+    client gave none."""
     if partition is None:
         return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
     if node.clustered and partition.leader != node.node_id:
@@ -68,8 +68,8 @@ def leader_error(
 
 
 def node_entry(node: Node, listener: int, broker: int | None = None) -> dict[str, Any] | None:
-    """A broker, this one unless it is said, as the clients of a listener reach it; None: they do
-    not."""
+    """A broker, by default this one, as clients of a listener reach it; None if they cannot reach
+    it."""
     told = node.told(listener)
     if broker in (None, node.node_id):
         return {"node_id": node.node_id, "host": told.host, "port": told.port, "rack": node.rack}
@@ -82,7 +82,7 @@ def node_entry(node: Node, listener: int, broker: int | None = None) -> dict[str
 
 
 def node_entries(node: Node, listener: int) -> list[dict[str, Any]]:
-    """All brokers that live, as the clients of a listener reach them."""
+    """All live brokers, as clients of a listener reach them."""
     others = node.image.brokers if node.clustered else ()
     found = [node_entry(node, listener, one) for one in sorted({*others, node.node_id})]
     return [one for one in found if one is not None]

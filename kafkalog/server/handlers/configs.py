@@ -1,5 +1,5 @@
-"""DescribeConfigs, AlterConfigs, IncrementalAlterConfigs, ListConfigResources: the metadata
-know."""
+"""DescribeConfigs, AlterConfigs, IncrementalAlterConfigs, ListConfigResources, answered from the
+metadata."""
 
 from typing import Any
 
@@ -19,16 +19,16 @@ __all__ = [
 
 LOG_DIRS = "log.dirs"
 STATIC_SOURCE, LIST_TYPE = 4, 7
-"""Kafka's ConfigSource and ConfigType of what a properties file says, and of a list."""
+"""Kafka's ConfigSource for a value from a properties file, and ConfigType for a list."""
 KINDS_SINCE = 1
-"""Before this version the question was for settings of client metrics only."""
+"""Before this version, the API only listed settings of client metrics."""
 BROKER_LOGGER = 8
-"""A kind of Kafka's that nothing has here: this is no JVM."""
+"""A resource kind of Kafka's that does not exist here: this is no JVM."""
 _KINDS = (BROKER, TOPIC, GROUP, CLIENT_METRICS)
 
 
 def describe_configs(node: Node, request: Request) -> dict[str, Any]:
-    """Every setting of each resource, or those that were asked for."""
+    """Every setting of each resource, or the requested ones."""
     wanted = translation.settings(request.body)
     results = node.metadata.describe_configs(wanted)
     keys = {(one.kind, one.name): one.keys for one in wanted.resources}
@@ -41,7 +41,7 @@ def describe_configs(node: Node, request: Request) -> dict[str, Any]:
 
 
 def _directory(node: Node, wanted: SettingsAsked) -> dict[str, Any]:
-    """The data directory as the setting that it is of Kafka: it is given beside the others here."""
+    """The data directory under the name of Kafka's setting; here it is not given as a setting."""
     said = {"name": LOG_DIRS, "value": node.manager.path, "source": STATIC_SOURCE}
     return {
         "name": LOG_DIRS,
@@ -56,19 +56,19 @@ def _directory(node: Node, wanted: SettingsAsked) -> dict[str, Any]:
 
 
 def alter_configs(node: Node, request: Request) -> dict[str, Any]:
-    """Replace all settings of a resource; open logs obey them when the answer goes out."""
+    """Replace all settings of a resource; open logs have applied them before the answer is sent."""
     return {"responses": node.alone().alter_configs(translation.all_settings(request.body))}
 
 
 def incremental_alter_configs(node: Node, request: Request) -> dict[str, Any]:
-    """Some settings of a resource."""
+    """Change some settings of a resource."""
     return {
         "responses": node.alone().incremental_alter_configs(translation.some_settings(request.body))
     }
 
 
 def list_config_resources(node: Node, request: Request) -> dict[str, Any]:
-    """What has settings: of the kinds that were asked for, else of all (KIP-1142)."""
+    """The resources that have settings: of the requested kinds, else of all (KIP-1142)."""
     kinds = request.body.resource_types if request.version >= KINDS_SINCE else [CLIENT_METRICS]
     if set(kinds) - set(_KINDS) - {BROKER_LOGGER}:
         return {"error_code": ErrorCode.UNSUPPORTED_VERSION}

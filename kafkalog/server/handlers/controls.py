@@ -1,4 +1,4 @@
-"""What a cluster's controller says, and what is asked of it."""
+"""Requests from a cluster's controller, and requests to it."""
 
 from __future__ import annotations
 
@@ -24,12 +24,12 @@ __all__ = ["as_controller", "obey", "to_controller"]
 
 
 def obey(node: Node, request: Request) -> Mapping[str, Any]:
-    """Do it; it is done when it is answered."""
+    """Carry out the controller's command; it is complete when it is answered."""
     return node.joined().obey(request.api, request.body)
 
 
 def as_controller(node: Node, request: Request) -> None:
-    """Answer as the cluster's controller what a broker asks of it, if this node is that."""
+    """Answer a broker's request to the cluster's controller, if this node is the controller."""
     node.joined()
     if node.controller is None:
         answer_failure(request, ErrorCode.NOT_CONTROLLER)
@@ -38,10 +38,10 @@ def as_controller(node: Node, request: Request) -> None:
 
 
 def to_controller(node: Node, request: Request) -> None:
-    """Let the controller answer what a client asks of the whole cluster: here, or where it is.
+    """Let the controller answer a client's request about the whole cluster: here, or on its node.
 
-    In a thread of its own: the controller may want something of this node before it answers.  What
-    another node has sent on is not sent on again.
+    In its own thread, as the controller may need this node before it answers.  A request that
+    another node forwarded is not forwarded again.
     """
     member, errands = node.joined(), node.errands
     assert errands is not None
@@ -67,7 +67,7 @@ def to_controller(node: Node, request: Request) -> None:
     def forward(ask: Ask) -> None:
         try:
             request.answer(ask(request.api, request.body, request.version))
-        except (PeerGone, Timeout) as problem:  # what became of it is not known
+        except (PeerGone, Timeout) as problem:  # its outcome is unknown
             answer_failure(request, ErrorCode.REQUEST_TIMED_OUT, for_clients(problem))
         except Exception as problem:
             handler_failed(request, problem)
@@ -76,7 +76,7 @@ def to_controller(node: Node, request: Request) -> None:
 
 
 def _is_of(node: Node, request: Request) -> bool:
-    """Whether settings of this very broker are to be changed; clients ask it themselves."""
+    """Whether the request changes settings of this very broker; clients send it directly."""
     return any(one.resource_type == BROKER and one.resource_name == str(node.node_id)
                for one in request.body.resources)  # fmt: skip
 
@@ -94,7 +94,7 @@ def _ask(controller: Controlling, request: Request) -> None:
         try:
             request.answer(body)
         except Closed:
-            pass  # nobody waits for it any more
+            pass  # the client no longer waits for it
         except Exception as problem:
             handler_failed(request, problem)
 
@@ -104,7 +104,7 @@ def _ask(controller: Controlling, request: Request) -> None:
 
 
 class _Settings(NamedTuple):
-    """How a request to change settings is understood."""
+    """How a request to change settings is read."""
 
     convert: Callable[[Any], SettingChanges]
     plan: Callable[..., tuple[list[tuple[str, Any]], list[dict[str, Any]]]]

@@ -1,4 +1,4 @@
-"""OffsetForLeaderEpoch: where a leader's reign ended, so that clients notice what was cut."""
+"""OffsetForLeaderEpoch: where a leader epoch ended, so that clients detect truncation."""
 
 from typing import Any
 
@@ -10,7 +10,7 @@ __all__ = ["offset_for_leader_epoch"]
 
 
 def offset_for_leader_epoch(node: Node, request: Request) -> dict[str, Any]:
-    """One answer a partition, in the order of the request."""
+    """One answer per partition, in the order of the request."""
     topics = []
     for topic in request.body.topics:
         found = [{"partition": p.partition, **_one(node, topic.topic, p)} for p in topic.partitions]
@@ -27,7 +27,7 @@ def _one(node: Node, topic: str, asked: Any) -> dict[str, Any]:
         log = node.partitions.look(topic, asked.partition)
         if log is not None:
             epoch, end = log.epoch_end(asked.leader_epoch)
-        else:  # never written: every epoch that there was ends where it began
+        else:  # never written: every epoch ends where it began
             was = 0 <= asked.leader_epoch <= state.leader_epoch
             epoch, end = (asked.leader_epoch, 0) if was else (-1, -1)
     except Exception as problem:

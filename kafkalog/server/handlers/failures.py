@@ -1,9 +1,9 @@
-"""An error as the answer to any request: Kafka's code, wherever the API's answer has a place.
+"""An error as the answer to any request: Kafka's code, wherever the API's response has a place.
 
-Kafka has a getErrorResponse of each request.  Here the answer's shape says it: a code of the
-whole, and one for each item of the request, which is named as the request named it.  Of the whole
-nothing is said again, but to who joins a group, by which name: what a client sent to prove who it
-is, or a producer's id, is no outcome.
+Kafka writes a getErrorResponse for each request.  Here the response's schema decides: an error
+code for the whole, and one for each item of the request, named as the request named it.  Fields
+of the whole are not echoed, except the protocol name of a group's member: credentials and producer
+ids are no outcome.
 """
 
 import logging
@@ -25,10 +25,10 @@ __all__ = ["answer_failure", "failed_answer", "handler_failed"]
 _logger = logging.getLogger(__name__)
 
 UNEXPECTED = "The server experienced an unexpected error when processing the request."
-"""Kafka's sentence; ours is in the broker's log, which no stranger reads."""
+"""Kafka's sentence; ours goes to the broker's log, which no client reads."""
 
 CODES = ("error_code", "partition_error_code")
-"""What an error is called; other codes (of acknowledgements, of settings) are of less."""
+"""Names of error code fields; other codes (of acknowledgements, of settings) do not count."""
 
 _ASKED = {
     "coordinators": ("coordinator_keys",),
@@ -46,7 +46,7 @@ _ASKED = {
     "topic_results": ("topics",),
     "transaction_states": ("transactional_ids",),
 }
-"""Lists of answers, and the lists of requests that they answer, where the names differ."""
+"""Lists in responses and the request lists that they answer, where their names differ."""
 _SAME = {
     "index": "partition", "partition": "partition_index", "partition_index": "partition",
     "topic_name": "name", "user": "name",
@@ -56,14 +56,14 @@ _NAMES = frozenset({
     "partition", "partition_id", "partition_index", "producer_id", "resource_name",
     "resource_type", "topic", "topic_id", "topic_name", "transactional_id", "user",
 })  # fmt: skip
-"""What tells an item from the others.  An offset or an epoch that was asked with is no answer."""
+"""Fields that identify an item.  A requested offset or epoch is not an answer."""
 _UNKNOWN = {
     "base_offset": -1, "committed_offset": -1, "committed_leader_epoch": -1, "high_watermark": -1,
     "low_watermark": -1, "aborted_transactions": None,
 }  # fmt: skip
-"""What Kafka says where there is nothing to tell, and 0 or an empty list would be believed."""
+"""Kafka's values for "unknown", where a client would believe 0 or an empty list."""
 _ALL_WHEN_EMPTY = (apis.DESCRIBE_TOPIC_PARTITIONS.key,)
-"""APIs that are asked for everything by an empty list; others by none.  Metadata 0 too."""
+"""APIs in which an empty list means everything; in others it means nothing.  Metadata 0 too."""
 _KINDS = {
     "i8": (int,), "i16": (int,), "i32": (int,), "i64": (int,), "str": (str,), "uuid": (UUID,),
     "struct": (list,),
@@ -73,10 +73,10 @@ _KINDS = {
 def failed_answer(
     api: Api, version: int, body: Any, code: ErrorCode, message: str
 ) -> dict[str, Any] | None:
-    """The fields of a response that says `code`; None where it has no place for one.
+    """The fields of a response with `code`; None if it has no place for one.
 
-    There is none where everything was asked for and only items could say it: an empty list
-    would be believed.  Where no item was asked for, none has failed, and the list is empty.
+    There is none if the client asked for everything and only items have a code: it would believe
+    an empty list.  If it asked for no item, none has failed, and the list is empty.
     """
     filled = _Filled(version, code, message)
     fields = [field for field in api.response.fields if version in field.versions]
@@ -101,7 +101,7 @@ def failed_answer(
 
 
 class _Filled:
-    """One item of an answer after the other, in one version and of one error."""
+    """Builds the items of a response, in one version and with one error."""
 
     def __init__(self, version: int, code: ErrorCode, message: str) -> None:
         self._version = version
@@ -125,7 +125,7 @@ class _Filled:
         return found
 
     def _named(self, field: Field, asked: Any) -> Any:
-        """What the request calls the item, if this is a name of it."""
+        """The item's identifier from the request, if this field is one."""
         if field.name not in _NAMES:
             return None
         if not isinstance(asked, Struct):
@@ -145,10 +145,10 @@ def _has_code(field: Field, version: int) -> bool:
 
 
 def _items(api: Api, name: str, body: Any) -> list[Any] | None:
-    """What a list of the answer's top has to answer; None for everything."""
+    """The request items that a top-level list of the response answers; None for everything."""
     if api is apis.ALTER_REPLICA_LOG_DIRS:  # answers without the directories
         return [topic for directory in body.dirs for topic in directory.topics]
-    if api is apis.DESCRIBE_LOG_DIRS:  # there is one, whatever was asked for
+    if api is apis.DESCRIBE_LOG_DIRS:  # there is one, whatever the client asked for
         return [None]
     if api is apis.ALTER_USER_SCRAM_CREDENTIALS:  # a user is answered once
         changes = (*body.deletions, *body.upsertions)
@@ -163,9 +163,9 @@ def _asked(name: str, asked: Any) -> list[Any] | None:
 
 
 def answer_failure(request: Request, code: ErrorCode, message: str = UNEXPECTED) -> None:
-    """Answer a request with an error, or close its connection where no answer can say it.
+    """Answer a request with an error, or close its connection if no response can hold one.
 
-    Harmless where the request has been answered.
+    Harmless if the request was already answered.
     """
     with suppress(KafkalogError):  # it may have been answered before it failed
         silent = request.api is apis.PRODUCE and request.body.acks == 0

@@ -1,4 +1,4 @@
-"""UpdateFeatures: the metadata decide."""
+"""UpdateFeatures: the metadata decides."""
 
 from typing import Any
 
@@ -9,11 +9,11 @@ from kafkalog.server.request import Request
 __all__ = ["update_features"]
 
 ONE_RESULT_SINCE = 2
-"""From this version on features have no results of their own."""
+"""From this version on, features have no separate results."""
 
 
 def update_features(node: Node, request: Request) -> dict[str, Any]:
-    """One result for all: what is refused of one feature changes none."""
+    """One result for all: if one feature is refused, none changes."""
     result = node.alone().update_features(translation.features(request.body, request.version))
     if result["error_code"] or request.version >= ONE_RESULT_SINCE:
         return result

@@ -1,4 +1,4 @@
-"""The slow path of Fetch: logs are opened when they are first read, then C answers."""
+"""The slow path of Fetch: opens logs when they are first read, then C answers."""
 
 import logging
 from typing import Any
@@ -13,9 +13,9 @@ _logger = logging.getLogger(__name__)
 
 
 def open_logs(node: Node, partitions: Any, to_read: bool = False) -> None:
-    """Open what is there of (topic, partition) pairs; the data plane names what is not.
+    """Open the existing (topic, partition) pairs; the data plane reports the missing ones.
 
-    `to_read`: what nobody wrote to is not made.
+    `to_read`: a partition that was never written is not created.
     """
     use = node.partitions.read if to_read else node.partitions.log
     for topic, partition in partitions:
@@ -29,7 +29,7 @@ def open_logs(node: Node, partitions: Any, to_read: bool = False) -> None:
 
 
 def fetch(node: Node, request: Request) -> None:
-    """Let the data plane know what the request reads, and hand it back."""
+    """Tell the data plane what the request reads, and hand it back."""
     names = node.image.names
     wanted = []
     for topic in request.body.topics:

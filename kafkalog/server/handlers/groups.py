@@ -1,4 +1,4 @@
-"""Groups: FindCoordinator here, all else is the coordinator's."""
+"""Groups: FindCoordinator is answered here, all else by the coordinator."""
 
 from typing import Any
 
@@ -14,13 +14,13 @@ from kafkalog.wire.error_codes import ErrorCode
 __all__ = ["find_coordinator", "to_coordinator"]
 
 GROUP, TRANSACTION, SHARE = 0, 1, 2
-"""What a key of FindCoordinator may name."""
+"""What a FindCoordinator key may name."""
 SEVERAL_SINCE = 4
-"""KIP-699: from this version on several keys in one request."""
+"""KIP-699: from this version on, one request has several keys."""
 
 
 def find_coordinator(node: Node, request: Request) -> dict[str, Any]:
-    """The leader of the partition that a group, or a transactional id, belongs to."""
+    """The leader of the partition for a group or a transactional id."""
     body = request.body
     code, message = _coordinator_error(node, body.key_type)
     if request.version < SEVERAL_SINCE:
@@ -56,14 +56,14 @@ def _coordinator(node: Node, request: Request, key: str) -> dict[str, Any] | Non
 
 def _coordinator_error(node: Node, key_type: int) -> tuple[ErrorCode, str | None]:
     if key_type == SHARE:
-        return ErrorCode.INVALID_REQUEST, "share groups are not there yet"
+        return ErrorCode.INVALID_REQUEST, "share groups are not supported yet"
     if key_type not in (GROUP, TRANSACTION):
         wanted = "0, a group, or 1, a transactional id"
         return ErrorCode.INVALID_REQUEST, f"key type: found {key_type}, wanted {wanted}"
     try:
         internal_topic(node, OFFSETS_TOPIC if key_type == GROUP else TRANSACTIONS_TOPIC)
     except Exception as problem:
-        code_of(problem)  # logged when Kafka has no word for it
+        code_of(problem)  # logged if Kafka has no code for it
         return ErrorCode.COORDINATOR_NOT_AVAILABLE, for_clients(problem)
     return ErrorCode.NONE, None
 

@@ -1,4 +1,4 @@
-"""The leaders of partitions that this node refuses, and their addresses: the hints of KIP-951."""
+"""Leaders of partitions that this node refuses, and their addresses: the hints of KIP-951."""
 
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
@@ -14,7 +14,7 @@ __all__ = ["current_leader", "endpoints", "follow_places"]
 
 
 def current_leader(node: Node, topic: str, partition: int) -> dict[str, Any] | None:
-    """The leader of a partition, as answers name it; None: nobody is known to lead it."""
+    """A partition's leader as responses name it; None if none is known."""
     state = node.partitions.state(topic, partition)
     if state is None or state.leader < 0:
         return None
@@ -22,13 +22,13 @@ def current_leader(node: Node, topic: str, partition: int) -> dict[str, Any] | N
 
 
 def endpoints(node: Node, listener: int, leaders: Iterable[int]) -> list[dict[str, Any]]:
-    """Where the clients of a listener reach these nodes; without those that they do not reach."""
+    """Where clients of a listener reach these nodes; nodes that they cannot reach are left out."""
     found = [node_entry(node, listener, leader) for leader in sorted(set(leaders))]
     return [one for one in found if one is not None]
 
 
 def follow_places(node: Node) -> None:
-    """Tell the data plane where the nodes are, now and whenever the metadata change it."""
+    """Tell the data plane the nodes' addresses, now and whenever the metadata changes them."""
 
     def tell() -> None:
         for listener in (*range(len(node.advertised)), INSIDE):

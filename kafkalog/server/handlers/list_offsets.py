@@ -18,21 +18,21 @@ LATEST, EARLIEST, MAX_TIMESTAMP, EARLIEST_LOCAL, LATEST_TIERED = -1, -2, -3, -4,
 EARLIEST_PENDING_UPLOAD = -6
 SINCE = {LATEST: 1, EARLIEST: 1, MAX_TIMESTAMP: 7, EARLIEST_LOCAL: 8, LATEST_TIERED: 9,
          EARLIEST_PENDING_UPLOAD: 11}  # fmt: skip
-"""The version of the request from which each special timestamp has a meaning."""
+"""The first version in which each special timestamp has a meaning."""
 _NOTHING = -1, -1, -1
 _ENDS = (LATEST, EARLIEST, EARLIEST_LOCAL)
-"""All of which are 0 of a partition without files."""
+"""Special timestamps that give 0 for a partition without files."""
 NOT_AVAILABLE_SINCE = 5
-"""Clients of versions before do not know OFFSET_NOT_AVAILABLE."""
+"""Clients of earlier versions do not know OFFSET_NOT_AVAILABLE."""
 CONSUMER = -1
-"""ReplicaId of clients; others see the log's end."""
+"""ReplicaId of clients; followers see the log's end."""
 DEBUGGING = -2
-"""ReplicaId of a comparison of copies: any replica answers, not only the leader."""
+"""ReplicaId of a comparison of replicas: any replica answers, not only the leader."""
 READ_COMMITTED = 1
 
 
 def list_offsets(node: Node, request: Request) -> dict[str, Any]:
-    """One answer a partition, in the order of the request."""
+    """One answer per partition, in the order of the request."""
     body = request.body
     asked = Counter((t.name, p.partition_index) for t in body.topics for p in t.partitions)
     topics = []
@@ -74,7 +74,7 @@ def _one(node: Node, request: Request, topic: str, asked: Any) -> dict[str, Any]
 
 
 def _look(log: "Log", body: Any, timestamp: int) -> tuple[int, int, int]:
-    """(timestamp, offset, leader epoch); -1 where there is none."""
+    """(timestamp, offset, leader epoch); -1 if there is none."""
     if timestamp in (LATEST_TIERED, EARLIEST_PENDING_UPLOAD):  # there is no remote storage
         return _NOTHING
     if timestamp in (EARLIEST, EARLIEST_LOCAL):
@@ -91,13 +91,13 @@ def _look(log: "Log", body: Any, timestamp: int) -> tuple[int, int, int]:
     found = log.find_largest_time() if timestamp == MAX_TIMESTAMP else log.find_time(timestamp)
     if found is None or found.offset >= end:
         return _NOTHING
-    # A record without a time is found by the smallest wanted one; Java refuses a -1 here.
+    # A record without a timestamp is found by the smallest one; Java refuses -1 here.
     return max(found.timestamp_ms, 0), found.offset, found.leader_epoch
 
 
 def not_yet(log: "Log", body: Any, timestamp: int, offset: int) -> bool:
-    """Whether a client would be told of an end before one that the leader of before told: what
-    a new leader has is shown once it knows that all in sync have it (KIP-207)."""
+    """Whether a client could see an end below one that the previous leader reported: a new leader
+    shows its records once it knows that all in-sync replicas have them (KIP-207)."""
     if body.replica_id != CONSUMER or not (timestamp == LATEST or offset < 0 <= timestamp):
         return False
     state = handle_of(log).state()

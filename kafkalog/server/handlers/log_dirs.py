@@ -15,16 +15,16 @@ __all__ = ["alter_replica_log_dirs", "describe_log_dirs"]
 
 
 def describe_log_dirs(node: Node, request: Request) -> dict[str, Any]:
-    """Sizes by partition, taken from the files: no log is opened for them.
+    """Sizes by partition, taken from the files without opening logs.
 
-    The directory has KAFKA_STORAGE_ERROR as soon as one log in it has; the others are listed.
+    If one log failed, the directory has KAFKA_STORAGE_ERROR; the others are still listed.
     """
     wanted = request.body.topics
     image = node.image
     if wanted is None:
         asked = {topic.name: dict.fromkeys(sorted(topic.partitions))
                  for topic in image.topics.values()}  # fmt: skip
-    else:  # each once, however often it is named: a folder is listed for it
+    else:  # each once, however often it is named: each one lists a folder
         asked = {}
         for topic in wanted:
             asked.setdefault(topic.topic, {}).update(dict.fromkeys(topic.partitions))
@@ -58,11 +58,11 @@ def _size(node: Node, topic: str, partition: int) -> int:
         with os.scandir(node.manager.folder(topic, partition)) as files:
             return sum(file.stat().st_size for file in files if file.name.endswith(".log"))
     except (KafkalogError, OSError):
-        return 0  # nothing was written to it yet, or it is going
+        return 0  # nothing was written to it yet, or it is being deleted
 
 
 def alter_replica_log_dirs(node: Node, request: Request) -> dict[str, Any]:
-    """Every replica lies in the one directory; another one is not found."""
+    """Every replica is in the one directory; any other is not found."""
     results: dict[str, dict[int, ErrorCode]] = {}
     for directory in request.body.dirs:
         here = os.path.isabs(directory.path) and os.path.realpath(directory.path) == (

@@ -23,11 +23,11 @@ if TYPE_CHECKING:
 __all__ = ["describe_topic_partitions", "metadata"]
 
 IDS_SINCE = 12
-"""Requests of versions 10 and 11 have topic ids that mean nothing."""
+"""In requests of versions 10 and 11, topic ids have no meaning."""
 
 
 def metadata(node: Node, request: Request) -> dict[str, Any]:
-    """This broker, and the topics that were asked for; missing ones may be made."""
+    """This broker and the requested topics; missing topics may be created."""
     body = request.body
     operations = TOPIC_OPERATIONS if body.include_topic_authorized_operations else NO_OPERATIONS
     if body.topics is None or (request.version == 0 and not body.topics):
@@ -52,12 +52,12 @@ def _asked(node: Node, request: Request, operations: int) -> list[dict[str, Any]
     body = request.body
     by_id = request.version >= IDS_SINCE
     names = [topic.name for topic in body.topics if topic.name is not None]
-    # As in Kafka: a request that creates a topic is told once that there is none.
+    # As in Kafka: the request that creates a topic is answered with its absence once.
     image = node.image
     if body.allow_auto_topic_creation and node.config.auto_create_topics_enable:
         create_missing(node, [name for name in names if _made_on_use(name)])
     found: list[dict[str, Any]] = []
-    # Each once, as in Kafka: else a small request could ask for any number of answers.
+    # Each once, as in Kafka: otherwise a small request could ask for any number of answers.
     for asked in {(one.name, one.topic_id if by_id else None): one for one in body.topics}.values():
         if asked.name is None or (by_id and asked.topic_id != ZERO_UUID):
             topic = image.topic(asked.topic_id) if by_id else None
@@ -74,8 +74,8 @@ def _asked(node: Node, request: Request, operations: int) -> list[dict[str, Any]
 
 
 def _made_on_use(name: str) -> bool:
-    """Whether asking for a topic may make it: of Kafka's own only the one that we fill, for each
-    has settings that its use depends on."""
+    """Whether a request may create the topic: of Kafka's internal topics only the one that we fill,
+    since each needs its own settings."""
     return _shown(name) and (name not in INTERNAL_TOPICS or name == OFFSETS_TOPIC)
 
 
@@ -97,7 +97,7 @@ def _entry(node: Node, topic: "Topic", operations: int) -> dict[str, Any]:
 
 def _partition(node: Node, topic: "Topic", index: int) -> dict[str, Any]:
     partition = topic.partitions[index]
-    # As Kafka's controller has it when the leader's disk failed.
+    # As Kafka's controller does when the leader's disk failed.
     offline = node.partitions.offline(topic.name, index)
     led = partition.leader >= 0 and not (offline and partition.leader == node.node_id)
     gone = {*partition.offline_replicas, node.node_id} if offline else partition.offline_replicas
@@ -116,7 +116,7 @@ def _partition(node: Node, topic: "Topic", index: int) -> dict[str, Any]:
 
 
 def describe_topic_partitions(node: Node, request: Request) -> dict[str, Any]:
-    """Topics by name, so many partitions at a time; the cursor says where to go on (KIP-966)."""
+    """Topics by name, a limited number per page; the cursor says where to continue (KIP-966)."""
     body, image = request.body, node.image
     names = {topic.name for topic in body.topics} or set(filter(_shown, image.topics))
     limit = min(body.response_partition_limit, node.config.max_request_partition_size_limit)

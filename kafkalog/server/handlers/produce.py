@@ -1,7 +1,7 @@
-"""The slow path of Produce: what needs a look into compressed batches, or a log opened.
+"""The slow path of Produce: batches that must be decompressed, and logs that must be opened.
 
-The fast path in C appends batches as they came.  Here each record is looked at, and batches
-are compressed again where the topic has a codec of its own; kafka.md 2.2 has the rules.
+The fast path in C appends batches unchanged.  Here each record is checked, and batches are
+recompressed if the topic has its own codec; kafka.md 2.2 has the rules.
 """
 
 import sys
@@ -49,16 +49,16 @@ from kafkalog.wire.error_codes import ErrorCode
 __all__ = ["produce"]
 
 NONE, LEADER, ALL = 0, 1, -1
-"""What a producer may wait for (acks)."""
+"""The values of acks."""
 ADMIN_CLIENT = "__admin_client"
 """Kafka's own tools, which may write to internal topics."""
 INSIDE_BYTES = 16 << 20
-"""Bodies that decompress to more than this are looked into one at a time."""
+"""Batches that decompress to more than this are processed one at a time."""
 QUICK_BYTES = 65_536
 LEADERS_SINCE = 10
-"""From this version on a refusal names the leader (KIP-951)."""
+"""From this version on, a refusal names the leader (KIP-951)."""
 IDS_SINCE = 13
-"""From this version on topics are named by id."""
+"""From this version on, requests name topics by id."""
 ZSTD_SINCE = 7
 """KIP-110: older clients do not know zstd."""
 
@@ -66,21 +66,21 @@ ZSTD_SINCE = 7
 _DEFAULTS = TopicConfig()
 Accepted = int | KafkalogError
 """The leader epoch in which a partition's records were accepted, before the coordinator was asked;
-or why they were not."""
+or the reason for refusing them."""
 
 
 class _Outcome(NamedTuple):
-    """What became of one partition's records."""
+    """The outcome for one partition's records."""
 
     topic: str
     partition: int
     answer: dict[str, Any]
     found: Appended | None
-    """None: they were not appended."""
+    """None if they were not appended."""
 
     @property
     def sync_due(self) -> bool:
-        """flush.messages: it is answered when it is on disk, whatever acks says."""
+        """flush.messages: answered only when on disk, whatever acks says."""
         return self.found is not None and self.found.sync_due
 
 
@@ -101,7 +101,7 @@ def produce(node: Node, request: Request) -> None:
 
 
 def _name(node: Node, request: Request, topic: Any) -> str | None:
-    """The name of a request's topic; None: there is none with this id."""
+    """The topic's name; None if no topic has this id."""
     return node.image.names.get(topic.topic_id) if request.version >= IDS_SINCE else topic.name
 
 
@@ -116,17 +116,17 @@ def _inside(node: Node, name: str | None, topic: Any) -> bool:
 
 
 def _is_quick(node: Node, named: list[tuple[str | None, Any]]) -> bool:
-    """Whether to append it takes no longer than what a coordinator appends itself."""
+    """Whether the append takes no longer than a coordinator's own."""
     sizes = (len(one.records or b"") for _, topic in named for one in topic.partition_data)
     return sum(sizes) <= QUICK_BYTES and not any(_inside(node, *each) for each in named)
 
 
 class _TooMuch(Exception):
-    """A body decompresses to more than an I/O thread takes on."""
+    """A batch decompresses to more than an I/O thread accepts."""
 
 
 class _Append:
-    """The partitions of a request, appended one after the other, then answered."""
+    """The partitions of a request: appended one after the other, then answered."""
 
     def __init__(self, node: Node, request: Request, named: list[tuple[str | None, Any]]) -> None:
         self._node = node
@@ -139,7 +139,7 @@ class _Append:
         self._verdicts: Verdicts = {}
 
     def go_on(self, verdicts: Verdicts) -> None:
-        """The coordinator said what of the transactional batches may be written."""
+        """Take the coordinator's decisions on the transactional batches."""
         self._verdicts = verdicts
         try:
             self.run()
@@ -147,8 +147,8 @@ class _Append:
             self._fail(problem)
 
     def run(self, limit: int = INSIDE_BYTES) -> None:
-        """Append those that are left.  What decompresses to more than `limit` bytes goes on in
-        the thread for what is large, under the topic's own limit."""
+        """Append the remaining batches.  One that decompresses to more than `limit` bytes is left
+        to the bulk thread, under the topic's own limit."""
         node, request = self._node, self._request
         while self._left:
             try:
@@ -160,7 +160,7 @@ class _Append:
                 node.bulk.submit(self._rest)
                 return
             self._left.popleft()
-            self._verdicts.pop(key, None)  # it was for one batch
+            self._verdicts.pop(key, None)  # it held for one batch
         if request.body.acks == ALL or any(one.sync_due for one in self._done):
             _Waiting(node, request, self._done).begin()
         else:
@@ -199,7 +199,7 @@ def _append(
     try:
         if isinstance(accepted, KafkalogError):
             raise accepted
-        assert topic is not None  # it was accepted
+        assert topic is not None  # it was already accepted
         log = node.partitions.log(topic, asked.index)
         config = log.config
         _check(request, topic, records)
@@ -239,14 +239,14 @@ def _prepared(records: bytes, config: TopicConfig, now_ms: int, limit: int) -> b
 
 
 def _check(request: Request, topic: str, records: bytes) -> None:
-    """What the fast path, too, refuses before a log sees it."""
+    """Refuse here what the fast path refuses, too, before a log sees it."""
     if topic in INTERNAL_TOPICS and request.peer.client_id != ADMIN_CLIENT:
         raise InvalidTopic(f"topic {topic}: clients may not write to an internal topic")
     if len(records) < lib.KL_BATCH_HEADER_BYTES:
         raise InvalidRecord("no whole record batch, wanted exactly one")
     attributes = records[ATTRIBUTES_POS + 1]
     if attributes & lib.KL_CODEC_MASK == ZSTD and request.version < ZSTD_SINCE:
-        raise UnsupportedCompressionType(f"zstd wants Produce of version {ZSTD_SINCE} or later")
+        raise UnsupportedCompressionType(f"zstd: wanted Produce version {ZSTD_SINCE} or later")
     if attributes & lib.KL_ATTR_TRANSACTIONAL and request.body.transactional_id is None:
         raise Refused(
             ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED,
@@ -255,8 +255,8 @@ def _check(request: Request, topic: str, records: bytes) -> None:
 
 
 class _Waiting:
-    """acks=all or flush.messages: the answer goes out when the last of the partitions has what
-    it promises."""
+    """acks=all or flush.messages: the answer is sent when the last partition has fulfilled what
+    acks promises."""
 
     def __init__(self, node: Node, request: Request, done: list[_Outcome]) -> None:
         self._node = node
@@ -269,8 +269,8 @@ class _Waiting:
         """Wait for every partition that took its records."""
         every = self._request.body.acks == ALL
         waits = [one for one in self._done if one.found is not None and (every or one.sync_due)]
-        self._left = len(waits) + 1  # one for this loop, so that it ends before the answer
-        # Only acks=all has a time: the others wait for the disk alone, which answers.
+        self._left = len(waits) + 1  # one for this loop, so that it ends before the answer is sent
+        # Only acks=all has a timeout: the others wait for the disk alone, which answers.
         timeout_ms = max(self._request.body.timeout_ms, 0) if every else None
         for one in waits:
             assert one.found is not None

@@ -13,7 +13,7 @@ __all__ = ["describe_producers"]
 def describe_producers(node: Node, request: Request) -> dict[str, Any]:
     """The idempotent producers that each partition remembers.
 
-    Each once: there may be 100,000 of one, which a few bytes would ask for again.
+    Each partition once: it may have 100,000, and a few bytes could ask for them repeatedly.
     """
     asked: dict[str, dict[int, None]] = {}
     for topic in request.body.topics:

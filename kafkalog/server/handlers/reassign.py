@@ -1,4 +1,4 @@
-"""ElectLeaders and reassignments: the honest answers of a cluster of one."""
+"""ElectLeaders and reassignments: true answers of a single node."""
 
 from typing import Any
 
@@ -11,13 +11,13 @@ __all__ = ["alter_reassignments", "elect_leaders", "list_reassignments"]
 
 
 def elect_leaders(node: Node, request: Request) -> dict[str, Any]:
-    """Every partition has its only replica as leader already."""
+    """Every partition is already led by its only replica."""
     elections = translation.elections(request.body)
     return {"replica_election_results": controller.elect_leaders(node.image, elections)}
 
 
 def alter_reassignments(node: Node, request: Request) -> dict[str, Any]:
-    """Replicas can only be where they are."""
+    """Replicas cannot move anywhere else."""
     body = request.body
     return {
         "allow_replication_factor_change": body.allow_replication_factor_change,
@@ -26,5 +26,5 @@ def alter_reassignments(node: Node, request: Request) -> dict[str, Any]:
 
 
 def list_reassignments(node: Node, request: Request) -> dict[str, Any]:
-    """None is ever in progress."""
+    """No reassignment is ever in progress."""
     return {"topics": controller.list_partition_reassignments()}

@@ -1,4 +1,4 @@
-"""DeleteRecords: what lies below an offset goes."""
+"""DeleteRecords: deletes the records below an offset."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -15,14 +15,14 @@ from kafkalog.wire.error_codes import ErrorCode
 __all__ = ["delete_records"]
 
 HIGH_WATERMARK = -1
-"""The offset that means "all that can be read"."""
+"""The offset that means "all records that can be read"."""
 
 
 def delete_records(node: Node, request: Request) -> None:
-    """One answer a partition: the offset from which on its copies can be read now, once all that
-    live begin there; REQUEST_TIMED_OUT where they do not in time, and its records are gone here.
-    Of one that is named several times the last offset counts, as in Kafka: each costs the disk
-    something."""
+    """One answer per partition: the low watermark, once all live replicas have deleted the records.
+    REQUEST_TIMED_OUT if they have not in time, though the records are deleted here.
+    If a partition is named several times, the last offset counts, as in Kafka: each costs disk
+    work."""
     asked: dict[str, dict[int, int]] = {}
     for topic in request.body.topics:
         offsets = {one.partition_index: one.offset for one in topic.partitions}

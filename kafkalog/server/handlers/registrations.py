@@ -1,4 +1,4 @@
-"""UnregisterBroker, UnregisterController: the metadata decide."""
+"""UnregisterBroker, UnregisterController: the metadata decides."""
 
 from typing import Any
 
@@ -15,14 +15,14 @@ OF_ZOOKEEPER = {
 
 
 def unregister_broker(node: Node, request: Request) -> dict[str, Any]:
-    """The cluster forgets a broker that is gone for good."""
+    """Remove the registration of a broker that is gone for good."""
     if node.clustered:
         return OF_ZOOKEEPER
     return node.alone().unregister_broker(request.body.broker_id)
 
 
 def unregister_controller(node: Node, request: Request) -> dict[str, Any]:
-    """The metadata forget a controller that is gone for good."""
+    """Remove the registration of a controller that is gone for good."""
     if node.clustered:
         return OF_ZOOKEEPER
     return node.alone().unregister_controller(request.body.controller_id)

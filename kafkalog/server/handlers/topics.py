@@ -1,4 +1,4 @@
-"""CreateTopics, DeleteTopics, CreatePartitions: the metadata decide."""
+"""CreateTopics, DeleteTopics, CreatePartitions: the metadata decides."""
 
 from typing import Any
 
@@ -10,16 +10,16 @@ from kafkalog.wire.error_codes import ErrorCode
 __all__ = ["create_partitions", "create_topics", "delete_topics"]
 
 DISABLED_SINCE = 3
-"""DeleteTopics before this version has no TOPIC_DELETION_DISABLED."""
+"""Versions of DeleteTopics before this one do not know TOPIC_DELETION_DISABLED."""
 
 
 def create_topics(node: Node, request: Request) -> dict[str, Any]:
-    """One result a topic; a topic that was made is there for every client from now on."""
+    """One result per topic; every client sees a created topic from now on."""
     return {"topics": node.alone().create_topics(translation.new_topics(request.body))}
 
 
 def delete_topics(node: Node, request: Request) -> dict[str, Any]:
-    """One result per topic; requests that wait for a deleted topic are answered."""
+    """One result per topic; requests waiting for a deleted topic are answered."""
     results = node.alone().delete_topics(translation.deleted_topics(request.body))
     if request.version < DISABLED_SINCE:
         for result in results:
@@ -29,5 +29,5 @@ def delete_topics(node: Node, request: Request) -> dict[str, Any]:
 
 
 def create_partitions(node: Node, request: Request) -> dict[str, Any]:
-    """One result a topic."""
+    """One result per topic."""
     return {"results": node.alone().create_partitions(translation.more_partitions(request.body))}

@@ -1,4 +1,4 @@
-"""Transactions: what their coordinator answers, and TxnOffsetCommit, which two of them answer."""
+"""Transactions: their coordinator's requests, and TxnOffsetCommit, which needs two coordinators."""
 
 import threading
 from collections.abc import Mapping
@@ -30,15 +30,15 @@ __all__ = [
 ]
 
 JOINS_SINCE = 5
-"""The version of TxnOffsetCommit from which the group's partition joins by being written."""
+"""The first version of TxnOffsetCommit in which the group's partition joins by being written."""
 _OF_MARKERS = frozenset(
     (ErrorCode.NONE, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.NOT_LEADER_OR_FOLLOWER,
      ErrorCode.NOT_ENOUGH_REPLICAS, ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND,
      ErrorCode.REQUEST_TIMED_OUT, ErrorCode.KAFKA_STORAGE_ERROR, ErrorCode.INVALID_PRODUCER_EPOCH,
      ErrorCode.TRANSACTION_COORDINATOR_FENCED)
 )  # fmt: skip
-"""What a coordinator of Apache Kafka goes on after; with any other it writes the marker no more,
-and its transaction stays open."""
+"""Errors after which a coordinator of Apache Kafka continues; after any other it stops writing the
+marker, and its transaction stays open."""
 
 
 def to_coordinator(node: Node, request: Request) -> None:
@@ -47,7 +47,7 @@ def to_coordinator(node: Node, request: Request) -> None:
 
 
 def init_producer_id(node: Node, request: Request) -> Mapping[str, Any] | None:
-    """Of a transactional id its coordinator answers; else an id that nobody else has or had."""
+    """With a transactional id, its coordinator answers; without, a new, unused id is the answer."""
     body = request.body
     if body.transactional_id is not None:
         to_coordinator(node, request)
@@ -62,7 +62,7 @@ def init_producer_id(node: Node, request: Request) -> Mapping[str, Any] | None:
 
 
 def add_offsets(node: Node, request: Request) -> None:
-    """The partition of a group's offsets joins, which must be there for that."""
+    """Add the partition of a group's offsets to the transaction; it must exist for that."""
     internal_topic(node, OFFSETS_TOPIC)
     to_coordinator(node, request)
 
@@ -71,7 +71,7 @@ def add_offsets(node: Node, request: Request) -> None:
 
 
 def txn_offset_commit(node: Node, request: Request) -> None:
-    """The coordinator of transactions says whether the producer may, that of groups does it."""
+    """The transaction coordinator checks the producer, then the group coordinator commits."""
     body = request.body
     named = _named(node, request)
     if not any(_is_there(node, name, one) for topic, name in named for one in topic.partitions):
@@ -92,7 +92,7 @@ def txn_offset_commit(node: Node, request: Request) -> None:
         if error is not ErrorCode.NONE:
             _refuse(node, request, _as_committer(error, request.version))
         else:
-            # Not before it is allowed: markers of the transaction before may be on their way.
+            # Only after it is allowed: markers of the previous transaction may be in flight.
             _commit(node, request, node.guards.begin(where, body.producer_id))
 
     def event(step: Step) -> None:
@@ -114,9 +114,9 @@ def txn_offset_commit(node: Node, request: Request) -> None:
 
 def _as_committer(error: ErrorCode, version: int) -> ErrorCode:
     if error is ErrorCode.CONCURRENT_TRANSACTIONS and version < JOINS_SINCE:
-        return ErrorCode.COORDINATOR_NOT_AVAILABLE  # which clients of then try again
+        return ErrorCode.COORDINATOR_NOT_AVAILABLE  # clients of those versions retry after it
     if error in (ErrorCode.NOT_COORDINATOR, ErrorCode.COORDINATOR_LOAD_IN_PROGRESS):
-        return ErrorCode.COORDINATOR_NOT_AVAILABLE  # that of groups is another one
+        return ErrorCode.COORDINATOR_NOT_AVAILABLE  # the group coordinator is on another node
     return as_writer(error, version >= JOINS_SINCE)
 
 
@@ -142,7 +142,7 @@ def _is_there(node: Node, name: str | None, one: Any) -> bool:
 def _refuse(
     node: Node, request: Request, error: ErrorCode = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
 ) -> None:
-    """Each partition is told so; one that is not there, that."""
+    """Every partition gets this error; a missing one gets its own."""
 
     def told(name: str | None, one: Any) -> dict[str, Any]:
         known = name is not None
@@ -159,7 +159,7 @@ def _refuse(
 
 
 def _named(node: Node, request: Request) -> list[tuple[Any, str | None]]:
-    """The topics of a TxnOffsetCommit and their names; None: there is none of its id."""
+    """The topics of a TxnOffsetCommit and their names; None if no topic has the id."""
     by_id = request.version >= TXN_IDS_VERSION
     name_of = node.partitions.name_of
     return [(one, name_of(one.topic_id) if by_id else one.name) for one in request.body.topics]
@@ -169,19 +169,19 @@ def _named(node: Node, request: Request) -> list[tuple[Any, str | None]]:
 
 
 def write_markers(node: Node, request: Request) -> None:
-    """End transactions in partitions, whatever their coordinator knows: what an administrator does
-    with one that hangs."""
+    """End transactions in partitions, whatever their coordinator knows: how an administrator ends a
+    hanging one."""
     _Marking(node, request).begin()
 
 
 def marker_code(error: ErrorCode) -> ErrorCode:
-    """What became of a marker, as WriteTxnMarkers tells it: what no coordinator knows, as that a
-    group's is loading, asks for the marker again."""
+    """The outcome of a marker as WriteTxnMarkers reports it.  For errors that coordinators do not
+    know, such as a group that is loading, it asks for the marker again."""
     return error if error in _OF_MARKERS else ErrorCode.NOT_LEADER_OR_FOLLOWER
 
 
 class _Marking:
-    """The markers of a request, and what became of each."""
+    """The markers of a request, and the outcome of each."""
 
     def __init__(self, node: Node, request: Request) -> None:
         self._node = node

@@ -1,7 +1,7 @@
 """Asks the coordinator, partition by partition, whether a producer may write in a transaction.
 
-A batch of a transaction that is already open in its partition needs no answer of the
-coordinator, and comes here only together with others.  The first batch in each partition needs one
+If a transaction is already open in the partition, its batch does not need the coordinator, and
+comes here only together with others.  The first batch in each partition needs its answer
 (KIP-890).
 Up to version 11 of Produce the partition must have joined before; from version 12 on it joins
 by being written.
@@ -42,18 +42,18 @@ ATTRIBUTES_POS = 21
 _PRODUCER = struct.Struct(">qh")
 _PRODUCER_POS = 43
 KNOWS_ABORTABLE_SINCE = 11
-"""The version of Produce from which a producer knows TRANSACTION_ABORTABLE."""
+"""The first version of Produce whose clients know TRANSACTION_ABORTABLE."""
 JOINS_SINCE = 12
-"""From this version on a partition joins by being written."""
+"""From this version on, a partition joins by being written."""
 _RETRY = {
     ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, ErrorCode.COORDINATOR_NOT_AVAILABLE,
     ErrorCode.NOT_COORDINATOR,
 }  # fmt: skip
-"""Errors that a producer does not expect of a partition: with NOT_ENOUGH_REPLICAS it retries."""
+"""Errors that a producer does not expect for a partition: NOT_ENOUGH_REPLICAS makes it retry."""
 
 
 class Writes(NamedTuple):
-    """The transactional batches of a request that have one producer."""
+    """The transactional batches of a request from one producer."""
 
     producer_id: int
     epoch: int
@@ -61,7 +61,7 @@ class Writes(NamedTuple):
 
 
 class Refused(KafkalogError):
-    """What a request asks for is refused with an error of Kafka's that has no class of its own."""
+    """A request is refused with a Kafka error that has no exception class."""
 
     def __init__(self, error: ErrorCode, text: str) -> None:
         super().__init__(text)
@@ -78,7 +78,7 @@ class Verdict:
         self._error = error
 
     def append(self, append: Callable[[], Appended]) -> Appended:
-        """Append it, if that is allowed and still so.
+        """Append it, if that is still allowed.
 
         Raises: Refused by the coordinator, InvalidTxnState, what `append` raises.
         """
@@ -90,7 +90,7 @@ class Verdict:
             return append()
 
     def end(self) -> None:
-        """It was written, or was not."""
+        """Release the guard: it was written, or was not."""
         if self._guard is not None:
             self._node.guards.end(self._guard)
 
@@ -98,7 +98,7 @@ class Verdict:
 Producer = tuple[int, int]
 """Its id and epoch."""
 Verdicts = dict[tuple[str | None, int, Producer | None], Verdict]
-"""By topic, partition and producer: what one of them may, another in the same request may not."""
+"""By topic, partition and producer: a request may hold allowed and refused producers."""
 
 
 def writer_of(records: bytes | None) -> Producer | None:
@@ -112,8 +112,8 @@ def writer_of(records: bytes | None) -> Producer | None:
 
 
 def transactional(named: list[tuple[str | None, Any]]) -> list[Writes]:
-    """The transactional batches of a request, by their producers; without those of topics that are
-    not there."""
+    """The transactional batches of a request, by producer; without those for missing
+    topics."""
     found: dict[Producer, list[TopicPartition]] = defaultdict(list)
     for name, topic in named:
         if name is None:
@@ -128,7 +128,7 @@ def allow(
     node: Node, request: Request, writes: list[Writes], then: Callable[[Verdicts], None], *,
     at_once: bool = False,
 ) -> None:  # fmt: skip
-    """Ask the coordinator; `then` is called with what it says, in a thread of its own.
+    """Ask the coordinator; `then` is called with its decision, in a thread of its own.
 
     `at_once`: it takes no longer than an append of the coordinator's, which may wait for it."""
     verdicts: Verdicts = {}
@@ -136,7 +136,7 @@ def allow(
         one._replace(partitions=[where for where in one.partitions if node.partitions.has(*where)])
         for one in writes
     ]
-    # Without a partition that is there nobody is asked: a transaction would begin.
+    # Nobody is asked if no partition exists: a transaction would begin.
     writes = [one for one in there if one.partitions]
     if not writes:
         then(verdicts)
@@ -147,7 +147,7 @@ def allow(
         nonlocal left
         for where, error in results.items():
             # In the step that allows it, so that no marker of the same transaction was sent yet,
-            # and all of the one before, which it may have waited for, are written.
+            # and all markers of the previous one, which it may have waited for, are written.
             allowed = error is ErrorCode.NONE
             guard = node.guards.begin(where, one.producer_id) if allowed else None
             verdicts[where.topic, where.partition, (one.producer_id, one.epoch)] = Verdict(
@@ -157,7 +157,7 @@ def allow(
         if left:
             return
         if at_once and step is not None:
-            step.answer(lambda _: then(verdicts))  # once what the step decided is written
+            step.answer(lambda _: then(verdicts))  # once the step's decision is written
         else:
             node.begun.submit(partial(then, verdicts))
 
@@ -188,7 +188,7 @@ def _allow_afar(
     node: Node, request: Request, broker: int, writes: list[Writes],
     done: Callable[[Writes, Step | None, Results], None],
 ) -> None:  # fmt: skip
-    """The same of a coordinator on another node."""
+    """As `ask`, of a coordinator on another node."""
     assert node.afar is not None
     for one in writes:
         asked = Asked(request.body.transactional_id, one.producer_id, one.epoch)
@@ -204,7 +204,7 @@ def _as_producer(error: ErrorCode, version: int) -> ErrorCode:
 
 
 def as_writer(error: ErrorCode, knows: bool) -> ErrorCode:
-    """The error for a producer that the coordinator does not let write; `knows`: it knows
+    """The error for a producer that the coordinator refuses; `knows`: it knows
     TRANSACTION_ABORTABLE."""
     if error is ErrorCode.PRODUCER_FENCED:
         return ErrorCode.INVALID_PRODUCER_EPOCH

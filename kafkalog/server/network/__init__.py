@@ -1,1 +1,1 @@
-"""Connections of a broker: its listeners, its reactor, and the way in from this process."""
+"""A broker's connections: its listeners, its reactor, and the transport within this process."""

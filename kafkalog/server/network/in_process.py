@@ -1,6 +1,6 @@
 """The transport to a broker of this process: its reactor takes one end of a pair of sockets.
 
-No port, no address, nobody else: what goes through is the same frames as from anywhere.
+No port and no address; the frames are the same as over a network.
 """
 
 from __future__ import annotations
@@ -20,14 +20,14 @@ __all__ = ["Inside"]
 
 _logger = logging.getLogger(__name__)
 BUFFER_BYTES = 1 << 20
-"""Of each end of a pair: a request of the usual size goes in one piece."""
+"""Buffer of each socket: a request of usual size is sent in one piece."""
 
 
 class Inside:
-    """The way to a broker of this process.  Safe to use from many threads."""
+    """Connects clients to a broker of this process.  Safe to use from many threads."""
 
     def __init__(self, reactor: Reactor, name: str) -> None:
-        """`name`: of the broker, for messages."""
+        """`name`: the broker's, for messages."""
         self._reactor = reactor
         self._name = name
         self._lock = threading.Lock()  # guards what follows
@@ -59,7 +59,7 @@ class Inside:
         return ours
 
     def attach(self, client: Client) -> None:
-        """Know of a client, which `close` closes.
+        """Register a client, which `close` closes.
 
         Raises: Closed.
         """
@@ -70,7 +70,7 @@ class Inside:
             self._clients.append(weakref.ref(client))
 
     def close(self) -> None:
-        """Close the clients, the last one first; no other attaches itself."""
+        """Close the clients, the last one first; no new one can register."""
         with self._lock:
             self._closed = True
             clients, self._clients = self._clients, []
@@ -79,5 +79,5 @@ class Inside:
             if client is not None:
                 try:
                     client.close()
-                except errors.KafkalogError as problem:  # the broker ends in any case
-                    _logger.warning("%s: a client's end: %s", self._name, problem)
+                except errors.KafkalogError as problem:  # the broker closes in any case
+                    _logger.warning("%s: closing a client failed: %s", self._name, problem)

@@ -27,21 +27,21 @@ _logger = logging.getLogger(__name__)
 PLAINTEXT = "PLAINTEXT"
 _UNIX = "unix:"
 INSIDE = (1 << 31) - 1
-"""The number of what is no listener: connections of this process's own."""
+"""The listener number of connections within this process."""
 
 
 class Listener(NamedTuple):
-    """One place where connections are taken."""
+    """One address at which connections are accepted."""
 
     name: str
     host: str
     """An address, a host name, empty for all addresses, or `unix:/path`."""
     port: int
-    """0: any free one; of a Unix socket always 0."""
+    """0: any free port; for a Unix socket always 0."""
 
 
 class Advertised(NamedTuple):
-    """The addresses for clients of one listener."""
+    """The addresses that clients get on one listener."""
 
     name: str
     host: str
@@ -53,7 +53,7 @@ INSIDE_PLACE = Advertised("INSIDE", "inside", 0)
 
 
 def named(listeners: str | Sequence[str]) -> list[str]:
-    """Listeners with their names: one without any is PLAINTEXT.
+    """Listeners with their names; one without a name is PLAINTEXT.
 
     Raises: InvalidSetting.
     """
@@ -101,8 +101,8 @@ def planned(config: ServerConfig) -> tuple[Listener, ...]:
         if protocol != PLAINTEXT:
             known = protocol in ("SSL", "SASL_PLAINTEXT", "SASL_SSL")
             raise InvalidSetting(
-                f"listeners: {listener.name} speaks {protocol}, which "
-                + ("is not there yet; wanted PLAINTEXT" if known else
+                f"listeners: {listener.name} has security protocol {protocol}, which "
+                + ("is not supported yet; wanted PLAINTEXT" if known else
                    "is no security protocol; name it in listener.security.protocol.map")
             )  # fmt: skip
     names = {listener.name for listener in listeners}
@@ -163,10 +163,10 @@ def _check_advertised(config: ServerConfig, names: set[str]) -> None:
 def plan(
     config: ServerConfig, bound: Mapping[str, int], this_host: str | None = None
 ) -> tuple[Advertised, ...]:
-    """The addresses for clients of each listener, in the order of `listeners`.
+    """The addresses that clients get for each listener, in the order of `listeners`.
 
-    `bound`: the ports that the listeners took, by name.  `this_host`: for listeners that take
-    connections on all addresses, with nothing advertised for them; None: own_host().
+    `bound`: the ports that the listeners bound, by name.  `this_host`: the host for listeners on
+    all addresses without an advertised one; None: own_host().
     """
     told = {
         one.name: one
@@ -183,7 +183,7 @@ def plan(
 
 
 def own_host() -> str:
-    """This machine's name, where it can be looked up; else the loopback address."""
+    """This machine's name if it can be resolved, else the loopback address."""
     name = socket.gethostname()
     try:
         socket.getaddrinfo(name, None)
@@ -194,9 +194,9 @@ def own_host() -> str:
 
 
 def bootstrap_servers(advertised: Sequence[Advertised]) -> str:
-    """The addresses as a client's `bootstrap.servers` takes them.
+    """The addresses in the form of a client's `bootstrap.servers`.
 
-    Unix sockets only where there is nothing else: no client but ours knows them.
+    Unix sockets only if there is nothing else: only our clients can use them.
     """
     found = [
         f"[{one.host}]:{one.port}" if ":" in one.host else f"{one.host}:{one.port}"

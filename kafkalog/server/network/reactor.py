@@ -1,7 +1,7 @@
 """The network side of a broker: sockets, frames, Produce and Fetch, all in C, as one handle.
 
-What C does not answer itself is taken with `Reactor.take` and answered with `Reactor.answer`,
-each by any thread.  What is to be served is put with `put_topic` and `put_partition`.
+`Reactor.take` gives the requests that C does not answer itself, and `Reactor.answer` answers them,
+each from any thread.  `put_topic` and `put_partition` add what is served.
 """
 
 import socket
@@ -21,17 +21,17 @@ if TYPE_CHECKING:
 __all__ = ["NO_CONTROL", "Appended", "Reactor", "RoleChange", "Stats", "Taken"]
 
 NO_CONTROL = -1
-"""In place of the number of a listener that is served first."""
+"""The listener number that means "no listener is served first"."""
 _NO_ID = bytes(16)
 _COORDINATOR, _CLIENT = lib.KL_ORIGIN_COORDINATOR, lib.KL_ORIGIN_CLIENT
 ENDPOINT_BYTES = 256
-"""Room for a host or a rack, with its end."""
+"""Room for a host or a rack, with its NUL."""
 COPIED_BYTES_MAX = 262_144
-"""Bodies up to this size are copied when they are taken."""
+"""Bodies up to this size are copied when the request is taken."""
 
 
 class Taken:
-    """A request that came up, not decoded; it is answered, handed back or dropped exactly once."""
+    """A request for Python, not decoded; it is answered, handed back or dropped exactly once."""
 
     __slots__ = (
         "_at", "_body", "_reactor", "api_key", "api_version", "body_bytes", "client_id",
@@ -42,16 +42,16 @@ class Taken:
         """`info`: a kl_request_info that was just filled."""
         self._reactor = reactor
         self.id: int = info.id
-        """Never used again."""
+        """Never reused."""
         self.connection: int = info.connection
-        """Its connection's number, never used again."""
+        """Its connection's number, never reused."""
         self.listener: int = info.listener
         """The number that Reactor.listen was given."""
         self.correlation_id: int = info.correlation_id
         self.api_key: int = info.api_key
         self.api_version: int = info.api_version
         self.not_fast: int = info.why
-        """Why a Produce or Fetch came up (KL_UP_*); 0 for all other requests."""
+        """Why C did not answer a Produce or Fetch (KL_UP_*); 0 for all other requests."""
         self.client_id: str | None = None
         if info.client_id_bytes >= 0:
             name = ffi.unpack(ffi.cast("const char *", info.client_id), info.client_id_bytes)
@@ -66,11 +66,11 @@ class Taken:
 
     @property
     def body(self) -> memoryview:
-        """What follows the request header: a copy, as what a handler keeps of it outlives the
-        request's own memory.
+        """The bytes after the request header: a copy, as a handler may keep parts longer than the
+        request's own memory lives.
 
-        Of a large one (COPIED_BYTES_MAX) it is made when this is first called, which must be
-        before the request is ended or `read`.
+        A large one (COPIED_BYTES_MAX) is copied at the first call, which must come before the
+        request is ended or `read`.
         """
         if self._body is None:
             self._body = memoryview(bytes(ffi.buffer(self._at, self.body_bytes)))
@@ -93,7 +93,7 @@ class Taken:
 
 
 class Appended(NamedTuple):
-    """What an append came to."""
+    """The outcome of an append."""
 
     base_offset: int
     last_offset: int
@@ -101,15 +101,15 @@ class Appended(NamedTuple):
     """-1 under CreateTime."""
     log_start_offset: int
     duplicate: bool
-    """The batch was known already and nothing was written."""
+    """The batch was a duplicate, and nothing was written."""
     sync_due: bool
     """flush.messages: no answer before it is on disk, whatever acks says."""
     cuts: int
-    """How often the log had been cut before: for `wait`."""
+    """How often the log had been truncated before: for `wait`."""
 
 
 class Stats(NamedTuple):
-    """What the network side counted; see kl_server_stats for each."""
+    """The network side's counters; see kl_server_stats for each."""
 
     connections: int
     accepted: int
@@ -121,7 +121,7 @@ class Stats(NamedTuple):
     bytes_in: int
     bytes_out: int
     requests: dict[int, int]
-    """Requests by API key, where there were any; keys above 98 count as 99."""
+    """Requests by API key, without zeros; keys above 98 count as 99."""
     fast: int
     queued: int
     queue_full: int
@@ -149,9 +149,9 @@ def role_of(
 ) -> Any:
     """A kl_role.
 
-    `durable`: acks=all means on disk; `led_by`: the node that leads it, -1 where that is not
-    known, None: this one; `min_isr`: copies that acks=all wants in the ISR; `throttled`:
-    copies that are not in sync get it at the replication's rate; `tag`: the caller's number for the
+    `durable`: acks=all means on disk; `led_by`: the leader's node, -1 if unknown, None: this
+    one; `min_isr`: in-sync replicas that acks=all needs; `throttled`: replicas that are not in
+    sync are limited to the replication rate; `tag`: the caller's number for the
     partition.
     """
     follows, leader_id = (0, -1) if led_by is None else (1, led_by)
@@ -160,13 +160,13 @@ def role_of(
 
 
 class RoleChange(NamedTuple):
-    """Another role of a partition whose log is open."""
+    """A new role for a partition whose log is open."""
 
     log: "Handle"
     role: Mapping[str, Any]
-    """What `role_of` takes."""
+    """The arguments of `role_of`."""
     followers: Sequence[Follower] = ()
-    """Where it is led here."""
+    """Set if it is led here."""
 
 
 def _c_followers(followers: Sequence[Follower]) -> Any:
@@ -186,8 +186,8 @@ class Reactor:
     ) -> None:
         """Nothing listens yet.
 
-        `manual_clock`: timers go by set_time; `control_listener`: the number of the listener
-        whose requests are served first, by a network thread of their own.
+        `manual_clock`: timers follow set_time; `control_listener`: the number of the listener
+        whose requests are served first, by their own network thread.
 
         Raises: ArgumentError, NoMemory, IoFailed.
         """
@@ -216,17 +216,17 @@ class Reactor:
         check(lib.kl_server_new(ffi.new("kl_server_config *", settings), out))
         self._c = ffi.gc(out[0], lib.kl_server_free)
         self._stopped = False
-        # The logs that C uses: they must not be collected before it has stopped.
+        # The logs that C uses: they must not be garbage collected before it has stopped.
         self._logs: dict[tuple[str, int], Handle] = {}
         self._end = weakref.finalize(self, _end, self._c, self._logs)
 
     # ---- its life ------------------------------------------------------------------------------
 
     def listen(self, host: str, port: int, listener: int) -> int:
-        """Take connections at an address, a host name (its first address, IPv4 before IPv6),
-        "" (all addresses) or `unix:/path`; the port that was bound (port 0: any free one).
+        """Accept connections at an address, a host name (its first address, IPv4 before IPv6),
+        "" (all addresses) or `unix:/path`; returns the bound port (port 0: any free one).
 
-        `listener` is told with each request.
+        Each request carries `listener`.
 
         Raises: IoFailed, NotFound (no such host), ArgumentError, Closed.
         """
@@ -235,8 +235,8 @@ class Reactor:
         return int(bound[0])
 
     def adopt(self, connection: socket.socket, listener: int) -> None:
-        """Serve one end of a connected stream socket as if it had been accepted on `listener`;
-        on return it is the reactor's, on failure it stays the caller's.
+        """Serve one end of a connected stream socket as if it had been accepted on `listener`.
+        On success the reactor owns it; on failure the caller still does.
 
         Raises: Timeout (too many connections now), Closed, ArgumentError (not started), IoFailed.
         """
@@ -252,15 +252,15 @@ class Reactor:
 
     @property
     def stopped(self) -> bool:
-        """Whether stop was called and take gives nothing any more."""
+        """Whether stop was called and no more requests can be taken."""
         return self._stopped
 
     def stop(self, timeout_ms: int) -> None:
-        """Take no new connections and requests; answer what is in flight; close all.
+        """Accept no new connections and requests; answer requests in flight; close everything.
 
-        Threads must go on taking and answering until it returns.  Idempotent.
+        Threads must keep taking and answering requests until it returns.  Idempotent.
 
-        Raises: Timeout, when some were not answered in time; all is closed just so.
+        Raises: Timeout if some were not answered in time; everything is closed nevertheless.
         """
         try:
             check(lib.kl_server_stop(self._c, timeout_ms))
@@ -268,18 +268,18 @@ class Reactor:
             self.close()
 
     def close(self) -> None:
-        """Stop at once.  The memory goes when nobody holds the reactor any more."""
+        """Stop immediately.  Memory is freed when nobody holds the reactor any more."""
         self._end()
         self._stopped = True
 
     def set_time(self, now_ms: int) -> None:
-        """What a manual clock shows; of another, how far it is ahead.  Timers up to it run."""
+        """Set a manual clock, or how far another clock is ahead.  Timers that are due run."""
         lib.kl_server_set_time(self._c, now_ms)
 
     # ---- requests ------------------------------------------------------------------------------
 
     def take(self, timeout_ms: int) -> Taken | None:
-        """The next request, those of the control listener first; None when none came in time,
+        """The next request, those of the control listener first; None if none came in time,
         or none will come.
         """
         info = ffi.new("kl_request_info *")
@@ -303,15 +303,15 @@ class Reactor:
         check(lib.kl_server_answer(self._c, request_id, data, len(body), header_version))
 
     def again(self, request_id: int, *, heard: bool = True) -> None:
-        """Hand a Produce or Fetch to the fast path again, which answers all of it now; not
-        `heard`: and closes the connection in place of sending that.
+        """Hand a Produce or Fetch back to the fast path, which answers all of it now; without
+        `heard` it closes the connection instead of sending the answer.
 
         Raises: NotFound, when the request has ended.
         """
         check(lib.kl_server_again(self._c, request_id, int(heard)))
 
     def read(self, request_id: int) -> None:
-        """Give back the memory of a request's body, which goes on without it.
+        """Free the memory of a request's body; the request continues without it.
 
         Raises: NotFound, when the request has ended.
         """
@@ -325,15 +325,15 @@ class Reactor:
         check(lib.kl_server_drop(self._c, request_id))
 
     def intercept(self, api_key: int, on: bool) -> None:
-        """Let requests of this API all come up, from the next one on, or no longer.
+        """Pass all requests of this API to Python, from the next one on, or stop doing so.
 
         Raises: ArgumentError, for a key that no API has.
         """
         check(lib.kl_server_intercept(self._c, api_key, int(on)))
 
     def pause(self, on: bool) -> None:
-        """Let the network threads stand still, on return, or go on: connections stay, and nothing
-        is read from them or sent.
+        """Stop the network threads, on return, or let them continue: connections stay open, but
+        nothing is read from them or sent.
 
         Raises: Closed, ArgumentError (not started yet).
         """
@@ -352,12 +352,12 @@ class Reactor:
         compress: bool = False,
         timed: bool = False,
     ) -> None:
-        """Add a topic, or change what is known of one.
+        """Add a topic, or change a known one.
 
-        `look_inside`: compressed batches come up; `internal`: clients may not write to it;
+        `look_inside`: pass compressed batches to Python; `internal`: clients may not write to it;
         `zstd`: its codec, which Fetch before version 10 does not understand; `compress`: it has
-        a codec, so that uncompressed batches come up; `timed`: compressed batches come up whose
-        header says a time more than KL_AHEAD_MS ahead.
+        a codec, so pass uncompressed batches to Python; `timed`: pass on compressed batches whose
+        header has a time more than KL_AHEAD_MS ahead.
         """
         flags = lib.KL_TOPIC_LOOK_INSIDE if look_inside else 0
         flags |= lib.KL_TOPIC_INTERNAL if internal else 0
@@ -378,9 +378,9 @@ class Reactor:
         self._logs[topic, number] = log
 
     def change_roles(self, changes: Sequence[RoleChange]) -> list[bool]:
-        """Change many roles at once, each as by Handle.lead and set_followers, where it is led
-        here, and put_partition; which of them were changed.  What failed says why when it is
-        done alone."""
+        """Change many roles in one step, each as by Handle.lead and set_followers, if led here, and
+        put_partition; returns those that changed.  To get the error of one that failed, change it
+        alone."""
         names = {one.log.tp[0]: ffi.new("char[]", one.log.tp[0].encode()) for one in changes}
         those: list[Follower] = []
         rows = []
@@ -395,8 +395,8 @@ class Reactor:
         return [one.status == lib.KL_OK for one in asked]
 
     def put_empty(self, topic: str, partition: int, **role: Any) -> None:
-        """Let a partition be read that nobody ever wrote to: it begins and ends at 0.  With
-        put_partition it gets its log; one that has it keeps it.
+        """Serve reads of a partition that was never written: it begins and ends at 0.
+        put_partition gives it its log; a partition that has a log keeps it.
 
         Raises: NotFound (no such topic).
         """
@@ -404,20 +404,20 @@ class Reactor:
         check(lib.kl_server_put_partition(self._c, topic.encode(), partition, ffi.NULL, at))
 
     def put_offline(self, topic: str, partition: int, offline: bool) -> None:
-        """Answer for a partition without a log that its disk failed, or no longer.
+        """Answer for a partition without a log that its disk failed, or stop doing so.
 
         Raises: NotFound (no such topic).
         """
         check(lib.kl_server_put_offline(self._c, topic.encode(), partition, int(offline)))
 
     def set_limits(self, config: ServerConfig) -> None:
-        """Obey max.connections and max.connections.per.ip as they are now."""
+        """Apply max.connections and max.connections.per.ip as they are now."""
         per_ip = config.max_connections_per_ip
         check(lib.kl_server_set_limits(self._c, config.max_connections, per_ip))
 
     def set_threads(self, count: int) -> None:
-        """Serve with another number of network threads.  Connections of one that goes are given
-        to the others, each when no request of it is in hand.
+        """Change the number of network threads.  Connections of a thread that stops move to the
+        others, each when no request of it is being processed.
 
         Raises: ArgumentError, Closed; NoMemory, IoFailed: not all could begin.
         """
@@ -443,8 +443,9 @@ class Reactor:
     # ---- the copies of a partition that is led here --------------------------------------------
 
     def set_followers(self, topic: str, partition: int, followers: Sequence[Follower]) -> None:
-        """Set the followers of a partition: records are shown that each of the maximal ISR has;
-        with none, all. In the same leader epoch those that stay keep what they fetched.
+        """Set the followers of a partition: consumers see the records that every member of the
+        maximal ISR has; without followers, all.  In the same leader epoch, followers that stay keep
+        their state.
 
         Raises: NotFound, ArgumentError.
         """
@@ -454,7 +455,7 @@ class Reactor:
         ))  # fmt: skip
 
     def followers(self, topic: str, partition: int) -> list[FollowerState]:
-        """How far each is.
+        """How far each follower is.
 
         Raises: NotFound.
         """
@@ -474,12 +475,12 @@ class Reactor:
         ]  # fmt: skip
 
     def set_replication_rate(self, rate: int) -> None:
-        """How many bytes of throttled partitions copies that are not in sync get in a second."""
+        """Limit the bytes per second of throttled partitions to replicas that are not in sync."""
         lib.kl_server_set_replication_rate(self._c, rate)
 
     def set_racks(self, racks: Mapping[int, str]) -> None:
-        """Where the nodes stand that have a rack: consumers that stand there are sent to their
-        copies; of none: nobody is sent anywhere.
+        """Set the nodes' racks: consumers in a rack are sent to its replica; without racks,
+        consumers stay with the leader.
 
         Raises: ArgumentError.
         """
@@ -492,7 +493,7 @@ class Reactor:
         check(lib.kl_server_set_racks(self._c, places, len(racks)))
 
     def caught_up(self, timeout_ms: int) -> CaughtUp | None:
-        """The next follower that may join the ISR, each told once until set_followers; None:
+        """The next follower that may join the ISR, each reported once until set_followers; None if
         none came.
 
         Raises: Closed (the server was stopped).
@@ -505,9 +506,9 @@ class Reactor:
         return CaughtUp(out.tag, out.id, out.broker_epoch, out.leader_epoch)
 
     def set_endpoints(self, listener: int, nodes: Sequence[Mapping[str, Any]]) -> None:
-        """What answers on a listener say of where nodes are: each its `node_id`, `host`, `port` and
-        `rack`, in place of what was said before.  A host of 256 bytes or more is left out with its
-        node, and such a rack alone.
+        """Set the node addresses for answers on a listener, each with `node_id`, `host`, `port` and
+        `rack`; they replace the previous ones.  A node whose host has 256 bytes or more is left
+        out; so is a rack of that size, but not its node.
 
         Raises: ArgumentError.
         """
@@ -537,11 +538,11 @@ class Reactor:
         joins: bool = False,
         raised: bool = False,
     ) -> Appended:
-        """Append whole batches as the leader; consumers that wait are answered.
+        """Append whole batches as the leader; waiting consumers are answered.
 
         `continues`: a transactional batch must find its transaction open in the partition;
-        `joins`: or begin with sequence 0, where its producer is new there.  `raised`: markers are
-        of version 2 of transactions, whose ends raise the epoch.
+        `joins`: or begin with sequence 0 if its producer is new there.  `raised`: markers have
+        transaction version 2, in which each end raises the epoch.
 
         With acks -1 they are committed when `wait` for last_offset + 1 returns.
 
@@ -571,10 +572,10 @@ class Reactor:
         on_disk: bool = False,
         cuts: int = -1,
     ) -> bool:
-        """Wait until all below `offset` is committed, and with `on_disk` in any case on disk;
-        False when it is not, in that time.
+        """Wait until all records below `offset` are committed, and, with `on_disk`, on disk;
+        False if they are not in that time.
 
-        `cuts`: of an append; a cut since then ends it, though the log may have grown again.
+        `cuts`: from the append; a later truncation ends the wait, even if the log has grown again.
 
         Raises: StaleLog (cut below it), StorageOffline (it never will), Closed (removed
         in the meantime), NotFound.

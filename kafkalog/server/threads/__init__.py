@@ -1,1 +1,1 @@
-"""The threads of a broker: workers, acknowledgements, what is large, a clock's ticks."""
+"""A broker's threads: workers, acknowledgements, large requests, ISR checks, clock ticks."""

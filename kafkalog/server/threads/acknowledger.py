@@ -1,4 +1,4 @@
-"""Waits until appends are acknowledged as acks=all is, in their order."""
+"""Waits until appends are acknowledged as with acks=all."""
 
 import logging
 import math
@@ -18,7 +18,7 @@ __all__ = ["Acknowledger"]
 _logger = logging.getLogger(__name__)
 
 SLICE_MS = 5
-"""How long the thread waits for one partition before it looks at all the others again."""
+"""How long the thread waits for one partition before it checks all others again."""
 
 Done = Callable[[Exception | None], None]
 
@@ -27,18 +27,18 @@ class _Waiting(NamedTuple):
     topic: str
     partition: int
     offset: int
-    """The high watermark from which on the append counts."""
+    """The append is acknowledged when the high watermark reaches this."""
     on_disk: bool
-    """Also where acks=all does not mean it."""
+    """Wait for the disk even if acks=all does not."""
     cuts: int
     deadline_s: float
     done: Done
 
 
 class Acknowledger:
-    """One thread that tells appends of Python when the high watermark has passed them.
+    """One thread that reports to Python's appends when the high watermark has passed them.
 
-    None waits behind another: all are looked at in turn, and each is told when its own disk
+    No append waits for another's: all are checked in turn, and each is reported when its own disk
     has it.
     """
 
@@ -48,7 +48,7 @@ class Acknowledger:
         self._clock = clock
         self._wake = threading.Condition()  # guards what follows
         self._waiting: list[_Waiting] = []
-        self._busy = False  # some were taken out to be told
+        self._busy = False  # some were taken out to be reported
         self._turns = 0
         self._stopping = False
         self._thread = threading.Thread(target=self._loop, name=f"{name} acks", daemon=True)
@@ -65,11 +65,11 @@ class Acknowledger:
         cuts: int = -1,
     ) -> None:
         """Call `done(None)` once the high watermark is at least `offset`, and all below it is on
-        disk where acks=all means that, or `on_disk`.  `cuts`: as for Reactor.wait.
+        disk if acks=all means that, or if `on_disk`.  `cuts`: as for Reactor.wait.
 
-        `done(Timeout)` after `timeout_ms` (None: never), or at once when no thread can wait;
-        `done(Closed)` at the end of the broker; from this object's thread, or before this returns
-        where nothing is waited for.  `done` must not block.
+        `done(Timeout)` after `timeout_ms` (None: never), or immediately if no thread can wait;
+        `done(Closed)` when the broker stops.  Called from this object's thread, or before this
+        returns if there is nothing to wait for.  `done` must not block.
         """
         deadline_s = math.inf
         if timeout_ms is not None:
@@ -78,16 +78,16 @@ class Acknowledger:
         with self._wake:
             overtakes = self._busy or self._waiting or self._stopping
         if not overtakes and self._settled(one, 0):
-            return  # it counts already, and a thread's turn costs more than all the rest
+            return  # already acknowledged, and a thread switch costs more than all the rest
         outcome: Exception = Closed("the broker is being closed")
         with self._wake:
             if not self._stopping:
                 try:
                     if self._thread.ident is None:
                         self._thread.start()
-                except RuntimeError as problem:  # nobody would ever tell it; the next one may
+                except RuntimeError as problem:  # nobody would ever report it
                     outcome = Timeout(
-                        f"{topic}-{partition}: nobody to wait for its disk: {problem}"
+                        f"{topic}-{partition}: no thread can wait for its disk: {problem}"
                     )
                 else:
                     self._waiting.append(one)
@@ -98,12 +98,12 @@ class Acknowledger:
     def wait_for(
         self, where: "TopicPartition", found: "Appended", timeout_ms: int | None, done: Done
     ) -> None:
-        """As `wait`, for all that an append came to."""
+        """As `wait`, for the outcome of an append."""
         self.wait(*where, found.last_offset + 1, timeout_ms, done,
                   on_disk=found.sync_due, cuts=found.cuts)  # fmt: skip
 
     def stop(self) -> None:
-        """End the thread; pending waits fail.  Harmless when repeated."""
+        """Stop the thread; pending waits fail.  Idempotent."""
         with self._wake:
             self._stopping = True
             self._wake.notify()
@@ -115,7 +115,7 @@ class Acknowledger:
             pass
 
     def _turn(self) -> bool:
-        """Tell those whose time has come; wait for one of the others a little.  False: the end."""
+        """Report those that are ready; wait for one of the others briefly.  False: stop."""
         with self._wake:
             while not self._waiting and not self._stopping:
                 self._wake.wait()
@@ -128,7 +128,7 @@ class Acknowledger:
         for one in left:
             first.setdefault((one.topic, one.partition, one.on_disk), one)
         if first:
-            # Another partition each time: a disk that stands still holds up nobody else's.
+            # A different partition each time: a disk that hangs delays nobody else's.
             self._turns += 1
             one = list(first.values())[self._turns % len(first)]
             if self._settled(one, SLICE_MS):
@@ -139,13 +139,13 @@ class Acknowledger:
         return True
 
     def _settled(self, one: _Waiting, wait_ms: int) -> bool:
-        """Whether the outcome is known, after at most `wait_ms`; then it has been told."""
+        """Whether the outcome is known after at most `wait_ms`; then it was reported."""
         outcome: Exception | None = None
         try:
             passed = self._reactor.wait(
                 one.topic, one.partition, one.offset, wait_ms, one.on_disk, one.cuts
             )
-        except Exception as problem:  # of this one; the thread is for all others, too
+        except Exception as problem:  # only this one failed; the thread serves all others, too
             passed, outcome = True, problem
         if not passed:
             if self._stopping:
@@ -161,4 +161,4 @@ class Acknowledger:
         try:
             one.done(outcome)
         except Exception:
-            _logger.exception("what waited for %s-%d failed", one.topic, one.partition)
+            _logger.exception("a wait for %s-%d failed", one.topic, one.partition)

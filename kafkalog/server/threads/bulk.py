@@ -1,7 +1,7 @@
-"""One thread for what is large: requests of many bytes, bodies that decompress to many.
+"""One thread for large work: big requests, and batches that decompress to many bytes.
 
-So much memory is taken for only one of them at a time, and the I/O threads stay free for all
-that is small.
+Only one of them takes its memory at a time, and the I/O threads stay free for small
+requests.
 """
 
 import logging
@@ -15,25 +15,25 @@ _logger = logging.getLogger(__name__)
 
 
 class Bulk:
-    """Runs what it is given, one piece after another.  `submit` may be called by any thread."""
+    """Runs work one piece after another.  `submit` may be called from any thread."""
 
     def __init__(self, name: str) -> None:
-        """`name`: of the thread, which begins at once."""
+        """`name`: the thread's, which starts immediately."""
         self._works: queue.SimpleQueue[Callable[[], None] | None] = queue.SimpleQueue()
         self._thread = threading.Thread(target=self._loop, name=f"{name} bulk", daemon=True)
         self._thread.start()
 
     @property
     def waiting(self) -> int:
-        """How much was submitted whose turn has not come."""
+        """How many submitted pieces have not started."""
         return self._works.qsize()
 
     def submit(self, work: Callable[[], None]) -> None:
-        """Run `work` when its turn comes; it answers for its failures itself."""
+        """Run `work` in its turn; `work` handles its own failures."""
         self._works.put(work)
 
     def stop(self) -> None:
-        """End when all that was submitted has run."""
+        """Stop after all submitted work has run."""
         self._works.put(None)
         self._thread.join()
 

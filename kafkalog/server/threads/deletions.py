@@ -1,4 +1,4 @@
-"""DeleteRecords that wait until the copies, too, have dropped what was deleted."""
+"""DeleteRecords requests that wait until the replicas, too, have deleted the records."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ __all__ = ["Deleted", "Deletions"]
 _logger = logging.getLogger(__name__)
 
 LOOK_S = 0.05
-"""Until it is looked again how far the copies are, while somebody waits."""
+"""How often the replicas' progress is checked while a request waits."""
 
 
 class Deleted(NamedTuple):
-    """What became of a partition."""
+    """The outcome for a partition."""
 
     low_watermark: int
-    """Where the copies begin that are there; -1: not known."""
+    """Where the live replicas begin; -1 if unknown."""
     error: ErrorCode
 
 
@@ -33,20 +33,20 @@ Done = Callable[[Mapping[TopicPartition, Deleted]], None]
 
 class _Waiting(NamedTuple):
     wanted: dict[TopicPartition, int]
-    """Where all copies are to begin, of those that do not yet."""
+    """The offsets at which all replicas must begin, of partitions where some do not yet."""
     until_s: float
     found: dict[TopicPartition, Deleted]
     done: Done
 
 
 class Deletions:
-    """What waits; looked at by one thread, which begins with the first.  Any thread."""
+    """Waiting requests; one thread checks them, started by the first.  Safe from any thread."""
 
     def __init__(
         self, low_watermark: Callable[[TopicPartition], int], clock: Clock, name: str
     ) -> None:
-        """`low_watermark`: where all copies of a partition that is led here begin; what it raises
-        is what is answered."""
+        """`low_watermark`: the lowest offset that all replicas of a partition led here have; the
+        error that it raises is the answer."""
         self._low_watermark = low_watermark
         self._clock = clock
         self._changed = threading.Condition()  # guards what follows
@@ -56,8 +56,9 @@ class Deletions:
         self._name = f"{name} deletions"
 
     def wait(self, wanted: Mapping[TopicPartition, int], timeout_ms: int, done: Done) -> None:
-        """Call `done` once the copies of each begin at its offset or above, or time is over: from
-        this object's thread, or before this returns where nothing is waited for or nobody can."""
+        """Call `done` once the replicas of each begin at its offset or above, or its time is over:
+        from this object's thread, or before this returns if nothing must be waited for or nobody
+        can."""
         until_s = self._clock.monotonic_s() + max(timeout_ms, 0) / 1000
         one = _Waiting(dict(wanted), until_s, {}, done)
         if self._over(one) or self._kept(one):
@@ -65,7 +66,7 @@ class Deletions:
         self._over(one, ending=True)
 
     def _kept(self, one: _Waiting) -> bool:
-        """Whether the thread looks after it from here on."""
+        """Whether the thread takes it over from here."""
         with self._changed:
             if self._ending:
                 return False
@@ -81,7 +82,7 @@ class Deletions:
             return True
 
     def stop(self) -> None:
-        """End: pending requests are answered with a timeout."""
+        """Stop: pending requests are answered with a timeout."""
         with self._changed:
             self._ending = True
             self._changed.notify_all()
@@ -119,6 +120,6 @@ class Deletions:
             return False
         try:
             one.done(one.found)
-        except Exception:  # of this one; the thread is for all others, too
+        except Exception:  # only this one failed; the thread serves all others, too
             _logger.exception("no answer about the deleted records of %s", list(one.found))
         return True

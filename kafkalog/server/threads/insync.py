@@ -1,5 +1,5 @@
-"""Keeps the ISRs of partitions led here: lagging followers leave, caught-up ones join; makes
-changes of role that failed; and says which logs did."""
+"""Keeps the ISRs of partitions led here: lagging followers leave, caught-up ones join.  Also
+retries failed role changes, and reports logs that went offline."""
 
 from __future__ import annotations
 
@@ -26,33 +26,33 @@ _logger = logging.getLogger(__name__)
 WAIT_MS = 200
 """How long to wait for caught-up followers before looking for lagging ones."""
 HELD_MS = 5
-"""And while one is to show that it still has."""
+"""The same while a follower still has to prove that it has caught up."""
 RETRY_S = 0.05
 PROPOSE_S = 0.05
-"""Until it is looked again whether something is to be proposed."""
+"""How often it checks for changes to propose."""
 AGAIN_S = 1.0
-"""Until what a disk refused is tried again."""
+"""How long it waits before it retries what a disk refused."""
 ASKED_AT_ONCE = 1000
 """Partitions in one request to the controller."""
 
 
 class InSync:
-    """Two threads of one broker's."""
+    """Two threads of a broker."""
 
     def __init__(
         self, copies: Copies, member: Membership, reactor: Reactor, lag_ms: int, name: str
     ) -> None:
-        """It begins with `start`, and ends when the reactor is stopped, or by `stop`."""
+        """Starts with `start`; ends when the reactor is stopped, or by `stop`."""
         self._copies, self._member, self._reactor = copies, member, reactor
         self._line = member.line()
         self._lag_ms = lag_ms
         self._ended = threading.Event()
         self._known: Mapping[int, int] = {}  # the live brokers at the last look
         self._looked_s = time.monotonic()
-        self._held: set[TopicPartition] = set()  # whose proposals wait for the joining followers
+        self._held: set[TopicPartition] = set()  # their proposals wait for the joining followers
         self._again_s = 0.0
-        self._failed = self._said = 0  # how often logs were found to be offline, and it was told
-        # A silent controller holds up requests to it, but not the look for lagging followers.
+        self._failed = self._said = 0  # how often logs had gone offline at the last report
+        # A silent controller delays requests to it, but not the search for lagging followers.
         self._threads = [
             threading.Thread(target=self._loop, args=(step,), name=f"{name} {what}", daemon=True)
             for what, step in (("isr", self._look), ("isr proposals", self._propose))
@@ -64,7 +64,7 @@ class InSync:
             thread.start()
 
     def stop(self) -> None:
-        """End; on return nothing is proposed by it."""
+        """Stop; on return it proposes nothing any more."""
         self._ended.set()
         self._line.close()
         for thread in self._threads:
@@ -78,10 +78,10 @@ class InSync:
             except Closed:
                 return
             except KafkalogError as problem:
-                _logger.info("the ISRs stay as they are for now: %s", problem)
+                _logger.info("the ISRs stay unchanged for now: %s", problem)
                 self._ended.wait(RETRY_S)
-            except Exception:  # without this thread nobody would leave, or join, ever
-                _logger.exception("the ISRs stay as they are for now")
+            except Exception:  # without this thread no follower would ever leave or join
+                _logger.exception("the ISRs stay unchanged for now")
                 self._ended.wait(AGAIN_S)
 
     def _look(self) -> None:
@@ -115,7 +115,7 @@ class InSync:
         self._copies.change(tp, lambda isr: shrink(isr, states, self._lag_ms, self._epochs()))
 
     def _release(self, tp: TopicPartition) -> bool:
-        """Whether nothing is held any more."""
+        """Whether nothing waits any more."""
         try:
             states, shown = self._reactor.followers(*tp), self._copies.shown(tp)
         except NotFound:

@@ -1,4 +1,4 @@
-"""Passes a manual clock's time to the data plane: its timers do not read clocks themselves."""
+"""Passes a manual clock's time to the data plane, whose timers read no clock themselves."""
 
 import threading
 from typing import TYPE_CHECKING
@@ -15,7 +15,7 @@ class Ticks:
     """A thread that wakes with each step of a manual clock."""
 
     def __init__(self, reactor: "Reactor", clock: Clock, name: str) -> None:
-        """Begin at once."""
+        """Starts immediately."""
         self._reactor = reactor
         self._clock = clock
         self._wake = threading.Condition()
@@ -31,7 +31,7 @@ class Ticks:
             while not self._stopping:
                 now_ms = self._now_ms()
                 self._reactor.set_time(now_ms)
-                # A step since the line before is not missed: the time has come by then.
+                # A step since the previous line is not missed: the time has come by then.
                 self._clock.wait_until(self._wake, (now_ms + 1) / 1000)
 
     def stop(self) -> None:

@@ -1,4 +1,4 @@
-"""The I/O threads: each takes a request, has it answered, takes the next."""
+"""The I/O threads: each takes a request, has it answered, and takes the next."""
 
 import logging
 import threading
@@ -20,17 +20,17 @@ __all__ = ["Workers"]
 _logger = logging.getLogger(__name__)
 
 TAKE_MS = 1000
-"""How long a worker waits for a request before it looks whether it is to end."""
+"""How long a worker waits for a request before it checks whether to stop."""
 
 LARGE_BYTES = 262_144
-"""Requests above this size, but Produce, are answered one at a time: decoded they may take a
-hundred times as much."""
+"""Requests above this size, except Produce, are answered one at a time: decoded, they may take a
+hundred times as much memory."""
 LARGE_PRODUCE_BYTES = 4 << 20
-"""The same of Produce, most of whose bytes are records that stay as they are."""
+"""The same for Produce, most of whose bytes are records that are not decoded."""
 
 
 class Workers:
-    """The I/O threads (num.io.threads): each takes a request, answers it, takes the next.
+    """The I/O threads (num.io.threads): each takes a request, answers it, and takes the next.
 
     Large requests are left to `bulk`.
     """
@@ -38,7 +38,7 @@ class Workers:
     def __init__(
         self, reactor: "Reactor", route: Callable[[Request], None], name: str, bulk: "Bulk"
     ) -> None:
-        """`route` answers a request; what it raises closes that request's connection."""
+        """`route` answers a request; if it raises, that request's connection is closed."""
         self._reactor = reactor
         self._bulk = bulk
         self._route = route
@@ -47,11 +47,11 @@ class Workers:
         self._wanted = 0
 
     def reroute(self, route: Callable[[Request], None]) -> None:
-        """Let `route` answer from the next request on."""
+        """Use `route` from the next request on."""
         self._route = route
 
     def resize(self, count: int) -> None:
-        """Let `count` threads work: more begin at once, fewer end after their request."""
+        """Run `count` threads: new ones start immediately, surplus ones end after their request."""
         self._wanted = count
         for index in range(count):
             thread = self._threads.get(index)
@@ -62,7 +62,7 @@ class Workers:
                 self._threads[index] = thread
 
     def join(self) -> None:
-        """Wait for the threads, which end when the reactor is stopped."""
+        """Wait for the threads to end, after the reactor was stopped."""
         for thread in self._threads.values():
             thread.join()
         self._threads.clear()

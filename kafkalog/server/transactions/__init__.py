@@ -1,1 +1,1 @@
-"""What a broker does for transactions besides their coordinator: ids, guards, markers."""
+"""A broker's part in transactions besides the coordinator: ids, guards, markers."""

@@ -1,4 +1,4 @@
-"""The ends of transactions, written to the partitions that they are about."""
+"""Writes the markers that end transactions to their partitions."""
 
 import logging
 import threading
@@ -24,7 +24,7 @@ from kafkalog.wire.error_codes import ErrorCode
 __all__ = ["Markers"]
 
 OPENERS = 4
-"""Logs that are opened at a time: each may have to be recovered, which takes as long as it has
+"""Logs that are opened at the same time: each may need recovery, whose time grows with its
 unflushed bytes."""
 Done = Callable[[ErrorCode], None]
 Write = Callable[..., bool]
@@ -33,9 +33,8 @@ _logger = logging.getLogger(__name__)
 
 
 class Markers:
-    """Writes markers, in threads of its own where more is to be done than an append: those of one
-    partition in the order in which they were asked for, and none behind a log that is being opened
-    but its own."""
+    """Writes markers, in its own threads if that takes more than an append.  Markers of one
+    partition keep their order, and only markers for a log that is being opened wait for it."""
 
     def __init__(
         self,
@@ -46,7 +45,7 @@ class Markers:
         name: str,
         afar: Afar | None = None,
     ) -> None:
-        """`afar`: of a node of a cluster, how leaders on others are asked."""
+        """`afar`: in a cluster, how leaders on other nodes are asked."""
         self._afar = afar
         self._partitions = partitions
         self._appends = appends
@@ -56,19 +55,19 @@ class Markers:
         self._openers = ThreadPoolExecutor(OPENERS, f"{name} markers")
         self._lock = threading.Lock()  # guards what follows
         self._queued = 0
-        """What the thread was given and has not done."""
+        """What the thread has still to do."""
         self._behind: dict[TopicPartition, deque[Write]] = {}
         """Markers for logs that are being opened."""
         self._failing: dict[TopicPartition, tuple[type, ErrorCode]] = {}
-        """The latest failure of a partition's markers: logged when it changes."""
+        """The latest failure of each partition's markers: logged when it changes."""
 
     def write(
         self, where: TopicPartition, producer: Producer, done: Done, *, at_once: bool = False
     ) -> None:
-        """Append the marker that `producer` says; `done` with the outcome, once it is as durable as
-        acks=all is.  From any thread; `done` is called in any.
+        """Append the marker for `producer`; `done` gets the outcome, once it is as durable as
+        acks=all promises.  From any thread; `done` is called in any.
 
-        `at_once`: the caller appends it itself, where it need not wait for anything.
+        `at_once`: append it in the calling thread if it need not wait for anything.
         """
         elsewhere = None if self._afar is None else self._afar.leader(where)
         if self._afar is not None and elsewhere is not None:
@@ -90,8 +89,8 @@ class Markers:
         self._thread.submit(partial(self._next, where, write))
 
     def _is_first(self, where: TopicPartition) -> bool:
-        """Whether the log is open, or others see to that, and no marker waits that may be before
-        one in it."""
+        """Whether the log is open, or others take care of that, and no earlier marker for it
+        waits."""
         with self._lock:
             if self._queued or where in self._behind:
                 return False
@@ -105,7 +104,7 @@ class Markers:
                 self._queued -= 1
 
     def stop(self) -> None:
-        """End when all that was asked for was begun."""
+        """Stop once everything requested has been started."""
         self._thread.stop()
         self._openers.shutdown()
 
@@ -132,9 +131,9 @@ class Markers:
     def _to_groups(
         self, where: TopicPartition, producer: Producer, done: Done, wait: bool = True
     ) -> bool:
-        """The groups' coordinator writes there, and knows then what becomes of offsets."""
+        """The group coordinator writes there, and so learns the outcome of offsets."""
         if not self._partitions.has(*where):
-            done(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)  # deleted: it would say it is elsewhere
+            done(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)  # deleted: asked for it, ours would refuse
             return True
 
         def told(error: ErrorCode) -> None:
@@ -143,14 +142,14 @@ class Markers:
 
         end = partial(self._groups.core.end_transaction, where.partition, producer)
         self._groups.post(lambda step: end(self._guarded(where, producer), told, step))
-        return True  # nothing is waited for here, whatever `wait` says
+        return True  # there is nothing to wait for here, whatever `wait` says
 
     def _open(self, where: TopicPartition) -> None:
-        """Open a log, then write the markers that have come for it."""
+        """Open a log, then write the markers that came for it."""
         try:
             self._partitions.log(*where)
         except Exception as problem:
-            _logger.debug("%s-%d: %s", *where, problem)  # each of them is told by its own try
+            _logger.debug("%s-%d: %s", *where, problem)  # each has its own attempt and report
         while True:
             with self._lock:
                 waiting = self._behind[where]
@@ -166,8 +165,8 @@ class Markers:
     def _append(
         self, where: TopicPartition, epoch: int, producer: Producer, done: Done, wait: bool = True
     ) -> bool:
-        """In no leader epoch but this.  Not `wait`: False where a write of the producer is under
-        way; nothing was appended.
+        """Append in this leader epoch only.  Without `wait`: returns False if a write of the
+        producer is in progress, and nothing was appended.
         """
         free = self._guards.ending(where, producer.producer_id, wait=wait)
         tell = partial(self._tell, where, done)
@@ -181,7 +180,7 @@ class Markers:
             if met is not None and self._partitions.has(*where):
                 self._failing[where] = met
         if met is None and before is not None:
-            _logger.info("%s-%d: transactions are ended again", *where)
+            _logger.info("%s-%d: transactions can be ended again", *where)
         elif met is not None and met != before and error not in _USUAL:
             _logger.error("%s-%d: a transaction is not ended yet: %s: %s",
                           *where, type(problem).__name__, problem)  # fmt: skip
@@ -190,12 +189,12 @@ class Markers:
     def _code(self, where: TopicPartition, problem: Exception) -> ErrorCode:
         gone = isinstance(problem, (Closed, NotFound, UnknownTopicOrPartition))
         if gone and self._partitions.has(*where):
-            return ErrorCode.NOT_LEADER_OR_FOLLOWER  # the broker ends, or the log is reopened
+            return ErrorCode.NOT_LEADER_OR_FOLLOWER  # the broker stops, or the log is reopened
         found = known_code(problem)
         return ErrorCode.UNKNOWN_SERVER_ERROR if found is None else found
 
     def _guarded(self, where: TopicPartition, producer: Producer) -> Callable[[], None]:
-        """Takes away what was allowed before."""
+        """Revokes writes that were allowed before."""
 
         def close() -> None:
             with self._guards.ending(where, producer.producer_id):
@@ -209,4 +208,4 @@ _USUAL = {
     ErrorCode.NOT_LEADER_OR_FOLLOWER,
     ErrorCode.INVALID_PRODUCER_EPOCH,
 }
-"""What a marker may meet with while nothing is wrong."""
+"""Errors that a marker may meet in normal operation."""

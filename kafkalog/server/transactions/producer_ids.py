@@ -1,4 +1,4 @@
-"""Producer ids: given out one by one, taken from the metadata by the block."""
+"""Producer ids: handed out one by one, taken from the metadata in blocks."""
 
 import threading
 from collections.abc import Callable
@@ -15,11 +15,11 @@ PATIENCE_S = 0.5
 
 
 class ProducerIds:
-    """Each id once, over all lives of the directory.  Safe to use from many threads."""
+    """Hands out each id once, over all lives of the directory.  Safe to use from many threads."""
 
     def __init__(self, allocate: Callable[[], range], later: Later | None = None) -> None:
-        """`allocate` takes a block durably.  `later`: in a cluster, where another node is asked
-        for it, runs that in a thread that may wait."""
+        """`allocate` takes a block durably.  `later`: in a cluster, where another node allocates
+        it, runs that in a thread that may wait."""
         self._allocate, self._later = allocate, later
         self._changed = threading.Condition()  # guards what follows
         self._left = range(0)
@@ -27,10 +27,10 @@ class ProducerIds:
         self._problem = "a block of them was asked for"
 
     def next(self) -> int:
-        """An id that nobody has or had.
+        """An id that was never used.
 
-        Raises: what taking a block raises; in a cluster COORDINATOR_LOAD_IN_PROGRESS, as Kafka
-        has it: there is none now, and the client retries.
+        Raises: errors of taking a block; in a cluster COORDINATOR_LOAD_IN_PROGRESS, as in Kafka,
+        if there is none now: the client retries.
         """
         with self._changed:
             if not self._left:
@@ -41,7 +41,7 @@ class ProducerIds:
     def _more(self) -> None:
         if self._later is None:
             self._left = self._allocate()
-        elif not self._ordered:  # else somebody waits for it already: one thread is enough
+        elif not self._ordered:  # else another request waits for it already: one thread is enough
             self._ordered = True
             self._later(self._take)
             self._changed.wait_for(lambda: not self._ordered, PATIENCE_S)

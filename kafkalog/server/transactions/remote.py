@@ -1,5 +1,5 @@
-"""What coordinators and leaders on other nodes of a cluster are asked: whether a producer may write
-here, and to let its transaction end there."""
+"""Requests to coordinators and leaders on other nodes of a cluster: whether a producer may write
+here, and to write a transaction's marker there."""
 
 from __future__ import annotations
 
@@ -32,20 +32,20 @@ _logger = logging.getLogger(__name__)
 
 ANSWER_MS = 10_000
 ON_THEIR_WAY = 100
-"""Requests to one node before their answers are waited for."""
+"""Requests sent to one node before their answers arrive."""
 WAITING_MAX = 10_000
-"""Behind them, of one node; more get an error at once, and whatever wants an answer
-comes again."""
+"""More requests that wait for one node; any beyond get an error immediately, and the caller
+retries."""
 BATCHED = 4
-"""The version of AddPartitionsToTxn from which brokers ask."""
+"""The first version of AddPartitionsToTxn that brokers send."""
 
 
 class _Peer:
-    """Requests to one node, in a thread of its own: all that have accumulated go out at once, and
-    the answers come in the same order."""
+    """Requests to one node, in its own thread: all that have accumulated are sent together, and the
+    answers come in the same order."""
 
     def __init__(self, member: Membership, broker: int, name: str) -> None:
-        """`name`: of the thread, which begins at once."""
+        """`name`: the thread's, which starts immediately."""
         self._member, self._broker = member, broker
         self._works: queue.SimpleQueue[_Work | None] = queue.SimpleQueue()
         self._connection: Connection | None = None  # the thread's own
@@ -56,15 +56,15 @@ class _Peer:
 
     @property
     def waiting(self) -> int:
-        """How many are not on their way yet."""
+        """How many have not been sent."""
         return self._works.qsize()
 
     def ask(self, api: Api, body: dict[str, Any], then: Callable[[Any], None]) -> None:
-        """`then` is called in the thread, with the response; None: there is none."""
+        """`then` is called in the thread with the response; None if there is none."""
         self._works.put(_Work(api, body, then))
 
     def stop(self) -> None:
-        """End when all that was asked for was tried."""
+        """Stop once everything requested has been tried."""
         self._works.put(None)
 
     def join(self) -> None:
@@ -127,8 +127,8 @@ def _tell(work: _Work, answer: Any) -> None:
 
 
 class Afar:
-    """Asks each other node in a thread of its own: one that is silent holds up nobody but those
-    who need it.  Any thread; ended by `stop`."""
+    """Asks each other node in its own thread: a silent node delays only the requests that need it.
+    Safe from any thread; ended by `stop`."""
 
     def __init__(self, member: Membership, name: str) -> None:
         self._member = member
@@ -138,7 +138,7 @@ class Afar:
         self._stopped = False
 
     def stop(self) -> None:
-        """End when all that was asked for was tried."""
+        """Stop once everything requested has been tried."""
         with self._lock:
             self._stopped = True
             peers = list(self._peers.values())
@@ -169,7 +169,7 @@ class Afar:
         self, broker: int, asked: Asked, partitions: Collection[TopicPartition], joins: bool,
         then: Callable[[Results], None],
     ) -> None:  # fmt: skip
-        """Whether a producer may write to these, which `joins`: be part of its transaction."""
+        """Ask whether a producer may write to these, which join its transaction if `joins`."""
         topics: dict[str, list[int]] = defaultdict(list)
         for where in partitions:
             topics[where.topic].append(where.partition)
@@ -198,7 +198,7 @@ class Afar:
         self, broker: int, where: TopicPartition, producer: Producer,
         done: Callable[[ErrorCode], None],
     ) -> None:  # fmt: skip
-        """Let a leader write the marker that ends a transaction in its partition."""
+        """Ask a leader to write the marker that ends a transaction in its partition."""
         marker = {
             "producer_id": producer.producer_id,
             "producer_epoch": producer.epoch,
@@ -210,7 +210,7 @@ class Afar:
 
         def told(answer: Any) -> None:
             if answer is None:
-                done(ErrorCode.NOT_LEADER_OR_FOLLOWER)  # the leader by then is asked again
+                done(ErrorCode.NOT_LEADER_OR_FOLLOWER)  # the next attempt asks the new leader
                 return
             (row,) = answer.markers[0].topics[0].partitions
             done(ErrorCode(row.error_code))

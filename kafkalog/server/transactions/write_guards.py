@@ -1,10 +1,10 @@
-"""Writes that a coordinator allowed, and the markers that end what they belong to.
+"""Guards writes that a coordinator allowed against the markers that end their transactions.
 
-Between the coordinator's word and the append, the transaction may have ended: its marker is in
-the partition already.  What came behind it would belong to no transaction that ends, or to the
-next one.  So a write is guarded from the step on in which the coordinator allows it, a marker takes
-the guard away, and none of the two gets between the other's look and its append.  Not sooner: a
-write may wait for the transaction before to end, whose markers are none of its business.
+Between the coordinator's answer and the append, the transaction may end, and its marker be written
+to the partition.  A record after that marker would belong to no transaction, or to the
+next one.  So a write is guarded from the step in which the coordinator allows it.  A marker removes
+the guard, and the check and append of one never overlap those of the other.  The guard does not
+begin earlier: a write may wait for the previous transaction, whose markers do not concern it.
 """
 
 import threading
@@ -22,18 +22,18 @@ Key = tuple[TopicPartition, int]
 
 
 class Guard:
-    """Of one write that is under way."""
+    """One write in progress."""
 
     __slots__ = ("holds", "key")
 
     def __init__(self, key: Key) -> None:
         self.key = key
         self.holds = True
-        """Whether no marker came since."""
+        """Whether no marker has come since."""
 
 
 class Guards:
-    """All writes under way.  Safe to use from many threads."""
+    """All writes in progress.  Safe to use from many threads."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()  # guards what follows
@@ -41,7 +41,7 @@ class Guards:
         self._locks = [threading.RLock() for _ in range(LOCKS)]
 
     def any(self) -> bool:
-        """Whether a write is under way."""
+        """Whether a write is in progress."""
         with self._lock:
             return bool(self._guards)
 
@@ -53,7 +53,7 @@ class Guards:
         return guard
 
     def end(self, guard: Guard) -> None:
-        """The write is over, one way or the other.  Harmless when repeated."""
+        """The write is over, with or without success.  Idempotent."""
         with self._lock:
             known = self._guards.get(guard.key)
             if known is not None:
@@ -63,7 +63,7 @@ class Guards:
 
     @contextmanager
     def writing(self, guard: Guard) -> Iterator[bool]:
-        """Whether the write may be done, inside of the block."""
+        """Whether the write may be done, within the block."""
         with self._locks[hash(guard.key) % LOCKS]:
             yield guard.holds
 
@@ -71,9 +71,9 @@ class Guards:
     def ending(
         self, where: TopicPartition, producer_id: int, *, wait: bool = True
     ) -> Iterator[bool]:
-        """A marker is appended inside of the block: what was allowed is so no longer.
+        """Append a marker within the block, which revokes allowed writes.
 
-        Not `wait`: inside of it False where a write is being done, and nothing has changed.
+        Without `wait`: gives False if a write is in progress, and nothing has changed.
         """
         key = (where, producer_id)
         lock = self._locks[hash(key) % LOCKS]

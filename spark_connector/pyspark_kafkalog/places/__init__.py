@@ -1,7 +1,7 @@
 """Where the partitions of a read are, and how a range of one is read.
 
-`Place` is what planning (batch and stream) and tasks ask; `open_place` makes the one that the
-options name: a `directory`, or `brokers`.
+`Place` is the interface for planning (batch and stream) and for tasks; `open_place` opens the one
+that the options name: a `directory`, or `brokers`.
 """
 
 from __future__ import annotations
@@ -17,10 +17,10 @@ __all__ = ["Piece", "Place", "open_place"]
 
 
 class Place(Protocol):
-    """Topic-partitions that can be read.  One thread; it keeps what it opens, up to a bound.
+    """Topic-partitions that can be read.  One thread; it keeps what it opens, up to a limit.
 
-    Methods about many partitions leave out of their answer those that have gone; `told_gone`
-    is the sentence for these.
+    Methods about many partitions leave out deleted ones; `told_gone` is the message for
+    these.
     """
 
     @property
@@ -28,19 +28,20 @@ class Place(Protocol):
         """For messages: a path, or servers."""
 
     def present(self) -> list[Key]:
-        """Every topic-partition that is there now, also those that were never written to.
+        """Every topic-partition that exists now, including those that were never written.
 
-        Raises: BadOption when there is no such place.
+        Raises: BadOption if the place does not exist.
         """
 
     def identities(self, keys: Sequence[Key]) -> dict[Key, str]:
-        """What tells each from one that has its name later: the topic's id, or something like it.
+        """The identity of each, which a later one of the same name does not have: its topic's id or
+        such.
 
-        Ask before the ends: then these are never taken for those of a later one.
+        Ask for it before the ends: then these are never taken for those of a later one.
         """
 
     def ends(self, keys: Sequence[Key]) -> dict[Key, Ends]:
-        """What can be read of each now.  Made to be asked many times a second."""
+        """What can be read of each now.  Cheap enough to call many times a second."""
 
     def at_times(self, times_ms: Mapping[Key, int]) -> dict[Key, int | None]:
         """The first offset at or after a time in ms since 1970, or the first with the largest time
@@ -48,28 +49,28 @@ class Place(Protocol):
         """
 
     def marks(self, ranges: Sequence[Range], options: ReadOptions) -> dict[Key, Marks]:
-        """Where batches begin in what is to be read, and about how many bytes lie between."""
+        """Where batches begin in a range, and about how many bytes are between them."""
 
     def piece(self, there: Range, identity: str) -> Piece:
-        """A range as a task gets it."""
+        """A range in the form that a task gets."""
 
     def read(self, piece: Piece, columns: Sequence[str], options: ReadOptions) -> Iterator[Any]:
         """The records of a piece as `pyarrow.RecordBatch`es, columns in the order asked for.
 
-        With failOnDataLoss false what has gone is left out, and a warning says so.
+        With failOnDataLoss false, missing records are left out, with a warning.
 
         Raises: DataLoss, ReadError; both name the partition, the offsets and this host.
         """
 
     def told_gone(self, key: Key) -> str:
-        """A sentence for a partition that went while the read was planned."""
+        """A message about a partition that was deleted while the read was planned."""
 
     def close(self) -> None:
-        """Let go of what is open; harmless when repeated."""
+        """Close what is open.  Idempotent."""
 
 
 def open_place(options: ReadOptions) -> Place:
-    """The place that the options name.  Nothing is looked at yet."""
+    """The place that the options name.  Nothing is read yet."""
     if options.servers is not None:
         from .brokers import Brokers
 

@@ -23,15 +23,15 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 _STEPS = 64
-"""How many marks, at most, are made for each task's worth of bytes."""
+"""At most this many marks for each task's worth of bytes."""
 _MARKS_MAX = 1 << 16
-"""Of a range."""
+"""Marks of a range."""
 _GUESS_BYTES = 1_000.0
-"""Of an offset, where its partition says nothing."""
+"""Bytes of an offset if its partition gives no sample."""
 _FETCHES = {"max.partition.fetch.bytes": str(4 << 20)}
-"""A task reads one partition from one node: what a consumer of many asks of each is little."""
+"""A task reads one partition from one node: the limits of a consumer of many would be too low."""
 _SAMPLE_S = 60.0
-"""How long a sample is believed: a stream plans many times a second."""
+"""How long a sample is used: a stream plans many times a second."""
 
 
 class Brokers:
@@ -44,7 +44,7 @@ class Brokers:
         client: Sequence[tuple[str, str]] = (),
         retries: Retries = Retries(),  # noqa: B008
     ) -> None:
-        """`client`: settings of a consumer, by Kafka's names.  Nothing is sent yet."""
+        """`client`: a consumer's settings, by Kafka's names.  Nothing is sent yet."""
         self.name = f"the brokers at {servers}"
         self._servers = servers
         self._committed = isolation == "read_committed"
@@ -52,7 +52,7 @@ class Brokers:
         self._retries = retries
         self._made: tuple[Cluster, FetchOptions] | None = None
         self._samples: dict[Key, tuple[float, float]] = {}
-        """(bytes of an offset, until when that is believed)"""
+        """(bytes of an offset, until when it is used)"""
 
     def present(self) -> list[Key]:
         """As Place."""
@@ -160,7 +160,7 @@ class Brokers:
         from kafkalog.types import TopicPartition
 
         key, at, stop = piece.range.key, piece.range.start, piece.range.stop
-        # Plans are made again, tasks are not: they wait as long as those of Spark's own source.
+        # Plans are retried, tasks are not: they wait as long as those of Spark's own source.
         self._cluster.options = self._cluster.options._replace(api_timeout_ms=self._retries.poll_ms)
         while at < stop:
             try:
@@ -172,7 +172,7 @@ class Brokers:
                     yield batch
                     at = behind
                 return
-            except OffsetOutOfRange as error:  # retention was quicker, or an end was lost
+            except OffsetOutOfRange as error:  # retention was faster, or an end was lost
                 asked = Range(key, at, stop)
                 ends = self.ends([key]).get(key, Ends(at, at))
                 if options.fail_on_data_loss:
@@ -219,7 +219,7 @@ class Brokers:
         return self._made
 
     def _ask(self, step: Callable[[], T]) -> T:
-        """What brokers answer; asked again while none does, or none can.
+        """The brokers' answer; retried while none answers.
 
         Raises: ReadError.
         """

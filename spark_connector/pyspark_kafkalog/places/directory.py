@@ -1,4 +1,4 @@
-"""Partitions as folders on a file system: of a data directory, of a plain folder, or one alone.
+"""Partitions as folders on a file system: in a data directory, in a plain folder, or a single one.
 
 kafkalog and pyarrow are imported on first use, so that listing data sources stays light.
 """
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 _STEPS = 64
-"""How many marks, at most, are remembered for each task's worth of bytes."""
+"""At most this many marks for each task's worth of bytes."""
 
 
 class Directory:
@@ -100,7 +100,7 @@ class Directory:
         self._opened.close()
 
     def _of_each(self, keys: Iterable[Key], ask: Callable[[Key], T]) -> dict[Key, T]:
-        """What `ask` says of each that is there."""
+        """The result of `ask` for each that exists."""
         from kafkalog.errors import NotFound
 
         found = {}
@@ -112,7 +112,7 @@ class Directory:
         return found
 
     def _log_of(self, key: Key) -> Log | None:
-        """The log of a partition; None: it was never written to, so it is there, and empty."""
+        """The log of a partition; None if it was never written: then it exists, and is empty."""
         from kafkalog.disk import layout
 
         folder = self._folders[key]
@@ -123,7 +123,7 @@ class Directory:
 
 
 def partition_folders(path: str) -> dict[Key, str]:
-    """The partitions at `path`: of a data directory, of a plain folder, or the one it is.
+    """The partitions at `path`: in a data directory, in a plain folder, or the path itself.
 
     Folders that Kafka or kafkalog is about to delete have other names, and are left out.
 
@@ -178,7 +178,7 @@ def _read(
     while at < stop:
         try:
             found = identity(piece.folder)
-            # A folder without a topic's id gets one when a broker or a store takes it over.
+            # A folder without a topic id gets one when a broker or a store adopts it.
             planned = piece.identity
             if not same(planned, found) and not same(planned, of_folder(piece.folder)):
                 told = f"another log than the one that was planned ({found}, {planned})"
@@ -202,7 +202,7 @@ def _read(
                     yield batch
                     at = behind
             return
-        except OffsetOutOfRange as error:  # retention was quicker: from the new start on
+        except OffsetOutOfRange as error:  # retention was faster: from the new start on
             if options.fail_on_data_loss:
                 raise DataLoss(f"{where}: deleted while it was read: {error}") from error
         except (NotFound, FileNotFoundError) as error:

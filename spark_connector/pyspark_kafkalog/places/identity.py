@@ -1,8 +1,8 @@
-"""What tells a partition's folder from the next one of its name: the id of its topic; where it has
-none, which folder it is, and which `.lock` the log in it has.
+"""The identity of a partition's folder, which a later folder of that name does not have: its
+topic's id, or, without one, the folder's inode and that of the log's `.lock`.
 
-The lock is made by the first writer and stays as long as the log: so a log whose files were
-replaced in the same folder is another one, too.
+The first writer creates the lock, and it stays as long as the log: so a log whose files were
+replaced in the same folder has another identity, too.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ _FOLDER, _LOCK = "inode ", ", .lock inode "
 
 
 def which(folder: str) -> tuple[Inode, Inode | None]:
-    """Which folder it is, and which lock is in it.
+    """The identity of the folder, and of the lock in it.
 
     Raises: FileNotFoundError.
     """
@@ -26,7 +26,7 @@ def which(folder: str) -> tuple[Inode, Inode | None]:
 
 
 def identity(folder: str) -> str:
-    """What tells a partition from one that has its name later: the topic's id, or the folder's.
+    """The partition's identity: its topic's id, or the folder's.
 
     Raises: FileNotFoundError.
     """
@@ -36,7 +36,7 @@ def identity(folder: str) -> str:
     try:
         with open(os.path.join(folder, layout.PARTITION_METADATA), "rb") as file:
             return str(layout.parse_partition_metadata(file.read(1 << 12)))
-    except (FileNotFoundError, CorruptLog):  # torn by a power cut: the next owner mends it
+    except (FileNotFoundError, CorruptLog):  # torn by a power cut: the next owner repairs it
         return of_folder(folder)
 
 
@@ -54,16 +54,16 @@ def _told(inode: Inode) -> str:
 
 
 def is_of_folder(identity: str) -> bool:
-    """Whether it is of a folder that has no id of a topic."""
+    """Whether it is the identity of a folder without a topic id."""
     return identity.startswith(_FOLDER)
 
 
 def is_of_topic(identity: str) -> bool:
-    """Whether it is a topic's: not of a folder alone, nor what a broker says that knows none."""
+    """Whether it is a topic's: not a folder's, and not from a broker without topic ids."""
     return not is_of_folder(identity) and identity.strip("0-") != ""
 
 
 def same(one: str, other: str) -> bool:
-    """Whether both are of one log.  A folder that no writer had before gets a lock."""
+    """Whether both are of one log.  A folder without a writer so far gets a lock later."""
     (folder, *lock), (other_folder, *other_lock) = one.split(_LOCK), other.split(_LOCK)
     return folder == other_folder and (lock == other_lock or not lock or not other_lock)

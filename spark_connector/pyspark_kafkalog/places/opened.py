@@ -1,5 +1,5 @@
-"""Logs that are open for reading, kept for the next use: opening one again costs milliseconds,
-and after a writer's crash the reading of everything that it had not flushed.
+"""Logs open for reading, kept for the next use: reopening costs milliseconds, and after a writer's
+crash it reads everything that was not flushed.
 """
 
 from __future__ import annotations
@@ -17,23 +17,23 @@ if TYPE_CHECKING:
     from kafkalog import Log
 
 FILES_MAX = 2048
-"""Descriptors that are kept, about: a log has one for each segment."""
+"""Approximate number of descriptors kept: a log has one for each segment."""
 _SHARE = 4
-"""Of the descriptors that the process may have."""
+"""The share of the process's descriptors."""
 
 
 @dataclass
 class _Held:
     log: Log
     which: tuple[Inode, Inode | None]
-    """Another folder of its name, or another lock in it, is another log."""
+    """Another folder with its name, or another lock in it, means another log."""
     files: int
     users: int = 0
     dropped: bool = False
 
 
 class Opened:
-    """Logs by folder, the one that was asked for last at the end.  One thread."""
+    """Logs by folder, the last used at the end.  One thread."""
 
     def __init__(self, files_max: int | None = None) -> None:
         """`files_max`: how many descriptors may stay open; None: what the process can spare."""
@@ -45,7 +45,7 @@ class Opened:
         return len(self._held)
 
     def held(self, folder: str) -> Log | None:
-        """The log that is open there, if it is the one that lies there now.
+        """The open log of a folder, if the folder still has it.
 
         Raises: FileNotFoundError.
         """
@@ -59,7 +59,7 @@ class Opened:
         return held.log
 
     def get(self, folder: str, key: Key) -> Log:
-        """The log in a folder; good until the next call for another one.
+        """The log in a folder; valid until the next call for another one.
 
         Raises: NotFound, FileNotFoundError; what opening a log does.
         """
@@ -80,7 +80,7 @@ class Opened:
 
     @contextmanager
     def lent(self, folder: str, key: Key) -> Iterator[Log]:
-        """The same, good until the end of the block.  Raises: as `get`."""
+        """The same, valid until the end of the block.  Raises: as `get`."""
         log = self.get(folder, key)
         held = self._held[folder]
         held.users += 1
@@ -92,7 +92,7 @@ class Opened:
                 log.close()
 
     def _shrink(self, newest: str) -> None:
-        """Close those that nobody asked for lately, until the rest is few enough."""
+        """Close the least recently used, until the rest is few enough."""
         if self._files <= self._files_max:
             return
         for folder, held in list(self._held.items()):
@@ -112,7 +112,7 @@ class Opened:
             held.log.close()
 
     def close(self) -> None:
-        """Close all; a user that has borrowed one goes on with it."""
+        """Close all; a user that has borrowed one keeps it."""
         for folder in list(self._held):
             self.forget(folder)
 

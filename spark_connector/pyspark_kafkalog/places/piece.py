@@ -1,4 +1,4 @@
-"""A range on its way to a task, and what both places do with one there."""
+"""A range for a task, and what both places do with it there."""
 
 from __future__ import annotations
 
@@ -20,13 +20,13 @@ class Piece:
 
     range: Range
     identity: str
-    """Of the partition: a task does not read another one of the same name."""
+    """The partition's identity: a task does not read another one with the same name."""
     folder: str = ""
-    """Where it lies; brokers know by themselves."""
+    """Its folder; empty for brokers."""
 
 
 def columns_wanted(columns: Sequence[str], options: ReadOptions) -> list[str]:
-    """What is decoded: with the offset, where a reader may have to go on behind a loss."""
+    """The columns to decode: with the offset if a reader may have to continue after a loss."""
     resumes = not options.fail_on_data_loss and "offset" not in columns
     return [*columns, "offset"] if resumes else list(columns)
 
@@ -34,8 +34,8 @@ def columns_wanted(columns: Sequence[str], options: ReadOptions) -> list[str]:
 def record_batches(
     blocks: Iterable[Any], at: int, columns: Sequence[str], options: ReadOptions
 ) -> Iterator[tuple[Any, int]]:
-    """The batches of a scan of `columns_wanted` for Spark, each with the offset behind it as far
-    as somebody may have to go on there; `at`: where they begin.
+    """The batches of a scan of `columns_wanted` for Spark, each with the offset after it, as far as
+    a reader may have to continue there; `at`: where they begin.
     """
     import pyarrow as pa
 
@@ -47,20 +47,20 @@ def record_batches(
 
 
 def told_damage(error: Exception, verify: str) -> str:
-    """An error of a read as a sentence; for damage with what to do: to `verify`, and read on."""
+    """A read's error as a sentence; for damage, it says how to verify it and read on."""
     from kafkalog.errors import CorruptMessage
 
     told = f"{type(error).__name__}: {error}"
     if isinstance(error, CorruptMessage):
         told += (
-            f". {verify} tells all that is damaged; the rest can be read by startingOffsets and "
-            "endingOffsets that leave these offsets out"
+            f". {verify} lists all damage; to read the rest, set startingOffsets and "
+            "endingOffsets to leave out these offsets"
         )
     return told
 
 
 def tell_lost(told: str, options: ReadOptions) -> None:
-    """Raises: DataLoss, where that is wanted."""
+    """Raises: DataLoss, if failOnDataLoss is set."""
     if options.fail_on_data_loss:
         raise DataLoss(told)
     _log.warning("%s", told)

@@ -1,7 +1,7 @@
-"""Rows whose own time is older than what their topic keeps: retention deletes them soon.
+"""Detects rows older than their topic's retention, which deletes them soon.
 
-A record's age is its timestamp's.  A backfill that hands on the time of an event as the column
-`timestamp` writes records that are past the retention of seven days when they arrive.
+A record's age is its timestamp's.  A backfill that passes on the time of an event as the column
+`timestamp` writes records that are older than the retention of seven days when they arrive.
 """
 
 from __future__ import annotations
@@ -20,15 +20,15 @@ _log = logging.getLogger("pyspark_kafkalog")
 
 NAMES = ("cleanup.policy", "retention.ms", "message.timestamp.type")
 YOUNG_MS = 3_600_000
-"""Rows that are no older are not asked about: a topic of a shorter retention expects it."""
+"""Newer rows are not checked: a topic with a shorter retention expects them."""
 TOLD_MAX = 1000
-"""Topics that are remembered, so that each is asked for once."""
+"""Topics that are remembered, so that each is checked once."""
 _asked: dict[tuple[str, str], float] = {}
-"""The age of a row (ms) above which a topic is asked for again."""
+"""The age of a row (ms) above which a topic is checked again."""
 
 
 def old_topics(target: str, parts: Iterable[Part], now_ms: int) -> dict[str, int]:
-    """The largest age of a row (ms) of each topic of which that is to be asked."""
+    """The largest age of a row (ms) for each topic to be checked."""
     ages: dict[str, int] = {}
     for part in parts:
         age_ms = now_ms - part.oldest_ms
@@ -38,7 +38,7 @@ def old_topics(target: str, parts: Iterable[Part], now_ms: int) -> dict[str, int
 
 
 def tell_ageing(admin: Admin, target: str, ages_ms: dict[str, int]) -> None:
-    """Warn of each topic that retention will take the rows from.
+    """Warn about each topic whose retention will delete the rows.
 
     Raises: KafkalogError.
     """
@@ -57,7 +57,7 @@ def tell_ageing(admin: Admin, target: str, ages_ms: dict[str, int]) -> None:
             continue
         _log.warning(
             "%s: topic %s: the column timestamp has times %.1f days old, and retention.ms "
-            "(%d, %.1f days) goes by them: a segment is deleted once all of it is that old. Set "
-            "retention.ms of the topic to -1 or to more, or hand the time on in another column",
+            "(%d, %.1f days) applies to them: a segment is deleted once all of it is that old. Set "
+            "retention.ms of the topic to -1 or to more, or pass the time in another column",
             target, topic, age_ms / 86_400_000, keeps_ms, keeps_ms / 86_400_000,
         )  # fmt: skip

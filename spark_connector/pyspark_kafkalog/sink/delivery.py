@@ -1,7 +1,7 @@
 """The driver's part: staged rows become records of the target, in one transaction.
 
 The transaction also commits which batch it is, as offsets of a group: see `memory`.  A batch that
-Spark runs again is found in the target, whole, and dropped.
+Spark repeats is found complete in the target, and dropped.
 """
 
 from __future__ import annotations
@@ -29,21 +29,21 @@ if TYPE_CHECKING:
 
 _log = logging.getLogger(__name__)
 BATCH_WRITES = "spark-write"
-"""The transactional id of all batch writes into directories, which come one after the other."""
+"""The transactional id of all batch writes into directories, which take turns."""
 COMMITS = 5
-"""How often a commit is asked for that is not answered, for `max.block.ms` each."""
+"""How often an unanswered commit is retried, for `max.block.ms` each."""
 
 
 def deliver(
     options: WriteOptions, sink: str, batch_id: int | None, staged: Sequence[Staged]
 ) -> None:
-    """Write what tasks staged, unless the target has this batch already.
+    """Write what tasks staged, unless the target already has this batch.
 
-    `batch_id` None: a write that is not recognised when it comes again.  What was staged is
-    removed when the target has it.
+    `batch_id` None: a write that is not recognised when it is repeated.  Staged rows are
+    removed once the target has them.
 
-    Raises: SinkError, and readers of committed records see nothing of it, or it says that
-    this is not known.
+    Raises: SinkError: readers of committed records see none of its rows, unless the error says that
+    the outcome is unknown.
     """
     import kafkalog
 
@@ -65,7 +65,7 @@ def deliver(
 
 @contextmanager
 def _target(options: WriteOptions) -> Iterator[Any]:
-    """What clients are made of: addresses, or a store that is open for the length of the block."""
+    """What clients connect to: addresses, or a store that is open for the length of the block."""
     import kafkalog
 
     path = options.path
@@ -93,7 +93,7 @@ def _target(options: WriteOptions) -> Iterator[Any]:
 def _write(
     options: WriteOptions, where: Any, sink: str, write: Write | None, parts: Sequence[Part]
 ) -> None:
-    """`write`: how it is recognised when it comes again; None: not at all."""
+    """`write`: how a repetition is recognised; None: not at all."""
     import kafkalog
 
     if options.path is not None:
@@ -102,7 +102,7 @@ def _write(
     memory: Memory = {}
     placed = Placed()
     with kafkalog.Producer(where, transactional_id=name, config=dict(options.producer)) as producer:
-        # Whoever wrote as this sink before can do so no more; what it left open is ended.
+        # Fences an earlier writer of this sink, and ends what it left open.
         patiently(producer.init_transactions, _patience(options), options.target)
         if write is not None:
             memory = _recall(options, where, write)
@@ -143,9 +143,9 @@ def _tell_ageing(options: WriteOptions, where: Any, parts: Sequence[Part]) -> No
 
 
 def _end(producer: Producer, unanswered: Exception) -> None:
-    """Ask again for a commit that was not answered, and may have been made.
+    """Retry a commit that was not answered, and may have been made.
 
-    Raises: `unanswered`, when it was no commit; SinkError, when nobody answers.
+    Raises: `unanswered`, if it was no commit; SinkError, if nobody answers.
     """
     import kafkalog
 
@@ -154,18 +154,18 @@ def _end(producer: Producer, unanswered: Exception) -> None:
             producer.commit_transaction()
             return
         except kafkalog.errors.InvalidTxnState:
-            raise unanswered from None  # it was given up, and nothing is there
+            raise unanswered from None  # it was abandoned, and nothing is there
         except kafkalog.Timeout as error:
             unanswered = error
     raise SinkError(
-        f"the commit was asked for {COMMITS} times and not answered: all rows may be there, or "
-        "none; look before they are written again, or give `sinkId` and `batchId`, by which the "
+        f"the commit was sent {COMMITS} times and not answered: all rows may be there, or "
+        "none; check before you write them again, or give `sinkId` and `batchId`, by which the "
         f"target knows them: {unanswered}"
     ) from unanswered
 
 
 def _send_all(producer: Producer, parts: Sequence[Part], placed: Placed) -> None:
-    """Parts of one task stand together: its log is opened once."""
+    """Put parts of one task next to each other, so that its log is opened once."""
     for folder, some in groupby(parts, key=lambda part: part.folder):
         with staged_log(folder) as log:
             for part in some:
@@ -186,7 +186,7 @@ def _recall(options: WriteOptions, where: Any, write: Write) -> Memory:
 
 
 def _patience(options: WriteOptions) -> Patience:
-    """A delivery waits for its target as long as a record for its acknowledgement."""
+    """A delivery waits for its target as long as a record waits for its acknowledgement."""
     from kafkalog.config.producer import ProducerConfig
 
     config = ProducerConfig.of(dict(options.producer))

@@ -1,9 +1,9 @@
-"""What a target remembers of a sink: offsets of a group, committed with the rows of each batch.
+"""What a target remembers about a sink: offsets of a group, committed with each batch's rows.
 
 The group's name begins with GROUP, so that no consumer group has it.  For every topic that a batch
-went to, at partition 0: the number behind the batch, and as metadata which writes of that batch
-went there.  A stream writes a batch once.  `foreachBatch` may write it several times under one
-sinkId; such writes are told apart by their sets of topics.
+went to, it has an offset for partition 0: the number after the batch, with metadata that says which
+writes of that batch went there.  A stream writes a batch once.  `foreachBatch` may write it several
+times under one sinkId; such writes are distinguished by their sets of topics.
 """
 
 from __future__ import annotations
@@ -27,13 +27,13 @@ if TYPE_CHECKING:
 _log = logging.getLogger("pyspark_kafkalog")
 
 GROUP = "spark-sink-"
-"""Before a sinkId.  Older versions had none, and shared the names of consumer groups."""
+"""The prefix of a sinkId.  Older versions had none, and shared consumer groups' names."""
 WRITES_MAX = 64
-"""Writes of one batch to one topic; Kafka keeps 4096 bytes of metadata."""
+"""Most writes of one batch to one topic; Kafka keeps 4096 bytes of metadata."""
 LOOK_MAX = 1000
-"""Checkpoints that are looked at to find a query's."""
+"""Most checkpoints that are looked at to find a query's."""
 CHECKPOINT_MAX = 500
-"""Characters of a checkpoint's place, its last ones."""
+"""How many characters of a checkpoint's path are kept, from its end."""
 TOLD = 5
 """How many topics a message names."""
 
@@ -41,21 +41,21 @@ _UUID = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")
 
 
 class Write(NamedTuple):
-    """A write that the target recognises when it comes again."""
+    """A write that the target recognises when it is repeated."""
 
     sink: str
     batch: int
     query: str
     """The id of a stream's query; empty for a batch write."""
     run: str
-    """Of a batch write in foreachBatch: the query's run; else empty."""
+    """For a batch write in foreachBatch: the query's run; else empty."""
     topics: tuple[str, ...]
     """Sorted."""
     rows: int
     checkpoint: str = ""
-    """Of a stream; empty where it is not known."""
+    """For a stream; empty if it is not known."""
     named: bool = False
-    """Whether the sink has its name from the option sinkId."""
+    """Whether the option sinkId gave the sink its name."""
 
     @property
     def group(self) -> str:
@@ -84,7 +84,7 @@ Memory = Mapping[str, Remembered]
 
 
 def write_of(options: WriteOptions, sink: str, batch: int, staged: Sequence[Staged]) -> Write:
-    """The write of what tasks staged."""
+    """The write for what tasks staged."""
     parts = [part for one in staged for part in one.parts if part.records]
     topics = sorted({part.topic for part in parts})
     rows = sum(part.records for part in parts)
@@ -121,9 +121,9 @@ def _by_session(options: WriteOptions, staged: Staged) -> str:
 
 
 def recall(admin: Admin, write: Write) -> Memory:
-    """What the target remembers of the write's sink.
+    """What the target remembers about the write's sink.
 
-    Raises: SinkError, when another application commits offsets of this group; KafkalogError.
+    Raises: SinkError, if another application commits offsets for this group; KafkalogError.
     """
     memory = {
         tp.topic: _read(write.group, tp, one)
@@ -150,9 +150,9 @@ def _read(group: str, tp: TopicPartition, one: CommittedOffset) -> Remembered:
 
 
 def _older(admin: Admin, write: Write) -> Memory:
-    """What a version remembered that knew only the batch, as a group of the sink's own name.
+    """What an older version remembered, which knew only the batch and used the sink's own name.
 
-    A consumer group of this name has offsets, too: they do not count.
+    A consumer group with this name has offsets, too: they do not count.
     """
     committed = admin.list_group_offsets(write.sink)
     found = {
@@ -181,8 +181,8 @@ def _has_no_consumers(admin: Admin, group: str) -> bool:
 
 
 def find(write: Write, memory: Memory) -> Remembered | None:
-    """Why a write must be dropped: this one, or a later batch, is in the target."""
-    if write.query:  # of a stream, which has no other write of this batch
+    """Why a write must be dropped: it, or a later batch, is in the target."""
+    if write.query:  # a stream's: there is no other write of this batch
         known = [one for one in memory.values() if one.batch >= write.batch]
     else:
         known = [
@@ -195,14 +195,14 @@ def find(write: Write, memory: Memory) -> Remembered | None:
 
 
 def offsets(write: Write, memory: Memory) -> dict[TopicPartition, tuple[int, int, str]]:
-    """The offsets by which the target will know the write.
+    """The offsets by which the target will recognise the write.
 
-    Raises: SinkError, when there are too many writes of one batch.
+    Raises: SinkError, if there are too many writes of one batch.
     """
     import kafkalog
 
     found = {}
-    for topic in write.topics:  # each of them: when a topic is deleted, its offset goes with it
+    for topic in write.topics:  # in every topic, as a deleted topic takes its offset along
         last = memory.get(topic)
         others = last.writes if last is not None and last.batch == write.batch else {}
         writes = {**others, write.name: write.rows}
@@ -220,9 +220,9 @@ def offsets(write: Write, memory: Memory) -> dict[TopicPartition, tuple[int, int
 
 
 def drop(write: Write, last: Remembered, target: str) -> None:
-    """Log that a write is dropped: as a warning, unless it is the same write once more.
+    """Log that a write is dropped: as a warning, unless it is the same write repeated.
 
-    Raises: SinkError, when it is another write of the batch, or may be.
+    Raises: SinkError, if it is, or may be, another write of the batch.
     """
     forked = last.batch > write.batch or _elsewhere(write, last)
     if write.query and last.query == write.query and forked:
@@ -268,7 +268,7 @@ def _drop_forked(write: Write, last: Remembered, target: str) -> None:
 
 
 def tell_moved(write: Write, memory: Memory) -> None:
-    """Warn that a query goes on with another checkpoint."""
+    """Warn that a query continues with another checkpoint."""
     last = max(memory.values(), key=lambda one: one.batch, default=None)
     if last is not None and write.query and last.query == write.query and _elsewhere(write, last):
         _log.warning(

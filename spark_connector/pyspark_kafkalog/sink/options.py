@@ -44,14 +44,14 @@ OURS = {
 """Every option that a write obeys by name, as documented; other `kafka.*` go to the producer."""
 
 _BY_SPARK = frozenset(("checkpointlocation", "queryname", "partitionoverwritemode"))
-"""What Spark adds by itself."""
+"""Options that Spark adds itself."""
 _TRUE_FALSE = {"true": True, "false": False}
 _ID = re.compile(r"[a-zA-Z0-9._-]{1,200}")
 
 
 @dataclass(frozen=True)
 class WriteOptions:
-    """A checked write.  Plain values only: it travels to the executors."""
+    """The checked options of a write.  Plain values only: it travels to the executors."""
 
     path: str | None
     servers: str | None
@@ -60,7 +60,7 @@ class WriteOptions:
     include_headers: bool = True
     sink_id: str | None = None
     checkpoint: str = ""
-    """Of a stream, where it is an option."""
+    """For a stream, if it is an option."""
     query_name: str = ""
     batch_id: int | None = None
     producer: tuple[tuple[str, str], ...] = ()
@@ -135,7 +135,7 @@ def local_path(option: str, text: str) -> str:
 
 def _staging(given: Mapping[str, str], path: str | None) -> str:
     text = given.get("stagingdir", "").strip()
-    if text:  # not itself: old folders in it that are not ours stay
+    if text:  # not itself: old folders of others in it stay
         return os.path.join(local_path("stagingDir", text), "kafkalog-staging")
     if path is not None:  # next to it: Kafka does not start with an unknown folder in its data
         return f"{path}.staging"
@@ -150,7 +150,7 @@ def _staging(given: Mapping[str, str], path: str | None) -> str:
 
 
 def checkpoint_place(text: str) -> str:
-    """One text for each place of this machine, however it was written."""
+    """The same text for a place of this machine, however it was written."""
     text = text.strip()
     try:
         return os.path.realpath(local_path("checkpointLocation", text)) if text else ""

@@ -1,4 +1,4 @@
-"""Rows of a query as columns of records, by the topic and partition that they go to."""
+"""A query's rows as columns of records, by the topic and partition that they go to."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from pyspark.sql.types import DataType, StructType
 
 TARGETS_MAX = 10_000
-"""Topics and partitions that one task may write to."""
+"""Most topics and partitions that one task may write to."""
 
 PARTITIONS = 1 << 32
 """More than a topic can have."""
@@ -23,7 +23,7 @@ class SinkError(RuntimeError):
 
 
 class Target(NamedTuple):
-    """Where records go; partition None: where the partitioner puts them."""
+    """Where records go; partition None: the partitioner decides."""
 
     topic: str
     partition: int | None
@@ -39,7 +39,7 @@ class Rows(NamedTuple):
 
 
 def check_schema(schema: StructType, options: WriteOptions) -> None:
-    """See that a query's columns are those of a record; others are left out.
+    """Check that a query's columns are those of a record; others are left out.
 
     Raises: BadOption, in the words of Spark's Kafka sink.
     """
@@ -83,7 +83,7 @@ def _types() -> dict[str, tuple[DataType, ...]]:
 def by_target(batch: Any, options: WriteOptions, now_ms: int) -> Iterator[tuple[Target, Rows]]:
     """The rows of a `pyarrow.RecordBatch`, in their order for each target.
 
-    `now_ms`: the time of rows that have none.
+    `now_ms`: the timestamp of rows without one.
 
     Raises: SinkError for a row without a topic, or with an impossible partition.
     """
@@ -97,7 +97,7 @@ def by_target(batch: Any, options: WriteOptions, now_ms: int) -> Iterator[tuple[
     if len(topics) == 1 and numbers is None:
         yield Target(topics[0], None), _rows(batch, options, now_ms)
         return
-    # Sorted by target, and by what it was before: a target's rows stand together, in order.
+    # Sorted by target, then by the original order: a target's rows are consecutive and in order.
     of = _places(batch, topics, numbers)
     order = np.argsort(of, kind="stable")
     together = batch.take(pa.array(order))

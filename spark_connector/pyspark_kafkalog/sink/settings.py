@@ -17,7 +17,7 @@ REFUSED = {
     "kafka.partitioner.ignore.keys": "leave out the column key, or fill the column partition",
     "kafka.transaction.two.phase.commit.enable": "the driver commits what it writes",
 }
-"""Producer settings that cannot be, and what to do instead."""
+"""Producer settings that are not supported, and what to do instead."""
 
 NEEDLESS = {
     "kafka.enable.idempotence": ("true",),
@@ -25,7 +25,7 @@ NEEDLESS = {
     "kafka.partitioner.ignore.keys": ("false",),
     "kafka.transaction.two.phase.commit.enable": ("false",),
 }
-"""Those of them that say what holds anyhow, and how."""
+"""Those of them that may be given with the value that applies anyway."""
 
 IGNORED = (
     "auto.include.jmx.reporter",
@@ -47,17 +47,17 @@ PARTITIONERS = {
     "org.apache.kafka.clients.producer.internals.DefaultPartitioner": "murmur2",
     "org.apache.kafka.clients.producer.RoundRobinPartitioner": "round_robin",
 }
-"""Java's classes, and what they are called here."""
+"""Java's classes, and our names for them."""
 
 _DEFAULTS = {"transaction.timeout.ms": "900000", "batch.size": str(512 << 10)}
-"""Of the driver's producer, where the options say nothing else: a whole micro-batch waits in files,
-so that its batches may as well be large."""
+"""Defaults for the driver's producer: a whole micro-batch waits in files, so its batches may be
+large."""
 
 
 def producer_settings(
     given: Mapping[str, str],
 ) -> tuple[tuple[tuple[str, str], ...], tuple[str, ...]]:
-    """What goes to the driver's producer, checked before a row is staged; and what is ignored.
+    """The settings for the driver's producer, checked before a row is staged; and the ignored ones.
 
     Raises: BadOption.
     """

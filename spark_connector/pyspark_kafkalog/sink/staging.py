@@ -1,8 +1,8 @@
-"""Rows that wait for the driver: a log of each task, in it the rows of each target together.
+"""Rows that wait for the driver: one log per task, in it the rows of each target together.
 
-Below the staging folder: `<sink>/<batch>/<attempt>`, which is the log.  It belongs to one try of
-one task; the driver takes those alone that a task that ended well has named.  Nothing waits for the
-disk here: what a crash takes is computed again.
+Below the staging folder: `<sink>/<batch>/<attempt>`, which is the log.  It belongs to one attempt
+of one task; the driver only takes those that a successful task has named.  Nothing waits for the
+disk here: what a crash loses is computed again.
 """
 
 from __future__ import annotations
@@ -28,15 +28,15 @@ if TYPE_CHECKING:
     from kafkalog import Log
 
 GATHER_BYTES = 32 << 20
-"""Rows that are sorted by their targets at once: each target costs an append then."""
+"""Rows that are sorted by target in one step: each target then costs one append."""
 BATCH_BYTES = 256 << 10
-"""Of a staged record batch."""
+"""The size of a staged record batch."""
 LEFT_S = 7 * 24 * 3600
-"""A sink's folder that nothing was put into for so long is of a job that died."""
+"""A sink's folder without new files for this long belongs to a dead job."""
 _CONFIG = {"max.message.bytes": 2**31 - 1, "message.timestamp.after.max.ms": 2**63 - 1}
-"""What a record may be is the target's to say, and the producer's."""
+"""The target and the producer decide what is a valid record."""
 READ_BYTES = 4 << 20
-"""Of staged batches at a time."""
+"""Bytes of staged batches read at a time."""
 NEVER_MS = 2**63 - 1
 """Later than every timestamp."""
 
@@ -84,7 +84,7 @@ class Staged(WriterCommitMessage):
 
 @dataclass
 class _Attempt:
-    """The staged log of one try of a task, and where in it the rows of each target are."""
+    """The staged log of one attempt of a task, and where in it the rows of each target are."""
 
     folder: str
     runs: dict[Target, list[Run]] = field(default_factory=dict)
@@ -136,9 +136,9 @@ def stage(
     batches: Iterable[Any], options: WriteOptions, sink: str, batch: str, query: str = "",
     run: str = "", checkpoints: str = "",
 ) -> Staged:  # fmt: skip
-    """Put the rows of one task into logs of its own.  Runs on an executor.
+    """Put the rows of one task into its own log.  Runs on an executor.
 
-    Raises: SinkError; nothing of this attempt is left then.
+    Raises: SinkError; then nothing of this attempt is left.
     """
     import kafkalog
 
@@ -166,7 +166,7 @@ def stage(
 
 
 def gathered(batches: Iterable[Any], options: WriteOptions) -> Iterator[Any]:
-    """The batches without empty ones; where a column names targets, joined to large ones."""
+    """The batches without empty ones; if a column names targets, joined to large ones."""
     import pyarrow as pa
 
     waiting: list[Any] = []
@@ -187,9 +187,9 @@ def gathered(batches: Iterable[Any], options: WriteOptions) -> Iterator[Any]:
 
 
 def _make_home(folder: str) -> None:
-    """Make the staging folder; where anybody may put one, for its owner alone.
+    """Create the staging folder; where anybody may write, for its owner alone.
 
-    Raises: SinkError, when it is not our own there, or cannot be made.
+    Raises: SinkError, if it is not our own there, or cannot be created.
     """
     above = os.path.dirname(folder)
     try:
@@ -209,7 +209,7 @@ def _make_home(folder: str) -> None:
 
 
 def _strange(folder: str) -> str | None:
-    """What is wrong with a folder in a place where anybody may have put it, as /tmp is."""
+    """What is wrong with a folder in a place where anybody may have created it, such as /tmp."""
     try:
         if not _anybody_writes(os.path.dirname(folder)):
             return None
@@ -231,7 +231,7 @@ def _anybody_writes(folder: str) -> bool:
 def staged_log(folder: str) -> Iterator[Log]:
     """What a task staged.  Runs on the driver.
 
-    Raises: SinkError when it is not there; what reading it does.
+    Raises: SinkError if it is missing; errors of reading it.
     """
     import kafkalog
 
@@ -249,14 +249,14 @@ def staged_log(folder: str) -> Iterator[Log]:
 def staged_batches(log: Log, part: Part) -> Iterator[bytes]:
     """The record batches of a part in their order, some at a time.
 
-    Raises: SinkError when the log does not hold what was staged; OffsetOutOfRange.
+    Raises: SinkError if the log does not hold what was staged; OffsetOutOfRange.
     """
     from kafkalog.batch.walk import next_offset
 
     for run in part.runs:
         offset, left = run.start, run.size
         while left > 0:
-            # The next run begins behind `left` bytes.  The producer looks at the checksums.
+            # The next run begins after `left` bytes.  The producer checks the checksums.
             data = log.read_batches(offset, min(READ_BYTES, left), check_crcs=False)
             yield data
             offset, left = next_offset(data) or offset, left - len(data)
@@ -269,7 +269,7 @@ def staged_batches(log: Log, part: Part) -> Iterator[bytes]:
 
 
 def forget(options: WriteOptions, sink: str, batch: str) -> None:
-    """Remove what was staged for a batch, and for those of the sink before it."""
+    """Remove what was staged for a batch, and for earlier ones of the sink."""
     home = os.path.join(options.staging, sink)
     for name in _names(home):
         older = name.isdecimal() and batch.isdecimal() and int(name) < int(batch)
@@ -283,7 +283,7 @@ def forget(options: WriteOptions, sink: str, batch: str) -> None:
 
 
 def sweep(options: WriteOptions, now_s: float) -> None:
-    """Remove what jobs left that died long ago."""
+    """Remove what long-dead jobs left."""
     if _strange(options.staging):
         return
     for name in _names(options.staging):

@@ -1,7 +1,7 @@
-"""Compaction of the journals of groups and transactions, which every delivery reads whole.
+"""Compacts the journals of groups and transactions, which every delivery reads whole.
 
 A broker compacts them in the background, for the first time half a minute after its start.  A
-directory that is open only for deliveries never gets there.
+directory that is open only for deliveries never runs that long.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ SEGMENTS = {
     "offsets.topic.segment.bytes": 4 << 20,
     "transaction.state.log.segment.bytes": 4 << 20,
 }
-"""For directories that a sink makes.  Small, because only sealed segments are compacted."""
+"""For directories that a sink creates.  Small, because only sealed segments are compacted."""
 
 
 def compact_journals(broker: Broker) -> None:

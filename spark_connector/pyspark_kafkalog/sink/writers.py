@@ -1,4 +1,4 @@
-"""What Spark calls: tasks stage, the driver delivers or forgets.
+"""The writers that Spark calls: tasks stage, the driver delivers or discards.
 
 Plain values only, since writers travel to the executors.
 """
@@ -53,7 +53,7 @@ class KafkalogWriter(datasource.DataSourceArrowWriter):
         deliver(self._options, self._sink, self._options.batch_id, _staged(messages))
 
     def abort(self, messages: list[WriterCommitMessage | None]) -> None:
-        """Forget what was staged.  What was delivered stays."""
+        """Discard what was staged.  What was delivered stays."""
         staging.forget(self._options, self._sink, self._batch)
 
 
@@ -92,7 +92,7 @@ class KafkalogStreamWriter(_StreamWriter or object):  # type: ignore[misc]
         staging.sweep(self._options, time.time())
 
     def abort(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:
-        """Forget what was staged.  What was delivered stays: Spark calls this, too, when a commit
+        """Discard what was staged.  What was delivered stays: Spark also calls this if a commit
         failed after it had been made."""
         for one in _staged(messages):
             staging.forget(self._options, one.sink, one.batch)
@@ -100,7 +100,7 @@ class KafkalogStreamWriter(_StreamWriter or object):  # type: ignore[misc]
 
 @lru_cache(maxsize=64)
 def _warn_once(ignored: tuple[str, ...]) -> None:
-    """Each micro-batch has two writers of its own."""
+    """Each micro-batch has its own two writers."""
     warn_ignored(ignored)
 
 
@@ -118,7 +118,7 @@ def _micro_batch() -> tuple[str, str]:
 
 
 def _run() -> str:
-    """The run of the query whose foreachBatch makes a batch write; empty outside of one."""
+    """The run of the query whose foreachBatch makes a batch write; empty outside one."""
     return _local("spark.jobGroup.id") or "" if _local("sql.streaming.queryId") else ""
 
 

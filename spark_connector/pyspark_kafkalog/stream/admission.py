@@ -1,7 +1,7 @@
 """What the next micro-batch reads: `start, logs, limits, now -> ranges`.  Pure.
 
-Three steps: `available` says what there is behind `start`, and what has been lost; `admit` how much
-of it goes into the batch; `ranges_between` is the batch again, from the offsets that Spark kept.
+Three steps: `available` says what is available after `start`, and what has been lost; `admit` how
+much of it goes into the batch; `ranges_between` repeats a batch from the offsets that Spark kept.
 """
 
 from __future__ import annotations
@@ -31,17 +31,17 @@ NO_LIMITS = Limits()
 
 @dataclass(frozen=True)
 class Head:
-    """What all logs of a stream hold at one moment."""
+    """The state of all logs of a stream at one time."""
 
     ends: Mapping[Key, Ends] = field(default_factory=dict)
     identities: Mapping[Key, str] = field(default_factory=dict)
     ids: Mapping[str, str] = field(default_factory=dict)
-    """Of the topics that have one of their own."""
+    """The ids of topics that have one."""
     only_flushed: bool = False
     """Whether the stream sees only what is on disk."""
 
     def stop(self, key: Key) -> int:
-        """Where the stream's sight ends."""
+        """Where the stream's visible part of the log ends."""
         there = self.ends[key]
         if not self.only_flushed or there.flushed is None:
             return there.stop
@@ -49,13 +49,13 @@ class Head:
 
     @property
     def offsets(self) -> Offsets:
-        """Where a stream that has read all stands."""
+        """The position of a stream that has read everything."""
         return Offsets({key: self.stop(key) for key in self.ends}, self.ids)
 
 
 @dataclass(frozen=True)
 class Offer:
-    """What could be read."""
+    """The readable records."""
 
     begins: Mapping[Key, int]
     stops: Mapping[Key, int]
@@ -70,9 +70,9 @@ class Offer:
 
 
 def available(start: Offsets, head: Head, target: Offsets | None = None) -> Offer:
-    """What is behind `start`, up to `target` (Trigger.AvailableNow) if there is one.
+    """What is available after `start`, up to `target` (Trigger.AvailableNow) if there is one.
 
-    Up to a target there is nothing new: no partition, and no topic that was recreated after it.
+    With a target nothing new counts: no partition, and no topic that was recreated after it.
     """
     begins, stops, lost, ids = {}, {}, [], dict(head.ids)
     kept = set()
@@ -103,7 +103,7 @@ def _is_of(target: Offsets, head: Head, key: Key) -> bool:
 
 
 def _begin(key: Key, start: Offsets, head: Head) -> tuple[int, list[str]]:
-    """Where to go on in a log that is there."""
+    """Where to continue in an existing log."""
     there, at = head.ends[key], start.at.get(key)
     name = _name(key)
     if at is not None and not start.same_topic(head.offsets, key[0]):
@@ -128,17 +128,17 @@ class Waiting:
     """What is remembered from trigger to trigger."""
 
     since_ms: int | None = None
-    """When a batch was let through last; None: the first is at once."""
+    """When a batch was last started; None: start the first one immediately."""
 
 
 Measure = Callable[[Sequence[Range]], Mapping[Key, Marks]]
-"""Where the offsets of these ranges lie; asked only when bytes are limited."""
+"""The byte positions of offsets in these ranges; needed only if bytes are limited."""
 
 
 def admit(
     offer: Offer, limits: Limits, waiting: Waiting, now_ms: int, measure: Measure
 ) -> tuple[Offsets | None, Waiting]:
-    """Where the next batch ends; None: it is not worth one yet.
+    """Where the next batch ends; None: it is not worth starting one yet.
 
     Each partition gets a share of the limit by how much it is behind, at least an offset (at
     least a batch of records when bytes are limited).
@@ -181,7 +181,7 @@ def _within_bytes(
 
 
 def _stop_at(marks: Marks, whole: Range, size: int) -> int:
-    """The last place of a batch within `size` bytes of the start; the first one, if none is."""
+    """The last batch boundary within `size` bytes of the start; the first one, if there is none."""
     reach = bisect_right(marks.bytes_before, marks.at(whole.start) + size) - 1
     at = max(reach, bisect_right(marks.offsets, whole.start))
     return min(whole.stop, marks.offsets[at]) if at < len(marks.offsets) else whole.stop
@@ -198,7 +198,7 @@ def ranges_between(start: Offsets, end: Offsets, head: Head) -> tuple[list[Range
         same = start.same_topic(end, key[0])
         begin = start.at.get(key) if same else None
         if begin is not None and begin >= stop:
-            continue  # nothing, or where a loss was told already
+            continue  # nothing, or a loss that was reported before
         if there is None or not end.same_topic(head.offsets, key[0]):
             how = "was deleted" if there is None else "was deleted and recreated"
             lost.append(f"{_name(key)}: {how}; offsets {begin or 0} to {stop} were to be read")

@@ -1,4 +1,4 @@
-"""A stream's retention hold: rewritten as the stream moves on, and now and then while it waits."""
+"""A stream's retention hold: rewritten as the stream advances, and periodically while it waits."""
 
 from __future__ import annotations
 
@@ -12,11 +12,12 @@ if TYPE_CHECKING:
     from kafkalog.disk.holds import Hold
 
 RENEWALS = 4
-"""How often a hold is put off within the time that it may stand."""
+"""How often a hold is renewed within its lifetime."""
 
 
 class Holder:
-    """Keeps one hold true.  It ends by itself: nobody tells a source that its query stopped."""
+    """Keeps one hold up to date.  It expires by itself: a source is not notified when its query
+    stops."""
 
     def __init__(self, path: str, options: HoldOptions) -> None:
         self._path = path
@@ -25,7 +26,7 @@ class Holder:
         self._said_ms = 0
 
     def tell(self, at: Offsets, now_ms: int) -> None:
-        """All from `at` on is wanted.  Cheap when that was said a while ago, or less.
+        """Hold everything from `at` on.  Cheap if it was called recently.
 
         Raises: ArgumentError, NotFound, IoFailed.
         """
@@ -47,7 +48,7 @@ class Holder:
 
 
 def _root(path: str) -> str:
-    """The directory that the partitions' folders lie in."""
+    """The directory that contains the partitions' folders."""
     from kafkalog.disk import layout
 
     path = os.path.abspath(os.path.expanduser(path))

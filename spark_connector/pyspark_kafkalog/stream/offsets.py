@@ -1,9 +1,9 @@
-"""Where a stream stands, as its checkpoint keeps it.  Pure.
+"""A stream's position in the form that its checkpoint keeps.  Pure.
 
-The JSON is that of Spark's Kafka source, `{"orders":{"0":23}}`: 23 is the offset read next.  Next
-to the topics it has two names that no topic can have.  `@ids` is the id of each topic that has one:
-so a stream that comes back after its topic was recreated notices it, whatever the
-offsets.  `@start`, in the end of batch 0 alone, is where that began: Spark does not write it down,
+The JSON is that of Spark's Kafka source, `{"orders":{"0":23}}`: 23 is the offset to read next.  In
+addition to topics it has two names that no topic can have.  `@ids` is the id of each topic that has
+one: so a stream that resumes after its topic was recreated notices it, whatever the
+offsets.  `@start`, only in the end of batch 0, is where that batch began: Spark does not store it,
 and asks again after a crash, when the logs may begin elsewhere.
 """
 
@@ -26,16 +26,16 @@ class Offsets:
     at: Mapping[Key, int]
     ids: Mapping[str, str] = field(default_factory=dict)
     began: Mapping[Key, int] = field(default_factory=dict)
-    """Of the end of batch 0: the offsets that it starts with."""
+    """In the end of batch 0: the offsets at which it starts."""
 
     def same_topic(self, other: Offsets, topic: str) -> bool:
-        """False when the topic was recreated between the two."""
+        """False if the topic was recreated between the two."""
         mine, theirs = self.ids.get(topic), other.ids.get(topic)
         return mine is None or theirs is None or mine == theirs
 
 
 def to_json(offsets: Offsets) -> dict[str, Any]:
-    """What Spark writes down.  Always in the same order, since Spark compares the text."""
+    """The text that Spark stores.  Always in the same order, since Spark compares it."""
     found: dict[str, Any] = {}
     if offsets.ids:
         found[IDS] = {topic: offsets.ids[topic] for topic in sorted(offsets.ids)}

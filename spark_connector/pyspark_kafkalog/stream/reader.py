@@ -1,8 +1,8 @@
 """The streaming reader as Spark calls it.
 
-One instance lives on the driver as long as the query runs and is asked for offsets; another one is
-made for the executors, which `read` only.  What lives on the driver alone is therefore made when it
-is first needed, and left out when the reader is pickled.
+One instance lives on the driver as long as the query runs, and is asked for offsets; another one is
+made for the executors, which only `read`.  So the driver's own parts are created when they are
+first needed, and left out when the reader is pickled.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ _log = logging.getLogger("pyspark_kafkalog")
 
 ALL_ROWS = 2**63 - 1
 TOLD_MAX = 1000
-"""Losses that are remembered, so that each is warned of once."""
+"""How many losses are remembered, so that each is warned about once."""
 
 
 def _epoch_ms() -> int:
@@ -66,16 +66,16 @@ class KafkalogStreamReader(DataSourceStreamReader, _AvailableNow):  # type: igno
         return {"_options": self._options, "_schema": self._schema}
 
     def getDefaultReadLimit(self) -> Any:
-        """Never all: all that there is, whatever the options say, is asked for by Trigger.Once."""
+        """Never `all`: Trigger.Once asks for everything, whatever the options say."""
         assert _admission is not None
         return _admission.ReadMaxRows(self._options.max_offsets or ALL_ROWS)
 
     def prepareForTriggerAvailableNow(self) -> None:
-        """Read what is there now, and end."""
+        """Read what is there now, then end."""
         self._driver.aim()
 
     def initialOffset(self) -> dict[str, Any]:
-        """Where a query without a checkpoint begins; the same however often it is asked."""
+        """Where a query without a checkpoint begins; the same however often it is called."""
         return to_json(self._driver.begin())
 
     def latestOffset(self, start: Any = None, limit: Any = None) -> dict[str, Any]:
@@ -85,7 +85,7 @@ class KafkalogStreamReader(DataSourceStreamReader, _AvailableNow):  # type: igno
         return dict(start) if found is None and start is not None else to_json(self._driver.at)
 
     def reportLatestOffset(self) -> dict[str, Any]:
-        """Where the logs ended when they were looked at last: for progress, and `lag`."""
+        """The logs' ends at the last look: for progress, and `lag`."""
         return to_json(self._driver.head.offsets)
 
     def partitions(self, start: Any, end: Any) -> Sequence[InputPartition]:
@@ -97,12 +97,12 @@ class KafkalogStreamReader(DataSourceStreamReader, _AvailableNow):  # type: igno
         return read_task(partition, self._schema, self._options)
 
     def commit(self, end: Any) -> None:
-        """What is below `end` is done with: the retention hold goes there."""
+        """Everything below `end` is processed: the retention hold moves there."""
         self._driver.done(from_json(end))
 
 
 class _Driver:
-    """What the reader of the driver knows."""
+    """The state of the driver's reader."""
 
     def __init__(self, options: StreamOptions, now_ms: Callable[[], int]) -> None:
         self._options = options
@@ -121,10 +121,10 @@ class _Driver:
         self._told: dict[str, None] = {}
         self.head = Head()
         self.at = Offsets({})
-        """Where the last batch ends that was planned."""
+        """The end of the last planned batch."""
 
     def aim(self) -> None:
-        """Trigger.AvailableNow: no further than what is there now."""
+        """Trigger.AvailableNow: read no further than what is there now."""
         self._target = self._look(fresh=True).offsets
 
     def begin(self) -> Offsets:
@@ -134,7 +134,7 @@ class _Driver:
             self._warn_old_spark()
             self._watch.require()
             self._initial = self.at = self._resolve(self._look(fresh=True))
-            # Until batch 0 is written down nobody knows where `latest` was: it reads nothing.
+            # Until batch 0 is stored, nobody knows where `latest` was: so it reads nothing.
             self._pin = self._target is None and _says_latest(self._options)
         return self._initial
 
@@ -164,7 +164,7 @@ class _Driver:
     def next(self, start: Offsets | None, everything: bool) -> Offsets | None:
         """Where the next batch ends; None: not yet.
 
-        `start` None: an older Spark, which counts on `at`.
+        `start` None: an older Spark, which relies on `at`.
         """
         start = self.at if start is None else start
         now_ms = self._now_ms()
@@ -190,15 +190,15 @@ class _Driver:
 
     def _limits(self) -> Limits:
         options = self._options
-        # All that is there now is all that comes: there is nothing to wait for.
+        # Everything there now is everything that comes: there is nothing to wait for.
         least = options.min_offsets if self._target is None else None
         return Limits(options.max_offsets, least, options.max_delay_ms, options.max_trigger_bytes)
 
     def tasks(self, start: Offsets, end: Offsets) -> Sequence[InputPartition]:
         """The tasks of the batch between two offsets."""
         self.at = end
-        self._pin = False  # the batch was written down
-        if end.began:  # it may be run again, and `start` be where a log begins by now
+        self._pin = False  # the batch was stored
+        if end.began:  # it may be repeated, when `start` may be below the log's beginning
             start = Offsets(end.began, end.ids)
         if start.at == end.at and start.ids == end.ids:
             return []
@@ -224,7 +224,7 @@ class _Driver:
 
     def _look(self, fresh: bool = False) -> Head:
         head = self._watch.head(fresh)
-        # Logs that have no id of a topic are known by their folders, while this process lives.
+        # Logs without a topic id are identified by their folders, while this process lives.
         for key, now in head.identities.items():
             was = self._known.get(key, now)
             if is_of_folder(was) and is_of_folder(now) and not same(was, now):
@@ -241,11 +241,11 @@ class _Driver:
         return Offsets(left, start.ids)
 
     def _lost(self, told: Sequence[str]) -> None:
-        """Raises: DataLoss, where that is wanted."""
+        """Raises: DataLoss, if failOnDataLoss is set."""
         for one in told:
             if self._options.fail_on_data_loss:
                 raise DataLoss(
-                    f"{one}. Records may have been lost; set failOnDataLoss to false to go on "
+                    f"{one}. Records may have been lost; set failOnDataLoss to false to continue "
                     "with what is there"
                 )
             if one not in self._told:

@@ -1,7 +1,7 @@
 """Looks at the logs of a stream, ninety times a second while it waits for records.
 
-Where open logs end is asked each time: their writer keeps a page of memory that says it.  Which
-partitions there are, and whether they are the same, is asked once a second.
+The ends of open logs are read each time: their writer shows them in a page of memory.  Which
+partitions exist, and whether they are the same, is checked once a second.
 """
 
 from __future__ import annotations
@@ -19,12 +19,12 @@ from .admission import Head
 LIST_MS = 1000
 """How often the partitions are listed."""
 REST = 9
-"""After a look that took long (many partitions, brokers, more files than may be open) there is none
-for this many times as long: requests in this time are answered with what was seen."""
+"""After a slow look (many partitions, brokers, more files than may be open), none is made for this
+many times as long: requests in that time get the last result."""
 
 
 class Watch:
-    """The eyes of one stream."""
+    """Watches the logs of one stream."""
 
     def __init__(self, place: Place, options: StreamOptions, now_ms: Callable[[], int]) -> None:
         self.place = place
@@ -36,11 +36,11 @@ class Watch:
         self._rests_until_ms = 0
 
     def require(self) -> None:
-        """Raises: BadOption when a topic or partition that is named is not there."""
+        """Raises: BadOption if a named topic or partition does not exist."""
         plan.choose(self._options.selection, self.place.present())
 
     def head(self, fresh: bool = False) -> Head:
-        """What all logs hold now; `fresh`: the partitions are listed first."""
+        """What all logs hold now; `fresh`: list the partitions first."""
         now_ms = self._now_ms()
         if now_ms < self._rests_until_ms and not fresh:
             return self._seen
@@ -62,13 +62,13 @@ class Watch:
         return self.place.marks(ranges, self._options)
 
     def fine_marks(self, ranges: Sequence[Range]) -> Mapping[Key, Marks]:
-        """The same, near enough to each other to cut a micro-batch by its bytes."""
+        """The same, dense enough to cut a micro-batch by its bytes."""
         size = min(self._options.max_bytes, self._options.max_trigger_bytes or 1)
         return self.place.marks(ranges, replace(self._options, max_bytes=size))
 
 
 def _present(selection: Selection, present: Sequence[Key]) -> Selection:
-    """Of what is named, what is there: topics may go and come while a stream runs."""
+    """The named ones that exist: topics may be deleted and created while a stream runs."""
     if selection.topics is not None:
         topics = {topic for topic, _ in present}
         return Selection(topics=tuple(one for one in selection.topics if one in topics))

@@ -168,7 +168,7 @@ def test_status(nodes: Nodes) -> None:
     wait_for(lambda: nodes.run("status").status == 0, "all is in sync")
     ran = nodes.run("status")
     assert "3 nodes, controller 1, 2 topics, 2 partitions" in ran.out
-    assert "all copies are in sync" in ran.out
+    assert "all replicas are in sync" in ran.out
     assert (nodes.node_row(THIRD)["leads"], nodes.node_row(THIRD)["replicas"]) == (1, 2)
     nodes.end(THIRD)
     nodes.produce(topic, 10)
@@ -242,16 +242,16 @@ def test_a_node_is_drained(nodes: Nodes) -> None:
     nodes.produce("lonely", 20)
     ran = nodes.run("drain", SECOND, "--execute")
     assert (ran.status, ran.out) == (1, "1 partition moved\n")
-    assert "lonely-0; --replicas moves the copies, too" in ran.err
+    assert "lonely-0; --replicas moves the replicas, too" in ran.err
     assert [r["leader"] for r in nodes.rows("status")] == [KAFKA, THIRD, SECOND]
     assert nodes.rows("status")[0]["replicas"] == [KAFKA, SECOND]
     ran = nodes.run("drain", SECOND, "--replicas", "--execute")
     assert (ran.status, ran.out) == (
-        0, "3 partitions moved\nnode 2 keeps nothing: it can be ended\n",
+        0, "3 partitions moved\nnode 2 keeps nothing: it can be stopped\n",
     ), ran  # fmt: skip
     assert nodes.node_row(SECOND)["replicas"] == 0
     ran = nodes.run("check", "lonely")
-    assert (ran.status, "1 partition with one copy only" in ran.out) == (0, True)
+    assert (ran.status, "1 partition with one replica only" in ran.out) == (0, True)
 
 
 def test_what_is_moving_is_seen_and_given_up(nodes: Nodes) -> None:
@@ -269,7 +269,10 @@ def test_what_is_moving_is_seen_and_given_up(nodes: Nodes) -> None:
         ran = nodes.run("reassign", topic, "--to", "1", "--execute")
         assert (ran.status, "moving already, as moving-0" in ran.err) == (1, True)
         ran = nodes.run("reassign", "--cancel")
-        assert (ran.status, ran.out) == (0, "1 partition given up: all stays where it was\n")
+        assert (ran.status, ran.out) == (
+            0,
+            "1 partition cancelled: replicas stay where they were\n",
+        )
     finally:
         nodes.ours[SECOND].faults.clear()
     assert nodes.rows("status", topic)[0]["replicas"] == [SECOND]
@@ -484,7 +487,7 @@ def test_the_first_of_a_cluster_gives_it_its_id(nodes: Nodes) -> None:
     [
         (["drain"], "drain: which node? there are 1, 2, 3"),
         (["drain", 9], "drain: no node 9; the cluster has 1, 2, 3"),
-        (["reassign", "--to", "1,7"], "node 7 is not there; the cluster has 1, 2, 3"),
+        (["reassign", "--to", "1,7"], "node 7 does not exist; the cluster has 1, 2, 3"),
         (["reassign", "--replication-factor", 4], "found 4, wanted at most 3"),
         (["reassign", "--throttle", 5], "--throttle: needs --execute"),
         (["reassign", "--watch", "--execute"], "not with --watch"),

@@ -43,7 +43,7 @@ def test_as_json(data: Path, capsys: pytest.CaptureFixture[str]) -> None:
 
 def test_a_hold_is_removed(data: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert cli.main(["holds", "--dir", str(data), "--remove", "nightly"]) == 0
-    assert capsys.readouterr().out == "nightly: holds nothing more\n"
+    assert capsys.readouterr().out == "nightly: removed\n"
     assert [hold.name for hold in read_holds(str(data), int(time.time() * 1000))] == ["dashboard"]
     assert cli.main(["holds", "--dir", str(data), "--remove", "nightly"]) == 2
     assert "found 'nightly', wanted one of dashboard" in capsys.readouterr().err
@@ -51,6 +51,6 @@ def test_a_hold_is_removed(data: Path, capsys: pytest.CaptureFixture[str]) -> No
 
 def test_nothing_is_held(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert cli.main(["holds", "--dir", str(tmp_path)]) == 0
-    assert capsys.readouterr().out == "no holds: retention deletes what its settings say\n"
+    assert capsys.readouterr().out == "no holds: retention follows its settings\n"
     assert cli.main(["holds", "--dir", str(tmp_path / "none")]) == 2
     assert "no such directory" in capsys.readouterr().err

@@ -273,7 +273,7 @@ def test_times_by_format() -> None:
     assert show_time(berlin("2026-07-04 12:00")) == "2026-07-04T10:00:00.000Z"
     with pytest.raises(ValueError, match="before 1970"):
         berlin("1960-01-01 00:00")
-    with pytest.raises(ValueError, match="is not of the format '%b %d %H:%M'"):
+    with pytest.raises(ValueError, match="does not have the format '%b %d %H:%M'"):
         leap("Feb 30 12:30")
 
 

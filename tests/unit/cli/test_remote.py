@@ -87,7 +87,7 @@ def test_topics_from_birth_to_death(
     assert at("topics", "create", unique, "--partitions", 2, "--config", "retention.ms=9000000").out
     ran = kafkalog(*words, "--create", "--topic", unique)
     assert (ran.status, "TOPIC_ALREADY_EXISTS" in ran.err) == (1, True)
-    assert "there already" in at("topics", "--create", "--topic", unique, "--if-not-exists").out
+    assert "already exists" in at("topics", "--create", "--topic", unique, "--if-not-exists").out
     assert unique in lines(at("topics", "--list"))
     rows = at("topics", "describe", unique, "--json").rows()
     assert [(r["topic"], r["partition"], r["leader"], r["end_offset"]) for r in rows] == [
@@ -230,8 +230,8 @@ def test_keys_before_a_separator(
     ran = kafkalog("produce", "--topic", topic, "--key-separator", ":", "--bootstrap-server",
                    servers, "--max-errors", 1)  # fmt: skip
     assert ran.status == 1
-    assert "stdin:2: no ':' behind a key; skipped" in ran.err
-    assert "stdin:3: no ':' behind a key (2 errors); 1 record before it sent" in ran.err
+    assert "stdin:2: no ':' after a key; skipped" in ran.err
+    assert "stdin:3: no ':' after a key (2 errors); 1 record before it sent" in ran.err
 
 
 def test_a_topic_is_copied_record_by_record(

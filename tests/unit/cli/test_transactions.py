@@ -210,7 +210,7 @@ def test_whoever_has_an_id_is_fenced_and_its_transaction_aborted(
     assert (ran.status, "nothing was done; add --yes" in ran.err) == (2, True)
     ran = at(*words, "--yes")
     assert (ran.status, ran.err) == (0, "")
-    assert ran.out.startswith("fenced whoever has the transactional id pay: producer ")
+    assert ran.out.startswith("fenced the producer of the transactional id pay: producer ")
     assert ran.out.endswith(" has epoch 2 now\n")
     (told,) = at("describe", "pay", "--json").rows()
     assert told["state"] == "Empty"

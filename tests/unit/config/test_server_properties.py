@@ -62,14 +62,14 @@ def test_unknown_names_are_named_with_the_nearest_known_one() -> None:
 def test_what_is_not_there_yet_says_so() -> None:
     names = ["quota.window.num", "share.coordinator.threads", "transaction.two.phase.commit.enable"]
     for name, note in zip(names, sorted_out(dict.fromkeys(names, "x")).notes, strict=True):
-        assert note == f"{name}: ignored: it is not there yet"
+        assert note == f"{name}: ignored: it is not supported yet"
 
 
 @pytest.mark.parametrize(
     ("name", "why"),
     [
         ("errors.deadletterqueue.topic.name.prefix", "there are no share groups"),
-        ("group.streams.assignors", "it is not there yet"),
+        ("group.streams.assignors", "it is not supported yet"),
         ("follower.fetch.last.tiered.offset.enable", "kafkalog has no tiered storage"),
         ("remote.log.index.file.cache.ttl.ms", "kafkalog has no tiered storage"),
         ("config.providers", "a value is what the file says"),

@@ -199,7 +199,7 @@ def test_what_was_shown_and_is_cut_is_kept(
     (line,) = [one for one in caplog.records if one.levelno == logging.WARNING]
     (kept,) = folder.glob("*.damaged")
     assert line.message == (
-        "t-0: 15 offsets from 25 up to 40 are cut, which its leader has not: "
+        "t-0: 15 offsets from 25 up to 40 are cut, as its leader lacks them: "
         f"kept in {kept}"
     )  # fmt: skip
     assert [bytes(data) for _, data in whole_batches(kept.read_bytes())] == whole[25:]
@@ -220,7 +220,7 @@ def test_what_was_not_shown_goes_with_a_word(
         copy.do(Cut(40))
         assert not caplog.records, "nothing goes"
         copy.do(Cut(20))
-        assert "20 offsets from 20 up to 40 are cut, which its leader has not: " in caplog.text
+        assert "20 offsets from 20 up to 40 are cut, as its leader lacks them: " in caplog.text
         copy.do(Restart(55))
         assert "its leader starts at offset 55, beyond the end here at 20" in caplog.text
     assert not list(Path(copy.log.path).glob("*.damaged"))

@@ -194,7 +194,7 @@ def test_wrong_settings_are_refused_before_anything_is_written(tmp_path: Path) -
     path = tmp_path / "data"
     with pytest.raises(UnknownSetting, match="nearest is num"):
         Broker(path, config={"num.partitons": 3})
-    with pytest.raises(InvalidSetting, match="OUT speaks SSL"):
+    with pytest.raises(InvalidSetting, match="OUT has security protocol SSL"):
         Broker(path, "OUT://:0", config={"listener.security.protocol.map": "OUT:SSL"})
     assert not path.exists()
 
@@ -407,7 +407,7 @@ def test_serve_reads_a_properties_file_and_names_what_it_leaves(tmp_path: Path) 
         assert len(topic.partitions) == 3
     child.terminate()
     _, errors = child.communicate(timeout=LIMIT_S)
-    assert "quota.window.num: ignored: it is not there yet" in errors
+    assert "quota.window.num: ignored: it is not supported yet" in errors
     assert "num.partitons: ignored: no setting has this name" in errors
 
 

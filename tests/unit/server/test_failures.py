@@ -240,7 +240,7 @@ def test_a_version_that_nobody_knows_closes_the_connection_with_a_word(
         (errors.IoFailed("/srv/data/t-0/0.log: write failed"), "A system call failed"),
         (errors.CorruptLog("log /srv/data/t-0: offset 7: crc"), "log t-0: offset 7: crc"),
         (errors.InvalidSetting("a: found '/x', wanted 1/s"), "a: found '/x', wanted 1/s"),
-        (errors.TopicExists("/srv/d/t-0 is there already"), "t-0 is there already"),
+        (errors.TopicExists("/srv/d/t-0 already exists"), "t-0 already exists"),
         (FileNotFoundError(2, "No such file", "/srv/data/x"), "An error of the broker."),
         (KeyError("/srv/data"), "An error of the broker."),
     ],

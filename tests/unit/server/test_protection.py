@@ -67,7 +67,7 @@ def test_values_that_keep_nobody_out_are_named_and_passed_over() -> None:
         "sasl.kerberos.ticket.renew.jitter": "0.1", "sasl.login.retry.backoff.ms": "7",
     }  # fmt: skip
     notes = sorted_out(harmless).notes
-    assert notes == tuple(f"{name}: ignored: this value keeps nobody out" for name in harmless)
+    assert notes == tuple(f"{name}: ignored: this value restricts nothing" for name in harmless)
 
 
 @pytest.mark.parametrize("protocol", ["SSL", "SASL_PLAINTEXT", "SASL_SSL"])

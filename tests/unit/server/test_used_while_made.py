@@ -70,4 +70,4 @@ def test_a_topic_is_used_while_its_folders_are_made(
     monkeypatch.setattr(manager, "make", overtaken)
     broker._metadata.write(records_of("t", topic_id, 3))
     assert [tp.partition for tp in manager.partitions("t")] == [0, 1, 2]
-    assert "is there already" not in caplog.text
+    assert "already exists" not in caplog.text

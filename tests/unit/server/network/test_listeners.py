@@ -91,9 +91,11 @@ def test_the_controllers_listener_is_not_the_brokers() -> None:
 
 @pytest.mark.parametrize("protocol", ["SSL", "SASL_PLAINTEXT", "SASL_SSL"])
 def test_security_protocols_that_are_not_there_yet_are_refused_by_name(protocol: str) -> None:
-    with pytest.raises(InvalidSetting, match=f"OUT speaks {protocol}, which is not there yet"):
+    with pytest.raises(
+        InvalidSetting, match=f"OUT has security protocol {protocol}, which is not supported yet"
+    ):
         planned(config("OUT://h:1", listener_security_protocol_map=f"OUT:{protocol}"))
-    with pytest.raises(InvalidSetting, match=f"{protocol} speaks {protocol}"):
+    with pytest.raises(InvalidSetting, match=f"{protocol} has security protocol {protocol}"):
         planned(config(f"{protocol}://h:1"))
 
 

@@ -574,7 +574,7 @@ def test_a_marker_that_finds_no_log_is_not_done(
     assert said == [
         "t-0: a transaction is not ended yet: RuntimeError: odd",
         "t-0: a transaction is not ended yet: IoFailed: of the disk",
-        "t-0: transactions are ended again",
+        "t-0: transactions can be ended again",
     ]
 
 
