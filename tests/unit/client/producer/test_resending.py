@@ -351,6 +351,40 @@ def test_only_who_sends_has_a_topic_made(broker: Peer) -> None:
         future.result(LIMIT_S)
 
 
+def test_a_deleted_topic_is_not_asked_for_when_nothing_is_sent_to_it(broker: Peer) -> None:
+    """Its records have failed; records of others do not bring it back."""
+    gone = False
+
+    def metadata(request: Any, version: int) -> Any:
+        names = {one.name for one in request.topics}
+        answer = broker.metadata(dict.fromkeys(names - {"t"} if gone else names, 1))
+        if gone and "t" in names:
+            answer["topics"] += broker.metadata({"t": 0}, error=3)["topics"]
+        return answer
+
+    def refused(request: Any, version: int) -> Any:
+        code = 3 if request.topic_data[0].name == "t" and gone else 0
+        return produced([code])(request, version)
+
+    broker.on(apis.METADATA, metadata)
+    broker.on(apis.PRODUCE, refused)
+    producer = make(broker)
+    producer.send("t", b"x", partition=0).result(LIMIT_S)
+    gone = True
+    failed, core = producer.send("t", b"y", partition=0), producer._sender.core
+    wait_for(lambda: len(creating(broker)) > 2, "it is asked for")
+    patient, core.options = core.options, core.options._replace(delivery_s=0.0)
+    assert isinstance(failed.exception(LIMIT_S), errors.KafkalogError)
+    core.options = patient
+    producer.send("u", b"z", partition=0).result(LIMIT_S)
+    count = broker.count(apis.METADATA)
+    for _ in range(5):
+        producer.send("u", b"z", partition=0).result(LIMIT_S)
+    assert creating(broker)[count:] == []
+    with pytest.raises(errors.KafkalogError):
+        producer.close()
+
+
 def test_a_topic_that_is_not_used_is_forgotten(broker: Peer) -> None:
     """And known again when it is used; its sequences go on."""
     broker.on(apis.METADATA, broker.metadata({"t": 2, "u": 1}))

@@ -16,7 +16,7 @@ from kafkalog import errors
 from kafkalog._native import direct
 from kafkalog.client.buffer.accumulator import Lane
 from kafkalog.client.buffer.delivery import Batch
-from kafkalog.client.producer import core, producer_id
+from kafkalog.client.producer import core, producer_id, questions
 from kafkalog.client.producer.core import Answer, Core
 from kafkalog.client.producer.producer_metadata import ProducerMetadata
 from kafkalog.types import TopicPartition
@@ -42,7 +42,9 @@ def test_a_producer_keeps_its_promises_whatever_happens(part: int) -> None:
         assert world.sent, f"seed {seed}: nothing happened"
 
 
-@pytest.mark.parametrize("module", [core, producer_id], ids=lambda module: module.__name__)
+@pytest.mark.parametrize(
+    "module", [core, producer_id, questions], ids=lambda module: module.__name__
+)
 def test_what_decides_knows_no_clock_and_no_socket(module: Any) -> None:
     tree = ast.parse(inspect.getsource(module))
     found = {
