@@ -56,7 +56,7 @@ __all__ = [
 T = TypeVar("T")
 _COORDINATED = {GROUP: "group", TRANSACTION: "transactional id"}
 UNKNOWN_TOPIC_MS = 1_500
-"""How long a topic may be unknown before we say so: it may have been made a moment ago."""
+"""How long a topic is looked for before it counts as missing: it may just have been created."""
 
 
 class Backoff:
@@ -74,7 +74,7 @@ class Backoff:
         self._within = Patience() if within is None else within
 
     def at_most(self, patience_ms: int) -> None:
-        """Be no longer patient than that, from the begin on."""
+        """Be no more patient than that, counted from the beginning."""
         self.deadline_s = min(self.deadline_s, self.begun_s + patience_ms / 1000)
 
     @property
@@ -103,7 +103,7 @@ class Backoff:
 
 
 class Cluster(Known):
-    """Connections to one cluster, and what they have taught of it.  One thread at a time; a context
+    """What is known of one cluster, and connections to it.  One thread at a time; a context
     manager."""
 
     def __init__(
@@ -130,7 +130,7 @@ class Cluster(Known):
         self._open: dict[int, Connection] = {}
         self._first: Connection | None = None
         self._failed: Address | None = None
-        """The last broker of which no metadata could be had: others are asked first."""
+        """The last broker that gave no metadata: others are asked first."""
         self.reached = False
         """Whether some broker has answered yet."""
 
@@ -245,8 +245,8 @@ class Cluster(Known):
                 raise self.refused[name]
 
     def refresh_once(self, names: list[str] | None, create: bool = False) -> None:
-        """As `refresh`, but that a failure that passes is raised, too, and what the broker says
-        against a topic is left in `refused`: it concerns no other."""
+        """As `refresh`, without another try: every failure is raised.  What the broker says against
+        one topic concerns no other, and is left in `refused`."""
         self.refused.clear()
         for some in (None,) if names is None else portions(names):
             self._refresh_some(None if some is None else list(some), create)
@@ -446,8 +446,8 @@ def _metadata_of(answer: Any) -> MetadataAnswer:
 
 def places_of(answer: Any) -> dict[int, Address]:
     """Where the nodes are that an answer to Produce or Fetch names as leaders (KIP-951)."""
-    told = getattr(answer, "node_endpoints", None) or ()
-    return {at.node_id: Address(at.host, at.port) for at in told}
+    named = getattr(answer, "node_endpoints", None) or ()
+    return {at.node_id: Address(at.host, at.port) for at in named}
 
 
 def told(code: int) -> str:

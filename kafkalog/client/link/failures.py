@@ -48,7 +48,7 @@ def passing(problem: errors.KafkalogError) -> bool:
     if isinstance(problem, errors.UnknownTopicOrPartition):
         return False  # `topic` has waited for it
     if problem.code == ErrorCode.REBOOTSTRAP_REQUIRED:
-        return True  # the next question goes to other brokers
+        return True  # other brokers are asked next
     return problem.retriable or isinstance(problem, (errors.PeerGone, errors.Closed))
 
 
@@ -85,7 +85,7 @@ def check_code(code: int, what: str, detail: str | None = None) -> None:
 
 
 def in_doubt(problem: errors.KafkalogError) -> errors.KafkalogError:
-    """The same, of a batch with an attempt of which nobody said what became."""
+    """The same, of a batch that an attempt without an answer may have stored."""
     made = type(problem)(f"{problem}; the records may have been stored")
     made.__cause__ = problem
     return made

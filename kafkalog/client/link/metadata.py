@@ -1,9 +1,9 @@
-"""What a client believes of a cluster: its nodes, who leads what, who coordinates; and which broker
-it asks next.  It decides and does nothing else: no clock, no socket, no thread.
+"""What a client believes of a cluster: its nodes, the leaders of partitions, coordinators; and
+which broker it asks next.  It decides and does nothing else: no clock, no socket, no thread.
 
-Brokers lag behind the controller by different amounts, so answers contradict each other.  The
-leader epoch orders what is said of a partition, within one topic id.  Between two ids of one name
-nothing tells the older: the latest answer counts, and takes over nothing from the other topic.
+Brokers lag behind the controller by different amounts, so answers contradict each other.  Within
+one topic id the leader epoch says which answer is newer.  Nothing does between two ids of one name:
+the latest answer counts, and takes over nothing from the other topic.
 """
 
 from __future__ import annotations
@@ -28,13 +28,13 @@ NO_NODE = -1
 GROUP, TRANSACTION = 0, 1
 """What a coordinator is of: a group, a transactional id."""
 PAST_MAX = 10_000
-"""Topics that are not believed in now and whose epochs are remembered: forgotten, or deleted."""
+"""Topics whose epochs are remembered although they are forgotten or deleted."""
 COORDINATORS_MAX = 10_000
 SOUGHT_MAX = 1_000
 NODES_MAX = 10_000
-"""Nodes that other answers than metadata have named count, too."""
+"""With those that other answers than metadata have named."""
 CONTRADICTED_MAX = 5
-"""Metadata may be older so often than a leader that only the error of another answer named."""
+"""How often metadata may contradict a leader that only an error of another answer named."""
 
 
 class PartitionInfo(NamedTuple):
@@ -70,7 +70,7 @@ class MetadataAnswer(NamedTuple):
     """What a broker says of its cluster."""
 
     nodes: Mapping[int, Address]
-    """None: it has not heard of the cluster yet, and what it says counts for nothing."""
+    """Empty: it does not know its cluster yet, and is not believed."""
     racks: Mapping[int, str | None]
     cluster_id: str | None
     controller_id: int
@@ -91,12 +91,12 @@ class Known:
         self.version = 0
         """Another one whenever a leader may be another."""
         self.refused: dict[str, errors.KafkalogError] = {}
-        """What the broker said against topics that were asked for last."""
+        """Why the broker refused topics of the last question."""
         self._seen: dict[UUID, TopicInfo] = {}
-        """What was known last of a topic, also if it is forgotten; the latest at the end."""
+        """The last that was known of each topic, also of a forgotten one; the latest at the end."""
         self._hearsay: dict[tuple[UUID, int], int] = {}
-        """Partitions whose leader only an error named, and how often metadata contradicted it: an
-        error without a topic id may be about a deleted topic of the same name."""
+        """Partitions whose leader only an error named, and how often metadata has contradicted it:
+        an error names no topic id, and may be about a deleted topic of the same name."""
         self._sought: dict[str, float] = {}
         """Topics that are not there, and since when they are asked for."""
         self._coordinators: dict[tuple[int, str], int] = {}
@@ -105,7 +105,7 @@ class Known:
 
     def answered(self, names: Iterable[str] | None, answer: MetadataAnswer) -> None:
         """A broker has answered about these topics (None: about all).  Those that do not exist are
-        forgotten; what it says against one is left in `refused`."""
+        forgotten; those that it refuses are in `refused`."""
         if not answer.nodes:
             return
         asked = None if names is None else set(names)
@@ -139,7 +139,7 @@ class Known:
             self._seen[topic_id] = taken
 
     def _is_older(self, row: PartitionInfo, known: PartitionInfo, topic_id: UUID) -> bool:
-        """Whether a broker had not heard yet of the leader that is known."""
+        """Whether the broker did not know yet of the leader that is known."""
         older = 0 <= row.leader_epoch < known.leader_epoch
         key = topic_id, row.partition
         if key in self._hearsay:
@@ -159,8 +159,8 @@ class Known:
         self._hearsay = {key: n for key, n in self._hearsay.items() if key[0] in self._seen}
 
     def learn(self, other: Known, names: Iterable[str]) -> None:
-        """Take over what another one, which changes nothing now, believes of nodes and of these
-        topics."""
+        """Take over what another one, which does not change in the meantime, knows of nodes and
+        of these topics."""
         names = list(names)
         topics = [TopicAnswer(0, other.topics[name]) for name in names if name in other.topics]
         self.answered(
@@ -216,13 +216,13 @@ class Known:
     # ---- topics that are not there -------------------------------------------------------
 
     def sought_since_s(self, topic: str, now_s: float) -> float:
-        """Since when a topic is looked for that is not there; from now on, if it is news."""
+        """Since when a missing topic is looked for; from now on if it was not before."""
         since_s = self._sought.get(topic, now_s)
         _put(self._sought, topic, since_s, SOUGHT_MAX)
         return since_s
 
     def seek_no_more(self, topic: str) -> None:
-        """It is there, or nobody looks for it now."""
+        """It is there, or is not looked for now."""
         self._sought.pop(topic, None)
 
     # ---- coordinators ------------------------------------------------------------------
@@ -232,7 +232,7 @@ class Known:
         return self._coordinators.get((kind, name))
 
     def learn_coordinator(self, name: str, kind: int, node: int, at: Address) -> None:
-        """Believe an answer that says who coordinates, and where that node is now."""
+        """Believe an answer that names a coordinator and its address."""
         self._place(node, at)
         _put(self._coordinators, (kind, name), node, COORDINATORS_MAX)
 
@@ -246,7 +246,7 @@ class Known:
 
 
 def _put(some: dict[K, V], key: K, value: V, most: int) -> None:
-    """Put it at the end of what is bounded; the first one goes if there are too many."""
+    """Put it at the end; the first one goes if there are too many."""
     some.pop(key, None)
     some[key] = value
     if len(some) > most:
@@ -258,8 +258,8 @@ class Recovery:
     (KIP-899, KIP-1102), and which brokers it may ask."""
 
     def __init__(self, rebootstraps: bool, trigger_s: float) -> None:
-        """`rebootstraps` False: it never does.  `trigger_s`: when metadata could not be had for so
-        long."""
+        """`rebootstraps` False: it never does.  `trigger_s`: it does after so long without
+        metadata."""
         self.rebootstraps = rebootstraps
         self._trigger_s = trigger_s
         self._since_s: float | None = None

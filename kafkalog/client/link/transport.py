@@ -48,7 +48,7 @@ class Options(NamedTuple):
     rebootstraps: bool = True
     """Whether the first servers are asked again (metadata.recovery.strategy)."""
     rebootstrap_ms: int = 300_000
-    """All is forgotten and they are asked when metadata could not be had for so long."""
+    """After so long without metadata a client forgets what it knows and begins with them again."""
 
 
 class Client(Protocol):

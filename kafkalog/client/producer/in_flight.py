@@ -104,7 +104,7 @@ class Flights:
 
     def _post(self, node: int, connection: Connection, request: Request) -> None:
         version = connection.version_of(apis.PRODUCE, at_most=request.version_max)
-        if not self._answered:  # nobody would tell that it was not taken
+        if not self._answered:  # no answer would say that it was not taken
             connection.send(apis.PRODUCE, request.body, version, answered=False)
             return
         connection.post(apis.PRODUCE, request.body, version)

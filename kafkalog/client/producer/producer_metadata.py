@@ -105,7 +105,7 @@ class ProducerMetadata(Questions):
 
 
 def _lasting(problem: errors.KafkalogError) -> errors.KafkalogError:
-    """The same, for those who would try again: a cluster that was never reached is not waited
+    """The same as a failure that is not retried: a cluster that was never reached is not waited
     for."""
     made = errors.PeerGone(str(problem))
     made.__cause__ = problem
