@@ -49,7 +49,7 @@ def fetched(request: Any, version: int) -> Any:
         {"partition_index": 0, "error_code": 0 if 5 <= p.fetch_offset <= 8 else code}
         for topic in request.topics for p in topic.partitions
     ]  # fmt: skip
-    topics = [{"topic_id": one.topic_id, "partitions": rows} for one in request.topics]
+    topics = [{"topic": one.topic, "partitions": rows} for one in request.topics]
     return {"responses": topics}
 
 
