@@ -85,7 +85,7 @@ class ServerConfig(BrokerConfig, GroupConfig, TransactionConfig, ReplicaConfig):
         low=1,
         kafka=50,
     )
-    max_connections = Whole(2_147_483_647, "Connections at once.", low=0)
+    max_connections = Whole(2_147_483_647, "Connections at the same time.", low=0)
     max_connections_per_ip = Whole(
         2_147_483_647, "Connections from one address at the same time.", low=0
     )

@@ -267,7 +267,7 @@ static kl_status identify(kl_file *file, int fd, struct statx *seen) {
         return kl_fail(KL_E_CORRUPT, "%s/%s: wanted a regular file, found mode %o",
                        file->dir_path, name, (unsigned)found.stx_mode);
     uint64_t device = (uint64_t)found.stx_dev_major << 32 | found.stx_dev_minor;
-    /* An inode's number may be given to the next file at once; its birth tells them apart. */
+    /* The next file may get an inode's number immediately; its birth tells them apart. */
     int64_t born_ns = kl_born_ns(&found);
     if (file->known && (file->device != device || file->inode != found.stx_ino ||
                         file->born_ns != born_ns))

@@ -705,7 +705,7 @@ kl_status kl_segment_delete(kl_segment *segment, kl_dir *dir) {
         snprintf(to, sizeof to, "%s" KL_DELETED_SUFFIX, from);
         kl_status status =
             i == 0 ? kl_file_rename(segment->file, dir, to) : kl_dir_rename(dir, from, to);
-        /* A longer name can want a block of the directory; to go at once wants none. */
+        /* A longer name may need a block of the directory; unlinking needs none. */
         if (status == KL_E_NO_SPACE) status = kl_dir_unlink(dir, from);
         if (status && status != KL_E_NOT_FOUND) return status;
         if (i == 0) KL_FP("segment.delete.after_log");

@@ -206,7 +206,7 @@ static struct timespec wall_clock_in(int64_t ms) {
     return at;
 }
 
-/* Ask all threads to end when they have answered, then at once.  False: some had not. */
+/* Ask all threads to end once they have answered, then immediately.  False: some had not. */
 static bool end_threads(kl_server *server, int32_t timeout_ms) {
     bool answered = true;
     int64_t until_ms = kl_monotonic_ms() + timeout_ms;

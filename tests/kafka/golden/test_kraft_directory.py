@@ -144,7 +144,7 @@ def test_a_log_that_lost_its_beginning_is_refused(kraft: Path) -> None:
         log.delete_before(log.end_offset)
     for path in (kraft / "__cluster_metadata-0").glob("*.checkpoint"):
         path.unlink()
-    with Manager(kraft) as manager, pytest.raises(CorruptLog, match="no whole snapshot"):
+    with Manager(kraft) as manager, pytest.raises(CorruptLog, match="no complete snapshot"):
         MetadataLog.open(manager)
 
 

@@ -72,7 +72,7 @@ def test_what_is_not_there_yet_says_so() -> None:
         ("group.streams.assignors", "it is not supported yet"),
         ("follower.fetch.last.tiered.offset.enable", "kafkalog has no tiered storage"),
         ("remote.log.index.file.cache.ttl.ms", "kafkalog has no tiered storage"),
-        ("config.providers", "a value is what the file says"),
+        ("config.providers", "values are used as they are in the file"),
         ("controller.quorum.auto.join.enable", "there is one node, which needs no quorum"),
     ],
 )

@@ -73,7 +73,7 @@ def test_the_method_in_c_is_the_one_that_the_class_defines(tmp_path: Path) -> No
     method = kafkalog.Log.append
     assert method.__name__ == "append"
     assert str(inspect.signature(method)).startswith("(self, /, value, *, key=None, headers=()")
-    assert str(inspect.getdoc(method)).startswith("Append one record; its offset.")
+    assert str(inspect.getdoc(method)).startswith("Append one record; returns its offset.")
 
     class Twice(kafkalog.Log):
         def append(self, value: bytes | None, **named: Any) -> int:

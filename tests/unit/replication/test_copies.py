@@ -232,7 +232,7 @@ def test_what_cannot_be_kept_is_not_cut(leader: Log, begin: Begin) -> None:
     folder = Path(copy.log.path)
     for number in range(1000):
         (folder / f"{number:020}.log.damaged").touch()
-    with pytest.raises(CorruptLog, match="nothing was cut"):
+    with pytest.raises(CorruptLog, match="nothing was truncated"):
         copy.do(Cut(10))
     assert copy.now().log_end == 40
 
