@@ -40,6 +40,7 @@ def test_what_is_exported_is_exactly_what_is_listed() -> None:
 TYPES = {"double", "int", "json", "long", "string"}
 PUBLIC = {
     "kafkalog.aio": {"Admin", "Consumer", "Producer"},
+    "kafkalog.arrow": {"dataset"},
     "kafkalog.pandas": {"read"},
     "kafkalog.polars": {"scan"},
     "kafkalog.pytest_plugin": {
