@@ -8,15 +8,11 @@ import weakref
 from collections.abc import Mapping, Sequence
 from contextlib import closing, suppress
 from functools import partial
-from typing import Any
+from typing import TYPE_CHECKING, Any
 from uuid import uuid4
 
 from kafkalog.client.link.transport import Transport
 from kafkalog.clock import Clock, SkippingClock, SystemClock
-from kafkalog.cluster.controller.driver import Driver
-from kafkalog.cluster.controller.events import Options
-from kafkalog.cluster.node.joining import join
-from kafkalog.cluster.node.member import Member
 from kafkalog.config.protection import refuse_protection
 from kafkalog.config.replica import RACK_AWARE
 from kafkalog.config.served import check_served
@@ -60,6 +56,10 @@ from kafkalog.server.transactions.producer_ids import ProducerIds
 from kafkalog.server.transactions.remote import Afar
 from kafkalog.server.transactions.write_guards import Guards
 from kafkalog.types import TopicPartition
+
+if TYPE_CHECKING:  # a node that is alone needs nothing of a cluster's
+    from kafkalog.cluster.controller.driver import Driver
+    from kafkalog.cluster.node.member import Member
 
 __all__ = ["Broker", "node_of"]
 
@@ -223,6 +223,8 @@ class Broker:
         self._kraft: MetadataLog | None = None
         self._member: Member | None = None
         if config.zookeeper_connect:
+            from kafkalog.cluster.node.joining import join
+
             self._member = join(self._manager, config)
             self._undo.append(self._member.close)
         else:
@@ -320,10 +322,13 @@ class Broker:
                 self._undo.append(node.controller.stop)  # while the controller can still answer
             self._undo.append(self._let_go)
 
-    def _driver(self) -> Driver | None:
+    def _driver(self) -> "Driver | None":
         """Make this node a candidate for controller."""
         if self._member is None:
             return None
+        from kafkalog.cluster.controller.driver import Driver
+        from kafkalog.cluster.controller.events import Options
+
         config = self._config
         options = Options(
             self._member.listener, config.auto_leader_rebalance_enable,

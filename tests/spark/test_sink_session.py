@@ -96,7 +96,7 @@ def test_a_copied_checkpoint(spark: Any, tmp_path: Path, by: str) -> None:
             return stream(spark, tmp_path)
         spark.conf.set("spark.sql.streaming.checkpointLocation", str(tmp_path))
         try:
-            return stream(spark, tmp_path, "", name="checkpoint")
+            return stream(spark, tmp_path, checkpoint="", name="checkpoint")
         finally:
             spark.conf.unset("spark.sql.streaming.checkpointLocation")
 

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import gc
+import subprocess
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -10,6 +12,7 @@ import pytest
 
 import kafkalog
 from kafkalog import errors
+from tests.conftest import ROOT
 from tests.support.waiting import wait_for
 
 CONFIG = {"kafkalog.durability": "os"}
@@ -186,3 +189,17 @@ def test_what_was_committed_is_there_for_who_opens_the_logs_next(tmp_path: Path)
     for partition in range(count):
         with kafkalog.Log(tmp_path / f"t-{partition}", mode="r") as log:
             assert [one.value for one in log.read(isolation="read_committed")] == [b"v"]
+
+
+def test_a_store_imports_nothing_of_a_cluster(tmp_path: Path) -> None:
+    """It costs each process that opens a directory once, as a Spark sink's first delivery does."""
+    code = (
+        "import sys, kafkalog\n"
+        "with kafkalog.Store(sys.argv[1]) as store, store.producer() as producer:\n"
+        "    producer.send('t', b'v').result()\n"
+        "    store.admin\n"
+        "print([m for m in sys.modules if m.startswith(('kafkalog.cluster', 'kazoo'))\n"
+        "       or m.startswith('kafkalog.metadata.zookeeper')])"
+    )
+    words = [sys.executable, "-c", code, str(tmp_path / "data")]
+    assert subprocess.run(words, cwd=ROOT, capture_output=True, check=True).stdout == b"[]\n"
