@@ -123,16 +123,11 @@ class Judge:
             refused = refused | self._logs.refused_late
         if OUT_OF_RANGE.search(why) and (tp, book.fetched) not in refused:
             raise Violated(f"P3: no leader refused the offset: {_named(tp)}: {why}")
-        if OUT_OF_RANGE.search(why) and book.last in self._logs.cut and self._is_kept(tp, book):
+        retained = (tp, book.fetched) in self._logs.retained
+        if OUT_OF_RANGE.search(why) and book.last in self._logs.cut and not retained:
             raise Violated(f"P3: the log was cut, and that was not noticed: {_named(tp)}: {why}")
         if CUT.search(why) and book.last is not None and not self._was_cut(tp, book):
             raise Violated(f"P3: nothing that was read was cut: {_named(tp)}: {why}")
-
-    def _is_kept(self, tp: TopicPartition, book: _Book) -> bool:
-        """Whether retention has not passed the position."""
-        part = self._logs.part(tp)
-        log = None if part is None else part.leading
-        return log is not None and book.fetched >= log.start
 
     def _was_cut(self, tp: TopicPartition, book: _Book) -> bool:
         """Whether what was read is not in the log any more, or the log is another topic's."""

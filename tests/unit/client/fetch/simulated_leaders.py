@@ -200,6 +200,8 @@ class Logs:
         """Offsets that were out of a leader's range;"""
         self.refused_late: set[tuple[TopicPartition, int]] = set()
         """and those behind the end of one that did not know yet that it leads no more."""
+        self.retained: set[tuple[TopicPartition, int]] = set()
+        """Those below the start of a leader's log."""
         self.slow_ms = 20
         """How long it may take until a node knows what the controller has decided."""
         self._ids = 0

@@ -150,6 +150,8 @@ class Node:
                 late = log is not part.leading and held.offset > log.end
                 refused = self._logs.refused_late if late else self._logs.refused
                 refused.add((part.tp, held.offset))
+                if held.offset < log.start:
+                    self._logs.retained.add((part.tp, held.offset))
             return row, 0
         row.high_watermark, row.log_start_offset = log.high, log.start
         row.last_stable_offset = log.stable
