@@ -119,7 +119,8 @@ class Judge:
         if at is not None and int(at[1]) != book.fetched:
             raise Violated(f"P4: {_named(tp)} is at {book.fetched}: {why}")
         refused = self._logs.refused
-        if book.last is None:  # it was sought, perhaps to where only a former leader has no record
+        if book.last is None or self._is_anothers(tp, book.last):
+            # It was sought, or is of the topic before: perhaps only a former leader's log is short.
             refused = refused | self._logs.refused_late
         if OUT_OF_RANGE.search(why) and (tp, book.fetched) not in refused:
             raise Violated(f"P3: no leader refused the offset: {_named(tp)}: {why}")
@@ -134,7 +135,12 @@ class Judge:
         last, part = book.last, self._logs.part(tp)
         if last is None or last < 0 or book.pieces or part is None:
             return True  # not known, or not all was handed out
-        return last in self._logs.cut or self._logs.made[last].topic_id != part.topic_id
+        return last in self._logs.cut or self._is_anothers(tp, last)
+
+    def _is_anothers(self, tp: TopicPartition, number: int) -> bool:
+        """Whether a record is of a topic that had the name before."""
+        part = self._logs.part(tp)
+        return part is None or self._logs.made[number].topic_id != part.topic_id
 
     def fetched(self, one: Fetched, asked: int) -> None:
         """What was found in an answer to what was asked then."""
