@@ -53,8 +53,8 @@ _logger = logging.getLogger(__name__)
 
 
 class Sharing:
-    """The partitions of one consumer: it does what its core decides.  One thread, besides its
-    Keeper's and its Committer's."""
+    """The partitions of one consumer: it does what its core decides.  One thread, in
+    addition to its Keeper's and its Committer's."""
 
     def __init__(
         self,
@@ -90,7 +90,7 @@ class Sharing:
         self._interceptors = interceptors
         self._fresh = False
         self._trouble: errors.KafkalogError | None = None
-        """What is to be told when all else is done."""
+        """What is raised when all else is done."""
         self.lookout = self.core.lookout
         self.errands = Errands(cluster)
 
@@ -294,7 +294,7 @@ class Sharing:
         self._mind_absent(absent)
 
     def _mind_absent(self, topics: set[str]) -> None:
-        """The cluster does not have these: told once, in the log, and looked for again soon."""
+        """The cluster does not have these: logged once, and looked for again soon."""
         if new := self.lookout.lack(topics, self._now_s()):
             _logger.warning("the cluster has no topic %s: it is looked for", few(new))
 
@@ -315,7 +315,7 @@ class Sharing:
             raise problem
 
     def end(self, commit: bool) -> None:
-        """Give up all; a commit without an answer by then is told of, too."""
+        """Give up all; a commit without an answer by then is reported, too."""
         try:
             self.give_up("closed", commit)
         finally:
@@ -359,7 +359,7 @@ class Sharing:
                 self.reading.go_on(tp)
 
     def _miss(self, partitions: Iterable[TopicPartition]) -> None:
-        """The cluster does not have these: told once, in the log or (assigned by hand) raised."""
+        """The cluster does not have these: logged once, or (assigned by hand) raised."""
         gone = self.lookout.miss(partitions, self._now_s(), bool(self.subscription))
         if not gone:
             return

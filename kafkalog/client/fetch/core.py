@@ -46,6 +46,8 @@ class Asked(NamedTuple):
     """Of a Fetch; or the leaders that were asked whether the positions are good."""
     due_s: float
     """When its answer has to begin."""
+    nearer: frozenset[TopicPartition] = frozenset()
+    """Those of which a replica was asked in the leader's place."""
 
 
 class Plan(NamedTuple):
@@ -231,7 +233,7 @@ class Core:
         said = sessions.ask(session, places, ids, NO_ID not in ids.values())
         if not self.options.sessions:
             said = said._replace(epoch=sessions.FINAL_EPOCH)
-        return Asked(offsets, said, 0.0)
+        return Asked(offsets, said, 0.0, frozenset(offsets.keys() & self.nearer.keys()))
 
     def _doubted(
         self, node: int, partitions: Partitions, now_s: float
@@ -331,11 +333,9 @@ class Core:
             count = sum(len(topic.partitions) for topic in answer.responses)
             session_id = getattr(answer, "session_id", 0)
             self.sessions[node] = sessions.answered(said, session_id, count)
-        self._take_rows(answer, said, asked.offsets, now_s)
+        self._take_rows(answer, said, asked, now_s)
 
-    def _take_rows(
-        self, answer: Any, said: sessions.Ask, offsets: dict[TopicPartition, int], now_s: float
-    ) -> None:
+    def _take_rows(self, answer: Any, said: sessions.Ask, asked: Asked, now_s: float) -> None:
         failed: dict[TopicPartition, int] = {}
         places = places_of(answer)
         for topic in answer.responses:
@@ -347,7 +347,7 @@ class Core:
                 tp = TopicPartition(name, row.partition_index)
                 if tp not in said.after.offsets:
                     continue
-                if not (code := self._look(tp, row, offsets.get(tp), now_s)):
+                if not (code := self._look(tp, row, asked, now_s)):
                     continue
                 named = getattr(row, "current_leader", None)
                 if named is None or not self.known.learn_leader(
@@ -357,15 +357,16 @@ class Core:
         for tp, code in failed.items():
             self.failed(failure(code, f"fetch of {tp.topic}-{tp.partition}"), [tp], now_s)
 
-    def _look(self, tp: TopicPartition, row: Any, start: int | None, now_s: float) -> int:
+    def _look(self, tp: TopicPartition, row: Any, asked: Asked, now_s: float) -> int:
         """Take what an answer holds of a partition; a failure of it that passes, else 0."""
+        start = asked.offsets.get(tp)
         if not row.error_code and tp in self.positions:
             # Sent only when they change, so they count even if the position has moved since.
             self.ends[tp] = Ends(row.high_watermark, row.last_stable_offset, row.log_start_offset)
         if start is None or self.positions.get(tp) != start:
             return 0  # sought elsewhere, or given away, since
-        if row.error_code and tp in self.nearer:
-            self.nearer.pop(tp)  # what it says of itself; the leader knows better
+        if row.error_code and tp in asked.nearer:
+            self.nearer.pop(tp, None)  # what it says of itself; the leader knows better
             if row.error_code == ErrorCode.OFFSET_OUT_OF_RANGE:
                 return 0  # it may be behind
         elif getattr(row, "preferred_read_replica", -1) >= 0:
@@ -442,7 +443,7 @@ class Core:
         if code := row.error_code and self._failed(tp, row.error_code):
             what = f"leader epochs of {tp.topic}-{tp.partition}"
             self.failed(failure(code, what), [tp], now_s)
-        elif (to := self.epochs.parted(self.positions[tp], row)) is None:
+        elif (to := self.epochs.parted(tp, self.positions[tp], row)) is None:
             self.epochs.good({tp: leader})
         else:
             self._cut(tp, to)

@@ -51,6 +51,8 @@ class Epochs:
         """To be checked before they are read."""
         self._read: dict[TopicPartition, list[tuple[int, int]]] = {}
         """(first offset, epoch), ascending."""
+        self._begun: dict[TopicPartition, int] = {}
+        """What is before that was not read: that it had the epoch is hearsay."""
         self._good: dict[TopicPartition, Leader] = {}
         self._stale: dict[TopicPartition, int] = {}
         """How often metadata was found to be older than what was read."""
@@ -59,6 +61,7 @@ class Epochs:
     def start(self, tp: TopicPartition, at: Place) -> None:
         """A partition goes on elsewhere."""
         self.forget(tp)
+        self._begun[tp] = at.offset
         if at.epoch >= 0:
             self._read[tp] = [(at.offset - 1, at.epoch)]
         self.look_again()
@@ -70,7 +73,7 @@ class Epochs:
     def forget(self, tp: TopicPartition) -> None:
         """It is read no more."""
         self.unsure.discard(tp)
-        for known in (self._read, self._good, self._stale):
+        for known in (self._read, self._begun, self._good, self._stale):
             known.pop(tp, None)
 
     def before(self, tp: TopicPartition, offset: int) -> int:
@@ -172,13 +175,16 @@ class Epochs:
         for tp, leader in leaders.items():
             self._take(tp, leader)
 
-    @staticmethod
-    def parted(at: int, answer: Any) -> Place | None:
+    def parted(self, tp: TopicPartition, at: int, answer: Any) -> Place | None:
         """Where the log has parted from what was read, offset -1: not known; None: nowhere."""
         if answer.end_offset < 0 or answer.leader_epoch < 0:
             return Place(-1, -1)
-        found = Place(answer.end_offset, answer.leader_epoch)
-        return found if found.offset < at else None
+        offset, begun = answer.end_offset, self._begun.get(tp, 0)
+        for first, epoch in self._read.get(tp, ()):
+            if epoch > answer.leader_epoch:  # the leader never had that: no record of it is there
+                offset = min(offset, max(first, begun))
+                break
+        return Place(offset, answer.leader_epoch) if offset < at else None
 
 
 def leader_of(known: Known, tp: TopicPartition) -> Leader | None:

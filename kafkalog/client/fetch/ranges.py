@@ -87,8 +87,8 @@ def sample_bytes(
 ) -> dict[TopicPartition, float]:
     """About how many bytes an offset takes in the log, by the batches at these positions.
 
-    A partition that says nothing in a second is left out, and those that fail: who reads them
-    is told.
+    A partition that says nothing in a second is left out, and those that fail: reading them
+    raises.
     """
     small = options._replace(
         partition_bytes=SAMPLE_BYTES, min_bytes=1, out_of_range="error", sessions=False

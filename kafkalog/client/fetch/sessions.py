@@ -55,9 +55,9 @@ class Session(NamedTuple):
     offsets: Offsets
     """By partition: where the node goes on from."""
     ids: Ids
-    """By topic, as the node was told."""
+    """By topic, as the node has them."""
     by_id: bool
-    """Topics are told by their ids."""
+    """Requests name topics by their ids."""
 
 
 NONE = Session(0, NEW_EPOCH, {}, {}, False)
@@ -71,7 +71,7 @@ class Ask(NamedTuple):
     offsets: Offsets
     """Partitions that are new, or go on from elsewhere; of a request that is no session's, all."""
     forgotten: list[tuple[TopicPartition, UUID]]
-    """Those that are not wanted any more, with the topic's id as it was told."""
+    """Those that are not wanted any more, with the topic's id as the node has it."""
     after: Session
     """The session once the node has taken this."""
 
@@ -81,21 +81,21 @@ def ask(session: Session, offsets: Offsets, ids: Ids, by_id: bool) -> Ask:
     if session.epoch == NEW_EPOCH or session.by_id != by_id:
         after = Session(session.session_id, NEW_EPOCH, offsets, ids, by_id)
         return Ask(session.session_id, NEW_EPOCH, offsets, [], after)
-    told = session.offsets
-    changed = {tp: at for tp, at in offsets.items() if told.get(tp) != at}
-    kept = len(offsets) - sum(tp not in told for tp in changed)
-    forgotten = [tp for tp in told if tp not in offsets] if kept < len(told) else []
+    sent = session.offsets
+    changed = {tp: at for tp, at in offsets.items() if sent.get(tp) != at}
+    kept = len(offsets) - sum(tp not in sent for tp in changed)
+    forgotten = [tp for tp in sent if tp not in offsets] if kept < len(sent) else []
     if session.ids != ids:  # the node must learn of a recreated topic
         other = {name for name, one in ids.items() if session.ids.get(name, one) != one}
         changed |= {tp: at for tp, at in offsets.items() if tp.topic in other}
-        forgotten += [tp for tp in told if tp.topic in other and tp in offsets]
+        forgotten += [tp for tp in sent if tp.topic in other and tp in offsets]
     gone = [(tp, session.ids[tp.topic]) for tp in forgotten]
     after = session._replace(offsets=offsets, ids=ids)
     return Ask(session.session_id, session.epoch, changed, gone, after)
 
 
 def ask_some(session: Session, changed: Offsets) -> Ask:
-    """As `ask`, where the node has been told of the same partitions and topics: `changed` are all
+    """As `ask`, where the node has the same partitions and topics: `changed` are all
     that go on from elsewhere.  Not for a session that has not begun.
     """
     after = session._replace(offsets={**session.offsets, **changed})
@@ -134,7 +134,7 @@ def fields(said: Ask, ids: Ids, partition_bytes: int) -> dict[str, Any]:
 def answered(asked: Ask, session_id: int, partitions: int) -> Session:
     """The session after an answer without an error, which holds so many partitions.
 
-    A node that names another session, or whose first answer leaves partitions out, is told
+    A node that names another session, or whose first answer leaves partitions out, is sent
     everything again: nothing would be heard of them.
     """
     if asked.epoch == NEW_EPOCH:

@@ -11,7 +11,7 @@ import random
 import threading
 from collections.abc import Callable, Iterable
 from contextlib import AbstractContextManager
-from typing import Any, TypeVar
+from typing import TypeVar
 
 from kafkalog import errors
 from kafkalog.client.link.chunks import portions
@@ -29,11 +29,9 @@ from kafkalog.client.link.metadata import (
     NO_NODE,
     TRANSACTION,
     Known,
-    MetadataAnswer,
-    PartitionInfo,
     Recovery,
-    TopicAnswer,
     TopicInfo,
+    metadata_of,
 )
 from kafkalog.client.link.patience import NotYet, Patience
 from kafkalog.client.link.transport import Address, Options, Where, reach
@@ -261,7 +259,7 @@ class Cluster(Known):
             self._failed = connection.address
             raise
         self._recovery.answered()
-        self.answered(names, _metadata_of(answer))
+        self.answered(names, metadata_of(answer))
         for node in [n for n, c in self._open.items() if self.nodes.get(n) != c.address]:
             self._open.pop(node).close()
 
@@ -409,30 +407,6 @@ class Cluster(Known):
             backoff.wait()
             if backoff.over():  # what is sent now has an answer that nobody waits for
                 raise last
-
-
-def _metadata_of(answer: Any) -> MetadataAnswer:
-    topics = []
-    for topic in answer.topics:
-        rows = {
-            p.partition_index: PartitionInfo(
-                p.partition_index,
-                p.leader_id,
-                p.leader_epoch,
-                tuple(p.replica_nodes),
-                tuple(p.isr_nodes),
-            )
-            for p in topic.partitions
-        }
-        info = TopicInfo(topic.name, topic.topic_id, topic.is_internal, rows)
-        topics.append(TopicAnswer(topic.error_code, info))
-    return MetadataAnswer(
-        {b.node_id: Address(b.host, b.port) for b in answer.brokers},
-        {b.node_id: b.rack for b in answer.brokers},
-        answer.cluster_id,
-        answer.controller_id,
-        topics,
-    )
 
 
 def told(code: int) -> str:

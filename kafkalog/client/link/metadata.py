@@ -19,7 +19,7 @@ from kafkalog.types import TopicPartition
 
 __all__ = [
     "GROUP", "NO_NODE", "TRANSACTION", "Known", "MetadataAnswer", "PartitionInfo", "Recovery",
-    "TopicAnswer", "TopicInfo", "known_in", "places_of",
+    "TopicAnswer", "TopicInfo", "known_in", "metadata_of", "places_of",
 ]  # fmt: skip
 
 K = TypeVar("K")
@@ -263,6 +263,31 @@ def places_of(answer: Any) -> dict[int, Address]:
     """Where the nodes are that an answer to Produce or Fetch names as leaders (KIP-951)."""
     found = getattr(answer, "node_endpoints", None) or ()
     return {at.node_id: Address(at.host, at.port) for at in found}
+
+
+def metadata_of(answer: Any) -> MetadataAnswer:
+    """What an answer to Metadata says."""
+    topics = []
+    for topic in answer.topics:
+        rows = {
+            p.partition_index: PartitionInfo(
+                p.partition_index,
+                p.leader_id,
+                p.leader_epoch,
+                tuple(p.replica_nodes),
+                tuple(p.isr_nodes),
+            )
+            for p in topic.partitions
+        }
+        info = TopicInfo(topic.name, topic.topic_id, topic.is_internal, rows)
+        topics.append(TopicAnswer(topic.error_code, info))
+    return MetadataAnswer(
+        {b.node_id: Address(b.host, b.port) for b in answer.brokers},
+        {b.node_id: b.rack for b in answer.brokers},
+        answer.cluster_id,
+        answer.controller_id,
+        topics,
+    )
 
 
 class Recovery:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from typing import Any
 from uuid import UUID
@@ -238,10 +239,12 @@ def test_a_new_leader_says_that_it_is_not_there_yet(scripted: Cluster, leader: L
 @pytest.mark.parametrize(
     ("ends", "goes_on"),
     [
-        ({"leader_epoch": 2, "end_offset": 7}, 7),
+        ({"leader_epoch": 3, "end_offset": 7}, 7),
+        ({"leader_epoch": 2, "end_offset": 7}, 0),  # of epoch 3 it has nothing
+        ({"leader_epoch": 2, "end_offset": 12}, 0),  # though its log is long enough
         ({"leader_epoch": -1, "end_offset": -1}, 2),  # auto.offset.reset's
     ],
-    ids=["known", "unknown"],
+    ids=["known", "not one record", "not one record of a long log", "unknown"],
 )
 @pytest.mark.parametrize("reset", ["error", "earliest"])
 def test_a_log_that_was_cut(
@@ -403,12 +406,42 @@ def test_which_epoch_is_before_an_offset(tmp_path: Path) -> None:
     assert [epochs.before(TP, at) for at in (0, 1, 20, 21, 30, 31, 40)] == [-1, 2, 2, 5, 5, 9, 9]
     epochs.forget(TP)
     assert epochs.before(TP, 40) == -1
-    assert Epochs.parted(5, _end(4, 2)) == Place(4, 2)
-    assert Epochs.parted(5, _end(5, 2)) is None
-    assert Epochs.parted(5, _end(-1, -1)) == Place(-1, -1)
     assert epochs.question({TP: 5}, {TP: Leader(ID, 7)})["topics"][0]["partitions"] == [
         {"partition": 0, "current_leader_epoch": 7, "leader_epoch": -1}
     ]
+
+
+def test_where_a_log_has_parted(tmp_path: Path) -> None:
+    """An epoch that the leader never had was cut to its first record, however long the log is."""
+    epochs = Epochs()
+    with Log(tmp_path / "t-0") as log:
+        for epoch in (2, 5):
+            handle_of(log).lead(epoch)
+            log.append_many([b"x"] * 10)
+        data = bytes(log.read_batches(0, 1 << 20))
+    epochs.start(TP, Place(0, -1))
+    epochs.read(TP, data, 5)
+    parted = partial(epochs.parted, TP)
+    assert parted(20, _end(15, 5)) == Place(15, 5)
+    assert parted(20, _end(20, 5)) is None
+    assert parted(20, _end(30, 4)) == Place(10, 4)
+    assert parted(20, _end(4, 2)) == Place(4, 2)
+    assert parted(10, _end(30, 4)) is None
+    assert parted(20, _end(-1, -1)) == Place(-1, -1)
+
+
+def test_an_epoch_by_hearsay_is_not_taken_for_what_was_read(tmp_path: Path) -> None:
+    """The end of a log has its leader's epoch, of which no record may be there."""
+    epochs = Epochs()
+    epochs.start(TP, Place(10, 7))
+    assert epochs.parted(TP, 10, _end(10, 5)) is None
+    with Log(tmp_path / "t-0") as log:
+        handle_of(log).lead(6)
+        log.append_many([b"x"] * 10)
+        handle_of(log).lead(7)
+        log.append_many([b"x"] * 5)
+        epochs.read(TP, bytes(log.read_batches(10, 1 << 20)), 7)
+    assert epochs.parted(TP, 15, _end(20, 5)) == Place(10, 5)
 
 
 def _end(offset: int, epoch: int) -> Any:

@@ -1,0 +1,168 @@
+"""The network and the nodes of a simulated fetcher, in virtual time."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from kafkalog import errors
+from kafkalog.client.fetch.core import Tempo
+from kafkalog.types import TopicPartition
+from tests.support.virtual import Time
+from tests.unit.client.fetch.simulated_judge import Judge
+from tests.unit.client.fetch.simulated_leaders import Logs, Replica
+from tests.unit.client.fetch.simulated_nodes import Node, Visit
+
+__all__ = ["TEMPO", "WAIT_MS", "Faults", "Flight", "Network"]
+
+TEMPO = Tempo(request_ms=5_000, pause_ms=50, pause_max_ms=500)
+WAIT_MS = 300
+METADATA_MS = 4_000
+
+
+class Faults:
+    """How often what goes wrong; all 0: nothing does."""
+
+    delay_ms = 2
+    appends = 0.0
+    lost = broken = late = twice = throttles = 0.0
+    """No answer comes; a connection breaks; a request of it comes all the same; one comes twice."""
+    stops = silent = evicts = full = nearer = 0.0
+    moves = unclean = lags = retains = deletes = grows = transacts = jumps = 0.0
+    """In each tick."""
+    seeks = pauses = assigns = 0.0
+    """In each step of the program."""
+
+
+class Flight:
+    """A request on its way."""
+
+    def __init__(self, node: int, asked: int, take: Callable[[Flight, Any], None]) -> None:
+        self.node = node
+        self.asked = asked
+        """When, by the judge's numbers."""
+        self.take = take
+        self.over = False
+        """It has an answer, or nobody waits for one any more."""
+
+    def end(self, answer: Any) -> None:
+        """An answer, or the failure of the connection."""
+        if not self.over:
+            self.over = True
+            self.take(self, answer)
+
+    def breaks(self) -> None:
+        self.end(errors.PeerGone(f"node {self.node}: the connection broke"))
+
+
+class Network(Time):
+    """Time, the nodes, and what travels between them and the consumer."""
+
+    def __init__(self, seed: int) -> None:
+        super().__init__(seed)
+        rng = self.rng
+        self.faults = Faults()
+        self.events = 0
+        self.committed = rng.random() < 0.4
+        self.step_ms = rng.choice([50, 150, 300])
+        self.look_ms = rng.choice([500, METADATA_MS])
+        self.unclean = rng.random() < 0.6
+        count = rng.choice([2, 3])
+        self.logs = Logs(self, list(range(count)), rng.randint(2, count))
+        self.nodes = {number: Node(number, self.logs) for number in range(count)}
+        self.strays = dict.fromkeys(self.nodes, 0)
+        """Requests that may come to a node yet, or wait there."""
+        self.judge = Judge(self.logs, self.committed)
+        self.logs.create("a", 2)
+        self.logs.create("b", rng.choice([1, 2]))
+        self.version = 0
+        self.publish(0)
+        self.flights: dict[int, Flight] = {}
+        """By node: the request whose answer is waited for."""
+
+    @property
+    def now_s(self) -> float:
+        return 1_000 + self.now_ms / 1000
+
+    def chance(self, share: float) -> bool:
+        return share > 0 and self.rng.random() < share
+
+    def travel_ms(self) -> int:
+        return self.rng.randint(0, self.faults.delay_ms)
+
+    def leading(self, tp: TopicPartition) -> Replica | None:
+        part = self.logs.part(tp)
+        return None if part is None else part.leading
+
+    def run(self, until_ms: int, done: Callable[[], bool] = lambda: False) -> None:
+        while self.next_ms is not None and max(self.next_ms, self.now_ms) <= until_ms:
+            self.events += 1
+            self.happen()
+            if done():
+                return
+        self.now_ms = max(self.now_ms, until_ms)
+
+    # ---- the network -----------------------------------------------------------------------
+
+    def publish(self, slow_ms: int) -> None:
+        """Let each node know, some time, of topics and leaders as they are now."""
+        self.version += 1
+        version, view = self.version, dict[str, Any]()
+        view[""] = sorted(self.logs.alive)
+        for name, topic in self.logs.topics.items():
+            rows = [(part.leader, part.epoch, sorted(part.replicas)) for part in topic.parts]
+            view[name] = topic.topic_id, rows
+
+        def learn(node: Node) -> None:
+            if node.version < version:
+                node.version, node.view = version, view
+
+        for node in self.nodes.values():
+            self.later(self.logs.delay_ms(slow_ms), lambda node=node: learn(node))
+
+    def post(self, flight: Flight, fields: dict[str, Any]) -> None:
+        """Let a request travel; its connection may break before, or after it has arrived."""
+        self.strays[flight.node] += 1
+        self.later(self.travel_ms(), lambda: self._arrive(flight, fields))
+        if self.chance(self.faults.broken):
+            self.later(self.travel_ms() * 2, lambda: flight.breaks())
+        if self.chance(self.faults.twice):
+            self.strays[flight.node] += 1
+            other = Flight(flight.node, 0, lambda *_: None)
+            self.later(self.travel_ms() * 3, lambda: self._arrive(other, fields))
+
+    def _arrive(self, flight: Flight, fields: dict[str, Any]) -> None:
+        node = self.nodes[flight.node]
+        if not node.up or (flight.over and not self.chance(self.faults.late)):
+            self._end(flight)
+        elif node.silent_until_ms > self.now_ms:
+            wait_ms = node.silent_until_ms - self.now_ms
+            self.later(wait_ms, lambda: self._arrive(flight, fields))
+        elif "session_id" not in fields:
+            self._answer(flight, node.ends(fields))
+        elif isinstance(visit := node.take(fields), Visit):
+            if (answer := node.look(visit, late=False)) is not None:
+                self._answer(flight, answer)
+            else:
+                self.later(self.rng.randint(1, WAIT_MS), lambda: self._look(flight, visit))
+        else:
+            self._answer(flight, visit)
+
+    def _look(self, flight: Flight, visit: Visit) -> None:
+        answer = self.nodes[flight.node].look(visit, late=True)
+        if self.nodes[flight.node].up:
+            self._answer(flight, answer)
+        else:
+            self._end(flight)
+
+    def _end(self, flight: Flight) -> None:
+        """It is not answered."""
+        self.strays[flight.node] -= 1
+        flight.breaks()
+
+    def _answer(self, flight: Flight, answer: Any) -> None:
+        self.strays[flight.node] -= 1
+        if self.chance(self.faults.throttles):
+            answer.throttle_time_ms = self.rng.randint(1, 1_000)
+        if not self.chance(self.faults.lost):
+            self.later(self.travel_ms(), lambda: flight.end(answer))

@@ -1,0 +1,131 @@
+"""What an answer means for a position, by the events between the question and it."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+from typing import Any
+from uuid import UUID
+
+import pytest
+
+from kafkalog.client.fetch.core import Core, Tempo
+from kafkalog.client.fetch.epochs import Place
+from kafkalog.client.fetch.fetched import FetchOptions
+from kafkalog.client.link.metadata import Known, metadata_of
+from kafkalog.types import TopicPartition
+from kafkalog.wire.error_codes import ErrorCode
+from tests.support.batches import Row, batch
+
+TP = TopicPartition("t", 0)
+DATA = batch([Row(b"x")] * 10, leader_epoch=3)
+NO_LEADER = SimpleNamespace(leader_id=-1, leader_epoch=-1)
+
+
+def metadata(epoch: int = 3, topic: int = 77, leader: int = 1) -> Any:
+    row = SimpleNamespace(
+        partition_index=0, leader_id=leader, leader_epoch=epoch, replica_nodes=[1, 2],
+        isr_nodes=[1, 2],
+    )  # fmt: skip
+    found = SimpleNamespace(
+        name="t", topic_id=UUID(int=topic), error_code=0, is_internal=False, partitions=[row]
+    )
+    nodes = [SimpleNamespace(node_id=n, host="h", port=n, rack=None) for n in (1, 2)]
+    return SimpleNamespace(brokers=nodes, cluster_id="c", controller_id=1, topics=[found])
+
+
+def fetched(topic: int = 77, **fields: Any) -> Any:
+    row = {
+        "partition_index": 0, "error_code": 0, "records": DATA, "high_watermark": 10,
+        "last_stable_offset": 10, "log_start_offset": 0, "aborted_transactions": None,
+        "preferred_read_replica": -1, "current_leader": NO_LEADER, **fields,
+    }  # fmt: skip
+    rows = SimpleNamespace(topic="", topic_id=UUID(int=topic), partitions=[SimpleNamespace(**row)])
+    return SimpleNamespace(
+        throttle_time_ms=0, error_code=0, session_id=5, responses=[rows], node_endpoints=[]
+    )
+
+
+def ended(offset: int, epoch: int) -> Any:
+    row = SimpleNamespace(partition=0, error_code=0, end_offset=offset, leader_epoch=epoch)
+    topic = SimpleNamespace(topic="t", partitions=[row])
+    return SimpleNamespace(throttle_time_ms=0, topics=[topic])
+
+
+@pytest.fixture
+def core() -> Core:
+    """It knows of node 1, which leads t-0 in epoch 3."""
+    options = FetchOptions(out_of_range="earliest", rack="here", nearer_s=10.0)
+    known = Known()
+    known.answered(["t"], metadata_of(metadata()))
+    return Core(known, {TP: 0}, options, Tempo(5_000, 100, 1_000))
+
+
+def ask(core: Core, node: int = 1, now_s: float = 0.0) -> None:
+    asked = core.ask(node, [TP], True, now_s)
+    assert asked is not None
+    core.sent(node, asked, now_s)
+
+
+def test_an_answer_moves_the_position(core: Core) -> None:
+    ask(core)
+    core.answered(1, fetched(), 0.0)
+    assert [(one.start, one.next_offset) for one in core.take()] == [(0, 10)]
+    assert core.positions == {TP: 10}
+    assert core.plan(0.0).nodes == {1: [TP]}
+
+
+@pytest.mark.parametrize("to", [Place(0, -1), Place(0, 2), Place(4, 3)])
+def test_an_answer_from_before_a_seek_changes_nothing(core: Core, to: Place) -> None:
+    """Also where the offset is the same: the position may have to be checked first."""
+    ask(core)
+    core.seek(TP, to)
+    core.answered(1, fetched(), 0.0)
+    assert core.take() == [] and core.positions == {TP: to.offset}
+    assert core.ends[TP].high_watermark == 10  # that is not said twice
+
+
+def test_an_answer_from_before_a_pause_changes_nothing(core: Core) -> None:
+    ask(core)
+    core.pause(TP)
+    core.go_on(TP, 0)
+    core.answered(1, fetched(), 0.0)
+    assert core.take() == [] and core.positions == {TP: 0}
+
+
+def test_an_answer_of_a_topic_that_was_recreated_changes_nothing(core: Core) -> None:
+    ask(core)
+    core.known.answered(["t"], metadata_of(metadata(epoch=0, topic=78)))
+    core.answered(1, fetched(), 0.0)
+    assert core.take() == [] and core.positions == {TP: 0} and core.ends == {}
+
+
+@pytest.mark.parametrize("new", [{"epoch": 5}, {"epoch": 0, "topic": 78}], ids=["leader", "topic"])
+def test_a_leader_of_before_says_nothing_of_a_position(core: Core, new: dict[str, int]) -> None:
+    core.seek(TP, Place(10, 2))
+    ask(core)
+    core.known.answered(["t"], metadata_of(metadata(**new)))
+    core.answered(1, ended(4, 2), 0.0)
+    assert core.warnings == [] and core.positions == {TP: 10}
+
+
+def test_a_seek_to_the_same_offset_ends_the_search_for_another(core: Core) -> None:
+    ask(core)
+    core.answered(1, fetched(error_code=ErrorCode.OFFSET_OUT_OF_RANGE, records=None), 0.0)
+    ((leader, some),) = core.resets().items()
+    assert leader == 1 and not core.plan(0.0).nodes
+    core.seek(TP, Place(0, -1))
+    core.reset(TP, some[TP], Place(7, -1))
+    assert core.positions == {TP: 0} and core.warnings == [] and core.plan(0.0).nodes
+
+
+@pytest.mark.parametrize("answered_s", [1.0, 60.0])
+def test_a_nearer_replica_that_lags_loses_no_position(core: Core, answered_s: float) -> None:
+    """Neither where its time was over before it answered: the leader knows better."""
+    ask(core)
+    core.answered(1, fetched(preferred_read_replica=2, records=b""), 0.0)
+    assert core.plan(1.0).nodes == {2: [TP]}
+    ask(core, 2, 1.0)
+    core.plan(answered_s)
+    beyond = fetched(error_code=ErrorCode.OFFSET_OUT_OF_RANGE, records=None)
+    core.answered(2, beyond, answered_s)
+    assert not core.resets() and core.plan(answered_s).nodes == {1: [TP]}

@@ -1,0 +1,177 @@
+"""The simulation finds nothing wrong with positions, and finds what is planted in them.
+
+A seed that finds something is named.
+"""
+
+from __future__ import annotations
+
+import ast
+import inspect
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import pytest
+from kafkalog.client.link.known import Known
+
+from kafkalog import errors
+from kafkalog.client.fetch import core, epochs, sessions
+from kafkalog.client.fetch.core import Asked, Core, Lost
+from kafkalog.client.fetch.epochs import Epochs, Place
+from kafkalog.client.link import known
+from kafkalog.types import TopicPartition
+from tests.support.effort import SEED, rounds
+from tests.support.virtual import Violated
+from tests.unit.client.fetch.simulation import simulate
+
+CANARY_RUNS = 100
+PARTS, RUNS = 2, 2
+
+
+@pytest.mark.explore
+@pytest.mark.timeout(0)
+@pytest.mark.parametrize("part", range(PARTS))
+def test_positions_keep_their_promises_whatever_happens(part: int) -> None:
+    """P1 to P6 hold under lost and late messages, nodes that stop and stall, leaders that move and
+    lack records, metadata that is old, retention, topics that are recreated and grow, sessions that
+    are evicted, replicas that lag, seeks, pauses, and a clock that jumps."""
+    for number in rounds(RUNS):
+        seed = SEED + number * PARTS + part
+        world = simulate(seed)
+        assert world.judge.handed_out, f"seed {seed}: nothing happened"
+
+
+@pytest.mark.parametrize(
+    "module", [core, epochs, sessions, known], ids=lambda module: module.__name__
+)
+def test_what_decides_knows_no_clock_and_no_socket(module: Any) -> None:
+    tree = ast.parse(inspect.getsource(module))
+    found = {
+        name.split(".")[0]
+        for node in ast.walk(tree)
+        if isinstance(node, (ast.Import, ast.ImportFrom))
+        for name in ([node.module] if isinstance(node, ast.ImportFrom) and node.module
+                     else [one.name for one in node.names])
+    }  # fmt: skip
+    assert found & {"time", "random", "threading", "socket", "select", "os"} == set()
+
+
+# ---- mistakes --------------------------------------------------------------------------------
+
+
+def takes_what_was_asked_before_a_seek(patch: pytest.MonkeyPatch) -> None:
+    """An answer is applied wherever the position is by now."""
+    look = Core._look
+
+    def takes(self: Core, tp: TopicPartition, row: Any, asked: Asked, now_s: float) -> int:
+        at = self.positions.get(tp)
+        offsets = asked.offsets if at is None else {**asked.offsets, tp: at}
+        return look(self, tp, row, asked._replace(offsets=offsets), now_s)
+
+    patch.setattr(Core, "_look", takes)
+
+
+def forgets_no_question_at_a_seek(patch: pytest.MonkeyPatch) -> None:
+    """What was asked counts if the offset is the same."""
+    patch.setattr(Core, "_withdraw", lambda _self, _tp: None)
+
+
+def checks_no_position(patch: pytest.MonkeyPatch) -> None:
+    """Another leader is read from at once."""
+
+    def look(self: Epochs, known: Known, positions: Mapping[TopicPartition, int]) -> None:
+        for tp in positions:
+            if (now := epochs.leader_of(known, tp)) is not None:
+                self.good({tp: now})
+
+    patch.setattr(Epochs, "look", look)
+
+
+def forgets_to_forget(patch: pytest.MonkeyPatch) -> None:
+    """A session does not say which partitions are not wanted any more."""
+    ask = sessions.ask
+    patch.setattr(sessions, "ask", lambda *args: ask(*args)._replace(forgotten=[]))
+
+
+def keeps_a_session_whose_epoch_is_wrong(patch: pytest.MonkeyPatch) -> None:
+    """After an error the session goes on."""
+    patch.setattr(sessions, "lost", lambda session, _code=0: session)
+
+
+def resets_what_was_sought_since(patch: pytest.MonkeyPatch) -> None:
+    """A leader's answer moves a partition that is elsewhere by now."""
+
+    def reset(self: Core, tp: TopicPartition, lost: Lost, to: Place) -> None:
+        self.lost.pop(tp, None)
+        if tp in self.positions:
+            self._move(tp, lost.why, to, "by auto.offset.reset")
+
+    patch.setattr(Core, "reset", reset)
+
+
+def takes_retention_for_a_cut(patch: pytest.MonkeyPatch) -> None:
+    """A position below the log's start is reported as one whose log was cut."""
+    lose = Core._lose_place
+
+    def loses(self: Core, tp: TopicPartition, _why: str) -> None:
+        lose(self, tp, f"the log was cut below offset {self.positions[tp]} of leader epoch 0")
+
+    patch.setattr(Core, "_lose_place", loses)
+
+
+def believes_a_replica_about_the_range(patch: pytest.MonkeyPatch) -> None:
+    """A nearer replica that lags says that an offset is out of range."""
+    ask = Core.ask
+
+    def asks(self: Core, *args: Any) -> Asked | None:
+        asked = ask(self, *args)
+        return None if asked is None else asked._replace(nearer=frozenset())
+
+    patch.setattr(Core, "ask", asks)
+
+
+def skips_a_batch(patch: pytest.MonkeyPatch) -> None:
+    """The next fetch begins one offset too high."""
+    take = Core._take
+
+    def takes(self: Core, tp: TopicPartition, row: Any, start: int) -> Any:
+        found = take(self, tp, row, start)
+        self.positions[tp] += 1
+        return found
+
+    patch.setattr(Core, "_take", takes)
+
+
+def never_asks_again(patch: pytest.MonkeyPatch) -> None:
+    """A partition whose node failed rests for an hour."""
+    failed = Core.failed
+
+    def rests(self: Core, problem: errors.KafkalogError, some: Any, now_s: float) -> None:
+        failed(self, problem, some, now_s + 3_600)
+
+    patch.setattr(Core, "failed", rests)
+
+
+CANARIES: dict[Callable[[pytest.MonkeyPatch], None], int] = {
+    takes_what_was_asked_before_a_seek: 0,
+    forgets_no_question_at_a_seek: 0,
+    checks_no_position: 2,
+    forgets_to_forget: 2,
+    keeps_a_session_whose_epoch_is_wrong: 2,
+    resets_what_was_sought_since: 1,
+    takes_retention_for_a_cut: 2,
+    believes_a_replica_about_the_range: 3,
+    skips_a_batch: 0,
+    never_asks_again: 0,
+}
+"""And the seed to begin with: the one that finds it, so that it does not take long."""
+
+
+@pytest.mark.parametrize("plant", CANARIES, ids=lambda plant: plant.__name__)
+def test_the_simulation_finds_what_is_planted(
+    plant: Callable[[pytest.MonkeyPatch], None], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each of these mistakes breaks a promise within a few runs."""
+    plant(monkeypatch)
+    with pytest.raises(Violated, match=r"P\d"):
+        for seed in range(CANARIES[plant], CANARIES[plant] + CANARY_RUNS):  # always the same
+            simulate(seed)
