@@ -11,13 +11,13 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 import pytest
-from kafkalog.client.link.known import Known
 
 from kafkalog import errors
 from kafkalog.client.fetch import core, epochs, sessions
 from kafkalog.client.fetch.core import Asked, Core, Lost
 from kafkalog.client.fetch.epochs import Epochs, Place
-from kafkalog.client.link import known
+from kafkalog.client.link import metadata
+from kafkalog.client.link.metadata import Known
 from kafkalog.types import TopicPartition
 from tests.support.effort import SEED, rounds
 from tests.support.virtual import Violated
@@ -41,7 +41,7 @@ def test_positions_keep_their_promises_whatever_happens(part: int) -> None:
 
 
 @pytest.mark.parametrize(
-    "module", [core, epochs, sessions, known], ids=lambda module: module.__name__
+    "module", [core, epochs, sessions, metadata], ids=lambda module: module.__name__
 )
 def test_what_decides_knows_no_clock_and_no_socket(module: Any) -> None:
     tree = ast.parse(inspect.getsource(module))
