@@ -55,6 +55,16 @@ def test_what_decides_knows_no_clock_and_no_socket(module: Any) -> None:
     assert found & {"time", "random", "threading", "socket", "select", "os"} == set()
 
 
+RETAINED, RECREATED = 102, 30074
+"""The judge was wrong: retention took a position before its log was cut; a former leader refused a
+position of the topic before."""
+
+
+@pytest.mark.parametrize("seed", [RETAINED, RECREATED])
+def test_seeds_that_found_something(seed: int) -> None:
+    simulate(seed)
+
+
 # ---- mistakes --------------------------------------------------------------------------------
 
 
