@@ -85,6 +85,11 @@ def forgets_no_question_at_a_seek(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(Core, "_withdraw", lambda _self, _tp: None)
 
 
+def names_no_epoch(patch: pytest.MonkeyPatch) -> None:
+    """Fetch says epoch -1: any leader answers."""
+    patch.setattr(Epochs, "current", lambda _self, _tp: -1)
+
+
 def checks_no_position(patch: pytest.MonkeyPatch) -> None:
     """Another leader is read from at once."""
 
@@ -164,6 +169,7 @@ def never_asks_again(patch: pytest.MonkeyPatch) -> None:
 CANARIES: dict[Callable[[pytest.MonkeyPatch], None], int] = {
     takes_what_was_asked_before_a_seek: 0,
     forgets_no_question_at_a_seek: 0,
+    names_no_epoch: 150,
     checks_no_position: 2,
     forgets_to_forget: 2,
     keeps_a_session_whose_epoch_is_wrong: 2,
