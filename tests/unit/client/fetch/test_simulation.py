@@ -55,6 +55,16 @@ def test_what_decides_knows_no_clock_and_no_socket(module: Any) -> None:
     assert found & {"time", "random", "threading", "socket", "select", "os"} == set()
 
 
+RETAINED, RECREATED = 102, 30074
+"""The judge was wrong: retention took a position before its log was cut; a former leader refused a
+position of the topic before."""
+
+
+@pytest.mark.parametrize("seed", [RETAINED, RECREATED])
+def test_seeds_that_found_something(seed: int) -> None:
+    simulate(seed)
+
+
 # ---- mistakes --------------------------------------------------------------------------------
 
 
@@ -73,6 +83,11 @@ def takes_what_was_asked_before_a_seek(patch: pytest.MonkeyPatch) -> None:
 def forgets_no_question_at_a_seek(patch: pytest.MonkeyPatch) -> None:
     """What was asked counts if the offset is the same."""
     patch.setattr(Core, "_withdraw", lambda _self, _tp: None)
+
+
+def names_no_epoch(patch: pytest.MonkeyPatch) -> None:
+    """Fetch says epoch -1: any leader answers."""
+    patch.setattr(Epochs, "current", lambda _self, _tp: -1)
 
 
 def checks_no_position(patch: pytest.MonkeyPatch) -> None:
@@ -154,6 +169,7 @@ def never_asks_again(patch: pytest.MonkeyPatch) -> None:
 CANARIES: dict[Callable[[pytest.MonkeyPatch], None], int] = {
     takes_what_was_asked_before_a_seek: 0,
     forgets_no_question_at_a_seek: 0,
+    names_no_epoch: 150,
     checks_no_position: 2,
     forgets_to_forget: 2,
     keeps_a_session_whose_epoch_is_wrong: 2,
