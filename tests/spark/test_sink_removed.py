@@ -14,17 +14,17 @@ from pyspark_kafkalog.sink.rows import SinkError
 from tests.spark.test_sink_memory import written
 from tests.spark.writing import values
 
-SOON = {
-    "kafka.delivery.timeout.ms": "500", "kafka.request.timeout.ms": "500",
-    "kafka.max.block.ms": "500",
-}  # fmt: skip
+SOON = {"kafka.delivery.timeout.ms": "500", "kafka.request.timeout.ms": "500",
+        "kafka.max.block.ms": "30000"}  # fmt: skip
+"""How long the failure takes: a producer tries again for so long, and then its abort does."""
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("removed", "why"),
     [
         ("*", r"/data/\S+ (the file was removed|cannot open)"),
-        pytest.param("t-0", r"/t-0/0{20}\.log: the file was removed", marks=pytest.mark.long),
+        ("t-0", r"/t-0/0{20}\.log: the file was removed"),
     ],
 )
 def test_a_topic_removed_during_a_delivery(
@@ -32,8 +32,8 @@ def test_a_topic_removed_during_a_delivery(
 ) -> None:
     """Alone, or with all that `rm -r data/*` takes: `.lock` stays."""
 
-    def deliver(number: int, row: str) -> None:
-        writer, messages = micro(number, values(row), **SOON)
+    def deliver(number: int, row: str, **given: str) -> None:
+        writer, messages = micro(number, values(row), **given)
         writer.commit(messages, number)
 
     def remove_and_send(*given: Any) -> None:
@@ -45,7 +45,7 @@ def test_a_topic_removed_during_a_delivery(
     deliver(0, "a")
     monkeypatch.setattr(delivery, "_send_all", remove_and_send)
     with pytest.raises(SinkError, match=why):
-        deliver(1, "b")
+        deliver(1, "b", **SOON)
     monkeypatch.undo()
     deliver(1, "b")
     assert written(tmp_path / "data") == {"t": ["b"]}
