@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import importlib.metadata
 import os
 import subprocess
@@ -13,6 +14,8 @@ from typing import Any
 
 import pytest
 from pyspark.errors import AnalysisException, PySparkException
+from pyspark.sql.types import IntegerType, StructField, StructType
+from pyspark_kafkalog.source import KafkalogSource
 
 import kafkalog
 from kafkalog.testing.broker import TestBroker
@@ -420,3 +423,24 @@ def test_a_worker_of_another_environment_is_named(monkeypatch, tmp_path):
     monkeypatch.setenv("PYSPARK_PYTHON", sys.executable)
     with pytest.raises(RuntimeError, match="DATA_SOURCE_NOT_FOUND"):
         pyspark_kafkalog.register(Refusing)
+
+
+class Told(KafkalogSource):
+    """Its one column is named by how many objects collections leave out in a planner."""
+
+    @classmethod
+    def name(cls) -> str:
+        return "told"
+
+    def schema(self) -> StructType:
+        super().schema()
+        return StructType([StructField(str(gc.get_freeze_count()), IntegerType())])
+
+
+def test_a_session_settles_its_planners(spark: Any, tmp_path: Path) -> None:
+    """Spark keeps a process for each kind of plan; this asks the one that asks for schemas."""
+    write_topic(tmp_path, "a", 1, 10)
+    spark.dataSource.register(Told)
+    reader = spark.read.format("told").option("subscribe", "a")
+    told = [int(reader.load(str(tmp_path)).columns[0]) for _ in range(2)]
+    assert told[-1] > 10_000

@@ -29,7 +29,7 @@ def test_a_backfill_into_a_topic_of_seven_days_is_warned_of_once(
         job(OLD, schema="all", topic=topic)
     first, second = warnings(caplog)
     assert "topic t: the column timestamp has times" in first and "topic u:" in second
-    assert "retention.ms (604800000, 7.0 days) goes by them" in first
+    assert "retention.ms (604800000, 7.0 days) applies to them" in first
     with kafkalog.Store(tmp_path / "data") as store:
         assert [one.timestamp_ms for one in store["t"][0].read()][1] == START_MS
 

@@ -75,6 +75,7 @@ def test_a_row_without_a_topic_fails_its_task(job: Job, tmp_path: Path, topics: 
     assert written(tmp_path / "data") == {"t": ["x"] * len(topics)}
 
 
+@pytest.mark.long
 @pytest.mark.spark
 def test_a_query_with_batches_without_data(spark: Any, tmp_path: Path) -> None:
     """Spark ends a window in a batch without input; the batch with the input has no rows."""

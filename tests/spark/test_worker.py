@@ -12,25 +12,12 @@ from typing import Any
 
 import pytest
 from pyspark import TaskContext
-from pyspark.sql.types import IntegerType, StructField, StructType
 from pyspark_kafkalog import worker
 from pyspark_kafkalog.source import KafkalogSource
 
 from tests.spark.conftest import write_topic
 from tests.spark.reading import reader_of
 from tests.spark.writing import ddl, values
-
-
-class Told(KafkalogSource):
-    """Its one column is named by how many objects collections leave out in a planner."""
-
-    @classmethod
-    def name(cls) -> str:
-        return "told"
-
-    def schema(self) -> StructType:
-        super().schema()
-        return StructType([StructField(str(gc.get_freeze_count()), IntegerType())])
 
 
 @pytest.fixture(autouse=True)
@@ -100,16 +87,6 @@ def test_after_a_commit_what_it_imported_is_left_out_too(
     writer.commit(messages, 0)
     assert_little_is_left()
     del kept
-
-
-@pytest.mark.spark
-def test_a_session_settles_its_planners(spark: Any, tmp_path: Path) -> None:
-    """Spark keeps a process for each kind of plan; this asks the one that asks for schemas."""
-    write_topic(tmp_path, "a", 1, 10)
-    spark.dataSource.register(Told)
-    reader = spark.read.format("told").option("subscribe", "a")
-    told = [int(reader.load(str(tmp_path)).columns[0]) for _ in range(2)]
-    assert told[-1] > 10_000
 
 
 def test_a_process_that_is_no_worker_stays_as_it_is(tmp_path: Path) -> None:

@@ -180,7 +180,7 @@ def test_status(nodes: Nodes) -> None:
     assert nodes.rows("status", topic)[0]["behind"] == {"2": 0, "3": None}
     ran = nodes.run("status")
     assert ran.status == 1
-    assert "away: node 3; start it, or give its copies to others" in ran.out
+    assert "away: node 3; start it, or move its replicas to others" in ran.out
     assert "1 partition under min.insync.replicas: acks=all is refused" in ran.out
     nodes.begin(THIRD)
     wait_for(lambda: nodes.run("status").status == 0, "all is in sync again")
@@ -261,7 +261,7 @@ def test_what_is_moving_is_seen_and_given_up(nodes: Nodes) -> None:
     nodes.ours[SECOND].faults.disconnect("Fetch", times=None)
     try:
         ran = nodes.run("reassign", topic, "--to", "3", "--execute", "--no-wait")
-        assert "1 partition begun" in ran.out
+        assert "1 partition started" in ran.out
         wait_for(
             lambda: [(r["topic"], r["adding"]) for r in nodes.rows("status", topic)] ==
             [(topic, [THIRD])], "it is shown",
@@ -289,7 +289,7 @@ def test_a_throttle_holds_a_copy_back_until_it_is_lifted(nodes: Nodes) -> None:
     try:
         moved = (topic, "--to", "2,3", "--replication-factor", 2)
         ran = nodes.run("reassign", *moved, "--throttle", 1, "--execute", "--no-wait")
-        assert (ran.status, "1 partition begun" in ran.out) == (0, True), ran
+        assert (ran.status, "1 partition started" in ran.out) == (0, True), ran
         for node in (SECOND, THIRD):
             wait_for(lambda node=node: nodes.throttled(node, topic) == (1, 1), "it is known")
     finally:

@@ -36,6 +36,7 @@ RIGHT: dict[str, dict[str, Any]] = {
     "delete_group_offsets": {"group": "g", "partitions": []},
     "remove_group_members": {"group": "g"},
     "abort_transaction": {"partition": TP, "producer_id": 1, "producer_epoch": 0},
+    "unregister_broker": {"node": 7},
     "update_features": {"levels": {}},
     "move_replicas": {"places": {}},
     "alter_partition_reassignments": {"places": {}},
