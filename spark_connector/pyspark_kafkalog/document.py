@@ -231,7 +231,7 @@ _TAIL = """
 - `spark.python.unix.domain.socket.enabled=true` (Spark 4.1 and later) makes tasks start faster.
 - `-Darrow.enable_unsafe_memory_access=true` in `spark.driver.extraJavaOptions` and
   `spark.executor.extraJavaOptions` leaves out the bounds checks of Arrow in the JVM, for every user
-  of Arrow there: reads of all columns were 13 to 19 % faster.
+  of Arrow there.
 - Each of Spark's Python processes compiles PySpark again out of `pyspark/python/lib/pyspark.zip`,
   for more than a second of processor time; a session's first query starts six or more. If all of
   them have PySpark installed, set `SPARK_HOME` to a folder without that file: make in it links to
