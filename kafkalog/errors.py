@@ -9,6 +9,8 @@ import errno
 import re
 from typing import ClassVar
 
+from kafkalog.types import TopicPartition
+
 __all__ = [
     "ArgumentError",
     "BadAnswer",
@@ -77,6 +79,8 @@ class KafkalogError(Exception):
     """Of a producer: its transaction can only be aborted; then the producer is as good as new."""
     fatal: bool = False
     """Of a producer: it is of no use any more, another has to be made."""
+    partition: TopicPartition | None = None
+    """From a consumer's poll: the partition that failed; None when it is not one partition's."""
 
 
 _FOLDERS = re.compile(r"(?<![\w/])/(?:[^/\s:,]+/)+")

@@ -18,7 +18,14 @@ from kafkalog.client.fetch import sessions
 from kafkalog.client.fetch.epochs import Epochs, Leader, Place, leader_of
 from kafkalog.client.fetch.fetched import Ends, Fetched, FetchOptions
 from kafkalog.client.link.chunks import names_max
-from kafkalog.client.link.failures import check_code, failure, failure_class, is_retriable, passing
+from kafkalog.client.link.failures import (
+    about,
+    check_code,
+    failure,
+    failure_class,
+    is_retriable,
+    passing,
+)
 from kafkalog.client.link.metadata import NO_NODE, Known, known_in, places_of
 from kafkalog.types import TopicPartition
 from kafkalog.wire.error_codes import ErrorCode
@@ -112,6 +119,8 @@ class Core:
         self.found: list[Fetched] = []
         self.warnings: list[str] = []
         """For the log."""
+        self.problem: errors.KafkalogError | None = None
+        """To be raised once what was found before it is taken."""
         self._tempo = tempo
         self._resting: dict[TopicPartition, _Rest] = {}
         """Partitions whose node failed: others are fetched until they may be retried."""
@@ -149,6 +158,8 @@ class Core:
         for asked in self.asked.values():
             asked.offsets.pop(tp, None)
         self.lost.pop(tp, None)
+        if self.problem is not None and self.problem.partition == tp:
+            self.problem = None
         if self.found:
             self.found = [one for one in self.found if one.tp != tp]
 
@@ -385,12 +396,11 @@ class Core:
         try:
             end = end_of(data)
         except errors.KafkalogError as problem:
-            raise type(problem)(f"{tp.topic}-{tp.partition} at {start}: {problem}") from None
+            text = f"{tp.topic}-{tp.partition} at {start}: {problem}"
+            raise about(tp, type(problem)(text)) from None
         if end is None:
-            raise errors.BadAnswer(
-                f"{tp.topic}-{tp.partition} at offset {start}: {len(data)} bytes hold no whole "
-                "batch"
-            )
+            text = f"{tp.topic}-{tp.partition} at offset {start}: {len(data)} bytes hold no whole"
+            raise about(tp, errors.BadAnswer(f"{text} batch"))
         # A partition that had its turn goes last: an answer may be full before it reaches all.
         del self.positions[tp]
         self.positions[tp] = max(end[0], start)
@@ -413,7 +423,7 @@ class Core:
             self._lose_place(tp, f"offset {self.positions[tp]} is out of range")
             return 0
         if not is_retriable(code):
-            check_code(code, f"fetch of {tp.topic}-{tp.partition}")
+            raise about(tp, failure(code, f"fetch of {tp.topic}-{tp.partition}"))
         # The next look at the metadata finds a topic that is gone.
         return ErrorCode.NOT_LEADER_OR_FOLLOWER if code in (3, 100) else code
 
@@ -459,7 +469,7 @@ class Core:
         if self.options.out_of_range == "error":
             problem = errors.LogTruncation(f"{tp.topic}-{tp.partition}: {why}")
             problem.offset = to.offset
-            raise problem
+            raise about(tp, problem)
         if known:
             self._move(tp, why, to, "from there")
         else:

@@ -21,7 +21,7 @@ from kafkalog.client.fetch.reset import Resets
 from kafkalog.client.link.cluster import Backoff, Cluster
 from kafkalog.client.link.connecting import Opening
 from kafkalog.client.link.connection import Connection, answering
-from kafkalog.client.link.failures import passing
+from kafkalog.client.link.failures import about, passing
 from kafkalog.client.link.patience import NotYet
 from kafkalog.client.metrics import Tally
 from kafkalog.types import TopicPartition
@@ -70,7 +70,6 @@ class Fetcher:
         self.fetch_bytes, self.fetch_ms = Tally(), Tally()
         """Of each answer: its batches, and how long it took."""
         self._wait = wait
-        self._problem: errors.KafkalogError | None = None
 
     @property
     def positions(self) -> dict[TopicPartition, int]:
@@ -129,7 +128,7 @@ class Fetcher:
 
     def _poll(self, wait_ms: float) -> list[Fetched]:
         try:
-            if self._problem is None:
+            if self.core.problem is None:
                 self._resets.find()
                 self._send()
                 for node in self._ready(wait_ms / 1000):
@@ -139,13 +138,13 @@ class Fetcher:
                     self._backoff = None
                 self._send()
         except errors.KafkalogError as problem:
-            self._problem = problem
+            self.core.problem = problem
         warnings, self.core.warnings = self.core.warnings, []
         for text in warnings:
             _logger.warning("%s", text)
         if found := self.core.take():  # what came before a failure comes before it
             return found
-        failed, self._problem = self._problem, None
+        failed, self.core.problem = self.core.problem, None
         if failed is not None:
             if not passing(failed):
                 raise failed
@@ -213,7 +212,7 @@ class Fetcher:
                 try:
                     cluster.leader(tp)
                 except errors.KafkalogError as problem:
-                    core.failed(problem, [tp], time.monotonic())
+                    core.failed(about(tp, problem), [tp], time.monotonic())
             return
         try:
             with cluster.patience.errand_of("known", 0):
@@ -227,6 +226,9 @@ class Fetcher:
 
     def _ask(self, node: int, partitions: list[TopicPartition]) -> None:
         connection = self._connections.get(node)
+        if connection is not None and self.cluster.moved(node, connection):
+            self._connections.pop(node).close()
+            connection = None
         if connection is None or not connection.usable():
             connection = self._connected(node)
             if connection is None:

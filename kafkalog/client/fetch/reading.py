@@ -11,6 +11,7 @@ from kafkalog import errors
 from kafkalog.client.calls.groups import CommittedOffset
 from kafkalog.client.fetch.fetched import Fetched
 from kafkalog.client.fetch.fetcher import Fetcher
+from kafkalog.client.link.failures import about
 from kafkalog.log.fetched import Decoder, Rows
 from kafkalog.log.scan.rows import CHUNK
 from kafkalog.log.scan.scan import COLUMNS, ScanBatch
@@ -113,6 +114,8 @@ class Reading:
             self._end()
         if any(one.tp == tp for one in self._queue):
             self._queue = deque(one for one in self._queue if one.tp != tp)
+        if self._problem is not None and self._problem.partition == tp:
+            self._problem = None
 
     def _end(self) -> None:
         self._use(None)
@@ -195,8 +198,9 @@ class Reading:
         self._use(None)
         try:
             rows = next(self._blocks, None)
-        except errors.KafkalogError:
+        except errors.KafkalogError as problem:
             self._retreat(tp)
+            about(tp, problem)
             raise
         if rows is None:
             self._end()
@@ -234,6 +238,7 @@ class Reading:
                     self._positions[one.tp] = batch.last_offset + 1
             except errors.KafkalogError as problem:
                 self._retreat(one.tp)
+                about(one.tp, problem)
                 if not found:
                     raise
                 self._problem = problem

@@ -10,6 +10,7 @@ from kafkalog.client.calls.offsets import EARLIEST, LATEST, find_starts, list_of
 from kafkalog.client.fetch.core import Core, Lost
 from kafkalog.client.fetch.epochs import Place
 from kafkalog.client.link.cluster import Cluster
+from kafkalog.client.link.failures import about
 from kafkalog.client.link.patience import NotYet
 from kafkalog.types import TopicPartition
 
@@ -58,10 +59,9 @@ class Resets:
             return {tp: Place(at.offset, at.leader_epoch) for tp, at in starts.items()}
         first, end = (list_offsets(cluster, _all(some, at)) for at in (EARLIEST, LATEST))
         tp, lost = next(iter(some.items()))
-        raise errors.OffsetOutOfRange(
-            f"{tp.topic}-{tp.partition}: offset {lost.at}, wanted {first[tp].offset} to "
-            f"{end[tp].offset}"
-        )
+        found = f"{tp.topic}-{tp.partition}: offset {lost.at}"
+        text = f"{found}, wanted {first[tp].offset} to {end[tp].offset}"
+        raise about(tp, errors.OffsetOutOfRange(text))
 
 
 def _all(some: Iterable[TopicPartition], at: int) -> dict[TopicPartition, int]:

@@ -170,12 +170,16 @@ class Cluster(Known):
         Raises: PeerGone, Timeout, BadAnswer, UnsupportedVersion; as `refresh`.
         """
         found = self._open.get(node)
-        if found is not None and self.nodes.get(node, found.address) != found.address:
+        if found is not None and self.moved(node, found):
             self._open.pop(node).close()
         elif found is not None and found.usable():
             return found
         self._open[node] = made = self.openings.connect(self.place(node))
         return made
+
+    def moved(self, node: int, connection: Connection) -> bool:
+        """Whether a node is known to be elsewhere than its connection leads."""
+        return self.nodes.get(node, connection.address) != connection.address
 
     def another(self, node: int) -> Connection:
         """A connection of one's own to a node: what waits long must not delay the rest.

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 from functools import cache
+from typing import TypeVar
 
 from kafkalog import errors
+from kafkalog.types import TopicPartition
 from kafkalog.wire.error_codes import ErrorCode
 
 __all__ = [
+    "about",
     "check_code",
     "failure",
     "failure_class",
@@ -18,6 +21,7 @@ __all__ = [
     "says_nothing",
 ]
 
+E = TypeVar("E", bound=errors.KafkalogError)
 _NUMBERS = frozenset(int(code) for code in ErrorCode)
 
 
@@ -82,6 +86,12 @@ def check_code(code: int, what: str, detail: str | None = None) -> None:
     """Raise the failure of an error number; nothing when it is 0.  See `failure`."""
     if code:
         raise failure(code, what, detail)
+
+
+def about(tp: TopicPartition, problem: E) -> E:
+    """The same failure, which now names its partition."""
+    problem.partition = tp
+    return problem
 
 
 def in_doubt(problem: errors.KafkalogError) -> errors.KafkalogError:

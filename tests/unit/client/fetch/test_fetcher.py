@@ -12,6 +12,7 @@ from kafkalog import errors
 from kafkalog.batch.walk import next_offset
 from kafkalog.client.fetch.fetched import Fetched, FetchOptions
 from kafkalog.client.fetch.fetcher import Fetcher
+from kafkalog.client.fetch.reading import Reading
 from kafkalog.client.link.cluster import Cluster
 from kafkalog.log.log import Log
 from kafkalog.types import TopicPartition
@@ -116,6 +117,55 @@ def test_a_damaged_batch_is_told_with_its_place(
     with pytest.raises(errors.CorruptMessage, match="crc"):
         found.records()
     fetcher.close()
+
+
+def test_a_failure_is_not_raised_for_a_partition_that_was_sought_since(
+    peer: Peer, scripted: Cluster, data: bytes
+) -> None:
+    """It came with the other partition's records, which are handed out before it."""
+    peer.on(apis.METADATA, peer.metadata({"t": 2}))
+    refused = row(partition_index=1, error_code=ErrorCode.TOPIC_AUTHORIZATION_FAILED)
+    peer.on(apis.FETCH, rows(row(records=data), refused), rows())
+    one = TopicPartition("t", 1)
+    fetcher = Fetcher(scripted, {TP: 0, one: 0}, FAST)
+    assert values(poll(fetcher)) == [*range(30)]
+    fetcher.seek(TP, 5)
+    with pytest.raises(errors.KafkalogError, match="t-1") as raised:
+        fetcher.poll(0)
+    assert raised.value.partition == one
+    fetcher.close()
+
+    peer.on(apis.FETCH, rows(row(records=data), refused), rows())
+    fetcher = Fetcher(scripted, {TP: 0, one: 0}, FAST)
+    assert values(poll(fetcher)) == [*range(30)]
+    fetcher.seek(one, 7)
+    assert fetcher.poll(0) == []
+    fetcher.close()
+
+
+@pytest.mark.parametrize("columns", [False, True], ids=["records", "columns"])
+def test_damage_is_not_raised_for_a_partition_that_was_sought_since(
+    leader: Peer, scripted: Cluster, data: bytes, columns: bool
+) -> None:
+    bad = bytearray(data)
+    bad[-1] ^= 1
+    leader.on(apis.FETCH, rows(row(records=bytes(bad))), rows())
+    reading = Reading(Fetcher(scripted, {TP: 0}, FAST))
+    reading.seek(TP, 0)
+    reading.add(poll(reading.fetcher))
+    found = sum(map(len, reading.take_columns())) if columns else len(reading.take(1_000))
+    assert found == 20 and reading.position(TP) == 20
+    reading.seek(TP, 30)
+    assert (reading.take_columns() if columns else reading.take(1_000)) == []
+
+    reading.seek(TP, 0)
+    leader.on(apis.FETCH, rows(row(records=bytes(bad))), rows())
+    reading.add(poll(reading.fetcher))
+    assert len(reading.take_columns() if columns else reading.take(1_000)) > 0
+    with pytest.raises(errors.CorruptMessage, match="crc") as raised:
+        reading.take_columns() if columns else reading.take(1_000)
+    assert raised.value.partition == TP
+    reading.fetcher.close()
 
 
 def test_bytes_that_are_no_batch(leader: Peer) -> None:

@@ -10,14 +10,17 @@ import pytest
 
 from kafkalog import errors
 from kafkalog.client.calls.groups import committed_offsets
+from kafkalog.client.fetch.fetched import FetchOptions
+from kafkalog.client.fetch.fetcher import Fetcher
 from kafkalog.client.link.cluster import Cluster
 from kafkalog.client.link.transport import Address
 from kafkalog.client.producer.producer import Producer
 from kafkalog.types import TopicPartition
 from kafkalog.wire import apis
 from kafkalog.wire.error_codes import ErrorCode
+from tests.support.batches import Row, batch
 from tests.support.scripted import Peer, produced
-from tests.support.waiting import LIMIT_S
+from tests.support.waiting import LIMIT_S, wait_for
 from tests.unit.client.conftest import QUICK, PassingClock
 
 ZERO = TopicPartition("t", 0)
@@ -84,6 +87,27 @@ def test_a_producer_leaves_the_old_place(three: list[Peer]) -> None:
     with Producer(server.servers, config={"retry.backoff.ms": 1}) as producer:
         producer.send("t", b"x", partition=0).result(LIMIT_S)
     assert (old.count(apis.PRODUCE), new.count(apis.PRODUCE)) == (1, 1)
+
+
+def test_a_consumer_leaves_the_old_place(three: list[Peer]) -> None:
+    """The old place goes on answering: without records, as a broker that is no leader here."""
+    server, old, new = three
+    server.on(apis.METADATA, led_by(server, old))
+    data = batch([Row(b"x")] * 3)
+
+    def served(records: bytes) -> dict[str, Any]:
+        row = {"partition_index": 0, "error_code": 0, "high_watermark": 3, "records": records}
+        return {"responses": [{"topic": "t", "partitions": [row]}]}
+
+    old.on(apis.FETCH, served(b""))
+    new.on(apis.FETCH, served(data))
+    with Cluster(server.servers, QUICK) as cluster:
+        fetcher = Fetcher(cluster, {ZERO: 0}, FetchOptions(max_wait_ms=10))
+        assert fetcher.poll(100) == [] and old.count(apis.FETCH) >= 1
+        assert cluster.learn_leader(ZERO, 2, 5, Address("127.0.0.1", new.port))
+        wait_for(lambda: fetcher.poll(100) != [], "records of the new place")
+        assert fetcher.positions == {ZERO: 3}
+        fetcher.close()
 
 
 def test_a_broker_that_knows_no_node_is_left(three: list[Peer]) -> None:
