@@ -5,12 +5,11 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import contextmanager
 from typing import Any
 
-from kafkalog.arguments import text, things, whole_number
-from kafkalog.disk import layout
-from kafkalog.errors import ArgumentError, NotFound, UnknownTopicOrPartition
+from kafkalog.arguments import text
+from kafkalog.errors import ArgumentError
 from kafkalog.log.log import Log
 from kafkalog.log.scan.topic import TopicScan
 from kafkalog.store import Store
@@ -57,23 +56,5 @@ def scan_of(where: Where, topic: str | None, **options: Any) -> Iterator[TopicSc
         return
     if not isinstance(where, (str, os.PathLike)):
         raise ArgumentError(f"where: found {type(where).__name__}, wanted a Store, a Log or a path")
-    path = os.path.abspath(os.path.expanduser(os.fspath(where)))
-    folders = layout.list_directory(path).partitions
-    mine = {tp.partition: folder for tp, folder in folders.items() if tp.topic == name}
-    if not mine:
-        raise UnknownTopicOrPartition(f"{path}: no topic {name!r}")
-    given = options.pop("partitions", None)
-    wanted = sorted(mine) if given is None else list(things("partitions", given))
-    for number in wanted:
-        if whole_number("partitions", number) not in mine:
-            raise UnknownTopicOrPartition(f"{path}: topic {name!r} has no partition {number}")
-    chosen = [os.path.join(path, mine[number]) for number in wanted]
-    with ExitStack() as opened:
-        logs = []
-        for folder in chosen:
-            try:
-                logs.append(opened.enter_context(Log(folder, mode="r")))
-            except NotFound:  # nothing was ever written there, unless its disk is away
-                if layout.leads_nowhere(folder):
-                    raise
-        yield TopicScan(logs, **options)
+    with Store(where, mode="r") as store:
+        yield store.scan(name, **options)

@@ -14,8 +14,10 @@ from kafkalog.client.link.cluster import Cluster
 from kafkalog.client.link.transport import Transport
 from kafkalog.client.producer.producer import Producer
 from kafkalog.clock import Clock
-from kafkalog.errors import Closed, UnknownTopicOrPartition
+from kafkalog.disk import layout
+from kafkalog.errors import ArgumentError, Closed, NotFound, ReadOnly, UnknownTopicOrPartition
 from kafkalog.log.log import Log
+from kafkalog.metadata.image import INTERNAL_TOPICS
 from kafkalog.serializers import KeyT, ValueT
 from kafkalog.server.broker import Broker
 
@@ -27,21 +29,30 @@ if TYPE_CHECKING:
 __all__ = ["Store", "Topic"]
 
 
+HIDDEN = {layout.METADATA_TOPIC, *INTERNAL_TOPICS}
+"""Topics of Kafka's own, which `topics` leaves out."""
+
+
 class _NoPartition(UnknownTopicOrPartition, IndexError):
     """As a sequence says that it ends."""
 
 
 class Topic(Sequence[Log]):
-    """A topic of a store: its partitions as open logs, by number."""
+    """A topic of a store: its partitions as open logs, by number.
 
-    def __init__(self, store: Store, name: str, partitions: int) -> None:
-        """`partitions`: how many it has now."""
+    A node of a cluster may hold some of a topic's partitions only: a store that only reads its
+    directory (mode "r") has those.
+    """
+
+    def __init__(self, store: Store, name: str, folders: Mapping[int, str]) -> None:
+        """`folders`: of the partitions that are here now, by number, ascending."""
         self._store = store
         self.name = name
-        self._count = partitions
+        self._folders = folders
 
     def __len__(self) -> int:
-        return self._count
+        """One more than the highest number of a partition that is here."""
+        return max(self._folders) + 1
 
     def __getitem__(self, partition: Any) -> Any:
         """The log of a partition; the store closes it, at the latest with itself.
@@ -49,17 +60,18 @@ class Topic(Sequence[Log]):
         Raises: UnknownTopicOrPartition (here an IndexError, too), ArgumentError, Closed.
         """
         number = arguments.whole_number("partition", partition)
-        if not 0 <= number < self._count:
+        folder = self._folders.get(number)
+        if folder is None:
             raise _NoPartition(
-                f"topic {self.name!r} has no partition {number}: it has {self._count}"
+                f"topic {self.name!r} has no partition {number}: it has {len(self._folders)}"
             )
-        return self._store._log(self.name, number)
+        return self._store._log(folder)
 
     def __iter__(self) -> Iterator[Log]:
-        return (self[partition] for partition in range(self._count))
+        return (self[partition] for partition in self._folders)
 
     def __repr__(self) -> str:
-        return f"Topic({self.name!r}, {self._count} partitions)"
+        return f"Topic({self.name!r}, {len(self._folders)} partitions)"
 
 
 class _End:
@@ -81,6 +93,9 @@ class Store:
     It offers everything that a Kafka client can do, with the same classes:
     `kafkalog.Producer(store)` is `store.producer()`.  Safe to use from many threads.  Closed by
     `close`, or as a context manager.
+
+    With mode "r" it reads topics, logs and columns while another process, or another store of
+    this one, has the directory.  It takes no lock and changes nothing.
     """
 
     def __init__(
@@ -88,39 +103,59 @@ class Store:
         path: str | os.PathLike[str],
         config: Mapping[str, object] | None = None,
         clock: Clock | None = None,
+        *,
+        mode: str = "w",
     ) -> None:
         """Open the directory at `path`, created if missing; no other process can open it until
         `close`.
 
-        `config`: a broker's settings, as for `kafkalog.Broker`.
+        `config`: a broker's settings, as for `kafkalog.Broker`.  `mode`: "w", or "r" to read only;
+        then it has no broker: clients and changes of topics raise ReadOnly.
 
-        Raises: as kafkalog.Broker.
+        Raises: as kafkalog.Broker; mode "r": NotFound, ArgumentError for settings.
         """
-        self._begin(Broker(path, listeners=(), config=config, clock=clock), owns=True)
+        if mode == "w":
+            self._begin(Broker(path, listeners=(), config=config, clock=clock), owns=True)
+        elif mode != "r":
+            raise ArgumentError(f"mode: found {mode!r}, wanted 'r' or 'w'")
+        elif config is not None or clock is not None:
+            raise ArgumentError("config, clock: found one with mode 'r', which has no broker")
+        else:
+            self._begin_reading(os.path.abspath(os.path.expanduser(os.fspath(path))))
 
     def _begin(self, broker: Broker, owns: bool) -> None:
+        self._start(broker.path, broker, owns)
+        self._cluster = Cluster(broker)
+        self._last = _End(self)
+        broker.transport.attach(self._last)
+
+    def _begin_reading(self, path: str) -> None:
+        if not os.path.isdir(path):
+            raise NotFound(f"{path}: no such directory")
+        self._start(path, None, owns=False)
+
+    def _start(self, path: str, broker: Broker | None, owns: bool) -> None:
+        self._path = path
         self._broker = broker
         self._owns = owns
         self._lock = threading.RLock()  # guards what follows
         self._closed = False
-        self._logs: dict[tuple[str, int], Log] = {}
+        self._logs: dict[str, Log] = {}
+        """By folder."""
+        self._readers: weakref.WeakSet[Log] = weakref.WeakSet()
         self._admin: Admin | None = None
-        self._cluster = Cluster(broker)
-        self._last = _End(self)
-        broker.transport.attach(self._last)
 
     # ---- clients -----------------------------------------------------------------------
 
     @property
     def path(self) -> str:
         """The data directory, absolute."""
-        return self._broker.path
+        return self._path
 
     @property
     def transport(self) -> Transport:
-        """How clients reach it.  Raises: Closed."""
-        self._check()
-        return self._broker.transport
+        """How clients reach it.  Raises: Closed, ReadOnly."""
+        return self._writable("a client").transport
 
     def producer(
         self,
@@ -130,7 +165,7 @@ class Store:
         **options: Any,
     ) -> Producer[ValueT, KeyT]:
         """`kafkalog.Producer` of this store, which takes the same options."""
-        self._check()
+        self._writable("a producer")
         return Producer(
             self, key_serializer=key_serializer, value_serializer=value_serializer, **options
         )
@@ -139,7 +174,7 @@ class Store:
         """`kafkalog.Consumer` of this store."""
         from kafkalog.client.consumer.consumer import Consumer
 
-        self._check()
+        self._writable("a consumer")
         return Consumer(self, *topics, **options)
 
     @property
@@ -148,7 +183,7 @@ class Store:
         from kafkalog.client.admin import Admin
 
         with self._lock:
-            self._check()
+            self._writable("an admin client")
             if self._admin is None:
                 self._admin = Admin(self)
             return self._admin
@@ -162,27 +197,28 @@ class Store:
 
         `partitions` -1: as many as `num.partitions`.
 
-        Raises: TopicExists, InvalidTopic, InvalidSetting, ArgumentError, Closed.
+        Raises: TopicExists, InvalidTopic, InvalidSetting, ArgumentError, Closed, ReadOnly.
         """
         arguments.text("name", name)
         count = arguments.whole_number("partitions", partitions, -1, arguments.INT32_MAX)
         given = arguments.mapping("config", {} if config is None else config)
         settings = {arguments.text("config", key): _shown(value) for key, value in given.items()}
         with self._lock:
-            self._check()
+            self._writable("a new topic")
             made = topics.create_topic(self._cluster, name, count, config=settings)
-        return Topic(self, name, made.partitions)
+        return Topic(self, name, self._own_folders(name, made.partitions))
 
     def delete_topic(self, name: str) -> None:
         """Remove a topic and its records.
 
-        Raises: UnknownTopicOrPartition, ArgumentError, Closed.
+        Raises: UnknownTopicOrPartition, ArgumentError, Closed, ReadOnly.
         """
         arguments.text("name", name)
         with self._lock:
-            self._check()
-            for key in [key for key in self._logs if key[0] == name]:
-                self._logs.pop(key).close()
+            self._writable("a deletion")
+            for folder in self._folders_of(name).values():
+                if log := self._logs.pop(folder, None):
+                    log.close()
             topics.delete_topic(self._cluster, name)
 
     @property
@@ -190,6 +226,9 @@ class Store:
         """The names of all topics but Kafka's own, sorted.  Raises: Closed."""
         with self._lock:
             self._check()
+            if self._broker is None:
+                listed = layout.list_directory(self.path).partitions
+                return tuple(sorted({tp.topic for tp in listed} - HIDDEN))
             return tuple(topics.list_topics(self._cluster))
 
     def __iter__(self) -> Iterator[str]:
@@ -206,11 +245,10 @@ class Store:
         arguments.text("name", name)
         with self._lock:
             self._check()
-            self._cluster.refresh([name])
-            info = self._cluster.topics.get(name)
-        if info is None:
+            folders = self._folders_of(name)
+        if not folders:
             raise UnknownTopicOrPartition(f"{self.path}: no topic {name!r}")
-        return Topic(self, name, len(info.partitions))
+        return Topic(self, name, folders)
 
     def scan(
         self, topic: str, *, partitions: Sequence[int] | None = None, **options: Any
@@ -226,18 +264,41 @@ class Store:
         from kafkalog.log.scan.topic import TopicScan
 
         found = self[topic]
-        wanted = range(len(found)) if partitions is None else partitions
-        return TopicScan(
-            [found[number] for number in arguments.things("partitions", wanted)], **options
-        )
+        wanted = found._folders if partitions is None else partitions
+        logs = []
+        for number in arguments.things("partitions", wanted):
+            try:
+                logs.append(found[number])
+            except NotFound:  # nothing was ever written there, unless its disk is away
+                if layout.leads_nowhere(found._folders[number]):
+                    raise
+        return TopicScan(logs, **options)
 
-    def _log(self, topic: str, partition: int) -> Log:
+    def _folders_of(self, topic: str) -> dict[int, str]:
+        """By partition; empty: there is no such topic."""
+        if self._broker is not None:
+            self._cluster.refresh([topic])
+            info = self._cluster.topics.get(topic)
+            return self._own_folders(topic, 0 if info is None else len(info.partitions))
+        listed = layout.list_directory(self.path).partitions.items()
+        mine = {tp.partition: folder for tp, folder in listed if tp.topic == topic}
+        return {number: os.path.join(self.path, mine[number]) for number in sorted(mine)}
+
+    def _own_folders(self, topic: str, partitions: int) -> dict[int, str]:
+        return {
+            number: os.path.join(self.path, f"{topic}-{number}") for number in range(partitions)
+        }
+
+    def _log(self, folder: str) -> Log:
         with self._lock:
             self._check()
-            log = self._logs.get((topic, partition))
+            if self._broker is None:  # a new one each time: the topic may be another one by now
+                reader = Log(folder, mode="r")
+                self._readers.add(reader)
+                return reader
+            log = self._logs.get(folder)
             if log is None or log.closed:
-                folder = os.path.join(self.path, f"{topic}-{partition}")
-                log = self._logs[topic, partition] = Log(folder)
+                log = self._logs[folder] = Log(folder)
             return log
 
     # ---- its end -----------------------------------------------------------------------
@@ -253,21 +314,29 @@ class Store:
 
         Raises: the first failure, after everything was closed.
         """
-        if self._owns:
+        if self._owns and self._broker is not None:
             self._broker.close()
         self._end()
 
     def _end(self) -> None:
         with self._lock:
             self._closed = True
-            logs, self._logs = list(self._logs.values()), {}
-            self._cluster.close()
+            logs, self._logs = [*self._logs.values(), *self._readers], {}
+            if self._broker is not None:
+                self._cluster.close()
         for log in logs:
             log.close()
 
     def _check(self) -> None:
         if self._closed:
             raise Closed(f"{self.path}: the store is closed")
+
+    def _writable(self, what: str) -> Broker:
+        """Its broker.  Raises: Closed; ReadOnly, as it has none for `what`."""
+        self._check()
+        if self._broker is None:
+            raise ReadOnly(f"{self.path}: the store is open with mode 'r', {what} wants mode 'w'")
+        return self._broker
 
     def __enter__(self) -> Store:
         return self
@@ -276,7 +345,8 @@ class Store:
         self.close()
 
     def __repr__(self) -> str:
-        return f"Store({self.path!r}{', closed' if self._closed else ''})"
+        mode = "" if self._broker is not None else ", mode='r'"
+        return f"Store({self.path!r}{mode}{', closed' if self._closed else ''})"
 
 
 def store_of(broker: Broker) -> Store:

@@ -2,7 +2,8 @@
 
 import re
 
-from kafkalog.config.declare import Flag, Settings, Whole, Word
+from kafkalog.config.client import ClientConfig
+from kafkalog.config.declare import Flag, Whole, Word
 from kafkalog.errors import InvalidSetting
 
 __all__ = ["ConsumerConfig", "duration_ms"]
@@ -21,7 +22,7 @@ def duration_ms(text: str) -> int | None:
     return ((days * 24 + hours) * 60 + minutes) * 60_000 + int(float(match[4] or 0) * 1000)
 
 
-class ConsumerConfig(Settings):
+class ConsumerConfig(ClientConfig):
     """How partitions are assigned, read and committed."""
 
     scope = "consumer"
@@ -34,15 +35,8 @@ class ConsumerConfig(Settings):
         "latest, none (an error), by_duration:PT1H (records up to that age).",
     )
     check_crcs = Flag(True, "Whether the checksums of batches are verified.")
-    client_id = Word("kafkalog", "The name in the brokers' logs.")
     client_rack = Word(
         "", "The consumer's rack: sent to the group's leader, and used to read from near replicas."
-    )
-    connections_max_idle_ms = Whole(
-        540_000,
-        "Time after which an unused connection is closed; -1: never.",
-        unit="ms",
-        low=-1,
     )
     default_api_timeout_ms = Whole(60_000, "For one call, retries included.", unit="ms", low=1)
     enable_auto_commit = Flag(True, "Whether a group's positions are committed automatically.")
@@ -74,30 +68,13 @@ class ConsumerConfig(Settings):
     metadata_max_age_ms = Whole(
         300_000, "Time after which metadata is refreshed.", unit="ms", low=1
     )
-    metadata_recovery_strategy = Word(
-        "rebootstrap", "rebootstrap: a client that reaches none of the brokers it knows starts "
-        "again with bootstrap.servers; none: it fails.",
-        choices=("rebootstrap", "none"),
-    )  # fmt: skip
-    metadata_recovery_rebootstrap_trigger_ms = Whole(
-        300_000, "Time without metadata after which it starts again, too.", unit="ms", low=0
-    )
     partition_assignment_strategy = Word(
         "range,cooperative-sticky",
         "range, roundrobin, sticky, cooperative-sticky; several with commas.",
     )
-    reconnect_backoff_ms = Whole(
-        50, "The first wait before connecting again to a broker that could not be reached.",
-        unit="ms", low=0,
-    )  # fmt: skip
-    reconnect_backoff_max_ms = Whole(1_000, "The longest.", unit="ms", low=0)
-    request_timeout_ms = Whole(30_000, "For one answer.", unit="ms", low=1)
-    retry_backoff_ms = Whole(100, "The first wait before a retry.", unit="ms", low=0)
-    retry_backoff_max_ms = Whole(1_000, "The longest.", unit="ms", low=0)
     session_timeout_ms = Whole(
         45_000, "Time without a heartbeat after which a member is removed.", unit="ms", low=1
     )
-    socket_connection_setup_timeout_ms = Whole(10_000, "For a connection.", unit="ms", low=1)
 
     def _check(self) -> None:
         reset = self.auto_offset_reset

@@ -1,6 +1,7 @@
 """The settings of a producer, by the names of Kafka's clients."""
 
-from kafkalog.config.declare import Flag, Settings, Whole, Word
+from kafkalog.config.client import ClientConfig
+from kafkalog.config.declare import Flag, Whole, Word
 from kafkalog.errors import InvalidSetting
 
 __all__ = ["ACKS", "PARTITIONERS", "ProducerConfig"]
@@ -18,7 +19,7 @@ PARTITIONERS = (
 """As Java's clients, librdkafka's `partitioner` (crc32 is its consistent_random), or in turn."""
 
 
-class ProducerConfig(Settings):
+class ProducerConfig(ClientConfig):
     """How records are batched, sent and retried."""
 
     scope = "producer"
@@ -36,19 +37,12 @@ class ProducerConfig(Settings):
     buffer_memory = Whole(
         33_554_432, "Memory for records that wait for their acknowledgement.", unit="bytes", low=1
     )
-    client_id = Word("kafkalog", "The name in the brokers' logs.")
     compression_gzip_level = Whole(
         -1, "gzip's level; -1: zlib's own default.", low=-1, high=9, never=(0,)
     )
     compression_lz4_level = Whole(9, "lz4's level.", low=1, high=17)
     compression_zstd_level = Whole(3, "zstd's level.", low=-131072, high=22)
     compression_type = Word("none", "The codec.", choices=("none", "gzip", "snappy", "lz4", "zstd"))
-    connections_max_idle_ms = Whole(
-        540_000,
-        "Time after which an unused connection is closed; -1: never.",
-        unit="ms",
-        low=-1,
-    )
     delivery_timeout_ms = Whole(
         120_000, "From send to the acknowledgement, retries included.", unit="ms", low=1
     )
@@ -72,14 +66,6 @@ class ProducerConfig(Settings):
         300_000, "Time after which metadata of a topic that is not written to is dropped.",
         unit="ms", low=5_000,
     )  # fmt: skip
-    metadata_recovery_strategy = Word(
-        "rebootstrap", "rebootstrap: a client that reaches none of the brokers it knows starts "
-        "again with bootstrap.servers; none: it fails.",
-        choices=("rebootstrap", "none"),
-    )  # fmt: skip
-    metadata_recovery_rebootstrap_trigger_ms = Whole(
-        300_000, "Time without metadata after which it starts again, too.", unit="ms", low=0
-    )
     partitioner = Word(
         "murmur2", "How a key is assigned to a partition; batches without keys are spread.",
         choices=PARTITIONERS,
@@ -93,15 +79,7 @@ class ProducerConfig(Settings):
         unit="ms",
         low=0,
     )
-    reconnect_backoff_ms = Whole(
-        50, "The first wait before connecting again to a broker that could not be reached.",
-        unit="ms", low=0,
-    )  # fmt: skip
-    reconnect_backoff_max_ms = Whole(1_000, "The longest.", unit="ms", low=0)
-    request_timeout_ms = Whole(30_000, "For one answer.", unit="ms", low=1)
     retries = Whole(2_147_483_647, "How often a batch is retried.", low=0)
-    retry_backoff_ms = Whole(100, "The first wait before a retry.", unit="ms", low=0)
-    retry_backoff_max_ms = Whole(1_000, "The longest.", unit="ms", low=0)
     transaction_timeout_ms = Whole(
         60_000, "Time after which the broker aborts a transaction.", unit="ms", low=1
     )

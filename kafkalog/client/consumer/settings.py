@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from kafkalog.client.fetch.fetched import FetchOptions
-from kafkalog.client.link.transport import Options
+from kafkalog.client.link.transport import Options, options_of
 from kafkalog.config.admin import AdminConfig
 from kafkalog.config.consumer import ConsumerConfig
 
@@ -14,22 +14,8 @@ ATTEMPTS = 3
 
 
 def client_options(config: AdminConfig | ConsumerConfig) -> Options:
-    """How patient it is: to connect takes no longer than to answer."""
-    return Options(
-        client_id=config.client_id,
-        connect_timeout_ms=min(
-            config.socket_connection_setup_timeout_ms, config.request_timeout_ms
-        ),
-        request_timeout_ms=config.request_timeout_ms,
-        api_timeout_ms=config.default_api_timeout_ms,
-        retry_backoff_ms=config.retry_backoff_ms,
-        retry_backoff_max_ms=config.retry_backoff_max_ms,
-        reconnect_backoff_ms=config.reconnect_backoff_ms,
-        reconnect_backoff_max_ms=config.reconnect_backoff_max_ms,
-        idle_ms=config.connections_max_idle_ms,
-        rebootstraps=config.metadata_recovery_strategy == "rebootstrap",
-        rebootstrap_ms=config.metadata_recovery_rebootstrap_trigger_ms,
-    )
+    """How patient it is."""
+    return options_of(config, config.default_api_timeout_ms)
 
 
 def heartbeat_options(config: ConsumerConfig) -> Options:

@@ -11,8 +11,19 @@ from collections.abc import Sequence
 from typing import NamedTuple, Protocol, TypeAlias, runtime_checkable
 
 from kafkalog import errors
+from kafkalog.config.client import ClientConfig
 
-__all__ = ["Address", "Client", "Options", "Tcp", "Transport", "Where", "parse_servers", "reach"]
+__all__ = [
+    "Address",
+    "Client",
+    "Options",
+    "Tcp",
+    "Transport",
+    "Where",
+    "options_of",
+    "parse_servers",
+    "reach",
+]
 
 
 class Address(NamedTuple):
@@ -49,6 +60,28 @@ class Options(NamedTuple):
     """Whether the first servers are asked again (metadata.recovery.strategy)."""
     rebootstrap_ms: int = 300_000
     """After so long without metadata a client forgets what it knows and begins with them again."""
+
+
+def options_of(config: ClientConfig, api_timeout_ms: int) -> Options:
+    """How patient a client with these settings is; connecting takes no longer than an answer.
+
+    A first wait above the longest one is as long as that one, as in Java.
+    """
+    return Options(
+        client_id=config.client_id,
+        connect_timeout_ms=min(
+            config.socket_connection_setup_timeout_ms, config.request_timeout_ms
+        ),
+        request_timeout_ms=config.request_timeout_ms,
+        api_timeout_ms=api_timeout_ms,
+        retry_backoff_ms=min(config.retry_backoff_ms, config.retry_backoff_max_ms),
+        retry_backoff_max_ms=config.retry_backoff_max_ms,
+        reconnect_backoff_ms=config.reconnect_backoff_ms,
+        reconnect_backoff_max_ms=config.reconnect_backoff_max_ms,
+        idle_ms=config.connections_max_idle_ms,
+        rebootstraps=config.metadata_recovery_strategy == "rebootstrap",
+        rebootstrap_ms=config.metadata_recovery_rebootstrap_trigger_ms,
+    )
 
 
 class Client(Protocol):

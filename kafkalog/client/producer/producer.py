@@ -22,8 +22,8 @@ from kafkalog.client.producer import at_exit
 from kafkalog.client.producer.sender import Sender
 from kafkalog.client.producer.settings import (
     bounds,
+    client_options,
     identity_of,
-    options_of,
     send_options,
     settings_of,
 )
@@ -128,7 +128,7 @@ class Producer(Transactor, Generic[ValueT, KeyT]):
         self._interceptors = tuple(interceptors)
         arguments.methods_called("interceptors", self._interceptors, "on_send", "on_ack")
         self._serializers = serializers("serializer", key_serializer, value_serializer)
-        self._begin(Cluster(where, options_of(settings)), on_delivery)
+        self._begin(Cluster(where, client_options(settings)), on_delivery)
 
     def _begin(self, cluster: Cluster, on_delivery: Callable[[Delivery], object] | None) -> None:
         settings = self.config

@@ -7,13 +7,13 @@ from collections.abc import Mapping
 from kafkalog.arguments import mapping
 from kafkalog.batch import codecs
 from kafkalog.client.buffer.accumulator import Bounds
-from kafkalog.client.link.transport import Options
+from kafkalog.client.link.transport import Options, options_of
 from kafkalog.client.producer.identity import Identity
 from kafkalog.client.producer.sender import SendOptions
 from kafkalog.client.producer.transaction_calls import Transactional
 from kafkalog.config.producer import ACKS, ProducerConfig
 
-__all__ = ["bounds", "identity_of", "options_of", "send_options", "settings_of"]
+__all__ = ["bounds", "client_options", "identity_of", "send_options", "settings_of"]
 
 REQUEST_BYTES = 1 << 20
 """Of the batches of a request; a larger batch goes alone."""
@@ -39,22 +39,10 @@ def identity_of(settings: ProducerConfig) -> Identity:
     return Identity(wanted=settings.enable_idempotence and ACKS[settings.acks] == -1)
 
 
-def options_of(settings: ProducerConfig) -> Options:
-    """The patience that settings ask for."""
-    return Options(
-        client_id=settings.client_id,
-        connect_timeout_ms=min(10_000, settings.request_timeout_ms),
-        request_timeout_ms=settings.request_timeout_ms,
-        api_timeout_ms=settings.max_block_ms,
-        storage_timeout_ms=settings.kafkalog_storage_timeout_ms,
-        retry_backoff_ms=settings.retry_backoff_ms,
-        retry_backoff_max_ms=max(settings.retry_backoff_ms, settings.retry_backoff_max_ms),
-        reconnect_backoff_ms=settings.reconnect_backoff_ms,
-        reconnect_backoff_max_ms=settings.reconnect_backoff_max_ms,
-        idle_ms=settings.connections_max_idle_ms,
-        rebootstraps=settings.metadata_recovery_strategy == "rebootstrap",
-        rebootstrap_ms=settings.metadata_recovery_rebootstrap_trigger_ms,
-    )
+def client_options(settings: ProducerConfig) -> Options:
+    """How patient it is."""
+    options = options_of(settings, settings.max_block_ms)
+    return options._replace(storage_timeout_ms=settings.kafkalog_storage_timeout_ms)
 
 
 def send_options(settings: ProducerConfig) -> SendOptions:

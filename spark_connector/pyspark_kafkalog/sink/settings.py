@@ -38,7 +38,6 @@ IGNORED = (
     "receive.buffer.bytes",
     "send.buffer.bytes",
     "socket.connection.setup.timeout.max.ms",
-    "socket.connection.setup.timeout.ms",
 )
 """Settings of Java's producer that change no record: warned about."""
 

@@ -9,7 +9,9 @@ from pathlib import Path
 import pytest
 
 import kafkalog
-from kafkalog.client.consumer.settings import client_options
+from kafkalog.client.consumer import settings as consumers
+from kafkalog.client.producer import settings as producers
+from kafkalog.client.link.transport import Options
 from kafkalog.config.admin import AdminConfig
 from kafkalog.config.consumer import ConsumerConfig
 from kafkalog.config.producer import ProducerConfig
@@ -72,7 +74,7 @@ PATIENCE = {
     "connections.max.idle.ms": 540_000, "metadata.recovery.rebootstrap.trigger.ms": 300_000,
     "metadata.recovery.strategy": "rebootstrap", "reconnect.backoff.ms": 50,
     "reconnect.backoff.max.ms": 1_000, "request.timeout.ms": 30_000, "retry.backoff.ms": 100,
-    "retry.backoff.max.ms": 1_000,
+    "retry.backoff.max.ms": 1_000, "socket.connection.setup.timeout.ms": 10_000,
 }  # fmt: skip
 JAVAS: dict[str, dict[str, object]] = {
     "Producer": {
@@ -94,11 +96,9 @@ JAVAS: dict[str, dict[str, object]] = {
         "isolation.level": "read_uncommitted", "max.partition.fetch.bytes": 1_048_576,
         "max.poll.interval.ms": 300_000, "max.poll.records": 500, "metadata.max.age.ms": 300_000,
         "partition.assignment.strategy": "range,cooperative-sticky", "session.timeout.ms": 45_000,
-        "socket.connection.setup.timeout.ms": 10_000,
     },
     "Admin": {
         **PATIENCE, "connections.max.idle.ms": 300_000, "default.api.timeout.ms": 60_000,
-        "socket.connection.setup.timeout.ms": 10_000,
     },
 }  # fmt: skip
 OWN = {
@@ -117,11 +117,26 @@ def test_defaults_are_javas(kind: str) -> None:
     assert differ == ({"batch.size"} if kind == "Producer" else set())
 
 
-@pytest.mark.parametrize("config", [ConsumerConfig, AdminConfig])
-def test_to_connect_takes_no_longer_than_to_answer(
-    config: type[AdminConfig | ConsumerConfig],
-) -> None:
-    usual = client_options(config.of({}))
+def options(kind: str, **settings: int) -> Options:
+    """What a client of a kind makes of its settings, by names with underscores."""
+    config = CONFIGS[kind].of({name.replace("_", "."): one for name, one in settings.items()})
+    if isinstance(config, ProducerConfig):
+        return producers.client_options(config)
+    assert isinstance(config, (ConsumerConfig, AdminConfig))
+    return consumers.client_options(config)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_to_connect_takes_no_longer_than_to_answer(kind: str) -> None:
+    usual = options(kind)
     assert (usual.connect_timeout_ms, usual.request_timeout_ms) == (10_000, 30_000)
-    hasty = client_options(config.of({"request.timeout.ms": 700}))
+    hasty = options(kind, request_timeout_ms=700)
     assert (hasty.connect_timeout_ms, hasty.request_timeout_ms) == (700, 700)
+    assert options(kind, socket_connection_setup_timeout_ms=900).connect_timeout_ms == 900
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_the_longest_wait_bounds_the_first(kind: str) -> None:
+    """As in Java, where the longest is then every wait's length."""
+    found = options(kind, retry_backoff_ms=5_000)
+    assert (found.retry_backoff_ms, found.retry_backoff_max_ms) == (1_000, 1_000)

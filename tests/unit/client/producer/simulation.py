@@ -546,10 +546,14 @@ def _tick(world: World) -> None:
 
 
 def _forget(world: World, tp: TopicPartition) -> None:
-    """A leader forgets its producers; not where that would let it take a first batch twice."""
-    first = any(tp in flight.firsts for flight in world.underway)
-    first |= any(b.tp == tp and b.sequence == 0 for b in world.waiting.unfinished.values())
-    if not first:
+    """A leader forgets its producers; not where that would let it take a batch twice: a first one,
+    or one that has ended and still comes in a late request."""
+    unfinished = world.waiting.unfinished
+    here = [flight for flight in world.underway if tp in flight.batches]
+    twice = any(tp in flight.firsts for flight in here)
+    twice |= any(flight.batches[tp].number not in unfinished for flight in here)
+    twice |= any(b.tp == tp and b.sequence == 0 for b in unfinished.values())
+    if not twice:
         world.note(f"{tp.topic}-{tp.partition} forgets its producers")
         world.brokers.partitions[tp].log.forget()
 

@@ -1,0 +1,36 @@
+"""The settings that every client has, by the names of Kafka's clients."""
+
+from kafkalog.config.declare import Settings, Whole, Word
+
+__all__ = ["ClientConfig"]
+
+
+class ClientConfig(Settings):
+    """How a client reaches brokers, and how patient it is."""
+
+    scope = "client"
+
+    client_id = Word("kafkalog", "The name in the brokers' logs.")
+    connections_max_idle_ms = Whole(
+        540_000,
+        "Time after which an unused connection is closed; -1: never.",
+        unit="ms",
+        low=-1,
+    )
+    metadata_recovery_strategy = Word(
+        "rebootstrap", "rebootstrap: a client that reaches none of the brokers it knows starts "
+        "again with bootstrap.servers; none: it fails.",
+        choices=("rebootstrap", "none"),
+    )  # fmt: skip
+    metadata_recovery_rebootstrap_trigger_ms = Whole(
+        300_000, "Time without metadata after which it starts again, too.", unit="ms", low=0
+    )
+    reconnect_backoff_ms = Whole(
+        50, "The first wait before connecting again to a broker that could not be reached.",
+        unit="ms", low=0,
+    )  # fmt: skip
+    reconnect_backoff_max_ms = Whole(1_000, "The longest.", unit="ms", low=0)
+    request_timeout_ms = Whole(30_000, "For one answer.", unit="ms", low=1)
+    retry_backoff_ms = Whole(100, "The first wait before a retry.", unit="ms", low=0)
+    retry_backoff_max_ms = Whole(1_000, "The longest.", unit="ms", low=0)
+    socket_connection_setup_timeout_ms = Whole(10_000, "For a connection.", unit="ms", low=1)
