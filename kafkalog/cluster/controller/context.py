@@ -176,8 +176,8 @@ class Context:
             self._unclean[topic] = said
 
     def moved_off(self, broker: int, key: TopicPartition) -> None:
-        """A broker must drop its copy of a partition.  If it gets another one, any disk is as good
-        as any other for it."""
+        """A broker no longer keeps a partition: it must drop its copy, whose disk no longer counts
+        as lost."""
         self.strays.setdefault(key[0], set()).add((key[1], broker))
         if key in (lost := self.lost_directories.get(broker, frozenset())):
             self.lost_directories[broker] = lost - {key}

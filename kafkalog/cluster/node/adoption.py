@@ -90,8 +90,8 @@ def _check_nothing_lost(image: MetadataImage) -> None:
     for what, some in kept.items():
         if some:
             raise ArgumentError(
-                f"found {what} in the directory's metadata, which a cluster on ZooKeeper does not "
-                "support yet; wanted none: remove them first"
+                f"found {what} in the directory's metadata, which cannot be moved to a cluster on "
+                "ZooKeeper yet; wanted none: remove them first"
             )
 
 
