@@ -176,7 +176,7 @@ MUTANTS: Mapping[str, Mutant] = {
     "no-reign-check": Mutant(
         "a controller's writes do not prove that it reigns", Rules(operations=_unchecked)
     ),
-    "no-compare": Mutant("nor that the state is as it knew it", Rules(operations=_overwritten)),
+    "no-compare": Mutant("nor do they compare the known state", Rules(operations=_overwritten)),
     "obeys-all": Mutant("an older leadership is taken up", Rules(leader_and_isr=_obeys_all)),
     "any-life-joins": Mutant(
         "a replica that was in sync in an earlier life joins the ISR (before KIP-903)",
@@ -185,7 +185,7 @@ MUTANTS: Mapping[str, Mutant] = {
     "unsynced-follower": Mutant(
         "a follower promises what is not on its disk", Rules(follower_syncs=False)
     ),
-    "unsynced-found": Mutant("and so of what it found when it started", Rules(found_syncs=False)),
+    "unsynced-found": Mutant("the same for records found at its start", Rules(found_syncs=False)),
     "unsynced-leader": Mutant(
         "a leader shows what it took as a follower before that is on its disk",
         Rules(leader_syncs=False),

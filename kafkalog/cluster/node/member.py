@@ -164,7 +164,7 @@ class Member:
 
     def let_go(self, retries: int, backoff_ms: int) -> bool:
         """Ask the controller to move leaderships from here (ControlledShutdown); returns whether
-        this broker leads nothing any more that others keep, too."""
+        this broker no longer leads anything that others keep, too."""
         for again in range(retries + 1):
             if again and self._closed.wait(backoff_ms / 1000):
                 break
