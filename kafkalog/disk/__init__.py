@@ -1,1 +1,1 @@
-"""Names and small files of a directory: the layout, checkpoints, one held open."""
+"""Names and small files of a data directory: its layout and checkpoints, and holding it open."""

@@ -1,8 +1,8 @@
 """What a directory remembers between two openings: offsets, and whether it was closed cleanly.
 
 The files are Kafka's (docs/format.md, "Checkpoints"): text, one `topic partition offset` per
-line.  A missing, empty or damaged one costs a longer recovery, but for the one of log starts, which
-nothing else records: the clean marker repeats it, with a checksum.
+line.  A missing, empty or damaged one only costs a longer recovery, except that of log starts,
+which nothing else records: the clean marker repeats it, with a checksum.
 """
 
 import json
@@ -56,9 +56,9 @@ _ENTRY = re.compile(r"(\S{1,255}) ([0-9]{1,10}) ([0-9]{1,19})")
 
 
 def parse_offsets(data: bytes) -> dict[TopicPartition, int]:
-    """The entries of a checkpoint file; none when it is empty, as a crash can leave it.
+    """The entries of a checkpoint file; none if it is empty, as a crash can leave it.
 
-    Raises: CorruptLog, naming the line, the found and the wanted.
+    Raises: CorruptLog, naming the line, what was found and what was wanted.
     """
     if not data:
         return {}
@@ -67,7 +67,7 @@ def parse_offsets(data: bytes) -> dict[TopicPartition, int]:
     except UnicodeDecodeError as error:
         raise CorruptLog(f"byte {error.start}: not UTF-8") from None
     if lines.pop() != "":
-        # Without its line's end the last offset may lack digits.
+        # Without its newline the last offset may lack digits.
         raise CorruptLog(f"line {len(lines) + 1}: found the end of the file, wanted a line's end")
     if lines[:1] != ["0"]:
         raise CorruptLog(f"line 1: found version {lines[0][:20]!r}, wanted '0'")
@@ -87,7 +87,7 @@ def parse_offsets(data: bytes) -> dict[TopicPartition, int]:
 
 
 def readable_offsets(data: bytes) -> dict[TopicPartition, int]:
-    """The entries of those lines of a damaged checkpoint file that are whole."""
+    """The entries of the intact lines of a damaged checkpoint file."""
     entries: dict[TopicPartition, int] = {}
     for line in data.decode("utf-8", "replace").split("\n")[:-1]:
         match = _ENTRY.fullmatch(line)
@@ -97,13 +97,13 @@ def readable_offsets(data: bytes) -> dict[TopicPartition, int]:
 
 
 def render_offsets(entries: Mapping[TopicPartition, int]) -> bytes:
-    """The bytes of a checkpoint file, in the order of topics and partitions."""
+    """The bytes of a checkpoint file, ordered by topic and partition."""
     lines = [f"{tp.topic} {tp.partition} {offset}\n" for tp, offset in sorted(entries.items())]
     return f"0\n{len(lines)}\n{''.join(lines)}".encode()
 
 
 def parse_flushed(data: bytes) -> int:
-    """The offset in a FLUSHED file; -1: it is none, which costs a longer recovery."""
+    """The offset in a FLUSHED file; -1: it is invalid, which costs a longer recovery."""
     if len(data) != 16 or data[:4] != b"KLF1":
         return -1
     right = int.from_bytes(data[12:], "big") == lib.kl_crc32c(data[:12], 12)
@@ -111,7 +111,7 @@ def parse_flushed(data: bytes) -> int:
 
 
 class Vouched(NamedTuple):
-    """What a clean marker of ours says besides that it is there."""
+    """What a clean marker of kafkalog says, apart from the clean close."""
 
     last: list[Any] | None
     """Name and size of the last segment of a log that stands alone."""
@@ -121,7 +121,7 @@ class Vouched(NamedTuple):
 
 
 def parse_marker(data: bytes) -> Vouched | None:
-    """What a marker vouches for; None: it is Kafka's, of an older kafkalog, or damaged."""
+    """What a marker vouches for; None: it is Kafka's, an older kafkalog's, or damaged."""
     try:
         found = json.loads(data)["kafkalog"]
         body = [found[name] for name in ("last", "logStarts", "derived")]
@@ -138,7 +138,7 @@ def parse_marker(data: bytes) -> Vouched | None:
 
 @lru_cache(maxsize=8)
 def _parsed(data: bytes) -> dict[TopicPartition, int]:
-    """Of a checkpoint, for readers: of a directory of many partitions each reads the same."""
+    """The entries of a checkpoint, for readers: all partitions of a directory read the same one."""
     return parse_offsets(data)
 
 
@@ -201,21 +201,21 @@ class DirectoryState:
         self.path = os.fspath(path)
         self.mode = mode
         self.problems: list[str] = []
-        """Sentences about files that were damaged and therefore not believed."""
+        """Sentences about files that were damaged and therefore not used."""
         self.marker: Any = ffi.NULL
         """The kl_marker * for kl_log_open; NULL in mode "r"."""
         self.broker_epoch = -1
-        """Of this broker's registration, if there is one: the clean marker has it."""
+        """The epoch of this broker's registration, if there is one: the clean marker has it."""
         self.own = own
         """The directory is the folder of a log that stands alone."""
         self.copied = False
-        """Its logs are copies of a cluster's: how far each may be shown is remembered."""
+        """Its logs are replicas of a cluster: their high watermarks are remembered."""
         self._shares = mode == "r" and not own
-        """What was parsed is others', too, and is not changed."""
+        """The parsed entries are shared with others, and not changed."""
         self._pid = os.getpid()
         self.lock = threading.RLock()
-        """Guards the entries and their files; held from the look at a log's offsets until they
-        are written, so that no truncation comes between.
+        """Guards the entries and their files; held from reading a log's offsets until they are
+        written, so that no truncation happens in between.
         """
         self.directory = Directory(self.path, create and mode == "w", gather=gather)
         try:
@@ -246,27 +246,27 @@ class DirectoryState:
             data = self.directory.read(name, FILE_BYTES_MAX) or b""
             return _parsed(data) if self._shares else parse_offsets(data)
         except CorruptLog as error:
-            # Zeros are what a power cut can leave of a file that was not synced, as Kafka's.
+            # A power cut can leave zeros in a file that was not synced, such as Kafka's.
             if name == LOG_START and not self._vouched and data.strip(b"\0"):
                 raise CorruptLog(
-                    f"{path}: {error}; without it records that were deleted would be shown "
-                    "again: mend the line, or let kafkalog repair keep what can be read of it"
+                    f"{path}: {error}; without it deleted records would be visible again: "
+                    "correct the line, or let kafkalog repair keep the lines that can be read"
                 ) from None
             self._problem(f"{path}: {error}; not used")
             return {}
 
     def _restore_log_starts(self) -> None:
-        """What the marker says of them counts more than a file that says something else."""
+        """Use the log starts that the marker repeats if the file says something else."""
         if self._vouched is None or self._entries[LOG_START] == self._vouched.log_starts:
             return
         if self.mode == "r":
             data = self.directory.read(CLEAN_MARKER, MARKER_BYTES_MAX)
             if data is None or parse_marker(data) != self._vouched:
-                # Its writer began after the marker was looked at, and deleted records.
+                # Its writer began after the marker was read, and deleted records.
                 self._vouched, self.clean = None, False
                 return
         path = os.path.join(self.path, LOG_START)
-        self._problem(f"{path}: is not what was written at the clean close, which is used instead")
+        self._problem(f"{path}: differs from its copy in the clean marker, which is used instead")
         self._entries[LOG_START] = dict(self._vouched.log_starts)
         self._written[LOG_START] = {}
         if self.mode == "w":
@@ -278,7 +278,7 @@ class DirectoryState:
 
     def _problem(self, sentence: str) -> None:
         self.problems.append(sentence)
-        import logging  # 10 ms at import, for what hardly ever happens
+        import logging  # takes 10 ms, and is hardly ever needed
 
         logging.getLogger(__name__).warning("%s", sentence)
 
@@ -307,11 +307,11 @@ class DirectoryState:
             return known.get(tp, -1)
 
     def recovery_point(self, tp: TopicPartition) -> int:
-        """The offset below which all was on disk; -1: unknown."""
+        """The offset below which everything was on disk; -1: unknown."""
         return self._get(RECOVERY_POINT, tp)
 
     def reached(self, tp: TopicPartition) -> int:
-        """The offset that a log had come to, all on disk: a shorter one has lost records; -1:
+        """The end that a log once had, all of it on disk: a shorter log has lost records; -1:
         unknown."""
         if self.own and self.clean:
             return -1  # its marker names the last segment and its size, and they are there
@@ -323,14 +323,14 @@ class DirectoryState:
         return self._get(LOG_START, tp)
 
     def derived_sum(self, tp: TopicPartition) -> int:
-        """What the clean close left of what is derived from a log's batches; -1: unknown."""
+        """The clean close's sum over what is derived from a log's batches; -1: unknown."""
         with self.lock:
             if self.own and tp not in self._derived and len(self._derived) == 1:
                 self._derived[tp] = self._derived.popitem()[1]  # the folder was renamed since
             return self._derived.get(tp, -1)
 
     def note_derived(self, tp: TopicPartition, derived_sum: int) -> None:
-        """Let the next clean marker vouch for a log that was closed."""
+        """Let the next clean marker vouch for a closed log."""
         with self.lock:
             if derived_sum >= 0:
                 self._derived[tp] = derived_sum
@@ -338,11 +338,11 @@ class DirectoryState:
                 self._derived.pop(tp, None)
 
     def high_watermark(self, tp: TopicPartition) -> int:
-        """The last high watermark that was written down; -1: unknown."""
+        """The last saved high watermark; -1: unknown."""
         return self._get(HIGH_WATERMARK, tp)
 
     def cleaner(self, tp: TopicPartition) -> int:
-        """The offset below which compaction left each key once; -1: none was done."""
+        """The offset below which compaction left each key once; -1: it has not run."""
         return self._get(CLEANER, tp)
 
     def save(
@@ -352,10 +352,10 @@ class DirectoryState:
         high_watermarks: Changes | None = None,
         cleaners: Changes | None = None,
     ) -> None:
-        """Put the given entries over the known ones; on return the files given are on disk.
+        """Change entries; on return the given files are on disk.
 
-        An offset of None takes an entry out: a log start at the first segment's base needs
-        none.  A file whose entries stay the same is not written.
+        An offset of None removes an entry: a log start at the first segment's base needs none.
+        A file whose entries stay the same is not written.
 
         Raises: ReadOnly, IoFailed, NoSpace (nothing is changed then, in memory either).
         """
@@ -384,10 +384,10 @@ class DirectoryState:
                     self._entries[name][tp] = offset
 
     def settle(self, tp: TopicPartition) -> None:
-        """Write down the recovery point that a new log was noted with, before it is used.
+        """Save the recovery point that a new log was noted with, before the log is used.
 
-        Without it a recovery takes what is missing in the middle for what compaction left out.
-        One write serves all logs that were made since the last one.
+        Without it a recovery takes batches that are missing in the middle for compacted ones.
+        One write serves all logs that were created since the last one.
 
         Raises: IoFailed, NoSpace.
         """
@@ -399,11 +399,11 @@ class DirectoryState:
     def truncating(
         self, tp: TopicPartition, offset: int, new_start: int | None = None
     ) -> Iterator[None]:
-        """Around a truncation of `tp` to `offset`: no checkpoint lies above it any more.
+        """Around a truncation of `tp` to `offset`: first no checkpoint is above it any more.
 
-        Else a crash afterwards would take bytes that were written again for bytes on disk, or
-        a log that ends below its old start for an empty one.  `new_start`: all of the log
-        goes, and after a crash in between it goes on there, not at 0.
+        Otherwise a crash afterwards would take bytes that were written again for bytes on disk,
+        or a log that ends below its old start for an empty one.  `new_start`: the whole log is
+        removed, and after a crash in between it continues there, not at 0.
 
         Raises: ReadOnly, IoFailed, NoSpace, ForkedHandle; the body did not run then.
         """
@@ -413,7 +413,7 @@ class DirectoryState:
             yield
 
     def lower(self, tp: TopicPartition, offset: int, new_start: int | None = None) -> None:
-        """Take every checkpoint of `tp` down to `offset`, its log start to `new_start`."""
+        """Lower every checkpoint of `tp` to `offset`, and its log start to `new_start`."""
         if self.recovery_point(tp) > offset:
             self.save(recovery_points={tp: offset})
         if new_start is not None or self.log_start(tp) > offset:
@@ -431,14 +431,14 @@ class DirectoryState:
                     entries.pop(tp, None)
 
     def keep(self, tps: Iterable[TopicPartition]) -> None:
-        """As forget, of all partitions but these."""
+        """Like `forget`, for all partitions but these."""
         kept = {*tps}
         with self.lock:
             known = {tp for entries in self._entries.values() for tp in entries}
             self.forget(known - kept)
 
     def renew(self, tps: Iterable[TopicPartition]) -> None:
-        """Drop, durably, what is known of earlier partitions of these names.
+        """Drop, durably, everything known of earlier partitions with these names.
 
         Raises: ReadOnly, IoFailed, NoSpace.
         """
@@ -464,13 +464,13 @@ class DirectoryState:
             self._entries.update(new)
 
     def _check_process(self) -> None:
-        if self._pid != os.getpid():  # the lock may be held by a thread that is not here
+        if self._pid != os.getpid():  # a thread that the fork did not copy may hold the lock
             raise ForkedHandle(
                 f"{self.path}: was opened by process {self._pid}; open it in this process"
             )
 
     def mark_clean(self) -> None:
-        """Write the clean marker, durably.  The last thing of a close, when every log is whole.
+        """Write the clean marker, durably: the last step of a close, when every log is whole.
 
         Raises: IoFailed, NoSpace.
         """
@@ -489,7 +489,7 @@ class DirectoryState:
 
 
 def tell_unclean(path: str, error: NoSpace) -> None:
-    """Warn that a close was not clean for want of space: nothing is lost by it but time."""
+    """Warn that a close was not clean for lack of space: the next open only takes longer."""
     import logging
 
     logging.getLogger(__name__).warning(
@@ -504,7 +504,7 @@ def _open_marker(path: str) -> Any:
 
 
 def _last_segment(path: str) -> list[Any] | None:
-    """Name and size of the last segment in a log's folder; None when there is none."""
+    """Name and size of the last segment in a log's folder; None if there is none."""
     with os.scandir(path) as entries:
         last = max((e.name for e in entries if SEGMENT.fullmatch(e.name)), default=None)
     return None if last is None else [last, os.stat(os.path.join(path, last)).st_size]

@@ -15,22 +15,22 @@ __all__ = ["Directory"]
 class Directory:
     """A directory; names are single components in it, and links are not followed.
 
-    Safe to use from many threads.  What replaces, renames or makes is on disk on return, but
-    between `gather` and `settle`.
+    Safe to use from many threads.  What it replaces, renames or creates is on disk on return,
+    except between `gather` and `settle`.
     """
 
     def __init__(
         self, path: str | os.PathLike[str], create: bool = False, *, gather: bool = False
     ) -> None:
-        """Open the directory at `path`; `create` makes it first, mode 0700, and what is missing
-        above it; `gather`: without a wait, if it was not there, see `gather`.
+        """Open the directory at `path`; `create` first creates it, mode 0700, and its missing
+        parents; `gather`: if it was missing, without waiting for the disk, see `gather`.
 
         Raises: NotFound, IoFailed.
         """
         self.path = os.fspath(path)
         self._lock = threading.Lock()  # guards what follows
         self._gathered: set[str] | None = None
-        """What `settle` is to sync, by its path from here; None: nothing is left for it."""
+        """What `settle` must sync, by its path from here; None: nothing is gathered."""
         made = _missing(self.path) if create and gather else 0
         how = lib.KL_CREATE_UNSYNCED if made else lib.KL_CREATE if create else lib.KL_CREATE_NOT
         out = ffi.new("kl_dir **")
@@ -40,10 +40,10 @@ class Directory:
             self._gathered = {"/".join([".."] * level) for level in range(1, made + 1)}
 
     def identify(self) -> tuple[tuple[int, int, int], tuple[int, int, int] | None]:
-        """Which it is, and which its `.lock` is, where there is one that can be opened.
+        """The identity of the directory, and of its `.lock`, if there is one that can be opened.
 
-        Of each the inode, whose number may be given to the next at once, the birth (ns since
-        1970) and the version, which tell them apart; 0 where the file system does not say.
+        Each is the inode, whose number may be reused at once, and the birth (ns since 1970) and
+        the version, which distinguish them; 0 if the file system does not report it.
 
         Raises: Closed, IoFailed.
         """
@@ -53,23 +53,23 @@ class Directory:
         return own, lock if lock[0] else None
 
     def gather(self) -> None:
-        """From now on nothing waits for the disk, until `settle` waits for all of it at once.
+        """From now on nothing waits for the disk, until `settle` waits for everything at once.
 
-        A power cut before that may leave any part of it, of a file that was there before, too:
-        only for a directory with nothing in it that is relied on.
+        A power cut before that may leave any part of it, even of a file that existed before: only
+        for a directory whose contents nothing relies on.
         """
         with self._lock:
             self._gathered = self._gathered or set()
 
     @property
     def gathers(self) -> bool:
-        """Whether what is written is not on disk before `settle`."""
+        """Whether writes reach the disk only with `settle`."""
         with self._lock:
             return self._gathered is not None
 
     def settle(self, more: Iterable[str] = ()) -> None:
-        """See to it that all that was gathered is on disk, and `more`, paths from here; nothing
-        when nothing gathers.
+        """Put on disk what was gathered, and `more`, paths from here; nothing if nothing is
+        gathered.
 
         Raises: IoFailed.
         """
@@ -79,12 +79,12 @@ class Directory:
             self._sync(gathered.union(more))
 
     def _sync(self, names: Iterable[str]) -> None:
-        """All at once, which takes little longer than one."""
+        """Sync all at once, which takes little longer than one."""
         kept = [ffi.new("char[]", os.fsencode(name)) for name in sorted(names)]
         check(lib.kl_dir_sync_names(self._c, ffi.new("char *[]", kept), len(kept)))
 
     def replace(self, name: str, data: bytes) -> None:
-        """Replace the file `name` by `data` as a whole: a crash leaves the old or the new."""
+        """Replace the file `name` by `data` as a whole: a crash leaves the old or the new one."""
         with self._lock:
             if self._gathered is not None:
                 check(lib.kl_dir_place(self._c, os.fsencode(name), data, len(data)))
@@ -93,9 +93,9 @@ class Directory:
         check(lib.kl_dir_replace(self._c, os.fsencode(name), data, len(data)))
 
     def replace_all(self, files: Mapping[str, bytes]) -> None:
-        """As `replace`, with two waits for the disk however many they are.
+        """Like `replace`, with two waits for the disk however many files there are.
 
-        Raises: IoFailed, NoSpace; when what is new could not be written, none is replaced.
+        Raises: IoFailed, NoSpace; if a new one could not be written, none is replaced.
         """
         if len(files) < 2 or self.gathers:
             for name, data in files.items():
@@ -111,15 +111,15 @@ class Directory:
                 del new[name]
         except BaseException:
             for temporary in new.values():
-                with suppress(KafkalogError):  # the failure says more
+                with suppress(KafkalogError):  # the first failure says more
                     self.unlink(temporary)
             raise
         self.sync()
 
     def read(self, name: str, limit_bytes: int) -> bytes | None:
-        """The bytes of the file `name`; None when there is none.
+        """The bytes of the file `name`; None if there is none.
 
-        Raises: CorruptLog when it is longer than `limit_bytes`; IoFailed.
+        Raises: CorruptLog if it is longer than `limit_bytes`; IoFailed.
         """
         size = ffi.new("size_t *", 4096)
         while size[0] <= limit_bytes:
@@ -138,23 +138,23 @@ class Directory:
         raise CorruptLog(f"{path}: found {size[0]} bytes, wanted at most {limit_bytes}")
 
     def make(self, name: str) -> None:
-        """Make the sub-directory `name`, mode 0700."""
+        """Create the sub-directory `name`, mode 0700."""
         check(lib.kl_dir_make(self._c, os.fsencode(name)))
         self.sync()
 
     def make_with(self, folder: str, name: str, data: bytes) -> None:
-        """Make the sub-directory `folder` with a file in it; `sync` makes the folder durable."""
+        """Create the sub-directory `folder` with a file in it; `sync` makes the folder durable."""
         folder_bytes, name_bytes = os.fsencode(folder), os.fsencode(name)
         check(lib.kl_dir_make_with(self._c, folder_bytes, name_bytes, data, len(data)))
 
     def rename(self, old: str, new: str, sync: bool = True) -> None:
-        """Give an entry another name; `sync` False: the caller calls `sync`."""
+        """Rename an entry; `sync` False: the caller calls `sync`."""
         check(lib.kl_dir_rename(self._c, os.fsencode(old), os.fsencode(new)))
         if sync:
             self.sync()
 
     def sync(self, files: Iterable[str] = ()) -> None:
-        """See to it that the names in it are on disk, and what is in `files`, paths from here.
+        """Put the names in it on disk, and the contents of `files`, paths from here.
 
         Raises: IoFailed.
         """
@@ -166,9 +166,9 @@ class Directory:
         self._sync(names)
 
     def sync_all(self) -> None:
-        """See to it that everything on its file system is on disk: one wait, not one a file.
+        """Put everything on its file system on disk: one wait, not one per file.
 
-        Raises: IoFailed, also for any write to it that failed since this object was made.
+        Raises: IoFailed, also for any write to it that failed since this object was created.
         """
         check(lib.kl_dir_sync_all(self._c))
 
@@ -202,7 +202,7 @@ class Directory:
 
 
 def _missing(path: str) -> int:
-    """How many directories are to be made for `path`, from the lowest up."""
+    """How many directories must be created for `path`, from the lowest up."""
     count = 0
     path = os.path.abspath(path)
     while not os.path.isdir(path):

@@ -1,9 +1,9 @@
-"""Retention holds: what a lagging reader wants kept for a while, in a file of its name.
+"""Retention holds: what a lagging reader wants kept for a while, in a file named after the hold.
 
 A hold is a file next to the partitions' folders, `.kafkalog_hold.<name>`, one for all partitions
-that its reader reads, and says by JSON where it goes on, until when it counts and how many bytes of
-a partition it may keep. Every program that may write to the directory may hold; deletion obeys,
-within these bounds. Kafka's own broker takes no notice of the file.
+that its reader reads.  Its JSON says where the reader continues, when the hold ends and how many
+bytes of a partition it may keep.  Every program that may write to the directory may hold; deletion
+obeys, within these bounds.  Kafka's own broker ignores the file.
 """
 
 import os
@@ -19,11 +19,11 @@ from kafkalog.types import TopicPartition
 __all__ = ["HOLDS_MAX", "HOLD_MS_MAX", "Hold", "read_holds", "remove_hold", "write_hold"]
 
 HOLDS_MAX = 100
-"""Of one directory; further ones are not obeyed, nor written."""
+"""Per directory; further ones are neither obeyed nor written."""
 HOLD_MS_MAX = 7 * 24 * 3_600_000
-"""How far ahead a hold may reach: a clock that is wrong keeps nothing for good."""
+"""How far ahead a hold may reach: even with a wrong clock, none keeps records permanently."""
 FILE_BYTES_MAX = 4 << 20
-"""Of one hold: some 100,000 partitions."""
+"""Of one hold: about 100,000 partitions."""
 
 _PREFIX = ".kafkalog_hold."
 _VERSION = 1
@@ -34,7 +34,7 @@ class Hold(NamedTuple):
 
     name: str
     until_ms: int
-    """Epoch time from which on it no longer counts; its reader puts it off while it lives."""
+    """Epoch time at which it ends; its reader extends it while it runs."""
     max_bytes: int
     """Of each partition, beyond what retention keeps by itself."""
     offsets: Mapping[TopicPartition, int]
@@ -44,7 +44,7 @@ class Hold(NamedTuple):
 def write_hold(root: str, hold: Hold, now_ms: int) -> None:
     """Write or replace a hold of the directory `root`; removes holds that have ended.
 
-    Raises: ArgumentError for a name that is none, or when there are HOLDS_MAX others; NotFound,
+    Raises: ArgumentError for an invalid name, or if there are HOLDS_MAX others; NotFound,
     IoFailed.
     """
     if not NAME_PART.fullmatch(hold.name):
@@ -55,20 +55,20 @@ def write_hold(root: str, hold: Hold, now_ms: int) -> None:
     if len(others) >= HOLDS_MAX:
         raise ArgumentError(f"{root}: found {len(others)} holds, wanted fewer than {HOLDS_MAX}")
     with Directory(root) as directory:
-        directory.gather()  # a power cut may take it: it is said again with the next batch
+        directory.gather()  # a power cut may remove it: the next batch writes it again
         directory.replace(_PREFIX + hold.name, _render(hold))
 
 
 def remove_hold(root: str, name: str) -> None:
-    """Hold nothing more by this name."""
+    """Remove the hold of this name."""
     with Directory(root) as directory:
         directory.unlink(_PREFIX + name)
 
 
 def read_holds(root: str, now_ms: int, sweep: bool = False) -> list[Hold]:
-    """The holds of the directory `root` that count now, by name; a file that is none is reported.
+    """The holds of the directory `root` that count now, by name; an invalid file is reported.
 
-    `sweep`: remove those that ended.
+    `sweep`: remove those that have ended.
     """
     with os.scandir(root) as entries:
         names = sorted(entry.name for entry in entries if entry.name.startswith(_PREFIX))
@@ -99,7 +99,7 @@ def _read(root: str, name: str) -> Hold | None:
 
 
 def _tell(root: str, name: str, why: str) -> None:
-    import logging  # as json: slow to import, for what most directories have none of
+    import logging  # slow to import, like json, and most directories have no holds
 
     logging.getLogger(__name__).warning(
         "%s: the hold is not obeyed: %s", os.path.join(root, name), why

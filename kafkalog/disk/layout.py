@@ -1,6 +1,6 @@
 """Names and small texts of a data directory: partition folders, meta.properties, topic ids.
 
-Nothing here writes; kafkalog.directory.manager does, with what these functions make.
+Nothing here writes; kafkalog.directory.manager writes what these functions make.
 """
 
 import base64
@@ -15,7 +15,7 @@ from kafkalog.errors import ArgumentError, CorruptLog, InvalidTopic, NotFound
 from kafkalog.types import TopicPartition
 
 if TYPE_CHECKING:
-    import uuid  # at run time where it is needed: it costs what half of kafkalog does
+    import uuid  # otherwise imported where needed: that takes as long as half of kafkalog
 
 __all__ = [
     "BOOTSTRAP",
@@ -55,9 +55,9 @@ __all__ = [
 
 META_PROPERTIES = "meta.properties"
 BOOTSTRAP = "bootstrap.checkpoint"
-"""What a new metadata log begins with, for Kafka."""
+"""The first records of a new metadata log, for Kafka."""
 FIRST_FILES = (META_PROPERTIES, BOOTSTRAP, "recovery-point-offset-checkpoint")
-"""What a first start writes into a directory, besides the folder of its metadata."""
+"""The files that a first start writes into a directory, in addition to its metadata folder."""
 PARTITION_METADATA = "partition.metadata"
 METADATA_TOPIC = "__cluster_metadata"
 """KRaft's own log; retention leaves it alone."""
@@ -66,7 +66,7 @@ PARTITION_MAX = (1 << 31) - 1
 FILE_NAME_BYTES_MAX = 255
 
 TOPIC_NAME_CHARS_MAX = 249
-"""Kafka's, so that a folder of a topic can be marked for deletion within 255 bytes."""
+"""Kafka's limit, so that a topic's folder can be marked for deletion within 255 bytes."""
 
 _TOPIC_CHARS = r"[a-zA-Z0-9._-]+"
 _TOPIC = re.compile(_TOPIC_CHARS)
@@ -76,14 +76,14 @@ _MARKED = re.compile(r"(\S+)-([0-9]{1,10})\.([0-9a-f]{32})-(delete|future|stray)
 SEGMENT = re.compile(r"[0-9]{20}\.log")
 """The name of a segment's file."""
 NAME_PART = re.compile(r"[a-zA-Z0-9._-]{1,200}")
-"""What goes into the name of a topic or a file, together with more."""
+"""A part of a topic's or a file's name."""
 _ID_LINES = b"version: 0\ntopic_id: "
 UUID_CHARS = 22
-"""Of a UUID's text form."""
+"""The length of a UUID's text form."""
 
 
 def topic_problem(name: str) -> str | None:
-    """Why this cannot be a topic's name, in Kafka's words; None when it can."""
+    """Why this cannot be a topic's name, in Kafka's words; None if it can."""
     if name == "":
         return "the empty string is not allowed"
     if name in (".", ".."):
@@ -101,7 +101,7 @@ def topic_problem(name: str) -> str | None:
 
 
 def check_topic(name: object) -> str:
-    """`name`, when it can be a topic's.
+    """Returns `name` if it can be a topic's.
 
     Raises: InvalidTopic.
     """
@@ -122,7 +122,7 @@ class Folder(NamedTuple):
 
 
 class MarkedFolder(NamedTuple):
-    """One with a suffix: `kind` is delete, future or stray.  The topic may be cut short."""
+    """A folder with a suffix: `kind` is delete, future or stray.  The topic may be truncated."""
 
     name: str
     topic: str
@@ -136,7 +136,7 @@ def partition_folder(topic: str, partition: int) -> str:
 
 
 def parse_folder(name: str) -> Folder | None:
-    """What a folder's name says, split at its last hyphen; None when it is no partition's."""
+    """Parses a folder's name, split at its last hyphen; None if it is not a partition's."""
     match = _FOLDER.fullmatch(name)
     if not match or int(match[2]) > PARTITION_MAX or topic_problem(match[1]) is not None:
         return None
@@ -144,7 +144,7 @@ def parse_folder(name: str) -> Folder | None:
 
 
 def bare_folder(name: str) -> Folder:
-    """As parse_folder, but a name without a number is a topic's, partition 0.
+    """Like parse_folder, but a name without a number is a topic's, partition 0.
 
     Raises: InvalidTopic.
     """
@@ -154,7 +154,7 @@ def bare_folder(name: str) -> Folder:
             folder = Folder(name, check_topic(name), 0)
         except InvalidTopic as error:
             raise InvalidTopic(
-                f"folder {name!r}: its name is no topic name, so give topic=... ({error})"
+                f"folder {name!r}: its name is not a topic name, so give topic=... ({error})"
             ) from None
     return folder
 
@@ -166,13 +166,13 @@ def parse_marked(name: str) -> MarkedFolder | None:
 
 
 def deleted_name(topic: str, partition: int, unique: "uuid.UUID") -> str:
-    """The name under which a partition's folder waits for its removal."""
+    """The name under which a partition's folder waits for removal."""
     ending = f"-{partition}.{unique.hex}-delete"
     return topic[: FILE_NAME_BYTES_MAX - len(ending)] + ending
 
 
 def holds_segments(path: str) -> bool:
-    """Whether the folder holds a segment's file; not where that cannot be seen."""
+    """Whether the folder holds a segment's file; False if that cannot be determined."""
     try:
         return look_for_segments(path)
     except OSError:
@@ -194,13 +194,13 @@ def look_for_segments(path: str) -> bool:
 
 
 def leads_nowhere(path: str) -> bool:
-    """Whether a folder's path is a link to nothing: its disk is away, perhaps."""
+    """Whether a folder's path is a link to nothing: its disk may be offline."""
     return os.path.islink(path) and not os.path.isdir(path)
 
 
 def check_link(path: str) -> None:
-    """Refuse a partition's folder that is a link to nothing, or into a data directory: what lies
-    there is another partition's, or will be.  Kafka's servers follow every link.
+    """Refuse a partition's folder that is a link to nothing, or to a folder in a data directory:
+    that folder is another partition's, or will be.  Kafka's servers follow every link.
 
     Raises: NotFound, ArgumentError.
     """
@@ -211,23 +211,23 @@ def check_link(path: str) -> None:
         raise NotFound(f"{path}: found a link to {target}, where there is no folder")
     if os.path.exists(os.path.join(os.path.dirname(target), META_PROPERTIES)):
         raise ArgumentError(
-            f"{path}: found a link to {target}, which is in a data directory, wanted a folder of "
-            "its own: two logs in one folder destroy each other; remove the link"
+            f"{path}: found a link to {target}, which is in a data directory, wanted a separate "
+            "folder: two logs in one folder destroy each other; remove the link"
         )
 
 
 class Listing(NamedTuple):
-    """The folders of a data directory, and links in their place, wherever they lead."""
+    """The folders of a data directory, and links instead of folders, wherever they lead."""
 
     partitions: dict[TopicPartition, str]
     """The name of each partition's folder."""
     marked: tuple[MarkedFolder, ...]
     foreign: tuple[str, ...]
-    """Folders that are no partition's; Kafka refuses to start with them, we leave them be."""
+    """Folders that are not a partition's; Kafka refuses to start with them, we ignore them."""
 
 
 def list_directory(path: str) -> Listing:
-    """The folders of the data directory at `path`, without a look into any partition's.
+    """The folders of the data directory at `path`, without looking into any partition's.
 
     Raises: OSError.
     """
@@ -264,7 +264,7 @@ def uuid_text(value: "uuid.UUID") -> str:
 
 
 def parse_uuid(text: str) -> "uuid.UUID":
-    """The UUID of a text form; standard and padded base64 are read, too.
+    """The UUID of a text form; standard and padded base64 are accepted, too.
 
     Raises: ValueError.
     """
@@ -280,7 +280,7 @@ def parse_uuid(text: str) -> "uuid.UUID":
 
 
 def random_topic_id() -> "uuid.UUID":
-    """A new id; not the reserved 0 and 1, and no leading hyphen in its text (as Kafka)."""
+    """A new id: not the reserved 0 and 1, and without a leading hyphen in its text, as Kafka."""
     import uuid
 
     while True:
@@ -290,14 +290,14 @@ def random_topic_id() -> "uuid.UUID":
 
 
 def is_torn_partition_metadata(data: bytes) -> bool:
-    """Whether this is what a power cut may leave of a partition.metadata that was made and not yet
-    flushed: nothing, zeros in it, or its begin."""
+    """Whether a power cut may leave this of a partition.metadata that was created and not yet
+    flushed: nothing, zeros in it, or its beginning."""
     begun = data.startswith(_ID_LINES) and len(data) < len(_ID_LINES) + UUID_CHARS
     return b"\0" in data or begun or _ID_LINES.startswith(data)
 
 
 def parse_partition_metadata(data: bytes, path: str = PARTITION_METADATA) -> "uuid.UUID":
-    """The topic id in a partition.metadata file, which lies at `path`.
+    """The topic id in the partition.metadata file at `path`.
 
     Raises: CorruptLog, naming the path.
     """
@@ -313,14 +313,14 @@ def parse_partition_metadata(data: bytes, path: str = PARTITION_METADATA) -> "uu
     except ValueError as error:
         raise CorruptLog(f"{path}: topic_id: {error}") from None
     if value_id.int == 0:
-        raise CorruptLog(f"{path}: topic_id: found the zero id, which is nobody's")
+        raise CorruptLog(f"{path}: topic_id: found the zero id, which no topic has")
     return value_id
 
 
 def render_partition_metadata(topic_id: "uuid.UUID") -> bytes:
     """The bytes of a partition.metadata file, as Kafka writes them.
 
-    Raises: ArgumentError for what is no id.
+    Raises: ArgumentError if it is not an id.
     """
     if not isinstance(getattr(topic_id, "bytes", None), bytes):
         raise ArgumentError(f"topic_id: found {topic_id!r}, wanted a uuid.UUID")
@@ -330,11 +330,11 @@ def render_partition_metadata(topic_id: "uuid.UUID") -> bytes:
 # ---- meta.properties -----------------------------------------------------------------------
 
 _FIRST = "cluster.id="
-"""What a file of ours begins with."""
+"""The first bytes of a file of ours."""
 
 
 class MetaProperties(NamedTuple):
-    """Whose a data directory is: version 0 of the ZooKeeper era, version 1 since KRaft."""
+    """Identifies a data directory: version 0 is of the ZooKeeper era, version 1 since KRaft."""
 
     version: int
     node_id: int
@@ -343,7 +343,7 @@ class MetaProperties(NamedTuple):
 
 
 def parse_meta_properties(data: bytes, path: str = META_PROPERTIES) -> MetaProperties:
-    """The meta.properties of a data directory, which lies at `path`.
+    """The contents of the meta.properties file at `path`.
 
     Raises: CorruptLog, naming the path.
     """
@@ -383,12 +383,12 @@ def render_meta_properties(meta: MetaProperties) -> bytes:
     if meta.directory_id is not None:
         lines.append(f"directory.id={uuid_text(meta.directory_id)}")
     lines.append(f"{'broker.id' if meta.version == 0 else 'node.id'}={meta.node_id}")
-    lines.append(f"version={meta.version}")  # which a file must have: one that is cut off has not
+    lines.append(f"version={meta.version}")  # required, and last: a truncated file lacks it
     return "".join(f"{line}\n" for line in lines).encode()
 
 
 def is_torn_meta(data: bytes) -> bool:
-    """Whether this is what a power cut may leave of a meta.properties of ours before it is on disk:
-    nothing, zeros in it, or its begin."""
+    """Whether a power cut may leave this of a meta.properties of ours before it is on disk:
+    nothing, zeros in it, or its beginning."""
     begun = data.startswith(_FIRST.encode()) or _FIRST.encode().startswith(data)
     return b"\0" in data or (begun and b"\nversion=1" not in data)

@@ -1,4 +1,4 @@
-"""A disk that is full: whether it is, and some space that is kept for what must be written then."""
+"""A full disk: how to detect it, and some space that is kept for what must be written then."""
 
 import errno
 import os
@@ -8,15 +8,15 @@ __all__ = ["RESERVE", "Reserve", "is_full"]
 
 RESERVE = ".kafkalog_reserve"
 RESERVE_BYTES = 256 << 10
-"""Some thousand records of the metadata, or the files that a few of them take with them."""
+"""Room for some thousand metadata records, or for the files that a few of them create."""
 LEAST_BYTES = 4096
 FULL_BYTES = 1 << 20
-"""With less than this a disk is full: the next write may be refused."""
+"""With less than this free, a disk is full: the next write may be refused."""
 _NO_SPACE = (errno.ENOSPC, errno.EDQUOT)
 
 
 def is_full(path: str) -> bool:
-    """Whether next to nothing more can be written to the file system of `path`."""
+    """Whether almost nothing more can be written to the file system of `path`."""
     with suppress(OSError):
         found = os.statvfs(path)
         return found.f_bavail * found.f_frsize < FULL_BYTES
@@ -24,9 +24,9 @@ def is_full(path: str) -> bool:
 
 
 class Reserve:
-    """A file whose blocks are given away on a full disk, to operations that free space.
+    """A file whose blocks are given up on a full disk, for operations that free space.
 
-    One thread at a time.  What cannot be kept is not there: nothing relies on it.
+    One thread at a time.  It may have no blocks, if there is no room: nothing relies on it.
     """
 
     def __init__(self, directory: str) -> None:
@@ -35,7 +35,7 @@ class Reserve:
         self._given = True
 
     def keep(self) -> None:
-        """Take what was given away back, as far as there is room."""
+        """Reserve again what was given up, as far as there is room."""
         if not self._given:
             return
         with suppress(OSError):
@@ -46,7 +46,7 @@ class Reserve:
                 os.close(fd)
 
     def give(self) -> bool:
-        """Give it to the next writer; False: there is none."""
+        """Free the space for the next writer; False: there was none."""
         self._given = True
         with suppress(OSError):
             fd = self._open(0)
@@ -63,7 +63,7 @@ class Reserve:
 
 
 def _allocate(fd: int) -> bool:
-    """All of it, else half, and so on; whether it is all."""
+    """Allocate all of it, otherwise half, and so on; returns whether it is all."""
     size = RESERVE_BYTES
     while size >= LEAST_BYTES:
         try:
@@ -71,7 +71,7 @@ def _allocate(fd: int) -> bool:
             return size == RESERVE_BYTES
         except OSError as problem:
             if problem.errno not in _NO_SPACE:
-                return True  # this file system has no such call: it is not tried again
+                return True  # not supported by this file system: do not try again
             os.ftruncate(fd, 0)
             size //= 2
     return False

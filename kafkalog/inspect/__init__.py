@@ -1,1 +1,1 @@
-"""Is it whole: `verify/`, repair, the raw files, the drawing."""
+"""Inspects files: `verify/`, repair, the raw files, the drawing."""

@@ -1,4 +1,4 @@
-"""What goes from an internal topic with bytes that are cut: topics, settings, groups, commits."""
+"""What an internal topic loses with bytes that are cut: topics, settings, groups, commits."""
 
 import struct
 from collections.abc import Iterable, Iterator
@@ -16,9 +16,9 @@ _LENGTH, _MAGIC, _CRC = 8, 16, 17
 
 
 def lost_with(file: Path, ranges: Iterable[tuple[int, int]]) -> list[str]:
-    """A line for each record that lies in those ranges of an internal topic's `.log`.
+    """A line for each record in those ranges of an internal topic's `.log`.
 
-    Damaged bytes are read as far as that goes.  Nothing for the topics of users.
+    Damaged bytes are read as far as possible.  Nothing for the topics of users.
     """
     folder = file.absolute().parent.name
     if not folder.startswith(INTERNAL):
@@ -35,7 +35,7 @@ def lost_with(file: Path, ranges: Iterable[tuple[int, int]]) -> list[str]:
 
 
 def lost_metadata(manager: Manager) -> list[str]:
-    """What the recovery of an open directory's metadata log cut from it, a line a record."""
+    """What recovery cut from the metadata log of an open directory, one line per record."""
     log = manager.get(METADATA_TOPIC, 0)
     if not log.recovery.kept:
         return []
@@ -44,7 +44,7 @@ def lost_metadata(manager: Manager) -> list[str]:
 
 
 def _first(data: bytes) -> tuple[bytes, bytes]:
-    """The first batch and what lies behind it; all, where its length says nothing."""
+    """The first batch and the bytes after it; all of them if its length is invalid."""
     length = int.from_bytes(data[_LENGTH : _LENGTH + 4], "big", signed=True) + 12
     if not HEADER_BYTES <= length <= len(data):
         length = len(data)
@@ -54,15 +54,15 @@ def _first(data: bytes) -> tuple[bytes, bytes]:
 def _told(folder: str, data: bytes) -> Iterator[str]:
     try:
         yield from _records(folder, data)
-    except Exception:  # whatever bytes may be there
-        yield f"{len(data)} bytes of which nothing can be read"
+    except Exception:  # the bytes may be anything
+        yield f"{len(data)} bytes that cannot be read"
 
 
 def _records(folder: str, data: bytes) -> list[str]:
     from kafkalog._native import check, ffi, lib
     from kafkalog.batch.decode import body_of, decoded_records
 
-    # As if nothing were wrong with it: its own length and checksum.
+    # With the length and checksum of its bytes, as if nothing were wrong with it.
     fixed = bytearray(data)
     fixed[_MAGIC] = 2
     struct.pack_into(">i", fixed, _LENGTH, len(fixed) - 12)

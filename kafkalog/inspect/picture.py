@@ -1,6 +1,6 @@
 """A topic as a picture: its segments over offsets and time, their sizes, their index entries.
 
-The drawing is an SVG text made from plain numbers, so that nothing but this file is needed:
+The drawing is SVG text made from plain numbers, so that nothing but this file is needed:
 `describe` reads the numbers from a log, `draw` makes the picture.
 """
 
@@ -39,9 +39,9 @@ class SegmentShape(NamedTuple):
     last_ms: int
     """Its largest time; -1: it has no records."""
     offset_entries: Sequence[tuple[int, int]]
-    """Of the offset index: offset, position in bytes."""
+    """From the offset index: offset, position in bytes."""
     time_entries: Sequence[tuple[int, int]]
-    """Of the time index: ms since 1970 UTC, offset."""
+    """From the time index: ms since 1970 UTC, offset."""
 
 
 class PartitionShape(NamedTuple):
@@ -54,7 +54,7 @@ class PartitionShape(NamedTuple):
 
 
 def describe(log: Log) -> PartitionShape:
-    """The shape of `log` as it is now, from its segments and their indexes; reads no record."""
+    """The current shape of `log`, from its segments and their indexes; reads no record."""
     segments = []
     for segment in log.segments:
         base, by_offset, by_time = segment.base_offset, segment.offset_index, segment.time_index
@@ -136,19 +136,19 @@ def _count(number: int, noun: str) -> str:
 
 
 def _moment(ms: int) -> datetime:
-    # By addition: fromtimestamp refuses what C's clock functions cannot tell.
+    # By addition: fromtimestamp refuses times that C's clock functions do not cover.
     return datetime(1970, 1, 1, tzinfo=timezone.utc) + timedelta(milliseconds=ms)
 
 
 def _nice_step(span: float, steps: int) -> int:
-    """The least of 1, 2, 5 times a power of ten that needs at most `steps` of it."""
+    """The smallest of 1, 2, 5 times a power of ten that covers `span` in at most `steps` steps."""
     rough = max(span / steps, 1)
     power = 10 ** math.floor(math.log10(rough))
     return int(next(m * power for m in (1, 2, 5, 10) if m * power >= rough))
 
 
 def _time_ticks(first_ms: int, last_ms: int) -> Iterable[tuple[int, str]]:
-    """Round moments (UTC) between both, with their names."""
+    """Round moments (UTC) between both, with their labels."""
     span_days = (last_ms - first_ms) / 86_400_000
     if span_days > 90:
         year, month = _moment(first_ms).year, 1
@@ -276,7 +276,7 @@ def _time_box(canvas: _Canvas, segment: SegmentShape, colour: str, x: _Scale, y:
 def _end_labels(
     canvas: _Canvas, partitions: Sequence[PartitionShape], wanted: Sequence[float]
 ) -> None:
-    """Names at the right, each as near to the end of its line as the others let it."""
+    """Names at the right, each as close to the end of its line as the others allow."""
     gap, lowest = 17.0, TOP + TIME_PANEL + 4.0
     placed = math.inf
     for index in sorted(range(len(partitions)), key=lambda i: -wanted[i]):

@@ -1,8 +1,8 @@
-"""Kafka's files of a partition, read as they lie there, without opening the log.
+"""Reads Kafka's files of a partition as they are, without opening the log.
 
-For tools that look at directories which another process owns or which are damaged: nothing is
-written, nothing is believed, and what cannot be read says where and why.  Formats:
-docs/format.md.
+For tools that look at directories that another process owns or that are damaged: nothing is
+written, nothing is trusted, and what cannot be read is reported with its place and reason.
+Formats: docs/format.md.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ NAME = re.compile(r"^(\d{20})(\.[a-z]+)$")
 
 
 class SegmentFiles(NamedTuple):
-    """The files of one segment, and between which offsets its batches must lie."""
+    """The files of one segment, and the offsets between which its batches must be."""
 
     folder: Path
     base_offset: int
@@ -59,12 +59,12 @@ class SegmentFiles(NamedTuple):
     sealed: bool
 
     def path(self, suffix: str) -> Path:
-        """Of the segment's file with this suffix, whether it exists or not."""
+        """The path of the segment's file with this suffix, whether it exists or not."""
         return self.folder / segment_name(self.base_offset, suffix)
 
 
 def owner_of(folder: Path) -> Path:
-    """The directory whose lock a partition's folder is under."""
+    """The directory whose lock covers a partition's folder."""
     parent = folder.absolute().parent
     return parent if (parent / META_PROPERTIES).exists() else folder
 
@@ -105,19 +105,19 @@ class SnapshotEntry(NamedTuple):
 
 
 def segment_offset(name: str, suffix: str) -> int | None:
-    """The offset in such a name with exactly this suffix; None when it is another."""
+    """The offset in a file name with exactly this suffix; None if it is another name."""
     match = NAME.match(name)
     return int(match[1]) if match and match[2] == suffix else None
 
 
 def unpack_index(data: bytes, base_offset: int) -> list[tuple[int, int]]:
-    """(offset, position) of each whole entry of an `.index`, zero tail and all."""
+    """(offset, position) of each whole entry of an `.index`, including a tail of zeros."""
     whole = memoryview(data)[: len(data) - len(data) % OFFSET_ENTRY.size]
     return [(base_offset + o, p) for o, p in OFFSET_ENTRY.iter_unpack(whole)]
 
 
 def unpack_time_index(data: bytes, base_offset: int) -> list[tuple[int, int]]:
-    """(timestamp_ms, offset) of each whole entry of a `.timeindex`, zero tail and all."""
+    """(timestamp_ms, offset) of each whole entry of a `.timeindex`, including a tail of zeros."""
     whole = memoryview(data)[: len(data) - len(data) % TIME_ENTRY.size]
     return [(t, base_offset + o) for t, o in TIME_ENTRY.iter_unpack(whole)]
 
@@ -190,21 +190,21 @@ def is_zero(path: Path, position: int) -> bool:
 
 
 class HeaderBit(NamedTuple):
-    """One bit of a batch's header that makes it whole again when it is changed."""
+    """One bit of a batch's header that makes the batch whole again when it is flipped."""
 
     position: int
-    """Of its byte in the file."""
+    """The position of its byte in the file."""
     found: int
     wanted: int
     end: int
-    """Behind the batch."""
+    """The position after the batch."""
 
 
 def find_header_bit(path: Path, position: int) -> HeaderBit | None:
-    """Which bit of the first 17 bytes of the batch at `position` spoils it; None: not one.
+    """The one wrong bit in the first 17 bytes of the batch at `position`; None: there is none.
 
-    The batch's checksum leaves those bytes out and is right about the rest, so that it shows a
-    length or a magic that is not the one that was written.
+    The batch's checksum does not cover those bytes, and is right about the rest: so it shows
+    whether a length or a magic is the one that was written.
     """
     out = ffi.new("kl_batch *")
     size = path.stat().st_size
@@ -231,12 +231,12 @@ def find_header_bit(path: Path, position: int) -> HeaderBit | None:
     return None
 
 
-# The sign of the base offset, the length, the magic: without them right there is no batch.
+# The sign of the base offset, the length, the magic: unless they are right there is no batch.
 _CHECKED_BITS = [(0, 7), *((byte, bit) for byte in (8, 9, 10, 11, 16) for bit in range(8))]
 
 
 def _header_parses(data: bytes, out: Any) -> bool:
-    """Whether 61 bytes begin a batch, whose header is in `out` then."""
+    """Whether 61 bytes begin a batch; if so, `out` has its header."""
     status = lib.kl_batch_parse(data, len(data), out)
     return status == lib.KL_OK or (
         bool(status == lib.KL_E_BUFFER_TOO_SMALL) and out.batch_bytes > 0
@@ -244,17 +244,17 @@ def _header_parses(data: bytes, out: Any) -> bool:
 
 
 def _batch_at(path: Path, position: int, low: int, high: int) -> bool:
-    """Whether a whole batch with offsets in [low, high) and a right checksum lies there."""
+    """Whether a whole batch with offsets in [low, high) and a correct checksum is there."""
     for room, _ in BatchWalk(path, position, room=1).blocks():
         return bool(low <= room[0].base_offset and room[0].last_offset < high)
     return False
 
 
 def find_batch(path: Path, position: int, low: int, high: int) -> int | None:
-    """The first place after `position` where a good batch with offsets in [low, high) lies.
+    """The first position after `position` of a good batch with offsets in [low, high).
 
-    The batch that failed at `position` is believed about its length first; if that leads
-    nowhere, every byte is tried.  None: no more batches.
+    The length of the batch that failed at `position` is tried first; if that leads nowhere, every
+    byte is tried.  None: no more batches.
     """
     size = path.stat().st_size
     with open(path, "rb") as file:
@@ -278,7 +278,7 @@ def find_batch(path: Path, position: int, low: int, high: int) -> int | None:
 
 
 def _candidates(chunk: bytes, low: int, high: int, left: int) -> Iterator[int]:
-    """Places in `chunk` where a header could begin, `left` bytes before the file's end."""
+    """Positions in `chunk` where a header could begin; it starts `left` bytes before the end."""
     at = chunk.find(b"\x02", 16)
     while at >= 0:
         start = at - 16

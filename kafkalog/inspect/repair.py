@@ -1,10 +1,10 @@
 """Repairs what verify found: first a plan, then, on request, its execution.
 
 `plan` is pure: a report in, actions out.  Only bytes that verify called bad are ever cut, and
-they are kept in a `.damaged` file next to the segment; good batches behind them stay.  Derived
-files (indexes, aborted transactions, epochs) are made again from the batches.  A bit of a header
-that is known to be wrong is put right first, where it lies.  What cannot be mended is an action
-of kind "leave", so that nothing is passed over in silence.
+they are kept in a `.damaged` file next to the segment; good batches after them stay.  Derived
+files (indexes, aborted transactions, epochs) are rebuilt from the batches.  A header bit that is
+known to be wrong is corrected first, in place.  A finding that cannot be repaired becomes an
+action of kind "leave", so that nothing is skipped silently.
 """
 
 import os
@@ -73,14 +73,14 @@ UNKNOWN = {"header-sum", "sidecar-identity"}
 """Something is wrong, and it is not known which bytes."""
 COPY_BYTES = 1 << 22
 KEPT_FILES_MAX = 1000
-"""So many `.damaged` files lie in a folder at most; also KL_KEPT_FILES_MAX."""
+"""The most `.damaged` files in a folder; also KL_KEPT_FILES_MAX."""
 INDEX_INTERVAL_BYTES = 4096
 RELATIVE_MAX = 1 << 31
 
 
 @dataclass(frozen=True)
 class Action:
-    """One thing to do, or (kind "leave") a finding that nothing is done about."""
+    """One thing to do, or (kind "leave") a finding that is left as it is."""
 
     kind: str
     """mend, cut, rebuild-indexes, rebuild-aborts, rebuild-epochs, keep-lines, go-on, lower,
@@ -89,22 +89,22 @@ class Action:
     why: str
     """What is done, and what is lost by it."""
     ranges: tuple[tuple[int, int], ...] = ()
-    """Of a cut: [start, end) in bytes."""
+    """For a cut: [start, end) in bytes."""
     mends: tuple[tuple[int, int, int], ...] = ()
-    """Of a mend: position in bytes, the byte that is there, the one that should be."""
+    """For a mend: position in bytes, the byte that is there, the one that should be."""
 
 
 def plan(report: Report) -> list[Action]:
-    """What to do about a report's damage and warnings, in the order it is done."""
+    """What to do about a report's damage and warnings, in the order in which it is done."""
     by_file: dict[tuple[str, str], list[Finding]] = {}
     mended = {os.path.dirname(f.file) for f in report.findings if f.what == "header-bit"}
     # Batches that disagree about epochs cannot say what the list should be.
     unsure = {os.path.dirname(f.file) for f in report.findings if f.what == "batch-epoch"}
-    # Nor can a segment's index keep its promise with batches that are not the segment's.
+    # Nor can an index keep its promise about batches that are not its segment's.
     foreign = {f.file for f in report.findings if f.what == "batch-range"}
-    # A log that goes on where it had come to knows its producers by the snapshot there.
+    # A log that continues at its former end knows its producers from the snapshot there.
     short = {f.file for f in report.findings if f.what == "log-short"}
-    # A segment whose end is given up is as large as it has to be.
+    # A segment whose end is given up has the size that it needs.
     ended = {f.file for f in report.findings if f.what == "point-gap"}
     for finding in report.findings:
         # Other findings next to a wrong bit may follow from it: look again afterwards.
@@ -174,18 +174,18 @@ def _task(finding: Finding) -> tuple[str, str]:
 
 
 def _after_cut(file: str, by_file: dict[tuple[str, str], list[Finding]]) -> list[Action]:
-    """A cut moves positions, so that both indexes and the side-car have to follow."""
+    """A cut moves positions, so both indexes and the side-car must follow."""
     actions = []
     if ("rebuild-indexes", file) not in by_file:
-        actions.append(Action("rebuild-indexes", file, "made again, since positions move"))
+        actions.append(Action("rebuild-indexes", file, "rebuilt, since positions move"))
     sidecar = os.path.splitext(file)[0] + SIDECAR
     left = by_file.get(("leave", file), []) + by_file.get(("leave", sidecar), [])
     if any(finding.what in UNKNOWN for finding in left):
         # A new one would vouch for headers that are known to be wrong.
-        why = "positions move; renamed to end in .damaged, since it is right about other bytes"
+        why = "positions move; renamed to end in .damaged, since it describes other bytes"
         actions.append(Action("set-aside", sidecar, why))
     elif ("reseal", file) not in by_file:
-        actions.append(Action("reseal", file, "the side-car is made again, since positions move"))
+        actions.append(Action("reseal", file, "the side-car is rebuilt, since positions move"))
     return actions
 
 
@@ -194,7 +194,7 @@ def _action(kind: str, file: str, findings: list[Finding]) -> Action:
     if kind == "cut":
         ranges = tuple(sorted({(f.position, f.position + f.length) for f in findings}))
         size = sum(end - start for start, end in ranges)
-        what = "not in order" if first.what == "batch-place" else "no whole batch"
+        what = "not in order" if first.what == "batch-place" else "not a whole batch"
         why = (
             f"{size} bytes in {len(ranges)} place{'s' if len(ranges) > 1 else ''} are "
             f"{what}; they go to {os.path.basename(file)}.damaged, and the records from "
@@ -204,7 +204,7 @@ def _action(kind: str, file: str, findings: list[Finding]) -> Action:
     whats = ", ".join(sorted({f.what for f in findings}))
     if kind == "mend":
         places = ", ".join(str(f.position) for f in findings)
-        why = f"one bit is put right where it lies, at {places}; nothing is lost"
+        why = f"one bit is corrected in place, at {places}; nothing is lost"
         mends = tuple((f.position, int(f.found, 16), int(f.wanted, 16)) for f in findings)
         return Action(kind, file, why, mends=mends)
     if kind == "set-aside":
@@ -212,48 +212,48 @@ def _action(kind: str, file: str, findings: list[Finding]) -> Action:
     elif kind == "keep-lines":
         why = (
             f"{whats}: {first.found}; the file goes to {os.path.basename(file)}.damaged, its "
-            "whole lines stay, and a log whose line is not whole shows all that it still holds, "
-            "deleted records too"
+            "intact lines stay, and a log without an intact line shows everything that it still "
+            "holds, deleted records too"
         )
     elif kind == "go-on":
         why = (
-            f"{whats}: found {first.found}, wanted {first.wanted}: what lay between is lost; the "
-            f"log goes on at offset {first.offset}, with a new, empty segment, so that none is "
-            "given twice"
+            f"{whats}: found {first.found}, wanted {first.wanted}: the records between are lost; "
+            f"the log continues at offset {first.offset}, with a new, empty segment, so that no "
+            "offset is used twice"
         )
     elif kind == "begin":
         why = (
-            f"{whats}: found {first.found}, wanted {first.wanted}: what lay between is lost; "
-            f"recovery begins behind it, at offset {first.offset}, so that what follows stays"
+            f"{whats}: found {first.found}, wanted {first.wanted}: the records between are lost; "
+            f"recovery begins after them, at offset {first.offset}, so that later records stay"
         )
     elif kind == "lower":
         lines = ", ".join(f.found for f in findings)
         why = (
-            f"{whats}: {lines}: go down to where the logs end, which give the offsets from there "
-            "on again, or get them from their leader"
+            f"{whats}: {lines}: lowered to the ends of the logs, which use the offsets from there "
+            "on again, or get their records from the leader"
         )
     elif kind == "leave":
         why = f"{whats}: found {first.found}, wanted {first.wanted}; {_left(first)}"
     else:
-        why = f"{whats}: made again from the batches"
+        why = f"{whats}: rebuilt from the batches"
     return Action(kind, file, why)
 
 
 def _without(what: str) -> str:
     if what.startswith("snapshot"):
         return "producers come from an older snapshot and the batches"
-    return "the next open makes it again" if what == "metadata-bytes" else "nothing uses it"
+    return "the next open creates it again" if what == "metadata-bytes" else "nothing uses it"
 
 
 def _left(finding: Finding) -> str:
     if finding.severity == UNCHECKED:
         return "it could not be read"
     if finding.what in ("segment-gap", "log-size"):
-        return "what is gone cannot be made again"
+        return "the missing part cannot be restored"
     if finding.what in UNKNOWN:
-        return "which bytes are wrong is not known"
+        return "it is not known which bytes are wrong"
     if finding.severity == WARNING:
-        return "the next open for writing sees to it"
+        return "the next open for writing repairs it"
     return "its checksum is right, so no byte can be called wrong: left as it is"
 
 
@@ -261,12 +261,12 @@ def _left(finding: Finding) -> str:
 
 
 def apply(actions: Iterable[Action]) -> list[str]:
-    """Do what a plan says; a sentence for each thing done.
+    """Carry out a plan; returns a sentence for each thing done.
 
     The directory's lock is taken, and the clean marker removed first, so that the next open
-    recovers.  Each step replaces a file as a whole: a crash leaves the old or the new.
+    recovers.  Each step replaces a file as a whole: a crash leaves the old or the new one.
 
-    Raises: Locked when a process has the directory open for writing; KafkalogError, OSError.
+    Raises: Locked if a process has the directory open for writing; KafkalogError, OSError.
     """
     done: list[str] = []
     by_owner: dict[Path, list[Action]] = {}
@@ -315,14 +315,14 @@ def _do(action: Action) -> str:
 
 def _go_on(path: Path) -> str:
     if path.exists():
-        return f"{path}: was there"
+        return f"{path}: already exists"
     with Directory(path.parent) as directory:
         directory.replace(path.name, b"")
-    return f"{path}: made, empty: the log goes on there"
+    return f"{path}: created, empty: the log continues there"
 
 
 def _lower(path: Path) -> str:
-    """No entry of a checkpoint lies above its log's end any more."""
+    """Lower the entries of a checkpoint that are above their logs' ends."""
     with Directory(path.parent) as directory:
         if path.name == FLUSHED:
             directory.unlink(path.name)
@@ -338,7 +338,7 @@ def _lower(path: Path) -> str:
 
 
 def _begin(path: Path) -> str:
-    """The recovery point is where the segment at `path` begins, or above."""
+    """Let recovery begin where the segment at `path` begins, or above."""
     folder, base = path.parent, _segment(path).base_offset
     point = owner_of(folder) / RECOVERY_POINT
     entries = readable_offsets(point.read_bytes() if point.exists() else b"")
@@ -347,12 +347,12 @@ def _begin(path: Path) -> str:
     with Directory(point.parent) as directory:
         directory.replace(point.name, render_offsets(entries))
         if folder == point.parent:
-            directory.unlink(FLUSHED)  # it is below, and counts whatever name the log goes by
+            directory.unlink(FLUSHED)  # it is lower, and applies to a log of any name
     return f"{path}: recovery begins there"
 
 
 def _end_of(folder: Path) -> int:
-    """The offset behind a log's last batch, as far as its last segment can be read."""
+    """The offset after a log's last batch, as far as its last segment can be read."""
     segments = list_segments(folder)
     if not segments:
         return 0
@@ -367,7 +367,7 @@ def _keep_lines(path: Path) -> str:
     done = set_aside(path)
     with Directory(path.parent) as directory:
         directory.replace(path.name, render_offsets(entries))
-    return f"{done}; rewritten with its {len(entries)} whole lines"
+    return f"{done}; rewritten with its {len(entries)} intact lines"
 
 
 def _segment(path: Path) -> SegmentFiles:
@@ -376,16 +376,16 @@ def _segment(path: Path) -> SegmentFiles:
 
 
 def _free_name(folder: Path, name: str) -> str:
-    """`name`.damaged, or .damaged.1, ...: what an earlier repair kept is not replaced.
+    """`name`.damaged, or .damaged.1, ...: no file of an earlier repair is replaced.
 
-    Raises: CorruptLog where as many lie as a recovery lets lie, too.
+    Raises: CorruptLog if there are as many as a recovery leaves, too.
     """
     kept = sorted(path.name for path in folder.glob("*.damaged*"))
     if len(kept) >= KEPT_FILES_MAX:
         raise CorruptLog(
-            f"{folder}: {len(kept)} files with what earlier repairs took out lie there, from "
-            f"{kept[0]} to {kept[-1]}, wanted fewer than {KEPT_FILES_MAX}: nothing was "
-            "changed; move them elsewhere or delete them, then repair again"
+            f"{folder}: found {len(kept)} files kept by earlier repairs, from {kept[0]} to "
+            f"{kept[-1]}, wanted fewer than {KEPT_FILES_MAX}: nothing was changed; move them "
+            "elsewhere or delete them, then repair again"
         )
     taken, number = set(kept), 0
     candidate = f"{name}.damaged"
@@ -396,7 +396,7 @@ def _free_name(folder: Path, name: str) -> str:
 
 
 def set_aside(path: Path) -> str:
-    """Give a file a name that nothing reads; what was done."""
+    """Give a file a name that nothing reads; returns what was done."""
     name = _free_name(path.parent, path.name)
     if not path.exists():
         return f"{path}: there was none"
@@ -406,18 +406,18 @@ def set_aside(path: Path) -> str:
 
 
 def _mend(path: Path, mends: tuple[tuple[int, int, int], ...]) -> str:
-    """One byte at a time: a crash in between leaves some for the next repair."""
+    """One byte at a time: after a crash in between, the next repair corrects the rest."""
     done = 0
     with open(path, "r+b") as file:
         for position, found, wanted in mends:
             if os.pread(file.fileno(), 1, position) == bytes([found]):
                 done += os.pwrite(file.fileno(), bytes([wanted]), position)
         os.fsync(file.fileno())
-    return f"{path}: {done} bits put right"
+    return f"{path}: {done} bits corrected"
 
 
 def _reseal(files: SegmentFiles, whole: bool = False) -> str:
-    """A side-car for the files as they are; not `whole`: only its indexes' checksums."""
+    """Rebuild the side-car for the current files; not `whole`: only its indexes' checksums."""
     path = files.path(SIDECAR)
     if not path.exists():
         return f"{path}: there was none"
@@ -425,13 +425,13 @@ def _reseal(files: SegmentFiles, whole: bool = False) -> str:
         old = None if whole else read_sidecar(path.read_bytes())
         sidecar = remake(files, old, topic_id_of(files.folder), files.folder.absolute().name)
     except (ValueError, OSError) as problem:
-        return f"{path}: not made again: {problem}"
+        return f"{path}: not rebuilt: {problem}"
     with Directory(files.folder) as directory:
         if files.sealed:
             directory.replace(path.name, render_sidecar(sidecar))
         else:
             directory.unlink(path.name)
-    return f"{path}: made again"
+    return f"{path}: rebuilt"
 
 
 def _copy(source: Any, target: Any, start: int, end: int) -> None:
@@ -443,7 +443,7 @@ def _copy(source: Any, target: Any, start: int, end: int) -> None:
 
 
 def _write_ranges(path: Path, name: str, ranges: Iterable[tuple[int, int]]) -> None:
-    """Copy ranges of a file into a new one next to it, on disk on return."""
+    """Copy ranges of a file into a new one next to it, which is on disk on return."""
     with open(path, "rb") as source, open(path.parent / name, "xb") as target:
         os.fchmod(target.fileno(), 0o600)
         for start, end in ranges:
@@ -476,9 +476,9 @@ def _cut(path: Path, ranges: tuple[tuple[int, int], ...]) -> str:
 
 
 def _rebuild_indexes(files: SegmentFiles) -> str:
-    """Both indexes by the rule of the append path: an entry after each 4096 bytes.
+    """Rebuild both indexes by the rule of the append path: an entry after each 4096 bytes.
 
-    A batch whose offset cannot be right, as a wrong header may have it, gets no entry.
+    A batch whose offset cannot be right, as with a wrong header, gets no entry.
     """
     offsets, times = bytearray(), bytearray()
     since, latest, latest_offset, last_time = 0, -1, files.base_offset, -1
@@ -510,7 +510,7 @@ def _rebuild_indexes(files: SegmentFiles) -> str:
 
 
 def _rebuild_aborts(folder: Path) -> str:
-    """The lists of every segment: where one is wrong its neighbours were made by the same hand."""
+    """Rebuild the lists of all segments: if one is wrong, the others were made the same way."""
     segments = list_segments(folder)
     replay = Replay(folder, segments[0].base_offset, Report())
     written = 0
@@ -540,7 +540,7 @@ def _write_aborts(directory: Directory, files: SegmentFiles, entries: list[Abort
 
 
 def _rebuild_epochs(path: Path) -> str:
-    """What the batches carry; an epoch in which nothing was written is not among them."""
+    """Rebuild the list from the batches; an epoch in which nothing was written is not in it."""
     entries: list[tuple[int, int]] = []
     for files in list_segments(path.parent):
         for batch in BatchWalk(files.path(".log")).batches():

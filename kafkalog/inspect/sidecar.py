@@ -1,8 +1,8 @@
-"""`<base>.chk`: what a sealed segment's files were, read back and compared.
+"""`<base>.chk`: checksums of a sealed segment's files, read back and compared.
 
-The engine writes one when it seals a segment (docs/format.md, "Side-car").  The sums are made
-here a second time, from the batches as they lie there, so that a header bit that rotted shows,
-and a file that is not the one that was sealed.
+The engine writes one when it seals a segment (docs/format.md, "Side-car").  The sums are computed
+here a second time, from the batches in the file.  That shows a header bit that rotted, and a file
+that is not the one that was sealed.
 """
 
 from __future__ import annotations
@@ -41,9 +41,9 @@ __all__ = [
 SIDECAR = ".chk"
 INDEX_SUFFIXES = (".index", ".timeindex", ".txnindex")
 HEADER_BYTES = 17
-"""What the crc of a batch leaves out."""
+"""The header bytes that a batch's crc does not cover."""
 SUMMED_BYTES = 21
-"""And the crc itself, which binds it to the rest."""
+"""With the crc itself, which binds them to the rest."""
 REGION_BYTES = 64 << 10
 _MAGIC = b"KLCK"
 _START = struct.Struct(">4sHII")
@@ -53,7 +53,7 @@ _NAMES = _START.size + _FIXED.size
 
 
 class FileSum(NamedTuple):
-    """Of a whole file; `size` -1: there is none."""
+    """Of a whole file; `size` -1: it does not exist."""
 
     size: int
     crc: int
@@ -66,19 +66,19 @@ class Region(NamedTuple):
     """The batches that begin in one piece of the `.log`."""
 
     position: int
-    """Of the first one."""
+    """The position of the first one."""
     crc: int
 
 
 class Sidecar(NamedTuple):
-    """What the file says."""
+    """The contents of the file."""
 
     base_offset: int
     log_bytes: int
     indexes: tuple[FileSum, ...]
-    """As INDEX_SUFFIXES."""
+    """In the order of INDEX_SUFFIXES."""
     topic_id: str
-    """As partition.metadata spells it; empty: not known then."""
+    """As partition.metadata spells it; empty: it was not known."""
     folder: str
     regions: tuple[Region, ...]
     region_bytes: int = REGION_BYTES
@@ -134,7 +134,7 @@ def render_sidecar(sidecar: Sidecar) -> bytes:
 
 
 def file_sum(path: Path) -> FileSum:
-    """Of an index file; an empty list of aborted transactions counts as none.
+    """The sum of an index file; an empty list of aborted transactions counts as missing.
 
     Raises: OSError, but not for a missing file.
     """
@@ -155,26 +155,26 @@ class Summed(NamedTuple):
 
     position: int
     end: int
-    """Behind its last batch."""
+    """The position after its last batch."""
     whole: bool
-    """No bytes lie between its batches."""
+    """There are no bytes between its batches."""
     positions: Table
     headers: bytes
     """SUMMED_BYTES of each batch."""
 
     @property
     def crc(self) -> int:
-        """What the side-car should say."""
+        """The sum that the side-car should have."""
         return _crc(self.headers)
 
 
 class RegionSums:
-    """Batches in, block by block and in order; regions out, each when the next one begins."""
+    """Sums batches by region, block by block and in order; each is done when the next begins."""
 
     def __init__(self, region_bytes: int = REGION_BYTES) -> None:
         self.region_bytes = region_bytes
         self.done: list[Summed] = []
-        """Take them out whenever you like."""
+        """Finished regions; take them out at any time."""
         self._number = -1
         self._positions: list[Table] = []
         self._headers: list[bytes] = []
@@ -182,7 +182,7 @@ class RegionSums:
         self._whole = True
 
     def feed(self, table: Table) -> None:
-        """The batches of one block, rows of `batch_dtype()`."""
+        """Add the batches of one block, rows of `batch_dtype()`."""
         import numpy as np
 
         if not len(table):
@@ -212,7 +212,7 @@ class RegionSums:
             self._headers.append(headers[start:stop].tobytes())
 
     def close(self) -> None:
-        """There are no more batches in the region at hand."""
+        """Finish the current region: it has no more batches."""
         import numpy as np
 
         if not self._positions:
@@ -225,10 +225,10 @@ class RegionSums:
 
 
 def find_bit(summed: Summed, crc: int) -> tuple[int, int] | None:
-    """The one bit whose change makes the sum of a region `crc`: (position in the `.log`, bit).
+    """The one bit that, flipped, makes the sum of a region `crc`: (position in the `.log`, bit).
 
-    None when no single bit of what the batches' own checksums leave out does.  A difference
-    of two CRCs belongs to at most one single bit of so short a text.
+    None if no single bit outside of the batches' own checksums does.  In bytes as few as these,
+    at most one single bit explains a difference of two CRCs.
     """
     count = len(summed.headers)
     effects = _effects(1 << (count - 1).bit_length())[:count]
@@ -241,7 +241,7 @@ def find_bit(summed: Summed, crc: int) -> tuple[int, int] | None:
 
 @lru_cache(maxsize=2)
 def _effects(count: int) -> Table:
-    """What a bit changes in the CRC: row i is the eight bits of the byte i places from the end."""
+    """How a bit changes the CRC: row i has the eight bits of the byte i places from the end."""
     import numpy as np
 
     table = np.arange(256, dtype="u4")
@@ -249,18 +249,18 @@ def _effects(count: int) -> Table:
         table = np.where(table & 1, (table >> 1) ^ np.uint32(0x82F63B78), table >> 1)
     effects = np.empty((count, 8), "u4")
     effects[0] = table[1 << np.arange(8)]
-    for i in range(1, count):  # the byte before has one more byte of zeros behind it
+    for i in range(1, count):  # the byte before is followed by one more byte of zeros
         effects[i] = table[effects[i - 1] & 0xFF] ^ (effects[i - 1] >> 8)
     return effects
 
 
-# ---- made again ----------------------------------------------------------------------------
+# ---- rebuilt -------------------------------------------------------------------------------
 
 
 def remake(files: SegmentFiles, old: Sidecar | None, topic_id: str, folder: str) -> Sidecar:
-    """A side-car for a segment's files as they are; with `old` only its indexes are new.
+    """A new side-car for a segment's current files; with `old` only its indexes' sums are new.
 
-    Raises: OSError; ValueError when the `.log` holds what is no batch.
+    Raises: OSError; ValueError if the `.log` has bytes that are not a batch.
     """
     indexes = tuple(file_sum(files.path(suffix)) for suffix in INDEX_SUFFIXES)
     if old is not None:

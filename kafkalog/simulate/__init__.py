@@ -1,1 +1,1 @@
-"""A whole cluster in one thread and in a time of its own, to be broken in every way by seed."""
+"""A whole cluster in one thread and in virtual time, with faults drawn from a seed."""

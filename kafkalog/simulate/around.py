@@ -1,4 +1,4 @@
-"""A cluster's settings, and what the parts of a node know of the node around them."""
+"""A cluster's settings, and how the parts of a node see that node."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ __all__ = ["Around", "Copied", "Judge", "Setup"]
 
 
 class Setup(NamedTuple):
-    """How a cluster of a run is."""
+    """The settings of a run's cluster."""
 
     nodes: int = 3
     partitions: int = 2
@@ -37,7 +37,7 @@ class Setup(NamedTuple):
 
 
 class Copied(Protocol):
-    """A partition's copy, as it is looked at."""
+    """A replica of a partition, as the checks see it."""
 
     tp: TopicPartition
     log: Log
@@ -50,19 +50,19 @@ class Copied(Protocol):
 
 
 class Judge(Protocol):
-    """Gets the events by which the invariants are checked."""
+    """Gets the events from which the invariants are checked."""
 
     def reigns(self, node: int, epoch: int) -> None:
         """A controller was elected."""
 
     def leads(self, replica: Copied, now: Isr) -> None:
-        """A node takes up a leadership."""
+        """A node becomes a leader."""
 
     def shown(self, replica: Copied, before: tuple[int, int], high_watermark: int) -> None:
-        """A leader shows more than it did, in what epoch."""
+        """A leader shows more than before; `before`: its epoch and high watermark until then."""
 
     def follows(self, replica: Copied, before: int) -> None:
-        """A follower shows more than it did."""
+        """A follower shows more than before; `before`: its high watermark until then."""
 
 
 class Around(Protocol):
@@ -78,16 +78,16 @@ class Around(Protocol):
     on_disk: dict[TopicPartition, int]
 
     def now_ms(self) -> float:
-        """On its timers' clock."""
+        """The clock of its timers."""
 
     def wall_ms(self) -> float:
-        """On its wall."""
+        """Its wall clock, in ms since 1970."""
 
     def after(self, ms: float, call: Callable[[], None]) -> None:
-        """Do it then, if this life lasts until then."""
+        """Call it after that time, if this life of the node lasts until then."""
 
     def after_disk(self, call: Callable[[], None]) -> None:
-        """Do it when the disk gets to it."""
+        """Call it once the disk gets to it."""
 
     def say(self, *words: object) -> None:
         """Note what happened."""
@@ -101,7 +101,7 @@ class Around(Protocol):
         limit_ms: float,
         channel: Any,
     ) -> None:
-        """A request to another; those of a channel go over one connection."""
+        """Send a request to another place; the requests of a channel share one connection."""
 
     def epochs(self) -> dict[int, int]:
         """Epochs of registered brokers, as this node knows them."""

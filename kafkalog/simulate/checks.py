@@ -1,14 +1,14 @@
-"""What must hold in every run, looked at while it goes and at its end.
+"""What must hold in every run, checked while it runs and at its end.
 
-committed   what a leader shows is shown for ever: in each later leader, at its offset
-one leader  of a leader epoch; epochs, of leaders and of controllers, never go back
-maximal     nothing is shown that a member of the ISR has not
+committed   a record that a leader shows stays at its offset forever, on each later leader
+one leader  per leader epoch; epochs, of leaders and of controllers, never go back
+maximal     nothing is shown that a member of the ISR lacks
 candidate   each member of the ISR has all committed records
 follower    what a follower shows is committed
 monotone    within a leader epoch the high watermark never goes back
-reads       a reader sees committed records, and nothing else, ever
-once        what an idempotent producer sent is there once, in its order
-equal       in the end all copies are the same, in sync, and everybody was answered
+reads       a reader only sees committed records
+once        each record of an idempotent producer is there once, in order
+equal       in the end all replicas are equal and in sync, and every producer has its answers
 """
 
 from __future__ import annotations
@@ -29,11 +29,11 @@ from kafkalog.types import TopicPartition
 __all__ = ["Checks", "Violation"]
 
 COMPARED = 8
-"""Of the last that are committed, when a node is to lead; all are at the end."""
+"""How many of the last committed records a new leader must have; at the end all are compared."""
 
 
 class Violation(Exception):
-    """Something does not hold; its first word names what."""
+    """An invariant does not hold; the first word names it."""
 
 
 class Judged(Protocol):
@@ -43,18 +43,18 @@ class Judged(Protocol):
 
     @property
     def replicas(self) -> Mapping[TopicPartition, Copied]:
-        """Its copies."""
+        """Its replicas."""
 
 
 class Checks:
-    """Of one run."""
+    """The checks of one run."""
 
     def __init__(self, world: World, there: Tree, unclean: bool) -> None:
         self.nodes: Mapping[int, Judged] = {}
         self.committed: dict[TopicPartition, list[Kept]] = {}
-        """By partition, in the order of offsets from 0 on."""
+        """By partition, in the order of offsets, from 0."""
         self.sent: dict[int, tuple[int, int]] = {}
-        """Of each batch of an idempotent producer, by its checksum: producer and sequence."""
+        """By checksum of each batch of an idempotent producer: producer and sequence."""
         self._world, self._tree, self._unclean = world, there, unclean
         self._leaders: dict[tuple[TopicPartition, int], int] = {}
         self._epochs: dict[str, tuple[int, int]] = {}
@@ -95,14 +95,14 @@ class Checks:
                 )
 
     def state(self, tp: TopicPartition) -> tree.PartitionState | None:
-        """A partition as the tree has it."""
+        """A partition's state in the tree."""
         znode = self._tree.znodes.get(tree.partition_path(*tp))
         return None if znode is None else tree.read_partition(*tp, znode.data)
 
     # ---- leaders ----------------------------------------------------------------------------
 
     def leads(self, replica: Copied, now: Isr) -> None:
-        """A node takes up a leadership."""
+        """A node becomes a leader."""
         tp, epoch, node = replica.tp, now.leader_epoch, replica.where
         if self._leaders.setdefault((tp, epoch), node) != node:
             raise Violation(
@@ -110,7 +110,7 @@ class Checks:
             )
         state = self.state(tp)
         if state is None or state.leader_epoch != epoch:
-            return  # it learned of this late: another leads by now
+            return  # it learned of this late: another node leads by now
         known = self.committed.setdefault(tp, [])
         if self._unclean and now.recovering:
             self._forget(replica, known)
@@ -123,14 +123,14 @@ class Checks:
 
     @staticmethod
     def _forget(replica: Copied, known: list[Kept]) -> None:
-        """Forget as committed what a leader that was not in sync lacks, or has otherwise."""
+        """Forget as committed what a leader that was not in sync lacks or has differently."""
         start = replica.log.start_offset
         pairs = zip(kept(replica.log, start, len(known)), known[start:], strict=False)
         same = sum(1 for _ in takewhile(lambda pair: pair[0] == pair[1], pairs))
         del known[start + same :]
 
     def shown(self, replica: Copied, before: tuple[int, int], high_watermark: int) -> None:
-        """A leader shows more than it did."""
+        """A leader shows more than before."""
         tp, node = replica.tp, replica.where
         epoch = replica.leader_epoch
         if before[0] == epoch and high_watermark < before[1]:
@@ -148,7 +148,7 @@ class Checks:
             self._world.say(f"{tp.topic}-{tp.partition} on {node}: {high_watermark} are shown")
 
     def follows(self, replica: Copied, before: int) -> None:
-        """A follower shows more than it did."""
+        """A follower shows more than before."""
         tp, shown = replica.tp, replica.handle.high_watermark
         start = max(before, replica.log.start_offset)
         wanted = self.committed.get(tp, [])[start:shown]
@@ -182,8 +182,9 @@ class Checks:
     def out_of_order(
         self, tp: TopicPartition, leader_epoch: int, producer: int, sequence: int
     ) -> None:
-        """A producer that sends one after another got the answer that one is missing.  A leader
-        that does not know yet that another leads has missed what that one took, and may say so."""
+        """A producer with one batch in flight got the answer that one before it is missing.  A
+        leader that does not know yet that another node leads lacks what that one appended, and may
+        say so."""
         state = self.state(tp)
         if state is not None and leader_epoch < state.leader_epoch:
             return
@@ -211,7 +212,7 @@ class Checks:
         return [self.nodes[one] for one in sorted(replicas)]
 
     def final(self, partitions: Sequence[TopicPartition]) -> None:
-        """All is quiet: compare everything."""
+        """The cluster has settled: compare everything."""
         for tp in partitions:
             known = self.committed.get(tp, [])
             for node in self._holders(tp):

@@ -1,4 +1,4 @@
-"""Clients that write and read while faults happen: their history is judged."""
+"""Clients that write and read during faults: what they see is checked."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ AGAIN_MS = 20.0
 
 
 class Client:
-    """One that knows a partition's leader, as some node reported it."""
+    """A client that knows a partition's leader, as some node reported it."""
 
     def __init__(
         self, number: int, tp: TopicPartition, network: Network, setup: Setup, checks: Checks
@@ -38,7 +38,7 @@ class Client:
     def ask(
         self, place: int, request: Any, answered: Callable[[Any], None], failed: Callable[[], None]
     ) -> None:
-        """Of a node."""
+        """Send a request to a node."""
         found = self._connections.get(place)
         if found is None or not found.open:
             receiver = self._network.places[place]
@@ -57,15 +57,15 @@ class Client:
         self.ask(node, Where(self.tp), told, lambda: self.after(AGAIN_MS, then))
 
     def after(self, ms: float, call: Callable[[], None]) -> None:
-        """Do it then."""
+        """Call it after about that time."""
         self.world.after(ms * (0.5 + self.world.dice.random()), call, self)
 
 
 class Producer(Client):
     """Sends one record after another.
 
-    With acks=all it is idempotent, and sends the same again until it is answered; with acks=1 it
-    cares for none.
+    With acks=all it is idempotent, and retries each until it is acknowledged; with acks=1 it never
+    retries.
     """
 
     def __init__(
@@ -123,7 +123,7 @@ class Producer(Client):
 
 
 class Reader(Client):
-    """Reads a partition from its start on, again and again."""
+    """Reads a partition from its start, repeatedly."""
 
     def __init__(
         self, number: int, tp: TopicPartition, network: Network, setup: Setup, checks: Checks

@@ -22,7 +22,7 @@ __all__ = ["Cluster"]
 
 TOPIC = "t"
 SETTLED_MS = 60_000.0
-"""How long a cluster may take, in its own time, until all is well once nothing is broken."""
+"""How long a cluster may take, in virtual time, to settle after it was healed."""
 
 
 class Cluster:
@@ -64,19 +64,19 @@ class Cluster:
     # ---- time -------------------------------------------------------------------------------
 
     def start(self) -> None:
-        """All nodes."""
+        """Start all nodes."""
         for node in self.nodes.values():
             node.start()
 
     def until(self, condition: Callable[[], bool], limit_ms: float = 30_000.0) -> None:
-        """Let time go on until it holds.  Raises: Violation: it never does."""
+        """Let time pass until the condition holds.  Raises: Violation: it never does."""
         end_ms = self.world.now_ms + limit_ms
         while not condition():
             if self.world.now_ms > end_ms or not self.world.step():
                 raise Violation(f"never: {getattr(condition, '__doc__', '') or 'what is awaited'}")
 
     def pass_ms(self, ms: float) -> None:
-        """Let so much time go by."""
+        """Let that much time pass."""
         end_ms = self.world.now_ms + ms
         self.world.after(ms, lambda: None)
         while self.world.now_ms < end_ms and self.world.step():
@@ -85,9 +85,9 @@ class Cluster:
     # ---- clients ----------------------------------------------------------------------------
 
     def add_clients(self, dice: random.Random) -> None:
-        """A workload: for each partition producers, and a reader.
+        """Add a workload: for each partition producers, and a reader.
 
-        Where power may be cut only acks=all: what acks=1 appended is shown before it is on disk.
+        With power cuts only acks=all: records sent with acks=1 are shown before they are on disk.
         """
         pause_ms = dice.choice((2.0, 10.0, 40.0))
         for tp in self.partitions:
@@ -107,7 +107,7 @@ class Cluster:
         self.tree.commit([Delete(tree.CONTROLLER)])
 
     def delete_records(self, node: int) -> None:
-        """What is shown of the partitions that a node leads, but the last few."""
+        """Delete the visible records of the partitions that a node leads, except the last few."""
         for one in self.nodes[node].replicas.values():
             state = self.checks.state(one.tp)
             if one.leads and state is not None and state.leader_epoch == one.leader_epoch:
@@ -115,8 +115,8 @@ class Cluster:
                 one.log.delete_before(max(one.log.start_offset, shown - 10))
 
     def move(self, first: int, number: int) -> None:
-        """A partition is to have its replicas on so many nodes from `first` on; nothing happens
-        while others are about to move."""
+        """Reassign a partition to the nodes from `first` on, as many as it has replicas; nothing
+        happens while a reassignment is waiting."""
         tp = self.partitions[number % len(self.partitions)]
         wanted = tree.write_reassignment({tp: self._placed(first)})
         self.tree.commit([Create(tree.REASSIGNMENT, wanted)])
@@ -124,7 +124,7 @@ class Cluster:
     # ---- the end --------------------------------------------------------------------------------
 
     def settle(self) -> None:
-        """Heal everything, and see that all comes to rest and is as it must be."""
+        """Heal everything, and check that the cluster settles as it must."""
         self.world.say("--- all is healed")
         self.network.heal()
         for node in self.nodes.values():
@@ -146,6 +146,6 @@ class Cluster:
         self.checks.final(self.partitions)
 
     def close(self) -> None:
-        """Give back what the nodes have open."""
+        """Release what the nodes have open."""
         for node in self.nodes.values():
             node.close()

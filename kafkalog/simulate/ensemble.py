@@ -1,4 +1,4 @@
-"""ZooKeeper as it is reached over the network, and a node's session with it."""
+"""ZooKeeper as nodes reach it over the network, and a node's session with it."""
 
 from __future__ import annotations
 
@@ -17,15 +17,15 @@ RETRY_MS = 50.0
 ATTACH = "attach"
 T = TypeVar("T")
 Deed = Callable[[Tree, int], Any]
-"""What is done at the tree, for a session."""
+"""An operation on the tree, for a session."""
 
 
 class _Expired:
-    """The answer to a session that is over."""
+    """The answer to a session that has ended."""
 
 
 class Ensemble:
-    """A place where the tree is; it never ends, but links to it do."""
+    """The place of the tree; it never stops, but links to it break."""
 
     def __init__(self, network: Network, timeout_ms: float) -> None:
         self.number, self.life, self.up, self.paused_until_ms = ENSEMBLE, 1, True, 0.0
@@ -37,8 +37,8 @@ class Ensemble:
         network.add(self)
 
     def serve(self, connection: Connection, request: Any, reply: Callable[[Any], None]) -> None:
-        """(session, deed): session 0 begins one, no deed only says that it lives, or moves to
-        this connection with ATTACH; what comes by the earlier one is not done any more."""
+        """(session, deed).  Session 0 begins a session.  No deed only keeps it alive; ATTACH moves
+        it to this connection, and requests on its earlier one are ignored from then on."""
         session, deed = request
         if session and deed is not ATTACH and self._by.get(session) is not connection:
             return
@@ -66,18 +66,18 @@ class Ensemble:
                 self._world.after(left_ms, lambda: self._look(session))
 
     def expire(self, session: int) -> None:
-        """End a session without its owner's knowing."""
+        """End a session without its owner's knowledge."""
         self._world.say("zookeeper: session", session, "expires")
         self.tree.end(session)
 
 
 class Link:
-    """A node's session.  All is called in the node's own time, and ends with its life."""
+    """A node's session.  Everything is called in the node's own time, and ends with its life."""
 
     def __init__(
         self, network: Network, node: Place, ensemble: Ensemble, told: Callable[[Any], None]
     ) -> None:
-        """`told` hears Life.CONNECTED, AWAY and EXPIRED, and what watches see; those of a
+        """`told` gets Life.CONNECTED, AWAY and EXPIRED, and what watches see; watches of a
         connection that ended never fire."""
         self.session = 0
         self._network, self._node, self._ensemble, self._told = network, node, ensemble, told
@@ -86,11 +86,11 @@ class Link:
 
     @property
     def connected(self) -> bool:
-        """Whether it can be asked now, as far as is known."""
+        """Whether it can be reached now, as far as is known."""
         return self._connection is not None and self._connection.open and self.session > 0
 
     def connect(self) -> None:
-        """Reach it again."""
+        """Connect again."""
         made = self._connection = Connection(self._network, self._node, self._ensemble)
         made.pushed = lambda seen: self._told(seen) if made is self._connection else None
         made.ask((self.session, ATTACH), self._begun, self._away, self._ensemble.timeout_ms)
@@ -146,7 +146,7 @@ class Link:
             self._away()
 
     def ask(self, deed: Deed, done: Callable[[Any], None], failed: Callable[[], None]) -> None:
-        """Have something done; where it failed, it may have been, or be done later."""
+        """Run an operation; if that failed, it may have been done, or be done later."""
         made = self._connection
         if made is None or not self.connected:
             self._network.world.after(0, failed, self._node)

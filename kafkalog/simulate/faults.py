@@ -1,6 +1,6 @@
-"""What is done to a cluster: a plan of steps, drawn by seed, each of which can be left out.
+"""The faults of a cluster: a plan of steps, drawn by seed, each of which can be left out.
 
-Each run draws its own mix (a swarm): cold ones find other mistakes than hot ones.
+Each run draws its own mix (a swarm): rare faults find other mistakes than frequent ones.
 """
 
 from __future__ import annotations
@@ -22,21 +22,21 @@ KINDS = (
 
 
 class Step(NamedTuple):
-    """One thing that is done."""
+    """One fault, or something that heals or changes the cluster."""
 
     at_ms: float
     kind: str
     node: int
     other: int
     ms: float
-    """For how long."""
+    """How long it lasts."""
 
     def __str__(self) -> str:
         return f"{self.at_ms / 1000:.3f} s: {self.kind} {self.node} {self.other} {self.ms:.0f} ms"
 
 
 def plan(dice: random.Random, setup: Setup) -> Iterator[Step]:
-    """Steps without end, in the order of time."""
+    """Steps without end, ordered by time."""
     kinds = [one for one in dict.fromkeys(KINDS) if dice.random() < 0.6] or ["kill"]
     if not setup.durable:
         kinds = [one for one in kinds if one != "power"] or ["kill"]
@@ -53,8 +53,8 @@ def plan(dice: random.Random, setup: Setup) -> Iterator[Step]:
 
 
 def moves(dice: random.Random, setup: Setup) -> Iterator[Step]:
-    """Partitions that are to have other replicas, from time to time; none where each node has
-    all, nor in every run."""
+    """Reassignments from time to time; none if each node has all partitions, and not in every
+    run."""
     if setup.nodes <= setup.replicas or dice.random() < 0.3:
         return
     every_ms = dice.choice((400.0, 1500.0))
@@ -65,7 +65,7 @@ def moves(dice: random.Random, setup: Setup) -> Iterator[Step]:
 
 
 def do(step: Step, cluster: Cluster) -> None:
-    """Do it, where it can be done."""
+    """Do it, if it can be done."""
     node, world = cluster.nodes[step.node], cluster.world
     both = [(step.node, step.other), (step.other, step.node)]
     everybody = [one for one in cluster.network.places if one != step.node]

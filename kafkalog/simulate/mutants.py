@@ -1,6 +1,6 @@
-"""Mistakes, planted one at a time: a simulation that finds none of them shows nothing.
+"""Mistakes, planted one at a time: a simulation that finds none of them proves nothing.
 
-Each is a rule of replication or of control left out, most of which Apache Kafka once had to learn
+Each leaves out a rule of replication or of control, most of which Apache Kafka once had to learn
 (KIP-101, 279, 320, 497, 903; KAFKA-14704).
 """
 
@@ -27,13 +27,13 @@ class Mutant(NamedTuple):
     what: str
     rules: Rules
     durable: bool | None = True
-    """Whether power is cut, and records are synced; None: as the seed draws it."""
+    """Whether power is cut and records are synced; None: as the seed draws it."""
 
 
 def _followers(
     change: Callable[[isr.Isr], frozenset[int]],
 ) -> Callable[[isr.Isr, Mapping[int, int]], list[Follower]]:
-    """The data plane gets another maximal ISR."""
+    """Give the data plane another maximal ISR."""
 
     def told(now: isr.Isr, epochs: Mapping[int, int]) -> list[Follower]:
         counted = change(now)
@@ -53,7 +53,7 @@ def _proposed(now: isr.Isr) -> frozenset[int]:
 
 
 def _shown_first(copy: Copy, action: Any, asked: int) -> Any:
-    """The high watermark of a diverging answer is taken before the log is cut (KAFKA-14704)."""
+    """Take the high watermark of a diverging answer before truncating the log (KAFKA-14704)."""
     if isinstance(action, tuple) and len(action) == 2 and isinstance(action[0], EpochEnd):
         end, high_watermark = action
         copy.do(Append(None, high_watermark, -1))
@@ -83,7 +83,7 @@ def _released(now: isr.Isr, _states: Any, _high_watermark: int) -> isr.Isr:
 
 
 def _reverted(now: isr.Isr, asked: isr.Isr, row: Any) -> isr.Isr:
-    """Any error takes the proposal back, although it may have been written."""
+    """Any error drops the proposal, although it may have been written."""
     after = isr.answered(now, asked, row)
     return after._replace(proposal=None) if row.error_code and now == asked else after
 
@@ -96,25 +96,25 @@ def _believed(now: isr.Isr, asked: isr.Isr, row: Any) -> isr.Isr:
 
 
 def _unchecked(operations: Sequence[Any]) -> Sequence[Any]:
-    """No controller proves that it still reigns."""
+    """A controller's writes do not prove that it still reigns."""
     return [one for one in operations if not isinstance(one, Check)]
 
 
 def _overwritten(operations: Sequence[Any]) -> Sequence[Any]:
-    """Neither that, nor that the state is as it knew it."""
+    """Nor do they prove that the state is as it knew it."""
     return [
         one._replace(version=-1) if isinstance(one, Set) else one for one in _unchecked(operations)
     ]
 
 
 def _obeys_all(standing: Any, request: Any) -> Any:
-    """A leadership is taken up whatever was known before."""
+    """A leadership is accepted, whatever was known before."""
     after, effects, answer = leader_and_isr(standing._replace(held={}), request)
     return after._replace(held={**standing.held, **after.held}), effects, answer
 
 
 def _expanded(now: isr.Isr, found: Any, epochs: Mapping[int, int]) -> isr.Isr:
-    """A follower of any epoch of the leadership, in any life, may join."""
+    """A follower in any epoch of the leadership, and in any life, may join."""
     if now.proposal is not None or found.id in now.in_sync or found.id not in now.replicas:
         return now
     wanted = (*now.in_sync, found.id)
@@ -122,7 +122,7 @@ def _expanded(now: isr.Isr, found: Any, epochs: Mapping[int, int]) -> isr.Isr:
 
 
 def _refused_is_done(now: isr.Isr, asked: isr.Isr, row: Any) -> isr.Isr:
-    """A proposal holds as soon as anything is answered."""
+    """A proposal counts as accepted as soon as anything is answered."""
     if now != asked or asked.proposal is None or row.error_code == ErrorCode.NONE:
         return isr.answered(now, asked, row)
     return now._replace(in_sync=asked.proposal.isr, proposal=None)
@@ -176,7 +176,7 @@ MUTANTS: Mapping[str, Mutant] = {
     "no-reign-check": Mutant(
         "a controller's writes do not prove that it reigns", Rules(operations=_unchecked)
     ),
-    "no-compare": Mutant("nor that the state is as it knew it", Rules(operations=_overwritten)),
+    "no-compare": Mutant("nor do they compare the known state", Rules(operations=_overwritten)),
     "obeys-all": Mutant("an older leadership is taken up", Rules(leader_and_isr=_obeys_all)),
     "any-life-joins": Mutant(
         "a replica that was in sync in an earlier life joins the ISR (before KIP-903)",
@@ -185,7 +185,7 @@ MUTANTS: Mapping[str, Mutant] = {
     "unsynced-follower": Mutant(
         "a follower promises what is not on its disk", Rules(follower_syncs=False)
     ),
-    "unsynced-found": Mutant("and so of what it found when it started", Rules(found_syncs=False)),
+    "unsynced-found": Mutant("the same for records found at its start", Rules(found_syncs=False)),
     "unsynced-leader": Mutant(
         "a leader shows what it took as a follower before that is on its disk",
         Rules(leader_syncs=False),

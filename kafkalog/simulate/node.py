@@ -1,4 +1,4 @@
-"""A node of a simulated cluster: what it knows, its copies, its session, perhaps its reign."""
+"""A node of a simulated cluster: what it knows, its replicas, its session, perhaps its reign."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ ALTER_VERSION = 3
 
 
 class Node:
-    """It is down until `start`."""
+    """A node; it is down until `start`."""
 
     def __init__(
         self, number: int, folder: Path, network: Network, ensemble: Ensemble, setup: Setup,
@@ -52,7 +52,8 @@ class Node:
         self.standing = self._nothing()
         self.replicas: dict[TopicPartition, Replica] = {}
         self.on_disk: dict[TopicPartition, int] = {}
-        """Of each log, below which offset all survives a power cut; as the last life left it."""
+        """For each log, the offset below which everything survives a power cut, as the last life
+        left it."""
         self.disk_factor = 1.0
         self.skew_ms = 0.0
         """How far its wall clock is off."""
@@ -70,19 +71,19 @@ class Node:
     # ---- time and words ---------------------------------------------------------------------
 
     def now_ms(self) -> float:
-        """On its timers' clock."""
+        """The clock of its timers."""
         return self.world.now_ms
 
     def wall_ms(self) -> float:
-        """On its wall."""
+        """Its wall clock, in ms since 1970."""
         return 1_700_000_000_000 + self.world.now_ms + self.skew_ms
 
     def after(self, ms: float, call: Callable[[], None]) -> None:
-        """Do it then, if this life lasts until then."""
+        """Call it after that time, if this life of the node lasts until then."""
         self.world.after(ms, call, self)
 
     def after_disk(self, call: Callable[[], None]) -> None:
-        """Do it when the disk gets to it."""
+        """Call it once the disk gets to it."""
         usual_ms = self.setup.disk_ms * self.disk_factor
         self.after(self.world.dice.expovariate(1 / usual_ms), call)
 
@@ -93,7 +94,7 @@ class Node:
     # ---- lives --------------------------------------------------------------------------------
 
     def start(self) -> None:
-        """Begin a life: nothing is known but what is on disk."""
+        """Begin a life: only what is on disk is known."""
         self.life += 1
         self.up, self.paused_until_ms = True, 0.0
         self.say(f"node {self.number} starts")
@@ -105,7 +106,7 @@ class Node:
         self.after(self.setup.lag_ms / 2, self._look)
 
     def kill(self, power_cut: bool = False, emptied: bool = False) -> None:
-        """End it.  `power_cut`: what was not synced is gone; `emptied`: all is."""
+        """End it.  `power_cut`: what was not synced is lost; `emptied`: everything is."""
         what = "loses power" if power_cut else "is killed"
         self.say(f"node {self.number} {what}{', and its disk' if emptied else ''}")
         for tp, one in self.replicas.items():
@@ -123,7 +124,7 @@ class Node:
             shutil.rmtree(self.folder, ignore_errors=True)
 
     def close(self) -> None:
-        """At the end of a run."""
+        """Close the logs, at the end of a run."""
         for one in self.replicas.values():
             one.end()
         self.replicas.clear()
@@ -134,7 +135,7 @@ class Node:
         self, place: int, request: Any, answered: Callable[[Any], None],
         failed: Callable[[], None], limit_ms: float, channel: Any,
     ) -> None:  # fmt: skip
-        """A request to another; those of a channel go over one connection."""
+        """Send a request to another place; the requests of a channel share one connection."""
         receiver = self._network.places.get(place)
         if receiver is None:
             self.after(0, failed)
@@ -146,7 +147,7 @@ class Node:
         found.ask(request, answered, failed, limit_ms)
 
     def serve(self, connection: Connection, request: Any, reply: Callable[[Any], None]) -> None:
-        """What another wants."""
+        """Answer a request."""
         if isinstance(request, Fetch | Produce | Ends):
             found = self.replicas.get(request.tp)
             if found is not None:
@@ -169,10 +170,10 @@ class Node:
             else:
                 self.reigning.asked(api, data, version, reply)
 
-    # ---- the controller's word ----------------------------------------------------------------
+    # ---- the controller's requests ------------------------------------------------------------
 
     def _commanded(self, obey: Callable[[], None]) -> None:
-        """What comes while this node registers waits, as it does for Member's lock."""
+        """Requests that arrive while this node registers wait, as they do for Member's lock."""
         if self.standing.epoch < 0:
             self._waiting.append(obey)
         else:
@@ -224,7 +225,7 @@ class Node:
         found.hold(effect)
 
     def _brokers_known(self) -> None:
-        """A follower's epoch may be another by now."""
+        """A follower's epoch may have changed."""
         for one in self.replicas.values():
             if one.isr is not None:
                 one.tell()
@@ -242,7 +243,7 @@ class Node:
         self.after(self.setup.lag_ms / 2, self._look)
 
     def propose(self) -> None:
-        """Ask the controller for what is due; one request at a time."""
+        """Ask the controller for the ISRs that are due; one request at a time."""
         due = {one: one.isr for one in self.replicas.values() if one.isr and one.isr.due}
         if self._proposing or not due:
             return
@@ -299,7 +300,7 @@ class Node:
             self.reigning.seen(what)
 
     def _register(self) -> None:
-        """As kafkalog.metadata.zookeeper.registering: an earlier session's end is waited for."""
+        """As in kafkalog.metadata.zookeeper.registering: wait for an earlier session's end."""
         path, link = tree.broker_path(self.number), self.link
         endpoint = tree.Endpoint(LISTENER, f"host{self.number}", 9092, "PLAINTEXT")
         data = tree.write_broker(tree.BrokerNode((endpoint,), None, 0, {}))

@@ -1,4 +1,4 @@
-"""Records that can be told apart: each a batch of its own, known by its checksum."""
+"""Records that can be told apart: each is its own batch, known by its checksum."""
 
 from __future__ import annotations
 
@@ -19,13 +19,13 @@ TIME_MS = 1_700_000_000_000
 
 
 class Kept(NamedTuple):
-    """A batch as it lies in a log."""
+    """A batch in a log."""
 
     offset: int
     epoch: int
-    """Of the leader that took it."""
+    """Of the leader that appended it."""
     checksum: int
-    """Over all that its producer wrote."""
+    """Over everything that its producer wrote."""
 
 
 def batch(value: bytes, producer_id: int = -1, epoch: int = -1, sequence: int = -1) -> bytes:
@@ -41,12 +41,12 @@ def batch(value: bytes, producer_id: int = -1, epoch: int = -1, sequence: int = 
 
 
 def checksum(data: bytes) -> int:
-    """Of a batch."""
+    """The checksum of a batch."""
     return int(_HEADER.unpack_from(data)[4])
 
 
 def walk(data: bytes) -> Iterator[Kept]:
-    """The whole batches of some bytes."""
+    """The complete batches in some bytes."""
     pos = 0
     while pos + HEADER_BYTES <= len(data):
         offset, length, epoch, _, crc = _HEADER.unpack_from(data, pos)
@@ -56,7 +56,7 @@ def walk(data: bytes) -> Iterator[Kept]:
 
 
 def kept(log: Log, start: int, stop: int) -> Iterator[Kept]:
-    """The batches of [start, stop), as far as they are there."""
+    """The batches of [start, stop), as far as the log has them."""
     at, stop = max(start, log.start_offset), min(stop, log.end_offset)
     while at < stop:
         before = at

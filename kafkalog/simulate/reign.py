@@ -1,4 +1,4 @@
-"""The controller of a node, driven: its events come from the virtual ZooKeeper and network, its
+"""Drives the controller of a node: its events come from the virtual ZooKeeper and network, its
 effects go there."""
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ ELECT_AGAIN_MS, SEND_AGAIN_MS = 100.0, 50.0
 
 
 class Reigning:
-    """Whether a node is the controller, and what it does as such."""
+    """Whether a node is the controller, and what it does as one."""
 
     def __init__(self, node: Around) -> None:
         self._node = node
@@ -48,13 +48,13 @@ class Reigning:
         self._waiting: dict[int, deque[Send]] = {}
         self._sending: set[int] = set()
         self._connected = 0
-        """Another with each connection to ZooKeeper: what was asked on one before is void."""
+        """Different for each connection to ZooKeeper: requests on an earlier one are void."""
         self._reading = False
-        """The tree is about to be read, or was: once a reign, before anything is written."""
+        """The tree is about to be read, or was: once per reign, before anything is written."""
 
     @property
     def reigns(self) -> bool:
-        """As far as it knows."""
+        """Whether the node is the controller, as far as it knows."""
         return self._core.reigns
 
     # ---- elections --------------------------------------------------------------------------
@@ -67,7 +67,7 @@ class Reigning:
         self._waiting.clear()
 
     def stand(self) -> None:
-        """The session is there, and this node registered: be the controller if there is none."""
+        """With a session and a registration: become the controller if there is none."""
         asked = self._connected
         self._node.link.ask(
             lambda there, session: (
@@ -120,7 +120,7 @@ class Reigning:
         self._node.link.ask(lambda there, _: there.all(), read, self._lost)
 
     def _lost(self) -> None:
-        """The link reports that it is away, and then that it is back."""
+        """Nothing to do: the link reports that it is away, and then that it is back."""
 
     # ---- events -----------------------------------------------------------------------------
 
@@ -134,7 +134,7 @@ class Reigning:
             self._handle(seen)
 
     def asked(self, api: Any, data: bytes, version: int, reply: Callable[[Any], None]) -> None:
-        """A node asks; the answer's bytes, None where another is the controller."""
+        """A node asks; `reply` gets the answer's bytes, None if another node is the controller."""
 
         def told(body: Any) -> None:
             reply(None if body is None else api.encode_response(version, body))
@@ -170,7 +170,7 @@ class Reigning:
             self.stand()
 
     def _gather(self, number: int, deeds: Sequence[Any], _: int) -> None:
-        """All are asked for at once, on one connection; the outcomes in their order."""
+        """Ask for all at once, on one connection; the outcomes come in the same order."""
         results: list[Any] = []
         asked = self._connected
 
@@ -183,7 +183,7 @@ class Reigning:
             self._node.link.ask(deed, done, self._lost)
 
     def _send(self, broker: int) -> None:
-        """The next of what waits for a broker: one after another, again where it failed."""
+        """Send a broker the next waiting request: one after another, each retried if it failed."""
         office, waiting = self._core.office, self._waiting.get(broker)
         if broker in self._sending or not waiting or office is None:
             return

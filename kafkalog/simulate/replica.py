@@ -53,7 +53,7 @@ class Fetch(NamedTuple):
 
 
 class Row(NamedTuple):
-    """Its answer, by the names of a Fetch response."""
+    """The answer to a Fetch, by the names of its response."""
 
     error_code: int = 0
     records: bytes = b""
@@ -63,7 +63,7 @@ class Row(NamedTuple):
 
 
 class Produce(NamedTuple):
-    """A batch of a producer's."""
+    """A producer's batch."""
 
     tp: TopicPartition
     batch: bytes
@@ -71,17 +71,17 @@ class Produce(NamedTuple):
 
 
 class Produced(NamedTuple):
-    """Its answer."""
+    """The answer to a Produce."""
 
     error: str
-    """Empty: it was taken, and with acks=all is committed."""
+    """Empty: it was appended, and with acks=all is committed."""
     offset: int = -1
     leader_epoch: int = -1
-    """In which it was refused."""
+    """The epoch in which it was refused."""
 
 
 class Ends(NamedTuple):
-    """A request for where a log begins and ends."""
+    """A request for a log's start and end."""
 
     tp: TopicPartition
     leader_epoch: int
@@ -100,14 +100,14 @@ class _Promise(NamedTuple):
 
 
 def open_copy(folder: Path, tp: TopicPartition, config: TopicConfig) -> Log:
-    """The log of a partition, made where there is none."""
+    """A partition's log, created if there is none."""
     state = DirectoryState(str(folder), "w", create=True, own=True)
     state.copied = True
     return log_over(Handle(str(folder), open_plan(state, tp, config), LoneOwner(state)))
 
 
 class _Judged(Copy):
-    """What a follower shows its readers is looked at, too."""
+    """What a follower shows its readers is checked, too."""
 
     def __init__(self, replica: Replica) -> None:
         super().__init__(replica.log)
@@ -133,7 +133,7 @@ class Replica:
         self.leader_epoch = -1
         self.leads = False
         self.command: Follow | None = None
-        """What is followed; another object with each command."""
+        """The current command to follow; a different object with each command."""
         self._role: Any = None
         self._parked: list[tuple[Fetch, Callable[[Row], None], int]] = []
         self._promises: list[_Promise] = []
@@ -145,7 +145,7 @@ class Replica:
 
     @property
     def on_disk(self) -> int:
-        """All below it survives a power cut: what was synced, also in lives before this one."""
+        """Everything below it survives a power cut: what was synced, also in earlier lives."""
         return max(self._on_disk, self.handle.flushed_offset)
 
     @property
@@ -155,7 +155,7 @@ class Replica:
 
     @property
     def waits(self) -> set[int]:
-        """Those that have asked for records and wait; consumers are CONSUMER."""
+        """The replicas that wait for records; a consumer is CONSUMER."""
         return {ask.replica for ask, _, _ in self._parked}
 
     def __repr__(self) -> str:
@@ -164,9 +164,9 @@ class Replica:
     # ---- what the controller wants -----------------------------------------------------------
 
     def hold(self, effect: Lead | Follow) -> None:
-        """As kafkalog.server.copies does it: first the log, then the permission to write."""
+        """As in kafkalog.server.copies: first the log, then the permission to write."""
         node, state = self.node, effect.held.state
-        self.moved()  # what it shows as the leader is judged as that
+        self.moved()  # what it showed as the leader is checked as that
         self.command = None
         if isinstance(effect, Follow):
             self.isr = None
@@ -219,7 +219,7 @@ class Replica:
         check(lib.kl_alone_set_followers(self._role, rows, len(those), now_ms))
 
     def end(self) -> None:
-        """End it as a crash does: nothing is written any more, no request is answered."""
+        """End it as in a crash: nothing more is written, no request is answered."""
         self.command, self.isr, self.leads = None, None, False
         self._ended = True
         if self._role is not None:
@@ -228,8 +228,8 @@ class Replica:
         self.handle.abandon()
 
     def _written(self) -> None:
-        """A sealed segment is synced by a thread, at once or later: here at once, so that each run
-        of a seed is the same."""
+        """A thread syncs a sealed segment, at once or later: here at once, so that each run of a
+        seed is the same."""
         count = int(self.handle.state().segment_count)
         if count != self._segments:
             self._segments = count
@@ -238,7 +238,7 @@ class Replica:
     # ---- what moves -------------------------------------------------------------------------
 
     def moved(self) -> None:
-        """Look again at all that waits for a move of the log or of the role."""
+        """Check again everything that waits for a change of the log or of the role."""
         if self._ended:
             return
         now = self.handle.state()
@@ -266,7 +266,7 @@ class Replica:
                 self._parked.append((ask, reply, shown_before))
 
     def _flush_later(self) -> None:
-        """The leader's own: what acks=all promises is on its disk, too."""
+        """The leader's own sync: what acks=all promises is on its disk, too."""
         if not self._flushing:
             self._flushing = True
             self.node.after_disk(self._flushed)
@@ -281,12 +281,12 @@ class Replica:
     # ---- producers --------------------------------------------------------------------------
 
     def produce(self, ask: Produce, reply: Callable[[Produced], None]) -> None:
-        """Take a batch."""
+        """Append a batch."""
         rules = self.node.rules
         out = ffi.new("kl_appended *")
         try:
             if self._role is None:
-                raise KafkalogError("nobody said who leads it")
+                raise KafkalogError("no leader is known")
             if not self.leads and not rules.leaves:
                 span = self.log.append_batches(ask.batch)
                 reply(Produced("", span.last_offset))
@@ -326,7 +326,7 @@ class Replica:
             parked[1](self._read(parked[0]))
 
     def _read(self, ask: Fetch) -> Row:
-        """What the data plane's Fetch answers (fetch_read.c)."""
+        """The answer that the data plane gives to a Fetch (fetch_read.c)."""
         code = self._refusal(ask)
         if code:
             return Row(code)
@@ -370,7 +370,7 @@ class Replica:
         return Row(0, b"", self.handle.high_watermark, start, EpochEnd(epoch, end))
 
     def _heard(self, ask: Fetch) -> None:
-        """All below the offset that a follower fetches from is on its copy."""
+        """A follower has everything below the offset from which it fetches."""
         joins = lib.kl_alone_fetched(
             self._role, ask.replica, ask.replica_epoch, ask.offset, ask.log_start,
             int(self.node.now_ms()),
@@ -400,7 +400,7 @@ class Replica:
             self._release()
 
     def _release(self) -> None:
-        """As kafkalog.server.threads.insync does it."""
+        """As in kafkalog.server.threads.insync."""
         if self.isr is None:
             return
         shown = int(self.handle.high_watermark)
@@ -427,12 +427,12 @@ class Replica:
         ]  # fmt: skip
 
     def answered(self, asked: Isr, row: Any) -> None:
-        """The controller's word to what was proposed."""
+        """The controller answered a proposal."""
         if self.isr is not None:
             self.change(self.node.rules.answered(self.isr, asked, row))
 
     def change(self, after: Isr) -> None:
-        """Another state of the ISR, if it is."""
+        """Take another state of the ISR, if it differs."""
         if after != self.isr:
             self.isr = after
             self.tell()
@@ -468,7 +468,7 @@ class Replica:
             self._fetch(command)
 
     def _took(self, command: Follow, ask: Fetch, row: Row) -> None:
-        """As kafkalog.replication.fetcher does it."""
+        """As in kafkalog.replication.fetcher."""
         if self.command is not command and self.node.rules.asks_again:
             return
         self._unsynced |= bool(row.records)

@@ -1,5 +1,5 @@
-"""What the nodes of a simulation go by: the product's own rules, one by one, so that a mistake can
-be planted in each (kafkalog.simulate.mutants)."""
+"""The rules that simulated nodes follow: the product's own, one by one, so that a mistake can be
+planted in each (kafkalog.simulate.mutants)."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ __all__ = ["Rules"]
 
 
 class Rules(NamedTuple):
-    """Of a run."""
+    """The rules of a run."""
 
     fetched: Callable[[Any], Any] = following.fetched
     do: Callable[[Copy, Any, int], Any] = Copy.do
@@ -26,7 +26,7 @@ class Rules(NamedTuple):
     followers: Callable[..., list[Any]] = isr.followers
     leader_and_isr: Callable[..., Any] = state.leader_and_isr
     operations: Callable[[Sequence[Any]], Sequence[Any]] = lambda operations: operations
-    """What a controller has written: a multi, as ZooKeeper is given it."""
+    """What a controller writes: a multi, as ZooKeeper gets it."""
     controls: Callable[[Any, dict[str, Any]], dict[str, Any]] = lambda _, body: body
     """What a controller sends to a broker."""
     fences: bool = True
@@ -34,13 +34,13 @@ class Rules(NamedTuple):
     diverges: bool = True
     """A leader compares where the follower's last epoch ended."""
     asks_again: bool = True
-    """An answer to what was not asked last is not taken."""
+    """An answer to an earlier request is ignored."""
     waits: bool = True
     """acks=all is answered once the record is shown."""
     follower_syncs: bool = True
-    """With durability=fsync a follower asks for more only once all is on its disk."""
+    """With durability=fsync a follower asks for more only once everything is on its disk."""
     found_syncs: bool = True
-    """What it finds when it begins to follow, too."""
+    """That includes what it finds when it begins to follow."""
     leader_syncs: bool = True
     """A new leader has everything that it shows on disk."""
     leaves: bool = True
@@ -48,6 +48,6 @@ class Rules(NamedTuple):
     begins: bool = True
     """A follower that joins the ISR has everything from before the leadership."""
     cuts_first: bool = False
-    """A follower cuts to its high watermark whenever it is told to follow, as before KIP-101."""
+    """A follower truncates to its high watermark on each command to follow, as before KIP-101."""
     epoch_said: bool = True
-    """A follower says which life of its node it is in."""
+    """A follower sends its node's broker epoch."""

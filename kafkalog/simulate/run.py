@@ -1,4 +1,4 @@
-"""One run of a cluster: built, broken by a plan, healed, and judged."""
+"""One run of a cluster: built, broken by a plan, healed, and checked."""
 
 from __future__ import annotations
 
@@ -22,23 +22,23 @@ __all__ = ["Result", "drawn_setup", "minimised", "run"]
 
 
 class Result(NamedTuple):
-    """What became of a run."""
+    """The outcome of a run."""
 
     seed: int
     failure: str
-    """Empty: all held."""
+    """Empty: everything held."""
     events: int
     ms: float
     """Of virtual time."""
     digest: int
     acknowledged: int
     steps: Sequence[Step]
-    """What was done to it, as far as it came."""
+    """The steps of the plan that were done."""
     trace: Sequence[str]
 
 
 def drawn_setup(dice: random.Random, nodes: int = 3, durable: bool | None = None) -> Setup:
-    """How the cluster of a seed is; `durable`: whatever the dice say of that."""
+    """The cluster settings of a seed; `durable` overrides what the seed draws."""
     drawn = dice.random() < 0.6
     durable = drawn if durable is None else durable
     return Setup(
@@ -60,7 +60,7 @@ def drawn_setup(dice: random.Random, nodes: int = 3, durable: bool | None = None
 
 
 def drawn_speed(dice: random.Random) -> Speed:
-    """And its network."""
+    """The network of a seed."""
     return Speed(
         usual_ms=dice.choice((0.3, 1.0, 5.0)),
         slow_share=dice.choice((0.0, 0.01, 0.05)),
@@ -73,10 +73,10 @@ def run(
     setup: Setup | None = None, steps: Iterable[Step] | None = None, moves: bool = True,
     trace: bool = False, folder: Path | None = None,
 ) -> Result:  # fmt: skip
-    """A run of so many events, and what it takes to settle then.
+    """A run of `events` events, and then the time that the cluster takes to settle.
 
-    `steps`: what is done to it instead of what the seed draws; `moves`: its replicas may move, too.
-    `folder`: where its disks are made (and removed); None: in memory, if there is room for it.
+    `steps`: these instead of the seed's; `moves`: its replicas may move, too.
+    `folder`: where its disks are created (and removed); None: in memory, if there is /dev/shm.
     """
     dice = random.Random(f"{seed}-setup")
     drawn, speed = drawn_setup(dice, nodes), drawn_speed(dice)
@@ -113,7 +113,7 @@ def _planned(seed: int, setup: Setup, moves: bool) -> Iterator[Step]:
 
 
 def _break(cluster: Cluster, steps: Iterable[Step], done: list[Step], events: int) -> None:
-    """Do one step after another until so many events have happened."""
+    """Do one step after another until `events` events have happened."""
     waiting = iter(steps)
 
     def next_one() -> None:

@@ -1,9 +1,9 @@
 """Virtual time, and the network in it: connections that keep their order, and links that fail.
 
-A run is a function of its seed: whatever happens is an event at a moment, and each choice is drawn
-from the world's dice.  What a link loses TCP sends again, so a message is late, or its connection
-ends; what was sent on a connection that ended may arrive all the same, before or after what is
-sent on the next.
+A run is a function of its seed: everything that happens is an event at a moment, and each choice is
+drawn from the world's dice.  TCP resends what a link loses, so a message is late, or its connection
+ends.  What was sent on a connection that ended may still arrive, before or after what is sent on
+the next.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ Call = Callable[[], None]
 
 
 class World:
-    """The clock, the dice, what is to happen, and what did."""
+    """The clock, the dice, the events to come, and the trace."""
 
     def __init__(self, seed: int, trace: bool = False) -> None:
         self.dice = random.Random(seed)
@@ -29,23 +29,23 @@ class World:
         self.events = 0
         """How many have happened."""
         self.digest = 0
-        """Of all that was said: two runs of one seed have the same."""
+        """Of everything that was said: two runs of one seed have the same."""
         self.said: list[str] | None = [] if trace else None
         self._due: list[tuple[float, int, Place | None, int, Call]] = []
         self._numbers = itertools.count()
 
     def after(self, ms: float, call: Call, place: Place | None = None) -> None:
-        """As `at`, so much later than now."""
+        """Like `at`, that much later than now."""
         self.at(self.now_ms + ms, call, place)
 
     def at(self, ms: float, call: Call, place: Place | None = None) -> None:
-        """Do it then, behind what is to be done at the same moment; at `place`: if that lives on
-        until then, and once it is not paused."""
+        """Call it then, after what is due at the same moment.  With `place`: if that is still in
+        the same life then, and once it is not paused."""
         life = 0 if place is None else place.life
         heapq.heappush(self._due, (ms, next(self._numbers), place, life, call))
 
     def step(self) -> bool:
-        """The next event; False: there is none."""
+        """Run the next event; False: there is none."""
         while self._due:
             at_ms, _, place, life, call = heapq.heappop(self._due)
             self.now_ms = max(self.now_ms, at_ms)
@@ -69,27 +69,27 @@ class World:
 
 
 class Place(Protocol):
-    """What is reached over the network: a node, ZooKeeper, a client."""
+    """What can be reached over the network: a node, ZooKeeper, a client."""
 
     number: int
     life: int
-    """Another with each start and each end."""
+    """Another number after each start and each end."""
     up: bool
     paused_until_ms: float
 
     def serve(self, connection: Connection, request: Any, reply: Callable[[Any], None]) -> None:
-        """A request has arrived; the answer may be given later."""
+        """A request arrived; the answer may be given later."""
 
 
 class Speed(NamedTuple):
-    """How a network is: drawn once a run."""
+    """How fast and reliable a network is: drawn once per run."""
 
     fastest_ms: float = 0.2
     usual_ms: float = 1.0
     slow_share: float = 0.01
     slow_ms: float = 300.0
     break_share: float = 0.001
-    """Of messages, with which their connection ends."""
+    """The share of messages that end their connection."""
 
 
 class Network:
@@ -103,15 +103,15 @@ class Network:
         self._held: dict[tuple[int, int], list[Call]] = {}
 
     def add(self, place: Place) -> None:
-        """Another that can be reached."""
+        """Add a place."""
         self.places[place.number] = place
 
     def cut(self, links: Iterable[tuple[int, int]]) -> None:
-        """Nothing passes by these, until they are healed."""
+        """Hold all messages on these links until they are healed."""
         self._cut.update(links)
 
     def heal(self, links: Iterable[tuple[int, int]] | None = None) -> None:
-        """Let pass at once what waits, in its order; None: by all links."""
+        """Let what waits pass at once, in order; None: on all links."""
         healed = list(self._cut) if links is None else [one for one in links if one in self._cut]
         for link in sorted(healed):
             self._cut.discard(link)
@@ -119,18 +119,18 @@ class Network:
                 self.world.after(0, call)
 
     def passes(self, link: tuple[int, int]) -> bool:
-        """Whether it is not cut."""
+        """Whether the link is not cut."""
         return link not in self._cut
 
     def delay_ms(self) -> float:
-        """Of one message."""
+        """The delay of one message."""
         dice, speed = self.world.dice, self.speed
         if dice.random() < speed.slow_share:
             return speed.fastest_ms + dice.random() * speed.slow_ms
         return speed.fastest_ms + dice.expovariate(1 / speed.usual_ms)
 
     def carry(self, link: tuple[int, int], not_before_ms: float, call: Call) -> float:
-        """Bring one message over; when it will arrive, if nothing is cut."""
+        """Deliver one message; returns when it will arrive, if nothing is cut."""
         at_ms = max(not_before_ms, self.world.now_ms + self.delay_ms())
         self.world.at(at_ms, lambda: self._arrive(link, call))
         return at_ms
@@ -143,7 +143,7 @@ class Network:
 
 
 class Connection:
-    """From one place to another, in these lives of theirs.  It ends by itself, or by `close`."""
+    """From one place to another, in their current lives.  It breaks, or ends by `close`."""
 
     def __init__(self, network: Network, sender: Place, receiver: Place) -> None:
         self._network, self._sender, self._receiver = network, sender, receiver
@@ -163,8 +163,8 @@ class Connection:
     def ask(
         self, request: Any, answered: Callable[[Any], None], failed: Call, limit_ms: float
     ) -> None:
-        """Send a request.  One of both is called, at the sender, if that lives on; a request that
-        failed may have been obeyed, or be obeyed later."""
+        """Send a request.  Either `answered` or `failed` is called, at the sender, if that lives
+        on; a failed request may have been carried out, or be carried out later."""
         network, world = self._network, self._network.world
         number = next(self._numbers)
         self._waiting[number] = answered, failed
@@ -179,7 +179,7 @@ class Connection:
             self.close()
 
     def close(self) -> None:
-        """It has ended: what was asked has failed."""
+        """The connection has ended: its requests have failed."""
         self.open = False
         waiting, self._waiting = self._waiting, {}
         for _, failed in waiting.values():
@@ -188,7 +188,7 @@ class Connection:
     def _serve(self, number: int, request: Any) -> None:
         receiver, world = self._receiver, self._network.world
         if not self.open and world.dice.random() < 0.5:
-            return  # it was in a buffer of the sender's
+            return  # it was still in the sender's buffer
         if receiver.life != self._lives[1] or not receiver.up:
             self._back(lambda: self.close() if self.open else None)
             return
@@ -199,7 +199,7 @@ class Connection:
         receiver.serve(self, request, lambda answer: self._answer(number, answer))
 
     def push(self, message: Any) -> None:
-        """Send something to the sender, in order with what is answered."""
+        """Send something to the sender, in order with the answers."""
         if self._receiver.life == self._lives[1]:
             self._back(lambda: self.pushed(message) if self.open else None)
 

@@ -27,7 +27,7 @@ SETTINGS: Mapping[str, object] = {
     "transaction.state.log.num.partitions": 2,
     "num.network.threads": 1,
     "num.io.threads": 3,
-    # A clock that is moved ahead by days must not take connections for idle ones.
+    # A clock that jumps ahead by days must not make connections look idle.
     "connections.max.idle.ms": -1,
     "kafkalog.half.frame.max.ms": (1 << 63) - 1,
 }
@@ -40,12 +40,12 @@ LOOK_S = 0.002
 
 class TestBroker:
     """A broker in this process, for any client in any language.
+    """A broker in this process, for any client in any language.
 
-    What is set with `fail` and its kin hits every client but the helpers below, which look past
-    it.  A context manager; closed by `close`, which may be repeated.
-    """
+    Faults set with `fail` and similar methods affect every client, but not the helpers below.
+    A context manager; closed by `close`, which may be repeated.
 
-    __test__ = False  # no class of tests, whatever its name
+    __test__ = False  # not a class of tests, despite its name
 
     def __init__(
         self,
@@ -57,17 +57,16 @@ class TestBroker:
     ) -> None:
         """Serve the directory at `path`, created if missing.
 
-        `config`: settings by Kafka's names, over SETTINGS; `port` 0: a free one.
+        `config`: settings by Kafka's names, which override SETTINGS; `port` 0: a free one.
 
         Raises: as Broker; OSError when the port is taken.
         """
         self.path = os.path.abspath(path)
         self.config: dict[str, object] = {**SETTINGS, **(config or {})}
         self.clock = clock or SkippingClock()
-        """Of the broker, over all its lives, see `turn_back`; `advance(ms)` lets time pass at once.
-        """
+        """The broker's, in all its lives (`turn_back`); `advance(ms)` lets time pass at once."""
         self.keep = False
-        """Keeps the directory from being removed at the end."""
+        """Keep the directory at the end."""
         self._port = Port(port)
         self._broker: Broker | None = None
         try:
@@ -85,14 +84,14 @@ class TestBroker:
 
     @property
     def broker(self) -> Broker:
-        """The broker that runs now.  Raises: Closed, when it is down."""
+        """The running broker.  Raises: Closed, when it is down."""
         if self._broker is None:
             raise Closed(f"the broker of {self.path} is down: start() it")
         return self._broker
 
     @property
     def running(self) -> bool:
-        """Whether it is there, paused or not."""
+        """Whether it is up, paused or not."""
         return self._broker is not None
 
     def start(self) -> None:
@@ -103,7 +102,7 @@ class TestBroker:
 
     def stop(self) -> None:
         """Shut down in order: answer requests in flight, flush everything; clients are refused
-        until `start`. Faults are gone, as they are with `kill`.
+        until `start`.  Faults are removed, as with `kill`.
         """
         broker, self._broker = self._broker, None
         if broker is not None:
@@ -125,7 +124,7 @@ class TestBroker:
         """End as in a power cut: everything not on disk is lost.  `start` starts it again.
 
         On disk is what acks=all promised (with `kafkalog.durability` of `fsync`, the default) and
-        what was flushed otherwise: of each log the records up to there are left, and no more.
+        what was flushed otherwise: each log keeps its records up to there, and no more.
 
         Raises: Closed, when it is down.
         """
@@ -133,7 +132,7 @@ class TestBroker:
         power.cut(broker.abandon())
 
     def close(self) -> None:
-        """Stop, and give the port back."""
+        """Stop, and release the port."""
         try:
             self.stop()
         finally:
@@ -144,7 +143,7 @@ class TestBroker:
         self.broker.pause()
 
     def resume(self) -> None:
-        """Go on: pending requests are answered."""
+        """Continue: pending requests are answered."""
         self.broker.resume()
 
     # ---- faults ------------------------------------------------------------------------------
@@ -187,7 +186,7 @@ class TestBroker:
 
     @contextmanager
     def _cluster(self) -> Iterator[Cluster]:
-        """A client that no fault hits, on a broker that is not paused for ever."""
+        """A client that no fault affects, with a timeout in case the broker is paused."""
         options = Options(client_id=HELPER, request_timeout_ms=int(WAIT_S * 1000))
         with Cluster(self.broker.bootstrap_servers, options, self.clock) as cluster:
             yield cluster
@@ -227,7 +226,7 @@ class TestBroker:
             return records.send(cluster, topic, what, partition)
 
     def records(self, topic: str, *, committed: bool = True) -> list[Record]:
-        """What a consumer would read of all partitions, by partition and offset; [] if the topic
+        """What a consumer would read from all partitions, by partition and offset; [] if the topic
         does not exist.  `committed`: leave out open and aborted transactions.
         """
         isolation = "read_committed" if committed else "read_uncommitted"
@@ -303,7 +302,7 @@ class TestBroker:
 
 
 def _wait(condition: Callable[[], bool], timeout_s: float) -> None:
-    """Until the condition holds or the time is over."""
+    """Wait until the condition holds or the time is over."""
     end_s = time.monotonic() + timeout_s
     while not condition() and time.monotonic() < end_s:
         time.sleep(LOOK_S)
@@ -318,7 +317,7 @@ def _read(log: Log, isolation: str) -> list[Record]:
 
 
 def _some(found: list[Record]) -> str:
-    """The last values, as far as a line has room."""
+    """The last values, as many as fit in a line."""
     values: list[Any] = [record.value for record in found[-3:]]
     return f" (the last: {', '.join(str(value)[:60] for value in values)})" if values else ""
 

@@ -24,8 +24,8 @@ __all__ = ["NODES", "SETTINGS", "TestCluster"]
 
 NODES = 3
 WAIT_S = 60.0
-"""How long the helpers wait, by the machine's clock, for what takes milliseconds on a machine with
-nothing else to do."""
+"""How long the helpers wait, by the machine's clock, for something that takes milliseconds on an
+idle machine."""
 SETTINGS: Mapping[str, object] = {
     "default.replication.factor": 3,
     "min.insync.replicas": 2,
@@ -36,18 +36,18 @@ SETTINGS: Mapping[str, object] = {
     "replica.lag.time.max.ms": 1000,
     "controlled.shutdown.retry.backoff.ms": 20,
 }
-"""Differences from one node's settings; a test's own override them.  A node that is gone leaves
-the ISR after a second."""
+"""Differences from one node's settings; a test's own settings override them.  A node that is gone
+leaves the ISR after a second."""
 
 
 class TestCluster:
     """Nodes 1, 2 and 3 in this process, for any client in any language.
 
-    A topic has three copies, of which acks=all waits for two, if it is not said otherwise.  A
-    context manager; closed by `close`, which may be repeated.
+    By default a topic has three replicas, and acks=all waits for two of them.  A context manager;
+    closed by `close`, which may be repeated.
     """
 
-    __test__ = False  # no class of tests, whatever its name
+    __test__ = False  # not a class of tests, despite its name
 
     def __init__(
         self,
@@ -60,14 +60,15 @@ class TestCluster:
         """Serve the directories node1, node2 and node3 below `path`, created if missing; on return
         each node knows all others.
 
-        `zookeeper`: where one is, `host:port/chroot`; None: a model of it, in this process, which
-        is gone with the cluster.  `config`: settings of all nodes by Kafka's names, over SETTINGS.
+        `zookeeper`: `host:port/chroot` of one that runs; None: a model of it, in this process,
+        which ends with the cluster.  `config`: settings of all nodes by Kafka's names, which
+        override SETTINGS.
 
         Raises: as TestBroker; AssertionError: not in time.
         """
         self.path = os.path.abspath(path)
         self.clock = clock or SkippingClock()
-        """Of all nodes; `advance(ms)` lets time pass at once."""
+        """The clock of all nodes; `advance(ms)` lets time pass at once."""
         self.nodes: dict[int, TestBroker] = {}
         """Each like `kafkalog_broker`, with its own faults."""
         self._parted: set[tuple[int, int]] = set()
@@ -97,16 +98,18 @@ class TestCluster:
         return [node for node, one in self.nodes.items() if one.running]
 
     def kill(self, node: int) -> None:
-        """End a node as in a power cut: everything not on its disk is lost.  It is missed at once,
-        and `start` begins it again.
+        """End a node as in a power cut: everything not on its disk is lost.  The others notice at
+        once; `start` starts it again.
 
         Raises: ArgumentError: no such node; Closed: it is down.
         """
         self._node(node).kill()
 
     def stop(self, node: int) -> None:
-        """Shut a node down in order: other nodes take over its leaderships first. Raises:
-        ArgumentError."""
+        """Shut a node down in order: other nodes take over its leaderships first.
+
+        Raises: ArgumentError.
+        """
         self._node(node).stop()
 
     def start(self, node: int) -> None:
@@ -120,7 +123,7 @@ class TestCluster:
     def partition(self, one: int, other: int) -> None:
         """Cut two nodes off from each other until `heal`: neither answers the other, from the next
         request on.  Clients reach both (unless their client.id is a node's number, by which nodes
-        know each other), and both reach what stands for ZooKeeper.
+        know each other), and both reach ZooKeeper or its model.
 
         Raises: ArgumentError.
         """
@@ -132,7 +135,7 @@ class TestCluster:
         self._cut()
 
     def _cut(self) -> None:
-        """Let those that are parted and run be so; what was set already is not set again."""
+        """Cut off the running nodes that must be apart; faults that are set are not set again."""
         for one, other in self._parted:
             for node, lost in ((one, str(other)), (other, str(one))):
                 if not self.nodes[node].running:
@@ -155,7 +158,7 @@ class TestCluster:
     def close(self) -> None:
         """End all nodes."""
         for one in self.nodes.values():
-            if one.running:  # what is parted or paused would hold up the others' end
+            if one.running:  # a node that is paused or cut off would delay the end of the others
                 with suppress(KafkalogError):
                     one.heal()
         for one in self.nodes.values():
@@ -167,12 +170,12 @@ class TestCluster:
 
     @property
     def controller(self) -> int:
-        """The controller's node, as all running nodes know it; -1: not known yet, or none."""
+        """The controller's node, as all running nodes know it; -1: unknown, or none."""
         told = {node_of(self.nodes[node].broker).metadata.controller for node in self.running}
         return told.pop() if len(told) == 1 else -1
 
     def leader(self, topic: str, partition: int = 0) -> int:
-        """The leader of a partition, the latest that any node knows; -1: none.
+        """The leader of a partition, as the node with the latest state knows it; -1: none.
 
         Raises: Closed: no node runs.
         """
@@ -180,7 +183,7 @@ class TestCluster:
         return NO_LEADER if state is None else state.leader
 
     def in_sync(self, topic: str, partition: int = 0) -> list[int]:
-        """The nodes in sync, sorted, the latest that any node knows.
+        """The nodes in sync, sorted, as the node with the latest state knows them.
 
         Raises: Closed: no node runs.
         """
@@ -204,8 +207,8 @@ class TestCluster:
         replication_factor: int = -1,
         config: Mapping[str, str] | None = None,
     ) -> None:
-        """Make a topic; `replication_factor` -1: the nodes' default.  On return each node knows its
-        partitions' leaders, except nodes that are parted from others.
+        """Create a topic; `replication_factor` -1: the nodes' default.  On return each node knows
+        its partitions' leaders, except nodes that are cut off from others.
 
         Raises: TopicExists, InvalidTopic, InvalidSetting, InvalidReplicationFactor; AssertionError:
         not in time.
@@ -233,8 +236,8 @@ class TestCluster:
             return records.send(client, topic, what, partition)
 
     def records(self, topic: str, *, committed: bool = True) -> list[Record]:
-        """What a consumer would read of all partitions now, each from its leader; nothing of those
-        without one.
+        """What a consumer would read from all partitions now, each from its leader; partitions
+        without a leader are left out.
 
         Raises: Closed: no node runs.
         """
@@ -254,12 +257,12 @@ class TestCluster:
     ) -> list[Record]:
         """The records of a topic, once there are `count`; see `records`.
 
-        Raises: AssertionError, when there are not in time, or more.
+        Raises: AssertionError, if there are fewer in time, or more.
         """
         found: list[Record] = []
 
         def there() -> bool:
-            with suppress(KafkalogError):  # led by another a moment ago
+            with suppress(KafkalogError):  # another node has just led it
                 found[:] = self.records(topic, committed=committed)
             return len(found) >= count
 
@@ -299,7 +302,7 @@ class TestCluster:
         return Cluster(self.bootstrap_servers, options, self.clock)
 
     def _all_known(self) -> None:
-        """Each node knows the others, and a controller that is there."""
+        """Wait until each node knows the others, and a controller."""
 
         def so() -> bool:
             images = [node_of(one.broker).image for one in self.nodes.values()]

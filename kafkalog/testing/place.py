@@ -1,7 +1,7 @@
-"""Where the data of a test's broker lies: in memory, where nothing waits for a disk.
+"""Where the data of a test's broker is kept: in memory, where nothing waits for a disk.
 
-Each process has a folder in /dev/shm for all its brokers, and holds a lock on it, so that others
-see when it is gone, however it ended, and remove what it left.
+Each process has a folder in /dev/shm for all its brokers, and holds a lock on it.  So other
+processes see when it has ended, however it ended, and remove what it left.
 """
 
 import atexit
@@ -18,18 +18,18 @@ __all__ = ["ROOM_BYTES", "Place", "in_memory"]
 MEMORY = "/dev/shm"
 PREFIX = "kafkalog-tests-"
 ROOM_BYTES = 1 << 30
-"""With less of it free the data lies on disk: a container may have 64 MB of it."""
+"""With less of it free, data is kept on disk: a container may only have 64 MB of it."""
 
 _lock = threading.Lock()  # guards what follows
 _folder: tuple[int, str] | None = None
-"""Of the process with this id."""
+"""The folder of the process with this id."""
 
 
 class Place:
-    """A data directory that is not there yet.  `keep` puts it where it is found afterwards."""
+    """A data directory to be created.  `keep` moves it to where it can be found afterwards."""
 
     def __init__(self, final: str | os.PathLike[str], *, on_disk: bool = False) -> None:
-        """In memory where there is room, else, or `on_disk`, at `final`."""
+        """In memory if there is room, otherwise, or with `on_disk`, at `final`."""
         self.final = os.path.abspath(final)
         """Where it is after `keep`."""
         self.path = self.final
@@ -54,8 +54,8 @@ class Place:
 
 @contextmanager
 def in_memory(otherwise: str) -> Iterator[str]:
-    """The path of a data directory that is removed at the end of the block: in memory where there
-    is room, else below a new folder of that prefix."""
+    """The path of a data directory that is removed at the end of the block: in memory if there is
+    room, otherwise below a new folder with that prefix."""
     if _own_folder() is None:
         with tempfile.TemporaryDirectory(prefix=otherwise, ignore_cleanup_errors=True) as path:
             yield path
@@ -68,7 +68,7 @@ def in_memory(otherwise: str) -> Iterator[str]:
 
 
 def _own_folder() -> str | None:
-    """This process's folder in memory; None where there is no room."""
+    """This process's folder in memory; None if there is no room."""
     global _folder
     with _lock:
         if not _has_room():
@@ -90,14 +90,14 @@ def _has_room() -> bool:
 
 
 def _locked_folder() -> str | None:
-    """A new one.  Its descriptor stays open, and with it the lock, for as long as the process
+    """A new folder.  Its descriptor, and with it the lock, stays open as long as the process
     lives."""
     for _ in range(10):
         try:
             path = tempfile.mkdtemp(prefix=PREFIX, dir=MEMORY)
             descriptor = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
         except OSError:
-            continue  # swept by another process that came between
+            continue  # another process has just removed it
         if _take(descriptor) and os.path.isdir(path):
             return path
         os.close(descriptor)
@@ -113,7 +113,7 @@ def _take(descriptor: int) -> bool:
 
 
 def _sweep() -> None:
-    """Remove what processes left that are gone."""
+    """Remove what ended processes left."""
     with suppress(OSError), os.scandir(MEMORY) as entries:
         for entry in entries:
             if entry.name.startswith(PREFIX) and entry.stat().st_uid == os.getuid():

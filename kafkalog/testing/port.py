@@ -8,11 +8,11 @@ HOST = "127.0.0.1"
 
 
 class Port:
-    """A free port of the loopback address, from now on until `close`.
+    """A free port of the loopback address, reserved until `close`.
 
-    It is bound here and never listened on: the kernel gives it to no other process, a listener that
-    allows it (SO_REUSEADDR) shares it with this one, and connections are refused while there is
-    none, as at a broker that is down.
+    It is bound here and never listened on.  The kernel gives it to no other process, a listener
+    that allows it (SO_REUSEADDR) shares it with this one, and while there is no listener
+    connections are refused, as by a broker that is down.
     """
 
     def __init__(self, number: int = 0) -> None:
@@ -27,5 +27,5 @@ class Port:
         self.number: int = self._socket.getsockname()[1]
 
     def close(self) -> None:
-        """Give it back."""
+        """Release it."""
         self._socket.close()

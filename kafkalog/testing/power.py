@@ -1,7 +1,7 @@
-"""What a power cut leaves of a directory: of each log the bytes that were on disk, at least.
+"""What a power cut leaves of a directory: of each log only the bytes that were on disk.
 
 A disk may keep more than it promised: any of the writes that were not synced, in any order.  This
-is the other end, on which no program may build more: all of them are gone.
+is the other extreme, on which no program may count either: all of them are lost.
 """
 
 from collections.abc import Mapping
@@ -13,14 +13,14 @@ from kafkalog.inspect.rawfiles import SegmentFiles, list_segments, segment_offse
 __all__ = ["cut"]
 
 DERIVED = (".index", ".timeindex", ".txnindex")
-"""Of a segment that is written to; they are not synced before it is sealed."""
+"""Files of the active segment; they are not synced before it is sealed."""
 
 
 def cut(flushed: Mapping[str, int]) -> None:
-    """Take from folders of logs, none of which is open, what lies at and above an offset.
+    """Remove from folders of logs, none of which is open, the batches at and above an offset.
 
-    `flushed`: below which offset each was on disk, by the folder's path; a folder that is gone
-    was a deleted topic's.
+    `flushed`: by the folder's path, the offset below which each was on disk; a folder that is gone
+    belonged to a deleted topic.
     """
     for folder, offset in flushed.items():
         if Path(folder).is_dir():
@@ -42,8 +42,8 @@ def _cut_log(folder: Path, offset: int) -> None:
 
 
 def _cut_segment(files: SegmentFiles, offset: int) -> None:
-    """The segment in which the offset lies, or which is the first and begins there: its file's
-    name was synced when it was made, as nothing else shows where the log begins."""
+    """Truncate the segment that holds the offset, or the first one if it begins there: its file
+    name was synced at its creation, because nothing else shows where the log begins."""
     walk = BatchWalk(files.path(".log"))
     end = 0
     for batch in walk.batches(check_crc=False):

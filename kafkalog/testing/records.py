@@ -1,4 +1,4 @@
-"""What tests put into topics, and what groups committed: over a client that no fault hits."""
+"""Records that tests write, and offsets that groups committed: over a client without faults."""
 
 import os
 from collections.abc import Iterable, Iterator
@@ -20,9 +20,9 @@ Row = Text | tuple[Text, Text]
 def send(
     cluster: Cluster, topic: str, what: "Iterable[Row] | os.PathLike[str]", partition: int | None
 ) -> int:
-    """Put rows, or the lines of a file, into a topic, and wait until they are there; how many.
+    """Write rows, or the lines of a file, to a topic, and wait for them; returns their number.
 
-    Raises: ArgumentError; what a producer meets.
+    Raises: ArgumentError; a producer's errors.
     """
     cluster.topic(topic, create=True)
     now_ms = cluster.clock.now_ms()
@@ -37,7 +37,7 @@ def send(
 
 
 def committed(cluster: Cluster, group: str) -> dict[TopicPartition, int]:
-    """The offsets that a group has committed, of all partitions."""
+    """The offsets that a group has committed in all partitions."""
     return {tp: one.offset for tp, one in committed_offsets(cluster, group).items()}
 
 

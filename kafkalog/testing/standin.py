@@ -1,5 +1,5 @@
-"""A ZooKeeper inside the process, for the nodes of one test: the model that is checked against the
-real one, for many threads."""
+"""A ZooKeeper inside the process, for the nodes of one test: the model that is compared with the
+real one, made safe for many threads."""
 
 from __future__ import annotations
 
@@ -30,24 +30,24 @@ Commit = Callable[[], Committed]
 
 
 class StandIn:
-    """One tree; `hosts` is what its nodes have as zookeeper.connect.  A context manager."""
+    """One tree; its nodes use `hosts` as zookeeper.connect.  A context manager."""
 
     def __init__(self) -> None:
         self.hosts = f"inside.invalid:{next(_numbers)}"
         self.on_the_way: Callable[[Sequence[Operation], Commit], Committed] = _arrive
-        """What a commit meets: called, with the operations and what does them, in the caller's
-        thread, which holds no lock.  See `lose`."""
+        """Called for each commit, with the operations and a function that carries them out, in
+        the caller's thread, which holds no lock.  See `lose`."""
         self.in_flight_max = 0
-        """The most commits of a session that were asked for before the first of them was
-        answered."""
+        """The most commits of one session that were in flight at a time."""
         self._lock = threading.RLock()
         self._tree = Tree()
         self._sessions: list[_Locked] = []
         STAND_INS[self.hosts] = lambda told: cast(Session, _Locked(self, told))
 
     def lose(self, path: str, done: bool, after: int = 0) -> None:
-        """Lose the next commit that changes this path, behind so many: its caller never hears what
-        became of it.  `done`: it was done, and the answer was lost; False: it never arrived."""
+        """Lose the next commit that changes this path, after `after` others: its caller never
+        learns the outcome.  `done`: it was done, and the answer was lost; False: it never arrived.
+        """
         left = list(range(after + 1))
 
         def meet(operations: Sequence[Operation], commit: Commit) -> Committed:
@@ -61,7 +61,7 @@ class StandIn:
 
     def expire(self, session: int) -> None:
         """End a session, as if nothing had been heard of it for too long, and begin its client's
-        next one.  The client is notified of that after all earlier notifications."""
+        next one.  The client is notified after all earlier notifications."""
         with self._lock:
             for one in self._sessions:
                 if one.id == session:
@@ -74,7 +74,7 @@ class StandIn:
         self.close()
 
     def close(self) -> None:
-        """No session begins here any more.  Idempotent."""
+        """No new session begins here.  Idempotent."""
         STAND_INS.pop(self.hosts, None)
 
 
@@ -88,7 +88,7 @@ def _arrive(_: Sequence[Operation], commit: Commit) -> Committed:
 
 
 class _Locked:
-    """A session: one call at a time, over all of them."""
+    """A session that makes one call at a time, among all sessions."""
 
     def __init__(self, stand_in: StandIn, told: Told) -> None:
         self.hosts = stand_in.hosts

@@ -1,7 +1,7 @@
-"""A model of ZooKeeper: znodes, versions, sessions, what is ephemeral, watches that fire once.
+"""A model of ZooKeeper: znodes, versions, sessions, ephemeral znodes, watches that fire once.
 
-It is asked as kafkalog.metadata.zookeeper.session is, in the same words, and answers as the real
-one does: tests/kafka/cluster/test_model.py asks both the same.
+It has the interface of kafkalog.metadata.zookeeper.session, and answers as a real ZooKeeper does:
+tests/kafka/cluster/test_model.py makes the same calls to both.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ Told = Callable[[Life | Seen], None]
 
 
 class _Refused(Exception):
-    """One of ZooKeeper's words."""
+    """The name of a ZooKeeper error."""
 
 
 class Tree:
@@ -38,23 +38,23 @@ class Tree:
         self.transactions = 0
         self.sessions: dict[int, Told] = {}
         self.on_commit: Callable[[Sequence[Operation]], None] = lambda _: None
-        """Called after each commit that was done."""
+        """Called after each successful commit."""
         self._children: dict[str, dict[str, None]] = {"/": {}}
-        self._made: dict[str, int] = {}  # children that were ever made, by parent
+        self._made: dict[str, int] = {}  # children created so far, by parent
         self._watches: dict[tuple[str, bool], list[int]] = {}
         self._last_session = 0
 
     # ---- sessions --------------------------------------------------------------------------
 
     def begin(self, told: Told) -> int:
-        """A session; its number, above 0."""
+        """Begin a session; returns its number, above 0."""
         self.transactions += 1
         self._last_session += 1
         self.sessions[self._last_session] = told
         return self._last_session
 
     def end(self, session: int) -> None:
-        """End it: what is ephemeral of it goes, and it is notified of nothing more."""
+        """End a session: its ephemeral znodes are removed, and it gets no more notifications."""
         if self.sessions.pop(session, None) is None:
             return
         self.transactions += 1
@@ -65,7 +65,7 @@ class Tree:
             self._fire(path, deleted=True)
 
     def forget(self, session: int) -> None:
-        """Drop its watches: its connection is another."""
+        """Drop a session's watches: it has another connection."""
         for watchers in self._watches.values():
             watchers[:] = [one for one in watchers if one != session]
 
@@ -78,7 +78,7 @@ class Tree:
         return self.znodes.get(path)
 
     def children(self, path: str, watcher: int = 0) -> list[str] | None:
-        """The names below; None: no such znode, and nothing watches."""
+        """The children's names; None: no such znode, and no watch is set."""
         found = self._children.get(path)
         if found is None:
             return None
@@ -99,7 +99,7 @@ class Tree:
     # ---- writing ---------------------------------------------------------------------------
 
     def ensure(self, paths: Iterable[str], session: int = 0) -> None:
-        """Make these, and what they stand in, where they are missing."""
+        """Create these znodes, and their parents, where they are missing."""
         for path in paths:
             parts = path.strip("/").split("/")
             for end in range(1, len(parts) + 1):
@@ -108,7 +108,7 @@ class Tree:
                     self.commit([Create(outer)], session)
 
     def commit(self, operations: Sequence[Operation], session: int = 0) -> Committed:
-        """Do all of them, in their order, or none."""
+        """Do all operations, in order, or none."""
         self.transactions += 1
         kept = dict(self.znodes), {p: dict(c) for p, c in self._touched(operations)}
         made = dict(self._made)
@@ -201,7 +201,7 @@ def _parent(path: str) -> str:
 
 
 class Asking:
-    """One session of a tree, asked at once: as kafkalog.metadata.zookeeper.session.Session."""
+    """One session of a tree, with immediate answers: the interface of Session."""
 
     def __init__(self, tree: Tree, told: Told) -> None:
         self._tree = tree
@@ -209,7 +209,7 @@ class Asking:
         told(Life.CONNECTED)
 
     def close(self) -> None:
-        """End it."""
+        """End the session."""
         self._tree.end(self.id)
 
     def read(self, path: str, watch: bool = False) -> Znode | None:

@@ -1,8 +1,8 @@
-"""Topics that clients want made, enlarged or deleted: CreateTopics, CreatePartitions, DeleteTopics.
+"""Creates, enlarges and deletes topics: CreateTopics, CreatePartitions, DeleteTopics.
 
-Steps, as kafkalog.cluster.controller.steps has them.  What is refused, and with which error, is
-as of Kafka's brokers on ZooKeeper (3.9): a topic may be given to brokers that are not there, and
-waits for them; partitions that are added may not.
+Steps, as defined in kafkalog.cluster.controller.steps.  Requests are refused with the same errors
+as by Kafka's brokers on ZooKeeper (3.9): a new topic may be assigned to brokers that are offline,
+and waits for them; added partitions may not.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ def _refused(error: Refused) -> Body:
 
 
 def create_topics(office: Office, request: Any, version: int) -> Steps[Body]:
-    """CreateTopics: one result a topic, in the order of the request."""
+    """CreateTopics: one result per topic, in the order of the request."""
     twice = duplicates(topic.name for topic in request.topics)
     results: dict[str, Body] = {}
     wanted: dict[str, tuple[tree.TopicNode, Mapping[str, str]]] = {}
@@ -90,8 +90,8 @@ def _new_topic(
     if len(replicas) > PARTITIONS_MAX or len(tree.write_topic(node)) > ZNODE_BYTES_MAX:
         raise Refused(
             ErrorCode.INVALID_PARTITIONS,
-            f"found {len(replicas)} partitions, wanted at most {PARTITIONS_MAX}, and what is said "
-            f"of them in {ZNODE_BYTES_MAX} bytes",
+            f"found {len(replicas)} partitions, wanted at most {PARTITIONS_MAX}, whose description "
+            f"fits in {ZNODE_BYTES_MAX} bytes",
         )
     return node, {name: value for name, value in configs.items() if value is not None}
 
@@ -104,7 +104,7 @@ def _new_id(office: Office) -> uuid.UUID:
 
 
 def _chosen(topic: Any) -> Replicas:
-    """As the caller chose them."""
+    """The caller's own assignment."""
     if topic.num_partitions != -1 or topic.replication_factor != -1:
         raise Refused(
             ErrorCode.INVALID_REQUEST,
@@ -160,14 +160,14 @@ def _racks(office: Office) -> dict[int, str | None]:
 def _write_topics(
     office: Office, wanted: Mapping[str, tuple[tree.TopicNode, Mapping[str, str]]]
 ) -> Steps[dict[str, Refused]]:
-    """Write them into the tree, then let them be led; returns those that already exist."""
+    """Write them to the tree, then elect leaders; returns those that already exist."""
     context = office.context
     paths = {name: entities.config_path(("topics", name)) for name in wanted}
     found = yield Looks([Read(path) for path in paths.values()])
     changes = []
     for (name, (node, settings)), old in zip(wanted.items(), found, strict=True):
         data = entities.write_config(settings)
-        path = paths[name]  # one may be left of a topic of that name
+        path = paths[name]  # may be left over from a topic of that name
         config: Operation = Create(path, data) if old is None else Set(path, data, old.version)
         topic = Create(tree.topic_path(name), tree.write_topic(node))
         changes.append(context.change(topic.path, config, topic))
@@ -191,7 +191,7 @@ def _write_topics(
 
 
 def create_partitions(office: Office, request: Any, version: int) -> Steps[Body]:
-    """CreatePartitions: one result a topic."""
+    """CreatePartitions: one result per topic."""
     twice = duplicates(topic.name for topic in request.topics)
     context = office.context
     results: dict[str, Body] = {}
@@ -226,7 +226,7 @@ def create_partitions(office: Office, request: Any, version: int) -> Steps[Body]
 
 
 def _larger(office: Office, asked: Any) -> tree.TopicNode:
-    """The topic as it is to be."""
+    """The topic with its new partitions."""
     context, name = office.context, asked.name
     now = {key[1]: one for key, one in context.partitions.items() if key[0] == name}
     if name not in context.ids or not now:
@@ -259,7 +259,7 @@ def _larger(office: Office, asked: Any) -> tree.TopicNode:
     if len(tree.write_topic(node)) > ZNODE_BYTES_MAX:
         raise Refused(
             ErrorCode.INVALID_PARTITIONS,
-            f"what is said of {count} partitions is more than {ZNODE_BYTES_MAX} bytes",
+            f"the description of {count} partitions is larger than {ZNODE_BYTES_MAX} bytes",
         )
     return node
 
@@ -302,8 +302,8 @@ def _added(office: Office, asked: Any, like: Sequence[int], numbers: range) -> R
 
 
 def delete_topics(office: Office, request: Any, version: int) -> Steps[Body]:
-    """DeleteTopics: one result a topic; they are deleted from now on, and gone when every broker
-    has dropped them."""
+    """DeleteTopics: one result per topic.  The topics are being deleted from now on, and are gone
+    once every broker has dropped them."""
     context = office.context
     by_id = {topic_id: name for name, topic_id in context.ids.items()}
     asked = [(one.name, one.topic_id) for one in request.topics]
@@ -323,7 +323,7 @@ def delete_topics(office: Office, request: Any, version: int) -> Steps[Body]:
         own = {"name": topic, "topic_id": context.ids[topic]}
         results.append(own | {"error_code": 0, "error_message": None})
     paths = [f"{tree.DELETE_TOPICS}/{name}" for name in wanted]
-    yield [context.change(path, Create(path)) for path in paths]  # that it is there is as well
+    yield [context.change(path, Create(path)) for path in paths]  # one that exists is fine, too
     yield from deletion.topics_to_delete(context, office.told, wanted)
     return {"responses": results}
 

@@ -1,7 +1,7 @@
-"""What nodes and clients ask of a controller, and what it answers: the bodies of responses.
+"""A controller's answers to nodes and clients: the bodies of responses.
 
-Steps, as kafkalog.cluster.controller.steps has them.  What is asked for is answered when it is
-written, and all brokers concerned were sent it.
+Steps, as defined in kafkalog.cluster.controller.steps.  A request is answered once its change is
+written and all brokers concerned have been sent it.
 """
 
 from __future__ import annotations
@@ -32,18 +32,18 @@ __all__ = ["ANSWERS", "PRODUCER_ID_BLOCK", "Answer", "rebalanced"]
 PRODUCER_ID_BLOCK = 1000
 PRODUCER_ID_MAX = (1 << 63) - 1
 PREFERRED = 0
-"""The kind of election that ElectLeaders version 0 knows; 1: unclean."""
+"""The only kind of election that ElectLeaders version 0 knows; 1: unclean."""
 Body = dict[str, Any]
 Answer = Callable[[Office, Any, int], Steps[Body]]
 
 
 def alter_partition(office: Office, request: Any, version: int) -> Steps[Body]:
-    """AlterPartition: leaders want other ISRs."""
+    """AlterPartition: leaders ask for other ISRs."""
     return (yield from isr.alter_partition(office.context, office.told, request, version))
 
 
 def controlled_shutdown(office: Office, request: Any, version: int) -> Steps[Body]:
-    """ControlledShutdown: a broker would end."""
+    """ControlledShutdown: a broker wants to stop."""
     error, left = yield from brokers.let_go(
         office.context, office.told, request.broker_id, request.broker_epoch
     )
@@ -72,7 +72,7 @@ def allocate_producer_ids(office: Office, request: Any, version: int) -> Steps[B
         data = tree.write_producer_ids(block)
         change = Set(tree.PRODUCER_IDS, data, known.version)
         (outcome,) = yield [office.context.change(tree.PRODUCER_IDS, change)]
-        office.producer_ids = None  # another may write it, too: brokers of older versions do
+        office.producer_ids = None  # others write it, too: brokers of older versions do
         if outcome.done:
             office.producer_ids = known._replace(data=data, version=known.version + 1)
             return {"error_code": ErrorCode.NONE, "producer_id_start": first,
@@ -80,7 +80,7 @@ def allocate_producer_ids(office: Office, request: Any, version: int) -> Steps[B
 
 
 def elect_leaders(office: Office, request: Any, version: int) -> Steps[Body]:
-    """ElectLeaders; asked for all, it answers only for those with something to report."""
+    """ElectLeaders; a request for all partitions returns only those with something to report."""
     asked = request.topic_partitions
     context = office.context
     if asked is None:
@@ -102,12 +102,12 @@ def elect_leaders(office: Office, request: Any, version: int) -> Steps[Body]:
 
 
 def alter_reassignments(office: Office, request: Any, version: int) -> Steps[Body]:
-    """AlterPartitionReassignments: partitions are to be kept elsewhere."""
+    """AlterPartitionReassignments: move partitions to other brokers."""
     return (yield from reassign.alter_reassignments(office.context, office.told, request))
 
 
 def list_reassignments(office: Office, request: Any, version: int) -> Steps[Body]:
-    """ListPartitionReassignments: what is under way."""
+    """ListPartitionReassignments: the moves under way."""
     yield Looks(())
     return reassign.list_reassignments(office.context, request)
 
@@ -118,14 +118,14 @@ def _why(code: ErrorCode) -> str | None:
         ErrorCode.UNKNOWN_TOPIC_OR_PARTITION: "The partition does not exist.",
         ErrorCode.INVALID_TOPIC_EXCEPTION: "The topic is being deleted.",
         ErrorCode.ELECTION_NOT_NEEDED: "Leader election not needed for topic partition.",
-        ErrorCode.PREFERRED_LEADER_NOT_AVAILABLE: "The preferred leader is not in sync, or away.",
-        ErrorCode.ELIGIBLE_LEADERS_NOT_AVAILABLE: "No replica of the partition is there to lead.",
+        ErrorCode.PREFERRED_LEADER_NOT_AVAILABLE: "The preferred leader is offline or not in sync.",
+        ErrorCode.ELIGIBLE_LEADERS_NOT_AVAILABLE: "No replica of the partition is able to lead.",
     }
     return said.get(code, "The partition has changed since; try again.")
 
 
 def rebalanced(office: Office) -> Steps[None]:
-    """Leaderships go back to where they are shared evenly (auto.leader.rebalance.enable)."""
+    """Move leaderships back to the preferred leaders (auto.leader.rebalance.enable)."""
     keys: list[TopicPartition] = requested_elections.unbalanced(
         office.context, office.options.imbalance_percentage
     )
@@ -146,4 +146,4 @@ ANSWERS: Mapping[int, Answer] = {
     apis.ALTER_PARTITION_REASSIGNMENTS.key: alter_reassignments,
     apis.LIST_PARTITION_REASSIGNMENTS.key: list_reassignments,
 }
-"""The handlers, by the API's key."""
+"""The handlers, by API key."""

@@ -1,6 +1,6 @@
-"""What follows when brokers come, go, or ask to be let go.
+"""Decides what follows when brokers come, go, or ask to shut down.
 
-Decisions, as kafkalog.cluster.controller.partitions has them; the rules are those of Kafka's
+Decisions, as defined in kafkalog.cluster.controller.partitions; the rules are those of Kafka's
 controller on ZooKeeper (kafka.md of the specification, 3.11).
 """
 
@@ -20,11 +20,11 @@ from kafkalog.wire.error_codes import ErrorCode
 __all__ = ["begin", "brokers_are", "directories_lost", "let_go"]
 
 UNKNOWN_EPOCH = -1
-"""Of a broker that does not say which of its lives it is in."""
+"""Sent by a broker that does not say which of its lives it is in."""
 
 
 def begin(context: Context, told: Gathered) -> Deciding[None]:
-    """A controller was elected: send all brokers all that it found, and do what is due."""
+    """A controller was elected: send all brokers everything it found, and do what is due."""
     told.announce()
     told.know(context.partitions)
     for key, one in context.partitions.items():
@@ -38,10 +38,10 @@ def begin(context: Context, told: Gathered) -> Deciding[None]:
 
 
 def brokers_are(context: Context, told: Gathered, now: Mapping[int, Broker]) -> Deciding[None]:
-    """Other brokers are registered than before.
+    """The registered brokers changed.
 
-    One with another epoch died and came back: it leaves the ISR before it is believed again, for
-    it may have lost what was not on its disk.
+    One with another epoch died and came back: it leaves the ISR before it may return to it,
+    because it may have lost what was not on its disk.
     """
     before = dict(context.brokers)
     same = {one for one in before if one in now and before[one].epoch == now[one].epoch}
@@ -55,7 +55,7 @@ def brokers_are(context: Context, told: Gathered, now: Mapping[int, Broker]) -> 
         context.brokers[one] = now[one]
     if gone:
         touched = _on(context, gone)
-        told.know(touched)  # also of those whose leadership stays: their replicas are offline
+        told.know(touched)  # also partitions that keep their leader: their replicas are offline
         yield from settle(context, told, touched)
     context.brokers.update((one, now[one]) for one in came)
     if came:
@@ -75,10 +75,10 @@ def brokers_are(context: Context, told: Gathered, now: Mapping[int, Broker]) -> 
 def directories_lost(
     context: Context, told: Gathered, broker: int, lost: Iterable[TopicPartition]
 ) -> Deciding[None]:
-    """A broker cannot serve these partitions any more: their disk failed.
+    """A broker can no longer serve these partitions: their disk failed.
 
-    Nothing is noted of a partition that it no longer keeps: its answer was in flight when a move
-    ended, and the failed disk need not be that of a copy that it may get again.
+    A partition that the broker no longer keeps is ignored: the answer was in flight when a move
+    ended, and if the broker gets a copy again, that one need not be on the failed disk.
     """
     partitions = context.partitions
     keys = {key for key in lost if key in partitions and broker in partitions[key].replicas}
@@ -93,8 +93,8 @@ def directories_lost(
 def let_go(
     context: Context, told: Gathered, broker: int, epoch: int
 ) -> Deciding[tuple[ErrorCode, list[TopicPartition]]]:
-    """A broker asks to end (ControlledShutdown): what it leads goes to others, what it follows
-    goes on without it.
+    """A broker asks to shut down (ControlledShutdown): other brokers take over what it leads, and
+    it leaves the ISRs of what it follows.
 
     Returns the answer: an error, and the partitions that it still leads and others keep, too.
     """
@@ -124,7 +124,7 @@ def let_go(
 
 
 def _shared(context: Context, broker: int) -> list[TopicPartition]:
-    """The partitions of a broker that others keep, too, and that are to stay."""
+    """A broker's partitions that others keep, too, except those never led or being deleted."""
     return [
         key
         for key in sorted(context.on(broker))

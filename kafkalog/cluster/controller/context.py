@@ -1,7 +1,7 @@
 """What a controller knows of its cluster.
 
 A cache of the tree: the elected controller fills it once, and each change is in the tree first.
-Which brokers live is the only thing that comes from elsewhere.
+The set of live brokers is all that comes from elsewhere.
 """
 
 from __future__ import annotations
@@ -50,12 +50,12 @@ class Reign(NamedTuple):
 
     broker: int
     epoch: int
-    """What /controller_epoch says."""
+    """The value of /controller_epoch."""
     epoch_version: int
-    """The version of that znode: a later controller's is another."""
+    """The version of that znode: a later controller's differs."""
     unclean: bool = False
-    """Whether an out-of-sync replica may lead where no other is left, for every topic that does
-    not set it."""
+    """Whether an out-of-sync replica may lead if no other is left, for every topic that does not
+    set it."""
 
 
 class Write(NamedTuple):
@@ -63,9 +63,9 @@ class Write(NamedTuple):
 
     partition: TopicPartition
     after: Partition
-    """As it is once the write is done."""
+    """The partition once the write is done."""
     operations: tuple[Operation, ...]
-    """The first is the check of the reign; where it stands in the way, another reigns."""
+    """The first checks the reign; if it is refused, another controller reigns."""
 
 
 class Assignment(NamedTuple):
@@ -73,17 +73,17 @@ class Assignment(NamedTuple):
 
     topic: str
     after: Mapping[TopicPartition, Partition]
-    """As they are once the write is done."""
+    """The partitions once the write is done."""
     operations: tuple[Operation, ...]
-    """The first is the check of the reign, the second the topic's own."""
+    """The first checks the reign, the second writes the topic's znode."""
 
 
 class Folder(NamedTuple):
-    """A znode that others stand in; that it is there already is as well."""
+    """A znode that holds others; one that already exists is fine, too."""
 
     path: str
     operations: tuple[Operation, ...]
-    """The first is the check of the reign."""
+    """The first checks the reign."""
 
 
 class Change(NamedTuple):
@@ -91,31 +91,31 @@ class Change(NamedTuple):
 
     path: str
     operations: tuple[Operation, ...]
-    """The first is the check of the reign."""
+    """The first checks the reign."""
 
 
 class Removal(NamedTuple):
-    """A znode that goes; that it is gone already is as well."""
+    """A znode to remove; one that is already gone is fine, too."""
 
     path: str
     operations: tuple[Operation, ...]
-    """The first is the check of the reign."""
+    """The first checks the reign."""
 
 
 class Context:
     """What a controller knows.  One thread only: the controller's."""
 
     def __init__(self, reign: Reign, loaded: Loaded, strays: Copies | None = None) -> None:
-        """`strays`: as another reign of this node knew them.  Of a topic that is not among those
-        that were read they are forgotten: its znode may only be unreadable, and another
-        controller may have given the copy back in the meantime."""
+        """`strays`: as an earlier reign of this node knew them.  Those of a topic that was not
+        read are forgotten: its znode may only be unreadable, and another controller may have
+        given the copy back in the meantime."""
         self.reign = reign
         image = loaded.image
         self.brokers: dict[int, Broker] = dict(image.brokers)
         self.ending: set[int] = set()
-        """Brokers that have asked for a controlled shutdown, and may not be elected."""
+        """Brokers that asked for a controlled shutdown; they may not be elected."""
         self.lost_directories: dict[int, frozenset[TopicPartition]] = {}
-        """What each broker holds on a disk that failed."""
+        """The partitions that each broker holds on a failed disk."""
         self.ids: dict[str, uuid.UUID] = {name: topic.id for name, topic in image.topics.items()}
         self.partitions: dict[TopicPartition, Partition] = {
             (topic.name, one.partition): one for topic, one in image.partitions()
@@ -125,59 +125,59 @@ class Context:
         self.reborn: dict[TopicPartition, frozenset[int]] = dict(_reborn(loaded))
         """Members of an ISR that registered after it was written: no controller saw them die."""
         self.deleted: set[str] = set(loaded.deleted)
-        """Topics that are to be deleted; no leader is elected for them."""
+        """Topics being deleted; no leader is elected for them."""
         self.dropped: Copies = {}
-        """Of these, what brokers have dropped."""
+        """The copies of these that brokers have dropped."""
         self.strays: Copies = {name: those for name, those in (strays or {}).items()
                                if name in self.ids}  # fmt: skip
-        """What moves have left behind, as far as its brokers have not said that it is dropped."""
+        """Copies that moves left behind and that their brokers have not reported as dropped."""
         self.failed: Copies = {}
-        """Of both, what is to be tried again: what brokers could not drop; nothing: what the tree
+        """Of both, what to retry: the copies that brokers could not drop; an empty set if the tree
         refused."""
         self.again: set[tuple[str, tuple[int, int] | None]] = set()
-        """Of what failed, the copies by topic that are asked for again; None: the tree is."""
+        """Retries in flight: copies by topic; None: the topic's removal from the tree."""
         self.stale: set[TopicPartition] = set()
-        """Whose state in the tree is other than here: nothing is decided until it is read again."""
+        """Their state in the tree differs from here: nothing is decided until it is read again."""
         self.assigned_at: dict[str, int] = dict(loaded.assigned_at)
-        """The version of a topic's znode; one that is not here is written whatever it says."""
+        """The version of a topic's znode; a topic that is not here is written at any version."""
         self.asked_by_tree: dict[TopicPartition, tuple[int, ...]] = {}
-        """What /admin/reassign_partitions says, as far as it is not done."""
+        """The moves in /admin/reassign_partitions that are not done."""
         self._unclean = _unclean(loaded)
 
     # ---- live brokers ---------------------------------------------------------------------
 
     def electable(self, key: TopicPartition) -> frozenset[int]:
-        """Brokers that may lead a partition, or be in sync: alive, with their disk, and not
-        ending."""
+        """Brokers that may lead a partition, or be in sync: alive, with its disk, and not shutting
+        down."""
         return frozenset(one for one in self.holding(key) if one not in self.ending)
 
     def holding(self, key: TopicPartition) -> Iterator[int]:
-        """The brokers that live and have the partition's disk."""
+        """The live brokers that have the partition's disk."""
         lost = self.lost_directories
         return (one for one in self.brokers if key not in lost.get(one, ()))
 
     def offline_replicas(self, key: TopicPartition) -> tuple[int, ...]:
-        """Of a partition's brokers, those that cannot be asked for it."""
+        """A partition's replicas whose broker or disk is offline."""
         holding = set(self.holding(key))
         return tuple(one for one in self.partitions[key].replicas if one not in holding)
 
     def on(self, broker: int) -> Iterator[TopicPartition]:
-        """The partitions that a broker keeps, or is to."""
+        """The partitions that a broker keeps or must keep."""
         return (key for key, one in self.partitions.items() if broker in one.replicas)
 
     def unclean(self, topic: str) -> bool:
-        """Whether a leader out of sync is better for this topic than none."""
+        """Whether an out-of-sync leader is better for this topic than none."""
         return self._unclean.get(topic, self.reign.unclean)
 
     def says_unclean(self, topic: str, said: bool | None) -> None:
-        """What a topic says of itself now; None: nothing."""
+        """Set a topic's own unclean.leader.election.enable; None: it has none."""
         self._unclean.pop(topic, None)
         if said is not None:
             self._unclean[topic] = said
 
     def moved_off(self, broker: int, key: TopicPartition) -> None:
-        """A broker is no longer to keep a partition: its copy is to go, and its disk is as good as
-        any other if it comes back."""
+        """A broker no longer keeps a partition: it must drop its copy, whose disk no longer counts
+        as lost."""
         self.strays.setdefault(key[0], set()).add((key[1], broker))
         if key in (lost := self.lost_directories.get(broker, frozenset())):
             self.lost_directories[broker] = lost - {key}
@@ -185,7 +185,7 @@ class Context:
     # ---- what is written ------------------------------------------------------------------
 
     def write(self, key: TopicPartition, new: Leadership) -> Write:
-        """What puts a leadership into the tree, where the partition's state is as it is here."""
+        """The write of a leadership; refused if the partition's state is not as it is here."""
         after, change = self._led(key, self.partitions[key], new)
         return Write(key, after, (self._check(), change))
 
@@ -209,8 +209,8 @@ class Context:
     def assign(
         self, topic: str, those: Mapping[TopicPartition, tuple[Partition, Leadership | None]]
     ) -> Assignment:
-        """What lets other brokers keep partitions of a topic, under other leaderships (None: of
-        one that has no state yet), where the topic and their states are as they are here."""
+        """The write that assigns a topic's partitions to other brokers, under other leaderships
+        (None: it has no state yet); refused if the topic or a state is not as it is here."""
         after = {}
         changes: list[Operation] = []
         for key, (one, new) in those.items():
@@ -233,7 +233,7 @@ class Context:
         return Assignment(topic, after, (self._check(), own, *changes))
 
     def assigned(self, done: Assignment) -> None:
-        """An assignment was done."""
+        """An assignment was written."""
         for key, one in done.after.items():
             if one.partition_epoch != self.partitions[key].partition_epoch:
                 self.written_by[key] = self.reign.epoch
@@ -242,22 +242,22 @@ class Context:
             self.assigned_at[done.topic] += 1
 
     def folders(self, keys: Iterable[TopicPartition]) -> list[Folder]:
-        """What partitions that have no state yet are to stand in, the outer before the inner."""
+        """The znodes that will hold partitions without a state yet, the outer before the inner."""
         first = [key for key in keys if self.partitions[key].leader_epoch == NEVER_LED]
         outer = dict.fromkeys(tree.partitions_path(topic) for topic, _ in first)
         inner = [tree.partition_path(*key).removesuffix("/state") for key in first]
         return [Folder(path, (self._check(), Create(path))) for path in [*outer, *inner]]
 
     def removals(self, paths: Iterable[str]) -> list[Removal]:
-        """What takes znodes out of the tree, the inner before the outer."""
+        """The removals of znodes; `paths`: the inner before the outer."""
         return [Removal(path, (self._check(), Delete(path))) for path in paths]
 
     def change(self, path: str, change: Operation, *others: Operation) -> Change:
-        """What changes a znode, and others with it, that are no partition's state."""
+        """A change of a znode, and of others with it, that are not a partition's state."""
         return Change(path, (self._check(), change, *others))
 
     def reigning(self) -> Change:
-        """What changes nothing, and is refused where another controller reigns."""
+        """A change that writes nothing, and is refused if another controller reigns."""
         return Change(tree.CONTROLLER_EPOCH, (self._check(),))
 
     def _check(self) -> Check:
@@ -269,7 +269,7 @@ class Context:
         self.written_by[write.partition] = self.reign.epoch
 
     def read(self, key: TopicPartition, state: tree.PartitionState, version: int) -> None:
-        """A partition's state as it was found in the tree."""
+        """A partition's state was read from the tree."""
         self.stale.discard(key)
         self.written_by[key] = state.controller_epoch
         self.partitions[key] = self.partitions[key]._replace(
@@ -279,12 +279,12 @@ class Context:
 
 
 def leadership(one: Partition) -> Leadership:
-    """The leadership of a partition, as elections have it."""
+    """The leadership of a partition, as elections use it."""
     return Leadership(one.leader, one.leader_epoch, one.isr, bool(one.leader_recovery_state))
 
 
 def unclean_of(settings: Mapping[str, str]) -> bool | None:
-    """What a topic's settings say of leaders that are out of sync; None: nothing."""
+    """A topic's unclean.leader.election.enable; None: it does not set it."""
     said = settings.get("unclean.leader.election.enable")
     return None if said is None else said.strip().lower() == "true"
 
@@ -301,7 +301,7 @@ def _reborn(loaded: Loaded) -> Iterator[tuple[TopicPartition, frozenset[int]]]:
 
 
 def _unclean(loaded: Loaded) -> dict[str, bool]:
-    """What topics say for themselves."""
+    """unclean.leader.election.enable of the topics that set it."""
     topics = {name: said for (kind, name), said in loaded.image.configs.items() if kind == TOPIC}
     found = {name: unclean_of(settings) for name, settings in topics.items()}
     return {name: said for name, said in found.items() if said is not None}

@@ -1,6 +1,6 @@
 """Elects the controller: the node whose session owns /controller.
 
-As Kafka's brokers elect it: the znode and the next epoch are one write, so that a controller can
+As with Kafka's brokers, the znode and the next epoch are one write, so that a controller can
 check with each write that its epoch is still the latest.
 """
 
@@ -18,24 +18,24 @@ __all__ = ["Election"]
 
 
 class Election:
-    """One node's part in it, over one session."""
+    """One node's part in the election, over one session."""
 
     def __init__(self, session: Session, node: int, unclean: bool) -> None:
-        """`unclean`: as Reign has it."""
+        """`unclean`: as in Reign."""
         self._session = session
         self._node = node
         self._unclean = unclean
         self._tried: int | None = None  # the epoch that this node asked for last
 
     def stand(self) -> Reign | None:
-        """Be the controller, where there is none; None: another one is, and its end is watched.
+        """Become the controller if there is none; None: another node is, and its end is watched.
 
-        A lost answer does no harm: the owner of /controller says whether it is ours, by the
-        session and not by the node's number, and the epoch says of which attempt.  What is ours of
-        another epoch is given up.
+        A lost answer does no harm.  The owner of /controller, which is a session and not a node's
+        number, shows whether it is ours, and the epoch shows of which attempt.  If it is ours from
+        another epoch, it is given up.
 
-        Raises: ZooKeeperAway: it may have become so, or ZooKeeper refuses what another look does
-        not change; stand again later.
+        Raises: ZooKeeperAway: this node may have become the controller, or ZooKeeper refuses what
+        another look does not change; stand again later.
         """
         session = self._session
         while True:
@@ -43,7 +43,7 @@ class Election:
             if znode is None:
                 self._commit([Create(tree.CONTROLLER_EPOCH, tree.write_epoch(0))])
                 continue
-            # Behind the epoch: while that stays as it was read, so does this owner.
+            # Read after the epoch: if that has not changed by then, neither has this owner.
             found = session.read(tree.CONTROLLER, watch=True)
             epoch = tree.read_epoch(znode.data)
             if found is None:
@@ -63,7 +63,7 @@ class Election:
                 ])  # fmt: skip
 
     def _commit(self, operations: Sequence[Operation]) -> None:
-        """Write, unless another node was quicker, which the next look finds."""
+        """Write; if another node was quicker, the next look finds it."""
         outcome = self._session.commit(operations)
         if not outcome.done and outcome.why not in ("BadVersion", "NodeExists"):
             refused = operations[outcome.refused]
@@ -72,5 +72,5 @@ class Election:
             )
 
     def resign(self) -> None:
-        """Resign: what was won is given up when this stands again."""
+        """Resign: a won election is given up when this node stands again."""
         self._tried = None

@@ -1,8 +1,8 @@
 """The controller: events in, effects out, nothing else.
 
-What follows from an event runs as one step after another, each to its end before the next begins;
-what it reads and writes are effects, and their outcomes events.  So a reader may think
-of one thing at a time, and a driver of none of them.
+An event starts steps, which run one after another, each to its end before the next begins.  Their
+reads and writes are effects, and the outcomes of these are events.  So a reader may think of one
+thing at a time, and a driver of none of them.
 """
 
 from __future__ import annotations
@@ -43,22 +43,22 @@ __all__ = ["ASKED_MAX", "Controller"]
 _logger = logging.getLogger(__name__)
 
 ASKED_MAX = 10_000
-"""Requests that may wait; clients of further ones have to look for the controller again."""
+"""Requests that may wait; clients of further ones must look for the controller again."""
 FIRST_CHECK_MS = 5_000
-"""Until it is looked for the first time whether leaderships are shared evenly."""
+"""Until the first check whether leaderships are balanced."""
 RETRY_MS, RETRY_MAX_MS = 1_000, 60_000
-"""Until what could not be dropped is tried again: at first, twice as long each time, at most."""
+"""Until a failed drop is retried: the first delay, which doubles each time, and the longest."""
 REIGN = 0
-"""Which operation of all that a controller writes checks that it still is."""
+"""The index of the operation, in all that a controller writes, that checks that it still is one."""
 _NOBODY = object()
 
 
 class _Work(NamedTuple):
     begin: Callable[[Office], Steps[Any]]
     key: Hashable = None
-    """Of works with the same one, only one waits; None: it is not of that kind."""
+    """Of works with the same key only one waits; None: all of them do."""
     token: Any = _NOBODY
-    """Answers the caller with what it returns."""
+    """The caller, which gets the result as its answer."""
 
 
 def _answering(answer: answers.Answer, event: Asked) -> Callable[[Office], Steps[Any]]:
@@ -66,7 +66,7 @@ def _answering(answer: answers.Answer, event: Asked) -> Callable[[Office], Steps
 
 
 class Controller:
-    """One node's.  It begins when the node is elected, and ends when another is; again and again.
+    """One node's controller.  It begins each time the node is elected, and ends when another is.
 
     One thread only.
     """
@@ -79,9 +79,9 @@ class Controller:
         self._asked_count = 0
         self._work: tuple[_Work, Steps[Any]] | None = None
         self._number = 0
-        """Of what was asked for last; an outcome of another number is of the past."""
+        """Of the last reads or writes; an outcome with another number is outdated."""
         self._retry_ms = RETRY_MS
-        self._retry_waits = False  # the clock of retries is set
+        self._retry_waits = False  # the retry clock is set
         self._strays: Copies = {}  # of the last reign: known nowhere else
 
     @property
@@ -91,11 +91,11 @@ class Controller:
 
     @property
     def office(self) -> Office | None:
-        """What it knows while it reigns, to look at; None: it does not."""
+        """What it knows while it reigns, for inspection; None: it does not reign."""
         return self._office
 
     def handle(self, event: Event, now_ms: int) -> list[Effect]:
-        """What is to be done about an event, in this order."""
+        """The effects of an event, in order."""
         effects: list[Effect] = []
         if isinstance(event, Elected):
             effects += self._end()
@@ -128,7 +128,7 @@ class Controller:
             yield Timer(Clock.BALANCE, now_ms + min(FIRST_CHECK_MS, self._options.check_ms))
 
     def _end(self) -> list[Effect]:
-        """Decide nothing any more, and answer all waiting requests so."""
+        """Stop deciding; no waiting request gets an answer of this controller."""
         works = [*([self._work[0]] if self._work else []), *self._waiting]
         if self._work is not None:
             self._work[1].close()
@@ -170,7 +170,7 @@ class Controller:
             self._add(_Work(steps.deleted_again, "retry"))
 
     def _again(self, now_ms: int) -> Iterator[Effect]:
-        """What failed is tried again by the time, each time later, until nothing fails."""
+        """Retry what failed, each time after a longer delay, until nothing fails."""
         context = None if self._office is None else self._office.context
         if context is None or not (context.failed or context.again):
             self._retry_ms = RETRY_MS
@@ -180,7 +180,7 @@ class Controller:
             self._retry_ms = min(2 * self._retry_ms, RETRY_MAX_MS)
 
     def _add(self, work: _Work) -> None:
-        """One that waits already will find what is true when its turn comes."""
+        """Queue a work, unless one with its key waits: that one will find the current state."""
         if work.key is None or work.key not in self._keys:
             self._waiting.append(work)
             self._keys.add(work.key)
@@ -196,7 +196,7 @@ class Controller:
         return self._go(None)
 
     def _went(self, event: Done) -> list[Effect]:
-        """What was asked for was done, or was not."""
+        """The outcome of reads or writes arrived."""
         for outcome in event.results:
             if isinstance(outcome, Committed) and outcome.refused == REIGN:
                 _logger.warning("another controller reigns; this one resigns")
@@ -204,7 +204,7 @@ class Controller:
         return self._go(event.results)
 
     def _go(self, results: Any) -> list[Effect]:
-        """On to the next that is to be read or written, or to the end."""
+        """Continue to the next reads or writes, or to the end."""
         office, work = self._office, self._work
         assert office is not None and work is not None
         try:

@@ -1,12 +1,12 @@
-"""What is to go: topics, first from the brokers, then from the tree; and what moves leave behind.
+"""Deletes topics, first from the brokers, then from the tree, and copies that moves left behind.
 
-Decisions, as kafkalog.cluster.controller.partitions has them; the rules are those of Kafka's
-controller on ZooKeeper.  A topic waits while one of its brokers is away, lest that one bring it
-back, and while a partition of it is moved.  What fails is tried again by the time.
+Decisions, as defined in kafkalog.cluster.controller.partitions; the rules are those of Kafka's
+controller on ZooKeeper.  A topic waits while one of its brokers is offline, because that one could
+bring it back, and while one of its partitions is moved.  Failures are retried after a delay.
 
-Beyond Kafka's: a broker that does not keep a partition any more is asked to drop its copy until it
-has, also when it comes back; where its disk failed, only then.  No topic waits for that, and it
-goes on after the topic is deleted, until the reign ends.
+Beyond Kafka's: a broker that no longer keeps a partition is asked to drop its copy until it has,
+also after it comes back; if its disk failed, only then.  No topic waits for that, and it continues
+after the topic is deleted, until the reign ends.
 """
 
 from __future__ import annotations
@@ -28,8 +28,8 @@ _logger = logging.getLogger(__name__)
 
 
 def topics_to_delete(context: Context, told: Gathered, topics: Iterable[str]) -> Deciding[None]:
-    """Delete these topics, as /admin/delete_topics asks: clients do not see them from now on; a
-    name that is no topic's is only taken out of the tree."""
+    """Delete these topics, as /admin/delete_topics asks: clients no longer see them.  A name
+    without a topic is only removed from the tree."""
     wanted = set(topics)
     context.deleted |= wanted
     keys = [key for key in context.partitions if key[0] in wanted]
@@ -39,8 +39,8 @@ def topics_to_delete(context: Context, told: Gathered, topics: Iterable[str]) ->
 
 
 def delete_topics(context: Context, told: Gathered) -> Deciding[None]:
-    """Go on with what is to be deleted, as far as it can go now: have each broker drop what it
-    has, and take out of the tree what all have dropped."""
+    """Continue the deletions as far as possible now: have each broker drop its copies, and remove
+    the topics that all brokers have dropped from the tree."""
     stops: Copies = {}
     gone = []
     for topic in sorted(context.deleted):
@@ -75,7 +75,7 @@ def delete_again(context: Context, told: Gathered) -> Deciding[None]:
 def drop_strays(
     context: Context, told: Gathered, brokers: Collection[int] | None = None
 ) -> Deciding[None]:
-    """Tell brokers, all of them unless some are given, to drop what moves have left behind."""
+    """Have brokers drop the copies that moves left behind; `brokers`: None: all of them."""
     yield from _stop(context, told, {
         topic: {copy for copy in _strays(context, topic) if brokers is None or copy[1] in brokers}
         for topic in sorted(context.strays)
@@ -83,10 +83,10 @@ def drop_strays(
 
 
 def _stop(context: Context, told: Gathered, stops: Copies) -> Deciding[None]:
-    """Tell brokers that live to drop copies, once ZooKeeper has said that this node still reigns.
+    """Have live brokers drop copies, once ZooKeeper has confirmed that this node still reigns.
 
-    Nothing else may be written with it, and what a deposed controller wants dropped may be in use
-    again by the next one's decision.
+    There may be no other write to confirm it, and a copy that a deposed controller wants dropped
+    may be in use again by the next one's decision.
     """
     living = [
         (broker, (topic, number))
@@ -105,7 +105,7 @@ def replicas_dropped(
 ) -> Deciding[None]:
     """A broker answered a StopReplica that deletes, partition by partition.
 
-    What a move has left behind on a disk that failed waits until its broker starts again: Kafka's
+    A copy that a move left behind on a failed disk waits until its broker starts again: Kafka's
     brokers answer nothing else before, and ours retry themselves.
     """
     done = (ErrorCode.NONE, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
@@ -134,7 +134,7 @@ def replicas_dropped(
 
 
 def _strays(context: Context, topic: str) -> set[tuple[int, int]]:
-    """What moves have left behind; without what its broker is to keep again."""
+    """Copies that moves left behind, without those that their broker must keep again."""
     found = {
         (number, broker) for number, broker in context.strays.get(topic, ())
         if (one := context.partitions.get((topic, number))) is None or broker not in one.replicas
@@ -146,7 +146,7 @@ def _strays(context: Context, topic: str) -> set[tuple[int, int]]:
 
 
 def _left(context: Context, topic: str) -> set[tuple[int, int]] | None:
-    """(partition, broker) of what is not dropped yet; None: the topic cannot be deleted now."""
+    """(partition, broker) of copies not dropped yet; None: the topic cannot be deleted now."""
     found = set()
     for key, one in context.partitions.items():
         if key[0] != topic:
@@ -158,7 +158,7 @@ def _left(context: Context, topic: str) -> set[tuple[int, int]] | None:
 
 
 def _remove(context: Context, topic: str) -> Deciding[None]:
-    """Out of the tree; that it was wanted goes last, so that a next controller goes on."""
+    """Remove it from the tree; the request goes last, so that a next controller can continue."""
     states = [tree.partition_path(*key) for key in sorted(context.partitions) if key[0] == topic]
     removals = context.removals([
         *(path for state in states for path in (state, state.removesuffix("/state"))),

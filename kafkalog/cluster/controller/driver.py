@@ -1,7 +1,7 @@
 """Drives a controller: one thread between a session with ZooKeeper, brokers, and callers.
 
-The session is the controller's own.  A watch that fires, an answer and a question only go into its
-queue; the thread hands them to the controller one after another, and does what it wants done.
+The session is the controller's own.  A fired watch, an answer and a request only enter a queue;
+the thread hands them to the controller one after another, and carries out its effects.
 """
 
 from __future__ import annotations
@@ -56,12 +56,12 @@ Answer = Callable[[Mapping[str, Any] | None], None]
 
 
 class Driver:
-    """One node's place among those that may be the controller.  Any thread; ended by `stop`."""
+    """One of the nodes that may be the controller.  Any thread; ended by `stop`."""
 
     def __init__(
         self, hosts: str, node: int, options: Options, timeouts: Timeouts, unclean: bool = False
     ) -> None:
-        """`hosts`, `timeouts`: as Session has them.  Nothing happens before `start`.
+        """`hosts`, `timeouts`: as in Session.  Nothing happens before `start`.
 
         Raises: ZooKeeperAway, MissingPackage.
         """
@@ -71,11 +71,11 @@ class Driver:
         self._session = open_session(hosts, self._events.put, timeouts)
         self._election = Election(self._session, node, unclean)
         self._controller = Controller(options)
-        self._senders: dict[int, tuple[int, Sender]] = {}  # by broker: of the life of that epoch
+        self._senders: dict[int, tuple[int, Sender]] = {}  # by broker, with the broker's epoch
         self._ticks_s: dict[Clock, float] = {}
         self._stand_s: float | None = None  # when to stand again, after ZooKeeper was away
         self._away = False
-        self._asking = threading.Lock()  # a question is put before the end, or refused
+        self._asking = threading.Lock()  # a request is queued before the end, or refused
         self._ended = threading.Event()
         self._thread = threading.Thread(target=self._loop, name=f"controller {node}", daemon=True)
 
@@ -91,11 +91,14 @@ class Driver:
 
     @property
     def takes(self) -> bool:
-        """Whether its end has not begun."""
+        """Whether it takes requests: its end has not begun."""
         return not self._ended.is_set()
 
     def ask(self, api: Api, request: Any, version: int, answer: Answer) -> None:
-        """Ask the controller; `answer` is called, once, in its thread, and returns at once."""
+        """Ask the controller; `answer` is called once, in its thread, and must return at once.
+
+        After `stop` it is called here, with None.
+        """
         with self._asking:
             takes = self.takes
             if takes:
@@ -112,7 +115,7 @@ class Driver:
         self._events.put(None)
         if self._thread.is_alive():
             self._thread.join()
-        self._session.close()  # and with it goes /controller
+        self._session.close()  # which also removes /controller
         self._do(self._controller.handle(Deposed(), 0))
         while not self._events.empty():
             event = self._events.get()
@@ -142,12 +145,12 @@ class Driver:
                 self._lose()
 
     def _lose(self) -> None:
-        """The outcome of a write, or the effect of an event, is not known: start over."""
+        """The outcome of a write, or the effect of an event, is unknown: start over."""
         self._do(self._controller.handle(Deposed(), _now_ms()))
         self._stand_s = time.monotonic() + RETRY_S
 
     def _next(self) -> Life | Event | None:
-        """What is next, or what the clock says; None: nothing."""
+        """The next event, or a Tick that is due; None: nothing."""
         due = [*self._ticks_s.values(), *([] if self._stand_s is None else [self._stand_s])]
         try:
             wait_s = max(0.0, min(due) - time.monotonic()) if due else None
@@ -172,7 +175,7 @@ class Driver:
         elif event is Life.AWAY:
             self._away = True
         elif event is Life.CONNECTED:
-            if self._away:  # the first one is that of the session's begin
+            if self._away:  # otherwise the session has just begun
                 self._away = False
                 self._do(self._controller.handle(Unwatched(), _now_ms()))
                 self._stand()
@@ -229,7 +232,7 @@ class Driver:
         known = self._brokers().get(request.broker)
         epoch = request.body["broker_epoch"]
         if known is None or known.epoch != epoch:
-            return  # of a life that has ended
+            return  # for an earlier life of the broker
         address = self._place(known)
         found = self._senders.get(request.broker)
         if found is None or found[0] != epoch or found[1].address != address:

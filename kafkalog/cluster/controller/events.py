@@ -1,7 +1,7 @@
 """The events of a controller and the effects it wants: data, for its driver.
 
-A driver hands over the events and does the effects, in their order: the server's with sockets,
-threads and ZooKeeper, a simulation with none of them.
+A driver hands over the events and carries out the effects, in their order: the server's with
+sockets, threads and ZooKeeper, a simulation's with none of them.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ class Options(NamedTuple):
     """Settings of the node that is the controller."""
 
     listener: str
-    """The one by which brokers reach each other."""
+    """The listener by which brokers reach each other."""
     rebalances: bool = True
     """auto.leader.rebalance.enable"""
     check_ms: int = 300_000
@@ -38,45 +38,45 @@ class Options(NamedTuple):
     deletes: bool = True
     """delete.topic.enable"""
     config: BrokerConfig = BrokerConfig()
-    """The node's settings: what topics that are made have where nothing is said."""
+    """The node's settings: the defaults of new topics."""
     seed: int | None = None
-    """Seed of random choices, topic ids and replica placement; None: another each time."""
+    """Seed of random choices, topic ids and replica placement; None: a different one each time."""
     control_listener: str = ""
-    """The one by which the controller reaches brokers; empty: as they reach each other."""
+    """The listener by which the controller reaches brokers; empty: the same."""
 
 
 class Clock(Enum):
-    """What is done by the time."""
+    """Work that a timer starts."""
 
     BALANCE = "balance"
-    """It is looked whether leaderships are shared evenly."""
+    """Check whether leaderships are balanced."""
     RETRY = "retry"
-    """What could not be dropped, or deleted, is tried again."""
+    """Retry what could not be dropped or deleted."""
 
 
 # ---- events ------------------------------------------------------------------------------------
 
 
 class Elected(NamedTuple):
-    """This node is the controller: what the tree says, read after it became so; sent again where
-    the outcome of a write is not known, and the tree was read again."""
+    """This node is the controller, and the tree was read after it became so; sent again if the
+    outcome of a write is unknown, after the tree was read again."""
 
     reign: Reign
     loaded: Loaded
 
 
 class Deposed(NamedTuple):
-    """It is no longer the controller, or no longer knows what the tree says."""
+    """It is no longer the controller, or no longer knows the contents of the tree."""
 
 
 class Asked(NamedTuple):
-    """A node, or a client, asks something."""
+    """A node or a client sent a request."""
 
     token: Any
-    """Given back with the answer."""
+    """Returned with the answer."""
     api: Api
     request: Any
-    """As kafkalog.wire decodes it; of settings, SettingChanges."""
+    """As kafkalog.wire decodes it; for settings, SettingChanges."""
     version: int
 
 
@@ -88,13 +88,13 @@ class Answered(NamedTuple):
 
 
 class Behind(NamedTuple):
-    """Too much waited for a broker and was dropped: send it everything again."""
+    """Too many requests waited for a broker and were dropped: send it everything again."""
 
     broker: int
 
 
 class Done(NamedTuple):
-    """What became of a `Commit`, or was found by a `Look`, in the order of what it asked for."""
+    """The outcomes of a `Commit`, or the findings of a `Look`, in the order of the request."""
 
     number: int
     results: Sequence[Committed] | Sequence[Znode | list[str] | None]
@@ -107,20 +107,21 @@ class Tick(NamedTuple):
 
 
 class Unwatched(NamedTuple):
-    """The watches were lost, with the connection that they were on: all is looked at again."""
+    """The watches were lost with their connection: everything is read again."""
 
 
 Event: TypeAlias = Elected | Deposed | Seen | Unwatched | Asked | Answered | Behind | Done | Tick
-"""`Seen`: a watch that a `Read` left has fired."""
+"""`Seen`: a watch that a `Read` set has fired."""
 
 
 # ---- effects -----------------------------------------------------------------------------------
 
 
 class Commit(NamedTuple):
-    """Write these: each all or nothing, one after another, none waits for another's outcome.
+    """Make these writes, one after another: each is all or nothing, and none waits for another's
+    outcome.
 
-    Where an outcome is not known, the controller is Deposed, then Elected with a tree read again.
+    If an outcome is unknown, the controller is Deposed, then Elected with a tree read again.
     """
 
     number: int
@@ -128,10 +129,10 @@ class Commit(NamedTuple):
 
 
 class Read(NamedTuple):
-    """A znode: the names of its children, or a Znode; None where there is none.
+    """Read a znode: a Znode, or the names of its children; None if it does not exist.
 
-    `watch`: report with Seen, once, when that no longer holds; it is left once, however often it
-    was asked for, and of children only where the znode is there.
+    `watch`: report the next change with Seen.  It is set once, however often it was requested,
+    and for children only if the znode exists.
     """
 
     path: str
@@ -147,14 +148,14 @@ class Look(NamedTuple):
 
 
 class Reply(NamedTuple):
-    """Answer what was asked.  None: another is the controller, or will be."""
+    """Answer a request.  None: another node is the controller, or will be."""
 
     token: Any
     body: Mapping[str, Any] | None
 
 
 class Timer(NamedTuple):
-    """Send a Tick at that time; of several of a clock the last counts."""
+    """Send a Tick at that time; the last Timer of a clock counts."""
 
     clock: Clock
     at_ms: int
@@ -165,4 +166,4 @@ class Resign(NamedTuple):
 
 
 Effect: TypeAlias = Commit | Look | Send | Reply | Timer | Resign
-"""`Send`: to its broker, after all that was sent to it before."""
+"""`Send`: to its broker, after everything that was sent to it before."""

@@ -1,8 +1,8 @@
-"""Leaders ask for another ISR (AlterPartition): what the controller lets pass.
+"""Leaders ask for another ISR (AlterPartition): which changes the controller accepts.
 
-The rules and their order are those of Kafka's controller on ZooKeeper (3.9).  In addition the
-leader itself must ask, for an ISR of replicas that it is in, each as of the life that the leader
-knew (KIP-903), as Kafka's later controllers require.
+The rules and their order are those of Kafka's controller on ZooKeeper (3.9).  In addition, as
+Kafka's later controllers require, only the leader may ask, for an ISR that includes it, each
+member with the broker epoch that the leader knew (KIP-903).
 """
 
 from __future__ import annotations
@@ -24,12 +24,12 @@ UNKNOWN_EPOCH = -1
 
 
 class Wanted(NamedTuple):
-    """What the leader of a partition wants it to be."""
+    """The partition state that a leader asks for."""
 
     leader: int
     leader_epoch: int
     isr: tuple[tuple[int, int], ...]
-    """Brokers and the epochs of their registrations; -1: not said."""
+    """Brokers and the epochs of their registrations; -1: not given."""
     recovering: bool
     partition_epoch: int
 
@@ -40,12 +40,12 @@ class Wanted(NamedTuple):
 
 
 def judged(context: Context, key: TopicPartition, wanted: Wanted) -> ErrorCode | None:
-    """What stands against it; NONE: it is so already; None: it is to be written."""
+    """Why it is refused; NONE: it is already so; None: it must be written."""
     one = context.partitions.get(key)
     if one is None or one.leader_epoch < 0:
         return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
     if wanted.partition_epoch > one.partition_epoch or wanted.leader_epoch > one.leader_epoch:
-        return ErrorCode.NOT_CONTROLLER  # it knows of a later controller than this one
+        return ErrorCode.NOT_CONTROLLER  # the leader knows a later controller than this one
     if wanted.leader_epoch < one.leader_epoch:
         return ErrorCode.FENCED_LEADER_EPOCH
     recovering = bool(one.leader_recovery_state)
@@ -74,7 +74,7 @@ def _well_formed(one: Partition, wanted: Wanted) -> bool:
 def alter_partition(
     context: Context, told: Gathered, request: Any, version: int
 ) -> Deciding[dict[str, Any]]:
-    """A request; returns the fields of its response."""
+    """Handle a request; returns the fields of its response."""
     sender = context.brokers.get(request.broker_id)
     if sender is None or sender.epoch != request.broker_epoch:
         return {"error_code": ErrorCode.STALE_BROKER_EPOCH, "topics": []}
@@ -106,7 +106,7 @@ def alter_partition(
                 error = verdicts[name, number] or ErrorCode.NONE
             rows.append(_answer(context, (name or "", number), error))
         topics.append({"topic_id": topic.topic_id, "partitions": rows})
-    yield from lead_on(context, told, behind)  # they do not ask again before that
+    yield from lead_on(context, told, behind)  # their leaders do not ask again before that
     moved = yield from resume(context, told, done)
     if context.deleted & {topic for topic, _ in moved}:
         yield from delete_topics(context, told)

@@ -1,11 +1,11 @@
 """Elects the next leader of a partition.
 
-Pure.  The rules are those of Kafka's controller on ZooKeeper (3.9), which is asked the same by
-tests/kafka/cluster/test_elect.py; kafka.md of the specification, 3.9.
+Pure.  The rules are those of Kafka's controller on ZooKeeper (3.9; kafka.md of the specification,
+3.9).  tests/kafka/cluster/test_elect.py compares the two.
 
-`live` are the brokers that may be elected: registered, with the partition's disk, and not about to
-end.  Each election gives the partition's next leadership, or None if no broker may lead.  The
-leader's epoch rises with every one, also if the same broker leads on: its followers must ask again.
+`live` are the brokers that may be elected: registered, with the partition's disk, and not shutting
+down.  Each election returns the partition's next leadership, or None if no broker may lead.  Each
+raises the leader epoch, even if the same broker leads on: its followers must ask again.
 """
 
 from __future__ import annotations
@@ -22,18 +22,19 @@ __all__ = [
 
 
 class Leadership(NamedTuple):
-    """A partition's leader, and the replicas that have all that it acknowledged."""
+    """A partition's leader, and the replicas that have everything that it acknowledged."""
 
     leader: int
     """NO_LEADER: none."""
     leader_epoch: int
     isr: tuple[int, ...]
-    """Never empty: the last one stays in it when it dies."""
+    """Never empty: the last member stays in it when it dies."""
     recovering: bool = False
-    """The leader was not in sync: what only others had is lost."""
+    """The leader was not in sync: records that only others had are lost."""
 
     def led_by(self, leader: int, isr: Collection[int] | None = None) -> Leadership:
-        """Its successor under a leader, with the ISR as it is or in the order as it was."""
+        """The next leadership, under a leader: with the same ISR, or its members that are in `isr`,
+        in the same order."""
         kept = self.isr if isr is None else tuple(one for one in self.isr if one in isr)
         return Leadership(leader, self.leader_epoch + 1, kept, self.recovering)
 
@@ -43,7 +44,7 @@ def _first(replicas: Sequence[int], *among: Collection[int]) -> int | None:
 
 
 def elect_first(replicas: Sequence[int], live: Collection[int]) -> Leadership | None:
-    """Of a new partition: all live replicas have all of nothing."""
+    """For a new partition: all live replicas are in sync, since there are no records."""
     isr = tuple(one for one in replicas if one in live)
     return Leadership(isr[0], 0, isr) if isr else None
 
@@ -51,9 +52,10 @@ def elect_first(replicas: Sequence[int], live: Collection[int]) -> Leadership | 
 def elect_for_offline(
     now: Leadership, replicas: Sequence[int], live: Collection[int], *, unclean: bool
 ) -> Leadership | None:
-    """Of a partition whose leader died: the first replica that lives and is in sync.
+    """For a partition whose leader died: the first replica that is live and in sync.
 
-    `unclean`: otherwise the first that lives; what it never had is lost, and it says so.
+    `unclean`: otherwise the first live one; records that it never had are lost, and the result
+    says so with `recovering`.
     """
     leader = _first(replicas, live, now.isr)
     if leader is not None:
@@ -67,7 +69,7 @@ def elect_for_offline(
 def elect_for_reassignment(
     now: Leadership, target: Sequence[int], live: Collection[int]
 ) -> Leadership | None:
-    """Of a partition that is moved: the first of its new replicas that lives and is in sync."""
+    """For a partition that is moved: the first of its new replicas that is live and in sync."""
     leader = _first(target, live, now.isr)
     return None if leader is None else now.led_by(leader)
 
@@ -75,7 +77,7 @@ def elect_for_reassignment(
 def elect_preferred(
     now: Leadership, replicas: Sequence[int], live: Collection[int]
 ) -> Leadership | None:
-    """Back to its first replica, if that lives and is in sync."""
+    """Back to the first replica, if it is live and in sync."""
     leader = _first(replicas[:1], live, now.isr)
     return None if leader is None else now.led_by(leader)
 
@@ -83,7 +85,7 @@ def elect_preferred(
 def elect_for_controlled_shutdown(
     now: Leadership, replicas: Sequence[int], live: Collection[int], ending: Collection[int]
 ) -> Leadership | None:
-    """Away from brokers that are about to end: `ending`, which are among `live` here."""
+    """Away from brokers that are shutting down: `ending`, which are among `live` here."""
     staying = frozenset(one for one in now.isr if one not in ending)
     leader = _first(replicas, live, staying)
     return None if leader is None else now.led_by(leader, staying)
@@ -92,7 +94,7 @@ def elect_for_controlled_shutdown(
 def without_replica(now: Leadership, broker: int) -> Leadership | None:
     """After a broker died or stopped following; None: nothing changes.
 
-    Its last member stays in the ISR, so that no replica with fewer records leads.
+    The last member stays in the ISR, so that no replica with fewer records leads.
     """
     if broker not in now.isr:
         return None

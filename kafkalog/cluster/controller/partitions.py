@@ -1,11 +1,12 @@
-"""Which leadership each partition is due, and how it comes about.
+"""The leadership that each partition is due, and how it is written.
 
-A partition is New (never led), Online (its leader holds it), or Offline; that is seen from what the
-controller knows, and kept nowhere.  `due` says what follows; asked again it says: nothing.
+A partition is New (never led), Online (its leader holds it), or Offline.  That follows from what
+the controller knows, and is stored nowhere.  `due` returns the next leadership; once it is
+written, there is none.
 
-A decision is a generator.  It yields what is to be written, all of which is tried; is sent what
-became of each, in that order; and goes on from there.  Where another controller reigns, or the
-outcome of a write is not known, it is dropped, and the controller reads the tree again.
+A decision is a generator.  It yields writes, all of which are tried; is sent the outcome of each,
+in that order; and continues from there.  If another controller reigns, or the outcome of a write
+is unknown, the decision is dropped, and the controller reads the tree again.
 """
 
 from __future__ import annotations
@@ -50,7 +51,7 @@ Deciding = Generator[
 def due(
     one: Partition, holding: Collection[int], electable: Collection[int], *, unclean: bool
 ) -> Leadership | None:
-    """What a partition's leadership is to become; None: nothing else than it is.
+    """What a partition's leadership must become; None: it stays as it is.
 
     `holding`: live brokers with its disk; `electable`: those of them that may be elected.
     """
@@ -65,10 +66,10 @@ def due(
 
 
 def without_offline(now: Leadership, holding: Collection[int]) -> Leadership | None:
-    """A leadership without brokers that are gone; None: none is gone.
+    """The leadership without brokers that are offline; None: none of them is.
 
-    Where all of the ISR are gone they stay in it, for each of them has all that was acknowledged.
-    (Kafka's controller takes them out one by one and keeps the last.)
+    If the whole ISR is offline it stays, because each member has everything that was acknowledged.
+    (Kafka's controller removes them one by one and keeps the last.)
     """
     leader = now.leader if now.leader in holding else NO_LEADER
     isr = tuple(one for one in now.isr if one in holding) or now.isr
@@ -80,11 +81,12 @@ def without_offline(now: Leadership, holding: Collection[int]) -> Leadership | N
 def without_reborn(
     now: Leadership, replicas: Sequence[int], live: Collection[int], reborn: Collection[int]
 ) -> Leadership | None:
-    """A leadership after some of the ISR died and came back unseen; None: that changes nothing.
+    """The leadership after some of the ISR died and came back unseen; None: nothing changes.
 
-    They may have lost what was not on their disks, and what others have of it.  So they are treated
-    like brokers that are seen to die: out of the ISR, if others are in it; where no other is left,
-    the leader gets another epoch, for what comes next may differ from what it had there before.
+    They may have lost records that were not on their disks and that others still have.  So they
+    are treated like brokers that are seen to die: they leave the ISR, if others are in it.  If no
+    other is left, the leader gets another epoch, because its next records may differ from the ones
+    it had before.
     """
     believed = [one for one in now.isr if one in live and one not in reborn]
     among = believed or now.isr
@@ -115,7 +117,7 @@ def unled(context: Context) -> list[TopicPartition]:
 
 
 def settle(context: Context, told: Gathered, keys: Iterable[TopicPartition]) -> Deciding[None]:
-    """Give partitions the leadership that they are due, and report it."""
+    """Give partitions the leadership that they are due, and send it."""
     wanted = {}
     for key in keys:
         new = due(
@@ -128,8 +130,8 @@ def settle(context: Context, told: Gathered, keys: Iterable[TopicPartition]) -> 
 
 
 def lead_on(context: Context, told: Gathered, keys: Iterable[TopicPartition]) -> Deciding[None]:
-    """Leaders that may not know what the tree says of their partitions lead on in another epoch:
-    Kafka's brokers take no news of the one that they know."""
+    """Give leaders that may not know the tree's state of their partitions another epoch: Kafka's
+    brokers accept no news of the epoch that they know."""
     wanted = {}
     for key in keys:
         now = leadership(context.partitions[key])
@@ -142,10 +144,10 @@ def write(
     context: Context, told: Gathered, wanted: Mapping[TopicPartition, Leadership], *,
     to_holders: bool = True,
 ) -> Deciding[set[TopicPartition]]:  # fmt: skip
-    """Put leaderships into the tree, then report them.
+    """Write leaderships to the tree, then send them.
 
-    `to_holders`: tell the replicas of a partition to lead or follow; not of an ISR that its leader
-    asked for. Returns those that were written; the others are stale.
+    `to_holders`: have the replicas of a partition lead or follow; not for an ISR that its leader
+    asked for.  Returns those that were written; the others are stale.
     """
     wanted = {key: new for key, new in wanted.items() if key not in context.stale}
     folders = context.folders(wanted)

@@ -1,8 +1,8 @@
-"""Which brokers get the copies of partitions that are made.
+"""Chooses brokers for the replicas of new partitions.
 
 Pure but for the random start.  The rules are those of Kafka's tools and controllers on ZooKeeper
-(AdminUtils): first replicas go round robin, the others at a shift that grows with each round; where
-the racks of all brokers are known, no two copies are in one rack before each rack has one.
+(AdminUtils): first replicas go round robin, the others at a shift that grows with each round.  If
+the racks of all brokers are known, no two replicas are in one rack before each rack has one.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ __all__ = ["Start", "place"]
 
 
 class Start(NamedTuple):
-    """Where the round begins, of partitions that come to others; None: at random."""
+    """Where the round begins, for partitions that are added to others; without it, at random."""
 
     broker_index: int
     partition: int
@@ -28,7 +28,7 @@ def place(
 ) -> list[tuple[int, ...]]:  # fmt: skip
     """The replicas of `count` partitions, `factor` of each; `racks`: of the brokers, by id.
 
-    `factor` is at most the number of brokers, and there is one.
+    There is at least one broker, and `factor` is at most their number.
     """
     brokers = sorted(racks)
     known = {broker: rack for broker, rack in racks.items() if rack is not None}
@@ -59,7 +59,7 @@ def _other(first: int, shift: int, index: int, count: int) -> int:
 
 
 def _alternating(racks: Mapping[int, str]) -> list[int]:
-    """Brokers so that neighbours are in different racks."""
+    """Brokers, ordered so that neighbours are in different racks."""
     by_rack: dict[str, deque[int]] = {}
     for broker in sorted(racks):
         by_rack.setdefault(racks[broker], deque()).append(broker)
@@ -84,7 +84,7 @@ def _across_racks(
     while len(chosen) < factor:
         broker = brokers[(at + 1 + (shift * all_racks + index) % (count - 1)) % count]
         index += 1
-        # A rack has a second copy, and a broker a place, only once all have had theirs.
+        # No rack gets a second replica before each has one; no broker gets two.
         rack_free = racks[broker] not in used or len(used) == all_racks
         if rack_free and broker not in chosen:
             chosen.append(broker)

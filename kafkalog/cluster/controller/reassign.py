@@ -1,14 +1,14 @@
-"""Partitions that are to be kept by other brokers than now (KIP-455).
+"""Moves partitions to other brokers (KIP-455).
 
-Decisions, as kafkalog.cluster.controller.partitions has them; the rules are those of Kafka's
-controller on ZooKeeper (3.9).  A partition that is moved is kept by the old and the new until all
-of the new are in sync; then by the new alone, one of which leads it, and the others drop what they
-have.  Another reassignment, or that it is given up, takes the place of one that is under way.
+Decisions, as defined in kafkalog.cluster.controller.partitions; the rules are those of Kafka's
+controller on ZooKeeper (3.9).  Old and new brokers keep a partition while it is moved, until all
+of the new are in sync.  Then the new ones keep it alone, one of them leads it, and the others drop
+their copies.  Another reassignment, or a cancellation, replaces one that is under way.
 
-It ends in two writes, as with Kafka's controller: by the first one of the new leads and they alone
-are in sync; then the removed replicas are stopped; by the second the move has ended.  A controller
-that is elected in between finds that the end is due, and stops the removed replicas again: no
-other would.
+A move ends in two writes, as with Kafka's controller.  By the first, one of the new brokers leads
+and they alone are in sync.  Then the removed replicas are stopped.  By the second, the move has
+ended.  A controller that is elected in between finds that the end is due, and stops the removed
+replicas again: no other would.
 
 Kafka's controller writes a partition's replicas and its leader one after the other.  Here they are
 one write, so that no controller that is elected in between finds half of it.  The replica with the
@@ -35,7 +35,7 @@ __all__ = [
 ]  # fmt: skip
 
 AT_ONCE = 500
-"""Partitions of a topic in one write, which ZooKeeper bounds."""
+"""Partitions of a topic in one write, whose size ZooKeeper limits."""
 
 
 class Refusal(NamedTuple):
@@ -51,12 +51,12 @@ def moving(one: Partition) -> bool:
 
 
 def target(one: Partition) -> tuple[int, ...]:
-    """The nodes that keep a partition in the end."""
+    """The nodes that keep a partition after its move."""
     return _without(one.replicas, one.removing_replicas)
 
 
 def _origin(one: Partition) -> tuple[int, ...]:
-    """The nodes that kept it before."""
+    """The nodes that kept it before its move."""
     return _without(one.replicas, one.adding_replicas)
 
 
@@ -65,10 +65,10 @@ def _without(those: Sequence[int], others: Sequence[int]) -> tuple[int, ...]:
 
 
 def _moved(one: Partition, wanted: Sequence[int]) -> Partition:
-    """Moving to others: the new ones first, for one of them leads once it may."""
+    """The partition moving to `wanted`: these come first, for one of them leads once it may."""
     origin = _origin(one)
     if one.leader_epoch == NEVER_LED:
-        origin = ()  # there is nothing yet that they would have to get
+        origin = ()  # there are no records yet to copy
     replicas = tuple(dict.fromkeys([*wanted, *origin]))
     adding = _without(replicas, origin) if origin else ()
     return one._replace(
@@ -88,13 +88,13 @@ def _complete(one: Partition) -> bool:
 
 
 Asked = Mapping[TopicPartition, "tuple[int, ...] | None"]
-"""The nodes that shall keep each partition; None: cancel its move."""
+"""The nodes that must keep each partition; None: cancel its move."""
 
 
 def reassign(
     context: Context, told: Gathered, asked: Asked
 ) -> Deciding[dict[TopicPartition, Refusal | None]]:
-    """Begin to move partitions; what stands against each, None: nothing."""
+    """Begin to move partitions; returns why each is refused, None if it is not."""
     return (yield from _reassign(context, told, asked, live=True))
 
 
@@ -123,14 +123,14 @@ def _reassign(
 def _judged(
     context: Context, key: TopicPartition, replicas: tuple[int, ...] | None, live: bool
 ) -> Partition | Refusal:
-    """The partition as it moves, or what stands against that; `live`: new ones have to live."""
+    """The partition as it moves, or why it is refused; `live`: new brokers must be live."""
     one = context.partitions.get(key)
     if replicas is not None:
         origin = () if one is None else _origin(one)
         problem = _wrong(replicas)
         away = [each for each in replicas if each not in origin and each not in context.brokers]
         if problem is None and live and away:
-            problem = f"brokers {away} do not live; those that do are {sorted(context.brokers)}"
+            problem = f"brokers {away} are not live; those that are: {sorted(context.brokers)}"
         if problem is not None:
             return Refusal(ErrorCode.INVALID_REPLICA_ASSIGNMENT, problem)
     elif one is None or not moving(one):
@@ -159,10 +159,10 @@ def _wrong(replicas: Sequence[int]) -> str | None:
 def ask_by_tree(
     context: Context, told: Gathered, asked: Mapping[TopicPartition, tuple[int, ...]]
 ) -> Deciding[dict[TopicPartition, Refusal]]:
-    """/admin/reassign_partitions says this, as tools older than KIP-455 wrote it; what stands
-    against those that are not moved.
+    """/admin/reassign_partitions says this, as tools older than KIP-455 wrote it; returns why
+    partitions are not moved.
 
-    What is done is taken out of the znode, which goes with its last.
+    Moves that are done are removed from the znode, which is deleted with the last.
     """
     context.asked_by_tree = dict(asked)
     answers = yield from _reassign(context, told, asked, live=False)
@@ -182,15 +182,15 @@ def _asked_by_tree(context: Context, over: Iterable[TopicPartition]) -> Deciding
     yield [context.change(path, change)]
 
 
-# ---- how it goes on ------------------------------------------------------------------------
+# ---- how a move continues ------------------------------------------------------------------
 
 
 def resume(
     context: Context, told: Gathered, keys: Iterable[TopicPartition] | None = None
 ) -> Deciding[set[TopicPartition]]:
-    """End what may end by now, since its new replicas are in sync; those that have ended.
+    """End the moves whose new replicas are in sync by now; returns those that have ended.
 
-    None: of all partitions.
+    `keys`: None: all partitions.
     """
     partitions = context.partitions
     wanted = {
@@ -222,7 +222,7 @@ def _go_on(
                 for key, after in one.after.items():
                     if moving(after) and _complete(after):
                         ending[key] = after
-                        context.partitions[key] = _ended(after)  # sent so first, then written
+                        context.partitions[key] = _ended(after)  # sent first, then written
                     _tell(context, told, key, before[key])
                 done |= before.keys()
             elif outcome.refused > 1:
@@ -269,9 +269,9 @@ def _portions(keys: Iterable[TopicPartition]) -> Iterator[dict[str, list[TopicPa
 def _next(
     context: Context, key: TopicPartition, one: Partition
 ) -> tuple[Partition, Leadership | None]:
-    """A partition as it is once this is written, and its leadership; None: it never had one.
+    """A partition once this is written, and its leadership; None: it never had one.
 
-    The leader's epoch rises, also where nothing else does: all are to ask again.
+    The leader epoch rises even if nothing else changes: all brokers must ask again.
     """
     if one.leader_epoch == NEVER_LED:
         return one, None
@@ -301,7 +301,7 @@ def _tell(context: Context, told: Gathered, key: TopicPartition, was: Partition)
 
 
 def _end(context: Context, told: Gathered, done: Iterable[TopicPartition]) -> Deciding[None]:
-    """What waited for these."""
+    """Do what waited for these."""
     over = [key for key in done if not moving(context.partitions[key])]
     yield from settle(
         context, told, [key for key in over if context.partitions[key].leader_epoch == NEVER_LED]
@@ -310,7 +310,7 @@ def _end(context: Context, told: Gathered, done: Iterable[TopicPartition]) -> De
         yield from _asked_by_tree(context, over)
 
 
-# ---- as it goes over the wire --------------------------------------------------------------
+# ---- on the wire ---------------------------------------------------------------------------
 
 
 def alter_reassignments(context: Context, told: Gathered, request: Any) -> Deciding[dict[str, Any]]:
@@ -334,7 +334,7 @@ def alter_reassignments(context: Context, told: Gathered, request: Any) -> Decid
 
 
 def list_reassignments(context: Context, request: Any) -> dict[str, Any]:
-    """ListPartitionReassignments: the fields of its response."""
+    """ListPartitionReassignments; returns the fields of its response."""
     keys: Iterable[TopicPartition] = context.partitions
     if request.topics is not None:
         keys = [(one.name, number) for one in request.topics for number in one.partition_indexes]

@@ -1,6 +1,6 @@
-"""Elections on request, and those that keep the brokers' shares even.
+"""Elections on request, and those that balance leaderships among brokers.
 
-Decisions, as kafkalog.cluster.controller.partitions has them; the rules are those of Kafka's
+Decisions, as defined in kafkalog.cluster.controller.partitions; the rules are those of Kafka's
 controller on ZooKeeper (3.9): ElectLeaders, /admin/preferred_replica_election, auto balance.
 """
 
@@ -22,8 +22,8 @@ __all__ = ["elect_leaders", "unbalanced"]
 def elect_leaders(
     context: Context, told: Gathered, keys: Iterable[TopicPartition], *, unclean: bool
 ) -> Deciding[dict[TopicPartition, ErrorCode]]:
-    """Have partitions led by their first replica; `unclean`: those without a leader by any replica
-    that lives, at the price of what only others had.
+    """Have partitions led by their first replica; `unclean`: those without a leader by any live
+    replica, at the cost of records that only others had.
 
     Returns the answer for each.
     """
@@ -36,7 +36,7 @@ def elect_leaders(
         else:
             answers[key] = found
     done = yield from write(context, told, wanted)
-    for key in wanted:  # a stale one is not led as assumed; the caller may ask again
+    for key in wanted:  # a stale one's state is not as assumed; the caller may retry
         answers[key] = ErrorCode.NONE if key in done else ErrorCode.UNKNOWN_SERVER_ERROR
     return answers
 
@@ -62,11 +62,11 @@ def _wanted(context: Context, key: TopicPartition, *, unclean: bool) -> Leadersh
 
 
 def unbalanced(context: Context, percentage: int) -> list[TopicPartition]:
-    """The partitions that are to go back to their first replica, for `elect_leaders`: of each
-    broker that leads too few of those which it stands first in.
+    """The partitions that should return to their first replica, for `elect_leaders`: those of
+    each broker that leads too few of the partitions in which it is the first replica.
 
-    `percentage`: of them others may lead (leader.imbalance.per.broker.percentage).  None is moved
-    while any partition is reassigned: that moves leaders by itself.
+    `percentage`: of these that others may lead (leader.imbalance.per.broker.percentage).  None is
+    moved while any partition is reassigned: that moves leaders by itself.
     """
     if any(one.adding_replicas or one.removing_replicas for one in context.partitions.values()):
         return []

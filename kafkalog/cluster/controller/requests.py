@@ -2,7 +2,7 @@
 
 First the live brokers, to brokers that may not know them yet: a broker follows only brokers that it
 knows, and is not asked twice.  Then leadership to a partition's replicas, and metadata to all
-brokers; in this order, as Kafka sends them: a leader must know that it leads before clients do.
+brokers.  Kafka sends them in this order: a leader must know that it leads before clients do.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from kafkalog.wire.tables.controller import LEADER_AND_ISR, STOP_REPLICA, UPDATE
 __all__ = ["DURING_DELETE", "Fields", "Gathered", "Send"]
 
 DURING_DELETE = -2
-"""The leader of a partition that is being deleted, and for its replicas the leader epoch."""
+"""The leader of a partition that is being deleted; for its replicas also the leader epoch."""
 Fields = dict[str, Any]
 
 
@@ -48,7 +48,7 @@ class Gathered:
     def lead(self, brokers: Iterable[int], key: TopicPartition, *, new: bool = False) -> None:
         """Send brokers the leader and ISR of a partition; `new`: it has no data anywhere.
 
-        A broker that has dropped it, since its topic is deleted, would recreate it: skip that one.
+        A broker that has dropped it, since its topic is deleted, is skipped: it would recreate it.
         """
         dropped = self._context.dropped.get(key[0], ())
         for broker in brokers:
@@ -57,13 +57,12 @@ class Gathered:
                 asked[key] = asked.get(key, False) or new
 
     def stop(self, broker: int, key: TopicPartition, *, delete: bool) -> None:
-        """Tell a broker to stop following; `delete`: and to drop what it has."""
+        """Have a broker stop following; `delete`: and drop its copy."""
         asked = self._stops[broker]
         asked[key] = asked.get(key, False) or delete
 
     def know(self, keys: Iterable[TopicPartition] = (), to: Iterable[int] | None = None) -> None:
-        """Tell brokers, all of them unless `to` says which, of these partitions and the live
-        brokers."""
+        """Send brokers (`to`: None: all) the state of these partitions and the live brokers."""
         known = dict.fromkeys(keys)
         for broker in self._context.brokers if to is None else to:
             self._known[broker].update(known)
@@ -71,18 +70,18 @@ class Gathered:
     def announce(
         self, keys: Iterable[TopicPartition] = (), to: Iterable[int] | None = None
     ) -> None:
-        """Tell brokers as `know` does, as things stand now, and before all else: a broker that does
+        """Like `know`, but with the current state, and before everything else: a broker that does
         not know another one follows no partition that is led there."""
         known = dict.fromkeys(keys)
         brokers = dict.fromkeys(self._context.brokers if to is None else to, known)
         self._first += self._to_each(brokers, UPDATE_METADATA, self._update_metadata)
 
     def hurry(self) -> None:
-        """What was gathered is sent, as things stand now, before anything more is written."""
+        """Send what was gathered, with the current state, before the next write."""
         self._urgent = self.sends()
 
     def urgent(self) -> list[Send]:
-        """What is not to wait for what is written next."""
+        """The requests that must not wait for the next write."""
         found, self._urgent = self._urgent, []
         return found
 

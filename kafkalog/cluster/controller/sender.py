@@ -1,4 +1,4 @@
-"""Requests of a controller to one broker: one after another, each until it is answered."""
+"""Sends a controller's requests to one broker: one after another, each until it is answered."""
 
 from __future__ import annotations
 
@@ -22,8 +22,8 @@ __all__ = ["Sender"]
 _logger = logging.getLogger(__name__)
 
 WAITING_MAX = 500
-"""Requests that wait for one broker; where there are more, the controller says again what is true
-by then."""
+"""Requests that may wait for one broker; if there are more, the controller sends the current state
+again."""
 RETRY_S = 0.1
 AGAIN_S = 1.0
 """After an unexpected exception."""
@@ -33,7 +33,7 @@ JOIN_S = 5.0
 
 
 class Sender:
-    """A thread and a connection of one broker's, in one of its lives.  Ended by `stop`."""
+    """A thread and a connection for one broker, in one of its lives.  Ended by `stop`."""
 
     def __init__(
         self, address: Address, broker: int, node: int,
@@ -79,7 +79,7 @@ class Sender:
                 self._connection.interrupt()
 
     def join(self) -> None:
-        """After `stop`: until the thread has ended; one that connects is not waited for long."""
+        """After `stop`: wait for the thread to end, but not long for one that is connecting."""
         self._thread.join(JOIN_S)
 
     def _loop(self) -> None:
@@ -96,7 +96,7 @@ class Sender:
             return True
         except KafkalogError as problem:
             _logger.info("broker %d: %s: %s", self._broker, _name(what), problem)
-        except Exception:  # without this thread this broker would get no request any more
+        except Exception:  # without this thread the broker would get no more requests
             _logger.exception("broker %d: %s", self._broker, _name(what))
             pause_s = AGAIN_S
         self._hang_up()
@@ -124,7 +124,7 @@ class Sender:
                     made.interrupt()
         connection = self._connection
         assert connection is not None
-        # A broker of this era does not announce what only its controller says.
+        # Brokers of this era do not announce what only their controller sends.
         connection.send(request.api, request.body, request.api.versions.stop - 1)
         return connection.receive(ANSWER_MS)
 
@@ -178,4 +178,4 @@ def _merged(stops: Iterable[Send]) -> list[Fields]:
 
 
 def _name(what: Send | Behind) -> str:
-    return "what is true by now" if isinstance(what, Behind) else what.api.name
+    return "the current state" if isinstance(what, Behind) else what.api.name

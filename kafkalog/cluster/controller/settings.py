@@ -1,6 +1,6 @@
-"""Settings that clients want changed (AlterConfigs, IncrementalAlterConfigs), and features.
+"""Changes of settings by clients (AlterConfigs, IncrementalAlterConfigs), and of features.
 
-Steps, as kafkalog.cluster.controller.steps has them.
+Steps, as defined in kafkalog.cluster.controller.steps.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ def incremental_alter_configs(office: Office, asked: SettingChanges, version: in
 
 
 def _alter(office: Office, asked: SettingChanges, plan: altering.Plan) -> Steps[Body]:
-    """One result a resource; each is changed by itself."""
+    """One result per resource; each is changed by itself."""
     paths = [altering.path_of(one) for one in asked.resources]
     found = yield Looks([Read(path) for path in paths])
     done = [
@@ -49,7 +49,7 @@ def _alter(office: Office, asked: SettingChanges, plan: altering.Plan) -> Steps[
 
 
 def _image(office: Office, one: ResourceChange) -> MetadataImage:
-    """As the plan of a node that is alone wants it: of a broker, as that one has it."""
+    """The image as a standalone node's plan expects it; for a broker, with that broker's id."""
     known = office.context
     topics = {name: Topic(name, topic_id, {}) for name, topic_id in known.ids.items()}
     node = known.reign.broker
@@ -59,7 +59,7 @@ def _image(office: Office, one: ResourceChange) -> MetadataImage:
 
 
 def update_features(office: Office, request: Any, version: int) -> Steps[Body]:
-    """UpdateFeatures: brokers on ZooKeeper have none that could be changed."""
+    """UpdateFeatures: brokers on ZooKeeper have no features to change."""
     yield Looks(())
     error = int(ErrorCode.INVALID_REQUEST)
     message = "The brokers of a cluster on ZooKeeper support no feature of this name."

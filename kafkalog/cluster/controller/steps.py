@@ -1,7 +1,7 @@
 """What a controller does about each kind of event: what it reads, then what it decides.
 
-Steps are generators as decisions are; beyond what is to be written they yield `Looks`, and are sent
-what was found.  A znode that says nothing known is left out and logged.
+Steps are generators like decisions; in addition to writes they yield `Looks`, and are sent what
+was found.  A znode that cannot be parsed is skipped and logged.
 """
 
 from __future__ import annotations
@@ -43,11 +43,11 @@ __all__ = [
 _logger = logging.getLogger(__name__)
 T = TypeVar("T")
 CHANGES_MAX = 1000
-"""Notifications of settings that are kept, for brokers that have not read them yet."""
+"""Notifications of changed settings that are kept, for brokers that have not read them yet."""
 
 
 class Looks(NamedTuple):
-    """What is to be read before it goes on."""
+    """What a step must read before it continues."""
 
     reads: Sequence[Read]
 
@@ -61,15 +61,15 @@ class Office:
     def __init__(
         self, options: Options, reign: Reign, loaded: Loaded, strays: Copies | None = None
     ) -> None:
-        """`strays`: as Context has them."""
+        """`strays`: as in Context."""
         self.options = options
         self.context = Context(reign, loaded, strays)
         self.image = loaded.image
-        """As the tree was when the reign began; of it, only settings are asked."""
+        """The tree at the start of the reign; only settings are read from it."""
         self.random = Random(options.seed)
         self.told = Gathered(self.context, options.listener)
         self.producer_ids: Znode | None = None
-        """The block that was given out last, as the tree has it; None: not read yet."""
+        """The last block that was given out, as the tree has it; None: not read yet."""
         self.config_change = ""
         """The last notification of settings that was read."""
 
@@ -86,7 +86,7 @@ def _parsed(read: Callable[..., T], *arguments: Any) -> T | None:
 
 
 def brokers_seen(office: Office) -> Steps[None]:
-    """Brokers came, went, or say other things of themselves."""
+    """Brokers came, went, or changed their registration."""
     (names,) = yield Looks([Read(tree.BROKERS, children=True, watch=True)])
     numbers = [int(name) for name in names or () if name.isdecimal() and len(name) <= 10]
     znodes = yield Looks([Read(tree.broker_path(one), watch=True) for one in numbers])
@@ -95,7 +95,7 @@ def brokers_seen(office: Office) -> Steps[None]:
         found = None if znode is None else _parsed(broker, number, znode)
         known = office.context.brokers.get(number)
         if found is None and znode and known and known.epoch == znode.created:
-            found = known  # it lives, whatever was written over it
+            found = known  # it is alive, whatever overwrote its znode
         if found is not None:
             now[number] = found
     yield from brokers.brokers_are(office.context, office.told, now)
@@ -111,8 +111,8 @@ def topics_seen(office: Office) -> Steps[None]:
 
 
 def _topics_read(office: Office, names: Sequence[str]) -> Steps[None]:
-    """Topics' settings, and whether a replica out of sync may lead them; the end of a move that
-    could not be written, since a topic had changed, is written now."""
+    """Read topics' settings, and whether an out-of-sync replica may lead them.  If a move's end
+    could not be written because the topic had changed, it is written now."""
     asked = [
         read
         for name in names
@@ -153,7 +153,7 @@ def deletions_seen(office: Office) -> Steps[None]:
 
 
 def isr_changes_seen(office: Office) -> Steps[None]:
-    """Leaders wrote ISRs themselves, as those of older versions do."""
+    """Leaders wrote ISRs themselves, as brokers of older versions do."""
     paths, znodes = yield from _notifications(tree.ISR_CHANGES)
     keys: dict[TopicPartition, None] = {}
     for path, znode in zip(paths, znodes, strict=True):
@@ -169,7 +169,7 @@ def isr_changes_seen(office: Office) -> Steps[None]:
 
 
 def log_dirs_seen(office: Office) -> Steps[None]:
-    """Brokers lost disks: they are asked of which partitions, by telling them what they keep."""
+    """Brokers lost disks: send them the partitions that they keep; they answer which are lost."""
     paths, znodes = yield from _notifications(tree.LOG_DIR_EVENTS)
     for path, znode in zip(paths, znodes, strict=True):
         one = None if znode is None else _parsed(tree.read_log_dir_event, path, znode.data)
@@ -188,7 +188,7 @@ def _notifications(parent: str) -> Steps[tuple[list[str], list[Znode | None]]]:
 
 
 def election_seen(office: Office) -> Steps[None]:
-    """First replicas are to lead (/admin/preferred_replica_election)."""
+    """Preferred leaders are to be elected (/admin/preferred_replica_election)."""
     (znode,) = yield Looks([Read(tree.ELECTION, watch=True)])
     if znode is not None:
         keys = _parsed(tree.read_election, znode.data) or ()
@@ -199,7 +199,7 @@ def election_seen(office: Office) -> Steps[None]:
 
 
 def reassignment_seen(office: Office) -> Steps[None]:
-    """Partitions are to be kept elsewhere (/admin/reassign_partitions)."""
+    """Partitions are to be moved (/admin/reassign_partitions)."""
     (znode,) = yield Looks([Read(tree.REASSIGNMENT, watch=True)])
     if znode is None:
         office.context.asked_by_tree = {}
@@ -212,14 +212,14 @@ def reassignment_seen(office: Office) -> Steps[None]:
 
 
 def _moved(office: Office, keys: Iterable[TopicPartition]) -> Steps[None]:
-    """What may end now of what is moved; a topic that waited for that may go."""
+    """End the moves that may end now; a topic that waited for that may be deleted."""
     ended = yield from reassign.resume(office.context, office.told, keys)
     if office.context.deleted & {topic for topic, _ in ended}:
         yield from deletion.delete_topics(office.context, office.told)
 
 
 def settings_seen(office: Office) -> Steps[None]:
-    """Settings changed: of topics, what they say of elections is obeyed."""
+    """Settings changed: apply what topics say about elections."""
     (names,) = yield Looks([Read(entities.CHANGES, children=True, watch=True)])
     new = [name for name in names or () if name > office.config_change]
     paths = [f"{entities.CHANGES}/{name}" for name in new]
@@ -251,11 +251,11 @@ SEEN: Mapping[str, Step] = {
     tree.REASSIGNMENT: reassignment_seen,
     entities.CHANGES: settings_seen,
 }
-"""What is looked at, by the path that is watched."""
+"""The steps, by watched path."""
 
 
 def seen(path: str) -> Step | None:
-    """What follows when a watch fired; None: nothing."""
+    """The step for a watch that fired; None: nothing follows."""
     parent, _, name = path.rpartition("/")
     if parent == tree.TOPICS:
         return lambda office: _topics_read(office, [name])
@@ -266,7 +266,7 @@ def seen(path: str) -> Step | None:
 
 
 def first(office: Office) -> Steps[None]:
-    """Send all brokers all that was found in the tree, and do what is due."""
+    """Send all brokers everything that was found in the tree, and do what is due."""
     yield from brokers.begin(office.context, office.told)
 
 
@@ -279,16 +279,16 @@ AGAIN: Sequence[Step] = (
     brokers_seen, topics_seen, watch_topics,
     *(step for step in SEEN.values() if step not in (brokers_seen, topics_seen)),
 )  # fmt: skip
-"""What looks at everything that is watched, in this order."""
+"""Read everything that is watched, in this order."""
 BEGIN: Sequence[Step] = (first, *AGAIN)
-"""What a reign begins with."""
+"""The first steps of a reign."""
 
 
-# ---- what is found to be other than was known ----------------------------------------------------
+# ---- what differs from what was known ------------------------------------------------------------
 
 
 def read_states(office: Office, keys: Iterable[TopicPartition]) -> Steps[None]:
-    """Partitions' states as the tree has them."""
+    """Read partitions' states from the tree."""
     context, keys = office.context, list(keys)
     znodes = (yield Looks([Read(tree.partition_path(*key)) for key in keys])) if keys else []
     for key, znode in zip(keys, znodes, strict=True):
@@ -302,9 +302,9 @@ def read_states(office: Office, keys: Iterable[TopicPartition]) -> Steps[None]:
 
 
 def stale_again(office: Office) -> Steps[None]:
-    """Read again what was found to differ from what was known, report it, and decide again.
+    """Read again what was found to differ from what was known, send it, and decide again.
 
-    Its leader may have been refused an ISR by it, and does not ask again before it leads on in
+    A leader may have been refused an ISR because of it, and does not ask again before it leads in
     another epoch.
     """
     context, told = office.context, office.told
@@ -326,11 +326,11 @@ def stale_again(office: Office) -> Steps[None]:
 
 
 def answered(office: Office, send: Send, response: Any) -> Steps[None]:
-    """A broker answered: a disk of it may have failed, or it has dropped what is to go."""
+    """A broker answered: a disk of it may have failed, or it may have dropped a copy."""
     context = office.context
     known = context.brokers.get(send.broker)
     if known is None or known.epoch != send.body["broker_epoch"]:
-        return  # of an earlier life
+        return  # for an earlier life
     if send.api.key == LEADER_AND_ISR.key and not response.error_code:
         yield from _led(office, send, response)
     elif send.api.key == STOP_REPLICA.key:
@@ -345,7 +345,7 @@ def answered(office: Office, send: Send, response: Any) -> Steps[None]:
 
 
 def deleted_again(office: Office) -> Steps[None]:
-    """What brokers could not drop, or the tree refused, is tried again."""
+    """Retry what brokers could not drop, or the tree refused."""
     yield from deletion.delete_again(office.context, office.told)
 
 

@@ -1,6 +1,6 @@
-"""What follows when topics come, grow, change their minds about elections, or go.
+"""Decides what follows when topics are created, enlarged, reconfigured or deleted.
 
-Decisions, as kafkalog.cluster.controller.partitions has them.
+Decisions, as defined in kafkalog.cluster.controller.partitions.
 """
 
 from __future__ import annotations
@@ -17,15 +17,15 @@ __all__ = ["topic_gone", "topic_is", "topics_are", "unclean_is"]
 
 
 def topic_is(context: Context, told: Gathered, topic: str, node: TopicNode) -> Deciding[None]:
-    """As topics_are, of one."""
+    """As topics_are, for one topic."""
     yield from topics_are(context, told, {topic: node})
 
 
 def topics_are(context: Context, told: Gathered, nodes: Mapping[str, TopicNode]) -> Deciding[None]:
-    """Topics are new, or have more partitions than before: those are led from now on.
+    """Topics are new, or have more partitions than before: these get leaders.
 
-    A partition that is known keeps the brokers that it has here, whatever the znode says: to move
-    it is another decision.
+    A known partition keeps the brokers that it has here, whatever the znode says: moving it is
+    another decision.
     """
     new = []
     for topic, node in nodes.items():
@@ -44,8 +44,8 @@ def topics_are(context: Context, told: Gathered, nodes: Mapping[str, TopicNode])
 
 
 def topic_gone(context: Context, topic: str) -> None:
-    """A topic's znode is gone: nothing of it is decided again.  Copies that moves have left
-    behind are still to be dropped."""
+    """A topic's znode is gone: forget the topic.  Copies that moves left behind must still be
+    dropped."""
     for broker, lost in context.lost_directories.items():
         context.lost_directories[broker] = frozenset(key for key in lost if key[0] != topic)
     context.ids.pop(topic, None)

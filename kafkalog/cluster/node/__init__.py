@@ -1,1 +1,1 @@
-"""One broker of several: what it makes of what its controller says."""
+"""One broker of a cluster: how it carries out what its controller says."""

@@ -1,7 +1,7 @@
-"""A directory that was served alone becomes a node's of a cluster, with all its topics.
+"""Converts a directory that was served standalone to a cluster node's, with all its topics.
 
-What is to be written is decided purely; the tree is written before the directory is touched, and
-each step may be done again after a crash.
+The writes are decided purely; the tree is written before the directory is touched, and each step
+can be repeated after a crash.
 """
 
 from __future__ import annotations
@@ -24,44 +24,43 @@ from kafkalog.metadata.zookeeper.session import Create, Delete, Operation, Sessi
 __all__ = ["Adoption", "carry_out", "plan", "read_alone"]
 
 ASIDE = ".alone"
-"""Behind the directory's name: where its own metadata go."""
+"""Suffix of the directory's name: the folder that gets its own metadata."""
 KINDS = {TOPIC: "topics", BROKER: "brokers"}
 
 
 class Adoption(NamedTuple):
-    """What becomes of a directory, and of the tree."""
+    """The planned changes of a directory and of the tree."""
 
     node: int
     cluster: str
-    """The cluster's id, which the directory gets; its own where the tree has none."""
+    """The cluster's id, which the directory gets; the directory's own if the tree has none."""
     topics: tuple[Topic, ...]
-    """Those that the tree has."""
+    """The topics that the tree gets."""
     steps: tuple[tuple[Operation, ...], ...]
-    """Each is done whole or not at all."""
+    """Each is all or nothing."""
     controller: bool
-    """There is a controller, which must read again: force another election."""
+    """There is a controller, which must read the tree again: force another election."""
 
 
 def read_alone(path: str) -> MetadataImage:
-    """What the directory's own metadata say; nothing is written.
+    """The image of the directory's own metadata; nothing is written.
 
-    Raises: ArgumentError: it was not served alone; as Manager.
+    Raises: ArgumentError: the directory was not served standalone; as Manager.
     """
     with Manager(path, mode="r") as manager:
         if (METADATA_TOPIC, 0) not in manager.partitions(METADATA_TOPIC):
             raise ArgumentError(
                 f"{path}: found no {METADATA_TOPIC}-0; wanted a directory that was served alone "
-                "(what is a cluster's node's already needs nothing: serve it with --zookeeper)"
+                "(a cluster node's directory needs no adoption: serve it with --zookeeper)"
             )
         return MetadataLog.open(manager).image
 
 
 def plan(image: MetadataImage, loaded: Loaded, node: int) -> Adoption:
-    """What is to be written so that the topics of a directory are the cluster's, all of them kept
-    by `node` alone.
+    """The writes that make a directory's topics the cluster's, all of them kept by `node` alone.
 
     Raises: ArgumentError: both have a topic of that name, the number is taken, or the directory
-    has what would be lost.
+    has metadata that would be lost.
     """
     _check_nothing_lost(image)
     there = loaded.image.topics
@@ -91,8 +90,8 @@ def _check_nothing_lost(image: MetadataImage) -> None:
     for what, some in kept.items():
         if some:
             raise ArgumentError(
-                f"found {what} in the directory's metadata, which a cluster on ZooKeeper does not "
-                "take over yet; wanted none: remove them before"
+                f"found {what} in the directory's metadata, which cannot be moved to a cluster on "
+                "ZooKeeper yet; wanted none: remove them first"
             )
 
 
@@ -108,14 +107,14 @@ def _check_number(image: MetadataImage, loaded: Loaded, node: int) -> None:
         ):
             raise ArgumentError(
                 f"node {node}: found that it keeps partitions of topic {topic.name!r} in the "
-                "cluster; wanted a number that was nobody's: --node-id N"
+                "cluster; wanted an unused number: --node-id N"
             )
 
 
 def _topic(
     image: MetadataImage, topic: Topic, node: int, controller_epoch: int
 ) -> tuple[Operation, ...]:
-    """A topic, its settings, and of each partition that this node leads it with all records."""
+    """A topic, its settings, and its partitions: this node leads each of them with all records."""
     replicas = dict.fromkeys(sorted(topic.partitions), (node,))
     told = tree.TopicNode(topic.id, replicas, {}, {})
     settings = entities.write_config(image.config(TOPIC, topic.name))
@@ -125,7 +124,7 @@ def _topic(
         Create(entities.config_path(("topics", topic.name)), settings),
     ]
     for number, one in sorted(topic.partitions.items()):
-        # Above every epoch in its log: the next election is above this one.
+        # Higher than every epoch in its log; the next election's is higher than this one.
         state = tree.PartitionState(node, one.leader_epoch + 1, (node,), controller_epoch)
         path = tree.partition_path(topic.name, number)
         found += [Create(os.path.dirname(path)), Create(path, tree.write_partition(state))]
@@ -133,7 +132,7 @@ def _topic(
 
 
 def _brokers(image: MetadataImage, loaded: Loaded, node: int) -> list[tuple[Operation, ...]]:
-    """Settings of this broker and of all, where the cluster has none: the cluster's own stay."""
+    """Settings of this broker and of all, if the cluster has none: the cluster's own stay."""
     found: list[tuple[Operation, ...]] = []
     for name, there in ((str(image.node_id), str(node)), ("", entities.DEFAULT)):
         settings = image.config(BROKER, name)
@@ -145,7 +144,7 @@ def _brokers(image: MetadataImage, loaded: Loaded, node: int) -> list[tuple[Oper
 
 
 def _producer_ids(image: MetadataImage, loaded: Loaded, node: int) -> list[tuple[Operation, ...]]:
-    """No producer gets an id that one of this directory's has."""
+    """Makes sure that no producer gets an id that this directory has given out."""
     if image.next_producer_id <= loaded.image.next_producer_id:
         return []
     last = image.next_producer_id - 1
@@ -157,7 +156,7 @@ def _producer_ids(image: MetadataImage, loaded: Loaded, node: int) -> list[tuple
 
 
 def carry_out(path: str, adoption: Adoption, session: Session) -> str:
-    """Write the tree, then make the directory a node's; where its own metadata are now.
+    """Write the tree, then convert the directory; returns where its own metadata is now.
 
     Raises: Locked: a broker serves the directory; ArgumentError: the tree has changed since it was
     read; CorruptLog; ZooKeeperAway; OSError.
@@ -194,7 +193,7 @@ def _turn(path: str, before: bytes, turned: MetaProperties, directory: Directory
         file.write(before)
         os.fsync(file.fileno())
     directory.replace(layout.META_PROPERTIES, layout.render_meta_properties(turned))
-    # Last: as long as it is there, all can be done again.
+    # Last: as long as it is there, everything can be repeated.
     name = f"{METADATA_TOPIC}-0"
     os.rename(os.path.join(path, name), os.path.join(aside, name))
     for folder in (aside, path, os.path.dirname(aside)):

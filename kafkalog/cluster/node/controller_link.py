@@ -1,4 +1,4 @@
-"""A way to the cluster's current controller."""
+"""A connection to the cluster's current controller."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ ANSWER_MS = 30_000
 
 
 class Line:
-    """Requests one after another, over a connection of its own: a caller that must not wait for
-    another's answer has another line.  Any thread."""
+    """Sends requests one after another, over its own connection: a caller that must not wait for
+    another's answer uses another line.  Any thread."""
 
     def __init__(self, node: int, where: Callable[[], tuple[int, Address | None]]) -> None:
         """`node`: the caller.  `where`: the controller, and its address if it is known."""
@@ -28,9 +28,9 @@ class Line:
         self._closed = threading.Event()
 
     def ask(self, api: Api, fields: Any, at_most: int | None = None) -> Any:
-        """A request, by the names of kafkalog.wire; its response.
+        """Send a request, by the names of kafkalog.wire; returns its response.
 
-        Raises: NotController (it is not known where it is, or the line is closed), PeerGone,
+        Raises: NotController (the controller is not known, or the line is closed), PeerGone,
         Timeout, BadAnswer.
         """
         with self._asking:
@@ -60,8 +60,8 @@ class Line:
         return made
 
     def turn(self) -> None:
-        """End the wait for a broker that is not the controller any more, and any wait after
-        `close`: what became of the request is not known, and the next controller is asked."""
+        """End the wait for a broker that is no longer the controller, and any wait after `close`:
+        the outcome of the request is unknown, and the next controller is asked."""
         found = self._open
         if found is not None and (self._closed.is_set() or found[0] != self._where()[0]):
             found[1].interrupt()
@@ -70,7 +70,7 @@ class Line:
         """End all requests and waits, now and later.  Idempotent."""
         self._closed.set()
         self.turn()
-        if self._asking.acquire(blocking=False):  # else the asking thread hangs up
+        if self._asking.acquire(blocking=False):  # otherwise the asking thread hangs up
             self._hang_up()
             self._asking.release()
 

@@ -1,4 +1,4 @@
-"""What changes a cluster's metadata, as requests to its controller."""
+"""Changes of a cluster's metadata, as requests to its controller."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ Ask = Callable[[Api, Mapping[str, Any], int], Any]
 
 
 def create_topics(ask: Ask, asked: NewTopics) -> list[Result]:
-    """CreateTopics; one result a topic."""
+    """CreateTopics; one result per topic."""
     rows: Sequence[dict[str, Any]] = [
         {
             "name": topic.name,

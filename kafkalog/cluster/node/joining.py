@@ -1,4 +1,4 @@
-"""A data directory becomes a cluster's: whose it is, and what knows its topics."""
+"""Makes a data directory a cluster node's: with the cluster's id, and topics from its tree."""
 
 from __future__ import annotations
 
@@ -15,20 +15,20 @@ from kafkalog.types import TopicPartition
 __all__ = ["join"]
 
 ACLS = ("/kafka-acl", "/kafka-acl-extended/prefixed")
-"""Below them kinds of resources, below these the names that have rules."""
+"""Their children are kinds of resources; the children of these are names that have rules."""
 
 
 def join(manager: Manager, config: ServerConfig) -> Member:
-    """Read the cluster's tree, and let its topics be the directory's.
+    """Read the cluster's tree, and use its topics for the directory.
 
-    Raises: ArgumentError: the directory is another cluster's, or was served alone;
+    Raises: ArgumentError: the directory belongs to another cluster, or was served standalone;
     ZooKeeperAway, MissingPackage.
     """
     if TopicPartition(METADATA_TOPIC, 0) in manager.partitions(METADATA_TOPIC):
         raise ArgumentError(
             f"{manager.path}: found {METADATA_TOPIC}-0, the metadata of a node that is alone; "
             "wanted the directory of a cluster's node, or an empty one: kafkalog cluster adopt "
-            "--dir ... --zookeeper ... makes it a node's, with its topics"
+            "--dir ... --zookeeper ... converts it, with its topics"
         )
     member = Member(
         config.zookeeper_connect, config.node_id, config.inner_listener, manager.config,
@@ -59,13 +59,13 @@ def _check_open_to_all(member: Member) -> None:
     if rules or credentials:
         found = f"access rules ({rules[0]})" if rules else f"credentials of {credentials} users"
         raise ArgumentError(
-            f"ZooKeeper at {member.session.hosts}: found {found}, which are not obeyed yet; "
+            f"ZooKeeper at {member.session.hosts}: found {found}, which are not enforced yet; "
             "wanted a cluster that is open to all"
         )
 
 
 def _identify(manager: Manager, member: Member, node: int) -> None:
-    """As Kafka's brokers on ZooKeeper have it, so that a directory changes hands in place."""
+    """As Kafka's brokers on ZooKeeper do it, so that either can take over the other's directory."""
     meta = manager.meta
     assert meta is not None, "a writing manager has read or written it"
     fresh = not manager.partitions()

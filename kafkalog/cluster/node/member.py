@@ -1,7 +1,8 @@
-"""A broker's membership in a cluster on ZooKeeper: where its metadata come from.
+"""A broker's membership in a cluster on ZooKeeper: the source of its metadata.
 
-Partitions and brokers come from the controller's requests, settings from the tree.  What changes
-the metadata is asked of the controller.  To followers of the image it is like any other source.
+Partitions and brokers come from the controller's requests, settings from the tree.  Changes of
+the metadata are requested from the controller.  Followers of the image see no difference to other
+sources.
 """
 
 from __future__ import annotations
@@ -64,7 +65,7 @@ CONTROLS = {
     LEADER_AND_ISR.key: (leader_and_isr, without),
     STOP_REPLICA.key: (stop_replica, not_deleted),
 }
-"""What follows from a request, and from what of it could not be done."""
+"""What carries out a request, and what then corrects the state for the parts that failed."""
 
 
 class Member:
@@ -77,34 +78,34 @@ class Member:
         """Read the tree; the cluster does not know this broker before `register`.
 
         `listener`: the one by which brokers reach each other; `control_listener`: by which they
-        reach the controller, empty: by the same.  `config`: the broker's settings of its start.
+        reach the controller, empty: by the same.  `config`: the broker's settings at its start.
 
         Raises: ZooKeeperAway, MissingPackage.
         """
         self.node = node
         self.carry_out: Callable[[Sequence[Effect]], Sequence[TopicPartition]] = lambda _: ()
-        """Do what the controller wants of this node's copies, in order; called in the thread of
-        the request, which is answered when it returns: of what others are to lead, since it is
-        offline here, and of what could not be deleted."""
+        """Carries out what the controller wants of this node's replicas, in order.  Called in the
+        thread of the request, which is answered when it returns.  Returns the partitions that
+        others must lead, because they are offline here, and those that could not be deleted."""
         self.listener = listener
-        """By which brokers reach each other."""
+        """The listener by which brokers reach each other."""
         self._control_listener = control_listener or listener
         self._config = config
-        self._not_obeyed: set[settings.Problem] = set()  # settings that were warned of
+        self._not_obeyed: set[settings.Problem] = set()  # settings with a logged warning
         self.timeouts = timeouts
         self.patience_s = max(timeouts.connection_ms, 2 * timeouts.session_ms) / 1000
         """How long a start waits for ZooKeeper, once it was reached."""
         self._lock = threading.RLock()  # guards what follows; held while listeners are notified
         self._listeners: list[Listener] = []
         self.reconfigure: Callable[[str | None], None] = lambda _: None
-        """Let open logs of a topic, or all, obey their settings as they are now."""
-        self._leaders: dict[int, Address] = {}  # said later than the image
+        """Applies the current settings of a topic, or of all, to open logs."""
+        self._leaders: dict[int, Address] = {}  # newer than the image
         self._lines: list[Line] = []
         self._line = self.line()
         self._closed = threading.Event()
         self._places: tuple[Sequence[tree.Endpoint], str | None] | None = None
         self.registered: Callable[[int], None] = lambda _: None
-        """Called with each epoch that this broker is given."""
+        """Called with each epoch that this broker gets."""
         told: queue.SimpleQueue[Life | Seen | None] = queue.SimpleQueue()
         self.session = open_session(hosts, told.put, timeouts)
         self._watching = Watching(self.session, told, self._set, self._begun)
@@ -115,7 +116,7 @@ class Member:
         self._standing = Standing(node, -1, controller, loaded.controller_epoch, loaded.image, {})
 
     def identify(self, cluster: str) -> None:
-        """The cluster id: the first node that found none in the tree has created it."""
+        """Set the cluster id, which the first node that found none in the tree has created."""
         with self._lock:
             image = self.image._replace(cluster_id=cluster)
             self._standing = self._standing._replace(image=image)
@@ -125,7 +126,8 @@ class Member:
     def register(
         self, endpoints: Sequence[tuple[str, str, int, int]], rack: str | None = None
     ) -> int:
-        """Say that this broker lives, and where; its epoch.  The controller's requests come next.
+        """Report that this broker lives, and where; returns its epoch.  The controller's requests
+        come next.
 
         `endpoints`: (listener's name, advertised host, port, Kafka's number of the protocol).
 
@@ -151,8 +153,8 @@ class Member:
         return epoch
 
     def _begun(self) -> None:
-        """The session ended, and with it the registration: another life begins, to which what
-        the controller said to the one before is void.  What is led is led on until it says more.
+        """The session ended, and with it the registration: another life begins, for which what
+        the controller said before is void.  Leaderships continue until it says more.
         """
         _logger.warning(
             "broker %d: its session with ZooKeeper ended; it registers again", self.node
@@ -161,8 +163,8 @@ class Member:
             self._register()
 
     def let_go(self, retries: int, backoff_ms: int) -> bool:
-        """Ask the controller that others lead what is led here (ControlledShutdown); whether
-        nothing is left that others keep, too."""
+        """Ask the controller to move leaderships from here (ControlledShutdown); returns whether
+        this broker no longer leads anything that others keep, too."""
         for again in range(retries + 1):
             if again and self._closed.wait(backoff_ms / 1000):
                 break
@@ -191,12 +193,12 @@ class Member:
 
     @property
     def image(self) -> MetadataImage:
-        """The metadata as the controller said them last."""
+        """The metadata that the controller sent last."""
         return self._standing.image
 
     @property
     def clustered(self) -> bool:
-        """Of several nodes, of which one decides."""
+        """Whether it is one of several nodes, of which one decides."""
         return True
 
     @property
@@ -206,16 +208,16 @@ class Member:
 
     @property
     def epoch(self) -> int:
-        """Of this broker's registration."""
+        """The epoch of this broker's registration."""
         return self._standing.epoch
 
     def held(self, tp: TopicPartition) -> Partition | None:
-        """A partition of which this node has a copy, as the controller said it for that."""
+        """This node's replica of a partition, as the controller's LeaderAndIsr described it."""
         found = self._standing.held.get(tp)
         return None if found is None else found.state
 
     def place(self, broker: int) -> Address | None:
-        """Where other brokers reach one; of a leader, as it was said with its leadership."""
+        """Where other brokers reach one; for a leader, the address sent with its leadership."""
         if broker in self._leaders:
             return self._leaders[broker]
         return self._endpoint(broker, self.listener)
@@ -228,9 +230,9 @@ class Member:
         return None
 
     def _where(self) -> tuple[int, Address | None]:
-        """The controller, and where it takes what brokers ask of it.
+        """The controller, and the address at which it takes brokers' requests.
 
-        Without a listener of its own, that may have been said with a leadership.
+        Without a separate listener, that may have been sent with a leadership.
         """
         controller = self.controller
         if self._control_listener == self.listener:
@@ -238,28 +240,28 @@ class Member:
         return controller, self._endpoint(controller, self._control_listener)
 
     def listen(self, listener: Listener) -> None:
-        """Call it after each change of the image, in the order of changes."""
+        """Call `listener` after each change of the image, in the order of changes."""
         with self._lock:
             self._listeners.append(listener)
 
     def followed(self, call: Callable[[], T]) -> T:
-        """What `call` gives while no change is under way."""
+        """The result of `call`, made while no change is under way."""
         with self._lock:
             return call()
 
     def config(self, topic: str) -> Mapping[str, object] | None:
-        """The settings of a topic that go over the broker's static ones (for Manager)."""
+        """The settings of a topic that override the broker's static ones (for Manager)."""
         return settings.topic_overrides(self.image, topic, self._config.topic, self._not_obeyed)
 
     def topic_id(self, topic: str, partition: int) -> UUID | None:
-        """The topic's id when this node is to have that partition (for Manager)."""
+        """The topic's id if this node must have that partition (for Manager)."""
         found = self._standing.held.get(TopicPartition(topic, partition))
         return None if found is None else found.topic_id
 
     # ---- what the controller says ----------------------------------------------------------------
 
     def obey(self, api: Api, request: Any) -> Mapping[str, Any]:
-        """A request of the controller's; the fields of its response."""
+        """Carry out a request of the controller; returns the fields of its response."""
         with self._lock:
             self._learn(topic.topic_name for topic in request.topic_states)
             if api.key == UPDATE_METADATA.key:
@@ -286,7 +288,7 @@ class Member:
             line.turn()
 
     def _learn(self, topics: Any) -> None:
-        """The settings of topics that were not known before."""
+        """Read the settings of topics that were not known before."""
         old = self.image
         configs = dict(old.configs)
         new: list[tuple[int, str]] = []
@@ -314,7 +316,7 @@ class Member:
                 name = "" if entity[1] == entities.DEFAULT else entity[1]
                 try:
                     said = entities.read_config(entity, znode.data) if znode else {}
-                except errors.BadZnode as problem:  # what it said before holds on
+                except errors.BadZnode as problem:  # the former settings stay in effect
                     _logger.warning("%s", problem)
                 else:
                     found[KINDS[entity[0]], name] = said
@@ -326,7 +328,7 @@ class Member:
             self._tell(Change(old, image, (), (), tuple(found)))
 
     def _tell(self, change: Change) -> None:
-        """Report a change to all; a listener that fails does not keep it from the others."""
+        """Report a change to all listeners; one that fails does not affect the others."""
         calls = [partial(self.reconfigure, topic) for topic in settings.changed_topics(change)]
         for call in (*calls, *(partial(listener, change) for listener in self._listeners)):
             try:
@@ -337,12 +339,12 @@ class Member:
     # ---- reports to the controller ---------------------------------------------------------------
 
     def fail(self, partitions: Collection[TopicPartition]) -> None:
-        """The logs of these went offline: they are not held any more."""
+        """The logs of these went offline: they are no longer held."""
         with self._lock:
             self._standing = failed(self._standing, partitions)
 
     def tell_failed(self) -> None:
-        """Have the controller ask what is offline here: it sends again what is to be held.
+        """Have the controller ask which logs are offline: it sends again what this node must hold.
 
         Raises: ZooKeeperAway; it may be called again.
         """
@@ -352,7 +354,7 @@ class Member:
     # ---- what is asked of the controller -------------------------------------------------------
 
     def line(self) -> Line:
-        """Another way to the controller, for what must not wait for what others ask of it."""
+        """Another connection to the controller, for requests that must not wait for others."""
         made = Line(self.node, self._where)
         self._lines.append(made)
         return made
@@ -362,7 +364,7 @@ class Member:
         self._line.close()
 
     def create_topics(self, asked: NewTopics) -> list[Result]:
-        """CreateTopics; one result a topic.
+        """CreateTopics; one result per topic.
 
         Raises: as `Line.ask`.
         """
@@ -389,7 +391,8 @@ class Member:
         return configs.describe_configs(self.image, asked, self._config)
 
     def lead(self, log: Log) -> int:
-        """Let an open log append in its partition's leader epoch, if it is led here; that epoch.
+        """Let an open log append in its partition's leader epoch, if it is led here; returns that
+        epoch.
 
         Raises: NotLeaderOrFollower; IoFailed and others, as `sync_before_leading`.
         """
@@ -405,7 +408,7 @@ class Member:
     def allocate_producer_ids(self) -> range:
         """A block of producer ids, which no broker gets a second time.
 
-        Raises: COORDINATOR_LOAD_IN_PROGRESS, as Kafka has it: no controller answers now, and the
+        Raises: COORDINATOR_LOAD_IN_PROGRESS, as in Kafka: no controller answers now, and the
         client retries.
         """
         body = {"broker_id": self.node, "broker_epoch": self.epoch}

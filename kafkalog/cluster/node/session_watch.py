@@ -1,4 +1,4 @@
-"""A thread that follows a session with ZooKeeper: settings that change, and a session that ends."""
+"""A thread that follows a ZooKeeper session: it reports changed settings and the session's end."""
 
 from __future__ import annotations
 
@@ -30,11 +30,11 @@ class Watching:
         changed: Callable[[Sequence[entities.Entity]], None],
         begun: Callable[[], None],
     ) -> None:
-        """Writes from here on are notified, but none before `start`.
+        """Writes from here on are reported, but none before `start`.
 
-        `told`: what the session reports.  `begun`: a session ended, with all that was ephemeral of
-        it, and there is another.  `changed` and `begun` are called in the thread, and again where
-        they raise.
+        `told`: the session's reports.  `begun`: a session ended, with everything ephemeral in it,
+        and another began.  `changed` and `begun` are called in the thread, and again if they
+        raise.
 
         Raises: ZooKeeperAway.
         """
@@ -53,7 +53,7 @@ class Watching:
         self._thread.start()
 
     def stop(self) -> None:
-        """End; after the return there are no more notifications."""
+        """End; after the return there are no more reports."""
         self._ended.set()
         self._told.put(None)
         if self._thread.is_alive() and threading.current_thread() is not self._thread:
@@ -68,18 +68,18 @@ class Watching:
                 self._say(logging.INFO, problem)
             except KafkalogError as problem:
                 self._say(logging.ERROR, problem)
-            except Exception as problem:  # without this thread no session would be followed, ever
+            except Exception as problem:  # without this thread no session would be followed
                 self._say(logging.ERROR, problem, traceback=True)
 
     def _hear(self) -> None:
-        """The next notification; waits only shortly while something is left to do."""
+        """The next notification; waits only briefly while something is left to do."""
         with suppress(queue.Empty):
             event = self._told.get(timeout=RETRY_S if self._due else None)
             self._expired = self._expired or event is Life.EXPIRED
-            self._due = event not in (Life.AWAY, Life.EXPIRED)  # it is once it is connected again
+            self._due = event not in (Life.AWAY, Life.EXPIRED)  # it is due once connected again
 
     def _do(self) -> None:
-        """Do what is due; what fails stays due, and new notifications are heard."""
+        """Do what is due; what fails stays due, and new notifications are still taken."""
         if not self._due or self._ended.is_set():
             return
         if self._expired:
@@ -90,7 +90,7 @@ class Watching:
         self._said = ""
 
     def _say(self, level: int, problem: Exception, traceback: bool = False) -> None:
-        """Once, however often it is tried again."""
+        """Log a problem once, however often it is retried."""
         if self._said != (said := repr(problem)):
             self._said = said
             _logger.log(level, "could not follow a change in ZooKeeper: %s", problem,

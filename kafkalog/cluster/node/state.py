@@ -1,9 +1,9 @@
-"""What a broker of a cluster knows, and what follows when its controller says something.
+"""What a broker of a cluster knows, and how its controller's requests change it.
 
-Pure.  LeaderAndIsr says what this node is to hold, and as what; StopReplica what no longer;
-UpdateMetadata what clients are to see of all nodes.  The rules are those of Kafka's brokers on
-ZooKeeper: a request from an earlier controller, or for an earlier life of this node, is refused,
-and so is a leadership that is not newer than the one that is known.
+Pure.  LeaderAndIsr says which replicas this node holds, and which of them lead; StopReplica which
+it no longer holds; UpdateMetadata what clients see of all nodes.  The rules are those of Kafka's
+brokers on ZooKeeper: a request from an earlier controller, or for an earlier life of this node, is
+refused, and so is a leadership that is not newer than the known one.
 """
 
 from __future__ import annotations
@@ -24,12 +24,12 @@ __all__ = [
 
 UNKNOWN_EPOCH = -1
 DURING_DELETE = -2
-"""The leader, and the epoch in which a replica is to go, of a partition that is being deleted."""
+"""The leader of a partition that is being deleted, and the epoch in which its replica must go."""
 Fields = dict[str, Any]
 
 
 class Standing(NamedTuple):
-    """What is known."""
+    """What a broker knows."""
 
     node: int
     epoch: int
@@ -37,15 +37,15 @@ class Standing(NamedTuple):
     controller: int
     """The broker that is the controller; -1: not known yet."""
     controller_epoch: int
-    """The highest that was seen."""
+    """The highest one seen."""
     image: MetadataImage
     held: Mapping[TopicPartition, Held]
     failed: frozenset[TopicPartition] = frozenset()
-    """Whose logs went offline, for as long as this node runs."""
+    """Partitions whose logs went offline; they stay so while this node runs."""
 
 
 def refusal(standing: Standing, request: Any) -> ErrorCode:
-    """Whether a request is of the past; NONE: it is not."""
+    """Why a request is outdated; NONE: it is not."""
     if standing.epoch == UNKNOWN_EPOCH:
         return ErrorCode.STALE_BROKER_EPOCH  # it is for an earlier life of this node
     if request.broker_epoch != UNKNOWN_EPOCH and request.broker_epoch < standing.epoch:
@@ -56,8 +56,8 @@ def refusal(standing: Standing, request: Any) -> ErrorCode:
 
 
 def registered(standing: Standing, epoch: int) -> Standing:
-    """This node has a registration of this epoch from now on, also in what it knows of brokers:
-    what it asks of its controller names it."""
+    """This node's registration now has this epoch.  The known brokers get it, too, because
+    requests to the controller name it."""
     brokers = dict(standing.image.brokers)
     if (known := brokers.get(standing.node)) is not None:
         brokers[standing.node] = known._replace(epoch=epoch)
@@ -74,7 +74,7 @@ def _obeying(standing: Standing, request: Any) -> Standing:
 
 
 def leader_and_isr(standing: Standing, request: Any) -> tuple[Standing, list[Effect], Fields]:
-    """What is to be led and followed; and the response."""
+    """What this node must lead and follow, and the response."""
     if code := refusal(standing, request):
         return standing, [], {"error_code": code, "topics": []}
     held = dict(standing.held)
@@ -100,8 +100,8 @@ def leader_and_isr(standing: Standing, request: Any) -> tuple[Standing, list[Eff
 def without(
     standing: Standing, answer: Fields, lost: Collection[TopicPartition]
 ) -> tuple[Standing, Fields]:
-    """After what was to be led could not be: it is not held, and the controller learns that from
-    `answer`, to LeaderAndIsr, and lets others lead it."""
+    """After partitions could not be led: they are not held, and the controller learns that from
+    `answer`, to LeaderAndIsr, and has others lead them."""
     gone = {(standing.held[tp].topic_id, tp.partition) for tp in lost}
     for topic in answer["topics"]:
         for row in topic["partition_errors"]:
@@ -112,8 +112,8 @@ def without(
 
 
 def failed(standing: Standing, partitions: Collection[TopicPartition]) -> Standing:
-    """After the logs of these went offline: the controller gets that as the answer to whatever it
-    asks of them, and lets others lead what they can."""
+    """After the logs of these went offline: the controller gets that as the answer to any request
+    about them, and has others lead what they can."""
     held = {tp: one for tp, one in standing.held.items() if tp not in partitions}
     return standing._replace(held=held, failed=standing.failed | {*partitions})
 
@@ -135,7 +135,7 @@ def _verdict(standing: Standing, tp: TopicPartition, now: Held) -> ErrorCode:
 
 
 def stop_replica(standing: Standing, request: Any) -> tuple[Standing, list[Effect], Fields]:
-    """What is neither led nor followed any more; and the response."""
+    """What this node no longer leads or follows, and the response."""
     if code := refusal(standing, request):
         return standing, [], {"error_code": code, "partition_errors": []}
     held = dict(standing.held)
@@ -157,7 +157,7 @@ def stop_replica(standing: Standing, request: Any) -> tuple[Standing, list[Effec
 def not_deleted(
     standing: Standing, answer: Fields, lost: Collection[TopicPartition]
 ) -> tuple[Standing, Fields]:
-    """After what was to be deleted could not be: it is not held, but `answer`, to StopReplica,
+    """After copies could not be deleted: they are not held, but `answer`, to StopReplica,
     says that its files are still here."""
     for row in answer["partition_errors"]:
         if (row["topic_name"], row["partition_index"]) in lost:
@@ -179,7 +179,7 @@ def _may_stop(standing: Standing, tp: TopicPartition, leader_epoch: int) -> Erro
 
 
 def update_metadata(standing: Standing, request: Any) -> tuple[Standing, Change | None, Fields]:
-    """What became of the image; None where the request is refused; and the response."""
+    """The change of the image, None if the request is refused; and the response."""
     if code := refusal(standing, request):
         return standing, None, {"error_code": code}
     old = standing.image
@@ -187,7 +187,7 @@ def update_metadata(standing: Standing, request: Any) -> tuple[Standing, Change 
     for told in request.topic_states:
         known = topics.get(told.topic_name)
         if known is not None and known.id != told.topic_id:
-            gone.append(topics.pop(told.topic_name))  # another of that name
+            gone.append(topics.pop(told.topic_name))  # another topic of that name
             known = None
         partitions = dict(known.partitions) if known else {}
         for asked in told.partition_states:
@@ -221,7 +221,7 @@ def _partition(asked: Any, partition_epoch: int) -> Partition:
 
 
 def _with_moves(one: Partition, known: Topic | None) -> Partition:
-    """UpdateMetadata does not say which replicas come and go: that stays as it was known."""
+    """UpdateMetadata does not say which replicas are added and removed: keep what was known."""
     before = known.partitions.get(one.partition) if known else None
     if before is None:
         return one

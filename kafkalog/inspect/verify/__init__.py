@@ -1,1 +1,1 @@
-"""Whether files are what was written: batches, and all that is derived from them."""
+"""Whether files are what was written: batches, and everything derived from them."""

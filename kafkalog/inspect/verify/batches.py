@@ -1,7 +1,7 @@
 """The batches of one segment: found, counted, compared with each other.
 
-What is no batch becomes a finding with its place and length, and the walk goes on at the
-next good batch, so that the rest of the segment is still checked.
+Bytes that are not a batch become a finding with their place and length, and the walk continues at
+the next good batch, so that the rest of the segment is still checked.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ __all__ = ["BatchCheck", "Consumer"]
 Consumer = Callable[["Table", BatchWalk], None]
 
 EXAMPLES = 8  # findings of one kind in one file that are reported singly
-TAIL_RETRIES = 20  # a write in flight is over long before
+TAIL_RETRIES = 20  # a write in flight ends long before
 KNOWN_ATTRIBUTES = 0x7F
 
 
@@ -43,7 +43,7 @@ class BatchCheck:
         self.last_offset = -1
         self.leader_epoch = -1
         self.gaps = 0
-        """Inside of segments, which only compaction makes."""
+        """Inside of segments; only compaction leaves them."""
         self.gaps_between: list[tuple[SegmentFiles, int, int]] = []
         """(segment, its first offset, the last one before it)"""
         self.begins = False
@@ -52,11 +52,11 @@ class BatchCheck:
         self.thin = False
         """Offsets are missing inside this segment, as recovery sees it."""
         self.gap_told = False
-        """What lies before the next batch is damaged: a gap there is no news."""
+        """The bytes before the next batch are damaged: a gap there is not reported again."""
         self.complete = True
-        """Nothing was damaged or unreadable so far."""
+        """Nothing has been damaged or unreadable so far."""
         self.last_batch: _Placed | None = None
-        """Of this segment, before the block."""
+        """The last batch of this segment before the block."""
 
     def segment(self, files: SegmentFiles, consumers: list[Consumer]) -> None:
         """Walk one segment and give each block of good batches to the consumers."""
@@ -89,13 +89,13 @@ class BatchCheck:
             position = self._bad(files, walk.stop)
 
     def _may_be_in_flight(self, walk: BatchWalk, stop: Stop) -> bool:
-        """Whether the file's last bytes look like an append that is not over."""
+        """Whether the file's last bytes look like an unfinished append."""
         return stop.status == lib.KL_E_BUFFER_TOO_SMALL or (
             stop.position + HEADER_BYTES >= walk.file_bytes
         )
 
     def _bad(self, files: SegmentFiles, stop: Stop) -> int | None:
-        """Say what lies at `stop`; where the next good batch is, None: nowhere."""
+        """Report the bytes at `stop`; returns where the next good batch is, None: nowhere."""
         path, report, at = files.path(".log"), self.report, stop.position
         size = path.stat().st_size
         if is_zero(path, at):
@@ -147,7 +147,7 @@ class BatchCheck:
         first = self.last_offset < 0
         disordered = table["base_offset"] <= previous
         self._tell(files, table, "batch-order", disordered, previous)
-        # A side-car knows better.
+        # A side-car shows the wrong bit itself.
         if disordered.any() and not (files.sealed and files.path(SIDECAR).exists()):
             self._offset_bits(files, table, disordered, previous)
         self.last_batch = _Placed(table[-1], int(previous[-1]))
@@ -181,7 +181,7 @@ class BatchCheck:
     ) -> None:
         """Of two batches out of order one may have a base offset with one wrong bit.
 
-        If none has, one does not belong there, and a log that ends so does not open.
+        If neither has, one of them does not belong there, and a log that ends so does not open.
         """
         size = files.path(".log").stat().st_size
         rows = [_Placed(row, int(last)) for row, last in zip(table, previous, strict=True)]
@@ -219,9 +219,9 @@ class BatchCheck:
         self._tell(files, table, "batch-header", wrong, None)
 
     def _odd_times(self, table: Table, control: Table) -> Table:
-        """Batches whose largest timestamp is below the first: their records show if that is so.
+        """Batches whose largest timestamp is below the first: their records show whether it is.
 
-        A client's base timestamp may be any, and deltas may be negative.
+        A client's base timestamp may be anything, and deltas may be negative.
         """
         given = lib.KL_ATTR_LOG_APPEND_TIME | lib.KL_ATTR_DELETE_HORIZON
         plain = ((table["attributes"] & given) == 0) & ~control & (table["record_count"] > 0)
@@ -246,7 +246,7 @@ class BatchCheck:
         )
 
     def finish(self) -> None:
-        """Report gaps between segments: where nothing was compacted something is missing."""
+        """Report gaps between segments: if nothing was compacted, something is missing."""
         if not self.compacted:
             for files, offset, last in self.gaps_between[:EXAMPLES]:
                 self._tell_gap("segment-gap", files, offset, last)
@@ -268,7 +268,7 @@ class BatchCheck:
             )
 
     def _records(self, files: SegmentFiles, walk: BatchWalk, row: Any) -> None:
-        """Inflate one batch and walk its records."""
+        """Decompress one batch and walk its records."""
         from kafkalog.batch.codecs import decompress
 
         batch = ffi.new("kl_batch *")
@@ -302,7 +302,7 @@ class BatchCheck:
             )
 
     def _late(self, batch: Any, largest: int) -> str:
-        """The header's largest timestamp is the records', as far as it speaks of them."""
+        """How the header's largest timestamp differs from the records'; empty: it does not."""
         given = batch.attributes & (lib.KL_ATTR_LOG_APPEND_TIME | lib.KL_ATTR_CONTROL)
         if given or not batch.record_count or largest == batch.max_timestamp:
             return ""
@@ -319,7 +319,7 @@ class _Placed:
         """The last offset before it."""
 
     def fits(self, files: SegmentFiles, after: int | None) -> list[_Fit]:
-        """Which bits of its base offset, each alone, put it between its neighbours."""
+        """The bits of its base offset, each of which alone would put it between its neighbours."""
         low = max(self.previous + 1, files.base_offset)
         high = files.limit if after is None else after
         changed = [(bit, self.base ^ 1 << bit) for bit in range(63)]
@@ -336,7 +336,7 @@ class _Fit(NamedTuple):
     batch: _Placed
     bit: int
     exact: bool
-    """Without it no offset is missing before the batch."""
+    """With it flipped, no offset is missing before the batch."""
 
 
 def _describe(what: str, row: Any) -> str:

@@ -1,7 +1,7 @@
-"""Checks a partition while its writer works: a change of its files in progress is no damage.
+"""Checks a partition while its writer runs: a change of its files in progress is not damage.
 
 A truncation, a deletion or a compaction changes several files, one after another, and a reader
-in between sees some as they were and some as they will be.
+in between sees some in their old state and some in their new one.
 """
 
 from __future__ import annotations
@@ -21,9 +21,9 @@ SETTLE_S, NAP_S = 60.0, 0.01
 
 
 def look_beside(folder: Path, look: Callable[[], Report]) -> Report:
-    """What a look finds that no change of files disturbed, or what two looks find.
+    """The findings of a look that no change of files disturbed, or those that two looks share.
 
-    `look`: at the partition in `folder`, which a writer has open.
+    `look`: checks the partition in `folder`, which a writer has open.
     """
     before: set[tuple[object, ...]] = set()
     for _ in range(LOOKS):
@@ -39,12 +39,12 @@ def look_beside(folder: Path, look: Callable[[], Report]) -> Report:
 
 
 def _changes(folder: Path) -> int:
-    """How often a change of its files began or ended; -1: no writer reports it."""
+    """How many times a change of its files began or ended; -1: no writer reports it."""
     return int(lib.kl_log_changes(os.fsencode(folder)))
 
 
 def _settle(folder: Path) -> None:
-    """Return when a change that is under way is over, or its writer takes too long."""
+    """Wait until a change that is under way has ended, or its writer takes too long."""
     until = time.monotonic() + SETTLE_S
     while _changes(folder) % 2 == 1 and time.monotonic() < until:
         time.sleep(NAP_S)

@@ -1,4 +1,4 @@
-"""What a directory's checkpoints say of its logs, held against the ends that are found."""
+"""Compares a directory's checkpoints with the ends that its logs were found to have."""
 
 from __future__ import annotations
 
@@ -28,32 +28,32 @@ __all__ = ["Checkpoints", "compare_checkpoints", "name_in", "read_checkpoints"]
 def name_in(
     entries: Mapping[TopicPartition, int], tp: TopicPartition, alone: bool
 ) -> TopicPartition:
-    """Under which name a checkpoint lists a log: that of one that stands alone may be any."""
+    """The name under which a checkpoint lists a log; that of one that stands alone may be any."""
     return next(iter(entries)) if alone and tp not in entries and len(entries) == 1 else tp
 
 
 class Checkpoints(NamedTuple):
-    """Those of one directory."""
+    """The checkpoints of one directory."""
 
     root: Path
     alone: bool
     """Whether it is the folder of a log that stands alone."""
     clean: bool
-    """Whether it was closed in order."""
+    """Whether it was closed cleanly."""
     copied: bool
-    """Whether it is that of a cluster's node: a leader has what its copies lack."""
+    """Whether it is a cluster node's: a leader has what its replicas lack."""
     offsets: dict[str, dict[TopicPartition, int]]
     """By the checkpoint's name."""
     flushed: int
-    """Of a log without a directory of its own; -1: unknown."""
+    """Of a log without a data directory; -1: unknown."""
 
     def of(self, name: str, tp: TopicPartition) -> int:
-        """What one says of a log; -1: nothing."""
+        """A log's offset in one of them; -1: it has none."""
         entries = self.offsets.get(name, {})
         return entries.get(name_in(entries, tp, self.alone), -1)
 
     def start(self, tp: TopicPartition) -> int:
-        """Where a log starts."""
+        """A log's start offset."""
         return max(self.of(LOG_START, tp), 0)
 
     def point(self, tp: TopicPartition) -> int:
@@ -61,7 +61,7 @@ class Checkpoints(NamedTuple):
         return max(self.of(RECOVERY_POINT, tp), self.flushed)
 
     def reached(self, tp: TopicPartition) -> int:
-        """The offset that a log had come to on disk, as far as two agree about it; -1: unknown."""
+        """The end that a log once had on disk, as far as two agree about it; -1: unknown."""
         point, shown = self.of(RECOVERY_POINT, tp), self.of(HIGH_WATERMARK, tp)
         if point < 0:
             point = shown if self.clean else -1
@@ -71,7 +71,7 @@ class Checkpoints(NamedTuple):
 
 
 def read_checkpoints(root: Path, alone: bool, report: Report) -> Checkpoints:
-    """Those of a data directory, or of a log that has none."""
+    """Reads the checkpoints of a data directory, or of a log that has none."""
     found: dict[str, dict[TopicPartition, int]] = {}
     for name in (RECOVERY_POINT, LOG_START, HIGH_WATERMARK, CLEANER):
         path = root / name
@@ -99,7 +99,7 @@ def _is_copied(root: Path) -> bool:
 def compare_checkpoints(
     checkpoints: Checkpoints, tp: TopicPartition, folder: Path, end: int, report: Report
 ) -> None:
-    """Whether a log whose end was found has all that its directory says."""
+    """Report what a log whose end was found lacks of what its directory's checkpoints say."""
     if end < 0:
         return
     start, reached = checkpoints.start(tp), checkpoints.reached(tp)

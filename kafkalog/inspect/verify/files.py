@@ -1,10 +1,10 @@
-"""Is everything in this directory what was written?  A report; it never raises on damage.
+"""Is everything in this directory what was written?  A report; damage raises no exception.
 
-Each batch of each segment is read and its checksum taken; order, counts and epochs are
+Each batch of each segment is read and its checksum computed; order, counts and epochs are
 compared, and every derived file (indexes, aborted transactions, producer snapshots, leader
-epochs) with what the batches say.  `deep` also inflates and walks the records.  Nothing is
-written, no lock is taken, and a writer may go on (see `beside`).  Batches cross from C by the
-block; memory is bounded by the block, the indexes and the producers, not by the log.
+epochs) with the batches.  `deep` also decompresses and walks the records.  Nothing is written, no
+lock is taken, and a writer may continue (see `look_beside`).  Batches cross from C by the block;
+memory is bounded by the block, the indexes and the producers, not by the log.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ def is_partition(folder: Path) -> bool:
 
 
 def find_partitions(folder: Path) -> list[Path]:
-    """The partition folders of a data directory, or the folder itself when it is one.
+    """The partition folders of a data directory, or the folder itself if it is one.
 
     Folders that Kafka set aside (`-delete`, `-future`, `-stray`) are left out.
     Raises: OSError.
@@ -68,8 +68,8 @@ def verify(
 ) -> Report:
     """Check files, partition folders or data directories; see the module.
 
-    Raises: FileNotFoundError when a path does not exist, ValueError when it holds nothing
-    that is Kafka's.
+    Raises: FileNotFoundError if a path does not exist, ValueError if it has nothing that is
+    Kafka's.
     """
     report = Report()
     paths = [path] if isinstance(path, (str, os.PathLike)) else list(path)
@@ -87,7 +87,7 @@ def _verify_folder(folder: Path, report: Report, deep: bool) -> None:
         raise ValueError(f"{folder}: no partition of a log in it")
     locked = _is_locked(folder)
     root = owner_of(folder) if partitions == [folder] else folder
-    # Read before the logs: what a writer notes later may lie past the end that is found.
+    # Read before the logs: what a writer notes later may be past the end that is found.
     checkpoints = read_checkpoints(root, partitions == [root], report)
     for path in partitions:
         look = partial(_look, path, root, deep, locked)
@@ -107,8 +107,8 @@ def _verify_folder(folder: Path, report: Report, deep: bool) -> None:
 def _look(
     path: Path, root: Path, deep: bool, locked: bool, checkpoints: Checkpoints | None = None
 ) -> Report:
-    """At one partition, and at what the checkpoints of `root` say of it: None: read them, of
-    which findings were reported."""
+    """Check one partition, and what the checkpoints of `root` say of it; None: read them, whose
+    own findings have been reported."""
     found = Report()
     if checkpoints is None:
         checkpoints = read_checkpoints(root, path == root, Report())
@@ -147,6 +147,6 @@ def _is_locked(folder: Path) -> bool:
 
 
 def partition_of(folder: Path) -> TopicPartition:
-    """What the name of a partition's folder says."""
+    """The topic and the partition that a folder's name says."""
     name = bare_folder(folder.absolute().name)
     return TopicPartition(name.topic, name.partition)

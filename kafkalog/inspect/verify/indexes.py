@@ -1,4 +1,4 @@
-"""The offset and time index of one segment against its batches, block by block."""
+"""Checks the offset and time index of one segment against its batches, block by block."""
 
 from __future__ import annotations
 
@@ -28,20 +28,20 @@ class _IndexCheck(ABC):
     fields: tuple[tuple[str, str], ...] = ()
 
     def __init__(self, files: SegmentFiles, report: Report, growing: bool = False) -> None:
-        """`growing`: a writer may be in the middle of an entry, or have them all in memory."""
+        """`growing`: a writer may be in the middle of an entry, or have all of them in memory."""
         import numpy as np
 
         self.files = files
         self.report = report
         self.path: Path = files.path(self.suffix)
         self.usable = False
-        """There are entries, in order: comparing them with the batches means something."""
+        """There are entries, in order: comparing them with the batches makes sense."""
         dtype = np.dtype(list(self.fields))
         self.entries: Table = np.zeros(0, dtype)
         try:
             data = self.path.read_bytes()
         except FileNotFoundError:
-            # Ours come to their files when the segment is sealed, cut or closed.
+            # kafkalog writes them when the segment is sealed, cut or closed.
             if not growing and files.path(".log").stat().st_size:
                 report.add("index-missing", self.path, "no file", f"a {self.suffix} file")
             return
@@ -92,7 +92,7 @@ class _IndexCheck(ABC):
 
     @abstractmethod
     def _show(self, i: int) -> str:
-        """An entry, for a person."""
+        """An entry, in words."""
 
     def _tell(self, what: str, wrong: Table, wanted: Callable[[int], str]) -> None:
         for i in wrong.nonzero()[0][:EXAMPLES]:
@@ -112,7 +112,7 @@ class _IndexCheck(ABC):
 
 
 def _window(entries: Table, block: Table) -> slice:
-    """Which ascending entries lie between the first and the last value of a block."""
+    """The slice of ascending entries between the first and the last value of a block."""
     import numpy as np
 
     start, end = np.searchsorted(entries, [block[0], block[-1] + 1])
@@ -133,7 +133,7 @@ class OffsetIndexCheck(_IndexCheck):
         self.positions: Table = self.entries["position"].astype("i8")
         self._check_order(self.offsets, self.positions)
         self.lowest: Table = np.full(len(self.entries), -1, "i8")
-        """Base offset of the batch at each entry's position; -1: none was seen there."""
+        """Base offset of the batch at each entry's position; -1: no batch was seen there."""
         self.is_last: Table = np.zeros(len(self.entries), bool)
 
     def feed(self, table: Table, walk: BatchWalk) -> None:
@@ -149,12 +149,12 @@ class OffsetIndexCheck(_IndexCheck):
         self.lowest[entries][hit] = table["base_offset"][at[hit]]
         entries = _window(self.offsets, table["last_offset"])
         at = np.searchsorted(table["last_offset"], self.offsets[entries])
-        # A damaged log's offsets may fall, and then the search may end behind the block.
+        # A damaged log's offsets may fall, and then the search may end after the block.
         at = np.minimum(at, len(table) - 1)
         self.is_last[entries] |= table["last_offset"][at] == self.offsets[entries]
 
     def finish(self, complete: bool) -> None:
-        """Report the entries that point wrong.  `complete`: every batch was seen."""
+        """Report the wrong entries.  `complete`: every batch was seen."""
         if not self.usable:
             return
         wrong = (self.lowest >= 0) & (self.lowest > self.offsets)
@@ -192,7 +192,7 @@ class TimeIndexCheck(_IndexCheck):
         self.latest: Table = np.full(len(self.entries), -1, "i8")
         """The largest timestamp of the batches up to each entry's offset."""
         self.decided = 0
-        """Entries before this one lie below the batches that were seen."""
+        """Entries before this one are below the batches that were seen."""
         self.largest = -1
         self.last_offset = files.base_offset - 1
 
@@ -205,7 +205,7 @@ class TimeIndexCheck(_IndexCheck):
             np.concatenate(([self.largest], np.maximum(table["max_timestamp"], -1)))
         )
         if self.usable:
-            # The entries that this block decides; what lies between two blocks counts here.
+            # The entries that this block decides; offsets between two blocks count here.
             end = int(np.searchsorted(self.offsets, table["last_offset"][-1], "right"))
             entries = slice(self.decided, end)
             within = np.searchsorted(table["last_offset"], self.offsets[entries], "right")

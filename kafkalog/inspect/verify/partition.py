@@ -36,11 +36,11 @@ def verify_partition(
     closed_from: int | None = None,
     point: int = -1,
 ) -> int:
-    """Check one partition's folder; the log's end offset, as its batches have it.
+    """Check one partition's folder; returns the log's end offset according to its batches, -1 if
+    some batches could not be read.
 
     `closed_from`: where the log began when it was closed cleanly; None: it was not.  `point`: its
     recovery point; -1: unknown.
-    -1: some batches could not be read.
     """
     report.counters["partitions"] += 1
     unchecked = report.counters["unchecked"]
@@ -65,7 +65,7 @@ def verify_partition(
             if known and files.sealed and files.base_offset <= point < files.limit:
                 after = segments[segments.index(files) + 1 :]
                 _check_point(files, after, check, point, report)
-        except FileNotFoundError:  # retention goes on at the same time
+        except FileNotFoundError:  # retention runs at the same time
             report.add("segment-gone", files.path(".log"), "no file", "the segment")
             replay.forget(files.limit)
             continue
@@ -75,7 +75,7 @@ def verify_partition(
     check.finish()
     there = report.counters["sidecars"] - sidecars[0]
     missing = report.counters["sidecars_missing"] - sidecars[1]
-    if there and missing:  # Kafka writes none, and such a folder needs no remark
+    if there and missing:  # Kafka writes none, and its folders need no remark
         report.add("sidecar-missing", folder, f"{there} and {missing} without", "one for each")
     if report.counters["unchecked"] > unchecked:
         return -1  # batches that were not read may reach further
@@ -87,8 +87,8 @@ def verify_partition(
 def _check_point(
     files: SegmentFiles, after: list[SegmentFiles], check: BatchCheck, point: int, report: Report
 ) -> None:
-    """Whether recovery, which begins in this segment, finds an end that is too early for those
-    `after` it to stay."""
+    """Report if recovery, which begins in this segment, finds an end that is too early for the
+    segments `after` it to stay."""
     end = max(check.last_offset + 1, files.base_offset)
     wide = files.limit - files.base_offset > INT32_MAX  # a follower rolled at its leader's gap
     if end >= point or check.thin or wide:
@@ -102,7 +102,7 @@ def _verify_segment(
     files: SegmentFiles, check: BatchCheck, consumers: list[Consumer], report: Report
 ) -> None:
     before, check.complete = check.complete, True
-    # The indexes are loaded first: a writer's entries never point past what it had written.
+    # The indexes are loaded first: a writer's entries never point past what it has written.
     growing = check.locked and not files.sealed
     offsets = OffsetIndexCheck(files, report, growing)
     times = TimeIndexCheck(files, report, growing)
@@ -115,7 +115,7 @@ def _verify_segment(
 
 
 def verify_segment_file(files: SegmentFiles, suffix: str, report: Report, deep: bool) -> None:
-    """Check one file of a segment, with its `.log` for an index."""
+    """Check one file of a segment; an index together with its `.log`."""
     path = files.path(suffix)
     if suffix == ".snapshot":
         try:
@@ -147,7 +147,7 @@ def _verify_index_file(files: SegmentFiles, suffix: str, report: Report) -> None
 def _check_leftovers(
     folder: Path, bases: set[int], report: Report, closed_from: int | None
 ) -> None:
-    """Note what deletions and swaps left, and index files whose segment is not there."""
+    """Note what deletions and swaps left, and index files without their segment."""
     first = min(bases, default=-1)
     for name in sorted(os.listdir(folder)):
         path = folder / name
@@ -160,7 +160,7 @@ def _check_leftovers(
             if base is not None and base not in bases:
                 if (folder / segment_name(base)).exists():
                     continue  # a writer has begun it since
-                # Below the first segment it is what a deletion left when it was interrupted.
+                # Below the first segment it is left over from an interrupted deletion.
                 missing = bool(bases) and base > first
                 if closed_from is not None and path.stat().st_size:
                     missing = missing or first > closed_from
@@ -174,7 +174,7 @@ def _check_metadata(folder: Path, report: Report) -> None:
         return
     try:
         data = path.read_bytes()
-        if data.strip(b"\0"):  # else a power cut came before anything was flushed: as Folders reads
+        if data.strip(b"\0"):  # otherwise a power cut came before any flush: see Folders
             parse_partition_metadata(data)
     except (KafkalogError, OSError) as problem:
         report.add("metadata-bytes", path, problem, "version: 0 and a topic_id")

@@ -1,4 +1,4 @@
-"""One sealed segment against its side-car: headers, size, indexes, and whose it is."""
+"""Checks one sealed segment against its side-car: headers, size, indexes, identity."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ UNKNOWN = 1 << 63
 
 
 def topic_id_of(folder: Path) -> str:
-    """The id in a partition's partition.metadata; empty without one that can be read."""
+    """The id in a partition's partition.metadata; empty if none can be read."""
     try:
         return uuid_text(parse_partition_metadata((folder / PARTITION_METADATA).read_bytes()))
     except (KafkalogError, OSError):
@@ -50,7 +50,7 @@ def topic_id_of(folder: Path) -> str:
 
 
 def _plain(topic_id: str) -> str:
-    """Of several texts for one id the one that is written; empty: it is none."""
+    """The usual one of several texts for an id; empty: it is not an id."""
     try:
         return uuid_text(parse_uuid(topic_id))
     except ValueError:
@@ -58,7 +58,7 @@ def _plain(topic_id: str) -> str:
 
 
 class SidecarCheck:
-    """Fed with a segment's batches; silent for a segment that has no side-car."""
+    """Gets a segment's batches; silent for a segment that has no side-car."""
 
     def __init__(self, files: SegmentFiles, report: Report) -> None:
         self.files = files
@@ -72,15 +72,15 @@ class SidecarCheck:
         regions = self.sidecar.regions
         numbers = [region.position // self.sidecar.region_bytes for region in regions]
         stops = [region.position for region in regions[1:]]
-        if regions:  # a segment of which repair left nothing has none
+        if regions:  # repair may have left nothing of a segment
             stops.append(self.sidecar.log_bytes)
         self.wanted = dict(zip(numbers, regions, strict=True))
         self.ends = dict(zip(numbers, stops, strict=True))
         self.same = 0
         self.unfit = UNKNOWN
-        """Where batches lie that begin or end elsewhere than sealed ones did."""
+        """The first position of batches that begin or end elsewhere than the sealed ones."""
         self.unlike: list[tuple[Summed, int]] = []
-        """Regions whose sum is another, the first few, and which it should be."""
+        """Regions with a wrong sum, the first few, and the sum that each should have."""
         self.differ = 0
 
     def _read(self) -> Sidecar | None:
@@ -100,7 +100,7 @@ class SidecarCheck:
             self._compare()
 
     def _compare(self) -> None:
-        """The regions that are complete."""
+        """Compare the regions that are complete."""
         for summed in self.sums.done:
             number = summed.position // self.sums.region_bytes
             wanted = self.wanted.get(number)
@@ -131,7 +131,7 @@ class SidecarCheck:
         if size == self.sidecar.log_bytes:
             for summed, crc in self.unlike:
                 self._tell(summed, crc)
-            # Damaged batches have findings of their own.
+            # Damaged batches have their own findings.
             if complete and self.unfit < UNKNOWN:
                 self.report.add(
                     "header-sum",
@@ -158,7 +158,7 @@ class SidecarCheck:
             self._index(suffix, wanted)
 
     def _has_sealed_index(self, sidecar: Sidecar) -> bool:
-        """Kafka rewrites a segment with its index: it is then another file than the old one."""
+        """Whether the index is the sealed one: when Kafka rewrites a segment, it changes, too."""
         found = file_sum(self.files.path(".index"))
         return found.size > 0 and found == sidecar.indexes[0]
 

@@ -1,7 +1,7 @@
 """Producers, transactions and leader epochs, replayed from the batches.
 
-What the batches say is compared with `.txnindex`, `.snapshot` and `leader-epoch-checkpoint`.
-Where the log's start was deleted or compacted, less is known, and less is claimed.
+They are compared with `.txnindex`, `.snapshot` and `leader-epoch-checkpoint`.  If the log's start
+was deleted or compacted, less is known, and less is claimed.
 """
 
 from __future__ import annotations
@@ -46,15 +46,15 @@ class ProducerState:
     last_offset: int = -1
     txn_start_offset: int = -1
     marker_offset: int = -1
-    """Of the producer's latest marker."""
+    """The offset of the producer's latest marker."""
 
 
 def load_snapshots(
     folder: Path, report: Report | None, growing_from: int | None = None
 ) -> dict[int, list[SnapshotEntry]]:
-    """offset -> producers, of every snapshot that decodes; findings for the others.
+    """offset -> producers, of every snapshot that can be decoded; findings for the others.
 
-    A living writer may be writing those at `growing_from` and above just now.
+    A running writer may be writing those at `growing_from` and above.
     """
     found = {}
     for name in sorted(os.listdir(folder)):
@@ -63,7 +63,7 @@ def load_snapshots(
             continue
         try:
             found[offset] = read_snapshot((folder / name).read_bytes())
-        except FileNotFoundError:  # retention goes on at the same time
+        except FileNotFoundError:  # retention runs at the same time
             continue
         except (KafkalogError, OSError) as problem:
             if report and (growing_from is None or offset < growing_from):
@@ -72,7 +72,7 @@ def load_snapshots(
 
 
 def load_aborts(files: SegmentFiles, report: Report) -> list[AbortEntry] | None:
-    """The entries of a segment's `.txnindex`; none without one, None when it is damaged."""
+    """The entries of a segment's `.txnindex`; [] without one, None if it is damaged."""
     path = files.path(".txnindex")
     try:
         entries = read_aborts(path.read_bytes())
@@ -86,7 +86,7 @@ def load_aborts(files: SegmentFiles, report: Report) -> list[AbortEntry] | None:
 
 
 class Replay:
-    """Producer state while the batches of a partition go by, in order."""
+    """Producer state, replayed from the batches of a partition, in order."""
 
     def __init__(
         self, folder: Path, first_offset: int, report: Report, growing_from: int | None = None
@@ -94,7 +94,7 @@ class Replay:
         self.report = report
         self.folder = folder
         self.first_offset = first_offset
-        """Nothing is known of what lay below."""
+        """Nothing is known of the batches below it."""
         self.snapshots = load_snapshots(folder, report, growing_from)
         self.waiting = sorted(self.snapshots)
         self.producers: dict[int, ProducerState] = {}
@@ -106,7 +106,7 @@ class Replay:
         """offset of each abort marker of the current segment -> producer id."""
         self.last_offset = first_offset - 1
         self.sure = first_offset == 0 or first_offset in self.snapshots
-        """Every producer is known, because the log or a snapshot says all from its start."""
+        """Every producer is known: the log or a snapshot has everything from the start."""
         self.whole = True
         """No offset is missing: nothing was compacted or damaged."""
         for entry in self.snapshots.get(first_offset, ()):
@@ -120,7 +120,7 @@ class Replay:
             self.open[entry.producer_id] = entry.txn_start_offset
 
     def forget(self, next_offset: int) -> None:
-        """Begin again at `next_offset`: what lay below is gone."""
+        """Begin again at `next_offset`: the batches below are gone."""
         self.first_offset, self.last_offset = next_offset, next_offset - 1
         self.producers, self.open, self.aborted, self.markers = {}, {}, [], {}
         self.sure = self.whole = False
@@ -165,7 +165,7 @@ class Replay:
         try:
             marker = read_marker(batch, walk.read(batch.pos, batch.batch_bytes))
         except KafkalogError:
-            self.whole = False  # the deep check says what is wrong with it
+            self.whole = False  # the deep check reports what is wrong with it
             return
         if marker is None or marker.kind not in (lib.KL_CONTROL_ABORT, lib.KL_CONTROL_COMMIT):
             return
@@ -181,7 +181,7 @@ class Replay:
         state.marker_offset = marker.offset
 
     def _state(self, producer_id: int, producer_epoch: int) -> ProducerState:
-        """A producer's state; a new epoch starts its sequences again."""
+        """A producer's state; a new epoch restarts its sequences."""
         state = self.producers.setdefault(producer_id, ProducerState())
         if state.producer_epoch != producer_epoch:
             state.producer_epoch = producer_epoch
@@ -193,7 +193,7 @@ class Replay:
     ) -> None:
         """Compare the entries of the segment's `.txnindex`, and begin the next one.
 
-        `growing`: a writer was at work, and the batches say more than the entries could.
+        `growing`: a writer was at work, and the batches may say more than the entries.
         """
         if entries is not None:
             self._compare_aborts(files.path(".txnindex"), entries, growing)
@@ -219,14 +219,14 @@ class Replay:
     def _agrees(self, entry: AbortEntry, expected: AbortEntry) -> bool:
         if self.whole and self.sure:
             return entry == expected
-        # What lay before the surviving batches may have belonged to this transaction too.
+        # Batches before the surviving ones may have belonged to this transaction, too.
         return (
             entry.first_offset <= expected.first_offset
             and entry.last_stable_offset <= expected.last_offset + 1
         )
 
     def finish(self, end_offset: int) -> None:
-        """Compare the snapshots that are left."""
+        """Compare the remaining snapshots."""
         self._compare_up_to(end_offset)
         for offset in self.waiting:
             path = self.folder / segment_name(offset, ".snapshot")
@@ -290,7 +290,7 @@ def _show_producer(entry: SnapshotEntry) -> str:
 
 
 class EpochCheck:
-    """`leader-epoch-checkpoint` against the epochs that the batches carry."""
+    """Checks `leader-epoch-checkpoint` against the epochs of the batches."""
 
     def __init__(
         self, path: Path, entries: list[tuple[int, int]] | None, report: Report, growing: bool
@@ -302,7 +302,7 @@ class EpochCheck:
         self.growing = growing
         self.report = report
         self.entries = entries
-        """(epoch, start offset), or None: no list, or none that can be read."""
+        """(epoch, start offset), or None: there is no list, or it cannot be read."""
         self.carried = False
         self.told = 0
         pairs = entries or []
@@ -341,7 +341,7 @@ class EpochCheck:
             )
 
     def finish(self, end_offset: int) -> None:
-        """I3, and a list that should be there."""
+        """Check I3, and that a list is not missing."""
         if self.entries is None and self.carried and not self.path.exists():
             self.report.add("epochs-missing", self.path, "no file", "the leader epochs")
         if self.usable and int(self.starts[-1]) > end_offset:

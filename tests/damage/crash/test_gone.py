@@ -117,7 +117,7 @@ def test_repair_lets_it_go_on(made: Path, loss: str, marker: str) -> None:
         (root_of(made) / ".kafka_cleanshutdown").unlink()
     LOSSES[loss](made / FIRST)
     plan = command("repair", str(root_of(made)))[1]
-    assert f"goes on at offset {COUNT}" in plan
+    assert f"continues at offset {COUNT}" in plan
     status, said = command("repair", str(root_of(made)), "--execute")
     assert status == 0, said
     left = COUNT // 2 if loss == "cut" else 0
