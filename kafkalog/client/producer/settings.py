@@ -1,4 +1,4 @@
-"""A producer's settings as what its parts take."""
+"""A producer's settings as its parts take them."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ from kafkalog.config.producer import ACKS, ProducerConfig
 __all__ = ["bounds", "identity_of", "options_of", "send_options", "settings_of"]
 
 REQUEST_BYTES = 1 << 20
-"""Of the batches of a request; a larger batch goes alone."""
+"""Of the batches in a request; a larger batch goes alone."""
 
 
 def settings_of(
     config: Mapping[str, object] | None, named: Mapping[str, object | None]
 ) -> ProducerConfig:
-    """`config`, and over it what was given by name (None: it was not).
+    """`config`, overridden by the named arguments (None: not given).
 
     Raises: UnknownSetting, InvalidSetting, ArgumentError.
     """
@@ -40,7 +40,7 @@ def identity_of(settings: ProducerConfig) -> Identity:
 
 
 def options_of(settings: ProducerConfig) -> Options:
-    """The patience that settings ask for."""
+    """The client's timeouts and backoffs from the settings."""
     return Options(
         client_id=settings.client_id,
         connect_timeout_ms=min(10_000, settings.request_timeout_ms),
@@ -81,7 +81,7 @@ def send_options(settings: ProducerConfig) -> SendOptions:
 
 
 def bounds(settings: ProducerConfig) -> Bounds:
-    """How much waits."""
+    """How much may wait."""
     return Bounds(
         batch_bytes=min(settings.batch_size, settings.max_request_size),
         buffer_bytes=settings.buffer_memory,
