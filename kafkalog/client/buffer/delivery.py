@@ -440,7 +440,7 @@ if not TYPE_CHECKING:
 
 
 class ManyFuture:
-    """The outcome of the records of one `send_many`; you can wait for it like for a Future."""
+    """The outcome of the records of one `send_many`; you can wait for it as for a Future."""
 
     __slots__ = ("_listeners", "_parts")
 

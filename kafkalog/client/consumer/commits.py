@@ -91,7 +91,7 @@ class Commits:
             self._done.append(given._replace(problem=problem))
 
     def give_up(self, problem: errors.KafkalogError) -> None:
-        """End every commit with this failure."""
+        """End every unfinished commit with this failure."""
         left = [*([] if self.now is None else [self.now]), *self._waiting]
         self.now = None
         self._waiting.clear()

@@ -57,7 +57,7 @@ def tell_of(done: Committing, before: BaseException | None) -> BaseException | N
 
 
 class Committer(Background):
-    """The thread that commits.  The heartbeat thread does not: a commit is retried for up to
+    """The thread that commits, separate from heartbeats: a commit is retried for up to
     default.api.timeout.ms, which is longer than a session."""
 
     def __init__(self, cluster: Cluster, nudge: Callable[[], None]) -> None:
@@ -104,7 +104,7 @@ class Committer(Background):
         return True
 
     def give_up(self, problem: errors.KafkalogError) -> None:
-        """End every commit with this failure, and start no more."""
+        """End every unfinished commit with this failure, and start no more."""
         with self._condition:
             self._stopping = True
             self._failed(problem)

@@ -1,4 +1,4 @@
-"""Lookups on the side of polls: each poll does as much as was answered, and later ones continue."""
+"""Lookups made during polls: each poll does as much as was answered, and later ones continue."""
 
 from __future__ import annotations
 

@@ -219,7 +219,7 @@ class Openings:
             raise errors.Closed("the client was closed before it was connected")
 
     def close_idle(self) -> None:
-        """Close connections idle for connections.max.idle.ms; checked every LOOK_S at most."""
+        """Close connections idle for connections.max.idle.ms; checked now and then."""
         now_s, idle_ms = time.monotonic(), self._options.idle_ms
         if idle_ms < 0 or now_s < self._look_s:
             return

@@ -16,7 +16,7 @@ __all__ = ["ProducerMetadata"]
 
 
 class ProducerMetadata(Questions):
-    """Partitions and their leaders: asks the brokers what the questions say.  For the sender's
+    """Partitions and their leaders: asks the brokers the questions.  For the sender's
     thread only."""
 
     def __init__(

@@ -330,7 +330,7 @@ class Sender:
             self.core.throttled(node, time.monotonic() + answer.throttle_time_ms / 1000)
 
     def _answer(self, tp: TopicPartition, row: Any, places: dict[int, Address]) -> Answer:
-        """The part of an answer about a partition; a leader that it names is learned."""
+        """The part of an answer about a partition; the leader that it names is noted."""
         to = getattr(row, "current_leader", None) if row.error_code else None
         moved = to is not None and self.cluster.learn_leader(
             tp, to.leader_id, to.leader_epoch, places.get(to.leader_id)
