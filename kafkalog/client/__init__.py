@@ -1,12 +1,12 @@
-"""The protocol's client side, on the wire tables.
+"""The client side of the protocol, on the wire tables.
 
-transport, connection   how brokers are reached (TCP, or a pair of sockets inside this process);
-                        one socket: frames, versions, bounded answers
-cluster, results        nodes, metadata, coordinators, retries; calls about many things
-topics, configs, offsets, groups, transactions, features, nodes, replicas
-                        a function a request, on results of our own
-admin                   all of these in one handle
-producer                accumulator (what waits), sender (its thread), tasks, identity and
-                        transacting (its id), delivery (futures), partitioners, tuning
-fetcher, consumer       records
+link        connections to brokers (TCP, or a pair of sockets inside this process), and the cluster
+            as a client sees it: nodes, metadata, coordinators, retries
+calls       an administrator's requests, one function each
+admin       all of these calls in one class
+buffer      records that wait to be sent: batches, futures, partitioners
+producer    the sender thread, the producer's id, transactions
+fetch       fetch sessions, leader epochs, fetched records
+consumer    groups, positions, commits
+metrics     counts and averages, under Kafka's names
 """

@@ -1,4 +1,4 @@
-"""What an administrator asks of a cluster, and changes in it: `kafkalog.Admin`."""
+"""`kafkalog.Admin`: inspects a cluster and changes it."""
 
 from __future__ import annotations
 
@@ -36,16 +36,16 @@ Resource = TypeVar("Resource", bound=tuple[str, str])
 Replica = TypeVar("Replica", bound=tuple[str, int, int])
 ISOLATIONS = ("read_uncommitted", "read_committed")
 UPDATES = {"upgrade": 1, "safe_downgrade": 2, "unsafe_downgrade": 3}
-"""What an update of features may do, and Kafka's number of it."""
+"""The kinds of feature updates, and Kafka's number for each."""
 
 
 class Admin(Locked):
     """Administers topics, settings, groups, offsets, transactions and nodes of a cluster.
 
-    A call about many things returns `Results`: each thing's result.  Looking up a thing that
-    failed raises its failure, `.check()` raises the first one.  Every call takes at most
-    `timeout_ms`, or `default.api.timeout.ms`, and retries transient failures until then.  You may
-    pass a plain tuple wherever a type of this package is named.
+    A call about many things returns `Results`: the result of each.  Looking up a thing that failed
+    raises its failure, `.check()` raises the first one.  Every call takes at most `timeout_ms`, or
+    `default.api.timeout.ms`, and retries transient failures until then.  You may pass a plain tuple
+    wherever a type of this package is named.
 
     Safe to use from many threads, one call at a time.  A context manager.
     """
@@ -63,7 +63,7 @@ class Admin(Locked):
         """Nothing is sent yet.
 
         `where`: `host:port`, several with commas, or a store.  `config` takes Kafka's names (see
-        docs/clients.md) and loses against the arguments.
+        docs/clients.md); the arguments override it.
 
         Raises: ArgumentError, UnknownSetting, InvalidSetting, Closed.
         """
@@ -79,14 +79,14 @@ class Admin(Locked):
     # ---- topics ------------------------------------------------------------------------
 
     def list_topics(self, internal: bool = False, timeout_ms: int | None = None) -> list[str]:
-        """The names of all topics, sorted; `internal`: those of Kafka's own, too."""
+        """The names of all topics, sorted; `internal`: Kafka's own topics, too."""
         some = arguments.flag("internal", internal)
         return self._ask(topics_.list_topics, some, timeout_ms=timeout_ms)
 
     def describe_topics(
         self, names: Iterable[str], timeout_ms: int | None = None
     ) -> Results[str, TopicInfo]:
-        """Topics and their partitions.  An unknown topic is waited for a moment.
+        """Topics and their partitions.  Waits a moment for an unknown topic.
 
         Failures: UnknownTopicOrPartition, InvalidTopic.
         """
@@ -123,7 +123,7 @@ class Admin(Locked):
         validate_only: bool = False,
         timeout_ms: int | None = None,
     ) -> topics_.CreatedTopic:
-        """`create_topics` of one; -1: as many as the broker's default.  Raises: its failure."""
+        """`create_topics` of one; -1: the broker's default.  Raises: its failure."""
         one = (name, partitions, replication_factor, {} if config is None else config)
         found = self.create_topics([one], validate_only=validate_only, timeout_ms=timeout_ms)
         return only(found)
@@ -131,7 +131,7 @@ class Admin(Locked):
     def delete_topics(
         self, topics: Iterable[str | UUID], timeout_ms: int | None = None
     ) -> Results[str | UUID, None]:
-        """Remove topics, by name or by id, and their records.
+        """Delete topics, by name or by id, with their records.
 
         Failures: UnknownTopicOrPartition, UnknownTopicId, TopicDeletionDisabled, ...
         """
@@ -155,7 +155,7 @@ class Admin(Locked):
     ) -> Results[str, None]:
         """Increase topics to this many partitions; `assignments`: the nodes of each new one.
 
-        Failures: UnknownTopicOrPartition, InvalidPartitions: not more than there are, ...
+        Failures: UnknownTopicOrPartition, InvalidPartitions (not more than there are), ...
         """
         wanted = {
             arguments.text("counts", name): whole_number("counts", count, 0, INT32_MAX)
@@ -223,7 +223,7 @@ class Admin(Locked):
         documentation: bool = False,
         timeout_ms: int | None = None,
     ) -> Results[configs.ConfigResource, dict[str, configs.ConfigEntry]]:
-        """The settings of ("topic", name), ("broker", "1"), ("broker", "") (what holds for all
+        """The settings of ("topic", name), ("broker", "1"), ("broker", "") (the default of all
         brokers), ("group", name), ...; `names`: only these.
 
         Failures: UnknownTopicOrPartition, ArgumentError (no such broker), ...
@@ -266,7 +266,7 @@ class Admin(Locked):
     def list_config_resources(
         self, kinds: Iterable[str] = (), timeout_ms: int | None = None
     ) -> list[configs.ConfigResource]:
-        """What has settings, sorted; `kinds`: only these; empty: all.
+        """The resources with settings, sorted; `kinds`: only these; empty: all.
 
         Raises: UnsupportedVersion for a broker before 4.1; what the broker answers.
         """
@@ -285,8 +285,8 @@ class Admin(Locked):
         kinds: Iterable[str] = (),
         timeout_ms: int | None = None,
     ) -> list[groups.GroupListing]:
-        """The groups of every node, sorted by name; only those in these states (Stable, Empty,
-        ...), of these kinds (classic, consumer, ...), if any are given.
+        """The groups of every node, sorted by name; with `states` (Stable, Empty, ...) or `kinds`
+        (classic, consumer, ...): only those.
         """
         some = arguments.texts("states", states), arguments.texts("kinds", kinds)
         return self._ask(groups.list_groups, *some, timeout_ms=timeout_ms)
@@ -294,7 +294,7 @@ class Admin(Locked):
     def describe_groups(
         self, names: Iterable[str], timeout_ms: int | None = None
     ) -> Results[str, groups.GroupInfo]:
-        """Groups and their members; the state of one that is not there is Dead."""
+        """Groups and their members; the state of an unknown group is Dead."""
         wanted = arguments.texts("names", names)
         return self._ask(groups.describe_groups, wanted, timeout_ms=timeout_ms)
 
@@ -331,7 +331,7 @@ class Admin(Locked):
     ) -> Results[TopicPartition, None]:
         """Commit offsets for a group that has no members.
 
-        Failures: UnknownMemberId: it has; UnknownTopicOrPartition, ...
+        Failures: UnknownMemberId (it has members), UnknownTopicOrPartition, ...
         """
         wanted = {
             arguments.partition("offsets", tp): committed_of("offsets", one)
@@ -405,7 +405,7 @@ class Admin(Locked):
     def describe_transactions(
         self, names: Iterable[str], timeout_ms: int | None = None
     ) -> Results[str, transactions_.TransactionInfo]:
-        """What coordinators know of transactional ids.  Failures: TransactionalIdNotFound, ..."""
+        """The coordinators' view of transactional ids.  Failures: TransactionalIdNotFound, ..."""
         wanted = arguments.texts("names", names)
         return self._ask(transactions_.describe_transactions, wanted, timeout_ms=timeout_ms)
 
@@ -426,7 +426,7 @@ class Admin(Locked):
         coordinator_epoch: int = -1,
         timeout_ms: int | None = None,
     ) -> None:
-        """End a transaction in one partition, whatever its coordinator knows of it.
+        """Abort a transaction in one partition, whatever its coordinator knows of it.
 
         Raises: UnknownTopicOrPartition; InvalidProducerEpoch and TransactionCoordinatorFenced:
         the partition knows a later epoch; what a broker answers.
@@ -447,8 +447,8 @@ class Admin(Locked):
         node: int | None = None,
         timeout_ms: int | None = None,
     ) -> list[transactions_.HangingTransaction]:
-        """Transactions that wrote last at least `age_ms` ago, are open in a partition and belong
-        to none that a coordinator has open there.  `node`: as this one has the partitions.
+        """Transactions that are open in a partition, last wrote at least `age_ms` ago, and that no
+        coordinator has open there.  `node`: look at this node's replicas; None: at the leaders.
 
         Raises: UnknownTopicOrPartition; what a broker answers.
         """
@@ -483,7 +483,7 @@ class Admin(Locked):
     def describe_cluster(
         self, *, fenced: bool = False, timeout_ms: int | None = None
     ) -> nodes.ClusterInfo:
-        """The cluster's id, controller and nodes; `fenced`: those that do not serve, too.
+        """The cluster's id, controller and nodes; `fenced`: also brokers that do not serve.
 
         Raises: UnsupportedVersion: `fenced` for a broker before 4.0; what a broker answers.
         """
@@ -491,7 +491,7 @@ class Admin(Locked):
         return self._ask(nodes.describe_cluster, some, timeout_ms=timeout_ms)
 
     def unregister_broker(self, node: int, timeout_ms: int | None = None) -> None:
-        """Let the cluster forget a broker that is gone for good.
+        """Remove a broker that is gone for good from the cluster.
 
         Raises: BrokerIdNotRegistered, UnsupportedVersion for a cluster without KRaft; ...
         """
@@ -521,11 +521,11 @@ class Admin(Locked):
         return self._ask(nodes.move_replicas, wanted, timeout_ms=timeout_ms)
 
     def describe_quorum(self, timeout_ms: int | None = None) -> nodes.QuorumInfo:
-        """The quorum of the metadata.  Raises: UnsupportedVersion for a cluster without KRaft."""
+        """The quorum of the metadata log.  Raises: UnsupportedVersion: a cluster without KRaft."""
         return self._ask(nodes.describe_quorum, timeout_ms=timeout_ms)
 
     def describe_features(self, timeout_ms: int | None = None) -> features.Features:
-        """The levels that features have, and may have."""
+        """The levels that features have, and the supported ones."""
         return self._ask(features.describe_features, timeout_ms=timeout_ms)
 
     def update_features(
@@ -562,7 +562,7 @@ class Admin(Locked):
         """Elect leaders of partitions: the preferred one, or (unclean) any live one, which may
         lack records.
 
-        Failures: ElectionNotNeeded: the right one leads; UnknownTopicOrPartition, ...
+        Failures: ElectionNotNeeded (the right one leads), UnknownTopicOrPartition, ...
         """
         word = arguments.one_of("kind", kind, replicas.ELECTIONS)
         return self._ask(

@@ -1,6 +1,6 @@
-"""What a client has done so far, counted where it happens; by the names of Kafka's metrics.
+"""What a client has done so far, counted where it happens, under the names of Kafka's metrics.
 
-Totals grow for as long as the client lives; averages and maxima are of all that time.
+Totals grow for as long as the client lives; averages and maxima cover all that time.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ __all__ = ["Tally", "consumer_metrics", "producer_metrics"]
 
 
 class Tally:
-    """How often something was measured, its sum and its largest.  Safe to use from many threads."""
+    """The count, sum and maximum of a measurement.  Safe to use from many threads."""
 
     def __init__(self) -> None:
         self.count = 0
@@ -23,7 +23,7 @@ class Tally:
         self._lock = threading.Lock()  # guards the three; held for a moment
 
     def add(self, value: float) -> None:
-        """It was so much now."""
+        """Count one measurement."""
         with self._lock:
             self.count += 1
             self.total += value
@@ -31,14 +31,14 @@ class Tally:
 
     @contextmanager
     def timed(self) -> Iterator[None]:
-        """Add the milliseconds of what is done within, unless that raises."""
+        """Add the duration of the block in milliseconds, unless it raises."""
         begun_s = time.monotonic()
         yield
         self.add((time.monotonic() - begun_s) * 1000)
 
     @property
     def avg(self) -> float:
-        """0 when there was none."""
+        """The mean; 0 without measurements."""
         with self._lock:
             return self.total / self.count if self.count else 0.0
 

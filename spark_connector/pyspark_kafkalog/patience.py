@@ -19,10 +19,11 @@ class Patience(NamedTuple):
 
 
 def patiently(step: Callable[[], T], patience: Patience, what: str) -> T:
-    """The result of `step`, retried while it fails with a temporary error; `what`: who is asked.
+    """The result of `step`, retried while it fails with a temporary error.
 
-    Our client does not wait for brokers that have never answered it, and every plan and every
-    delivery has its own client: without this, a query would end when a broker restarts.
+    `what`: the broker or directory that `step` needs, for the log.  Our client does not wait for
+    brokers that have never answered it, and every plan and every delivery has its own client:
+    without this, a query would end when a broker restarts.
 
     Raises: the last failure.
     """

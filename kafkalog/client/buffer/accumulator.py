@@ -1,6 +1,6 @@
-"""Records that wait to be sent: an open batch a partition, closed ones behind it, all bounded.
+"""Records that wait to be sent: an open batch per partition and closed ones, all bounded.
 
-Senders' threads fill it, the sender thread empties it.  What a record itself costs is C's.
+Application threads fill it, the sender thread empties it.  C does the work per record.
 """
 
 from __future__ import annotations
@@ -26,25 +26,25 @@ HEADER_BYTES: int = lib.KL_BATCH_HEADER_BYTES
 TURNS_PAUSE_S = 0.05
 """How often a thread that waits for room checks, whether it was woken or not."""
 LIMITED_S = 300.0
-"""How long what a topic's brokers refused as too large is not tried again."""
+"""How long a topic's batches stay small after its brokers refused one as too large."""
 FIRST_BYTES = 16_384
-"""What a partition's first batch may take; the next four times that where it was filled, up to
-batch.size, or to its share of buffer.memory: room that is not filled keeps others waiting."""
+"""Bytes of a partition's first batch.  A full one makes the next GROWTH times as large, up to
+batch.size or its share of buffer.memory: reserved room that stays empty makes others wait."""
 GROWTH = 4
 TURN_BYTES = 262_144
-"""So much without a key goes to one partition, then to another, or batch.size where that is less:
-few records should not all be in one place."""
+"""Bytes without a key that go to one partition before another is chosen, or batch.size if that is
+less: a few records should not all end up in one partition."""
 IDLE_S = 1.0
-"""Memory of whole batches is kept for the next ones; for so long where nothing is sent."""
+"""How long memory of full-size batches is kept for the next ones while nothing is sent."""
 NUMBERS = 1 << 31
-"""From a batch to the next: its parts, when it is split, have numbers between."""
+"""The step between the numbers of two batches: the parts of a split batch get those between."""
 _new, _open, _load = direct("intake_new"), direct("intake_open"), direct("intake_load")
 _memory, _let_go = direct("growing_new"), direct("growing_let_go")
 _told = direct("growing_told")
 
 
 class Bounds(NamedTuple):
-    """How much there may be, in bytes, and how long it may wait."""
+    """How many bytes may wait, and for how long."""
 
     batch_bytes: int
     buffer_bytes: int
@@ -52,7 +52,7 @@ class Bounds(NamedTuple):
 
 
 class Intake(NamedTuple):
-    """Where records of a topic go in."""
+    """Where records of a topic enter."""
 
     topic: str
     partitions: int
@@ -71,36 +71,36 @@ class Lane:
         self.tp = tp
         self.intake = intake
         self.open: Batch | None = None
-        """It takes records."""
+        """The batch that takes records."""
         self.grown = FIRST_BYTES
-        """What its next batch may take."""
+        """Bytes that its next batch may take."""
         self.ready: deque[Batch] = deque()
         """Closed, to be sent in this order."""
         self.failed: list[Batch] = []
-        """To be sent again when nothing is on its way any more."""
+        """To be sent again once nothing is in flight."""
         self.flying = 0
-        """Batches on their way."""
+        """Batches in flight."""
         self.solo = False
-        """What failed is sent again one by one."""
+        """Failed batches are being retried one by one."""
         self.known = False
         """Its leader has taken a batch of this producer id."""
         self.sequence = 0
-        """Of the next record that is sealed."""
+        """Of the next record to be sealed."""
         self.retry_at_s = 0.0
         self.pause_ms = 0.0
         self.reason = ""
-        """Why its records were not taken, as it was told last."""
+        """Why its records were refused last."""
         self.unstored_s = 0.0
-        """Since when no disk takes them; 0: one does, as far as is known."""
+        """Since when the leader answers KAFKA_STORAGE_ERROR; 0: it does not, as far as is known."""
 
     @property
     def empty(self) -> bool:
-        """Whether nothing of it waits for anything."""
+        """Whether no batch is open, closed, failed or in flight."""
         return self.open is None and not self.ready and not self.failed and not self.flying
 
 
 class Accumulator:
-    """All that waits.  Safe to use from many threads."""
+    """All records that wait.  Safe to use from many threads."""
 
     def __init__(
         self,
@@ -118,12 +118,12 @@ class Accumulator:
         self.emptier: threading.Thread | None = None
         """The only thread that can end a wait; it must not begin one."""
         self.lock = threading.Condition(threading.RLock())
-        """Guards what follows; told when there is room, or a topic is known."""
+        """Guards what follows; notified when there is room, or a topic is known."""
         self.many = threading.RLock()
         """One send_many at a time."""
         self.intakes: dict[str, Intake] = {}
         self.direct: dict[str, Any] = {}
-        """The C side of `intakes`, as far as records may go there without being looked at."""
+        """The C side of `intakes`, while records may go there directly, without Python's checks."""
         self.plain = True
         """Whether they may."""
         self.lanes: dict[TopicPartition, Lane] = {}
@@ -131,44 +131,43 @@ class Accumulator:
         self._idle: dict[TopicPartition, Lane] = {}
         self.unfinished: dict[int, Batch] = {}
         self._looks: dict[str, int] = {}
-        """By topic: how often its partitions were told."""
+        """By topic: how often its partitions were reported."""
         self._used_s: dict[str, float] = {}
         """By topic: when a batch was last begun."""
         self.wanted: dict[str, errors.KafkalogError | None] = {}
-        """Topics that somebody waits for, and why they are not there."""
+        """Topics that a thread waits for, and why they are not known."""
         self.used = 0
         self._spare: list[bytearray] = []
-        """Memory of batches of batch.size that have ended, with what is used not more than
-        buffer.memory."""
+        """Memory of finished batches of batch.size; together with `used` at most buffer.memory."""
         self._busy_s = 0.0
-        """When something was last unfinished."""
+        """When a batch was last unfinished."""
         self.starved = False
-        """Somebody waits for room: nothing lingers."""
+        """A thread waits for room: nothing lingers."""
         self.refusal: errors.KafkalogError | None = None
-        """Nothing is taken any more: why."""
+        """Why no records are taken any more."""
         self.held = ""
-        """Nothing is taken for now: why."""
+        """Why no records are taken for now."""
         self.turn = 0
-        """Another one with each `hold`: what was to be sent before it is taken no more."""
+        """Rises with each `hold`: records of an earlier turn are refused."""
         self.failure: errors.KafkalogError | None = None
-        """The first one since somebody asked."""
+        """The first one since the last `take_failures`."""
         self.undelivered = 0
         """Records that were given up since then."""
         self._number = 0
         self._limits: dict[str, tuple[int, float]] = {}
-        """By topic: the bytes of a batch that its brokers take, and until when that is believed."""
+        """By topic: the largest batch in bytes that its brokers take, and until when that holds."""
 
     # ---- topics --------------------------------------------------------------------------
 
     def know(self, topic: str, partitions: int) -> None:
-        """A topic has so many partitions."""
+        """Note a topic's number of partitions, and wake the threads that wait for it."""
         with self.lock:
             found = self.intakes.get(topic)
             if found is None or found.partitions != partitions:
                 for lane in self.all_lanes():
                     if lane.tp.topic == topic:
                         self.close(lane)
-                # Those that are idle keep their sequences: brokers know the producer still.
+                # Idle lanes keep their sequences: brokers still know the producer.
                 self._enter(topic, partitions)
                 self.be_plain(self.plain)
             self._looks[topic] = self._looks.get(topic, 0) + 1
@@ -176,7 +175,7 @@ class Accumulator:
             self.lock.notify_all()
 
     def _enter(self, topic: str, partitions: int) -> None:
-        """Records go in by another door; no batch is open there."""
+        """Make a new intake for a topic; no batch is open in it."""
         turn_bytes = min(self.bounds.batch_bytes, TURN_BYTES)
         native = _new(partitions, Future, random.getrandbits(62), turn_bytes, *self._keyless)
         self.intakes[topic] = made = Intake(topic, partitions, native)
@@ -186,7 +185,7 @@ class Accumulator:
                 lane.intake = made
 
     def forget_idle(self, since_s: float) -> set[str]:
-        """Topics that are known, without those that were not used since then: they are no more."""
+        """Forget topics that were not used since then; the topics that are left."""
         with self.lock:
             busy = {tp.topic for tp in self.lanes}
             for topic in [t for t in self.intakes if self._used_s.get(t, 0) < since_s]:
@@ -198,7 +197,7 @@ class Accumulator:
             return {*self.intakes}
 
     def be_plain(self, plain: bool) -> None:
-        """Whether records may go in without being looked at, as far as topics are known."""
+        """Set whether records of known topics may go to C directly, without Python's checks."""
         with self.lock:
             self.plain = plain
             self.direct.clear()
@@ -206,16 +205,16 @@ class Accumulator:
                 self.direct.update((name, one.native) for name, one in self.intakes.items())
 
     def refuse(self, why: errors.KafkalogError) -> None:
-        """Take nothing any more; who waits is told."""
+        """Take no more records, and wake all waiting threads."""
         with self.lock:
             self.refusal = self.refusal or why
             self.direct.clear()
             self.lock.notify_all()
 
     def hold(self, why: str, turn: int | None = None) -> None:
-        """Take nothing until `resume`: it is refused by name.  What was taken is to be sent.
+        """Refuse new records, with `why`, until `resume`.  Those already taken are still sent.
 
-        `turn`: whose; None: it does not matter.  Raises: as check_turn.
+        `turn`: the caller's; None: any.  Raises: as check_turn.
         """
         with self.lock:
             if turn is not None:
@@ -223,8 +222,8 @@ class Accumulator:
             self.held = why
             self.turn += 1
             self.be_plain(False)
-            # Without an open batch C takes nothing either, whoever is on the way there; and who
-            # comes late finds none there later.
+            # Without an open batch C takes nothing either: a thread on its way into C finds none,
+            # now or later.
             for lane in list(self.lanes.values()):
                 self.close(lane)
             for one in list(self.intakes.values()):
@@ -233,18 +232,18 @@ class Accumulator:
         self._wake()
 
     def resume(self, plain: bool) -> None:
-        """Take records again; `plain`: as `be_plain`."""
+        """Take records again; `plain`: as in `be_plain`."""
         with self.lock:
             self.held = ""
             self.be_plain(plain)
 
     def check_held(self) -> None:
-        """Raises: InvalidTxnState, while nothing is taken."""
+        """Raises: InvalidTxnState while records are held off."""
         if self.held:
             raise errors.InvalidTxnState(self.held)
 
     def check_turn(self, turn: int) -> None:
-        """Raises: InvalidTxnState, where `hold` was called since that was the turn."""
+        """Raises: InvalidTxnState if `hold` was called since that turn."""
         if turn != self.turn:
             ended = "the transaction in which this was sent has ended"
             raise errors.InvalidTxnState(self.held or ended)
@@ -252,15 +251,15 @@ class Accumulator:
     def intake(self, topic: str, until_s: float, turn: int | None = None) -> Intake:
         """Where a topic's records go; waits until its partitions are known.
 
-        `turn`: whose; None: it does not matter.  Raises: ArgumentError; Timeout; why the topic is
-        not known; the refusal; as check_turn.
+        `turn`: the caller's; None: any.  Raises: ArgumentError; Timeout; why the topic is not
+        known; the refusal; as check_turn.
         """
         if not isinstance(topic, str) or topic not in self.intakes:
-            text("topic", topic)  # here, and not in the thread that asks for it
+            text("topic", topic)  # here, not in the thread that asks the brokers for it
         found = self.intakes.get(topic)
         if found is not None and self.refusal is None:
             if turn is not None:
-                self.check_turn(turn)  # after it was looked up: what comes later is another door
+                self.check_turn(turn)  # after the lookup: a later turn has another intake
             return found
         with self.lock:
             self.wanted[topic] = None
@@ -286,7 +285,7 @@ class Accumulator:
                 self.lock.wait(min(left_s, TURNS_PAUSE_S))
 
     def look_again(self, topic: str, until_s: float) -> None:
-        """Wait until a topic's partitions were asked for once more, or `until_s`: it may have
+        """Wait until a topic's partitions were reported once more, or `until_s`: it may have
         grown.  Raises: as `waitable`."""
         with self.lock:
             seen = self._looks.get(topic)
@@ -300,7 +299,7 @@ class Accumulator:
                 self.lock.wait(min(left_s, TURNS_PAUSE_S))
 
     def waitable(self) -> None:
-        """Raises: ForkedHandle; ArgumentError in a callback, where a wait would be for ever."""
+        """Raises: ForkedHandle; ArgumentError in a callback, where a wait would never end."""
         if os.getpid() != self._pid:
             raise errors.ForkedHandle("the producer belongs to the parent process")
         if threading.current_thread() is self.emptier:
@@ -325,10 +324,10 @@ class Accumulator:
         turn: int,
         fill: Callable[[Any, Any], bool] | None = None,
     ) -> Batch | None:
-        """See to it that the partition has an open batch that can take `need` bytes.
+        """Make sure that the partition has an open batch with room for `need` bytes.
 
-        `fill` (intake, memory of a batch): puts records into a new one before anybody else sees
-        it; True: it is full, and is to be sent.  The batch that has them is returned.
+        `fill` (intake, memory of a batch): puts records into a new batch before other threads see
+        it; True: the batch is full, and is to be sent.  Returns the batch with these records.
 
         Raises: Timeout: there was no room until then; the refusal; as check_turn; what `fill` does.
         """
@@ -338,7 +337,7 @@ class Accumulator:
             lane = self.lane(intake, partition)
             if lane.open is not None:
                 if lane.open.size + need <= lane.open.reserved:
-                    return None  # somebody was quicker
+                    return None  # another thread was quicker
                 self._close_full(lane)
                 self._wake()
             wanted = max(min(self._most(intake.topic), lane.grown), HEADER_BYTES + need)
@@ -357,10 +356,10 @@ class Accumulator:
     def _begin(
         self, intake: Intake, partition: int, memory: Any, reserved: int, full: bool
     ) -> Batch | None:
-        """Open a batch; `full`: and close it.  It is returned if there are records in it."""
+        """Open a batch; `full`: and close it.  Returns it if there are records in it."""
         filled = _told(memory)[0] > 0
         lane = self.lane(self.intakes.get(intake.topic, intake), partition)
-        if lane.open is not None:  # somebody was quicker
+        if lane.open is not None:  # another thread was quicker
             if not filled:
                 self.release(reserved)
                 return None
@@ -377,7 +376,7 @@ class Accumulator:
         return batch if filled else None
 
     def _close_full(self, lane: Lane) -> None:
-        """As `close`; the next one may be larger."""
+        """Close a full batch; the next one may be larger."""
         lane.grown = min(lane.grown * GROWTH, self._share())
         self.close(lane)
 
@@ -394,7 +393,7 @@ class Accumulator:
             self.starved = True
         while True:
             self._check_taking(turn)
-            # Once it was full half of it must be free: not every batch should wake everybody.
+            # Once it was full, half of it must be free: not every batch should wake all threads.
             if not self.starved or self.used + wanted <= max(limit // 2, wanted):
                 self.starved = False
                 break
@@ -410,19 +409,19 @@ class Accumulator:
         self.used += wanted
 
     def release(self, reserved: int) -> None:
-        """There is room again."""
+        """Give reserved bytes back."""
         with self.lock:
             self.used -= reserved
             if self.starved and self.used <= self.bounds.buffer_bytes // 2:
                 self.lock.notify_all()
 
     def _room(self, wanted: int) -> Any:
-        """The memory of a batch: that of one before, where it is as large."""
+        """The memory of a batch, reused from an earlier one if that has batch.size."""
         whole = wanted == self.bounds.batch_bytes and self._spare
         return _memory(wanted, self._spare.pop() if whole else None)
 
     def _keep(self, batch: Batch) -> None:
-        """Keep the memory of a batch that has ended, unless somebody has it still."""
+        """Keep the memory of a batch that has ended, unless something still refers to it."""
         memory, batch.memory, batch.data = batch.memory, None, None
         whole = self.bounds.batch_bytes
         if memory is not None and batch.reserved == whole:
@@ -431,7 +430,7 @@ class Accumulator:
                 self._spare.append(room)
 
     def close(self, lane: Lane) -> None:
-        """Its open batch takes nothing more and is to be sent; one without records stays open."""
+        """Close the open batch: it is to be sent, or dropped if it has no records."""
         batch = lane.open
         if batch is None:
             return
@@ -444,12 +443,12 @@ class Accumulator:
             self.drop(batch)
 
     def _share(self) -> int:
-        """What a batch may grow to: the buffer holds four of each partition that has any."""
+        """How large a batch may grow: the buffer holds four for each partition with records."""
         share = self.bounds.buffer_bytes // (4 * max(len(self.lanes), 1))
         return max(min(self.bounds.batch_bytes, share), FIRST_BYTES)
 
     def _most(self, topic: str) -> int:
-        """The bytes of a topic's batches."""
+        """The largest batch of a topic, in bytes."""
         most, until_s = self._limits.get(topic, (0, 0.0))
         if not most:
             return self.bounds.batch_bytes
@@ -459,7 +458,7 @@ class Accumulator:
         return min(most, self.bounds.batch_bytes)
 
     def split(self, batch: Batch, now_s: float) -> tuple[Batch, Batch]:
-        """Replace a batch that was too large by two; later ones are as small."""
+        """Replace a batch that was too large by two; later ones are that small, too."""
         with self.lock:
             most = max(batch.size // 2, HEADER_BYTES)
             self._limits[batch.tp.topic] = most, now_s + LIMITED_S
@@ -469,9 +468,9 @@ class Accumulator:
         return parts
 
     def close_due(self, now_s: float, leaving: bool) -> float:
-        """Close the batches that need not wait any longer; when the next is due.
+        """Close the batches that need not wait any longer; returns when the next is due.
 
-        `leaving`: nobody can add to them.
+        `leaving`: no thread can add to them.
         """
         bounds = self.bounds
         due_s = now_s + 3600
@@ -487,10 +486,10 @@ class Accumulator:
                         self._idle[lane.tp] = self.lanes.pop(lane.tp)
                     continue
                 if (lane.ready or lane.failed) and not batch.hurry:
-                    continue  # it could not go yet
+                    continue  # it could not be sent yet
                 at_s = batch.begun_s + bounds.linger_s
                 size = batch.size
-                if size <= HEADER_BYTES:  # its first record is on the way, or went elsewhere
+                if size <= HEADER_BYTES:  # its first record is on its way, or went elsewhere
                     batch.begun_s = now_s
                     if leaving:
                         self.close(lane)
@@ -498,20 +497,20 @@ class Accumulator:
                 full = size >= min(bounds.batch_bytes, batch.reserved)
                 if at_s <= now_s or batch.hurry or leaving or self.starved or full:
                     if size * GROWTH <= lane.grown > FIRST_BYTES:
-                        lane.grown //= GROWTH  # it gets less by now
+                        lane.grown //= GROWTH  # it gets fewer records now
                     self.close(lane)
                 else:
                     due_s = min(due_s, at_s)
         return due_s
 
     def hurry(self, batch: Batch) -> None:
-        """Somebody waits for it.  Raises: as `waitable`."""
+        """Send a batch without linger, as a thread waits for it.  Raises: as `waitable`."""
         self.waitable()
         batch.hurry = True
         self._wake()
 
     def pending(self) -> list[Batch]:
-        """All batches with records of which it is not known what became of them."""
+        """All batches with records whose outcome is not known."""
         with self.lock:
             return [
                 batch for batch in self.unfinished.values()
@@ -519,14 +518,14 @@ class Accumulator:
             ]  # fmt: skip
 
     def hurry_all(self) -> list[Batch]:
-        """Send all that was taken now; `pending`."""
+        """Send all records now; returns `pending`."""
         for batch in (pending := self.pending()):
             batch.hurry = True
         self._wake()
         return pending
 
     def drain(self, timeout: float | None) -> None:
-        """Send all that was taken, and wait until it is known what became of it.
+        """Send all records, and wait for their outcome.
 
         Raises: Timeout (seconds); as `waitable`.
         """
@@ -538,9 +537,9 @@ class Accumulator:
                 raise errors.Timeout(f"not all was acknowledged in {(timeout or 0) * 1000:g} ms")
 
     def weigh(self, unavailable: Callable[[str], Collection[int]]) -> None:
-        """Let records without a key go where less waits (KIP-794).
+        """Let records without a key go to partitions where less waits (KIP-794).
 
-        `unavailable`: the partitions of a topic that nothing is to go to.
+        `unavailable`: the partitions of a topic that get none.
         """
         with self.lock:
             queued: dict[str, dict[int, int]] = {}
@@ -554,31 +553,31 @@ class Accumulator:
                     _load(intake.native, found)
 
     def all_lanes(self) -> list[Lane]:
-        """Those that are empty, too.  Under the lock."""
+        """All lanes, with the empty ones.  Under the lock."""
         return [*self.lanes.values(), *self._idle.values()]
 
     def failed(self, problem: errors.KafkalogError, records: int) -> None:
-        """So many records were given up."""
+        """Note that so many records were given up."""
         if records:
             with self.lock:
                 self.failure = self.failure or problem
                 self.undelivered += records
 
     def take_failure(self) -> errors.KafkalogError | None:
-        """The first failure since this was called last."""
+        """The first failure since the last call."""
         return self.take_failures()[0]
 
     def take_failures(self) -> tuple[errors.KafkalogError | None, int]:
-        """As take_failure, and how many records were given up."""
+        """As take_failure, and the number of records that were given up."""
         with self.lock:
             found = self.failure, self.undelivered
             self.failure, self.undelivered = None, 0
             return found
 
     def drop(self, batch: Batch) -> None:
-        """Forget a batch: it has ended."""
+        """Forget a batch that has ended."""
         with self.lock:
-            # The first part of one that was split has its number.
+            # The first part of a split batch has its number.
             if self.unfinished.get(batch.number) is batch:
                 del self.unfinished[batch.number]
                 self._keep(batch)

@@ -1,4 +1,4 @@
-"""Records without a key keep away from leaders that do not get on (KIP-794)."""
+"""Keeps records without a key away from leaders that make no progress (KIP-794)."""
 
 from __future__ import annotations
 
@@ -12,15 +12,15 @@ __all__ = ["Balance"]
 
 WEIGHED_S = 0.01
 WEIGHED_SHARE = 50
-"""So often it is looked where less waits at most, and in such a part of the time."""
+"""Weights are computed at most this often (seconds), and take at most one 50th of the time."""
 
 
 class Balance:
-    """Which nodes take what is ready for them.  The sender's thread only, but for reads."""
+    """Which nodes accept what is ready for them.  For the sender thread; others may only read."""
 
     def __init__(self, wanted: bool, timeout_s: float) -> None:
         """`wanted`: partitioner.adaptive.partitioning.enable; `timeout_s`:
-        partition.availability.timeout.ms, 0: a node is never given up.
+        partition.availability.timeout.ms, 0: no node is ever unavailable.
         """
         self.unavailable: set[int] = set()
         """Nodes that get no records without a key."""
@@ -30,21 +30,21 @@ class Balance:
         self._next_s = 0.0
 
     def stalled(self, nodes: Iterable[int], now_s: float) -> None:
-        """For these something is ready that they do not take; all others take what there is."""
+        """These nodes do not accept what is ready for them; all others do."""
         self._since_s = {node: self._since_s.get(node, now_s) for node in nodes}
 
     def took(self, node: int) -> None:
-        """It took something."""
+        """The node accepted something."""
         self._since_s.pop(node, None)
 
     def gone(self, now_s: float) -> set[int]:
-        """The nodes that have taken nothing for too long."""
+        """The nodes that have accepted nothing for too long."""
         if not self._timeout_s:
             return set()
         return {n for n, at_s in self._since_s.items() if now_s - at_s > self._timeout_s}
 
     def weigh(self, now_s: float, cluster: Cluster, waiting: Accumulator) -> None:
-        """Say where records without a key go, from time to time."""
+        """From time to time, set where records without a key go."""
         if not self._wanted or now_s < self._next_s:
             return
         begun_s = time.monotonic()

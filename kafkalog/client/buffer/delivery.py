@@ -1,4 +1,4 @@
-"""What became of a record: the batch that it shares, and the future that its sender holds."""
+"""The outcome of records: the batch that they share, and the future that the application holds."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ __all__ = [
 
 _logger = logging.getLogger(__name__)
 SEQUENCES = 1 << 31
-"""After the last of them comes 0."""
+"""The number of sequence numbers: after the last one comes 0."""
 _told, _part = direct("growing_told"), direct("growing_part")
 
 
@@ -38,26 +38,26 @@ class RecordMetadata(NamedTuple):
     topic: str
     partition: int
     offset: int
-    """-1: not told (acks 0)."""
+    """-1: unknown (acks 0)."""
     timestamp_ms: int
-    """The record's own, or the log's where that sets it."""
+    """The record's own, or the log's if the topic sets it."""
 
 
 class Delivery(NamedTuple):
-    """A batch that was acknowledged, or sent, with acks 0."""
+    """A batch that was acknowledged, or with acks 0 sent."""
 
     tp: TopicPartition
     base_offset: int
-    """-1: not told."""
+    """-1: unknown."""
     count: int  # type: ignore[assignment]  # a tuple's count() is of no use here
     record_bytes: int
     """Of keys and values."""
     latency_ms: float
-    """From its first sending to its acknowledgement."""
+    """From its first attempt to its acknowledgement."""
 
     @property
     def seconds(self) -> float:
-        """`latency_ms`, as it was spelled before, in seconds."""
+        """`latency_ms` in seconds, its older name."""
         return self.latency_ms / 1000
 
 
@@ -75,23 +75,23 @@ class SendOptions(NamedTuple):
     metadata_s: float
     metadata_idle_s: float
     adaptive: bool
-    """Records without a key go where less waits."""
+    """Records without a key go to partitions where less waits."""
     availability_s: float
-    """After so long without taking anything a leader gets none of them; 0: never."""
+    """A leader that accepts nothing for this long gets no records without a key; 0: never."""
 
 
 class SentRange(NamedTuple):
-    """Records of a `send_many` that are in one batch, perhaps with others between them."""
+    """Records of a `send_many` in one batch, perhaps with others between them."""
 
     topic: str
     partition: int
     first_offset: int
-    """-1: not told (acks 0)."""
+    """-1: unknown (acks 0)."""
     last_offset: int
 
 
 class Batch:
-    """Records of one partition on their way; made by senders, ended by the sender thread."""
+    """Records of one partition; filled by application threads, ended by the sender thread."""
 
     __slots__ = (
         "__weakref__", "_callbacks", "_ended", "_lock", "_waiters", "attempts", "base_offset",
@@ -101,34 +101,34 @@ class Batch:
     )  # fmt: skip
 
     def __init__(self, owner: Any, tp: TopicPartition, memory: Any, number: int) -> None:
-        """`owner`: has `hurry(batch)`; `memory`: of the C side."""
+        """`owner`: has `hurry(batch)`; `memory`: the C side's."""
         self.owner = owner
         self.tp = tp
         self.memory = memory
         self.number = number
-        """In the order in which batches were made."""
+        """Ascending in the order in which batches were made."""
         self.begun_s = time.monotonic()
         self.reserved = 0
         """Of the producer's buffer."""
         self.count = 0
-        """Set, with what follows, when nothing is added any more."""
+        """Set, with what follows, when the batch takes no more records."""
         self.record_bytes = 0
         self.data: bytes | memoryview | None = None
-        """As it is sent; None: not sealed for the producer id as it is."""
+        """The bytes to send; None: not sealed yet for the current producer id."""
         self.pid = (-1, -1)
         """Producer id and epoch in `data`."""
         self.sequence = -1
         self.parts: tuple[Batch, Batch] | None = None
-        """The two that are sent in its place: it ends with them."""
+        """The two batches that are sent instead: it ends with them."""
         self.whole: Batch | None = None
-        """What it is a part of."""
+        """The batch that this is a part of."""
         self.attempts = 0
         self.posted = False
-        """Whether a request with it was on its way."""
+        """Whether it was ever sent."""
         self.doubtful = False
-        """Whether an attempt may have stored it, though nobody said so."""
+        """Whether an attempt may have stored it without an acknowledgement."""
         self.hurry = False
-        """Somebody waits for it: no linger."""
+        """A thread waits for it: no linger."""
         self.first_sent_s = 0.0
         self.base_offset = -1
         self.log_append_ms = -1
@@ -137,38 +137,38 @@ class Batch:
         self._lock: threading.Condition | None = None
         self._callbacks: list[Callable[[], object]] | None = None
         self._waiters: dict[tuple[Any, Any], None] | None = None
-        """Futures and who waits for them, as concurrent.futures does."""
+        """Futures and their waiters, as in concurrent.futures."""
 
     @property
     def ended(self) -> bool:
-        """Whether it is known what became of it."""
+        """Whether its outcome is known."""
         return self._ended
 
     @property
     def size(self) -> int:
-        """Bytes of it as it is now, before compression."""
+        """Its bytes now, before compression."""
         found: int = _told(self.memory)[1]
         return found
 
     @property
     def records(self) -> int:
-        """How many there are in it now."""
+        """The number of records in it now."""
         return self.count or (int(_told(self.memory)[0]) if self.memory is not None else 0)
 
     @property
     def sent(self) -> bool:
-        """Whether it was on its way, be it as part of another: its sequence is used up."""
+        """Whether it was sent, on its own or as part of another: its sequence is used up."""
         return self.first_sent_s > 0
 
     def split(self) -> tuple[Batch, Batch]:
-        """Its records as two, which have its sequences; nobody may add to it any more."""
+        """Its records as two batches, which keep its sequences; nothing may be added any more."""
         half = self.count // 2
         made = []
         for first, count in ((0, half), (half, self.count - half)):
             part = Batch(self.owner, self.tp, _part(self.memory, first, count), self.number + first)
             part.freeze()
             part.begun_s, part.first_sent_s = self.begun_s, self.first_sent_s
-            part.attempts = self.attempts - 1  # which it was told by, and nothing was wrong but it
+            part.attempts = self.attempts - 1  # the one that was too large does not count
             part.pid, part.hurry, part.whole = self.pid, True, self
             part.doubtful = self.doubtful
             if self.sequence >= 0:
@@ -183,7 +183,7 @@ class Batch:
         return self.parts
 
     def pieces(self, first: int, last: int) -> list[tuple[Batch, int, int]]:
-        """The batches that records of it went with, and which of theirs they are."""
+        """The batches that its records were sent in, and which of theirs they are."""
         if self.parts is None:
             return [(self, first, last)]
         one, other = self.parts
@@ -193,11 +193,11 @@ class Batch:
         return found
 
     def freeze(self) -> None:
-        """Nothing is added any more."""
+        """Take no more records."""
         self.count, _, self.record_bytes = _told(self.memory)
 
     def end(self, error: errors.KafkalogError | None, base_offset: int = -1) -> None:
-        """It is known what became of it: wake who waits, call who asked."""
+        """Set the outcome: wake the waiting threads, call the callbacks."""
         with _guard:
             _guard.wait_for(lambda: not _looking.count)
             if self._ended:
@@ -209,7 +209,7 @@ class Batch:
             callbacks, self._callbacks = self._callbacks, None
             waiters, self._waiters = self._waiters, None
             lock, whole = self._lock, self.whole
-        # First: who waits for all parts must find the whole ended, too.
+        # First the whole: a thread that waited for all parts must find it ended, too.
         if whole is not None and whole.parts and all(part.ended for part in whole.parts):
             whole.end(whole.parts[0].error or whole.parts[1].error, whole.parts[0].base_offset)
             self.whole = None
@@ -222,7 +222,7 @@ class Batch:
             _tell(waiter, future)
 
     def wait(self, timeout: float | None) -> bool:
-        """Wait until it has ended; False: it has not in `timeout` seconds."""
+        """Wait until it has ended; False: it has not within `timeout` seconds."""
         if self._ended:
             return True
         with _guard:
@@ -233,7 +233,7 @@ class Batch:
             return self._lock.wait_for(lambda: self._ended, timeout)
 
     def then(self, callback: Callable[[], object]) -> None:
-        """Call it when it has ended, which may be now."""
+        """Call `callback` when the batch has ended, perhaps at once."""
         with _guard:
             if not self._ended:
                 if self._callbacks is None:
@@ -243,27 +243,27 @@ class Batch:
         _call(callback)
 
     def add_waiter(self, future: Future, waiter: Any) -> None:
-        """Tell `waiter` of this future once the batch has ended, not if it has."""
+        """Notify `waiter` of this future once the batch has ended, but not if it has already."""
         with _guard:
             if not self._ended:
                 self._waiters = self._waiters or {}
                 self._waiters[future, waiter] = None
 
     def remove_waiter(self, future: Future, waiter: Any) -> None:
-        """It waits no more."""
+        """Remove a waiter."""
         with _guard:
             if self._waiters:
                 self._waiters.pop((future, waiter), None)
 
 
 _guard = threading.Condition(threading.RLock())
-"""Guards the end of every batch: it is held for a moment."""
+"""Guards the end of every batch; held for a moment."""
 
 
 class _Looking:
-    """The condition of every future, as concurrent.futures takes it: while a thread holds it, no
-    batch ends.  Any number of threads may hold it, so that none waits for another one here while
-    it holds the condition of an executor's future."""
+    """The condition of every future, as concurrent.futures expects one: while a thread holds it, no
+    batch ends.  Any number of threads may hold it: a thread may hold the condition of an executor's
+    future at the same time, and must not wait for another one here."""
 
     def __init__(self) -> None:
         self.count = 0
@@ -306,7 +306,7 @@ def _call(callback: Callable[[], object]) -> None:
 
 
 def _tell(waiter: Any, future: Any) -> None:
-    """Tell a waiter of concurrent.futures that a future is known."""
+    """Notify a waiter of concurrent.futures of a future's outcome."""
     if future.exception() is None:
         waiter.add_result(future)
     else:
@@ -314,7 +314,7 @@ def _tell(waiter: Any, future: Any) -> None:
 
 
 class _Waiters:
-    """The waiters of a future, which look like a list to concurrent.futures."""
+    """The waiters of a future; to concurrent.futures they look like a list."""
 
     __slots__ = ("_future",)
 
@@ -322,16 +322,16 @@ class _Waiters:
         self._future = future
 
     def append(self, waiter: Any) -> None:
-        """It is told once the future is known."""
+        """Add a waiter, which is notified once the outcome is known."""
         self._future.add_waiter(waiter)
 
     def remove(self, waiter: Any) -> None:
-        """It waits no more."""
+        """Remove a waiter."""
         self._future.remove_waiter(waiter)
 
 
 def _snapshot(self: Any) -> tuple[bool, bool, Any, BaseException | None]:
-    """(done, cancelled, result, exception), as asyncio asks for it since CPython 3.15."""
+    """(done, cancelled, result, exception), as asyncio asks since CPython 3.15."""
     if not self.done():
         return False, False, None, None
     problem = self.exception()
@@ -341,12 +341,12 @@ def _snapshot(self: Any) -> tuple[bool, bool, Any, BaseException | None]:
 class Future:
     """The outcome of one record, now or later.  Safe to use from many threads.
 
-    `concurrent.futures.wait` and `as_completed` take it, and `asyncio.wrap_future`.  These do not
-    hurry its batch, as `result` does.
+    `concurrent.futures.wait`, `as_completed` and `asyncio.wrap_future` take it.  Unlike `result`,
+    they do not hurry its batch.
     """
 
-    # There is one a record, so it has no state of theirs: it stands for a concurrent.futures.Future
-    # by its class, as isinstance sees it, and by what those functions look at.
+    # There is one per record, so it has no state of a concurrent.futures.Future: it passes for one
+    # by its class, as isinstance sees it, and by the attributes that those functions read.
     if not TYPE_CHECKING:
         _stands_for = futures.Future  # C's __class__
         _condition = property(lambda self: _looking)
@@ -368,7 +368,7 @@ class Future:
         return not self._batch.ended
 
     def cancel(self) -> bool:
-        """False: what is sent cannot be taken back."""
+        """False: a queued record cannot be taken back."""
         return False
 
     def cancelled(self) -> bool:
@@ -378,7 +378,7 @@ class Future:
     def result(self, timeout: float | None = None) -> RecordMetadata:
         """The record's partition and offset; waits, at most `timeout` seconds.
 
-        Raises: Timeout (not known yet); why it was not taken.
+        Raises: Timeout (not known yet); the record's failure.
         """
         batch = self._batch
         if not batch.ended and not batch.wait(timeout):
@@ -394,7 +394,7 @@ class Future:
         )
 
     def exception(self, timeout: float | None = None) -> BaseException | None:
-        """Why the record was not taken; None: it was.  Raises: Timeout."""
+        """The record's failure; None: it was taken.  Raises: Timeout."""
         batch = self._batch
         if not batch.ended and not batch.wait(timeout):
             raise errors.Timeout(f"{_name(batch.tp)}: not acknowledged in {timeout:g} s")
@@ -403,7 +403,7 @@ class Future:
 
     def add_done_callback(self, callback: Callable[[Future], object]) -> None:
         """Call `callback` with this future when it is done: at once, or in the producer's thread,
-        which sends nothing until it returns.  What it raises is logged.
+        which sends nothing until it returns.  Exceptions that it raises are logged.
 
         Raises: ArgumentError: it is async.
         """
@@ -416,7 +416,7 @@ class Future:
         self._batch.add_waiter(self, waiter)
 
     def remove_waiter(self, waiter: Any) -> None:
-        """It waits no more."""
+        """Remove a waiter."""
         self._batch.remove_waiter(self, waiter)
 
     @property
@@ -430,8 +430,8 @@ class Future:
 
 
 if not TYPE_CHECKING:
-    # C's own class gets the methods: each class that Python makes costs the collector's time for
-    # every object, of which there is one a record.
+    # C's own class gets the methods: for each object of a class made in Python, of which there is
+    # one per record, the garbage collector does work.
     _Ticket = direct("Ticket")
     for _name_of, _value in vars(Future).items():
         if _name_of not in ("__dict__", "__weakref__", "__module__", "__annotations__"):
@@ -466,7 +466,7 @@ class ManyFuture:
             self._listeners[waiter] = None
 
     def remove_waiter(self, waiter: Any) -> None:
-        """It waits no more."""
+        """Remove a waiter."""
         with _guard:
             if self._listeners:
                 self._listeners.pop(waiter, None)
@@ -486,7 +486,7 @@ class ManyFuture:
         return not self.done()
 
     def cancel(self) -> bool:
-        """False: what is sent cannot be taken back."""
+        """False: queued records cannot be taken back."""
         return False
 
     def cancelled(self) -> bool:
@@ -494,13 +494,13 @@ class ManyFuture:
         return False
 
     def exception(self, timeout: float | None = None) -> BaseException | None:
-        """Why the first of those that were not taken was not; None: all were.  Raises: Timeout."""
+        """The first failure among the records; None: all were taken.  Raises: Timeout."""
         try:
             self.result(timeout)
         except errors.KafkalogError as problem:
             pieces = [one for part in self._parts for one in part[0].pieces(*part[1:])]
             if all(batch.error is not problem for batch, _, _ in pieces):
-                raise  # it is not known in time
+                raise  # the outcome is not known in time
             return problem
         return None
 
@@ -509,7 +509,7 @@ class ManyFuture:
     def result(self, timeout: float | None = None) -> list[SentRange]:
         """The records' partitions and offsets, batch by batch; waits, at most `timeout` seconds.
 
-        Raises: Timeout (not known yet); why the first of those that were not taken was not.
+        Raises: Timeout (not known yet); the first failure among the records.
         """
         until = None if timeout is None else time.monotonic() + timeout
         for batch, _, _ in self._parts:

@@ -1,6 +1,6 @@
-"""Which partitions get records without a key: those that get on, more than those that do not.
+"""Which partitions get records without a key: more for those with shorter queues.
 
-KIP-794, pure: how much waits for each partition, who can be reached -> how often each is chosen.
+KIP-794 as a pure function: queue lengths and available partitions -> how often each is chosen.
 """
 
 from __future__ import annotations
@@ -12,11 +12,11 @@ __all__ = ["cumulative"]
 
 
 def cumulative(partitions: int, queued: Mapping[int, int], unavailable: Collection[int]) -> bytes:
-    """The weights of partitions 0 to `partitions` - 1, each with those before it, as int64s of
-    this machine; empty: all are alike.
+    """The cumulative weights of partitions 0 to `partitions` - 1, as int64s of this machine; empty:
+    all are alike.
 
-    `queued`: batches that wait, of the partitions where any do.  One weighs as much as it has
-    fewer than one more than the longest; one that is unavailable nothing, while another is.
+    `queued`: batches that wait, for the partitions that have any.  The weight of a partition is one
+    more than the longest queue, less its own; that of an unavailable one is 0, unless all are.
     """
     out = set(unavailable)
     if len(out) >= partitions:

@@ -1,4 +1,4 @@
-"""Where a record goes when its sender does not say."""
+"""Where a record goes if the application does not name a partition."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ Partitioner: TypeAlias = Callable[[str, bytes | None, bytes | None, int], int]
 
 
 def keyless(kind: str) -> tuple[bool, bool]:
-    """Of a kind that C knows: (an empty key is none, no key is an empty one)."""
+    """For a partitioner that C knows: (an empty key is none, no key is an empty one)."""
     return kind in ("consistent_random", "crc32"), kind in ("consistent",)
 
 
 def chooser(kind: str | Partitioner) -> Partitioner | None:
-    """The partition of a record; -1: as C has it.  None: C has it for every record."""
+    """A function for the partition of a record; -1: C chooses.  None: C chooses for every one."""
     if callable(kind):
         return kind
     if kind in ("murmur2", "murmur2_random"):

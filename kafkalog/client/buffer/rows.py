@@ -1,4 +1,4 @@
-"""Many records at once, as they are put into the open batches of a topic: by C, some a call."""
+"""Many records at once: C puts them into the open batches of a topic, many per call."""
 
 from __future__ import annotations
 
@@ -19,16 +19,17 @@ _columns, _records = direct("intake_many"), direct("intake_batch")
 _ahead = direct("intake_ahead")
 _plain_bytes = direct("plain_bytes_direct")
 PART_ROWS, PART_BYTES = 4_096, 1 << 20
-"""About so much of a list is joined at a time."""
+"""About how much of a list is joined at a time."""
 Part = tuple[list[Any], list[Any] | None]
-"""Of the values, and of the keys where there are any."""
+"""Values, and keys if there are any."""
 
 
 class Put(NamedTuple):
     """What became of the next rows."""
 
     status: int
-    """KL_OK: some went in, go on; else `partition` needs a batch, or a look at what it took."""
+    """KL_OK: some went in, go on; KL_E_BUFFER_TOO_SMALL: `partition` needs a batch; KL_E_STALE: it
+    has another one, so first collect what the last one took."""
     partition: int
     size: int
     """Bytes of the row that did not go in: its key, value and headers."""
@@ -44,11 +45,11 @@ class RowSource(Protocol):
         """Put rows into the open batches; `partition` -1: by their keys."""
 
     def fill(self, intake: Any, memory: Any, partition: int, wanted: int) -> bool:
-        """Put rows into the memory of a batch of `partition` that nobody else has yet, without
-        the GIL; `wanted`: as for `put`.  Whether it is full."""
+        """Put rows, without the GIL, into the memory of a batch of `partition` that no other thread
+        has yet; `wanted`: as `partition` of `put`.  Returns whether it is full."""
 
     def next_row(self) -> str:
-        """The name of the row that is next, for a message."""
+        """The name of the next row, for a message."""
 
 
 class ColumnRows:
@@ -72,12 +73,12 @@ class ColumnRows:
         return bool(full)
 
     def next_row(self, before: int = 0) -> str:
-        """`before`: rows that there are before these."""
+        """`before`: the number of rows before these."""
         return f"row {before + self._columns.row}"
 
 
 class ListRows:
-    """Lists of values and keys, bytes and None: joined to columns a part at a time."""
+    """Lists of values and keys, bytes and None: joined to columns one part at a time."""
 
     def __init__(self, parts: deque[Part], timestamp_ms: int) -> None:
         """`parts`: at least one; `timestamp_ms`: of all rows."""
@@ -107,7 +108,7 @@ class ListRows:
 
 
 def _parts(values: Sequence[Any], keys: Sequence[Any] | None) -> deque[Part] | None:
-    """Lists of the same length in parts; None: there is something else in them."""
+    """Lists of the same length in parts; None: they hold something else."""
     found: deque[Part] = deque()
     given = [values] if keys is None else [values, keys]
     for begin in range(0, len(values), PART_ROWS):
@@ -123,7 +124,7 @@ def _parts(values: Sequence[Any], keys: Sequence[Any] | None) -> deque[Part] | N
 
 
 def rows_of(values: Rows, keys: Rows, timestamps_ms: Any, now_ms: int) -> RowSource:
-    """Columns as rows.  Raises: ArgumentError: there is something wrong with one of them."""
+    """Columns as rows.  Raises: ArgumentError: one of them is invalid."""
     given = [values] if keys is None else [values, keys]
     plain = timestamps_ms is None and all(isinstance(one, (list, tuple)) for one in given)
     if plain and len(given[0]) == len(given[-1]) and (parts := _parts(values, keys)):
@@ -132,7 +133,7 @@ def rows_of(values: Rows, keys: Rows, timestamps_ms: Any, now_ms: int) -> RowSou
 
 
 class BatchRows:
-    """The records of whole batches, with the times, keys and headers that they have."""
+    """The records of whole batches, with their times, keys and headers."""
 
     def __init__(self, data: bytes | memoryview) -> None:
         self._bytes = len(data)
@@ -171,7 +172,7 @@ class BatchRows:
         self._fixed_ms = int(batch.max_timestamp) if by_log else -1
 
     def records(self) -> Iterator[Record]:
-        """The records one by one, in place of `put`.  Raises: as `more`."""
+        """The records one by one, instead of `put`.  Raises: as `more`."""
         while self.more():
             self._position = len(self._records)
             yield from decoded_records(self._batch, self._records)
@@ -183,7 +184,7 @@ class BatchRows:
         return Put(*put)
 
     def fill(self, intake: Any, memory: Any, partition: int, wanted: int) -> bool:
-        return False  # each record is looked at, with the GIL
+        return False  # Python looks at each record, with the GIL
 
     def next_row(self) -> str:
         return f"a record of the batch at offset {self._offset}"

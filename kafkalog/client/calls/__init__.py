@@ -1,1 +1,1 @@
-"""Calls of an administrator, one file a subject."""
+"""Calls of an administrator, one file per subject."""

@@ -1,4 +1,4 @@
-"""Plain tuples and numbers of an administrator, as what the calls below take."""
+"""Converts plain tuples and numbers from callers to the types of the calls in this folder."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def setting(name: str, value: Any) -> str:
 
 
 def new_topic(name: str, value: Any) -> NewTopic:
-    """A topic to make, from its name or a tuple.  Raises: ArgumentError, naming it."""
+    """A topic to create, from its name or a tuple.  Raises: ArgumentError, naming it."""
     if isinstance(value, str):
         value = (value,)
     if not isinstance(value, tuple) or not 1 <= len(value) <= 5:
@@ -71,7 +71,7 @@ def new_topic(name: str, value: Any) -> NewTopic:
 
 
 def resource_of(name: str, value: Any) -> ConfigResource:
-    """Something that has settings, from a pair.  Raises: ArgumentError, naming it."""
+    """A resource with settings, from a pair.  Raises: ArgumentError, naming it."""
     if not isinstance(value, tuple) or len(value) != 2:
         raise ArgumentError(f"{name}: found {value!r}, wanted (kind, name)")
     kind, of = value
@@ -79,7 +79,7 @@ def resource_of(name: str, value: Any) -> ConfigResource:
 
 
 def replica_of(name: str, value: Any) -> ReplicaOf:
-    """A partition's replica on a node, from three.  Raises: ArgumentError, naming it."""
+    """A partition's replica on a node, from a triple.  Raises: ArgumentError, naming it."""
     if not isinstance(value, tuple) or len(value) != 3:
         raise ArgumentError(f"{name}: found {value!r}, wanted (topic, partition, node)")
     tp = arguments.partition(name, value[:2])
@@ -87,7 +87,7 @@ def replica_of(name: str, value: Any) -> ReplicaOf:
 
 
 def change_of(name: str, value: Any) -> ConfigChange:
-    """What is to be done to a setting, from its value, None or a pair.
+    """A change of a setting, from its new value, None or a pair.
 
     Raises: ArgumentError, naming it.
     """
@@ -100,7 +100,7 @@ def change_of(name: str, value: Any) -> ConfigChange:
 
 
 def committed_of(name: str, value: Any) -> CommittedOffset:
-    """An offset to commit, of a number or a CommittedOffset.  Raises: ArgumentError, naming it."""
+    """An offset to commit, from a number or CommittedOffset.  Raises: ArgumentError, naming it."""
     one = value if isinstance(value, tuple) else (value,)
     if not 1 <= len(one) <= 3:
         raise ArgumentError(f"{name}: found {value!r}, wanted an offset or a CommittedOffset")
@@ -113,7 +113,7 @@ def committed_of(name: str, value: Any) -> CommittedOffset:
 
 
 def time_of(name: str, value: Any) -> int:
-    """A time to look at, from a word or ms since 1970.  Raises: ArgumentError, naming it."""
+    """A time to look up, from a word or ms since 1970.  Raises: ArgumentError, naming it."""
     if isinstance(value, str):
         return TIMES[arguments.one_of(name, value, TIMES)]
     return whole_number(name, value, 0)

@@ -1,4 +1,4 @@
-"""Settings of what a cluster has: topics, brokers, groups."""
+"""Settings of a cluster's resources: topics, brokers, groups."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ KINDS: Final = {
     "client_metrics": 16,
     "group": 32,
 }
-"""What has settings, and Kafka's number of it."""
+"""Kinds of resources with settings, and Kafka's number for each."""
 _KIND_OF = {number: kind for kind, number in KINDS.items()}
 SOURCES: Final = {
     1: "topic",
@@ -44,11 +44,11 @@ SOURCES: Final = {
     8: "group",
 }
 OPERATIONS: Final = {"set": 0, "delete": 1, "append": 2, "subtract": 3}
-"""What can be done to a setting; the last two to one that is a list."""
+"""What can be done to a setting; the last two only to a list."""
 
 
 class ConfigResource(NamedTuple):
-    """Something that has settings; any equal tuple works, too."""
+    """A resource with settings; any equal tuple works, too."""
 
     kind: str
     """topic, broker, broker_logger, client_metrics or group."""
@@ -61,14 +61,14 @@ class ConfigEntry(NamedTuple):
 
     name: str
     value: str | None
-    """None: not told, because it is a secret."""
+    """None: not reported, because it is a secret."""
     source: str
     """Where the value comes from: topic, broker, default of all brokers, properties file, default,
-    group, ...; a number for what Kafka has invented since."""
+    group, ...; a number for one that newer brokers have added."""
     read_only: bool
     sensitive: bool
     documentation: str | None
-    """None: not asked for, or not told."""
+    """None: not requested, or not reported."""
 
 
 class ConfigChange(NamedTuple):
@@ -83,10 +83,10 @@ Changes = Mapping[str, ConfigChange]
 
 
 def _place(cluster: Cluster, resource: ConfigResource) -> int:
-    """The settings of a broker are asked of that broker, all others of any."""
+    """The node to ask: a broker for its own settings, any for all others."""
     kind, name = resource
     if kind == "topic":
-        cluster.topic(name)  # one that was made a moment ago is waited for
+        cluster.topic(name)  # waits for a topic that was just created
     if kind not in ("broker", "broker_logger") or not name:
         return ANY
     cluster.refresh([])
@@ -151,7 +151,7 @@ def alter_configs(
     validate_only: bool = False,
     timeout_ms: int | None = None,
 ) -> Results[ConfigResource, None]:
-    """Change some settings of each resource; all changes of one are made, or none.
+    """Change some settings of each resource; per resource all changes are made, or none.
 
     Failures: UnknownTopicOrPartition, InvalidSetting, ArgumentError (no such broker),
     UnsupportedVersion for a broker before 2.3; what the broker answers.
@@ -189,7 +189,7 @@ def alter_configs(
 
 
 def list_config_resources(cluster: Cluster, kinds: Collection[str] = ()) -> list[ConfigResource]:
-    """What has settings, sorted; `kinds`: only these; empty: all.
+    """The resources with settings, sorted; `kinds`: only these; empty: all.
 
     Raises: UnsupportedVersion for a broker before 4.1; what the broker answers.
     """

@@ -1,4 +1,4 @@
-"""A partition's copies, each as the node has it that keeps it: how far it goes, and its batches."""
+"""A partition's replicas, each as its own node has it: where the log ends, and its batches."""
 
 from __future__ import annotations
 
@@ -20,13 +20,13 @@ from kafkalog.wire.error_codes import ErrorCode
 __all__ = ["Batch", "CopyReader", "copy_offsets"]
 
 DEBUGGING = -2
-"""The replica id of who looks at any copy: not its leader alone answers."""
+"""The replica id of a debugging consumer: any replica answers it, not only the leader."""
 BY_NAME_MAX = 12
-"""Up to this version a Fetch names topics, later ones have ids."""
+"""Up to this version a Fetch names topics; later ones use ids."""
 FETCH_BYTES = 1 << 20
 WAIT_MS = 100
 SAFE_VERSION = 11
-"""Of Fetch, from which on a follower answers consumers (KIP-392)."""
+"""The first version of Fetch that a follower answers for consumers (KIP-392)."""
 NO_SESSION = -1
 CONTROL = 32
 UNKNOWN = -1
@@ -38,10 +38,10 @@ def copy_offsets(
     when: int = LATEST,
     timeout_ms: int | None = None,
 ) -> Results[ReplicaOf, int]:
-    """Where the log of each copy ends, below the high watermark or not, or (EARLIEST) begins.
+    """Where the log of each replica ends, even above the high watermark, or (EARLIEST) begins.
 
-    Failures: PeerGone (no such node now); NotLeaderOrFollower: it has no such copy; what a broker
-    answers.  Raises: as `each`.
+    Failures: PeerGone (no such node now); NotLeaderOrFollower: it has no such replica; what a
+    broker answers.  Raises: as `each`.
     """
 
     def ask(
@@ -75,28 +75,28 @@ def _end(topic: str, row: Any, node: int) -> int | errors.KafkalogError:
 
 
 class Batch(NamedTuple):
-    """A batch of a copy."""
+    """A batch of a replica."""
 
     base_offset: int
     last_offset: int
     record_count: int
     control: bool
-    """It holds a transaction's marker, not records."""
+    """It holds a transaction marker, not records."""
     data: bytes
-    """All of it, as it lies in the log."""
+    """The whole batch, as it is in the log."""
 
 
 class CopyReader:
-    """One copy's batches, from an offset on, up to the high watermark that its node knows.
+    """One replica's batches, from an offset up to the high watermark that its node knows.
 
-    One thread; nothing to close, the connection is the cluster's.
+    For one thread; there is nothing to close, as the connection is the cluster's.
     """
 
     def __init__(self, cluster: Cluster, tp: TopicPartition, node: int) -> None:
-        """Ask where it begins and ends.
+        """Ask where the replica begins and ends.
 
-        Raises: UnsupportedVersion: the node answers for what it leads only; PeerGone, Timeout;
-        NotLeaderOrFollower: it has no such copy; what a broker answers.
+        Raises: UnsupportedVersion: the node answers only for partitions that it leads; PeerGone,
+        Timeout; NotLeaderOrFollower: it has no such replica; what a broker answers.
         """
         self.tp = tp
         self.node = node
@@ -106,16 +106,16 @@ class CopyReader:
         self.start = only(copy_offsets(cluster, [ReplicaOf(*tp, node)], EARLIEST))
         """Its first offset."""
         self.end = -1
-        """The high watermark that its node knows, as the last answer has it."""
+        """The high watermark that its node knows, from the last answer."""
         self._fetch(self.start)
 
     def look(self) -> int:
-        """`end`, as it is now.  Raises: as the constructor."""
+        """Fetch `end` again.  Raises: as the constructor."""
         self._fetch(self.start)
         return self.end
 
     def batches(self, start: int, end: int) -> Iterator[Batch]:
-        """Those that hold offsets from `start` on, below `end`; their CRCs are checked.
+        """The batches with offsets from `start` to below `end`; their CRCs are checked.
 
         Raises: CorruptMessage, OffsetOutOfRange; as the constructor.
         """
@@ -131,7 +131,7 @@ class CopyReader:
                 if behind > at:
                     control = bool(batch.attributes & CONTROL)
                     yield Batch(first, behind - 1, batch.record_count, control, bytes(view))
-            if behind <= at:  # nothing is left: the rest was compacted away, or is not there
+            if behind <= at:  # nothing is left: the rest was compacted away, or is missing
                 return
             at = behind
 
@@ -144,8 +144,8 @@ class CopyReader:
         version = connection.version_of(apis.FETCH, at_most=16 if known else BY_NAME_MAX)
         if version < SAFE_VERSION:
             raise errors.UnsupportedVersion(
-                f"{connection.address}: Fetch: version {version}, wanted {SAFE_VERSION}, from "
-                "which on followers answer"
+                f"{connection.address}: Fetch: version {version}, wanted {SAFE_VERSION} to read "
+                "from followers"
             )
         answer = connection.call(apis.FETCH, self._body(offset), version)
         check_code(answer.error_code, self._name)

@@ -1,4 +1,4 @@
-"""The levels of a cluster's features: what it has, and others.  Source: KIP-584, KIP-778."""
+"""The levels of a cluster's features, and changes of them.  Source: KIP-584, KIP-778."""
 
 from __future__ import annotations
 
@@ -24,19 +24,19 @@ __all__ = [
 ]
 
 FEATURES_SINCE = 3
-"""The version of ApiVersions."""
+"""The first version of ApiVersions with features."""
 UPGRADE, SAFE_DOWNGRADE, UNSAFE_DOWNGRADE = 1, 2, 3
-"""What an update may do."""
+"""The kinds of updates."""
 
 
 class Feature(NamedTuple):
-    """A feature: the levels that the broker knows, and the one that the cluster has."""
+    """A feature: the levels that the broker supports, and the level of the cluster."""
 
     name: str
     lowest: int
     highest: int
     level: int
-    """0: it is off."""
+    """0: disabled."""
 
 
 class Features(NamedTuple):
@@ -45,7 +45,7 @@ class Features(NamedTuple):
     features: tuple[Feature, ...]
     """Sorted by name."""
     epoch: int
-    """Of the metadata that say so; -1: there is none."""
+    """Of the metadata with these levels; -1: unknown."""
 
 
 def describe_features(cluster: Cluster) -> Features:
@@ -60,7 +60,7 @@ def describe_features(cluster: Cluster) -> Features:
         if version < FEATURES_SINCE:
             raise errors.UnsupportedVersion(
                 f"{connection.address}: ApiVersions: version {version}, wanted {FEATURES_SINCE} "
-                "to tell features"
+                "for features"
             )
         answer = connection.call(apis.API_VERSIONS, software(), version)
         has = {one.name: (one.min_version, one.max_version) for one in answer.supported_features}
@@ -76,7 +76,8 @@ def describe_features(cluster: Cluster) -> Features:
 def update_features(
     cluster: Cluster, levels: Mapping[str, int], kind: int, validate_only: bool = False
 ) -> Results[str, None]:
-    """Give features other levels, of older brokers each for itself, of Kafka 4 all or none.
+    """Change the levels of features; brokers before Kafka 4 change each on its own, later ones all
+    or none.
 
     `kind`: UPGRADE, SAFE_DOWNGRADE, UNSAFE_DOWNGRADE; `validate_only`: change nothing.
 

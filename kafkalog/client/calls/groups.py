@@ -1,4 +1,4 @@
-"""Consumer groups from outside: who is in them, what they committed, and changes to that."""
+"""Consumer groups from outside: their members and committed offsets, and changes of both."""
 
 from __future__ import annotations
 
@@ -38,9 +38,9 @@ __all__ = [
 ]
 
 Ids = Mapping[str, UUID]
-"""Of topics, by name."""
+"""Topic ids by name."""
 IDS_SINCE = 10
-"""From this version of OffsetCommit and OffsetFetch on topics have ids instead of names."""
+"""From this version on, OffsetCommit and OffsetFetch have topic ids instead of names."""
 
 
 class GroupListing(NamedTuple):
@@ -49,9 +49,9 @@ class GroupListing(NamedTuple):
     group: str
     protocol_type: str
     state: str
-    """Empty where the broker is too old to tell."""
+    """Empty if the broker is too old to report it."""
     kind: str
-    """classic, consumer, ...; empty where the broker is too old to tell."""
+    """classic, consumer, ...; empty if the broker is too old to report it."""
 
 
 class MemberInfo(NamedTuple):
@@ -81,13 +81,13 @@ class GroupMetadata(NamedTuple):
 
     group: str
     generation: int = -1
-    """-1: it is no member now, or commits from outside."""
+    """-1: not a member now, or a commit from outside the group."""
     member_id: str = ""
     instance_id: str | None = None
 
 
 class CommittedOffset(NamedTuple):
-    """A group's committed offset of a partition."""
+    """A group's committed offset for a partition."""
 
     offset: int
     leader_epoch: int = -1
@@ -115,7 +115,7 @@ def list_groups(
             if version < needed:
                 raise errors.UnsupportedVersion(
                     f"{connection.address}: ListGroups: version {version}, wanted {needed} to "
-                    "filter so"
+                    "for this filter"
                 )
             answer = connection.call(apis.LIST_GROUPS, body, version)
             check_code(answer.error_code, f"groups of node {node}")
@@ -136,7 +136,7 @@ def describe_group(cluster: Cluster, group: str) -> GroupInfo:
 def describe_groups(
     cluster: Cluster, groups: Iterable[str], timeout_ms: int | None = None
 ) -> Results[str, GroupInfo]:
-    """Groups and their members; of one that is not there the state is Dead.
+    """Groups and their members; the state of an unknown group is Dead.
 
     Failures: what the broker answers.  Raises: as `each`.
     """
@@ -165,13 +165,13 @@ def _group(cluster: Cluster, found: Any) -> GroupInfo | errors.KafkalogError:
 
 
 def _member(found: Any, plain: bool) -> MemberInfo:
-    """`plain`: of a consumer group, whose assignments are partitions."""
+    """`plain`: the member of a consumer group, whose assignment is a list of partitions."""
     assignment: list[TopicPartition] = []
     if plain and found.member_assignment:
         try:
             _, assigned = CONSUMER_PROTOCOL.decode_assignment(found.member_assignment)
         except errors.KafkalogError:
-            assigned = None  # of a client that speaks something else
+            assigned = None  # of a client with another format
         for row in assigned.assigned_partitions if assigned is not None else ():
             assignment += (TopicPartition(row.topic, p) for p in row.partitions)
     return MemberInfo(
@@ -201,7 +201,7 @@ def committed_offsets(
 def _committed_of(
     cluster: Cluster, group: str, partitions: Iterable[TopicPartition] | None
 ) -> dict[TopicPartition, CommittedOffset]:
-    """What one request may ask for."""
+    """The committed offsets that one request can return."""
     topics = None if partitions is None else _by_topic(partitions)
 
     def step() -> dict[TopicPartition, CommittedOffset]:
@@ -238,19 +238,20 @@ def _known_ids(cluster: Cluster, names: Iterable[str]) -> Ids:
 
 
 def _version(connection: Connection, api: Any, names: Iterable[str], ids: Ids) -> int:
-    """Of OffsetCommit or OffsetFetch: with ids where the broker takes them, and all are known."""
+    """The version of OffsetCommit or OffsetFetch: with ids if the broker supports them and all are
+    known."""
     named = [ids.get(name, ZERO_UUID) for name in names]
     by_id = bool(named) and ZERO_UUID not in named
     return connection.version_of(api, at_most=IDS_SINCE if by_id else IDS_SINCE - 1)
 
 
 def _names(ids: Ids, version: int) -> Mapping[UUID, str]:
-    """By id, where an answer has no names."""
+    """Topic names by id, if answers of this version have no names."""
     return {topic_id: name for name, topic_id in ids.items()} if version >= IDS_SINCE else {}
 
 
 def _name(topic: Any, names: Mapping[UUID, str]) -> str:
-    """Of a topic in an answer.  Raises: BadAnswer: it has an id that was not asked for."""
+    """The name of a topic in an answer.  Raises: BadAnswer: it has an id that was not requested."""
     if not names:
         return str(topic.name)
     if topic.topic_id not in names:
@@ -261,7 +262,7 @@ def _name(topic: Any, names: Mapping[UUID, str]) -> str:
 def _committed(
     found: Any, group: str, names: Mapping[UUID, str]
 ) -> dict[TopicPartition, CommittedOffset]:
-    """Raises: the first failure; UnknownTopicId passes: the next request has the ids of then."""
+    """Raises: the first failure.  UnknownTopicId is transient: the next request has current ids."""
     out = {}
     for topic in found.topics:
         name = _name(topic, names)
@@ -290,7 +291,7 @@ def commit_offsets(
     member_id: str = "",
     instance_id: str | None = None,
 ) -> None:
-    """`put_offsets` by name, all or nothing.  Raises: the first failure; as `put_offsets`."""
+    """`put_offsets`, all or nothing.  Raises: the first failure; as `put_offsets`."""
     put_offsets(cluster, group, offsets, generation, member_id, instance_id).check()
 
 
@@ -304,12 +305,12 @@ def put_offsets(
     timeout_ms: int | None = None,
     ids: Ids | None = None,
 ) -> Results[TopicPartition, None]:
-    """Commit offsets for a group; without a member only for one that has none.
+    """Commit offsets for a group; without a member id only for a group without members.
 
-    `ids`: of the topics that are meant, where they are known: not of others with their names.
+    `ids`: of the topics that are meant, if known: a recreated topic with the same name is refused.
 
-    Failures: UnknownMemberId when the group has members; UnknownTopicOrPartition: another topic
-    has its name now; what the broker answers.
+    Failures: UnknownMemberId if the group has members; UnknownTopicOrPartition: the topic was
+    recreated; what the broker answers.
     Raises: as `each`.
     """
     known, doubted = dict(ids or {}), set[str]()
@@ -359,7 +360,7 @@ def put_offsets(
 def _outcomes(
     topics: Iterable[Any], what: str, names: Mapping[UUID, str] = MappingProxyType({})
 ) -> list[tuple[TopicPartition, errors.KafkalogError | None]]:
-    """What is said of each partition; None: it is done.  `names`: of topics by their ids."""
+    """The outcome for each partition; None: success.  `names`: of topics by their ids."""
     found = []
     for topic in topics:
         name = _name(topic, names)
@@ -399,7 +400,7 @@ def delete_offsets(
     partitions: Iterable[TopicPartition],
     timeout_ms: int | None = None,
 ) -> Results[TopicPartition, None]:
-    """Forget what a group has committed for partitions of topics that no member reads.
+    """Delete a group's committed offsets for partitions of topics that no member reads.
 
     Failures: GroupIdNotFound, GroupSubscribedToTopic; what the broker answers.
     Raises: as `each`.
@@ -427,9 +428,9 @@ def remove_members(
     reason: str = "removed by an administrator",
     timeout_ms: int | None = None,
 ) -> Results[str, None]:
-    """Let members leave a group: the static ones with these instance ids; None: all members.
+    """Remove members from a group: the static ones with these instance ids; None: all members.
 
-    By instance id, of a member without one by member id.
+    The results are by instance id, or by member id for members without one.
 
     Failures: UnknownMemberId, FencedInstanceId; what the broker answers.  Raises: the failure to
     describe the group; UnsupportedVersion for a broker before 2.4; as `each`.

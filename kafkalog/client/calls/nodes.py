@@ -1,4 +1,4 @@
-"""The nodes of a cluster: who they are, what their disks hold, who keeps the metadata."""
+"""The nodes of a cluster: their addresses, their log directories, and the metadata quorum."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ class NodeInfo(NamedTuple):
     port: int
     rack: str | None
     fenced: bool
-    """Known, and not serving; only where those were asked for."""
+    """Registered but not serving; only if fenced brokers were requested."""
 
 
 class ClusterInfo(NamedTuple):
@@ -47,7 +47,7 @@ class ClusterInfo(NamedTuple):
 
     cluster_id: str
     controller: int
-    """A node; -1: none is told."""
+    """A node; -1: unknown."""
     nodes: tuple[NodeInfo, ...]
     """Sorted by number."""
 
@@ -57,7 +57,7 @@ class ReplicaInfo(NamedTuple):
 
     size_bytes: int
     lag: int
-    """Offsets behind the high watermark, of a future one behind the one that it is to replace."""
+    """Offsets behind the high watermark; of a future replica, behind the one that it replaces."""
     future: bool
     """It is being moved here from another directory of the node."""
 
@@ -70,9 +70,9 @@ class LogDir(NamedTuple):
     """Why it cannot be used; None: it can."""
     replicas: dict[TopicPartition, ReplicaInfo]
     total_bytes: int
-    """Of its disk; -1: not told."""
+    """Of its disk; -1: not reported."""
     usable_bytes: int
-    """What is free there; -1: not told."""
+    """Free bytes there; -1: not reported."""
 
 
 class QuorumReplica(NamedTuple):
@@ -81,9 +81,9 @@ class QuorumReplica(NamedTuple):
     node: int
     end_offset: int
     fetched_ms: int
-    """When it fetched last, since 1970; -1: not told."""
+    """When it last fetched, in ms since 1970; -1: not reported."""
     caught_up_ms: int
-    """When it was level with the leader last, since 1970; -1: not told."""
+    """When it was last caught up with the leader, in ms since 1970; -1: not reported."""
 
 
 class QuorumInfo(NamedTuple):
@@ -105,7 +105,7 @@ class ReplicaOf(NamedTuple):
 
 
 def describe_cluster(cluster: Cluster, fenced: bool = False) -> ClusterInfo:
-    """The cluster's id, controller and nodes; `fenced`: those that do not serve, too.
+    """The cluster's id, controller and nodes; `fenced`: also brokers that do not serve.
 
     Raises: UnsupportedVersion: `fenced` for a broker before 4.0; what a broker answers.
     """
@@ -133,7 +133,7 @@ def describe_cluster(cluster: Cluster, fenced: bool = False) -> ClusterInfo:
 
 
 def _from_metadata(cluster: Cluster) -> ClusterInfo:
-    """What a broker before 2.8 tells."""
+    """From Metadata, for a broker before 2.8."""
     cluster.refresh([])
     nodes = (
         NodeInfo(node, at.host, at.port, cluster.racks.get(node), False)
@@ -195,7 +195,7 @@ def _log_dir(row: Any) -> LogDir:
 def move_replicas(
     cluster: Cluster, places: Mapping[ReplicaOf, str], timeout_ms: int | None = None
 ) -> Results[ReplicaOf, None]:
-    """Let replicas lie in other log directories of their nodes, by the directories' paths.
+    """Move replicas to other log directories of their nodes, given by path.
 
     Failures: LogDirNotFound, UnknownTopicOrPartition; what a broker answers.  Raises: as `each`.
     """
@@ -227,7 +227,7 @@ def move_replicas(
 
 
 def describe_quorum(cluster: Cluster) -> QuorumInfo:
-    """The quorum of the metadata.
+    """The quorum of the metadata log.
 
     Raises: UnsupportedVersion for a cluster without KRaft; what a broker answers.
     """
@@ -257,7 +257,7 @@ def describe_quorum(cluster: Cluster) -> QuorumInfo:
 
 
 def unregister_broker(cluster: Cluster, node: int) -> None:
-    """Let the cluster forget a broker that is gone for good.
+    """Remove a broker that is gone for good from the cluster.
 
     Raises: BrokerIdNotRegistered; UnsupportedVersion for a cluster without KRaft; what a broker
     answers.

@@ -1,4 +1,4 @@
-"""Where logs begin and end, what lies at a time, and a later beginning."""
+"""Offsets of logs: start, end and by time; and the deletion of records."""
 
 from __future__ import annotations
 
@@ -29,13 +29,13 @@ __all__ = [
 ]
 
 EARLIEST: Final = -2
-"""In the place of a time: the log's start."""
+"""Instead of a time: the log's start."""
 LATEST: Final = -1
 """The high watermark, or the last stable offset for read_committed."""
 MAX_TIMESTAMP: Final = -3
-"""The record with the largest timestamp; from version 7 on."""
+"""The record with the largest timestamp; since version 7."""
 EARLIEST_LOCAL: Final = -4
-"""The first record on the leader's own disk, where older ones are in tiered storage."""
+"""The first record on the leader's own disk, if older ones are in tiered storage."""
 LATEST_TIERED: Final = -5
 """The last record in tiered storage."""
 _VERSION_OF = {MAX_TIMESTAMP: 7, EARLIEST_LOCAL: 8, LATEST_TIERED: 9}
@@ -55,11 +55,11 @@ def find_starts(
     """
     where = {"earliest": EARLIEST, "latest": LATEST}.get(reset)
     if where is None:
-        # Of an errand that is begun again the same time: another one would be asked for each time.
+        # The same time in every retry: a new one would have to be asked for again.
         now_ms: int = cluster.patience.once("now", cluster.clock.now_ms)
         where = now_ms - (duration_ms(reset.partition(":")[2]) or 0)
     found = list_offsets(cluster, dict.fromkeys(partitions, where), committed)
-    none = [tp for tp, at in found.items() if at.offset < 0]  # nothing is as young as that
+    none = [tp for tp, at in found.items() if at.offset < 0]  # no record is that recent
     ends = list_offsets(cluster, dict.fromkeys(none, LATEST), committed) if none else {}
     return {**found, **ends}
 
@@ -79,7 +79,7 @@ def find_offsets(
 ) -> Results[TopicPartition, FoundOffset]:
     """By partition: the first offset at or after a time, or one of the above.
 
-    The offset is -1 where there is none at or after it.  `committed`: LATEST is the last
+    The offset is -1 if there is no record at or after it.  `committed`: LATEST is the last
     stable offset.
 
     Failures: UnknownTopicOrPartition, UnsupportedVersion; what a broker answers.
@@ -125,9 +125,9 @@ def _found(topic: str, row: Any) -> FoundOffset | errors.KafkalogError:
 
 
 def _moved(code: int, what: str) -> errors.KafkalogError:
-    """The failure of a partition whose leader was asked."""
+    """The failure of a partition that its leader was asked about."""
     if code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
-        # Its metadata said otherwise: it has moved, or was removed a moment ago.
+        # The metadata had it there: it has moved, or was just deleted.
         code = ErrorCode.NOT_LEADER_OR_FOLLOWER
     return failure(code, what)
 
@@ -135,7 +135,7 @@ def _moved(code: int, what: str) -> errors.KafkalogError:
 def delete_records(
     cluster: Cluster, before: Mapping[TopicPartition, int], timeout_ms: int | None = None
 ) -> Results[TopicPartition, int]:
-    """Remove the records before an offset, -1: before the high watermark; where the log starts now.
+    """Delete records before an offset, -1: before the high watermark; returns the new log starts.
 
     Failures: UnknownTopicOrPartition, OffsetOutOfRange, PolicyViolation (a topic that is only
     compacted); what a broker answers.

@@ -1,4 +1,4 @@
-"""Where the replicas of partitions are, and which of them leads."""
+"""The replicas of partitions, their moves and their leaders."""
 
 from __future__ import annotations
 
@@ -23,14 +23,14 @@ __all__ = [
 ]
 
 ELECTIONS: Final = {"preferred": 0, "unclean": 1}
-"""Kinds of elections: of the first replica; of any that lives, though it may lack records."""
+"""Kinds of elections: of the first replica; of any live one, which may lack records."""
 
 
 class Reassignment(NamedTuple):
     """A partition whose replicas are moving."""
 
     replicas: tuple[int, ...]
-    """Nodes: all that have it now, in the order of preference."""
+    """Nodes: all replicas now, in order of preference."""
     adding: tuple[int, ...]
     removing: tuple[int, ...]
 
@@ -48,7 +48,7 @@ def elect_leaders(
     partitions: Iterable[TopicPartition],
     timeout_ms: int | None = None,
 ) -> Results[TopicPartition, None]:
-    """Let partitions elect a leader: see ELECTIONS.
+    """Elect leaders of partitions: see ELECTIONS.
 
     Failures: ElectionNotNeeded: the right one leads; UnknownTopicOrPartition; what a broker
     answers.  Raises: as `each`.
@@ -89,7 +89,7 @@ def reassign_partitions(
     places: Mapping[TopicPartition, Sequence[int] | None],
     timeout_ms: int | None = None,
 ) -> Results[TopicPartition, None]:
-    """Begin to move partitions to nodes, the first one is to lead; None: give up what was begun.
+    """Start moving partitions to nodes, the first of which will lead; None: cancel a move.
 
     Failures: InvalidReplicaAssignment, NoReassignmentInProgress, UnknownTopicOrPartition; what a
     broker answers.  Raises: as `each`.

@@ -1,4 +1,4 @@
-"""What a call about many things found of each, and the loop that asks until each has it."""
+"""The results of a call about many things, and the loop that asks until each has one."""
 
 from __future__ import annotations
 
@@ -19,14 +19,14 @@ K = TypeVar("K")
 V = TypeVar("V")
 
 ANY = -1
-"""In the place of a node: whichever answers."""
+"""Instead of a node: any that answers."""
 
 Place: TypeAlias = Callable[[K], int]
-"""The node that is to be asked about a thing now; -1: any."""
+"""The node to ask about a thing now; -1: any."""
 Ask: TypeAlias = (
     "Callable[[Connection, list[K], int], Iterable[tuple[K, V | errors.KafkalogError]]]"
 )
-"""(broker, things, how many milliseconds to wait) -> what it says of each."""
+"""(broker, things, how many milliseconds to wait) -> its answer for each."""
 
 
 class Results(Mapping[K, V], Generic[K, V]):
@@ -43,7 +43,7 @@ class Results(Mapping[K, V], Generic[K, V]):
         self.errors: dict[K, errors.KafkalogError] = dict(failed)
 
     def __getitem__(self, key: Any) -> V:
-        """What was found.  Raises: its failure; KeyError for what was not asked for."""
+        """The result.  Raises: its failure; KeyError for what was not asked for."""
         if key in self.errors:
             raise self.errors[key]
         return self.done[key]
@@ -62,7 +62,7 @@ class Results(Mapping[K, V], Generic[K, V]):
         return f"Results({self.done!r}, errors={self.errors!r})"
 
     def check(self) -> dict[K, V]:
-        """All results.  Raises: the first failure, if there is any; a lasting one before a
+        """All results.  Raises: the first failure, if there is any; a permanent one before a
         transient one.
         """
         for problem in sorted(self.errors.values(), key=lambda one: one.retriable):
@@ -78,13 +78,13 @@ def each(
     timeout_ms: int | None = None,
     answers: Collection[int] = (),
 ) -> Results[K, V]:
-    """Ask about every thing where it belongs; again about those whose failure may pass.
+    """Ask the right node about every thing, and retry those with transient failures.
 
-    `timeout_ms`: how long in all; None: the API timeout.  A failure that is left is the
-    thing's own, also when its broker cannot be reached.  `answers`: error numbers with which
-    nobody comes again, though Kafka calls them retriable.
+    `timeout_ms`: how long in total; None: the API timeout.  A thing that still fails then, or whose
+    broker cannot be reached, has a failure as its result.  `answers`: error codes that are not
+    retried, though Kafka calls them retriable.
 
-    Raises: the failure to reach any broker, when none ever was.
+    Raises: the failure to reach any broker, if none was ever reached.
     """
     with cluster.within(timeout_ms):
         return _each(cluster, list(dict.fromkeys(things)), place, ask, timeout_ms, answers)
@@ -123,7 +123,7 @@ def _each(
             cluster.forget_coordinators()
             cluster.controller_id = ANY
             backoff.wait()
-            if backoff.over():  # too late to ask: what was said last holds
+            if backoff.over():  # too late to ask again: the last failure counts
                 failed.update({thing: value for thing, value in found.items() if thing in left
                                and isinstance(value, errors.KafkalogError)})  # fmt: skip
                 left = []
@@ -137,7 +137,7 @@ def _each(
 def _round(
     cluster: Cluster, things: list[K], place: Place[K], ask: Ask[K, V], backoff: Backoff
 ) -> dict[K, V | errors.KafkalogError]:
-    """What is said of each thing now."""
+    """The answer for each thing now."""
     found: dict[K, V | errors.KafkalogError] = {}
     asked: dict[int, list[K]] = {}
     for thing in things:
@@ -172,12 +172,12 @@ def _named(thing: object) -> str:
 
 
 def broker_ms(wait_ms: int) -> int:
-    """How long a broker may take where we wait so long: what it says when its time is over, that
-    it is or that all is done after all, must still reach us."""
+    """A time limit for the broker when we wait `wait_ms`: its answer that the time is over, or that
+    all is done after all, must still reach us."""
     return max(1, wait_ms * 9 // 10)
 
 
 def only(results: Results[K, V]) -> V:
-    """What was found of the one thing that was asked for.  Raises: its failure."""
+    """The result of the only thing that was asked for.  Raises: its failure."""
     (key,) = results
     return results[key]

@@ -1,4 +1,4 @@
-"""Topics: what a cluster has, and which it is to have."""
+"""Topics: list, describe, create and delete them, and add partitions."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ __all__ = [
 ]
 
 DEFAULT_SINCE = 4
-"""Before this version of CreateTopics a broker has no default for the two numbers."""
+"""Before this version of CreateTopics the two numbers have no defaults."""
 
 
 class NewTopic(NamedTuple):
@@ -39,7 +39,7 @@ class NewTopic(NamedTuple):
     replication_factor: int = -1
     config: Mapping[str, str] = {}
     assignment: Sequence[Sequence[int]] = ()
-    """The nodes of each partition, in place of the two numbers."""
+    """The nodes of each partition, instead of the two numbers."""
 
 
 class CreatedTopic(NamedTuple):
@@ -47,17 +47,17 @@ class CreatedTopic(NamedTuple):
 
     name: str
     topic_id: UUID
-    """All zero where the broker tells none."""
+    """All zero if not reported."""
     partitions: int
-    """-1: not told."""
+    """-1: not reported."""
     replication_factor: int
-    """-1: not told."""
+    """-1: not reported."""
     config: dict[str, str | None]
-    """Every setting that it has; empty where the broker tells none."""
+    """Every setting of the topic; empty if not reported."""
 
 
 def list_topics(cluster: Cluster, internal: bool = False) -> list[str]:
-    """The names of all topics, sorted; `internal`: those of Kafka's own, too."""
+    """The names of all topics, sorted; `internal`: Kafka's own topics, too."""
     cluster.refresh(None)
     return sorted(name for name, info in cluster.topics.items() if internal or not info.internal)
 
@@ -65,7 +65,7 @@ def list_topics(cluster: Cluster, internal: bool = False) -> list[str]:
 def describe_topics(
     cluster: Cluster, names: Iterable[str], timeout_ms: int | None = None
 ) -> Results[str, TopicInfo]:
-    """Topics and their partitions, as they are now.  One that is unknown is waited for a moment.
+    """Topics and their partitions, as they are now.  Waits a moment for an unknown topic.
 
     Raises: as `each`.
     """
@@ -82,7 +82,7 @@ def describe_topics(
         return [(name, cluster.topic(name)) for name in some]
 
     cluster.forget()
-    with contextlib.suppress(errors.KafkalogError):  # one name can spoil the question for all
+    with contextlib.suppress(errors.KafkalogError):  # one invalid name fails the whole request
         cluster.refresh(wanted)
     return each(cluster, wanted, place, ask, timeout_ms)
 
@@ -96,7 +96,7 @@ def create_topics(
     validate_only: bool = False,
     timeout_ms: int | None = None,
 ) -> Results[str, CreatedTopic]:
-    """Make topics; `validate_only`: say only whether they could be made.
+    """Create topics; `validate_only`: only check whether they could be created.
 
     Failures: TopicExists, InvalidTopic, InvalidSetting; what the broker answers.
     Raises: as `each`.
@@ -153,7 +153,7 @@ def _created(topic: Any, version: int) -> CreatedTopic | errors.KafkalogError:
 def delete_topics(
     cluster: Cluster, topics: Iterable[str | UUID], timeout_ms: int | None = None
 ) -> Results[str | UUID, None]:
-    """Remove topics, by name or by id, and their records.
+    """Delete topics, by name or by id, with their records.
 
     Failures: UnknownTopicOrPartition, UnknownTopicId; UnsupportedVersion for ids and a broker
     before 2.8; what the broker answers.
@@ -198,7 +198,7 @@ def create_partitions(
     validate_only: bool = False,
     timeout_ms: int | None = None,
 ) -> Results[str, None]:
-    """Let topics have so many partitions, more than they have.
+    """Increase topics to this many partitions.
 
     `assignments`: by topic, the nodes of each new partition.
 

@@ -1,4 +1,4 @@
-"""Transactions from outside: who has one, who writes in partitions, which hang, and their end."""
+"""Transactions from outside: transactional ids, producers of partitions, hanging transactions."""
 
 from __future__ import annotations
 
@@ -29,9 +29,9 @@ __all__ = [
 ]
 
 PATTERN_SINCE = 2
-"""The version of ListTransactions."""
+"""The first version of ListTransactions with a pattern."""
 PARTITIONS_AT_ONCE = 1_000
-"""Of how many partitions one request asks for the producers."""
+"""The most partitions in one request for producers."""
 
 
 class TransactionListing(NamedTuple):
@@ -55,9 +55,9 @@ class TransactionInfo(NamedTuple):
     state: str
     timeout_ms: int
     start_ms: int
-    """Milliseconds since 1970; negative: no transaction is open."""
+    """When the transaction began, in ms since 1970; negative: none is open."""
     partitions: tuple[TopicPartition, ...]
-    """Those in which it is open."""
+    """The partitions in which it is open."""
 
 
 class ProducerInfo(NamedTuple):
@@ -68,13 +68,13 @@ class ProducerInfo(NamedTuple):
     last_sequence: int
     last_timestamp_ms: int
     coordinator_epoch: int
-    """-1: no transaction of it has ended here."""
+    """-1: none of its transactions has ended here."""
     start_offset: int
     """Of its open transaction; -1: it has none."""
 
 
 class FencedProducer(NamedTuple):
-    """A transactional id that has a new epoch now."""
+    """A transactional id with a new epoch."""
 
     name: str
     producer_id: int
@@ -82,12 +82,12 @@ class FencedProducer(NamedTuple):
 
 
 class HangingTransaction(NamedTuple):
-    """A transaction that is open in a partition, and of which no coordinator knows."""
+    """A transaction that is open in a partition and unknown to its coordinator."""
 
     partition: TopicPartition
     producer: ProducerInfo
     age_ms: int
-    """Since it wrote last."""
+    """Since its last write."""
 
 
 def list_transactions(
@@ -99,9 +99,9 @@ def list_transactions(
 ) -> list[TransactionListing]:
     """The transactional ids of every coordinator, sorted by name.
 
-    `producer_ids`, `states`: only with these; empty: all.  `longer_ms`: only those whose
-    transaction, ended or not, began longer ago, and those that had none; -1: all.  `pattern`:
-    only those whose whole name matches this regular expression.
+    `producer_ids`, `states`: only those with one of these; empty: all.  `longer_ms`: only those
+    whose transaction, ended or not, began longer ago, and those that never had one; -1: all.
+    `pattern`: only those whose whole name matches this regular expression.
 
     Raises: UnsupportedVersion: `longer_ms` for a broker before 3.8, `pattern` before 4.1; what a
     broker answers.
@@ -179,8 +179,8 @@ def _transaction(one: Any, node: int) -> TransactionInfo | errors.KafkalogError:
 def fence_producers(
     cluster: Cluster, names: Iterable[str], timeout_ms: int | None = None
 ) -> Results[str, FencedProducer]:
-    """Begin a new epoch of transactional ids: whoever wrote with one is fenced, its open
-    transaction aborted.
+    """Begin a new epoch of transactional ids: fence their producers, and abort their open
+    transactions.
 
     Failures: what a broker answers.  Raises: as `each`.
     """
@@ -190,14 +190,14 @@ def fence_producers(
     ) -> Iterable[tuple[str, FencedProducer | errors.KafkalogError]]:
         found: list[tuple[str, FencedProducer | errors.KafkalogError]] = []
         for name in some:
-            # Kafka's own admin client says so, too: the timeout of nobody's transaction.
+            # As in Kafka's own admin client: the timeout of a transaction that never begins.
             body = {"transactional_id": name, "transaction_timeout_ms": wait_ms}
             version = connection.version_of(apis.INIT_PRODUCER_ID, at_most=5)
             try:
                 one = connection.call(apis.INIT_PRODUCER_ID, body, version, wait_ms)
             except errors.WakeUp:
                 raise
-            except errors.KafkalogError as problem:  # of those that are left, too
+            except errors.KafkalogError as problem:  # also the result of the rest
                 return [*found, *((name, problem) for name in some[len(found) :])]
             code, what = one.error_code, f"transactional id {name!r}"
             fenced = FencedProducer(name, one.producer_id, one.producer_epoch)
@@ -260,10 +260,10 @@ def _producers(topic: str, row: Any) -> list[ProducerInfo] | errors.KafkalogErro
 def find_hanging(
     cluster: Cluster, partitions: Iterable[TopicPartition], age_ms: int, node: int | None = None
 ) -> list[HangingTransaction]:
-    """Transactions that wrote last at least `age_ms` ago, are open in a partition and belong to
-    no transaction that a coordinator has open there.  Sorted by partition and offset.
+    """Transactions that are open in a partition, last wrote at least `age_ms` ago, and that no
+    coordinator has open there.  Sorted by partition and offset.
 
-    `node`: what this one has of the partitions, None: what their leaders have.
+    `node`: look at this node's replicas of the partitions; None: at their leaders.
 
     Raises: UnknownTopicOrPartition; what a broker answers.
     """
@@ -272,12 +272,12 @@ def find_hanging(
         return []
     listed = list_transactions(cluster, {one.producer.producer_id for one in late})
     known = describe_transactions(cluster, [one.name for one in listed])
-    for problem in known.errors.values():  # one that has expired since is no failure
+    for problem in known.errors.values():  # one that has expired in the meantime is no failure
         if problem.code != ErrorCode.TRANSACTIONAL_ID_NOT_FOUND:
             raise problem
     open_in = {(one.producer_id, tp) for one in known.done.values() for tp in one.partitions}
     unknown = [one for one in late if (one.producer.producer_id, one.partition) not in open_in]
-    # One that ended since it was seen is unknown to its coordinator now, and its marker is there.
+    # One that has ended in the meantime is unknown to its coordinator, and its marker is written.
     again = _late(cluster, {one.partition for one in unknown}, age_ms, node)
     still = {(one.partition, one.producer.producer_id, one.producer.start_offset) for one in again}
     return [
@@ -290,7 +290,7 @@ def find_hanging(
 def _late(
     cluster: Cluster, partitions: Iterable[TopicPartition], age_ms: int, node: int | None
 ) -> list[HangingTransaction]:
-    """The open transactions that wrote last at least `age_ms` ago."""
+    """The open transactions whose last write was at least `age_ms` ago."""
     producers = describe_producers(cluster, partitions, node).check()
     now_ms = cluster.clock.now_ms()
     found = [
@@ -305,7 +305,7 @@ def _late(
 def abort_transaction(
     cluster: Cluster, tp: TopicPartition, producer_id: int, epoch: int, coordinator_epoch: int
 ) -> None:
-    """End a transaction in one partition, whatever its coordinator knows of it.
+    """Abort a transaction in one partition, whatever its coordinator knows of it.
 
     Raises: UnknownTopicOrPartition, InvalidProducerEpoch and TransactionCoordinatorFenced: the
     partition knows a later epoch; what a broker answers.
@@ -315,7 +315,7 @@ def abort_transaction(
         "producer_epoch": epoch,
         "transaction_result": False,
         "topics": [{"name": tp.topic, "partition_indexes": [tp.partition]}],
-        "coordinator_epoch": max(coordinator_epoch, 0),  # -1: of one that has ended nothing yet
+        "coordinator_epoch": max(coordinator_epoch, 0),  # -1: none of its transactions has ended
     }
 
     def step() -> None:

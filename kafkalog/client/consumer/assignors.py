@@ -35,11 +35,11 @@ class Subscriber(NamedTuple):
     instance_id: str | None
     topics: tuple[str, ...]
     owned: tuple[TopicPartition, ...] = ()
-    """What it says that it reads now: nothing, unless it rebalances in steps."""
+    """The partitions that it reports to own: none, unless it rebalances cooperatively."""
     generation: int = NO_GENERATION
-    """In which it was given these; -1: it did not say."""
+    """The generation that assigned them; -1: not reported."""
     user_data: bytes | None = None
-    """What its assignor told ours."""
+    """The data of its assignor for the leader's."""
 
 
 Shares = dict[str, list[TopicPartition]]
@@ -49,16 +49,16 @@ UserData = Callable[[Sequence[TopicPartition], int], "bytes | None"]
 
 
 class Assignor(NamedTuple):
-    """A way of sharing partitions out."""
+    """A way to assign partitions."""
 
     name: str
-    """As members of other clients call it."""
+    """As clients of all languages call it."""
     assign: Assign
-    """Members and how many partitions each topic has -> the partitions of each member."""
+    """Members and the number of partitions of each topic -> the partitions of each member."""
     cooperative: bool = False
-    """Whether members keep what they have while the others join (KIP-429)."""
+    """Whether members keep their partitions while others join (KIP-429)."""
     user_data: UserData = lambda assignment, generation: None
-    """What a member tells the leader of its last assignment, and of its generation."""
+    """What a member reports to the leader about its last assignment and its generation."""
 
 
 def _ordered(members: Iterable[Subscriber]) -> list[Subscriber]:
@@ -67,10 +67,10 @@ def _ordered(members: Iterable[Subscriber]) -> list[Subscriber]:
 
 
 def range_assignment(members: Iterable[Subscriber], partitions: Mapping[str, int]) -> Shares:
-    """The partitions of each member: of each topic a run of as many as the others have.
+    """The partitions of each member: of each topic a range of equal length.
 
-    `partitions`: how many each topic has; a topic that is not in it is given to nobody.
-    Members with an instance id come first, by that; the first ones get one more.
+    `partitions`: how many each topic has; a topic without a number is not assigned.  Members with
+    an instance id come first, ordered by it; the first members get one more.
 
     Source: Kafka's RangeAssignor.
     """
@@ -88,7 +88,7 @@ def range_assignment(members: Iterable[Subscriber], partitions: Mapping[str, int
 
 
 def round_robin_assignment(members: Iterable[Subscriber], partitions: Mapping[str, int]) -> Shares:
-    """All partitions dealt out one by one, passing over whoever does not read the topic.
+    """All partitions dealt out one by one, to the next member that reads the topic.
 
     Source: Kafka's RoundRobinAssignor.
     """
@@ -104,9 +104,9 @@ def round_robin_assignment(members: Iterable[Subscriber], partitions: Mapping[st
 
 
 def sticky_assignment(members: Iterable[Subscriber], partitions: Mapping[str, int]) -> Shares:
-    """As even as possible, and everybody keeps what it had as far as that allows.
+    """As balanced as possible, while members keep their partitions as far as that allows.
 
-    What each had stands in its user data: see `sticky_user_data`.
+    The partitions of each are in its user data: see `sticky_user_data`.
 
     Source: KIP-54, KIP-341; the user data is that of Kafka's StickyAssignor.
     """
@@ -116,8 +116,8 @@ def sticky_assignment(members: Iterable[Subscriber], partitions: Mapping[str, in
 
 
 def cooperative_assignment(members: Iterable[Subscriber], partitions: Mapping[str, int]) -> Shares:
-    """As sticky, but a partition that another member still reads is given to nobody now: that
-    one gives it back when it sees its share, and joins again.
+    """As sticky, but a partition that another member still reads is not assigned now: that member
+    gives it up when it gets its assignment, and joins again.
 
     Source: KIP-429; Kafka's CooperativeStickyAssignor.
     """
@@ -135,14 +135,14 @@ def cooperative_assignment(members: Iterable[Subscriber], partitions: Mapping[st
 
 
 def _generation(member: Subscriber) -> int:
-    """From the subscription, or where that is too old to have it, from the user data."""
+    """From the subscription, or from the user data if the subscription's version lacks it."""
     data = member.user_data
     if member.generation != NO_GENERATION or data is None or len(data) < _INT32.size:
         return member.generation
     return int(_INT32.unpack_from(data)[0])
 
 
-# ---- what members tell the leader -------------------------------------------------------------
+# ---- user data ---------------------------------------------------------------------------------
 
 
 def sticky_user_data(assignment: Sequence[TopicPartition], generation: int) -> bytes | None:
@@ -160,7 +160,7 @@ def sticky_user_data(assignment: Sequence[TopicPartition], generation: int) -> b
 
 
 def _read_user_data(data: bytes | None) -> Claims:
-    """What `sticky_user_data` wrote; version 0 has no generation.  Of other bytes: nothing."""
+    """Reads what `sticky_user_data` wrote; version 0 has no generation.  Other bytes: nothing."""
     if not data:
         return Claims(NO_GENERATION, ())
     owned: list[TopicPartition] = []
@@ -180,7 +180,7 @@ def _read_user_data(data: bytes | None) -> Claims:
 
 
 def _generation_data(_: Sequence[TopicPartition], generation: int) -> bytes:
-    """As Java's CooperativeStickyAssignor, for leaders that know no generation elsewhere."""
+    """As Java's CooperativeStickyAssignor, for leaders that read the generation only here."""
     return _INT32.pack(generation)
 
 
@@ -193,7 +193,7 @@ ASSIGNORS = {
         Assignor("cooperative-sticky", cooperative_assignment, True, _generation_data),
     )
 }
-"""Those that there are, by name."""
+"""The built-in assignors, by name."""
 _JAVA = "org.apache.kafka.clients.consumer."
 _OTHER_NAMES = {
     "round-robin": "roundrobin",
@@ -206,7 +206,7 @@ _OTHER_NAMES = {
 
 
 def find_assignors(wanted: str | Assignor | Sequence[str | Assignor]) -> tuple[Assignor, ...]:
-    """Assignors by name (ours, or Java's classes; several with commas), most wanted first.
+    """Assignors by name (ours, or Java's classes; several with commas), most preferred first.
 
     Raises: ArgumentError.
     """

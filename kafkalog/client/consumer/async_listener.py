@@ -1,4 +1,4 @@
-"""A listener of asyncio, for which the consumer's own thread waits, and the calls it makes."""
+"""An asyncio listener that the consumer's own thread waits for, and the calls that it makes."""
 
 from __future__ import annotations
 
@@ -16,23 +16,23 @@ from kafkalog import errors
 __all__ = ["Visit", "visiting"]
 
 LOOK_S = 1.0
-"""How often the loop is looked at: one that has ended awaits nothing any more."""
+"""How often the loop is checked: one that has ended awaits nothing any more."""
 _now: ContextVar[Visit | None] = ContextVar("kafkalog_visit", default=None)
 
 
 class Visit:
-    """One call of a listener.  Its calls of the consumer are made by the thread that waits for it:
-    behind others' calls they would wait for themselves."""
+    """One call of a listener.  The waiting thread makes the calls of the consumer in the listener:
+    queued after other calls they would deadlock."""
 
     def __init__(self, owner: object) -> None:
-        """`owner`: whose thread it is."""
+        """`owner`: the consumer."""
         self.owner = owner
         self._calls: SimpleQueue[Callable[[], None] | None] = SimpleQueue()
         self._lock = threading.Lock()  # guards the end
         self._over = False
 
     def submit(self, call: Callable[[], Any]) -> Future[Any] | None:
-        """What a call returns that the thread makes now; None: it has gone on.  From any thread."""
+        """The result of a call that the thread makes; None: it waits no more.  From any thread."""
         made: Future[Any] = Future()
 
         def run() -> None:
@@ -49,9 +49,9 @@ class Visit:
         return made
 
     def wait(self, loop: asyncio.AbstractEventLoop, told: Awaitable[Any], wait_s: float) -> Any:
-        """On the thread: what `told` gives in the loop, in which it is cancelled after `wait_s`.
+        """On the thread: await `told` in the loop, and cancel it after `wait_s`; its result.
 
-        Raises: what it raises; Timeout; Closed: the loop has ended.
+        Raises: what `told` raises; Timeout; Closed: the loop has ended.
         """
 
         async def work() -> Any:
@@ -101,6 +101,6 @@ class Visit:
 
 
 def visiting(owner: object) -> Visit | None:
-    """The call of a listener of this owner in which we are; None: in none."""
+    """The listener call of this owner that is running here; None: there is none."""
     found = _now.get()
     return found if found is not None and found.owner is owner else None

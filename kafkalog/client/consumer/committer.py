@@ -1,4 +1,4 @@
-"""Commits in the background: in the order of the calls, each for as long as it was given."""
+"""Commits in the background: in the order of the calls, each with its own time limit."""
 
 from __future__ import annotations
 
@@ -23,17 +23,17 @@ __all__ = ["CHORE_S", "Committer", "excuse", "tell_interceptors", "tell_of"]
 _logger = logging.getLogger(__name__)
 
 CHORE_S = 5.0
-"""The longest wait: a clock that is not the machine's is looked at so often."""
+"""The longest wait: a clock other than the machine's is checked this often."""
 
 
 def excuse(problem: errors.KafkalogError) -> None:
-    """An automatic commit failed: what it held is read again by somebody."""
+    """Log a failed automatic commit: the next reader of the group reads its records again."""
     level = logging.INFO if problem.code in REJOIN else logging.WARNING
     _logger.log(level, "an automatic commit failed: %s", problem)
 
 
 def tell_interceptors(interceptors: Sequence[object], offsets: Offsets) -> None:
-    """These were committed: `on_commit` of those that have it."""
+    """Call `on_commit` of the interceptors that have it."""
     for interceptor in interceptors:
         tell: Any = getattr(interceptor, "on_commit", None)
         if tell is not None:
@@ -42,8 +42,8 @@ def tell_interceptors(interceptors: Sequence[object], offsets: Offsets) -> None:
 
 
 def tell_of(done: Committing, before: BaseException | None) -> BaseException | None:
-    """Call who wants to know how it went; what the first of several raised, `before` or this one:
-    the others' are logged."""
+    """Report a commit's outcome to its callback.  Returns the first exception of several callbacks,
+    `before` or this one; the others are logged."""
     try:
         if done.callback is not None:
             done.callback(done.offsets, done.problem)
@@ -57,19 +57,19 @@ def tell_of(done: Committing, before: BaseException | None) -> BaseException | N
 
 
 class Committer(Background):
-    """The thread that commits, apart from the one that beats: a commit is tried again for up to
+    """The thread that commits, separate from heartbeats: a commit is retried for up to
     default.api.timeout.ms, which is longer than a session."""
 
     def __init__(self, cluster: Cluster, nudge: Callable[[], None]) -> None:
         super().__init__(cluster, "kafkalog-commits", nudge)
         self._commits = Commits()
         self.commit_ms = Tally()
-        """How long each took that was answered by a yes, its owner's own, too."""
+        """The latency of each successful commit, including the owner's own."""
 
     # ---- for the owner -----------------------------------------------------------------
 
     def commit(self, committing: Committing) -> None:
-        """As Commits.add; `finished` tells how it went."""
+        """As Commits.add; `finished` returns the outcome."""
         with self._condition:
             self._commits.add(committing)
             self._wake()
@@ -80,7 +80,7 @@ class Committer(Background):
             return self._commits.finished()
 
     def drain(self, until_s: float) -> bool:
-        """Wait until no commit is under way, by the clock; False: one is still."""
+        """Wait until no commit is in flight, by the clock; False: one still is."""
         with self._condition:
             while not self._commits.quiet:
                 if self.clock.monotonic_s() >= until_s:
@@ -91,8 +91,8 @@ class Committer(Background):
     def drain_within(
         self, wait: Wait | None, until_s: float, session_end_s: Callable[[], float]
     ) -> bool:
-        """As `drain`, by time.monotonic, and while the session lasts; `wait`: ends with what else
-        the thread waits for.  Raises: WakeUp."""
+        """As `drain`, by time.monotonic, and while the session lasts; `wait`: a wait that also
+        ends for the thread's other events.  Raises: WakeUp."""
         while not self.drain(self.clock.monotonic_s()):
             left_s = until_s - time.monotonic()
             if wait is None:
@@ -104,7 +104,7 @@ class Committer(Background):
         return True
 
     def give_up(self, problem: errors.KafkalogError) -> None:
-        """Whatever has not ended has failed so; nothing is begun any more."""
+        """End every unfinished commit with this failure, and start no more."""
         with self._condition:
             self._stopping = True
             self._failed(problem)
@@ -132,7 +132,7 @@ class Committer(Background):
         self._nudge()
 
     def _put(self, given: Committing) -> None:
-        """Raises: Timeout: those before it took all of its time; as `put_offsets`."""
+        """Raises: Timeout: earlier commits took all of its time; as `put_offsets`."""
         patience_ms = self.cluster.options.api_timeout_ms
         by, left_ms = given.member, given.left_ms(self.clock.monotonic_s(), patience_ms)
         put_offsets(

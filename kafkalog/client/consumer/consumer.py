@@ -42,18 +42,18 @@ from kafkalog.types import Record, TopicPartition
 __all__ = ["Consumer"]
 
 LOOK_S = 0.1
-"""How long a wait for records lasts at most while a join is under way."""
+"""The longest wait for records while a join is in progress."""
 FOREVER_S = 1e9
 CLOSE_MS = 30_000
-"""How long `close` takes at most."""
+"""The default time limit of `close`."""
 
 
 class Consumer(Positions):
-    """Reads topics' partitions; one thread at a time; a context manager that closes at its end.
+    """Reads partitions of topics; one thread at a time; a context manager that closes at its end.
 
-    Without a group it reads every partition of its topics, or those of `assign`.  With a group
-    it shares them with the other members, and a background thread sends heartbeats: call `poll`,
-    or iterate, at least every `max_poll_interval_ms`.
+    Without a group it reads every partition of its topics, or those of `assign`.  With a group it
+    shares them with the other members, and a background thread sends heartbeats: call `poll`, or
+    iterate, at least every `max_poll_interval_ms`.
     """
 
     def __init__(
@@ -81,11 +81,11 @@ class Consumer(Positions):
         """Nothing is sent yet.
 
         `where`: `host:port`, several with commas, or a store.  `topics`, or a `pattern` that the
-        whole name matches: as `subscribe`.  What is not given is as Kafka has it (see
-        docs/clients.md); `config` takes any of Kafka's names and loses against the arguments.
-        `key_deserializer`, `value_deserializer`: callables of bytes, see kafkalog.serializers: a
-        record has what they return; None stays None, and `poll_arrow` has bytes.
-        `interceptors`: objects with on_consume(records) -> records, on_commit(offsets), or both.
+        whole name matches: as `subscribe`.  The defaults are Kafka's (see docs/clients.md);
+        `config` takes any of Kafka's names, and the arguments override it.  `key_deserializer`,
+        `value_deserializer`: callables of bytes, see kafkalog.serializers: a record has what they
+        return; None stays None, and `poll_arrow` has bytes.  `interceptors`: objects with
+        on_consume(records) -> records, on_commit(offsets), or both.
 
         Raises: ArgumentError, UnknownSetting, InvalidSetting, Closed.
         """
@@ -157,7 +157,7 @@ class Consumer(Positions):
         return self
 
     def __exit__(self, kind: object, *_: object) -> None:
-        # After an exception what was handed out last was perhaps not dealt with.
+        # After an exception the last records may not have been processed.
         self.close(commit=kind is None)
 
     def __repr__(self) -> str:
@@ -166,7 +166,7 @@ class Consumer(Positions):
 
     @contextmanager
     def _reads(self) -> Iterator[None]:
-        """As `_used`, to poll: what is not answered by then comes with the next one."""
+        """As `_used`, to poll: the next poll gets answers that come too late for this one."""
         with self._own(), self._cluster.patience.whole(math.inf, self._waker.wait):
             yield
 
@@ -181,12 +181,12 @@ class Consumer(Positions):
         on_revoked: Listener | None = None,
         on_lost: Listener | None = None,
     ) -> None:
-        """Read these topics instead of the ones before; the next poll begins.
+        """Read these topics instead of the earlier ones, from the next poll on.
 
-        `pattern`: all topics, now and later, whose whole name it matches.  The listeners are
-        called from within poll and close with a list of partitions: `on_assigned` those that
-        are new, `on_revoked` those that will be another's (commit now), `on_lost` (by default
-        `on_revoked`) those that are another's already.
+        `pattern`: all topics, now and later, whose whole name it matches.  The listeners are called
+        from within poll and close with a list of partitions: `on_assigned` for new ones,
+        `on_revoked` for those that another member will get (commit now), `on_lost` (by default
+        `on_revoked`) for those that another member may already have.
 
         Raises: ArgumentError.
         """
@@ -197,8 +197,8 @@ class Consumer(Positions):
             self._sharing.subscribe(made)
 
     def assign(self, partitions: Iterable[TopicPartition]) -> None:
-        """Read these partitions instead of the ones before, even if other consumers read them.  The
-        positions of the ones before are committed in the background, if that is automatic.
+        """Read these partitions instead of the earlier ones, even if other consumers read them.
+        With automatic commits, positions of the earlier ones are committed in the background.
 
         Raises: ArgumentError while topics are subscribed to.
         """
@@ -208,7 +208,7 @@ class Consumer(Positions):
             self._sharing.assign(arguments.partitions("partitions", partitions))
 
     def incremental_assign(self, partitions: Iterable[TopicPartition]) -> None:
-        """Also read these partitions, as with `assign`; those that are read already go on.
+        """Also read these partitions, as with `assign`; those already read continue.
 
         Raises: ArgumentError while topics are subscribed to.
         """
@@ -222,8 +222,8 @@ class Consumer(Positions):
             self._sharing.replace([*self._sharing.assignment, *more])
 
     def incremental_unassign(self, partitions: Iterable[TopicPartition]) -> None:
-        """Stop reading these partitions; the others go on.  With automatic commits, positions are
-        committed in the background.
+        """Stop reading these partitions; the others continue.  With automatic commits, positions
+        are committed in the background.
 
         Raises: ArgumentError for those that are not assigned, and while topics are subscribed to.
         """
@@ -250,7 +250,7 @@ class Consumer(Positions):
 
     @property
     def assignment(self) -> list[TopicPartition]:
-        """The partitions that are read now, sorted."""
+        """The partitions read now, sorted."""
         return self._sharing.assignment
 
     def group_metadata(self) -> GroupMetadata:
@@ -268,15 +268,15 @@ class Consumer(Positions):
         self, timeout_ms: float | None = 1_000, max_records: int | None = None
     ) -> list[Record]:
         """Records that have arrived, at most `max_records` (None: max.poll.records); an empty list
-        if there are none within `timeout_ms` (None: wait for ever).  It never takes longer; the
-        next call continues with requests that brokers have not answered by then.  It waits for a
-        broker or coordinator that is away.
+        if there are none within `timeout_ms` (None: no limit).  It never takes longer; the next
+        call continues with requests that brokers have not answered by then.  It waits for brokers
+        and coordinators that are unavailable.
 
         Records of one partition are in the order of its log.
 
         Raises: OffsetOutOfRange (with reset none; for a truncated log its subclass LogTruncation),
-        UnknownTopicOrPartition (once; other partitions are read on; not in a group),
-        CorruptMessage, Undeserializable, WakeUp, WrongThread, Closed; a broker's lasting error.
+        UnknownTopicOrPartition (once; other partitions are still read; not in a group),
+        CorruptMessage, Undeserializable, WakeUp, WrongThread, Closed; a broker's permanent error.
         """
         count = self._config.max_poll_records if max_records is None else max_records
         whole_number("max_records", count, 1)
@@ -284,16 +284,16 @@ class Consumer(Positions):
             return self._shown(self._next(timeout_ms, lambda: self._reading.take(count)) or [])
 
     def poll_arrow(self, timeout_ms: float | None = 1_000) -> list[ScanBatch]:
-        """Everything that has arrived, as columns: batches as of a scan, with __arrow_c_array__ and
-        NumPy arrays, of one partition each.  Interceptors do not see them.  Raises: as `poll`.
+        """Everything that has arrived, as columns: batches as from a scan, with __arrow_c_array__
+        and NumPy arrays, of one partition each.  Interceptors do not see them.  Raises: as `poll`.
         """
         with self._reads():
             return self._next(timeout_ms, self._reading.take_columns) or []
 
     def __iter__(self) -> Iterator[Record]:
-        """Records for ever, until `close` or WakeUp.  Raises: as `poll`.
+        """Records without end, until `close` or WakeUp.  Raises: as `poll`.
 
-        A record counts as read when it is handed out; automatic commits come between blocks.
+        A record counts as read when it is handed out; automatic commits happen between blocks.
         """
         while not self._closed:
             with self._reads():
@@ -306,13 +306,13 @@ class Consumer(Positions):
         block = self._reading.take_block()
         if block is None or not (self._interceptors or self._deserializers):
             return block
-        # One by one: what they have not seen was not handed out, and has no part in a position.
+        # One by one: a record that they have not seen was not handed out, and moves no position.
         return (shown for record in block for shown in self._shown([record]))
 
     def _deserialized(self, records: list[Record]) -> list[Record]:
-        """Up to one that cannot be, which stands first the next time.
+        """The records up to one that cannot be deserialized, which comes first the next time.
 
-        Raises: Undeserializable: that one; the position is in front of it.
+        Raises: Undeserializable: the first one failed; the position is before it.
         """
         found: list[Record] = []
         for number, record in enumerate(records):
@@ -333,7 +333,7 @@ class Consumer(Positions):
         return found
 
     def _put_back(self, records: Sequence[Record]) -> None:
-        """They stand first the next time."""
+        """Hand these out first the next time."""
         firsts = {TopicPartition(one.topic, one.partition): one for one in reversed(records)}
         for tp, first in firsts.items():
             self._sharing.seek(tp, first.offset, self._reading.epoch(tp, first.offset))
@@ -353,7 +353,7 @@ class Consumer(Positions):
         return records
 
     def _next(self, timeout_ms: float | None, take: Callable[[], Any]) -> Any:
-        """What `take` gives, once it gives something; None after the timeout."""
+        """What `take` returns, once it is not empty; None after the timeout."""
         sharing, positions = self._sharing, self._fetcher.positions
         if not (sharing.manual or sharing.subscription):
             raise errors.ArgumentError("nothing to read: subscribe to topics or assign partitions")
@@ -366,12 +366,12 @@ class Consumer(Positions):
             self._cluster.patience.due.clear()
             sharing.keep_up(until_s)
             if not sharing.holds:
-                continue  # it is told first
+                continue  # report the loss first
             if not sharing.parting and (found := take()):
                 return found
             left_s = max(until_s - time.monotonic(), 0)
             wait_s = min(left_s, sharing.until_chore_s())
-            if sharing.joining or sharing.parting:  # else that has waited
+            if sharing.joining or sharing.parting:  # keep_up has waited, unless there is more to do
                 more = (positions and not sharing.parting) or sharing.searching
                 wait_s = min(left_s, LOOK_S) if more else 0
             elif sharing.errands.behind:
@@ -384,13 +384,13 @@ class Consumer(Positions):
                 return None
 
     def _due(self) -> list[Connection]:
-        """Where something comes that a poll has left, or the answer to a join."""
+        """Connections where an answer is due that a poll has left, or the answer to a join."""
         joining = self._membership.connection if self._membership is not None else None
         due = [one for one in self._cluster.patience.due if not one.closed]
         return [*due, *([joining] if joining else [])]
 
     def _wait_for(self, connections: Iterable[Any], wait_s: float) -> list[Any]:
-        """For the fetcher: it is also woken by what is due elsewhere."""
+        """The fetcher's wait, which other answers that are due end, too."""
         return self._waker.wait([*connections, *self._due()], wait_s)
 
     def wakeup(self) -> None:
@@ -398,8 +398,8 @@ class Consumer(Positions):
         self._waker.wakeup()
 
     def metrics(self) -> dict[str, float]:
-        """What it has done so far, by the names of Kafka's metrics: docs/clients.md has them.  From
-        any thread, also after `close`."""
+        """Counts and averages so far, by the names of Kafka's metrics (docs/clients.md lists them).
+        From any thread, also after `close`."""
         fetcher, sharing, member = self._fetcher, self._sharing, self._membership
         assigned = sharing.assignment
         lags = (self._reading.lag(tp, sharing.stable_only) for tp in assigned)
@@ -430,8 +430,8 @@ class Consumer(Positions):
         background, in order; `callback` (offsets, None or the failure) is called from within a
         later poll, commit or close.
 
-        Raises: RebalanceInProgress, IllegalGeneration, UnknownMemberId: the partitions are given
-        to others, and poll joins again; what the coordinator answers.  ArgumentError: no group.
+        Raises: RebalanceInProgress, IllegalGeneration, UnknownMemberId: other members get the
+        partitions, and poll joins again; what the coordinator answers.  ArgumentError: no group.
         """
         with self._used(timeout_ms):
             given = self._sharing.positions() if offsets is None else {
@@ -453,8 +453,8 @@ class Consumer(Positions):
                 raise problem
 
     def store_offsets(self, offsets: Record | Mapping[TopicPartition, Offset]) -> None:
-        """Store `offsets` for the next commit without offsets, automatic or not: the next offsets
-        to read, by partition, or a record, for the offset after it.  Needs
+        """Store offsets for the next commit without offsets, automatic or not: the next offsets to
+        read, by partition, or a record, for the offset after it.  Needs
         enable.auto.offset.store=false: then nothing else is committed.
 
         Raises: ArgumentError for a partition that is not assigned, and without that setting.
@@ -486,8 +486,8 @@ class Consumer(Positions):
     def committed(
         self, tp: TopicPartition | Collection[TopicPartition], timeout_ms: float | None = None
     ) -> CommittedOffset | dict[TopicPartition, CommittedOffset | None] | None:
-        """The group's last committed offset; None: nothing.  For a list or set of partitions: by
-        partition.
+        """The group's last committed offset; None: there is none.  For a list or set of partitions:
+        by partition.
 
         Raises: ArgumentError: no group; UnstableOffsetCommit: a transaction with a later offset is
         still open; Timeout.
@@ -501,19 +501,19 @@ class Consumer(Positions):
     def _group(self) -> str:
         return self.group_metadata().group
 
-    # ---- the end -----------------------------------------------------------------------
+    # ---- close -------------------------------------------------------------------------
 
     def close(self, commit: bool = True, timeout_ms: float | None = CLOSE_MS) -> None:
-        """Commit (if commits are automatic, and `commit`), leave the group, close the connections.
+        """Commit (with automatic commits, and `commit`), leave the group, close the connections.
 
         Waits for brokers for at most `timeout_ms` (None: default.api.timeout.ms), and then closes
-        everything: the group notices by itself that the member has gone.  A static member does not
+        everything: the group notices by itself that the member is gone.  A static member does not
         leave.  Another thread's poll ends with WakeUp.  Harmless when repeated.
 
-        Raises: WrongThread: another thread uses it for longer than that; then nothing is closed.
+        Raises: WrongThread: another thread still uses it after that time; then nothing is closed.
         """
         if os.getpid() != self._pid:
-            self._end()  # the descriptors of a child only
+            self._end()  # closes only the child's descriptors
             return
         wait_ms = arguments.wait_ms("timeout_ms", timeout_ms)
         until_s = (
@@ -546,5 +546,5 @@ class Consumer(Positions):
 
 
 def _given(**values: Any) -> dict[str, Any]:
-    """What was given, by Kafka's names."""
+    """The given values, by Kafka's names."""
     return {name.replace("_", "."): value for name, value in values.items() if value is not None}

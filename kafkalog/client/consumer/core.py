@@ -1,8 +1,8 @@
-"""Which partitions a consumer reads, and what has to happen before they are another's.
+"""Which partitions a consumer reads, and what must happen before another member gets them.
 
-It decides and does nothing else: no clock, no socket, no thread.  What takes several steps is a
-process: a generator that yields what is to be done, is sent what came of it, and goes on from there
-at the time `now_s`, which whoever drives it sets.  Sharing does that; a simulation does the same
+It only decides: no clock, no socket, no thread.  Anything with several steps is a process: a
+generator that yields an effect, is sent its outcome, and continues from there at the time `now_s`,
+which its driver sets.  Sharing drives it; a simulation does the same
 (tests/unit/client/consumer/simulation.py).
 """
 
@@ -27,27 +27,27 @@ __all__ = [
 ]  # fmt: skip
 
 Reached = Callable[[TopicPartition], CommittedOffset | None]
-"""Up to where records were handed out."""
+"""The offset up to which records were handed out."""
 
-# ---- effects, and what is sent back ------------------------------------------------------------
+# ---- effects, and their outcomes ---------------------------------------------------------------
 
 
 class Commit(NamedTuple):
-    """Commit positions, in the background or (`wait`) at once: what it raised, or None."""
+    """Commit positions, in the background or (`wait`) at once; returns its exception, or None."""
 
     wait: bool
 
 
 class Drain(NamedTuple):
-    """Wait for the commits in the background, while the session lasts: whether all have ended."""
+    """Wait for commits in the background, while the session lasts; returns whether all ended."""
 
 
 class TellCommits(NamedTuple):
-    """Tell of the commits that have ended: what the first callback raised, or None."""
+    """Report commits that have ended; returns the first exception of a callback, or None."""
 
 
 class Tell(NamedTuple):
-    """Call a listener of the subscription: what it raised, or None."""
+    """Call a listener of the subscription; returns its exception, or None."""
 
     what: str
     """assigned, revoked, lost."""
@@ -55,20 +55,20 @@ class Tell(NamedTuple):
 
 
 class Replace(NamedTuple):
-    """Read exactly these."""
+    """Read exactly these partitions."""
 
     partitions: list[TopicPartition]
 
 
 class Join(NamedTuple):
-    """Go on with joining, as a member that keeps these: whether it is in, with a new share."""
+    """Continue the join, as a member that keeps these; returns whether it has a new assignment."""
 
     owned: list[TopicPartition]
 
 
 class Look(NamedTuple):
-    """Look at the topics, if it is time for that: whether it is not known yet what a pattern
-    finds."""
+    """Look up the topics, if that is due; returns whether the topics of a pattern are not known
+    yet."""
 
 
 class Absent(NamedTuple):
@@ -78,7 +78,7 @@ class Absent(NamedTuple):
 
 
 class Say(NamedTuple):
-    """For the log."""
+    """A line for the log."""
 
     text: str
 
@@ -89,33 +89,33 @@ Process = Generator[Effect, Any, T]
 
 
 class Core:
-    """The partitions of one consumer.  The owner's thread only."""
+    """The partitions of one consumer.  For the owner's thread only."""
 
     def __init__(
         self, member: Member | None, commits: bool, interval_s: float, look_s: float
     ) -> None:
-        """`member`: None without a group.  `commits`: by itself, every `interval_s`.  `look_s`: as
-        Lookout's."""
+        """`member`: None without a group.  `commits`: automatic, every `interval_s`.  `look_s`: as
+        in Lookout."""
         self.member = member
         self.lookout = Lookout(look_s)
         self.subscription = Subscription()
         self.manual = False
         """Whether partitions were assigned by hand."""
         self.assigned: dict[TopicPartition, int | None] = {}
-        """What is read, and what was committed of it last."""
+        """The partitions that are read, with the last committed offset."""
         self.committing = commits and member is not None
-        """Whether positions are committed by themselves."""
+        """Whether commits are automatic."""
         self.next_commit_s = 0.0
         self.changed = False
-        """Whether what the group shares is other than when it was shared out."""
+        """Whether the group's topics or partitions have changed since the last assignment."""
         self.parting = False
-        """Whether partitions are to be given up once the last commit of them is answered: nothing
-        is handed out until then."""
+        """Whether partitions will be given up once their last commit is answered: until then no
+        records are handed out."""
         self.settling = False
-        """Whether commits have to be answered before it joins again."""
+        """Whether commits must be answered before it joins again."""
         self.now_s = 0.0
         self._unshared = False
-        """Whether the member's share is still to be taken."""
+        """Whether the member's new assignment is still to be applied."""
         self._interval_s = interval_s
 
     @property
@@ -124,12 +124,12 @@ class Core:
         return bool(self.subscription) and self.member is not None and self.member.state != IN
 
     def holds(self, now_s: float) -> bool:
-        """Whether what it reads is nobody else's, as far as it can know."""
+        """Whether no other member has its partitions, as far as it can know."""
         member = self.member if self.subscription else None
         return member is None or not self.assigned or member.ended(now_s) is None
 
     def subscribe(self, subscription: Subscription) -> None:
-        """Want other topics."""
+        """Subscribe to other topics."""
         self.subscription = subscription
         self.manual = False
         self.lookout.next_look_s = 0.0
@@ -137,17 +137,17 @@ class Core:
             self.member.rejoin()
 
     def replace(self, partitions: Iterable[TopicPartition]) -> list[TopicPartition]:
-        """Read exactly these: those that are read no more."""
+        """Read exactly these; returns those that are no longer read."""
         wanted = dict.fromkeys(partitions)
         gone = [tp for tp in self.assigned if tp not in wanted]
         self.assigned = {tp: self.assigned.get(tp) for tp in wanted}
         self.lookout.reads(wanted)
         return gone
 
-    # ---- a member, with a share --------------------------------------------------------------
+    # ---- membership and assignment -----------------------------------------------------------
 
     def stay(self) -> Process[None]:
-        """Be a member, with a share."""
+        """Stay a member, with an assignment."""
         member = self._in_group()
         if (problem := member.look(self.now_s)) is not None:
             yield Say(str(problem))
@@ -172,7 +172,7 @@ class Core:
                 return
 
     def saw(self, counts: Mapping[str, int]) -> None:
-        """How many partitions the topics of all members have now: it leads."""
+        """Note the current number of partitions of all members' topics, as the leader."""
         if self.member is not None and self.member.state == IN and self.member.counts is not None:
             self.changed |= counts != self.member.counts
 
@@ -181,8 +181,8 @@ class Core:
         return self.member
 
     def _give_back(self, member: Member) -> Process[bool]:
-        """Before it joins: partitions are committed and given up, unless it keeps them; False: its
-        commits are not answered yet."""
+        """Before a join: commit and give up partitions, unless it keeps them; False: its commits
+        are not answered yet."""
         self.changed = self._unshared = False
         if self.assigned and member.metadata.generation < 0:
             gone, self.parting = sorted(self.assigned), False
@@ -198,11 +198,11 @@ class Core:
             if (raised := (yield from self._revoke(gone))) is not None:
                 raise raised
         else:
-            self.parting = False  # what a share before wanted back the next one may leave here
+            self.parting = False  # the next assignment may leave what this one revoked
         return (yield from self._settle_commits(member))
 
     def _committed_before(self) -> Process[bool]:
-        """Commit what is to be given up; whether that is answered, or of no use any more."""
+        """Commit positions to be given up; whether that is answered, or no longer useful."""
         if not self.parting:
             self.parting = True
             if self.committing and (problem := (yield Commit(wait=False))) is not None:
@@ -213,9 +213,9 @@ class Core:
         return True
 
     def _revoke(self, partitions: list[TopicPartition]) -> Process[BaseException | None]:
-        """Tell, and read these no more; what a callback or a listener raised."""
+        """Report it, and stop reading these; returns the exception of a callback or listener."""
         before: BaseException | None = yield TellCommits()
-        # Lost, where the commit took longer than the session.
+        # Lost if the commit took longer than the session.
         raised: BaseException | None = yield Tell(
             "revoked" if self.holds(self.now_s) else "lost", partitions
         )
@@ -224,8 +224,8 @@ class Core:
         return raised or before
 
     def _settle_commits(self, member: Member | None) -> Process[bool]:
-        """Wait for what is committed in the background, before the generation in which it may be
-        committed ends; whether it is answered."""
+        """Wait for commits in the background before the generation that they belong to ends;
+        returns whether they are answered."""
         if self.settling and member is not None and not (yield Drain()):
             return member.ended(self.now_s) is not None
         self.settling = False
@@ -234,7 +234,7 @@ class Core:
         return True
 
     def _take_share(self, member: Member) -> Process[None]:
-        """A new generation; what it is to give up it gives up once that is committed."""
+        """Apply a new assignment; partitions to be given up are committed first."""
         share = set(member.share)
         gone = [tp for tp in sorted(self.assigned) if tp not in share]
         new = [tp for tp in member.share if tp not in self.assigned]
@@ -243,12 +243,12 @@ class Core:
         if gone and not (yield from self._committed_before()):
             return
         self._unshared = False
-        if gone:  # what the leader wants to give to others: they get it next time
-            # Raised once the share is taken: nobody else reads it.
+        if gone:  # the leader wants to give these to others, who get them next time
+            # Raised once the assignment is applied, as no other member reads it.
             raised = yield from self._revoke(gone)
             member.rejoin()
         yield Replace(member.share)
-        if member.counts is not None:  # it leads: it looks for what any member wants
+        if member.counts is not None:  # the leader looks up the topics of all members
             yield Absent(member.topics - member.counts.keys())
         self.next_commit_s = self.now_s + self._interval_s
         found = yield Tell("assigned", new)
@@ -256,7 +256,7 @@ class Core:
             raise raised
 
     def part(self) -> Process[None]:
-        """Commit what is to be committed, and tell that nothing is read any more."""
+        """Commit what is due, and report that nothing is read any more."""
         member = self.member if self.subscription else None
         if member is None:
             if self.committing and (problem := (yield Commit(wait=True))) is not None:
@@ -278,43 +278,43 @@ class Core:
             raise raised
 
     def parted(self) -> None:
-        """It is over with what was read."""
+        """Everything that was read is given up."""
         self.parting = self.settling = self._unshared = False
 
     # ---- commits -------------------------------------------------------------------------------
 
     def commit_due(self, now_s: float) -> bool:
-        """Whether positions are to be committed by themselves now."""
+        """Whether an automatic commit is due."""
         return self.committing and now_s >= self.next_commit_s
 
     def fresh(self, reached: Reached, now_s: float) -> dict[TopicPartition, CommittedOffset]:
-        """What is to be committed by itself now: positions that are not committed."""
+        """The next automatic commit: positions that are not committed."""
         self.next_commit_s = now_s + self._interval_s
         found = self.positions(reached)
         return {tp: at for tp, at in found.items() if at.offset != self.assigned[tp]}
 
     def positions(self, reached: Reached) -> dict[TopicPartition, CommittedOffset]:
-        """Up to where records were handed out, but of what the cluster does not have."""
+        """Up to where records were handed out, except for partitions that the cluster lacks."""
         found = {tp: None if tp in self.lookout.missing else reached(tp) for tp in self.assigned}
         return {tp: at for tp, at in found.items() if at is not None}
 
     def committed(self, offsets: Offsets) -> None:
-        """These were committed."""
+        """Note committed offsets."""
         for tp, one in offsets.items():
             if tp in self.assigned:
                 self.assigned[tp] = one.offset
 
     def identity(self) -> GroupMetadata:
-        """Which member it is, or was last.  Raises: ArgumentError without a group."""
+        """The current or last member.  Raises: ArgumentError without a group."""
         if self.member is None:
             raise errors.ArgumentError("group: none was given, wanted one for its offsets")
         latest = self.member.latest
         return GroupMetadata(latest.group) if self.manual else latest
 
     def committer(self) -> GroupMetadata:
-        """The member that commits.  Raises: ArgumentError without a group; UnknownMemberId: it was
-        one; RebalanceInProgress: its next generation is known, and its share of that is not;
-        FencedInstanceId."""
+        """The member that commits.  Raises: ArgumentError without a group; UnknownMemberId: it is
+        no longer a member; RebalanceInProgress: its next generation is known, and its assignment in
+        that is not; FencedInstanceId."""
         if self.member is None or not self.subscription:
             return GroupMetadata(self.identity().group)
         if self.member.fenced is not None:
@@ -322,19 +322,19 @@ class Core:
         found = self.member.metadata
         if found.generation < 0:
             raise failure_class(ErrorCode.UNKNOWN_MEMBER_ID)(
-                f"group {found.group!r}: this consumer is no member of it now: poll joins again"
+                f"group {found.group!r}: this consumer is not a member now: poll joins again"
             )
         if found != self.member.latest:
-            # In the name of that generation it would commit what another member has in it.
+            # With that generation it could overwrite a commit of the partition's new owner.
             raise failure_class(ErrorCode.REBALANCE_IN_PROGRESS)(
-                f"group {found.group!r}: this consumer joins generation {found.generation}: poll "
-                "takes its share"
+                f"group {found.group!r}: this consumer is joining generation {found.generation}: "
+                "poll gets its assignment"
             )
         return found
 
 
 def _told(what: str, partitions: list[TopicPartition]) -> Process[None]:
-    """Raises: what the listener does."""
+    """Raises: the listener's exception."""
     raised = yield Tell(what, partitions)
     if raised is not None:
         raise raised

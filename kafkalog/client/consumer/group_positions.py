@@ -1,4 +1,4 @@
-"""Which partitions a consumer reads, from where on, and what is committed of them."""
+"""Which partitions a consumer reads, from which offsets, and what is committed for them."""
 
 from __future__ import annotations
 
@@ -53,8 +53,8 @@ _logger = logging.getLogger(__name__)
 
 
 class Sharing:
-    """The partitions of one consumer: it does what its core decides.  One thread, in
-    addition to its Keeper's and its Committer's."""
+    """The partitions of one consumer: carries out what its core decides.  One thread, in addition
+    to its Keeper's and its Committer's."""
 
     def __init__(
         self,
@@ -86,17 +86,17 @@ class Sharing:
         """Offsets to commit instead of positions."""
         self.stable_only = config.isolation_level == "read_committed"
         self._ids: dict[str, UUID] = {}
-        """Of the topics that are read, as they were known last."""
+        """Of the topics that are read, from the last metadata."""
         self._interceptors = interceptors
         self._fresh = False
         self._trouble: errors.KafkalogError | None = None
-        """What is raised when all else is done."""
+        """Raised when everything else is done."""
         self.lookout = self.core.lookout
         self.errands = Errands(cluster)
 
     @property
     def subscription(self) -> Subscription:
-        """What it wants to read."""
+        """The topics that it wants to read."""
         return self.core.subscription
 
     @property
@@ -106,7 +106,7 @@ class Sharing:
 
     @property
     def assignment(self) -> list[TopicPartition]:
-        """What is read, sorted."""
+        """The partitions read now, sorted."""
         return sorted(self.core.assigned)
 
     def __contains__(self, tp: TopicPartition) -> bool:
@@ -128,13 +128,13 @@ class Sharing:
 
     @property
     def searching(self) -> bool:
-        """Whether it is not known yet what a pattern finds: it does not join for nothing."""
+        """Whether the topics of a pattern are not known yet: there is nothing to join for."""
         topics = self.subscription
         return topics.pattern and not topics.topics and not self.lookout.next_look_s
 
     @property
     def holds(self) -> bool:
-        """Whether what it reads is nobody else's, as far as it can know."""
+        """Whether no other member has its partitions, as far as it can know."""
         return self.core.holds(self._now_s())
 
     def _now_s(self) -> float:
@@ -143,14 +143,14 @@ class Sharing:
     # ---- keeping up --------------------------------------------------------------------
 
     def subscribe(self, subscription: Subscription) -> None:
-        """Want other topics; the next `keep_up` begins."""
+        """Subscribe to other topics; the next `keep_up` begins with them."""
         self.core.subscribe(subscription)
         if self.membership is not None:
             self.membership.do()
 
     def keep_up(self, until_s: float) -> None:
-        """What is due before records are handed out, as far as it is answered by `until_s`
-        (time.monotonic); with something to read nothing is waited for."""
+        """Do what is due before records are handed out, as far as it is answered by `until_s`
+        (time.monotonic); with something to read it does not wait."""
         self.errands.behind = False
         self.tell_commits()
         if self.subscription:
@@ -168,8 +168,8 @@ class Sharing:
             raise problem
 
     def _run(self, process: Process[None], until_s: float) -> None:
-        """Do what a process wants done, by `until_s` (time.monotonic).  Raises: what it does; what
-        the core decides."""
+        """Carry out the effects of a process by `until_s` (time.monotonic).  Raises: what the
+        process raises."""
         answer: Any = None
         while True:
             self.core.now_s = self._now_s()
@@ -183,7 +183,7 @@ class Sharing:
             answer = self._done(effect, until_s)
 
     def _done(self, effect: Effect, until_s: float) -> Any:
-        """What came of an effect."""
+        """Carry out an effect; returns its outcome."""
         match effect:
             case Commit(wait):
                 return _raised(lambda: self._commit_by_itself(wait))
@@ -196,7 +196,7 @@ class Sharing:
             case Replace(partitions):
                 self.replace(partitions)
             case Join(owned):
-                # With something to read it does not wait for the others.
+                # With something to read it does not wait for the other members.
                 until = min(until_s, time.monotonic()) if owned else until_s
                 member = self._in_group()
                 return member.step(self.subscription.topics, owned, until)
@@ -214,13 +214,13 @@ class Sharing:
         return self.membership
 
     def _ask(self, name: str, until_s: float, ask: Callable[[], None]) -> bool:
-        """As Errands.run; with something to read it is not waited for."""
+        """As Errands.run; with something to read it does not wait."""
         if self.reading.fetcher.positions:
             until_s = time.monotonic()
         return self.errands.run(name, until_s, ask)
 
     def until_chore_s(self) -> float:
-        """In how many seconds something is due."""
+        """Seconds until something is due."""
         waits = self.errands.waits
         due_s = [self.lookout.next_look_s] if self.subscription and not waits("topics") else []
         if self.core.committing:
@@ -233,7 +233,7 @@ class Sharing:
         return min([*left_s, *self.errands.pauses_s(), CHORE_S])
 
     def _looked(self, until_s: float, ask: Callable[[], None]) -> bool:
-        """Look at the metadata, if it is time for that; whether it was done."""
+        """Look up the metadata, if that is due; returns whether it was done."""
         if not self.lookout.due(now_s := self._now_s()):
             return False
         before_s = self.lookout.looks(now_s)
@@ -246,7 +246,7 @@ class Sharing:
         return done
 
     def _read_all(self, until_s: float) -> None:
-        """Without a group: every partition of the topics, also of those that are new."""
+        """Without a group: read every partition of the topics, with new ones."""
         wanted: list[TopicPartition] = []
 
         def ask() -> None:
@@ -266,7 +266,7 @@ class Sharing:
         absent: set[str] = set()
         for name in sorted(subscription.topics):
             try:
-                if name not in self.lookout.absent:  # it may have been made a moment ago
+                if name not in self.lookout.absent:  # it may have just been created
                     self.cluster.topic(name)
                 wanted += (TopicPartition(name, p) for p in self.cluster.topics[name].partitions)
             except errors.UnknownTopicOrPartition as problem:
@@ -278,7 +278,7 @@ class Sharing:
         return wanted
 
     def _look_for_others(self) -> None:
-        """Note whether there are other topics, or partitions, than when they were shared out."""
+        """Note whether topics or partitions have changed since the last assignment."""
         subscription, absent = self.subscription, set[str]()
         membership = self._in_group()
         member = membership.member
@@ -294,18 +294,18 @@ class Sharing:
         self._mind_absent(absent)
 
     def _mind_absent(self, topics: set[str]) -> None:
-        """The cluster does not have these: logged once, and looked for again soon."""
+        """The cluster lacks these topics: log each once, and look for them again soon."""
         if new := self.lookout.lack(topics, self._now_s()):
-            _logger.warning("the cluster has no topic %s: it is looked for", few(new))
+            _logger.warning("the cluster has no topic %s: looking for it again", few(new))
 
     def give_up(self, reason: str, commit: bool = True) -> None:
-        """Read nothing, and leave the group, in the time of the call."""
+        """Read nothing, and leave the group, within the time of the call."""
         if not commit:
             self.core.committing = False
         problem: Exception | None = None
         try:
             self._run(self.core.part(), self.cluster.patience.until_s)
-        except Exception as found:  # of the user's, most likely: the others need not wait for it
+        except Exception as found:  # most likely from user code: the other members need not wait
             problem = found
         self.replace([])
         self.core.parted()
@@ -315,7 +315,7 @@ class Sharing:
             raise problem
 
     def end(self, commit: bool) -> None:
-        """Give up all; a commit without an answer by then is reported, too."""
+        """Give up everything; a commit without an answer by then is reported, too."""
         try:
             self.give_up("closed", commit)
         finally:
@@ -327,7 +327,7 @@ class Sharing:
     # ---- partitions --------------------------------------------------------------------
 
     def replace(self, partitions: Iterable[TopicPartition]) -> None:
-        """Read exactly these; those that it has read go on."""
+        """Read exactly these partitions; those already read continue."""
         for tp in self.core.replace(partitions):
             self.reading.forget(tp)
             self.paused.discard(tp)
@@ -335,18 +335,18 @@ class Sharing:
                 self.stored.pop(tp, None)
         read = {tp.topic for tp in self.core.assigned}
         self._ids = {name: topic_id for name, topic_id in self._ids.items() if name in read}
-        self.cluster.patience.forget("positions")  # others may have committed since
+        self.cluster.patience.forget("positions")  # others may have committed in the meantime
         self._fresh = True
 
     def assign(self, partitions: Iterable[TopicPartition]) -> None:
-        """Read exactly these, by hand; positions are committed before, if that is automatic."""
-        if self.core.committing:  # no rebalance does it
+        """Read exactly these, by hand; with automatic commits, earlier positions are committed."""
+        if self.core.committing:  # no rebalance commits them
             self._commit_by_itself(wait=False)
         self.core.manual = True
         self.replace(partitions)
 
     def _mind_missing(self, until_s: float) -> None:
-        """Note what the fetcher has set aside, and go on with what the cluster has again."""
+        """Note partitions that the fetcher has set aside, and continue with those found again."""
         self._miss(self.reading.fetcher.core.missing)
         now_s = self._now_s()
         names = self.lookout.asks(now_s)
@@ -359,21 +359,21 @@ class Sharing:
                 self.reading.go_on(tp)
 
     def _miss(self, partitions: Iterable[TopicPartition]) -> None:
-        """The cluster does not have these: logged once, or (assigned by hand) raised."""
+        """The cluster lacks these partitions: logged once, or, if assigned by hand, raised."""
         gone = self.lookout.miss(partitions, self._now_s(), bool(self.subscription))
         if not gone:
             return
         names = few([f"{tp.topic}-{tp.partition}" for tp in gone])
         problem = errors.UnknownTopicOrPartition(f"the cluster has no {names}")
         if self.subscription:
-            _logger.warning("%s: it is read no more; what else is assigned is", problem)
+            _logger.warning("%s: not read any more; other assigned partitions are", problem)
         else:
             self._trouble = problem
 
     def find_positions(self) -> None:
-        """Begin where the group has left off, or as auto.offset.reset says.
+        """Begin at the committed offsets, or by auto.offset.reset.
 
-        Raises: OffsetOutOfRange: neither tells.
+        Raises: OffsetOutOfRange: neither gives an offset.
         """
         new = self._there([tp for tp in self.core.assigned if self.reading.position(tp) is None])
         self._fresh = bool(new)
@@ -381,10 +381,10 @@ class Sharing:
             self._fresh = self.begin_at(new) < len(new)
 
     def begin_at(self, partitions: Sequence[TopicPartition]) -> int:
-        """Go on where the group has left off, or as auto.offset.reset says; of how many of them
-        that is known.
+        """Continue at the committed offsets, or by auto.offset.reset; returns for how many of the
+        partitions that is known.
 
-        Raises: OffsetOutOfRange: neither tells.
+        Raises: OffsetOutOfRange: neither gives an offset.
         """
         group = None if self.membership is None else self.membership.member.metadata.group
         found = find_begins(
@@ -398,7 +398,7 @@ class Sharing:
         return len(found)
 
     def _there(self, partitions: list[TopicPartition]) -> list[TopicPartition]:
-        """Those of them that the cluster has."""
+        """Those partitions that the cluster has."""
         asked = [tp for tp in partitions if tp not in self._missing]
         for name in sorted({tp.topic for tp in asked if not known_in(self.cluster.topics, tp)}):
             self.cluster.forget(name)  # it may have grown
@@ -409,13 +409,13 @@ class Sharing:
         return there
 
     def seek(self, tp: TopicPartition, offset: int, epoch: int = -1) -> None:
-        """Go on from an offset; `epoch`: as Fetcher.seek."""
+        """Continue at an offset; `epoch`: as in Fetcher.seek."""
         self.reading.seek(tp, offset, tp not in self.paused, epoch)
 
     # ---- commits -----------------------------------------------------------------------
 
     def positions(self) -> dict[TopicPartition, CommittedOffset]:
-        """Up to where records were handed out, as far as the cluster has the partitions."""
+        """Up to where records were handed out, for partitions that the cluster has."""
         return self.core.positions(self._reached)
 
     @property
@@ -428,7 +428,7 @@ class Sharing:
 
     def commit(self, offsets: Offsets) -> None:
         """Commit, and wait.  Raises: as Core.committer; Timeout: one in the background is not
-        answered yet, and would land behind this one; what the coordinator answers.
+        answered yet, and might be stored after this one; what the coordinator answers.
         """
         member = self.core.committer()
         until_s = self.cluster.patient_until_s()
@@ -457,30 +457,30 @@ class Sharing:
 
     def commit_later(self, offsets: Offsets, callback: Callback | None) -> None:
         """Commit in the background; `callback` is called within a later poll, commit or close."""
-        # What this thread has reached the other one may wait for.
+        # If this thread has reached the cluster, the other one may wait for it.
         self.committer.cluster.reached |= self.cluster.reached
         member, until_s = self.core.committer(), self.cluster.patient_until_s()
         ids = self._ids_of(offsets)
         self.committer.commit(Committing(offsets, member, callback, until_s, ids=ids))
 
     def _ids_of(self, partitions: Iterable[TopicPartition]) -> Ids:
-        """The ids of their topics, as far as they are known.  Metadata that was forgotten since
-        has a good reason, perhaps: another topic has the name."""
+        """The known topic ids of these partitions.  They outlive the metadata, which may have been
+        forgotten because the topic was recreated."""
         for name in {tp.topic for tp in partitions}:
             if (info := self.cluster.topics.get(name)) is not None:
                 self._ids[name] = info.topic_id
         return dict(self._ids)
 
     def _drained(self, until_s: float) -> bool:
-        """Wait until no commit is under way: whether that is so.  Raises: WakeUp."""
+        """Wait until no commit is in flight; returns whether that is so.  Raises: WakeUp."""
         with self.keeper.waited_for():
             wait = self.cluster.patience.wait
             return self.committer.drain_within(wait, until_s, lambda: self.keeper.session_end_s)
 
     def tell_commits(self) -> None:
-        """Tell of the commits that have ended, in their order, whatever a callback does.
+        """Report commits that have ended, in order, even if a callback raises.
 
-        Raises: what the first callback raised that did, once all were called.
+        Raises: the first exception of a callback, once all were called.
         """
         raised: BaseException | None = None
         while (done := self.committer.finished()) is not None:
@@ -497,7 +497,7 @@ class Sharing:
         tell_interceptors(self._interceptors, offsets)
 
     def _commit_by_itself(self, wait: bool) -> None:
-        """What fails is read again by somebody.  Raises: FencedInstanceId."""
+        """Log a failure: the next reader reads the records again.  Raises: FencedInstanceId."""
         if not (fresh := self.core.fresh(self._reached, self._now_s())):
             return
         try:
@@ -509,7 +509,7 @@ class Sharing:
 
 
 def _raised(call: Callable[[], None]) -> BaseException | None:
-    """What a call raises, or None."""
+    """What a call raises; None: nothing."""
     try:
         call()
     except BaseException as problem:

@@ -1,8 +1,8 @@
-"""What a member of a group does while its owner works: it beats, notices that nobody answers, and
-leaves when nobody polls.
+"""The background work of a group member: heartbeats, noticing that the coordinator does not answer,
+and leaving if the owner does not poll.
 
-A thread of its own: a heartbeat waits for nothing but the coordinator's answer to the one before.
-What it does `session` decides.
+It has a thread of its own: a heartbeat waits for nothing but the answer to the previous one.
+`session` decides what it does.
 """
 
 from __future__ import annotations
@@ -27,9 +27,9 @@ __all__ = ["Keeper", "leave_group"]
 
 
 def leave_group(cluster: Cluster, member: GroupMetadata, reason: str) -> None:
-    """Say goodbye, so that the others need not wait for the session to end.
+    """Leave the group, so that the others need not wait for the session to end.
 
-    Raises: what the coordinator answers; not tried again.
+    Raises: what the coordinator answers; there are no retries.
     """
     one = {"member_id": member.member_id, "group_instance_id": None, "reason": reason}
     connection = cluster.connect(cluster.coordinator(member.group))
@@ -39,37 +39,37 @@ def leave_group(cluster: Cluster, member: GroupMetadata, reason: str) -> None:
 
 
 class Keeper(Background):
-    """The thread that keeps a member in; it begins with the first join."""
+    """The thread that keeps a member in its group; it starts with the first join."""
 
     def __init__(self, cluster: Cluster, tempo: Tempo, nudge: Callable[[], None]) -> None:
-        """`cluster`: its own, as patient as a heartbeat may be; it closes it."""
+        """`cluster`: its own, with the timeouts of a heartbeat; it closes it."""
         super().__init__(cluster, "kafkalog-member", nudge)
         retry_s = cluster.options.retry_backoff_max_ms / 1000
         self.session = Session(tempo, retry_s, self.clock.monotonic_s())
-        """Changed with the condition held; what it says may be read without."""
+        """Changed with the condition held; it may be read without."""
         self._connection: Connection | None = None
         self._place: Address | None = None
         self.beat_ms = Tally()
-        """How long each heartbeat was on its way that was answered."""
+        """The latency of each heartbeat that was answered."""
 
     # ---- for the owner -----------------------------------------------------------------
 
     def beat_as(
         self, member: GroupMetadata, heard_s: float | None = None, place: Address | None = None
     ) -> None:
-        """As Session.begin; `place`: where the coordinator is."""
+        """As Session.begin; `place`: the coordinator's address."""
         with self._condition:
             self.session.begin(member, self.clock.monotonic_s(), heard_s)
             self._place = place
             self._wake()
 
     def polled(self) -> None:
-        """The owner is here."""
+        """The owner has polled."""
         self.session.polled_s = self.clock.monotonic_s()
 
     @contextmanager
     def waited_for(self) -> Iterator[None]:
-        """The owner waits for the group within: that is no pause between polls."""
+        """Within, the owner waits for the group: this does not count as a pause between polls."""
         self.session.polled_s = math.inf
         try:
             yield
@@ -91,17 +91,17 @@ class Keeper(Background):
         return self.session.member
 
     def problem(self) -> errors.KafkalogError | None:
-        """What the coordinator said to the last heartbeat, if that was no yes."""
+        """The coordinator's answer to the last heartbeat, unless it was a success."""
         return self.session.problem
 
     @property
     def left(self) -> bool:
-        """Whether it has left the group, because nobody polled."""
+        """Whether it has left the group because the owner did not poll."""
         return self.session.left
 
     @property
     def session_end_s(self) -> float:
-        """When the session is over unless the coordinator is heard before, by the clock."""
+        """When the session ends unless the coordinator answers before, by the clock."""
         return self.session.end_s
 
     # ---- the thread --------------------------------------------------------------------
@@ -143,9 +143,9 @@ class Keeper(Background):
             self._nudge()
 
     def _connected(self, group: str) -> Connection:
-        """The connection to the coordinator, on which nothing but heartbeats is sent.
+        """The connection to the coordinator, only for heartbeats.
 
-        The first is to where its owner has joined: nobody has to be asked for the way.
+        The first one goes where its owner has joined, without a lookup.
         """
         if self._connection is None or not self._connection.usable():
             place, self._place = self._place, None
@@ -165,11 +165,11 @@ class Keeper(Background):
         self._connection = self._place = None
 
     def _leave(self, goodbye: Goodbye) -> None:
-        """Give the partitions up: a static member by its silence, another one by saying so."""
+        """Give up the partitions: a dynamic member leaves, a static one just stops."""
         if goodbye.says:
             member = goodbye.member
             try:
                 leave_group(self.cluster, member, "poll was not called in max.poll.interval.ms")
             except errors.KafkalogError:
-                self.cluster.forget_coordinator(member.group)  # its session ends by itself
+                self.cluster.forget_coordinator(member.group)  # the session ends by itself
         self._nudge()

@@ -1,7 +1,7 @@
-"""What a member of a group decides: when it joins, what answers mean, when its share is lost.
+"""Decides when a group member joins, what answers mean, and when its assignment is lost.
 
-It does nothing else: no clock, no socket, no thread.  Each event leaves what is to be done in
-`effects`; Membership tells it what has happened and does that, and a simulation does the same
+It only decides: no clock, no socket, no thread.  Each event leaves its effects in `effects`;
+Membership reports events and carries out effects, and a simulation does the same
 (tests/unit/client/consumer/simulation.py).
 """
 
@@ -29,15 +29,15 @@ __all__ = [
 _logger = logging.getLogger(__name__)
 NO_GENERATION = -1
 LOST = (ErrorCode.ILLEGAL_GENERATION, ErrorCode.UNKNOWN_MEMBER_ID)
-"""Its partitions belong to others now."""
+"""Its partitions belong to other members now."""
 REJOIN = (ErrorCode.REBALANCE_IN_PROGRESS, *LOST)
 SUBSCRIPTION_VERSION, ASSIGNMENT_VERSION = 3, 3
 OUT, JOINING, SHARING, SYNCING, IN = "out", "joining", "sharing", "syncing", "in"
-"""SHARING: it has joined, and asks for what it is to share out."""
+"""SHARING: it has joined; a leader now looks up the topics to assign."""
 
 
 class MemberOptions(NamedTuple):
-    """How a member behaves; times in milliseconds."""
+    """Settings of a member; times in milliseconds."""
 
     assignors: tuple[Assignor, ...]
     session_timeout_ms: int = 45_000
@@ -67,49 +67,49 @@ class Rest(NamedTuple):
 
 
 class Unwanted(NamedTuple):
-    """The answer that is due is for nobody."""
+    """The answer that is due is not wanted any more."""
 
 
 class Doubt(NamedTuple):
-    """The coordinator is another one, perhaps."""
+    """The coordinator may have moved."""
 
 
 class DoubtTopics(NamedTuple):
-    """What is known of topics and nodes is wrong, perhaps."""
+    """Metadata may be wrong."""
 
 
 Effect = BeatAs | Asks | Rest | Unwanted | Doubt | DoubtTopics
 
 
 class Member:
-    """One member: its id, its generation, its share.  The owner's thread only."""
+    """One member: its id, generation and assignment.  For the owner's thread only."""
 
     def __init__(
         self, group: str, options: MemberOptions, session: Session, pauses_s: tuple[float, float]
     ) -> None:
-        """`session`: read here, and changed by effects.  `pauses_s`: the shortest and the longest
-        one before it asks again."""
+        """`session`: read here, and changed by effects.  `pauses_s`: the shortest and longest
+        backoff."""
         self.options = options
         self.session = session
         self.effects: list[Effect] = []
         self.metadata = GroupMetadata(group, instance_id=options.instance_id)
-        """Its id and its generation, as far as it knows."""
+        """Its id and generation, as far as it knows."""
         self.latest = self.metadata
-        """Of the latest generation that it was in, also when that is over: what is committed with
-        it is refused then."""
+        """The last generation that it was in, even if that has ended: commits with it are then
+        refused."""
         self.fenced: errors.KafkalogError | None = None
-        """Another member has its instance id: it never joins again."""
+        """Another member has its instance id: it does not join again."""
         self.share: list[TopicPartition] = []
-        """What the last generation gave it."""
+        """Its partitions in the last generation."""
         self.state = OUT
         self.cooperative = all(assignor.cooperative for assignor in options.assignors)
-        """Whether it keeps what it has while others join."""
+        """Whether it keeps its partitions while others join."""
         self.counts: Mapping[str, int] | None = None
-        """How many partitions each topic had when it shared them out; None: it does not lead."""
+        """The partitions per topic when it assigned them; None: it is not the leader."""
         self.topics: set[str] = set()
-        """Of all members, when it leads."""
+        """Of all members, if it is the leader."""
         self.rebalances = 0
-        """How often it was given a share."""
+        """How often it got an assignment."""
         self._pauses_s = pauses_s
         self._pause_s = 0.0
         self._joined: Any = None
@@ -118,13 +118,13 @@ class Member:
 
     @property
     def awaits(self) -> bool:
-        """Whether an answer is due that lets it go on."""
+        """Whether it waits for an answer."""
         return self.state in (JOINING, SYNCING)
 
     # ---- joining -------------------------------------------------------------------------
 
     def out_of_it(self, now_s: float) -> bool:
-        """Whether it ceased to be a member during the wait for others; it then starts over."""
+        """Whether it ceased to be a member while waiting for others; it then starts over."""
         ended = self.ended(now_s)
         if ended is not None:
             self.rejoin()
@@ -132,9 +132,9 @@ class Member:
         return ended is not None
 
     def join(self, topics: Iterable[str], owned: Sequence[TopicPartition]) -> dict[str, Any]:
-        """A JoinGroup, which the coordinator answers when all have sent theirs.
+        """A JoinGroup, which the coordinator answers once all members have sent theirs.
 
-        `owned`: what it reads now, and keeps.
+        `owned`: the partitions that it reads now, and keeps.
         """
         options, member = self.options, self.metadata
         protocols = [
@@ -167,12 +167,12 @@ class Member:
         )
 
     def asked(self, reads_on: bool) -> None:
-        """Its JoinGroup is on its way."""
+        """Its JoinGroup was sent."""
         self.state = JOINING
         self.effects.append(Asks(reads_on))
 
     def joined(self, answer: Any) -> None:
-        """Its JoinGroup was answered.  Raises: what the coordinator says."""
+        """Its JoinGroup was answered.  Raises: the coordinator's error."""
         member = self.metadata
         self.state = OUT
         if answer.error_code == ErrorCode.MEMBER_ID_REQUIRED:
@@ -180,14 +180,14 @@ class Member:
             return
         check_code(answer.error_code, f"group {member.group!r}")
         self.metadata = member._replace(member_id=answer.member_id, generation=answer.generation_id)
-        # The coordinator's patience begins with its answer: to share out may take long.
+        # The session begins with the coordinator's answer: an assignment may take long.
         self.effects.append(BeatAs(self.metadata))
         self.counts = None
         self._joined = answer
         self.state = SHARING
 
     def to_share(self) -> set[str] | None:
-        """The topics of all members, when it leads and shares them out; else None."""
+        """The topics of all members, if it is the leader and assigns them; else None."""
         answer = self._joined
         if answer.leader != answer.member_id:
             return None
@@ -196,8 +196,8 @@ class Member:
         return self.topics
 
     def sync(self, counts: Mapping[str, int] | None) -> dict[str, Any]:
-        """A SyncGroup; `counts`: how many partitions each topic has that is to be shared out, None
-        where it does not lead."""
+        """A SyncGroup; `counts`: the partitions per topic to assign, None if it is not the
+        leader."""
         answer, self.counts = self._joined, counts
         shares = [] if counts is None else self._shares(counts)
         return {
@@ -211,7 +211,7 @@ class Member:
         }
 
     def _shares(self, counts: Mapping[str, int]) -> list[dict[str, Any]]:
-        """The leader's work: partitions for everybody."""
+        """The leader's work: the assignments of all members."""
         answer = self._joined
         assignor = next(a for a in self.options.assignors if a.name == answer.protocol_name)
         shares = assignor.assign([_subscriber(member) for member in answer.members], counts)
@@ -226,11 +226,11 @@ class Member:
         ]
 
     def shared(self) -> None:
-        """Its SyncGroup is on its way."""
+        """Its SyncGroup was sent."""
         self.state = SYNCING
 
     def synced(self, answer: Any, sent_s: float) -> None:
-        """Its SyncGroup of `sent_s` was answered.  Raises: what the coordinator says."""
+        """Its SyncGroup, sent at `sent_s`, was answered.  Raises: the coordinator's error."""
         self.state = OUT
         check_code(answer.error_code, f"group {self.metadata.group!r}")
         self.state = IN
@@ -242,9 +242,9 @@ class Member:
         self.effects.append(BeatAs(self.metadata, sent_s))
 
     def failed(self, problem: errors.KafkalogError, reached: bool) -> float:
-        """A step of joining failed: after how many seconds it goes on.
+        """A step of joining failed; returns the backoff in seconds.
 
-        `reached`: whether any broker ever was.  Raises: the problem, when it lasts.
+        `reached`: whether any broker was ever reached.  Raises: the problem, if it is permanent.
         """
         before, self.state = self.state, OUT
         if problem.code in LOST:
@@ -255,7 +255,7 @@ class Member:
             if not passing(problem) or not reached:
                 raise problem
             _logger.info("group %s: %s", self.metadata.group, problem)
-            if before == SHARING:  # the others wait for what it shares out
+            if before == SHARING:  # the others wait for its assignment
                 self.state = SHARING
                 self.effects.append(DoubtTopics())
             else:
@@ -264,13 +264,13 @@ class Member:
         self._pause_s = min(max(low_s, self._pause_s * 2), high_s)
         return self._pause_s
 
-    # ---- staying, and not ------------------------------------------------------------------
+    # ---- staying and leaving ---------------------------------------------------------------
 
     def look(self, now_s: float) -> errors.KafkalogError | None:
-        """What has happened since it is in; it joins at the next step if that is not None, unless
-        it is `fenced`.
+        """What has happened to its membership, if anything; it then joins again at the next step,
+        unless it is `fenced`.
 
-        Raises: whatever else the coordinator says that lasts.
+        Raises: any other permanent error of the coordinator.
         """
         if self.state != IN:
             return None
@@ -288,7 +288,7 @@ class Member:
         return problem
 
     def ended(self, now_s: float) -> errors.KafkalogError | None:
-        """Why what it reads may be others' by now; None: it may not.  It loses it then."""
+        """Why other members may have its partitions; None: they cannot."""
         session, why = self.session, ""
         if self.fenced is not None:
             return self.fenced
@@ -301,8 +301,8 @@ class Member:
         elif session.lapsed(now_s):
             ms = self.options.session_timeout_ms
             why = (
-                f"no heartbeat was answered in session_timeout_ms ({ms} ms): the partitions may be "
-                "others' by now"
+                f"no heartbeat was answered in session_timeout_ms ({ms} ms): other members may "
+                "have the partitions now"
             )
         if why:
             return errors.Timeout(f"group {self.metadata.group!r}: {why}")
@@ -310,22 +310,22 @@ class Member:
         return problem if problem is not None and problem.code in LOST else None
 
     def rejoin(self) -> None:
-        """Join again at the next step, as the member that it is."""
+        """Join again at the next step, as the same member."""
         if self.awaits:
             self.effects.append(Unwanted())
         self.state = OUT
 
     def mind_fencing(self, committer: GroupMetadata, problem: errors.KafkalogError) -> None:
-        """A commit failed: where another member has this one's instance id, it is out for good."""
+        """A commit failed; if another member has its instance id, it is out for good."""
         fenced = problem.code == ErrorCode.FENCED_INSTANCE_ID
-        if fenced and committer.member_id == self.metadata.member_id:  # else as another member
+        if fenced and committer.member_id == self.metadata.member_id:  # not as an earlier member
             self.lose(problem)
 
     def lose(self, problem: errors.KafkalogError | None) -> None:
-        """It is in no generation now, or (None; it left; it is unknown) in no group at all.
+        """Leave the generation, and drop the member id if it left the group (None) or is unknown.
 
-        Its id stays in the first case: a static member that was replaced is told so again, and does
-        not take the other's place.
+        Otherwise it keeps its id: a static member that was replaced is fenced again, and does not
+        take the other's place.
         """
         if problem is not None and problem.code == ErrorCode.FENCED_INSTANCE_ID:
             self.fenced = problem
@@ -340,11 +340,11 @@ class Member:
 
     @property
     def says_goodbye(self) -> bool:
-        """Whether it tells the group that it leaves.  A static member is expected back."""
+        """Whether it sends LeaveGroup.  A static member is expected back."""
         return bool(self.metadata.member_id) and self.options.instance_id is None
 
 
-# ---- what members send each other -------------------------------------------------------------
+# ---- the consumer protocol ---------------------------------------------------------------------
 
 
 def _subscriber(member: Any) -> Subscriber:

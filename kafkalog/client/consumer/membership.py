@@ -1,7 +1,7 @@
-"""A member of a consumer group: joins, shares partitions out when it leads, and stays.
+"""A member of a consumer group: joins, assigns partitions if it is the leader, and stays.
 
-It does what `member` decides, and waits only as long as it is told: a join that others delay goes
-on at the next step.
+It carries out what `member` decides, and waits no longer than it may: a join that other members
+delay continues at the next step.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ GRACE_MS = 5_000
 
 
 class Membership:
-    """One member and its connection.  One thread, besides its Keeper's."""
+    """One member and its connection.  One thread, in addition to its Keeper's."""
 
     def __init__(
         self, cluster: Cluster, group: str, options: MemberOptions, keeper: Keeper, waker: Waker
@@ -62,17 +62,17 @@ class Membership:
 
     @property
     def state(self) -> str:
-        """How far it is."""
+        """The state of the member."""
         return self.member.state
 
     @property
     def cooperative(self) -> bool:
-        """Whether it keeps what it has while others join."""
+        """Whether it keeps its partitions while others join."""
         return self.member.cooperative
 
     @property
     def connection(self) -> Connection | None:
-        """Where an answer is due that lets it go on."""
+        """The connection where an awaited answer is due."""
         return self._connection if self.member.awaits else None
 
     def ended(self) -> errors.KafkalogError | None:
@@ -83,7 +83,7 @@ class Membership:
         return self._keeper.clock.monotonic_s()
 
     def do(self) -> None:
-        """What its member wants done."""
+        """Carry out the effects of its member."""
         effects, self.member.effects = self.member.effects, []
         for one in effects:
             match one:
@@ -105,18 +105,18 @@ class Membership:
     # ---- joining -----------------------------------------------------------------------
 
     def step(self, topics: Iterable[str], owned: Sequence[TopicPartition], until_s: float) -> bool:
-        """Go on with joining until `until_s` (time.monotonic); True: it is in, with a new share.
+        """Continue a join until `until_s` (time.monotonic); True: it has a new assignment.
 
-        `owned`: what it reads now, and keeps.  A nudge of the waker ends a step, too.  What passes
-        is tried again, by later steps too, for as long as it takes.
+        `owned`: the partitions that it reads now, and keeps.  A nudge of the waker also ends a
+        step.  Transient failures are retried without end, by later steps, too.
 
-        Raises: what the coordinator answers and lasts; why no broker was ever reached; WakeUp.
+        Raises: a permanent error of the coordinator; why no broker was ever reached; WakeUp.
         """
         member = self.member
         while True:
             self._out_of_it()
             if owned and member.metadata.generation < 0:
-                return False  # what it has is others' now: its owner has to know first
+                return False  # others have its partitions now: its owner must know first
             if (rest_s := self._rest_until_s - time.monotonic()) > 0:
                 self._waker.wait([], min(rest_s, until_s - time.monotonic()))
                 if time.monotonic() < self._rest_until_s:
@@ -143,7 +143,7 @@ class Membership:
     def _stepped(
         self, topics: Iterable[str], owned: Sequence[TopicPartition], until_s: float
     ) -> bool:
-        """One step; whether it is in now.  Raises: NotYet; what goes wrong."""
+        """One step; returns whether the join is complete.  Raises: NotYet; a failure."""
         member = self.member
         if member.state == OUT:
             self._send(apis.JOIN_GROUP, member.join(topics, owned), until_s)
@@ -163,7 +163,7 @@ class Membership:
         return member.state == IN
 
     def _share_out(self, until_s: float) -> None:
-        """Raises: NotYet; what goes wrong."""
+        """Raises: NotYet; a failure."""
         topics, counts = self.member.to_share(), None
         if topics is not None:
             with self.cluster.patience.errand_of("share out", until_s):
@@ -172,7 +172,7 @@ class Membership:
         self.member.shared()
 
     def partition_counts(self, topics: Iterable[str]) -> dict[str, int]:
-        """How many partitions topics have now; those that do not exist are left out."""
+        """The number of partitions that topics have now; missing topics are left out."""
         topics = set(topics)
         self.cluster.refresh(topics)
         known = self.cluster.topics
@@ -182,7 +182,7 @@ class Membership:
         if self._connection is None or not self._connection.usable():
             with self.cluster.patience.errand_of("coordinator", until_s):
                 node = self.cluster.coordinator(self.member.metadata.group)
-                # Of its own: a join waits long.
+                # Its own connection: a join waits long.
                 self._connection = self.cluster.another(node)
         self._sent_s = self._now_s()
         self._connection.post(api, body, self._connection.version_of(api))
@@ -190,7 +190,7 @@ class Membership:
         self._due_s = time.monotonic() + wait_ms / 1000
 
     def _await_answer(self, until_s: float) -> None:
-        """Raises: NotYet: it has not come by then."""
+        """Raises: NotYet: there is no answer by then."""
         assert self._connection is not None
         what = f"group {self.member.metadata.group!r}: no answer to {self.member.state}"
         wait_s = min(until_s, self._due_s) - time.monotonic()
@@ -209,7 +209,7 @@ class Membership:
             self._connection = None
         self.cluster.forget_coordinator(self.member.metadata.group)
 
-    # ---- the end -----------------------------------------------------------------------
+    # ---- leave -------------------------------------------------------------------------
 
     def mind_fencing(self, committer: GroupMetadata, problem: errors.KafkalogError) -> None:
         """As Member.mind_fencing."""
@@ -217,7 +217,7 @@ class Membership:
         self.do()
 
     def leave(self, reason: str) -> None:
-        """Say goodbye.  A coordinator that cannot be reached finds out by itself."""
+        """Leave the group.  A coordinator that cannot be reached notices by itself."""
         member = self.member
         self._keeper.rest()
         if member.says_goodbye:

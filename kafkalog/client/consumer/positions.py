@@ -1,4 +1,4 @@
-"""The positions of a consumer: where it reads on, where logs begin and end."""
+"""The positions of a consumer: where it continues, and where logs begin and end."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ Offset = int | CommittedOffset
 
 
 class Positions(Handle):
-    """The part of a consumer that asks and sets where it reads; used by one thread at a time."""
+    """The part of a consumer that returns and sets positions; for one thread at a time."""
 
     _cluster: Cluster
     _fetcher: Fetcher
@@ -39,7 +39,7 @@ class Positions(Handle):
 
     @contextmanager
     def _used(self, timeout_ms: float | None = None) -> Iterator[None]:
-        """One thread at a time, and not after the end or a fork; `timeout_ms` None:
+        """Used by one thread, not closed and not forked; `timeout_ms` None:
         default.api.timeout.ms."""
         wait_ms = arguments.wait_ms("timeout_ms", timeout_ms)
         if wait_ms is None:
@@ -53,7 +53,7 @@ class Positions(Handle):
             raise errors.ForkedHandle("the consumer belongs to the parent process: make another")
         if not self._lock.acquire(blocking=False):
             raise errors.WrongThread(
-                "another thread is using the consumer: it is for one at a time (but wakeup)"
+                "another thread is using the consumer: only wakeup may be called at the same time"
             )
         try:
             if self._closed:
@@ -70,10 +70,10 @@ class Positions(Handle):
                 raise errors.ArgumentError(f"{tp.topic}-{tp.partition} is not assigned")
         return found
 
-    # What follows asks brokers, and takes at most `timeout_ms`; None: default.api.timeout.ms.
+    # These calls ask brokers, and take at most `timeout_ms`; None: default.api.timeout.ms.
 
     def position(self, tp: TopicPartition, timeout_ms: float | None = None) -> int:
-        """The offset behind the last record that was handed out.
+        """The offset after the last record that was handed out.
 
         Raises: ArgumentError for a partition that is not assigned; OffsetOutOfRange;
         UnknownTopicOrPartition; Timeout.
@@ -92,8 +92,8 @@ class Positions(Handle):
         return found
 
     def seek(self, tp: TopicPartition, offset: Offset) -> None:
-        """Go on from `offset`: an int, or what `committed` gave, with the leader epoch by which it
-        is noticed that the log was cut.
+        """Continue at `offset`: an int, or a result of `committed`, whose leader epoch shows
+        whether the log was truncated.
 
         Raises: ArgumentError for a partition that is not assigned.
         """
@@ -105,14 +105,14 @@ class Positions(Handle):
     def seek_to_beginning(
         self, *partitions: TopicPartition, timeout_ms: float | None = None
     ) -> None:
-        """Go on from the log's start; of all: `seek_to_beginning(*consumer.assignment)`.
+        """Continue at the log's start; for all: `seek_to_beginning(*consumer.assignment)`.
 
         Raises: ArgumentError for none, and for those that are not assigned.
         """
         self._seek_to("seek_to_beginning", EARLIEST, partitions, timeout_ms)
 
     def seek_to_end(self, *partitions: TopicPartition, timeout_ms: float | None = None) -> None:
-        """Go on from the end, see `end_offsets`; of all: `seek_to_end(*consumer.assignment)`.
+        """Continue at the end, see `end_offsets`; for all: `seek_to_end(*consumer.assignment)`.
 
         Raises: as `seek_to_beginning`.
         """
@@ -130,7 +130,7 @@ class Positions(Handle):
 
     @staticmethod
     def _named(name: str, partitions: Sequence[TopicPartition]) -> Sequence[TopicPartition]:
-        if not partitions:  # a list that is empty by chance is not all of them
+        if not partitions:  # a list that happens to be empty does not mean all
             raise errors.ArgumentError(
                 f"{name}: found no partitions, wanted some; for all: {name}(*consumer.assignment)"
             )
@@ -139,8 +139,8 @@ class Positions(Handle):
     def seek_to_committed(
         self, *partitions: TopicPartition, timeout_ms: float | None = None
     ) -> None:
-        """Go on from what the group has committed, and where it has committed nothing as
-        auto.offset.reset says; of all: `seek_to_committed(*consumer.assignment)`.
+        """Continue at the group's committed offset, or without one by auto.offset.reset; for all:
+        `seek_to_committed(*consumer.assignment)`.
 
         Raises: as `seek_to_beginning`; ArgumentError: no group; OffsetOutOfRange: nothing is
         committed, and auto.offset.reset is none.
@@ -154,14 +154,14 @@ class Positions(Handle):
                 raise errors.UnknownTopicOrPartition(f"the cluster does not have all of {names}")
 
     def pause(self, *partitions: TopicPartition) -> None:
-        """Hand out nothing of these until `resume`; they stay assigned.  None named: nothing."""
+        """Hand out no records of these until `resume`; they stay assigned.  None named: nothing."""
         with self._used():
             for tp in self._mine(partitions):
                 self._sharing.paused.add(tp)
                 self._reading.drop(tp)
 
     def resume(self, *partitions: TopicPartition) -> None:
-        """Go on with these; with all: `resume(*consumer.paused)`."""
+        """Continue with these; for all: `resume(*consumer.paused)`."""
         with self._used():
             for tp in self._mine(partitions):
                 if tp in self._sharing.paused:
@@ -170,7 +170,7 @@ class Positions(Handle):
 
     @property
     def paused(self) -> list[TopicPartition]:
-        """The partitions that are paused, sorted."""
+        """The paused partitions, sorted."""
         return sorted(self._sharing.paused)
 
     def partitions(self, topic: str, timeout_ms: float | None = None) -> list[TopicPartition]:
@@ -179,8 +179,8 @@ class Positions(Handle):
             return all_partitions(self._cluster, arguments.text("topic", topic))
 
     def list_topics(self, timeout_ms: float | None = None) -> dict[str, list[PartitionInfo]]:
-        """All topics that this client may see, Kafka's own too, by name, and their partitions.
-        Raises: Timeout."""
+        """All topics that this client may see, including Kafka's own, by name, and their
+        partitions.  Raises: Timeout."""
         with self._used(timeout_ms):
             self._cluster.refresh(None)
             return {
@@ -191,7 +191,7 @@ class Positions(Handle):
     def beginning_offsets(
         self, partitions: Iterable[TopicPartition], timeout_ms: float | None = None
     ) -> dict[TopicPartition, int]:
-        """Where logs begin.  Raises: UnknownTopicOrPartition; Timeout."""
+        """The start offsets of logs.  Raises: UnknownTopicOrPartition; Timeout."""
         wanted = arguments.partitions("partitions", partitions)
         with self._used(timeout_ms):
             return self._at(wanted, EARLIEST)
@@ -214,7 +214,7 @@ class Positions(Handle):
     def offsets_for_times(
         self, times_ms: Mapping[TopicPartition, int], timeout_ms: float | None = None
     ) -> dict[TopicPartition, FoundOffset | None]:
-        """The first record at or after a time; None where there is none.
+        """The first record at or after a time; None if there is none.
 
         Raises: ArgumentError for a negative time; UnknownTopicOrPartition; Timeout.
         """
@@ -227,7 +227,7 @@ class Positions(Handle):
             return {tp: at if at.offset >= 0 else None for tp, at in found.items()}
 
     def lag(self, tp: TopicPartition, timeout_ms: float | None = None) -> int:
-        """How many offsets lie from the position to the end that was last heard of; below 0 beyond.
+        """The number of offsets from the position to the last known end; negative beyond the end.
 
         Raises: as `position`.
         """

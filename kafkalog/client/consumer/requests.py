@@ -1,4 +1,4 @@
-"""What a poll asks for by the way: done as far as the answers have come, and gone on with later."""
+"""Lookups made during polls: each poll does as much as was answered, and later ones continue."""
 
 from __future__ import annotations
 
@@ -16,20 +16,20 @@ _logger = logging.getLogger(__name__)
 
 
 class Errands:
-    """By name, each alone: one that waits or fails holds up no other."""
+    """Lookups by name, independent of each other: one that waits or fails holds up no other."""
 
     def __init__(self, cluster: Cluster) -> None:
         self.behind = False
-        """Whether one waits for an answer since this was set to False."""
+        """Whether one has waited for an answer since this was last set to False."""
         self._cluster = cluster
         self._pauses: dict[str, tuple[float, float]] = {}
-        """Of those that failed: when they are tried again, by the clock, and the pause in ms."""
+        """Of failed ones: when each is retried, by the clock, and the backoff in ms."""
 
     def run(self, name: str, until_s: float, ask: Callable[[], None]) -> bool:
-        """Ask for something: whether that is done.  What is not answered by `until_s`
-        (time.monotonic), and what fails for a time, is called again later.
+        """Make a lookup; returns whether it is done.  A later call continues what is not answered
+        by `until_s` (time.monotonic), and retries transient failures.
 
-        Raises: what lasts; why no broker was ever reached; WakeUp.
+        Raises: a permanent failure; why no broker was ever reached; WakeUp.
         """
         cluster, options = self._cluster, self._cluster.options
         again_s, pause_ms = self._pauses.get(name, (0.0, 0.0))
@@ -44,7 +44,7 @@ class Errands:
         except errors.KafkalogError as problem:
             if not passing(problem) or not cluster.reached:
                 raise
-            _logger.info("%s: tried again", problem)
+            _logger.info("%s: retrying", problem)
             pause_ms = min(
                 max(options.retry_backoff_ms, pause_ms * 2), options.retry_backoff_max_ms
             )
@@ -56,10 +56,10 @@ class Errands:
         return True
 
     def waits(self, name: str) -> bool:
-        """Whether that one goes on by itself: when it is answered, or its pause is over."""
+        """Whether it continues by itself, after an answer or a backoff."""
         return self.behind or name in self._pauses
 
     def pauses_s(self) -> list[float]:
-        """How long the pauses are yet."""
+        """The backoffs that still last, in seconds."""
         now_s = self._cluster.clock.monotonic_s()
         return [again_s - now_s for again_s, _ in self._pauses.values() if again_s > now_s]

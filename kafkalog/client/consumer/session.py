@@ -1,6 +1,6 @@
-"""A member's session with its coordinator: when it beats, what an answer means, when it is over.
+"""A member's session: when a heartbeat is due, what its answer means, when the session ends.
 
-It decides and does nothing else: no clock, no socket, no thread.  The Keeper does it.
+It only decides: no clock, no socket, no thread.  The Keeper carries it out.
 """
 
 from __future__ import annotations
@@ -21,11 +21,11 @@ COORDINATOR_MOVED = (
     ErrorCode.COORDINATOR_LOAD_IN_PROGRESS,
 )
 _JOINED = (ErrorCode.REBALANCE_IN_PROGRESS, ErrorCode.ILLEGAL_GENERATION)
-"""While it joins: the others are waited for, or the next generation is on its way to it."""
+"""Expected while it joins: other members are waited for, or the next generation has begun."""
 
 
 class Tempo(NamedTuple):
-    """What a member promises its group, in milliseconds."""
+    """The intervals that a member promises its group, in milliseconds."""
 
     heartbeat_ms: int
     session_ms: int
@@ -39,35 +39,35 @@ class Beat(NamedTuple):
 
 
 class Goodbye(NamedTuple):
-    """Nobody polls: the group is left.  A static member is silent, and `says` nothing."""
+    """The owner does not poll: leave the group.  A static member sends nothing (`says` False)."""
 
     member: GroupMetadata
     says: bool
 
 
 class Heard(NamedTuple):
-    """What the outcome of a heartbeat means."""
+    """The meaning of a heartbeat's outcome."""
 
     moved: bool
-    """The coordinator is another one, perhaps, and the generation may go on with it."""
+    """The coordinator may have moved; the generation may continue there."""
     news: bool
-    """The owner has to look."""
+    """The owner must look at the session."""
 
 
 class Session:
-    """What is known of the session of one member; what may change it comes from two threads, one
-    at a time: the Keeper sees to that."""
+    """The state of one member's session.  Two threads change it, one at a time: the Keeper locks
+    it."""
 
     def __init__(self, tempo: Tempo, retry_s: float, now_s: float) -> None:
-        """`retry_s`: how long at most until a heartbeat that failed for a time is tried again."""
+        """`retry_s`: the longest time until a heartbeat is retried after a transient failure."""
         self.polled_s = now_s
-        """When the owner polled last.  Without end: it is there, and waits."""
+        """When the owner polled last; infinite: it is waiting for the group."""
         self.member: GroupMetadata | None = None
-        """For which it beats."""
+        """The member that heartbeats are sent for."""
         self.problem: errors.KafkalogError | None = None
-        """What the coordinator said to the last heartbeat, if that was no yes."""
+        """The coordinator's answer to the last heartbeat, unless it was a success."""
         self.left = False
-        """Whether it has left the group, because nobody polled."""
+        """Whether it has left the group because the owner did not poll."""
         self._heartbeat_s = tempo.heartbeat_ms / 1000
         self._session_s = tempo.session_ms / 1000
         self._poll_interval_s = tempo.poll_interval_ms / 1000
@@ -76,27 +76,27 @@ class Session:
         self._heard_s = 0.0
         self._next_beat_s = 0.0
 
-    # ---- of the owner --------------------------------------------------------------------
+    # ---- for the owner -------------------------------------------------------------------
 
     def begin(self, member: GroupMetadata, now_s: float, heard_s: float | None = None) -> None:
-        """Beat for this member from now on; its owner is here, however long the join took.
+        """Send heartbeats for this member from now on; its owner counts as having polled.
 
-        `heard_s`: when it sent what the coordinator answered last; None: that is not news of the
-        session of one that beats already.
+        `heard_s`: when the request that the coordinator answered last was sent; None: the answer
+        says nothing new about a session that has begun.
         """
         self.polled_s = now_s
         if self.member is None:
             self._heard_s = now_s if heard_s is None else heard_s
-        elif heard_s is not None:  # a heartbeat answered since is later news
+        elif heard_s is not None:  # a heartbeat may have been answered later
             self._heard_s = max(self._heard_s, heard_s)
-        # Once it has left a generation, it is no longer a member of that one.
+        # After it has left a generation, it is no longer a member of that one.
         self.left &= self.member == member
         self.member, self.problem, self._joining = member, None, False
         self._next_beat_s = now_s + self._heartbeat_s
 
     def joins(self, reads_on: bool) -> None:
-        """Its owner has asked to join.  If it reads on, it has to know that the coordinator still
-        counts it in: the heartbeats go on.  Else it has nothing to lose."""
+        """Its owner has asked to join.  If it keeps reading, heartbeats continue: it must know that
+        the coordinator still counts it as a member.  Otherwise it has nothing to lose."""
         if reads_on and self.member is not None:
             self._joining = True
             if self.problem is not None and self.problem.code in _JOINED:
@@ -105,29 +105,29 @@ class Session:
             self.rest()
 
     def rest(self) -> None:
-        """Beat no more: it has left, or is no member."""
+        """Stop heartbeats: it has left, or is not a member."""
         self.member, self.problem = None, None
         self.left = self._joining = False
 
     @property
     def end_s(self) -> float:
-        """When the session is over unless the coordinator is heard before."""
+        """When the session ends unless the coordinator answers before."""
         return math.inf if self.member is None else self._heard_s + self._session_s
 
     def lapsed(self, now_s: float) -> bool:
-        """Whether the session is over, as far as it can know: others may have its partitions."""
+        """Whether the session has ended, as far as it can know: others may have its partitions."""
         return now_s >= self.end_s
 
-    # ---- of its heartbeats ---------------------------------------------------------------
+    # ---- heartbeats ----------------------------------------------------------------------
 
     def due(self, now_s: float) -> Beat | Goodbye | float | None:
-        """What is due now; else when something will be; None: nothing, until it begins."""
+        """What is due now; else when something will be; None: nothing until `begin`."""
         member = self.member
         if member is None or self.left:
             return None
         late_s = self.polled_s + self._poll_interval_s
         if now_s >= late_s:
-            # Before the goodbye: while that is not answered others may have been given its share.
+            # Before LeaveGroup: others may get its partitions before that is answered.
             self.left = True
             return Goodbye(member, says=member.instance_id is None)
         if now_s >= self._next_beat_s:
@@ -137,17 +137,17 @@ class Session:
     def beaten(
         self, beat: Beat, sent_s: float, problem: errors.KafkalogError | None, now_s: float
     ) -> Heard:
-        """A heartbeat has ended; `problem`: None for a yes."""
+        """A heartbeat has ended; `problem`: None: it succeeded."""
         heard = problem is None or problem.code == ErrorCode.REBALANCE_IN_PROGRESS
         moved = problem is not None and (problem.code in COORDINATOR_MOVED or passing(problem))
         self._next_beat_s = now_s + (self._retry_s if moved else self._heartbeat_s)
         said = None if moved else problem
-        if self.member == beat.member:  # else it was of a generation that has ended since
+        if self.member == beat.member:  # else it was of a generation that has ended
             if heard:
                 self._heard_s = max(self._heard_s, sent_s)
             if self._joining and said is not None and said.code in _JOINED:
                 said = None
-            # Until the owner has looked: a later heartbeat may be answered by a yes.
+            # Kept until the owner has looked: a later heartbeat may succeed.
             self.problem = said or self.problem
         else:
             said = None

@@ -1,4 +1,4 @@
-"""A consumer's settings, and an administrator's, as their parts want them."""
+"""The settings of a consumer or an administrator as their parts take them."""
 
 from __future__ import annotations
 
@@ -10,16 +10,16 @@ from kafkalog.config.consumer import ConsumerConfig
 __all__ = ["client_options", "fetch_options", "heartbeat_options"]
 
 ATTEMPTS = 3
-"""So many requests that nobody answers fit into a session."""
+"""How many unanswered requests fit into a session."""
 
 
 def client_options(config: AdminConfig | ConsumerConfig) -> Options:
-    """How patient it is."""
+    """Timeouts and backoffs."""
     return options_of(config, config.default_api_timeout_ms)
 
 
 def heartbeat_options(config: ConsumerConfig) -> Options:
-    """How patient heartbeats are: there is time for another connection, to the next coordinator."""
+    """Timeouts of heartbeats, which leave time to connect to a new coordinator."""
     options = client_options(config)
     patience_ms = max(1, config.session_timeout_ms // ATTEMPTS)
     return options._replace(
@@ -29,7 +29,7 @@ def heartbeat_options(config: ConsumerConfig) -> Options:
 
 
 def fetch_options(config: ConsumerConfig) -> FetchOptions:
-    """How much it fetches, and where it goes on."""
+    """How much to fetch, and where to continue if the offset is out of range."""
     reset = config.auto_offset_reset
     return FetchOptions(
         max_wait_ms=config.fetch_max_wait_ms,

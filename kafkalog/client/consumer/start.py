@@ -1,4 +1,4 @@
-"""Where a consumer begins: what its group has committed, else as auto.offset.reset says."""
+"""Where a consumer begins: at its group's committed offset, else by auto.offset.reset."""
 
 from __future__ import annotations
 
@@ -20,9 +20,9 @@ def find_begins(
     reset: str,
     committed: bool,
 ) -> dict[TopicPartition, CommittedOffset | FoundOffset]:
-    """By partition; one that the cluster does not have any more is left out, and perhaps others.
+    """The start by partition.  A partition that the cluster lacks is left out, and maybe others.
 
-    `committed`: the last stable offset is the end.  Raises: OffsetOutOfRange: nothing is committed,
+    `committed`: the end is the last stable offset.  Raises: OffsetOutOfRange: nothing is committed,
     and `reset` is none; what brokers answer.
     """
     found: dict[TopicPartition, CommittedOffset | FoundOffset] = {}
@@ -37,6 +37,6 @@ def find_begins(
     if missing:
         try:
             found.update(find_starts(cluster, missing, reset, committed))
-        except errors.UnknownTopicOrPartition:  # gone since: the next time finds out which
+        except errors.UnknownTopicOrPartition:  # deleted: the next call finds out which one
             cluster.forget()
     return found

@@ -1,7 +1,7 @@
-"""Partitions shared out evenly among readers that keep what they have: the pure algorithm.
+"""Balances partitions among readers that keep their own where possible: the pure algorithm.
 
-Even: nobody could hand a partition over, directly or along a chain of readers, to somebody who
-has two fewer.  That is the most even share there is, whatever topics the readers differ in.
+Balanced: no reader could hand over a partition, directly or along a chain of readers, to one that
+has two fewer.  No share is more balanced, even if readers read different topics.
 """
 
 from __future__ import annotations
@@ -16,10 +16,10 @@ __all__ = ["Claims", "balanced"]
 
 
 class Claims(NamedTuple):
-    """What a reader says that it had."""
+    """The partitions that a reader reports to have had."""
 
     generation: int
-    """In which it was given these; -1: unknown."""
+    """The generation that assigned them; -1: unknown."""
     owned: tuple[TopicPartition, ...]
 
 
@@ -32,9 +32,9 @@ def balanced(
 ) -> Shares:
     """The share of each reader, sorted.
 
-    `readers`: the topics that each reads.  `partitions`: how many each topic has.  `claims`:
-    of each reader; of two who claim a partition that of the later generation has it, and
-    neither when that is the same.
+    `readers`: the topics of each.  `partitions`: how many each topic has.  `claims`: of each
+    reader; of two that claim the same partition the one with the later generation keeps it, and
+    neither if the generations are equal.
     """
     wanted = {reader: {t for t in topics if t in partitions} for reader, topics in readers.items()}
     kept = _kept(wanted, partitions, claims)
@@ -53,7 +53,7 @@ def _all_of(topics: Iterable[str], partitions: Mapping[str, int]) -> list[TopicP
 def _kept(
     wanted: Mapping[str, set[str]], partitions: Mapping[str, int], claims: Mapping[str, Claims]
 ) -> dict[TopicPartition, str]:
-    """The members that may keep their partitions."""
+    """The readers that may keep their partitions."""
     best: dict[TopicPartition, tuple[int, str | None]] = {}
     for reader in sorted(wanted):
         generation, owned = claims.get(reader, Claims(-1, ()))
@@ -71,7 +71,7 @@ def _kept(
 def _even(
     readers: list[str], every: list[TopicPartition], kept: Mapping[TopicPartition, str]
 ) -> Shares:
-    """When all read the same topics: each gets its part, and the first some one more."""
+    """If all read the same topics: each gets an equal part, and the first ones one more."""
     found: Shares = {reader: [] for reader in readers}
     if not readers:
         return found
@@ -116,7 +116,7 @@ class _Uneven:
     ) -> None:
         self.kept = kept
         self.readers: dict[str, list[str]] = {}
-        """Of a topic."""
+        """By topic."""
         for reader in sorted(wanted):
             for topic in sorted(wanted[reader]):
                 self.readers.setdefault(topic, []).append(reader)
@@ -129,15 +129,15 @@ class _Uneven:
                 self._give(tp, kept[tp])
             else:
                 left.append(tp)
-        # Those that few can read first: the others find a place anyhow.
+        # First those with few possible readers: the others fit anywhere.
         for tp in sorted(left, key=lambda tp: (len(self.readers[tp.topic]), tp)):
             self._give(tp, min(self.readers[tp.topic], key=lambda r: (self.load[r], r)))
 
     def shares(self) -> Shares:
-        """After the balance is found."""
+        """The shares, once they are balanced."""
         tops = sorted(self.load, key=lambda r: (-self.load[r], r))
         while tops:
-            # A member that cannot be relieved now cannot be later either, unless it gets more.
+            # A reader that cannot give one up now cannot later either, unless it gets more.
             reader = tops[0]
             path = self._path(reader)
             if path is None:
@@ -152,7 +152,7 @@ class _Uneven:
         self.load[reader] += 1
 
     def _path(self, start: str) -> list[tuple[str, str]] | None:
-        """The shortest way to somebody with two fewer: (topic, to whom) of each step."""
+        """The shortest path to a reader with two fewer: (topic, next reader) of each step."""
         came: dict[str, tuple[str, str]] = {}
         queue, seen_topics = deque([start]), set()
         while queue:
@@ -183,7 +183,7 @@ class _Uneven:
     def _move(self, path: list[tuple[str, str]]) -> None:
         giver = path[0][1]
         for topic, taker in path[1:]:
-            # Rather what it did not have before, and best what the taker had.
+            # Prefer one that the giver did not have before, best of all one that the taker had.
             tp = min(
                 self.found[giver][topic],
                 key=lambda tp: (self.kept.get(tp) != taker, self.kept.get(tp) == giver, tp),

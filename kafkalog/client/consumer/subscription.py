@@ -1,4 +1,4 @@
-"""What a consumer wants to read, and who is told of what it gets."""
+"""What a consumer wants to read, and the listeners for what it gets."""
 
 from __future__ import annotations
 
@@ -17,20 +17,20 @@ __all__ = ["AWAITS", "Listener", "Subscription", "few", "logged"]
 _logger = logging.getLogger(__name__)
 Listener = Callable[[list[TopicPartition]], object]
 AWAITS = "kafkalog.aio.Consumer"
-"""What takes listeners and callbacks that are async."""
+"""The class that takes async listeners and callbacks."""
 TOLD_MAX = 5
-"""So many names are told; more are counted."""
+"""How many names a message has; the rest is counted."""
 
 
 def few(names: list[str]) -> str:
-    """The first of some names, for a message; more are counted."""
+    """The first of some names, for a message; the rest is counted."""
     more = f" and {len(names) - TOLD_MAX} more" if len(names) > TOLD_MAX else ""
     return ", ".join(names[:TOLD_MAX]) + more
 
 
 @contextmanager
 def logged(what: str) -> Iterator[None]:
-    """A user's interceptor that fails is told in the log: the records are none of its."""
+    """Log exceptions of a user's interceptor: they do not affect the records."""
     try:
         yield
     except Exception:
@@ -38,7 +38,7 @@ def logged(what: str) -> Iterator[None]:
 
 
 class Subscription:
-    """Topics by name or by pattern; false when there are neither."""
+    """Topics by name or by pattern; false without either."""
 
     def __init__(
         self,
@@ -48,7 +48,7 @@ class Subscription:
         on_revoked: Listener | None = None,
         on_lost: Listener | None = None,
     ) -> None:
-        """Raises: ArgumentError for both, for names that are none, for a pattern that is none."""
+        """Raises: ArgumentError for both, for invalid names, for an invalid pattern."""
         names = [topics] if isinstance(topics, str) else things("topics", topics or ())
         if names and pattern is not None:
             raise errors.ArgumentError("subscribe: found topics and a pattern, wanted one of them")
@@ -65,7 +65,7 @@ class Subscription:
         for word, listener in told.items():
             called(word, listener, AWAITS)
         self.topics = set(names)
-        """Of a pattern: those that `look` has found."""
+        """With a pattern: those that `look` has found."""
         self._listeners = {
             "assigned": on_assigned,
             "revoked": on_revoked,
@@ -74,14 +74,14 @@ class Subscription:
 
     @property
     def pattern(self) -> bool:
-        """Whether its topics are those that a pattern finds."""
+        """Whether its topics come from a pattern."""
         return self._pattern is not None
 
     def __bool__(self) -> bool:
         return bool(self.topics) or self._pattern is not None
 
     def look(self, cluster: Cluster, no_internal: bool) -> bool:
-        """Ask which topics match the pattern; whether they are others than before."""
+        """Look up the topics that match the pattern; returns whether they have changed."""
         if self._pattern is None:
             return False
         cluster.refresh(None)
@@ -94,8 +94,8 @@ class Subscription:
         return changed
 
     def tell(self, what: str, partitions: list[TopicPartition]) -> None:
-        """Call a listener, if there is one: these are read from now on (assigned; perhaps none are
-        new), will be another's (revoked), or are another's already (lost)."""
+        """Call a listener, if there is one: these partitions are read from now on (assigned; there
+        may be no new ones), will be another member's (revoked), or may be already (lost)."""
         listener = self._listeners[what]
         if listener is not None:
             listener(partitions)

@@ -1,1 +1,1 @@
-"""Records from their leaders: fetch sessions, epochs, and the way to the reader."""
+"""Fetches records from their leaders: sessions, leader epochs, and the order for the reader."""

@@ -1,8 +1,7 @@
-"""Where each partition goes on, which node is asked for it, and what an answer means for it.
+"""Decides which node each partition is fetched from, at which offset, and what an answer means.
 
-It decides and does nothing else: no clock, no socket, no wait.  Each event comes with its time.
-Fetcher carries out what it decides; a simulation does the same (tests/unit/client/fetch/
-simulation.py).
+It only decides: no clock, no socket, no wait.  Each event comes with its time.  Fetcher carries out
+the decisions; a simulation does the same (tests/unit/client/fetch/simulation.py).
 """
 
 from __future__ import annotations
@@ -37,7 +36,7 @@ Partitions = Iterable[TopicPartition]
 
 
 class Tempo(NamedTuple):
-    """How long an answer may take, and how long a partition rests after a failure."""
+    """How long an answer may take, and how long a partition backs off after a failure."""
 
     request_ms: int
     pause_ms: int
@@ -45,42 +44,42 @@ class Tempo(NamedTuple):
 
 
 class Asked(NamedTuple):
-    """A request under way."""
+    """A request in flight."""
 
     offsets: dict[TopicPartition, int]
-    """Those whose answer still counts, and the offsets that were asked for."""
+    """Partitions whose answer still counts, and the requested offsets."""
     said: sessions.Ask | dict[TopicPartition, Leader]
-    """Of a Fetch; or the leaders that were asked whether the positions are good."""
+    """The content of a Fetch; or the leaders that positions are checked with."""
     due_s: float
-    """When its answer has to begin."""
+    """When its answer must have begun to arrive."""
     nearer: frozenset[TopicPartition] = frozenset()
-    """Those of which a replica was asked in the leader's place."""
+    """Partitions that a follower was asked for instead of the leader."""
 
 
 class Plan(NamedTuple):
-    """What is to be asked now."""
+    """What to ask for now."""
 
     nodes: dict[int, list[TopicPartition]]
-    """By node: partitions to fetch, those first that waited longest."""
+    """By node: partitions to fetch, those that have waited longest first."""
     unknown: list[TopicPartition]
-    """Those that metadata does not have."""
+    """Partitions that metadata does not have."""
 
 
 class Lost(NamedTuple):
-    """A position that is no good."""
+    """A position that is not valid any more."""
 
     at: int
     why: str
     number: int
-    """Another one each time."""
+    """Unique for each loss."""
 
 
 class _Rest(NamedTuple):
-    """Until when a partition is not asked for."""
+    """The backoff of a partition."""
 
     until_s: float
     pause_ms: int
-    """The next pause is longer."""
+    """The next backoff is longer."""
 
 
 class Core:
@@ -97,23 +96,23 @@ class Core:
         self.known = known
         self.options = options
         self.positions = dict(positions)
-        """Where the next fetch of each partition begins; another offset put here is sought."""
+        """The offset of each partition's next fetch; a different offset put here is a seek."""
         self.epochs = Epochs()
         self.stops: dict[TopicPartition, int] = {}
-        """Where it ends, for partitions that are not read for ever."""
+        """Where each ends, for partitions that are not read without end."""
         self.ends: dict[TopicPartition, Ends] = {}
         """From the latest answers."""
         self.missing: set[TopicPartition] = set()
-        """Set aside, as the cluster does not have them now; they have no place in `positions` until
-        they are sought."""
+        """Set aside because the cluster does not have them now; they are not in `positions` until
+        the next seek."""
         self.lost: dict[TopicPartition, Lost] = {}
-        """They wait until their leader has said where they go on."""
+        """They wait until their leader has said where they continue."""
         self.asked: dict[int, Asked] = {}
-        """By node: the request that is under way."""
+        """By node: the request in flight."""
         self.sessions: dict[int, sessions.Session] = {}
-        """By node: what it remembers."""
+        """By node: the session there."""
         self.nearer: dict[TopicPartition, tuple[int, float]] = {}
-        """The replica that is asked in the leader's place, and until when."""
+        """The follower that is asked instead of the leader, and until when."""
         self.paused: dict[int, float] = {}
         """Nodes that throttle, and until when."""
         self.found: list[Fetched] = []
@@ -123,38 +122,38 @@ class Core:
         """To be raised once what was found before it is taken."""
         self._tempo = tempo
         self._resting: dict[TopicPartition, _Rest] = {}
-        """Partitions whose node failed: others are fetched until they may be retried."""
+        """Partitions in backoff after a failure of their node; the others are fetched."""
         self._trouble: errors.KafkalogError | None = None
-        """The first failure that was not raised."""
+        """The first transient failure since `take_trouble`."""
         self._lost_count = 0
 
     # ---- positions ---------------------------------------------------------------------
 
     def seek(self, tp: TopicPartition, at: Place) -> None:
-        """Go on from an offset, wherever it was before."""
+        """Continue at another offset."""
         self._withdraw(tp)
         self._begin(tp, at)
 
     def go_on(self, tp: TopicPartition, offset: int) -> None:
-        """Fetch again from an offset that was read; what is known of its epochs holds."""
+        """Fetch again from an offset that was read; its known epochs stay valid."""
         self._withdraw(tp)
         self.epochs.look_again()
         self.positions[tp] = offset
 
     def pause(self, tp: TopicPartition) -> None:
-        """Fetch no more of it until it is sought or goes on."""
+        """Stop fetching it until `seek` or `go_on`."""
         self._withdraw(tp)
         self.positions.pop(tp, None)
         self.missing.discard(tp)
 
     def forget(self, tp: TopicPartition) -> None:
-        """It is read no more."""
+        """Stop reading it."""
         self.pause(tp)
         self.ends.pop(tp, None)
         self.epochs.forget(tp)
 
     def _withdraw(self, tp: TopicPartition) -> None:
-        """What was asked of it, and what was found, counts no more."""
+        """Drop what was requested and found."""
         for asked in self.asked.values():
             asked.offsets.pop(tp, None)
         self.lost.pop(tp, None)
@@ -168,15 +167,14 @@ class Core:
         self.positions[tp] = at.offset
 
     def take(self) -> list[Fetched]:
-        """What was found, once."""
+        """The fetched answers, each once."""
         found, self.found = self.found, []
         return found
 
-    # ---- what is asked of which node -----------------------------------------------------
+    # ---- requests ------------------------------------------------------------------------
 
     def plan(self, now_s: float) -> Plan:
-        """Partitions by the node that is asked for them, but those that rest.  Raises: as
-        `failed`."""
+        """Partitions by the node to ask, except those in backoff.  Raises: as `failed`."""
         plan = Plan({}, [])
         resting, stops, nearer, lost = self._resting, self.stops, self.nearer, self.lost
         for tp, at in self.positions.items():
@@ -206,20 +204,20 @@ class Core:
             plan.nodes.setdefault(row.leader, []).append(tp)
 
     def free(self, node: int, now_s: float) -> bool:
-        """Whether a request may go to it."""
+        """Whether a request may be sent to it."""
         return node not in self.asked and self.paused.get(node, 0.0) <= now_s
 
     def set_aside(self, unknown: Partitions) -> None:
-        """Metadata was asked for these once more: what it still does not have is missing."""
+        """Metadata was fetched again: partitions that it still does not have are missing."""
         for tp in unknown:
             if not known_in(self.known.topics, tp):
                 del self.positions[tp]
                 self.missing.add(tp)
 
     def ask(self, node: int, partitions: Partitions, checks: bool, now_s: float) -> Asked | None:
-        """The request to a node that has none under way; None: there is nothing to ask now.
+        """The request for a node without one in flight; None: there is nothing to ask now.
 
-        `checks`: the node can be asked whether positions are good.  Raises: as `failed`.
+        `checks`: whether the node can check positions.  Raises: as `failed`.
         """
         self.epochs.look(self.known, self.positions)
         if self.epochs.unsure:
@@ -231,12 +229,12 @@ class Core:
             if not partitions:
                 return None
         offsets = {tp: self.positions[tp] for tp in islice(partitions, names_max())}
-        if len(offsets) == names_max():  # there may be more: they have their turn next
+        if len(offsets) == names_max():  # the next request begins with the others
             for tp in offsets:
                 self.positions[tp] = self.positions.pop(tp)
         known = self.known.topics
         if any(tp.topic not in known for tp in offsets):
-            return None  # forgotten a moment ago: the next plan names it
+            return None  # just forgotten: the next plan has it as unknown
         ids = {name: known[name].topic_id for name in {tp.topic for tp in offsets}}
         current = self.epochs.current
         places = {tp: Place(at, current(tp)) for tp, at in offsets.items()}
@@ -249,17 +247,17 @@ class Core:
     def _doubted(
         self, node: int, partitions: Partitions, now_s: float
     ) -> dict[TopicPartition, Leader]:
-        """Those that are to be checked with this node before they are fetched."""
+        """Partitions to check with this node before they are fetched."""
         leaders, stale = self.epochs.doubts(self.known, node, partitions, self.positions)
         if stale:
-            why = "metadata is older than what was read"
+            why = "metadata is older than the records that were read"
             self.failed(failure(ErrorCode.UNKNOWN_LEADER_EPOCH, why), stale, now_s)
         for tp in self.epochs.unsure:
             self.nearer.pop(tp, None)
         return leaders
 
     def sent(self, node: int, asked: Asked, now_s: float) -> None:
-        """What `ask` gave is under way."""
+        """A request from `ask` is in flight."""
         fetch = isinstance(asked.said, sessions.Ask)
         patience_ms = self.patience_ms if fetch else self._tempo.request_ms
         self.asked[node] = asked._replace(due_s=now_s + patience_ms / 1000)
@@ -270,11 +268,11 @@ class Core:
         return self.options.max_wait_ms + self._tempo.request_ms
 
     def overdue(self, now_s: float) -> list[int]:
-        """Nodes whose answer should be there."""
+        """Nodes whose answer is overdue."""
         return [node for node, one in self.asked.items() if one.due_s <= now_s]
 
     def next_s(self, now_s: float) -> float | None:
-        """When something can be asked, or is overdue; None: only an answer changes anything."""
+        """When a request can be sent or is overdue; None: only an answer changes anything."""
         found = [max(one.due_s, now_s) for one in self.asked.values()]
         found += [one.until_s for one in self._resting.values() if one.until_s > now_s]
         found += [until_s for until_s in self.paused.values() if until_s > now_s]
@@ -283,7 +281,7 @@ class Core:
     # ---- failures ----------------------------------------------------------------------
 
     def failed(self, problem: errors.KafkalogError, partitions: Partitions, now_s: float) -> None:
-        """Ask for these later, of whoever leads them then.  Raises: what lasts."""
+        """Retry these later, at their leaders then.  Raises: a permanent failure."""
         if not passing(problem):
             raise problem
         self._trouble = self._trouble or problem
@@ -298,19 +296,19 @@ class Core:
     def node_failed(
         self, node: int, problem: errors.KafkalogError, partitions: Partitions, now_s: float
     ) -> None:
-        """Its request for these partitions has failed, and its connection with it.  Raises: what
-        lasts."""
+        """A node's request for these partitions has failed, with its connection.  Raises: a
+        permanent failure."""
         self.asked.pop(node, None)
         self._lose(node)
         self.failed(problem, partitions, now_s)
 
     def take_trouble(self) -> errors.KafkalogError | None:
-        """The first failure since the last call that passes."""
+        """The first transient failure since the last call."""
         problem, self._trouble = self._trouble, None
         return problem
 
     def hang_up(self) -> None:
-        """No request is under way any more; nodes may remember what they were asked."""
+        """All connections are closed; nodes may still remember their sessions."""
         for node in list(self.sessions):
             self._lose(node)
         self.asked.clear()
@@ -318,15 +316,15 @@ class Core:
         self._resting.clear()
 
     def _lose(self, node: int, code: int = 0) -> None:
-        """The next request to the node says everything."""
+        """Make the next request to the node a full one."""
         self.sessions[node] = sessions.lost(self.sessions.get(node, sessions.NONE), code)
 
     # ---- answers -----------------------------------------------------------------------
 
     def answered(self, node: int, answer: Any, now_s: float) -> None:
-        """What a node answers to the request that is under way.
+        """A node answered the request in flight.
 
-        Raises: as `failed`; CorruptMessage and BadAnswer, whereupon the node has failed.
+        Raises: as `failed`; CorruptMessage and BadAnswer, after which the node counts as failed.
         """
         asked = self.asked.pop(node)
         if answer.throttle_time_ms > 0:
@@ -353,7 +351,7 @@ class Core:
             name = topic.topic or self.known.topic_name(topic.topic_id) or ""
             info = self.known.topics.get(name)
             if info is not None and info.topic_id != said.after.ids.get(name):
-                continue  # recreated since
+                continue  # recreated in the meantime
             for row in topic.partitions:
                 tp = TopicPartition(name, row.partition_index)
                 if tp not in said.after.offsets:
@@ -364,22 +362,22 @@ class Core:
                 if named is None or not self.known.learn_leader(
                     tp, named.leader_id, named.leader_epoch, places.get(named.leader_id)
                 ):
-                    failed[tp] = code  # else it is asked for there, at once
+                    failed[tp] = code  # else the named leader is asked at once
         for tp, code in failed.items():
             self.failed(failure(code, f"fetch of {tp.topic}-{tp.partition}"), [tp], now_s)
 
     def _look(self, tp: TopicPartition, row: Any, asked: Asked, now_s: float) -> int:
-        """Take what an answer holds of a partition; a failure of it that passes, else 0."""
+        """Take an answer's data for a partition; returns its transient failure, else 0."""
         start = asked.offsets.get(tp)
         if not row.error_code and tp in self.positions:
-            # Sent only when they change, so they count even if the position has moved since.
+            # Sent only when they change, so they count even if the position has moved.
             self.ends[tp] = Ends(row.high_watermark, row.last_stable_offset, row.log_start_offset)
         if start is None or self.positions.get(tp) != start:
-            return 0  # sought elsewhere, or given away, since
+            return 0  # moved by a seek, or revoked
         if row.error_code and tp in asked.nearer:
-            self.nearer.pop(tp, None)  # what it says of itself; the leader knows better
+            self.nearer.pop(tp, None)  # a follower's own error: ask the leader
             if row.error_code == ErrorCode.OFFSET_OUT_OF_RANGE:
-                return 0  # it may be behind
+                return 0  # it may lag behind the leader
         elif getattr(row, "preferred_read_replica", -1) >= 0:
             self.nearer[tp] = row.preferred_read_replica, now_s + self.options.nearer_s
             return 0
@@ -401,7 +399,7 @@ class Core:
         if end is None:
             text = f"{tp.topic}-{tp.partition} at offset {start}: {len(data)} bytes hold no whole"
             raise about(tp, errors.BadAnswer(f"{text} batch"))
-        # A partition that had its turn goes last: an answer may be full before it reaches all.
+        # A partition that got records goes last: an answer may be full before it reaches all.
         del self.positions[tp]
         self.positions[tp] = max(end[0], start)
         self.epochs.read(tp, data, end[1])
@@ -418,30 +416,30 @@ class Core:
         )
 
     def _failed(self, tp: TopicPartition, code: int) -> int:
-        """A partition's failure: raised when it lasts, mended or returned when it passes."""
+        """A partition's failure: raises a permanent one, handles or returns a transient one."""
         if code == ErrorCode.OFFSET_OUT_OF_RANGE:
             self._lose_place(tp, f"offset {self.positions[tp]} is out of range")
             return 0
         if not is_retriable(code):
             raise about(tp, failure(code, f"fetch of {tp.topic}-{tp.partition}"))
-        # The next look at the metadata finds a topic that is gone.
+        # With new metadata a deleted topic is found missing.
         return ErrorCode.NOT_LEADER_OR_FOLLOWER if code in (3, 100) else code
 
-    # ---- whether positions are good, and where those go on that are not ------------------
+    # ---- validation of positions, and resets ---------------------------------------------
 
     def _checked(
         self, answer: Any, leaders: dict[TopicPartition, Leader],
         offsets: dict[TopicPartition, int], now_s: float,
     ) -> None:  # fmt: skip
-        """What a leader says of positions.  Raises: LogTruncation, once all others are known."""
+        """A leader's answer about positions.  Raises: LogTruncation, once all others are known."""
         problem: errors.KafkalogError | None = None
         for topic in answer.topics:
             for row in topic.partitions:
                 tp = TopicPartition(topic.topic, row.partition)
                 if tp not in offsets or self.positions.get(tp) != offsets[tp]:
-                    continue  # sought elsewhere, or given away, since
+                    continue  # moved by a seek, or revoked
                 if leader_of(self.known, tp) not in (None, leaders[tp]):
-                    continue  # another leads, or the topic was recreated, since
+                    continue  # the leader or topic has changed
                 try:
                     self._check(tp, row, leaders[tp], now_s)
                 except errors.KafkalogError as found:
@@ -459,19 +457,19 @@ class Core:
             self._cut(tp, to)
 
     def _cut(self, tp: TopicPartition, to: Place) -> None:
-        """The log has parted from what was read.  Raises: LogTruncation, without a reset."""
+        """The log was truncated below the position.  Raises: LogTruncation, without a reset."""
         at, known = self.positions[tp], to.offset >= 0
         epoch = self.epochs.before(tp, at)
-        where = f"it has parted from what was read at offset {to.offset}" if known else (
-            "where it has parted from what was read is not known"
+        where = f"it diverges at offset {to.offset} from the records read before" if known else (
+            "where it diverges from the records read before is not known"
         )  # fmt: skip
-        why = f"the log was cut below offset {at} of leader epoch {epoch}: {where}"
+        why = f"the log was truncated below offset {at} of leader epoch {epoch}: {where}"
         if self.options.out_of_range == "error":
             problem = errors.LogTruncation(f"{tp.topic}-{tp.partition}: {why}")
             problem.offset = to.offset
             raise about(tp, problem)
         if known:
-            self._move(tp, why, to, "from there")
+            self._move(tp, why, to, "where it diverges")
         else:
             self._lose_place(tp, why)
 
@@ -480,10 +478,10 @@ class Core:
         self.lost[tp] = Lost(self.positions[tp], why, self._lost_count)
 
     def resets(self) -> dict[int, dict[TopicPartition, Lost]]:
-        """Lost positions, by the leader that is to say where they go on."""
+        """Lost positions, by the leader that decides where they continue."""
         found: dict[int, dict[TopicPartition, Lost]] = {}
         for tp, lost in list(self.lost.items()):
-            if self.positions.get(tp) != lost.at:  # sought elsewhere, or given away
+            if self.positions.get(tp) != lost.at:  # moved by a seek, or revoked
                 del self.lost[tp]
                 continue
             info = self.known.topics.get(tp.topic)
@@ -492,7 +490,7 @@ class Core:
         return found
 
     def reset(self, tp: TopicPartition, lost: Lost, to: Place) -> None:
-        """The leader has said where a partition goes on that was lost so."""
+        """The leader has said where a lost partition continues."""
         if self.lost.get(tp) == lost and self.positions.get(tp) == lost.at:
             del self.lost[tp]
             how = f"by auto.offset.reset {self.options.out_of_range}"
@@ -501,16 +499,16 @@ class Core:
     def reset_failed(
         self, some: Mapping[TopicPartition, Lost], problem: errors.KafkalogError, now_s: float
     ) -> None:
-        """Ask for these again later.  Raises: what lasts."""
+        """Retry these later.  Raises: a permanent failure."""
         still = [tp for tp, lost in some.items() if self.lost.get(tp) == lost]
         for tp in still:
             del self.lost[tp]
         self.failed(problem, still, now_s)
 
     def _move(self, tp: TopicPartition, why: str, to: Place, how: str) -> None:
-        """Go on elsewhere."""
+        """Continue at another offset."""
         self._begin(tp, to)
-        self.warnings.append(f"{tp.topic}-{tp.partition}: {why}: it goes on at {to.offset}, {how}")
-        # Behind what was found before: the reader is there, too, once that was read.
+        self.warnings.append(f"{tp.topic}-{tp.partition}: {why}: continuing at {to.offset}, {how}")
+        # After the answers found before: the reader's position moves once those were read.
         nothing = Fetched(tp, b"", to.offset, to.offset, -1, -1, -1, (), self.options.committed)
         self.found.append(nothing)

@@ -1,6 +1,6 @@
-"""Leader epochs of what was read (KIP-320), by which a consumer notices that a log was cut.
+"""Leader epochs of records that were read (KIP-320): they show that a log was truncated.
 
-Pure: what is to be asked, and what an answer means.
+Pure: decides what to ask, and what an answer means.
 """
 
 from __future__ import annotations
@@ -17,19 +17,19 @@ from kafkalog.types import TopicPartition
 __all__ = ["USABLE_VERSION", "Epochs", "Leader", "Place", "leader_of"]
 
 USABLE_VERSION = 3
-"""Of OffsetForLeaderEpoch: before it only nodes may ask."""
+"""Of OffsetForLeaderEpoch: earlier versions are only for brokers."""
 KNOWN_MAX = 16
-"""Epochs remembered of a partition; what is read and not handed out yet is in the last few."""
+"""Epochs remembered per partition; records not handed out yet are in the last few."""
 STALE_MAX = 10
-"""How often metadata may be older than what was read before that counts for nothing."""
+"""How often metadata may be older than the records read before their epochs are dropped."""
 
 
 class Leader(NamedTuple):
-    """Whose answers about a partition count."""
+    """The leader whose answers about a partition count."""
 
     topic_id: UUID
     epoch: int
-    """-1: the brokers do not say."""
+    """-1: the brokers do not report it."""
 
 
 class Place(NamedTuple):
@@ -40,26 +40,25 @@ class Place(NamedTuple):
 
 
 class Epochs:
-    """By partition: the epochs of what was read, and the leader for whom the position is good.
+    """By partition: the epochs of the records read, and the leader that the position is valid for.
 
-    A position whose leader is another one now is checked there before it is read from.  One
-    thread.
+    If the leader has changed, the position is checked there before it is read from.  One thread.
     """
 
     def __init__(self) -> None:
         self.unsure: set[TopicPartition] = set()
-        """To be checked before they are read."""
+        """To be checked before they are fetched."""
         self._read: dict[TopicPartition, list[tuple[int, int]]] = {}
         """(first offset, epoch), ascending."""
         self._begun: dict[TopicPartition, int] = {}
-        """What is before that was not read: that it had the epoch is hearsay."""
+        """Where reading began: the epoch of the record before it was not read here."""
         self._good: dict[TopicPartition, Leader] = {}
         self._stale: dict[TopicPartition, int] = {}
-        """How often metadata was found to be older than what was read."""
+        """How often metadata was older than the records read."""
         self._version = -1
 
     def start(self, tp: TopicPartition, at: Place) -> None:
-        """A partition goes on elsewhere."""
+        """A partition continues at another offset."""
         self.forget(tp)
         self._begun[tp] = at.offset
         if at.epoch >= 0:
@@ -67,24 +66,24 @@ class Epochs:
         self.look_again()
 
     def look_again(self) -> None:
-        """Positions were added since metadata changed last."""
+        """Check again: positions were added since the last change of metadata."""
         self._version = -1
 
     def forget(self, tp: TopicPartition) -> None:
-        """It is read no more."""
+        """The partition is no longer read."""
         self.unsure.discard(tp)
         for known in (self._read, self._begun, self._good, self._stale):
             known.pop(tp, None)
 
     def before(self, tp: TopicPartition, offset: int) -> int:
-        """The epoch of the last record before an offset that was read from; -1: not known."""
+        """The epoch of the last record before an offset; -1: not known."""
         for first, epoch in reversed(self._read.get(tp, ())):
             if first < offset:
                 return epoch
         return -1
 
     def read(self, tp: TopicPartition, data: bytes | memoryview, last_epoch: int) -> None:
-        """Batches have come; the last one's epoch is known."""
+        """Note the epochs of fetched batches; the last one's is given."""
         known = self._read.setdefault(tp, [])
         if int.from_bytes(data[12:16], "big", signed=True) == last_epoch:
             if not known or known[-1][1] != last_epoch:
@@ -98,7 +97,7 @@ class Epochs:
     # ---- leaders -----------------------------------------------------------------------
 
     def look(self, known: Known, positions: Mapping[TopicPartition, int]) -> None:
-        """Find those that are to be checked, where the metadata has changed."""
+        """After a change of metadata, find positions that must be checked."""
         if known.version == self._version:
             return
         self._version = known.version
@@ -108,7 +107,7 @@ class Epochs:
             if now is None or now == before:
                 continue
             if before is not None and before.topic_id != now.topic_id:
-                self._read.pop(tp, None)  # another topic of that name
+                self._read.pop(tp, None)  # another topic with that name
             if now.epoch < 0 or self.before(tp, at) < 0:
                 self._take(tp, now)
             else:
@@ -121,8 +120,8 @@ class Epochs:
         some: Iterable[TopicPartition],
         positions: Mapping[TopicPartition, int],
     ) -> tuple[dict[TopicPartition, Leader], list[TopicPartition]]:
-        """(those of some that are to be checked with this node, those of which metadata is older
-        than what was read: another look may help)."""
+        """(partitions of `some` to check with this node, those whose metadata is older than the
+        records read and must be fetched again)."""
         leaders: dict[TopicPartition, Leader] = {}
         stale: list[TopicPartition] = []
         for tp in [tp for tp in some if tp in self.unsure]:
@@ -130,7 +129,7 @@ class Epochs:
             if now is None or known.topics[tp.topic].partitions[tp.partition].leader != node:
                 continue
             read = self.before(tp, positions[tp])
-            if read < 0:  # it was sought since
+            if read < 0:  # moved by a seek
                 self._take(tp, now)
             elif now.epoch >= read:
                 if len(leaders) < names_max():
@@ -138,13 +137,13 @@ class Epochs:
             elif self._stale.get(tp, 0) < STALE_MAX:
                 self._stale[tp] = self._stale.get(tp, 0) + 1
                 stale.append(tp)
-            else:  # not for ever: where epochs begin again, those of before say nothing
+            else:  # not without end: if epochs restart, the old ones mean nothing
                 self._read.pop(tp, None)
                 self._take(tp, now)
         return leaders, stale
 
     def current(self, tp: TopicPartition) -> int:
-        """The leader's epoch for which the position is good, as Fetch says it; -1: not known."""
+        """The leader epoch that the position is valid for, for Fetch; -1: not known."""
         found = self._good.get(tp)
         return -1 if found is None else found.epoch
 
@@ -158,7 +157,7 @@ class Epochs:
     def question(
         self, positions: Mapping[TopicPartition, int], leaders: Mapping[TopicPartition, Leader]
     ) -> dict[str, Any]:
-        """Of OffsetForLeaderEpoch, about the unsure."""
+        """The body of OffsetForLeaderEpoch for unsure positions."""
         topics: dict[str, list[dict[str, int]]] = {}
         for tp, leader in leaders.items():
             topics.setdefault(tp.topic, []).append(
@@ -171,24 +170,24 @@ class Epochs:
         return {"topics": [{"topic": name, "partitions": rows} for name, rows in topics.items()]}
 
     def good(self, leaders: Mapping[TopicPartition, Leader]) -> None:
-        """So are the positions of these, or nobody can say otherwise."""
+        """These positions are valid, or cannot be checked."""
         for tp, leader in leaders.items():
             self._take(tp, leader)
 
     def parted(self, tp: TopicPartition, at: int, answer: Any) -> Place | None:
-        """Where the log has parted from what was read, offset -1: not known; None: nowhere."""
+        """Where the log diverges from the records read, offset -1: not known; None: it does not."""
         if answer.end_offset < 0 or answer.leader_epoch < 0:
             return Place(-1, -1)
         offset, begun = answer.end_offset, self._begun.get(tp, 0)
         for first, epoch in self._read.get(tp, ()):
-            if epoch > answer.leader_epoch:  # the leader never had that: no record of it is there
+            if epoch > answer.leader_epoch:  # the leader has no records of that epoch
                 offset = min(offset, max(first, begun))
                 break
         return Place(offset, answer.leader_epoch) if offset < at else None
 
 
 def leader_of(known: Known, tp: TopicPartition) -> Leader | None:
-    """As metadata has it; None: it does not have the partition."""
+    """The leader in metadata; None: metadata does not have the partition."""
     info = known.topics.get(tp.topic)
     row = None if info is None else info.partitions.get(tp.partition)
     return None if info is None or row is None else Leader(info.topic_id, row.leader_epoch)

@@ -1,4 +1,4 @@
-"""What a Fetch asks for, and what one partition of its answer holds."""
+"""The options of a Fetch, and one partition's data in its answer."""
 
 from __future__ import annotations
 
@@ -22,22 +22,22 @@ class FetchOptions(NamedTuple):
     max_bytes: int = 50 << 20
     partition_bytes: int = 1 << 20
     committed: bool = False
-    """Without open and aborted transactions."""
+    """Without records of open and aborted transactions."""
     out_of_range: str = "error"
-    """Where to go on when the offset is not there: as auto.offset.reset, or error."""
+    """Where to continue if the offset is out of range: as auto.offset.reset, or error."""
     check_crcs: bool = True
     rack: str = ""
-    """Where the consumer stands: a leader may name a replica that is nearer (KIP-392)."""
+    """The consumer's rack: a leader may name a nearer replica (KIP-392)."""
     nearer_s: float = 300.0
-    """How long that is believed."""
+    """How long to fetch from that replica."""
     set_aside: bool = False
-    """Partitions that the cluster does not have hold up no others: see `Core.missing`."""
+    """Partitions that the cluster does not have do not hold up others: see `Core.missing`."""
     sessions: bool = True
-    """Let nodes remember what is fetched (KIP-227); a few requests are not worth the place."""
+    """Use fetch sessions (KIP-227); not worth their place at the broker for a few requests."""
 
 
 class Ends(NamedTuple):
-    """What an answer says of a partition."""
+    """The offsets of a partition in an answer."""
 
     high_watermark: int
     last_stable_offset: int
@@ -45,13 +45,13 @@ class Ends(NamedTuple):
 
 
 class Fetched(NamedTuple):
-    """What one answer holds of one partition."""
+    """One partition's data in an answer."""
 
     tp: TopicPartition
     data: bytes | memoryview
-    """Record batches as they lie in the log; the last may be cut off."""
+    """Record batches as in the log; the last may be incomplete."""
     start: int
-    """The offset that was asked for: records before it are not wanted."""
+    """The requested offset: earlier records are dropped."""
     next_offset: int
     high_watermark: int
     last_stable_offset: int
@@ -61,15 +61,15 @@ class Fetched(NamedTuple):
     committed: bool
 
     def records(self) -> list[Record]:
-        """The data records from `start` on, without control records and aborted ones.
+        """The data records from `start` on, without control and aborted records.
 
-        Raises: CorruptMessage, naming partition and offset; others as a scan does.
+        Raises: CorruptMessage, naming partition and offset; others as in a scan.
         """
         blocks = Decoder().records(*self.tp, self.data, self.start, self.aborted)
         return list(chain.from_iterable(rows.records(0, len(rows)) for rows in blocks))
 
     def record_count(self) -> int:
-        """Records by the headers of the batches, which are checked; for measuring."""
+        """The number of records, from the checked headers of the batches; for measurements."""
         return sum(
             int(batch.record_count)
             for batch, _ in whole_batches(self.data)

@@ -1,6 +1,6 @@
-"""Batches of partitions from their leaders: Fetch, one request a node, read ahead by one.
+"""Fetches batches of partitions from their leaders: one request per node, one answer ahead.
 
-What is asked and what an answer means is decided in core.py; here are connections and waits.
+core.py decides what to ask and what an answer means; connections and waits are here.
 """
 
 from __future__ import annotations
@@ -31,18 +31,18 @@ __all__ = ["Fetcher"]
 
 _logger = logging.getLogger(__name__)
 NAMES_VERSION_MAX = 12
-"""From version 13 on topics are named by their ids."""
+"""From version 13 on topics have ids instead of names."""
 VERSION_MAX = 16
 GRACE_MS = 5_000
-"""What an answer may take beyond the time that the broker may wait."""
+"""How long an answer may take beyond the broker's own wait."""
 
 
 Wait = Callable[[Iterable[Connection], float], list[Connection]]
-"""(connections, seconds) -> those that have an answer by then."""
+"""(connections, seconds) -> those with an answer by then."""
 
 
 class Fetcher:
-    """Positions of partitions, and what comes from there on.  One thread at a time."""
+    """Positions of partitions, and the batches from there on.  One thread at a time."""
 
     def __init__(
         self,
@@ -54,8 +54,8 @@ class Fetcher:
     ) -> None:
         """Nothing is sent yet.  `positions`: the next offset of each partition.
 
-        `ring` ends a wait of `wait`: with it connections are made in threads of their own, and
-        no poll waits for one.
+        `ring` ends a wait of `wait`: then connections are opened in threads of their own, and no
+        poll waits for one.
         """
         self.cluster = cluster
         self.options = options
@@ -68,7 +68,7 @@ class Fetcher:
         self._resets = Resets(cluster, self.core)
         self._backoff: Backoff | None = None
         self.fetch_bytes, self.fetch_ms = Tally(), Tally()
-        """Of each answer: its batches, and how long it took."""
+        """Of each answer: the bytes of its batches, and its latency."""
         self._wait = wait
 
     @property
@@ -83,7 +83,7 @@ class Fetcher:
 
     @property
     def epochs(self) -> Epochs:
-        """Leader epochs of what was read."""
+        """Leader epochs of the records read."""
         return self.core.epochs
 
     def close(self) -> None:
@@ -92,7 +92,7 @@ class Fetcher:
             connection = self._connections.get(node)
             said = sessions.closing(session)
             if said is not None and connection is not None and not connection.closed:
-                with suppress(errors.KafkalogError):  # else the node forgets it in a while
+                with suppress(errors.KafkalogError):  # otherwise the session expires at the node
                     connection.post(apis.FETCH, *self._request(connection, said, session))
         self.core.sessions.clear()
         self._hang_up()
@@ -107,18 +107,18 @@ class Fetcher:
         self._opening.clear()
 
     def seek(self, tp: TopicPartition, offset: int, epoch: int = -1) -> None:
-        """Go on from an offset; `epoch`: the leader epoch of the record before it, where it is
-        known, by which it is noticed that the log was cut."""
+        """Continue at an offset; `epoch`: the leader epoch of the record before it, if known, which
+        shows whether the log was truncated."""
         self.core.seek(tp, Place(offset, epoch))
 
     def poll(self, timeout_ms: int | None = None) -> list[Fetched]:
-        """What has come; empty when nothing did in `timeout_ms` (None: the broker's wait).
+        """The fetched batches; empty after `timeout_ms` without any (None: the broker's wait).
 
-        The next requests are on their way when it returns.  With a `ring` it takes no longer,
-        whatever brokers do, and what passes is tried again for as long as it takes.
+        The next requests are in flight when it returns.  With a `ring` it takes no longer, whatever
+        brokers do, and transient failures are retried without end.
 
         Raises: OffsetOutOfRange (LogTruncation is one), UnknownTopicOrPartition, CorruptMessage;
-        what lasts.
+        permanent failures.
         """
         wait_ms = self.options.max_wait_ms + 100 if timeout_ms is None else timeout_ms
         if self._ring is None:
@@ -142,7 +142,7 @@ class Fetcher:
         warnings, self.core.warnings = self.core.warnings, []
         for text in warnings:
             _logger.warning("%s", text)
-        if found := self.core.take():  # what came before a failure comes before it
+        if found := self.core.take():  # batches that arrived before a failure come first
             return found
         failed, self.core.problem = self.core.problem, None
         if failed is not None:
@@ -152,8 +152,8 @@ class Fetcher:
         return []
 
     def _again(self, problem: errors.KafkalogError) -> None:
-        """Pause before the next try; metadata is asked for again."""
-        if self._ring is not None:  # what failed rests, each for itself
+        """Back off before the next attempt; metadata is fetched again."""
+        if self._ring is not None:  # each failed partition backs off on its own
             self.cluster.forget()
             return
         if self._backoff is None:
@@ -167,9 +167,9 @@ class Fetcher:
     # ---- requests ----------------------------------------------------------------------
 
     def _send(self) -> None:
-        """A request to every node that has none.
+        """Send a request to every node without one.
 
-        Raises: what lasts; what passes, when nothing is on its way to anybody.
+        Raises: a permanent failure; a transient one if no request is in flight.
         """
         core, nodes = self.core, self.cluster.nodes.keys()
         every = nodes and core.asked.keys() >= nodes
@@ -183,7 +183,7 @@ class Fetcher:
     def _alone(
         self, node: int, call: Callable[[], None], partitions: Iterable[TopicPartition] = ()
     ) -> None:
-        """Do something with one node: what fails there for a time holds up no other."""
+        """Make a call for one node: its transient failure holds up no other node."""
         asked = self.core.asked.get(node)
         try:
             call()
@@ -198,7 +198,7 @@ class Fetcher:
             self.core.node_failed(node, problem, some, time.monotonic())
 
     def _by_node(self) -> dict[int, list[TopicPartition]]:
-        """As Core.plan; what metadata does not have is asked for once more."""
+        """As Core.plan; for partitions not in metadata it is fetched once more."""
         plan = self.core.plan(time.monotonic())
         if plan.unknown:
             self._find(plan.unknown)
@@ -234,7 +234,7 @@ class Fetcher:
             if connection is None:
                 return
             self._connections[node] = connection
-        if self._ring is None:  # another node's failure may have forgotten them
+        if self._ring is None:  # after another node's failure they may be forgotten
             for name in {tp.topic for tp in partitions}:
                 self.cluster.topic(name)
         api = apis.OFFSET_FOR_LEADER_EPOCH
@@ -258,7 +258,7 @@ class Fetcher:
             connection.post(api, body, version)
 
     def _connected(self, node: int) -> Connection | None:
-        """A connection to a node; None while it is being made.  Raises: why it cannot be."""
+        """A connection to a node; None while it is being opened.  Raises: why it failed."""
         if self._ring is None:
             return self.cluster.another(node)
         openings, opening = self.cluster.openings, self._opening.get(node)
@@ -274,7 +274,7 @@ class Fetcher:
     def _request(
         self, connection: Connection, said: sessions.Ask, session: sessions.Session
     ) -> tuple[dict[str, Any], int]:
-        """(body, version) of what is said."""
+        """(body, version) of a Fetch."""
         version = connection.version_of(
             apis.FETCH, at_most=VERSION_MAX if session.by_id else NAMES_VERSION_MAX
         )
@@ -291,7 +291,7 @@ class Fetcher:
     # ---- answers -----------------------------------------------------------------------
 
     def _ready(self, wait_s: float) -> list[int]:
-        """The nodes whose answer has begun to come, or is overdue."""
+        """The nodes whose answer has begun to arrive, or is overdue."""
         waiting = {self._connections[node]: node for node in self.core.asked}
         now_s = time.monotonic()
         next_s = self.core.next_s(now_s)
@@ -302,7 +302,7 @@ class Fetcher:
         return found + late
 
     def _pumped(self, connection: Connection, node: int) -> bool:
-        """Send more of a request; whether there is something to receive."""
+        """Send more of a request; returns whether there is something to receive."""
         self._alone(node, connection.pump)
         return not connection.closed and bool(answering([connection], 0))
 

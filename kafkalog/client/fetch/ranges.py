@@ -1,4 +1,4 @@
-"""A range of a partition as columns, from its leader: read ahead by one answer, decoded in C."""
+"""A range of a partition as columns, from its leader: one answer ahead, decoded in C."""
 
 from __future__ import annotations
 
@@ -30,13 +30,13 @@ def scan_range(
     options: FetchOptions,
     topic_id: UUID = NO_ID,
 ) -> Iterator[ScanBatch]:
-    """The records with offsets from `start` up to, not including, `stop`, as a scan's batches.
+    """The records with offsets from `start` to below `stop`, as batches of a scan.
 
-    Where records up to `stop` are not there yet it waits for them, for the API timeout.
-    `topic_id`: of the topic that is meant, where it is known.  Closing the generator ends it.
+    Waits for records up to `stop` that are not written yet, for the API timeout.  `topic_id`: of
+    the topic that is meant, if known.  Close the generator to end it early.
 
-    Raises: OffsetOutOfRange when the log begins behind, or ends before; UnknownTopicOrPartition
-    when the topic is gone, or is another one; CorruptMessage; what lasts.
+    Raises: OffsetOutOfRange if the log begins later or ends earlier; UnknownTopicOrPartition if the
+    topic was deleted or recreated; CorruptMessage; permanent failures.
     """
     alone = options._replace(out_of_range="error", sessions=False)
     fetcher = Fetcher(cluster, {tp: start}, alone)
@@ -58,7 +58,7 @@ def scan_range(
 
 
 def _check_topic(cluster: Cluster, tp: TopicPartition, topic_id: UUID) -> None:
-    """Raises: UnknownTopicOrPartition for another topic of the name, by what is known now."""
+    """Raises: UnknownTopicOrPartition if the known metadata has a recreated topic."""
     known = cluster.topics.get(tp.topic)
     if known is not None and topic_id != NO_ID and known.topic_id != topic_id:
         raise errors.UnknownTopicOrPartition(
@@ -85,9 +85,9 @@ def _end(ends: Ends, committed: bool) -> int:
 def sample_bytes(
     cluster: Cluster, positions: Mapping[TopicPartition, int], options: FetchOptions
 ) -> dict[TopicPartition, float]:
-    """About how many bytes an offset takes in the log, by the batches at these positions.
+    """About how many bytes an offset takes in the log, from the batches at these positions.
 
-    A partition that says nothing in a second is left out, and those that fail: reading them
+    Partitions that do not answer within a second are left out, and those that fail: reading them
     raises.
     """
     small = options._replace(
@@ -99,7 +99,7 @@ def sample_bytes(
     try:
         while len(found) < len(positions) and (some := fetcher.poll(SAMPLE_WAIT_MS)):
             for one in some:
-                # The first batch begins before the position as a rule; the last may be cut off.
+                # The first batch usually begins before the position; the last may be incomplete.
                 base = int.from_bytes(one.data[:8], "big") if one.data else one.start
                 size = sum(len(batch) for _, batch in whole_batches(one.data, check_crc=False))
                 found[one.tp] = size / max(1, one.next_offset - min(base, one.start))

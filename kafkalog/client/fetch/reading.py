@@ -1,4 +1,4 @@
-"""What was fetched, on its way to the user: in order, decoded block by block."""
+"""Hands out fetched records in order, decoded block by block."""
 
 from __future__ import annotations
 
@@ -23,14 +23,14 @@ _NONE: Iterator[Record] = iter(())
 
 
 class Reading:
-    """Answers in the order in which they came, and how far each partition was read.
+    """Answers in the order in which they arrived, and how far each partition was read.
 
-    At most one answer a broker is kept here: the next one is on its way, and is taken when
+    At most one answer per broker is kept here: the next one is in flight, and is received when
     these are read.  One thread.
     """
 
     def __init__(self, fetcher: Fetcher) -> None:
-        """`fetcher`: whose positions follow ours when a partition is sought or lost."""
+        """`fetcher`: its positions follow these after a seek or a loss."""
         self.fetcher = fetcher
         self._positions: dict[TopicPartition, int] = {}
         self._queue: deque[Fetched] = deque()
@@ -38,11 +38,11 @@ class Reading:
         self._blocks: Iterator[Rows] = iter(())
         self._rows: Rows | None = None
         self._made = 0
-        """Of the rows."""
+        """Rows made from the current block."""
         self._count = 0
-        """Of those before, handed out."""
+        """Records handed out from earlier blocks."""
         self._items = _NONE
-        """Those that were made and are not handed out."""
+        """Records that were made and not handed out."""
         self._records: Decoder | None = None
         self._columns: Decoder | None = None
         self._problem: errors.KafkalogError | None = None
@@ -50,14 +50,14 @@ class Reading:
     # ---- positions ---------------------------------------------------------------------
 
     def position(self, tp: TopicPartition) -> int | None:
-        """The offset behind the last record that was handed out; None: not known yet."""
+        """The offset after the last record that was handed out; None: not known yet."""
         if self._now is not None and self._now.tp == tp:
             self._settle()
         return self._positions.get(tp)
 
     def lag(self, tp: TopicPartition, stable: bool) -> int:
-        """Records between what was handed out, without the block in progress, and the end of the
-        last answer; `stable`: of what is committed.  0: it is not known.  From any thread."""
+        """Records from the last one handed out, except for the current block, to the end that the
+        last answer reported; `stable`: only committed ones.  0: not known.  From any thread."""
         at, ends = self._positions.get(tp), self.fetcher.ends.get(tp)
         if at is None or ends is None:
             return 0
@@ -65,12 +65,12 @@ class Reading:
         return max(end - at, 0)
 
     def reached(self, tp: TopicPartition) -> CommittedOffset | None:
-        """The position as it is committed; None: there is none yet."""
+        """The position as it is committed; None: not known yet."""
         at = self.position(tp)
         return None if at is None else CommittedOffset(at, self.epoch(tp, at))
 
     def _settle(self) -> None:
-        """Note how far the block that is handed out was used."""
+        """Update the position to what was used of the current block."""
         if self._now is not None and self._rows is not None:
             row, offsets = self._made - length_hint(self._items), self._rows.offsets
             at = offsets[row] if row < len(offsets) else offsets[-1] + 1
@@ -81,7 +81,7 @@ class Reading:
         return self.fetcher.epochs.before(tp, offset)
 
     def seek(self, tp: TopicPartition, offset: int, fetch: bool = True, epoch: int = -1) -> None:
-        """Go on from `offset`; `fetch` False: not now, the partition is paused; `epoch`: as
+        """Continue at `offset`; `fetch` False: not now, the partition is paused; `epoch`: as in
         Fetcher.seek."""
         self.drop(tp)
         self._positions[tp] = offset
@@ -90,24 +90,24 @@ class Reading:
             del self.fetcher.positions[tp]
 
     def go_on(self, tp: TopicPartition) -> None:
-        """Fetch again from where it was read, if that is known: a leader that is another one by
-        now, or another topic's, is noticed."""
+        """Fetch again from the position, if it is known: this detects a new leader or a recreated
+        topic."""
         if (at := self.position(tp)) is not None:
             self.drop(tp)
             self.fetcher.core.go_on(tp, at)
 
     def pause(self, tp: TopicPartition) -> None:
-        """What was fetched and not read is fetched again later."""
+        """Drop fetched records that were not read; they are fetched again later."""
         self.drop(tp)
 
     def forget(self, tp: TopicPartition) -> None:
-        """The partition is read no more."""
+        """Stop reading the partition."""
         self.drop(tp)
         self._positions.pop(tp, None)
         self.fetcher.core.forget(tp)
 
     def drop(self, tp: TopicPartition) -> None:
-        """Neither hand out nor fetch more of a partition; its position stays."""
+        """Stop handing out and fetching a partition; its position stays."""
         self.fetcher.core.pause(tp)
         if self._now is not None and self._now.tp == tp:
             self._settle()
@@ -123,17 +123,17 @@ class Reading:
 
     @property
     def count(self) -> int:
-        """Records that were handed out.  From any thread, though it may be late then."""
+        """Records that were handed out.  From any thread, which may see an older count."""
         return self._count + self._made - length_hint(self._items)
 
     def _use(self, rows: Rows | None) -> None:
         self._count += self._made - length_hint(self._items)
-        for _ in self._items:  # somebody may iterate over the same
+        for _ in self._items:  # a caller may still iterate over it
             pass
         self._rows, self._made, self._items = rows, 0, _NONE
 
     def _make(self, most: int) -> list[Record]:
-        """More of the rows; empty: there are none."""
+        """More records of the block; empty: there are none."""
         if self._rows is None:
             return []
         found = self._rows.records(self._made, most)
@@ -143,7 +143,7 @@ class Reading:
     # ---- records -----------------------------------------------------------------------
 
     def add(self, fetched: list[Fetched]) -> None:
-        """What has come."""
+        """Append new answers."""
         self._queue += fetched
 
     @property
@@ -152,9 +152,9 @@ class Reading:
         return not self._queue and self._now is None
 
     def take(self, count: int) -> list[Record]:
-        """Up to `count` records, of the partitions in turn; empty: there are none.
+        """Up to `count` records, from the partitions in turn; empty: there are none.
 
-        Raises: CorruptMessage and what a scan does, behind the records before it.
+        Raises: CorruptMessage and the errors of a scan, after the records before the damage.
         """
         found = list(islice(self._items, count))
         try:
@@ -170,7 +170,7 @@ class Reading:
         return found
 
     def take_block(self) -> Iterator[Record] | None:
-        """Some records, None if there are none; going through them moves the position.
+        """Some records, None if there are none; iterating over them moves the position.
 
         Raises: as `take`.
         """
@@ -210,17 +210,17 @@ class Reading:
         return True
 
     def _retreat(self, tp: TopicPartition) -> None:
-        """Damage: the partition stays before it, and meets it again."""
+        """After damage: stay before it, so that the next read raises again."""
         self._use(None)
         self.drop(tp)
         self.fetcher.positions[tp] = self._positions[tp]
 
     def take_columns(self) -> list[ScanBatch]:
-        """All that has come, as columns.  Raises: as `take`."""
+        """All fetched records, as columns.  Raises: as `take`."""
         if self._problem is not None:
             problem, self._problem = self._problem, None
             raise problem
-        if self._now is not None:  # the rest of what `take` has begun
+        if self._now is not None:  # the rest of a block that `take` has begun
             now = self._now
             self._settle()
             self._end()

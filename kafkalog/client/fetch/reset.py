@@ -1,4 +1,4 @@
-"""Leaders are asked where partitions go on whose position is lost, as auto.offset.reset says."""
+"""Asks leaders where partitions with a lost position continue, by auto.offset.reset."""
 
 from __future__ import annotations
 
@@ -18,24 +18,25 @@ __all__ = ["Resets"]
 
 
 class Resets:
-    """Asks for what a fetcher's core has lost.  One thread."""
+    """Finds new positions for those that a fetcher's core has lost.  One thread."""
 
     def __init__(self, cluster: Cluster, core: Core) -> None:
         self._cluster = cluster
         self._core = core
         self._begun: dict[int, set[int]] = {}
-        """By leader: the numbers of the losses that were known when it was asked."""
+        """By leader: the numbers of the losses in its current lookup."""
 
     def find(self) -> None:
-        """Go on where that is known now; each leader is asked once about all of its partitions.
+        """Reset positions for which the answer is known; asks each leader once about all of its
+        partitions.
 
-        Raises: OffsetOutOfRange, without a reset; what lasts.
+        Raises: OffsetOutOfRange, without a reset; a permanent failure.
         """
         patience, core = self._cluster.patience, self._core
         for leader, some in core.resets().items():
             errand, numbers = f"reset by node {leader}", {lost.number for lost in some.values()}
             if not numbers <= self._begun.get(leader, numbers):
-                patience.forget(errand)  # what was answered before says nothing of the later ones
+                patience.forget(errand)  # its answers do not cover the later losses
             self._begun[leader] = numbers
             try:
                 with patience.errand_of(errand, 0):
@@ -52,7 +53,7 @@ class Resets:
             del self._begun[leader]
 
     def _starts(self, some: Mapping[TopicPartition, Lost]) -> dict[TopicPartition, Place]:
-        """Raises: OffsetOutOfRange, without a reset; as list_offsets."""
+        """Where they continue.  Raises: OffsetOutOfRange, without a reset; as list_offsets."""
         cluster, options = self._cluster, self._core.options
         if options.out_of_range != "error":
             starts = find_starts(cluster, some, options.out_of_range, options.committed)

@@ -1,7 +1,7 @@
-"""Fetch sessions (KIP-227): the broker remembers what is fetched, so a request says what changed.
+"""Fetch sessions (KIP-227): the broker remembers the partitions, so a request has only changes.
 
-Pure: a session is a value; what is asked and answered gives the next one.  One request of a
-session is on its way at a time.
+Pure: a session is a value; a request and its answer yield the next one.  A session has one request
+in flight at a time.
 """
 
 from __future__ import annotations
@@ -28,10 +28,10 @@ __all__ = [
 ]
 
 NEW_EPOCH, FINAL_EPOCH = 0, -1
-"""Of a request that wants a session, and of one that wants none, or ends it."""
+"""Of a request that starts a session, and of one without a session, or that closes it."""
 EPOCH_MAX = 2**31 - 1
 Offsets = Mapping[TopicPartition, Any]
-"""Where each goes on: a consumer's Place, or all that a follower tells of itself."""
+"""Where each continues: a consumer's Place, or a follower's own state."""
 Ids = Mapping[str, UUID]
 
 LOST = frozenset(
@@ -42,42 +42,42 @@ LOST = frozenset(
         ErrorCode.INCONSISTENT_TOPIC_ID,
     )
 )
-"""Answers after which everything is sent again at once: nothing else is wrong."""
+"""Answers after which a full request is sent at once: nothing else is wrong."""
 
 
 class Session(NamedTuple):
-    """What a node remembers of this client's fetches; NONE: nothing."""
+    """A node's memory of this client's fetches; NONE: there is no session."""
 
     session_id: int
-    """0: there is none, or the node keeps none for us."""
+    """0: there is none, or the node refused one."""
     epoch: int
-    """Of the next request; 0: it says everything."""
+    """Of the next request; 0: it is a full one."""
     offsets: Offsets
-    """By partition: where the node goes on from."""
+    """By partition: where the node continues."""
     ids: Ids
-    """By topic, as the node has them."""
+    """By topic, as the node knows them."""
     by_id: bool
-    """Requests name topics by their ids."""
+    """Whether requests have topic ids instead of names."""
 
 
 NONE = Session(0, NEW_EPOCH, {}, {}, False)
 
 
 class Ask(NamedTuple):
-    """What a request says."""
+    """The content of a request."""
 
     session_id: int
     epoch: int
     offsets: Offsets
-    """Partitions that are new, or go on from elsewhere; of a request that is no session's, all."""
+    """Partitions that are new or have moved; of a full request all."""
     forgotten: list[tuple[TopicPartition, UUID]]
-    """Those that are not wanted any more, with the topic's id as the node has it."""
+    """Partitions to drop from the session, with the topic id that the node knows."""
     after: Session
-    """The session once the node has taken this."""
+    """The session once the node has processed the request."""
 
 
 def ask(session: Session, offsets: Offsets, ids: Ids, by_id: bool) -> Ask:
-    """The request for all of `offsets`, and no other partition."""
+    """The request for exactly the partitions of `offsets`."""
     if session.epoch == NEW_EPOCH or session.by_id != by_id:
         after = Session(session.session_id, NEW_EPOCH, offsets, ids, by_id)
         return Ask(session.session_id, NEW_EPOCH, offsets, [], after)
@@ -85,7 +85,7 @@ def ask(session: Session, offsets: Offsets, ids: Ids, by_id: bool) -> Ask:
     changed = {tp: at for tp, at in offsets.items() if sent.get(tp) != at}
     kept = len(offsets) - sum(tp not in sent for tp in changed)
     forgotten = [tp for tp in sent if tp not in offsets] if kept < len(sent) else []
-    if session.ids != ids:  # the node must learn of a recreated topic
+    if session.ids != ids:  # tell the node about recreated topics
         other = {name for name, one in ids.items() if session.ids.get(name, one) != one}
         changed |= {tp: at for tp, at in offsets.items() if tp.topic in other}
         forgotten += [tp for tp in sent if tp.topic in other and tp in offsets]
@@ -95,15 +95,15 @@ def ask(session: Session, offsets: Offsets, ids: Ids, by_id: bool) -> Ask:
 
 
 def ask_some(session: Session, changed: Offsets) -> Ask:
-    """As `ask`, where the node has the same partitions and topics: `changed` are all
-    that go on from elsewhere.  Not for a session that has not begun.
+    """As `ask`, if the node has the same partitions and topics: `changed` has all that moved.  Not
+    for a session that has not begun.
     """
     after = session._replace(offsets={**session.offsets, **changed})
     return Ask(session.session_id, session.epoch, changed, [], after)
 
 
 def fields(said: Ask, ids: Ids, partition_bytes: int) -> dict[str, Any]:
-    """What is said, as a consumer's Fetch has it."""
+    """The fields of a consumer's Fetch."""
     topics: dict[str, list[dict[str, int]]] = {}
     for tp, at in said.offsets.items():
         topics.setdefault(tp.topic, []).append(
@@ -132,10 +132,10 @@ def fields(said: Ask, ids: Ids, partition_bytes: int) -> dict[str, Any]:
 
 
 def answered(asked: Ask, session_id: int, partitions: int) -> Session:
-    """The session after an answer without an error, which holds so many partitions.
+    """The session after an answer without an error that has so many partitions.
 
-    A node that names another session, or whose first answer leaves partitions out, is sent
-    everything again: nothing would be heard of them.
+    If the node names another session, or its first answer lacks partitions, the next request is a
+    full one: otherwise it would never answer for those.
     """
     if asked.epoch == NEW_EPOCH:
         if session_id == 0:
@@ -150,14 +150,14 @@ def answered(asked: Ask, session_id: int, partitions: int) -> Session:
 
 
 def lost(session: Session, code: int = 0) -> Session:
-    """After a failure: what the node still remembers makes room for the next one."""
+    """The session after a failure; the next request names it, so the node can reuse its place."""
     if code == ErrorCode.FETCH_SESSION_ID_NOT_FOUND:
         return NONE
     return NONE._replace(session_id=session.session_id)
 
 
 def closing(session: Session) -> Ask | None:
-    """The request that ends it, to which no answer matters; None: there is none."""
+    """The request that closes it, whose answer does not matter; None: there is no session."""
     if session.session_id == 0:
         return None
     return Ask(session.session_id, FINAL_EPOCH, {}, [], NONE)

@@ -1,1 +1,1 @@
-"""Connections to brokers, and the cluster as it is seen over them."""
+"""Connections to brokers, and the cluster as a client sees it over them."""

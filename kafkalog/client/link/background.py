@@ -1,4 +1,4 @@
-"""A thread that works next to its owner's, from the first thing to do until it is stopped."""
+"""A thread that works in parallel with its owner's, from the first task until it is stopped."""
 
 from __future__ import annotations
 
@@ -14,27 +14,26 @@ __all__ = ["Background"]
 
 _logger = logging.getLogger(__name__)
 LOOK_S = 60.0
-"""How often it is looked for connections that nobody uses."""
+"""How often idle connections are looked for."""
 END_S = 1.0
-"""How long `stop` waits for the thread; it ends by itself when its request does."""
+"""How long `stop` waits for the thread, which ends by itself after its current request."""
 
 
 class Background(ABC):
-    """One thread, with connections of its own; it talks to its owner through what the condition
-    guards."""
+    """One thread with its own connections; it shares with its owner what the condition guards."""
 
     def __init__(self, cluster: Cluster, name: str, nudge: Callable[[], None]) -> None:
-        """`cluster`: its own, which it closes.  `nudge`: tells the owner to look."""
+        """`cluster`: its own, which it closes.  `nudge`: makes the owner look for results."""
         self.cluster = cluster
         self.clock = cluster.clock
         self._name = name
         self._nudge = nudge
-        self._condition = threading.Condition()  # guards what follows, and what the kinds have
+        self._condition = threading.Condition()  # guards what follows, and members of subclasses
         self._thread: threading.Thread | None = None
         self._stopping = False
 
     def stop(self) -> None:
-        """End the thread; what it has not begun is not done."""
+        """End the thread; tasks that it has not begun are dropped."""
         with self._condition:
             self._stopping = True
             self._condition.notify_all()
@@ -51,18 +50,18 @@ class Background(ABC):
         """There may be something to do; the condition is held."""
         if self._thread is None and not self._stopping:
             thread = threading.Thread(target=self._run, name=self._name, daemon=True)
-            thread.start()  # it may not: then the next call tries again
+            thread.start()  # it may fail: then the next call tries again
             self._thread = thread
         self._condition.notify_all()
 
     @abstractmethod
     def _due(self) -> Callable[[], None] | float | None:
-        """What is to be done now; else when there will be something, None: not before a `_wake`.
-        The condition is held."""
+        """The next task, else when there will be one; None: not before a `_wake`.  The condition
+        is held."""
 
     @abstractmethod
     def _failed(self, problem: errors.KafkalogError) -> None:
-        """The thread ends by a failure of its own: tell whoever waits.  The condition is held."""
+        """The thread ends with a failure of its own: report it.  The condition is held."""
 
     def _run(self) -> None:
         try:
@@ -71,7 +70,7 @@ class Background(ABC):
         except BaseException as problem:
             _logger.exception("%s failed", self._name)
             self._hang_up()
-            with self._condition:  # another begins when there is more to do
+            with self._condition:  # a new thread starts when there is more to do
                 self._thread = None
                 self._failed(errors.Closed(f"the thread {self._name} failed: {problem!r}"))
                 self._condition.notify_all()
@@ -80,7 +79,7 @@ class Background(ABC):
             self._hang_up()
 
     def _wait(self) -> Callable[[], None] | None:
-        """What is to be done next; None: nothing any more."""
+        """The next task; None: the thread must end."""
         with self._condition:
             while not self._stopping:
                 due = self._due()

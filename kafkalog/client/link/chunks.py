@@ -1,4 +1,4 @@
-"""How many things one request may name."""
+"""How many names one request may have."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ T = TypeVar("T")
 
 
 def names_max() -> int:
-    """So many; a broker of ours refuses a request that names more."""
+    """The limit; a broker of ours refuses a request with more names."""
     return api.REQUEST_NAMES_MAX
 
 
 def portions(things: Sequence[T]) -> Iterator[Sequence[T]]:
-    """The things, a request's at a time; once, without any, when there are none."""
+    """Slices of at most `names_max` things; a single empty one if there are none."""
     most = names_max()
     for first in range(0, max(len(things), 1), most):
         yield things[first : first + most]

@@ -1,5 +1,5 @@
-"""A cluster as a client sees it: connections to its nodes, and when to try again.  What is believed
-of nodes, leaders and coordinators is decided in metadata.py.
+"""A cluster as a client sees it: connections to its nodes, and retries.  metadata.py decides what
+the client knows about nodes, leaders and coordinators.
 
 Blocking, one thread at a time.  Connections are opened when they are needed and kept.
 """
@@ -49,12 +49,12 @@ UNKNOWN_TOPIC_MS = 1_500
 
 
 class Backoff:
-    """Longer and longer pauses, up to the end of a call's patience."""
+    """Longer and longer pauses, up to the time limit of a call."""
 
     def __init__(
         self, options: Options, clock: Clock, patience_ms: float, within: Patience | None = None
     ) -> None:
-        """`within`: the call's, which may end before."""
+        """`within`: the call's patience, which may end earlier."""
         self.clock = clock
         self.pause_ms: float = options.retry_backoff_ms
         self.pause_max_ms = options.retry_backoff_max_ms
@@ -63,24 +63,24 @@ class Backoff:
         self._within = Patience() if within is None else within
 
     def at_most(self, patience_ms: int) -> None:
-        """Be no more patient than that, counted from the beginning."""
+        """Shorten the time limit, counted from the beginning."""
         self.deadline_s = min(self.deadline_s, self.begun_s + patience_ms / 1000)
 
     @property
     def patience_ms(self) -> int:
-        """How long it is, in all."""
+        """The time limit in total."""
         return round((self.deadline_s - self.begun_s) * 1000)
 
     def over(self) -> bool:
-        """Whether the patience is at its end."""
+        """Whether the time limit has passed."""
         return self.clock.monotonic_s() >= self.deadline_s or not self._within.left_s()
 
     def left_ms(self) -> int:
-        """What is left of the patience, at least 1."""
+        """What is left until the time limit, at least 1."""
         return max(1, int((self.deadline_s - self.clock.monotonic_s()) * 1000))
 
     def wait(self) -> None:
-        """Pause; the next one is twice as long.  A fifth of it is left to chance (KIP-580)."""
+        """Pause, with a fifth of jitter (KIP-580); the next pause is twice as long."""
         pause_s = self.pause_ms * random.uniform(0.8, 1.2) / 1000
         self.pause_ms = min(self.pause_ms * 2, self.pause_max_ms)
         condition = threading.Condition()
@@ -92,7 +92,7 @@ class Backoff:
 
 
 class Cluster(Known):
-    """What is known of one cluster, and connections to it.  One thread at a time; a context
+    """What is known about one cluster, and connections to it.  One thread at a time; a context
     manager."""
 
     def __init__(
@@ -101,27 +101,27 @@ class Cluster(Known):
         options: Options = Options(),  # noqa: B008
         clock: Clock | None = None,
     ) -> None:
-        """Nothing is sent yet.  `where`: another cluster shares its backoffs with this one.
+        """Nothing is sent yet.  `where`: another Cluster shares its backoffs with this one.
 
-        Raises: ArgumentError for servers that are no addresses; Closed (a store).
+        Raises: ArgumentError for servers that are not addresses; Closed (a store).
         """
         super().__init__()
         self.transport = reach(where)
         self.servers = list(self.transport.servers)
         self.options = options
         self.patience = Patience()
-        """How long the call that is being made may still wait."""
+        """How long the current call may still wait."""
         rests = where.openings.rests if isinstance(where, Cluster) else None
         self.openings: Openings = Openings(options, self.transport, self.patience, rests)
-        """How connections are made."""
+        """How connections are opened."""
         self.clock: Clock = SystemClock() if clock is None else clock
         self._recovery = Recovery(options.rebootstraps, options.rebootstrap_ms / 1000)
         self._open: dict[int, Connection] = {}
         self._first: Connection | None = None
         self._failed: Address | None = None
-        """The last broker that gave no metadata: others are asked first."""
+        """The last broker that failed to give metadata: others are asked first."""
         self.reached = False
-        """Whether some broker has answered yet."""
+        """Whether any broker has ever answered."""
 
     def __enter__(self) -> Cluster:
         return self
@@ -142,14 +142,14 @@ class Cluster(Known):
         self._first = None
 
     def backoff(self, patience_ms: int | None = None) -> Backoff:
-        """The pauses of one call; `patience_ms` None: as `within`."""
+        """The pauses of one call; `patience_ms` None: as in `within`."""
         left_ms = self.patience.left_s() * 1000
         most_ms = min(self._most_ms(patience_ms), left_ms)
         return Backoff(self.options, self.clock, most_ms, self.patience)
 
     def within(self, timeout_ms: float | None = None) -> AbstractContextManager[None]:
-        """All that is asked in it is one call; None: as long as the call around it, and if there
-        is none, the API timeout."""
+        """The requests within are one call; None: the time limit of the call around it, else the
+        API timeout."""
         return self.patience.within(self._most_ms(timeout_ms) / 1000)
 
     def _most_ms(self, timeout_ms: float | None) -> float:
@@ -158,14 +158,14 @@ class Cluster(Known):
         return self.options.api_timeout_ms if self.patience.until_s == math.inf else math.inf
 
     def patient_until_s(self) -> float:
-        """When what begins now gives up, by the clock: with the call, or as one of its own."""
+        """When a call that begins now gives up, by the clock: with the call around it, or alone."""
         left_s, own_s = self.patience.left_s(), self.options.api_timeout_ms / 1000
         return self.clock.monotonic_s() + (own_s if left_s == math.inf else left_s)
 
     # ---- connections -------------------------------------------------------------------
 
     def connect(self, node: int) -> Connection:
-        """The connection to a node; opened when there is none.
+        """The connection to a node; opened if there is none.
 
         Raises: PeerGone, Timeout, BadAnswer, UnsupportedVersion; as `refresh`.
         """
@@ -182,14 +182,14 @@ class Cluster(Known):
         return self.nodes.get(node, connection.address) != connection.address
 
     def another(self, node: int) -> Connection:
-        """A connection of one's own to a node: what waits long must not delay the rest.
+        """A new connection to a node, for long waits that must not delay other requests.
 
         The caller closes it.  Raises: as `connect`.
         """
         return self.openings.connect(self.place(node))
 
     def place(self, node: int) -> Address:
-        """Where a node is.  Raises: PeerGone; as `refresh`."""
+        """The address of a node.  Raises: PeerGone; as `refresh`."""
         if node not in self.nodes:
             self.refresh([])
         if node not in self.nodes:
@@ -197,10 +197,10 @@ class Cluster(Known):
         return self.nodes[node]
 
     def any(self) -> Connection:
-        """Some broker's connection; one that is there if possible.
+        """A connection to some broker, if possible an open one.
 
-        Raises: PeerGone, Timeout, BadAnswer, UnsupportedVersion when none can be reached,
-        for the last one tried.
+        Raises: PeerGone, Timeout, BadAnswer, UnsupportedVersion if none can be reached: the
+        failure of the last one tried.
         """
         brokers = self._recovery.brokers(self.servers, self.nodes)
         for connection in (self._first, *self._open.values()):
@@ -226,10 +226,10 @@ class Cluster(Known):
     # ---- metadata ----------------------------------------------------------------------
 
     def refresh(self, topics: Iterable[str] | None, create: bool = False) -> None:
-        """Ask for nodes and for these topics (None: for all); `create`: the broker may make them.
+        """Fetch nodes and these topics (None: all); `create`: the broker may create them.
 
-        Topics that do not exist are forgotten.  Raises: as `any`; what the broker says
-        against one of these topics, once all the others are known.
+        Topics that do not exist are forgotten.  Raises: as `any`; why the broker refused one of
+        these topics, once all others are known.
         """
         names = None if topics is None else sorted(set(topics))
         self.retrying(lambda: self.refresh_once(names, create))
@@ -238,8 +238,8 @@ class Cluster(Known):
                 raise self.refused[name]
 
     def refresh_once(self, names: list[str] | None, create: bool = False) -> None:
-        """As `refresh`, without another try: every failure is raised.  What the broker says against
-        one topic concerns no other, and is left in `refused`."""
+        """As `refresh`, without retries.  If the broker refuses a topic, the reason is left in
+        `refused`, and the others are known."""
         self.refused.clear()
         for some in (None,) if names is None else portions(names):
             self._refresh_some(None if some is None else list(some), create)
@@ -257,7 +257,7 @@ class Cluster(Known):
         try:
             answer = connection.call(apis.METADATA, body, version)
             self._check(connection, answer.error_code if version >= 13 else 0, len(answer.brokers))
-        except (NotYet, errors.WakeUp):  # its time is not over, only the call's
+        except (NotYet, errors.WakeUp):  # the call is over, not the request's time
             raise
         except errors.KafkalogError:
             self._failed = connection.address
@@ -268,7 +268,7 @@ class Cluster(Known):
             self._open.pop(node).close()
 
     def _check(self, connection: Connection, code: int, nodes: int) -> None:
-        """Whether an answer to Metadata, with so many nodes, says something of the cluster."""
+        """Check that an answer to Metadata, with so many nodes, can be used."""
         if code == ErrorCode.REBOOTSTRAP_REQUIRED and self._recovery.rebootstraps:
             self.rebootstrap()
         if code or not nodes:
@@ -278,16 +278,16 @@ class Cluster(Known):
             raise errors.PeerGone(f"{connection.address}: Metadata: found no node, wanted one")
 
     def rebootstrap(self) -> None:
-        """Begin again with the servers, over other connections."""
+        """Begin again with the bootstrap servers, over new connections."""
         super().rebootstrap()
         self._hang_up()
 
     def topic(self, name: str, create: bool = False) -> TopicInfo:
-        """A topic that exists; `create`: the broker may make it now.
+        """A topic that exists; `create`: the broker may create it now.
 
-        Raises: UnknownTopicOrPartition when it does not come to be in a moment; as `refresh`.
+        Raises: UnknownTopicOrPartition if it does not appear in a moment; as `refresh`.
         """
-        if name in self.topics:  # asked for every partition of every fetch
+        if name in self.topics:  # the usual case: called for every partition of every fetch
             return self.topics[name]
         most_ms = self.options.api_timeout_ms if create else UNKNOWN_TOPIC_MS
         backoff = self.backoff(most_ms)
@@ -304,7 +304,7 @@ class Cluster(Known):
                     raise errors.UnknownTopicOrPartition(f"the cluster has no topic {name!r}")
                 backoff.wait()
         except (NotYet, errors.WakeUp):
-            raise  # a later call goes on with it
+            raise  # a later call continues
         except errors.KafkalogError as problem:
             if problem.code != ErrorCode.LEADER_NOT_AVAILABLE:
                 self.seek_no_more(name)
@@ -313,8 +313,8 @@ class Cluster(Known):
         return self.topics[name]
 
     def leader(self, tp: TopicPartition) -> int:
-        """The node that leads a partition now.  One that is not known is asked for once more: the
-        topic may have grown.
+        """The leader of a partition now.  For an unknown partition the brokers are asked once more:
+        the topic may have grown.
 
         Raises: UnknownTopicOrPartition; LeaderNotAvailable, which is retriable; as `refresh`.
         """
@@ -334,12 +334,12 @@ class Cluster(Known):
         return info.leader
 
     def controller(self) -> Connection:
-        """The node to which changes of topics go.  Raises: as `connect`."""
+        """The node for changes of topics.  Raises: as `connect`."""
         node = self.controller_node()
         return self.any() if node == NO_NODE else self.connect(node)
 
     def controller_node(self) -> int:
-        """The node to which changes of topics go; -1: to any.  Raises: as `refresh`."""
+        """The node for changes of topics; -1: any.  Raises: as `refresh`."""
         if self.controller_id not in self.nodes:
             self.refresh([])
         return self.controller_id if self.controller_id in self.nodes else NO_NODE
@@ -357,7 +357,7 @@ class Cluster(Known):
 
     def _find_coordinator(self, name: str, kind: int) -> int:
         if not self._recovery.rebootstraps and not self.nodes:
-            self.refresh_once([])  # the servers are not asked again
+            self.refresh_once([])  # from now on the bootstrap servers are not asked
         connection = self.any()
         version = connection.version_of(apis.FIND_COORDINATOR)
         body = {"key": name, "key_type": kind, "coordinator_keys": [name]}
@@ -375,15 +375,15 @@ class Cluster(Known):
         self.learn_coordinator(name, kind, node, Address(found.host, found.port))
         return node
 
-    # ---- again -------------------------------------------------------------------------
+    # ---- retries -----------------------------------------------------------------------
 
     def retrying(self, step: Callable[[], T], patience_ms: int | None = None) -> T:
-        """What `step` returns; called again while it fails for a time only.
+        """What `step` returns; transient failures are retried.
 
-        Each call finds its node again: after a failure metadata is requested again.  A
-        cluster that was never reached is not waited for.
+        Each attempt looks up its node again, with new metadata.  A cluster that was never reached
+        is not waited for.
 
-        Raises: the last failure, at once when it is none of the moment.
+        Raises: the last failure; a permanent one at once.
         """
         with self.within(patience_ms):
             return self._retrying(step, self.backoff(patience_ms))
@@ -397,7 +397,7 @@ class Cluster(Known):
                 raise
             except errors.KafkalogError as problem:
                 if last is not None and isinstance(problem, errors.Timeout) and backoff.over():
-                    raise last from None  # it says more than that the time is over
+                    raise last from None  # it says more than the timeout
                 if not passing(problem) or backoff.over() or not self.reached or self.openings.over:
                     raise
                 if problem.code == ErrorCode.KAFKA_STORAGE_ERROR:
@@ -409,10 +409,10 @@ class Cluster(Known):
             self.forget_coordinators()
             self.controller_id = NO_NODE
             backoff.wait()
-            if backoff.over():  # what is sent now has an answer that nobody waits for
+            if backoff.over():  # nothing would read the answer of another attempt
                 raise last
 
 
 def told(code: int) -> str:
-    """An error number for a list of results: `-` for none."""
+    """An error code for a list of results: `-` for none."""
     return name_of(code) if code else "-"

@@ -1,4 +1,4 @@
-"""How connections are made: at once, or in a thread of their own while somebody may give up."""
+"""How connections are opened: at once, or in a thread of their own so that a wait can be ended."""
 
 from __future__ import annotations
 
@@ -19,43 +19,43 @@ from kafkalog.client.link.transport import Address, Options, Transport
 __all__ = ["Opening", "Openings", "Rests"]
 
 LOOK_S = 1.0
-"""How often it is looked for connections that nobody uses."""
+"""How often idle connections are looked for."""
 RESTS_MAX = 1_000
-"""So many addresses that could not be reached are remembered; a cluster has fewer nodes."""
+"""How many unreachable addresses are remembered; a cluster has fewer nodes."""
 
 
 class Rests:
-    """Brokers that could not be reached, by address: when each may be tried again.
+    """Reconnect backoffs: brokers that could not be reached, and when each may be tried again.
 
-    The pause doubles with each failure, and a fifth of it is left to chance, as Java's clients do
-    it.  Safe to use from many threads.
+    The backoff doubles with each failure, with a fifth of jitter as in Java's clients.  Safe to use
+    from many threads.
     """
 
     def __init__(self, first_ms: int, most_ms: int) -> None:
-        """`first_ms`, `most_ms`: the first pause, and the longest."""
+        """`first_ms`, `most_ms`: the first backoff, and the longest."""
         self._first_ms = first_ms
         self._most_ms = max(first_ms, most_ms)
         self._lock = threading.Lock()  # guards what follows
         self._rests: dict[Address, tuple[float, float, errors.KafkalogError]] = {}
-        """(until when, the next pause in ms, the last failure)."""
+        """(until when, the next backoff in ms, the last failure)."""
 
     def left_s(self, address: Address) -> float:
-        """How long it is to be left alone yet; 0: it is not."""
+        """How long its backoff still lasts; 0: it may be tried."""
         rest = self._rests.get(address)
         return max(rest[0] - time.monotonic(), 0.0) if rest else 0.0
 
     def problem(self, address: Address) -> errors.KafkalogError | None:
-        """Why it is left alone; None: it is not."""
+        """The failure that it backs off for; None: it does not."""
         rest = self._rests.get(address)
         return rest[2].with_traceback(None) if rest else None
 
     def soonest_s(self, now_s: float) -> float:
-        """When the next one may be tried again; infinite: none waits."""
+        """When the next backoff ends; infinite: there is none."""
         with self._lock:
             return min((at for at, _, _ in self._rests.values() if at > now_s), default=math.inf)
 
     def failed(self, address: Address, problem: errors.KafkalogError) -> None:
-        """It could not be reached now."""
+        """It could not be reached."""
         with self._lock:
             rest = self._rests.pop(address, None)
             pause_ms = rest[1] if rest else float(self._first_ms)
@@ -65,13 +65,13 @@ class Rests:
             self._rests[address] = until_s, min(pause_ms * 2, self._most_ms), copy(problem)
 
     def reached(self, address: Address) -> None:
-        """It could."""
+        """It was reached."""
         with self._lock:
             self._rests.pop(address, None)
 
 
 class Opening:
-    """A connection that is being made in a thread of its own, which nobody waits for at an end."""
+    """A connection that is being opened in a thread of its own; nothing waits for the thread."""
 
     def __init__(
         self,
@@ -81,7 +81,7 @@ class Opening:
         ring: Callable[[], None],
         rests: Rests,
     ) -> None:
-        """`ring`: it was made, or cannot be."""
+        """`ring`: called when it was opened, or has failed."""
         self.done = False
         self._where = address, options, transport
         self._ring = ring
@@ -95,7 +95,7 @@ class Opening:
         thread = threading.Thread(target=self._run, name="kafkalog-connect", daemon=True)
         try:
             thread.start()
-        except RuntimeError:  # no thread can start any more: the interpreter ends
+        except RuntimeError:  # no thread can start any more: the interpreter is shutting down
             self._run()
 
     def _run(self) -> None:
@@ -119,15 +119,15 @@ class Opening:
         self._ring()
 
     def take(self) -> Connection:
-        """What was made, once it is done.  Raises: why it cannot be."""
+        """The connection, once `done`.  Raises: why it failed."""
         if self._problem is not None:
             raise self._problem
         assert self._made is not None
         return self._made
 
     def give_up(self) -> None:
-        """It is closed, now or when it comes."""
-        if os.getpid() != self._pid:  # a child: the thread is not there, and may have held them
+        """Close the connection, now or when it is there."""
+        if os.getpid() != self._pid:  # a child: the thread is gone, and may have held them
             self._lock, self._given_up = threading.Lock(), threading.Event()
         with self._lock:
             self._unwanted = True
@@ -140,7 +140,7 @@ def _reach(
     address: Address, options: Options, transport: Transport, rests: Rests,
     patience: Patience | None = None,
 ) -> Connection:  # fmt: skip
-    """A connection, and whether there is one is noted.  Raises: as Connection."""
+    """A connection; the outcome counts for the backoff.  Raises: as Connection."""
     try:
         made = Connection(address, options, transport, patience)
     except (NotYet, errors.WakeUp, errors.Closed):
@@ -153,7 +153,7 @@ def _reach(
 
 
 class Openings:
-    """The connections of one thread, whose waits another thread may end."""
+    """The connections of one thread, whose waits another thread can end."""
 
     def __init__(
         self,
@@ -162,17 +162,17 @@ class Openings:
         patience: Patience,
         rests: Rests | None = None,
     ) -> None:
-        """Nothing is connected yet.  `rests`: of the same client's other connections."""
+        """Nothing is connected yet.  `rests`: the same client's, shared by other connections."""
         self.apart = False
-        """A wait for one that is being made can be ended, too; it costs a thread each."""
+        """Whether waits for a connection can be ended, too; this costs a thread for each."""
         self.ring: Callable[[], None] = lambda: None
-        """Ends a wait of `patience`: a connection was made, or cannot be."""
+        """Ends a wait of `patience`: a connection was opened, or has failed."""
         self.rests = rests or Rests(options.reconnect_backoff_ms, options.reconnect_backoff_max_ms)
         self._options = options
         self._transport = transport
         self._patience = patience
         self._begun: dict[Address, Opening] = {}
-        """Those for which a later call waits."""
+        """Those that a later call will wait for."""
         self._lock = threading.Condition()  # guards what follows
         self._made: WeakSet[Connection] = WeakSet()
         self._look_s = 0.0
@@ -180,7 +180,7 @@ class Openings:
 
     def connect(self, address: Address) -> Connection:
         """A connection.  Raises: PeerGone, Timeout, BadAnswer, UnsupportedVersion; Closed; NotYet:
-        a later call is given it.
+        a later call gets it.
         """
         patience = self._patience
         if not self.apart and patience.wait is None:
@@ -203,9 +203,9 @@ class Openings:
             raise
 
     def _rest(self, address: Address) -> None:
-        """Leave one alone that could not be reached a moment ago.
+        """Wait until the backoff of a broker has ended.
 
-        Raises: the failure that it rests for: the call is over; Closed.
+        Raises: the failure that it backs off for, if the call is over first; Closed.
         """
         patience = self._patience
         while (rest_s := self.rests.left_s(address)) and not self.over:
@@ -213,13 +213,13 @@ class Openings:
                 self._lock.wait_for(lambda: self.over, min(rest_s, patience.left_s()))
             if not patience.left_s():
                 raise self.rests.problem(address) or errors.Timeout(
-                    f"{address}: no connection in the time of the call"
+                    f"{address}: no connection within the time limit of the call"
                 )
         if self.over:
             raise errors.Closed("the client was closed before it was connected")
 
     def close_idle(self) -> None:
-        """Close those that were not used for connections.max.idle.ms; looked at now and then."""
+        """Close connections idle for connections.max.idle.ms; checked now and then."""
         now_s, idle_ms = time.monotonic(), self._options.idle_ms
         if idle_ms < 0 or now_s < self._look_s:
             return
@@ -229,7 +229,7 @@ class Openings:
                 connection.close_idle(now_s)
 
     def _await(self, opening: Opening, address: Address) -> None:
-        """Until it is done.  Raises: Timeout: the call is over; NotYet: it goes on later."""
+        """Wait until done.  Raises: Timeout: the call is over; NotYet: a later call gets it."""
         patience = self._patience
         if patience.wait is None:
             left_s = None if patience.until_s == math.inf else patience.left_s()
@@ -240,14 +240,14 @@ class Openings:
                 patience.wait([], left_s)
         if not (opening.done or self.over):
             kind = NotYet if patience.errand else errors.Timeout
-            raise kind(f"{address}: no connection in the time of the call")
+            raise kind(f"{address}: no connection within the time limit of the call")
 
     def begin(self, address: Address, ring: Callable[[], None]) -> Opening:
-        """A connection for `take`, once `ring` has been called."""
+        """Open a connection, for `take` once `ring` has been called."""
         return Opening(address, self._options, self._transport, ring, self.rests)
 
     def take(self, opening: Opening) -> Connection:
-        """What was made.  Raises: as `connect`."""
+        """The connection.  Raises: as `connect`."""
         with self._lock:
             if self.over:
                 opening.give_up()
@@ -258,13 +258,13 @@ class Openings:
             return made
 
     def close(self) -> None:
-        """What no call will wait for any more is given up."""
+        """Give up connections that no call will wait for any more."""
         for opening in self._begun.values():
             opening.give_up()
         self._begun.clear()
 
     def interrupt(self) -> None:
-        """Nothing is waited for any more, now and later: it fails.  From any thread."""
+        """End all waits, now and later: they fail.  From any thread."""
         with self._lock:
             self.over = True
             for connection in self._made:

@@ -1,8 +1,8 @@
 """One connection to a broker: frames out and in, versions agreed, answers bounded.
 
-Blocking, one thread at a time.  Several requests may be on their way; answers come in the
-order of the requests.  After any failure the connection is closed: what was on its way has
-no answer, and whether the broker acted on it is not known.
+Blocking, one thread at a time.  Several requests may be in flight; answers come in their order.
+After any failure the connection is closed: requests in flight get no answer, and it is not known
+whether the broker carried them out.
 """
 
 from __future__ import annotations
@@ -30,24 +30,24 @@ __all__ = ["Connection", "answering"]
 
 SIZE = struct.Struct(">i")
 ABORT = struct.pack("ii", 1, 0)
-"""SO_LINGER: nothing is sent behind a close."""
+"""SO_LINGER: nothing is sent after a close."""
 CHUNK_BYTES = 1 << 20
 PARTS_MAX = 256
-"""Of an answer that comes in small pieces: each costs more than its bytes."""
+"""Pieces of an answer before they are joined: a small piece costs more than its bytes."""
 PIECES_MAX = 1024
-"""So many the system takes in one call (IOV_MAX)."""
+"""The most pieces that the system takes in one call (IOV_MAX)."""
 JOINED_BYTES = 1 << 16
-"""Up to here a copy costs less than a second packet."""
+"""Up to this size a copy costs less than a second packet."""
 ASKING = {
     api.key for api in (apis.METADATA, apis.FIND_COORDINATOR, apis.OFFSET_FETCH, apis.LIST_OFFSETS)
 }
-"""What only asks: an answer that nobody waits for any more does no harm."""
+"""Requests that change nothing: an answer that is no longer wanted does no harm."""
 LEFT_MAX = 16
-"""So many answers that nobody waits for are read over; more, and the connection is given up."""
+"""How many unwanted answers are read and dropped; with more the connection is given up."""
 
 
 class _Sent(NamedTuple):
-    """A request on its way."""
+    """A request in flight."""
 
     api: Any
     version: int
@@ -55,7 +55,7 @@ class _Sent(NamedTuple):
 
 
 class _Left(NamedTuple):
-    """A request for whose answer nobody waits now: whoever asks the same is given it."""
+    """A request whose answer is not waited for now: an errand that repeats it gets the answer."""
 
     what: tuple[int, int, bytes]
     errand: Errand
@@ -63,7 +63,7 @@ class _Left(NamedTuple):
 
 
 def answering(connections: Iterable[Connection], wait_s: float) -> list[Connection]:
-    """Those whose answer, or end, has begun to come; none after `wait_s`."""
+    """The connections where an answer, or the end, has begun to arrive; none after `wait_s`."""
     poll = select.poll()  # not select, which knows only the first 1024 descriptors
     by_number = {connection.fileno(): connection for connection in connections}
     for number in by_number:
@@ -72,7 +72,7 @@ def answering(connections: Iterable[Connection], wait_s: float) -> list[Connecti
 
 
 def _ready(connections: Iterable[Connection], wait_s: float) -> None:
-    """Wait until something comes, or one takes more of what is unsent, at most so long."""
+    """Wait until bytes arrive or can be sent, at most `wait_s`."""
     poll = select.poll()
     for one in connections:
         poll.register(one.fileno(), select.POLLIN | (select.POLLOUT if one.unsent else 0))
@@ -80,7 +80,7 @@ def _ready(connections: Iterable[Connection], wait_s: float) -> None:
 
 
 def _patient(where: socket.socket, wait_s: float) -> None:
-    """From now on its calls wait for so long."""
+    """Set how long calls of a socket wait."""
     if where.gettimeout() != wait_s:
         where.settimeout(wait_s)
 
@@ -104,7 +104,7 @@ def software() -> dict[str, str]:
 
 
 _forks = 0
-"""How many forks there are between the first process and this one."""
+"""The number of forks from the first process to this one."""
 
 
 def _forked() -> None:
@@ -116,7 +116,7 @@ os.register_at_fork(after_in_child=_forked)
 
 
 class Connection:
-    """A socket to one broker, and the versions that both sides know.  One thread at a time.
+    """A socket to one broker, and the versions that both sides support.  One thread at a time.
 
     A forked child has the socket, too, but only its parent may use it: two would read each
     other's answers.
@@ -129,30 +129,30 @@ class Connection:
         transport: Transport | None = None,
         patience: Patience | None = None,
     ) -> None:
-        """Connect, over `transport` (None: TCP), and agree on versions.  `patience`: of the thread
-        that makes it.
+        """Connect, over `transport` (None: TCP), and agree on versions.  `patience`: that of the
+        connecting thread.
 
         Raises: PeerGone, Timeout, BadAnswer, UnsupportedVersion; Closed (the transport).
         """
         self.address = address
         self.options = options
         self.ranges: dict[int, tuple[int, int]] = {}
-        """By API key: the lowest and highest version that the broker answers."""
+        """By API key: the lowest and highest version that the broker supports."""
         self.features: dict[str, int] = {}
         """Finalized features of the cluster, by name."""
         self.patience = Patience() if patience is None else patience
-        """How long who uses it waits; it is set by whoever is given it by another thread."""
+        """How long its user waits; a thread that takes it over from another one sets its own."""
         self._sent: deque[_Sent] = deque()
         self._left: dict[int, _Left] = {}
         self._correlation_id = 0
-        self._size: int | None = None  # of the answer that has begun to come
+        self._size: int | None = None  # of the answer that is arriving
         self._parts: list[bytes] = []
         self._before = bytearray()
         self._came = 0
         self._unsent: list[memoryview] = []
         self._forks = _forks
         self._used_s = time.monotonic()
-        """When a request was last sent, or an answer came."""
+        """When a request was last sent, or an answer arrived."""
         way = Tcp([address]) if transport is None else transport
         self._socket: socket.socket | None = way.connect(address, options)
         try:
@@ -166,45 +166,45 @@ class Connection:
 
     @property
     def closed(self) -> bool:
-        """Whether it was closed, by us or after a failure."""
+        """Whether it was closed, by this client or after a failure."""
         return self._socket is None
 
     @property
     def waiting(self) -> int:
-        """Requests for whose answer somebody waits."""
+        """Requests whose answer is waited for."""
         return len(self._sent) - len(self._left)
 
     @property
     def unsent(self) -> bool:
-        """Whether some of what was posted waits for `pump`."""
+        """Whether posted bytes wait for `pump`."""
         return bool(self._unsent)
 
     def usable(self) -> bool:
-        """Whether a request may go on it: one that was not used for connections.max.idle.ms, or
-        that the broker has closed in the meantime, is closed now."""
+        """Whether it can take a request.  Closes one that is idle for connections.max.idle.ms, or
+        that the broker has closed in the meantime."""
         self.close_idle(time.monotonic())
         if self._socket is not None and self._quiet and answering([self], 0):
-            self.close()  # nothing is due but its end
+            self.close()  # with no answer due, it can only be the end
         return self._socket is not None
 
     def close_idle(self, now_s: float) -> None:
-        """Close it where nothing is due and nobody has used it for connections.max.idle.ms."""
+        """Close it if nothing is due and it is idle for connections.max.idle.ms."""
         idle_ms = self.options.idle_ms
         if self._quiet and 0 <= idle_ms <= (now_s - self._used_s) * 1000:
             self.close()
 
     @property
     def _quiet(self) -> bool:
-        """Whether nothing is on its way; a child leaves its parent's alone."""
+        """Whether nothing is in flight; False in a child, which does not touch its parent's."""
         return not (self._sent or self._unsent) and self._forks == _forks
 
     def fileno(self) -> int:
-        """For select: readable means that an answer, or the end, has come."""
+        """For select: readable means that an answer, or the end, has arrived."""
         return -1 if self._socket is None else self._socket.fileno()
 
     def close(self) -> None:
-        """Close the socket; what was on its way is forgotten, and may yet arrive.  A child closes
-        its own end of it."""
+        """Close the socket; requests in flight are forgotten, and may still arrive.  A child only
+        closes its own descriptor."""
         if self._socket is not None:
             self._socket.close()
             self._socket = None
@@ -214,17 +214,16 @@ class Connection:
         self._begin_answer(None)
 
     def give_up(self) -> None:
-        """Close the socket, and let what is on its way arrive no more, as far as that is ours to
-        say: the kernel would go on sending it, and in a network that is cut for a while an EndTxn
-        comes when the next transaction is open, an OffsetCommit when a later one was done."""
+        """Close the socket, and drop requests in flight if this client still can.  Otherwise the
+        kernel goes on sending them: after a network partition an EndTxn could arrive when the next
+        transaction is open, or an OffsetCommit after a later one."""
         if self._socket is not None and self._forks == _forks:
             with suppress(OSError):  # closed by the other end
                 self._socket.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, ABORT)
         self.close()
 
     def interrupt(self) -> None:
-        """Let what is waited for here fail with PeerGone, as if the broker had gone; from any
-        thread."""
+        """Make a wait here fail with PeerGone, as if the broker had gone.  From any thread."""
         found = self._socket
         if found is not None and self._forks == _forks:
             with suppress(OSError):  # it has ended
@@ -233,12 +232,12 @@ class Connection:
     # ---- versions ----------------------------------------------------------------------
 
     def knows(self, api: Any) -> bool:
-        """Whether the broker answers some version of `api` that we speak."""
+        """Whether the broker supports a version of `api` that this client has."""
         low, high = self.ranges.get(api.key, (0, -1))
         return bool(max(low, api.versions.start) < min(high + 1, api.versions.stop))
 
     def version_of(self, api: Any, at_most: int | None = None) -> int:
-        """The highest version of `api` that both sides know, and `at_most` allows.
+        """The highest version of `api` that both sides support, and `at_most` allows.
 
         Raises: UnsupportedVersion.
         """
@@ -260,7 +259,7 @@ class Connection:
         version: int = api.max_version
         answer = self._ask_versions(version, body)
         if answer.error_code == ErrorCode.UNSUPPORTED_VERSION and version:
-            # A broker that does not know our version answers in version 0, with its range.
+            # A broker that does not support our version answers in version 0, with its range.
             offered = [k.max_version for k in answer.api_keys if k.api_key == api.key]
             version = min(version - 1, max(0, *offered)) if offered else 0
             answer = self._ask_versions(version, body)
@@ -280,7 +279,7 @@ class Connection:
             answer = api.decode_response(version, frame, pos)
         except errors.InvalidRequest as problem:
             try:
-                # Its own error in version 0, whatever was asked.
+                # The error in version 0, which answers a request of any version.
                 answer = api.decode_response(0, frame, pos)
             except errors.InvalidRequest:
                 answer = None
@@ -293,7 +292,7 @@ class Connection:
     def call(
         self, api: Any, body: Any, version: int | None = None, timeout_ms: int | None = None
     ) -> Any:
-        """Ask, and wait for the answer.  No other request may be on its way.
+        """Send a request and wait for its answer.  No other request may be in flight.
 
         Raises: as `send` and `receive`.
         """
@@ -306,27 +305,27 @@ class Connection:
         try:
             self._send(api, version, data, True)
             return self.receive(timeout_ms)
-        except NotYet as problem:  # what it changes it must not change later
+        except NotYet as problem:  # a request that changes something must not take effect later
             self.give_up()
             raise errors.Timeout(str(problem)) from None
-        except errors.WakeUp:  # nobody waits for the answer any more
+        except errors.WakeUp:  # the answer is not wanted any more
             self.give_up()
             raise
         except Exception:
             raise
-        except BaseException:  # Ctrl-C: what is still to come belongs to nobody
+        except BaseException:  # Ctrl-C: nothing will read the answer
             self.give_up()
             raise
 
     def _again(self, api: Any, version: int, data: bytes) -> Any:
-        """As `call`, for an errand: what it has asked before it does not ask again, and however
-        short its calls are, a request has its time."""
+        """As `call`, for an errand: it does not repeat a request that was answered, and a request
+        has its full time however short the errand's calls are."""
         errand, what = self.patience.errand, (api.key, version, data)
         assert errand is not None
         if (answer := errand.known((self.address, *what))) is not None:
             return answer
         patience_ms = self.options.request_timeout_ms
-        # Another errand wants to know how it is now, not how it was when that one asked.
+        # Not the answer to another errand's request: it may be out of date.
         mine = (n for n, one in self._left.items() if one.what == what and one.errand is errand)
         number = next(mine, None)
         if number is None:
@@ -347,7 +346,7 @@ class Connection:
         return answer
 
     def send(self, api: Any, body: Any, version: int | None = None, answered: bool = True) -> int:
-        """Put a request on its way; its correlation id.  `answered` False: Produce, acks=0.
+        """Send a request; returns its correlation id.  `answered` False: Produce with acks=0.
 
         Raises: PeerGone, Timeout, UnsupportedVersion; Closed.
         """
@@ -355,8 +354,8 @@ class Connection:
         return self._send(api, version, api.encode_request(version, body), answered)
 
     def post(self, api: Any, body: Any, version: int) -> None:
-        """As `send`, but that it waits for nobody: what the broker does not take now is sent by
-        `pump`, and nothing else before that.  What is large in `body` must stay as it is till then.
+        """As `send`, but without waiting: `pump` sends what the broker does not accept now, before
+        anything else.  Large parts of `body` must not change until then.
 
         Raises: PeerGone; Closed.
         """
@@ -374,9 +373,9 @@ class Connection:
         return self._correlation_id
 
     def pump(self) -> None:
-        """Send what the broker takes now of what was posted.
+        """Send as many of the posted bytes as the broker accepts now.
 
-        Raises: PeerGone; the connection is closed then.
+        Raises: PeerGone; the connection is then closed.
         """
         where = self._open()
         _patient(where, 0)
@@ -399,8 +398,8 @@ class Connection:
     def receive(self, timeout_ms: int | None = None) -> Any:
         """The answer to the oldest request; `timeout_ms` None: the request timeout.
 
-        Raises: PeerGone, Timeout, BadAnswer; the connection is closed then.  NotYet: the call's
-        patience is over, and what has come of the answer is kept for the next time.
+        Raises: PeerGone, Timeout, BadAnswer; the connection is then closed.  NotYet: the call's
+        patience is over; what has arrived of the answer is kept for the next call.
         """
         patience_ms = self.options.request_timeout_ms if timeout_ms is None else timeout_ms
         return self._decoded(*self._receive(time.monotonic() + patience_ms / 1000, patience_ms))
@@ -450,14 +449,14 @@ class Connection:
         return self._correlation_id
 
     def _fail(self) -> None:
-        """It takes no more; what nobody answers (Produce, acks=0) may arrive yet."""
+        """It accepts no more; requests without an answer (Produce with acks=0) may still arrive."""
         if self._sent:
             self.give_up()
         else:
             self.close()
 
     def _receive(self, due_s: float, timeout_ms: int) -> tuple[bytes, int, _Sent]:
-        """(frame, where its body begins, whose it is) of the next answer that is waited for."""
+        """The next answer that is waited for: (frame, where its body begins, its request)."""
         if not self.waiting:
             raise errors.ArgumentError(f"{self.address}: no answer is due")
         while True:
@@ -468,7 +467,7 @@ class Connection:
                 return frame, pos, sent
 
     def _frame(self, due_s: float, timeout_ms: int) -> bytes:
-        """The next answer as it came."""
+        """The next frame."""
         begun_s, until_s = time.monotonic(), min(due_s, self.patience.until_s)
         try:
             if self._size is None:
@@ -496,7 +495,7 @@ class Connection:
         except OSError as problem:
             self.give_up()
             raise errors.PeerGone(f"{self.address}: {problem.strerror or problem}") from None
-        except BaseException:  # Ctrl-C: what is still to come belongs to nobody
+        except BaseException:  # Ctrl-C: nothing will read the rest
             self.give_up()
             raise
         self._begin_answer(None)
@@ -517,10 +516,10 @@ class Connection:
         return pos
 
     def _exactly(self, size: int, until_s: float) -> bytes:
-        """`size` bytes, with those that have come before; memory grows with what has come, not
-        with what was announced.
+        """`size` bytes, with those that arrived earlier; memory grows with the bytes that arrive,
+        not with the announced size.
 
-        Raises: TimeoutError: what has come is kept; OSError.
+        Raises: TimeoutError: the bytes are kept; OSError.
         """
         while self._came < size:
             part = self._some(min(size - self._came, CHUNK_BYTES), until_s)
@@ -537,9 +536,9 @@ class Connection:
         return parts[0] if len(parts) == 1 and not before else b"".join([before, *parts])
 
     def _some(self, size: int, until_s: float) -> bytes:
-        """Up to `size` bytes that have come.  Raises: TimeoutError; OSError."""
+        """Up to `size` bytes that have arrived.  Raises: TimeoutError; OSError."""
         where, wait = self._open(), self.patience.wait or _ready
-        _patient(where, 0)  # else each call of it is three of the system's
+        _patient(where, 0)  # otherwise each call of it is three system calls
         while True:
             if self._unsent:
                 self.pump()

@@ -1,4 +1,4 @@
-"""Kafka's error numbers as exceptions: one class per failure."""
+"""Kafka's error codes as exceptions: one class per failure."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ _NUMBERS = frozenset(int(code) for code in ErrorCode)
 
 
 def name_of(code: int) -> str:
-    """Kafka's name of an error number: `NOT_COORDINATOR`; `error 999` for one we do not know."""
+    """Kafka's name of an error code: `NOT_COORDINATOR`; `error 999` for an unknown one."""
     try:
         return ErrorCode(code).name
     except ValueError:
@@ -42,23 +42,23 @@ def is_retriable(code: int) -> bool:
 
 
 def says_nothing(code: int) -> bool:
-    """Whether an error number leaves open what was done: a broker's own fault, or a number that we
-    do not know."""
+    """Whether an error code leaves open what was done: a broker's internal error, or an unknown
+    code."""
     return code == ErrorCode.UNKNOWN_SERVER_ERROR or code not in _NUMBERS
 
 
 def passing(problem: errors.KafkalogError) -> bool:
-    """Whether a call that failed so may succeed later."""
+    """Whether a failed call may succeed later."""
     if isinstance(problem, errors.UnknownTopicOrPartition):
-        return False  # `topic` has waited for it
+        return False  # `Cluster.topic` has waited for it
     if problem.code == ErrorCode.REBOOTSTRAP_REQUIRED:
-        return True  # other brokers are asked next
+        return True  # the client then asks other brokers
     return problem.retriable or isinstance(problem, (errors.PeerGone, errors.Closed))
 
 
 def failure_class(code: int) -> type[errors.KafkalogError]:
-    """The exception of an error number: kafkalog.errors' own, else one named after Kafka's."""
-    return _class_of(int(code))  # an ErrorCode would be another key than its number
+    """The exception of an error code: from kafkalog.errors, else one named after Kafka's."""
+    return _class_of(int(code))  # an ErrorCode would be a different key than its number
 
 
 @cache
@@ -74,16 +74,16 @@ def _class_of(code: int) -> type[errors.KafkalogError]:
 
 
 def failure(code: int, what: str, detail: str | None = None) -> errors.KafkalogError:
-    """The failure of an error number other than 0.
+    """The failure of an error code other than 0.
 
-    `what` names the thing that was asked for, `detail` is the broker's own message.
+    `what` names the thing that was requested, `detail` is the broker's own message.
     """
     told = f": {detail}" if detail else ""
     return failure_class(code)(f"{what}: {name_of(code)}{told}")
 
 
 def check_code(code: int, what: str, detail: str | None = None) -> None:
-    """Raise the failure of an error number; nothing when it is 0.  See `failure`."""
+    """Raise the failure of an error code; nothing if it is 0.  See `failure`."""
     if code:
         raise failure(code, what, detail)
 
@@ -95,7 +95,7 @@ def about(tp: TopicPartition, problem: E) -> E:
 
 
 def in_doubt(problem: errors.KafkalogError) -> errors.KafkalogError:
-    """The same, of a batch that an attempt without an answer may have stored."""
+    """The same failure, for a batch that an attempt without an answer may have stored."""
     made = type(problem)(f"{problem}; the records may have been stored")
     made.__cause__ = problem
     return made

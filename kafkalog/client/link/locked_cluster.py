@@ -1,4 +1,4 @@
-"""A cluster that many threads may ask, one call at a time."""
+"""A cluster for many threads, one call at a time."""
 
 from __future__ import annotations
 
@@ -19,10 +19,10 @@ Self = TypeVar("Self", bound="Locked")
 
 
 class Locked(Handle):
-    """Asks its cluster under a lock, until it is closed.  A context manager."""
+    """Makes calls to its cluster under a lock, until it is closed.  A context manager."""
 
     def __init__(self, cluster: Cluster) -> None:
-        """`cluster` is used by nobody else from now on."""
+        """`cluster` belongs to this object from now on."""
         self._cluster = cluster
         self._lock = threading.RLock()  # held through a call: a cluster is for one thread
         self._closed = False
@@ -32,8 +32,8 @@ class Locked(Handle):
     def _ask(
         self, call: Callable[..., T], *words: Any, timeout_ms: int | None = None, **named: Any
     ) -> T:
-        """What `call` of the cluster returns; all of it, with the wait for other threads' calls,
-        takes `timeout_ms` at most (None: default.api.timeout.ms)."""
+        """What `call` returns for the cluster.  It takes at most `timeout_ms` (None:
+        default.api.timeout.ms), with the wait for other threads' calls."""
         kind = type(self).__name__
         if self._pid != os.getpid():
             raise errors.ForkedHandle(f"this {kind} belongs to the parent process: make another")
@@ -61,7 +61,7 @@ class Locked(Handle):
         return self._closed
 
     def close(self) -> None:
-        """Close the connections, after the call that another thread has begun.  Idempotent."""
+        """Close the connections, after a call of another thread has ended.  Idempotent."""
         with self._lock:
             self._closed = True
             if self._pid == os.getpid():

@@ -1,9 +1,9 @@
-"""What a client believes of a cluster: its nodes, the leaders of partitions, coordinators; and
-which broker it asks next.  It decides and does nothing else: no clock, no socket, no thread.
+"""What a client knows about a cluster: nodes, leaders of partitions, coordinators; and which broker
+it asks next.  It only decides: no clock, no socket, no thread.
 
-Brokers lag behind the controller by different amounts, so answers contradict each other.  Within
-one topic id the leader epoch says which answer is newer.  Nothing does between two ids of one name:
-the latest answer counts, and takes over nothing from the other topic.
+Brokers lag behind the controller by different amounts, so answers contradict each other.  For one
+topic id the leader epoch says which answer is newer.  For two ids of one name nothing does: the
+latest answer counts, and nothing is kept from the other topic.
 """
 
 from __future__ import annotations
@@ -26,51 +26,51 @@ K = TypeVar("K")
 V = TypeVar("V")
 NO_NODE = -1
 GROUP, TRANSACTION = 0, 1
-"""What a coordinator is of: a group, a transactional id."""
+"""What a coordinator is for: a group, a transactional id."""
 PAST_MAX = 10_000
-"""Topics whose epochs are remembered although they are forgotten or deleted."""
+"""Forgotten or deleted topics whose epochs are remembered."""
 COORDINATORS_MAX = 10_000
 SOUGHT_MAX = 1_000
 NODES_MAX = 10_000
-"""With those that other answers than metadata have named."""
+"""Including those that only other answers than metadata have named."""
 CONTRADICTED_MAX = 5
-"""How often metadata may contradict a leader that only an error of another answer named."""
+"""How often metadata may contradict a leader known only from an error in another answer."""
 
 
 class PartitionInfo(NamedTuple):
-    """A partition, as metadata has it."""
+    """A partition, from metadata."""
 
     partition: int
     leader: int
-    """A node; -1: it has none now."""
+    """A node; -1: none now."""
     leader_epoch: int
-    """-1: the broker gives none."""
+    """-1: not reported."""
     replicas: tuple[int, ...]
     isr: tuple[int, ...]
 
 
 class TopicInfo(NamedTuple):
-    """A topic, as metadata has it."""
+    """A topic, from metadata."""
 
     name: str
     topic_id: UUID
-    """All zero where the broker gives none."""
+    """All zero if not reported."""
     internal: bool
     partitions: dict[int, PartitionInfo]
 
 
 class TopicAnswer(NamedTuple):
-    """What a broker says of a topic."""
+    """A broker's answer about a topic."""
 
     code: int
     info: TopicInfo
 
 
 class MetadataAnswer(NamedTuple):
-    """What a broker says of its cluster."""
+    """A broker's answer about its cluster."""
 
     nodes: Mapping[int, Address]
-    """Empty: it does not know its cluster yet, and is not believed."""
+    """Empty: it does not know its cluster yet, and its answer is ignored."""
     racks: Mapping[int, str | None]
     cluster_id: str | None
     controller_id: int
@@ -78,33 +78,33 @@ class MetadataAnswer(NamedTuple):
 
 
 class Known:
-    """What is believed now.  One thread at a time."""
+    """What is known now.  One thread at a time."""
 
     def __init__(self) -> None:
-        """Nothing."""
+        """Nothing is known."""
         self.cluster_id: str | None = None
         self.controller_id = NO_NODE
         self.nodes: dict[int, Address] = {}
         self.racks: dict[int, str | None] = {}
         self.topics: dict[str, TopicInfo] = {}
-        """Topics that were asked for and are there."""
+        """Topics that were requested and exist."""
         self.version = 0
-        """Another one whenever a leader may be another."""
+        """Changes whenever a leader may have changed."""
         self.refused: dict[str, errors.KafkalogError] = {}
-        """Why the broker refused topics of the last question."""
+        """Why the broker refused topics of the last request."""
         self._seen: dict[UUID, TopicInfo] = {}
-        """The last that was known of each topic, also of a forgotten one; the latest at the end."""
+        """The last knowledge of each topic, also of a forgotten one; the latest at the end."""
         self._hearsay: dict[tuple[UUID, int], int] = {}
-        """Partitions whose leader only an error named, and how often metadata has contradicted it:
-        an error names no topic id, and may be about a deleted topic of the same name."""
+        """Partitions whose leader is only known from an error, and how often metadata contradicted
+        it: an error names no topic id, and may be about a deleted topic of the same name."""
         self._sought: dict[str, float] = {}
-        """Topics that are not there, and since when they are asked for."""
+        """Missing topics, and since when they are looked for."""
         self._coordinators: dict[tuple[int, str], int] = {}
 
     # ---- metadata ----------------------------------------------------------------------
 
     def answered(self, names: Iterable[str] | None, answer: MetadataAnswer) -> None:
-        """A broker has answered about these topics (None: about all).  Those that do not exist are
+        """Take a broker's answer about these topics (None: all).  Topics that do not exist are
         forgotten; those that it refuses are in `refused`."""
         if not answer.nodes:
             return
@@ -139,7 +139,7 @@ class Known:
             self._seen[topic_id] = taken
 
     def _is_older(self, row: PartitionInfo, known: PartitionInfo, topic_id: UUID) -> bool:
-        """Whether the broker did not know yet of the leader that is known."""
+        """Whether the broker does not know the current leader yet."""
         older = 0 <= row.leader_epoch < known.leader_epoch
         key = topic_id, row.partition
         if key in self._hearsay:
@@ -159,8 +159,8 @@ class Known:
         self._hearsay = {key: n for key, n in self._hearsay.items() if key[0] in self._seen}
 
     def learn(self, other: Known, names: Iterable[str]) -> None:
-        """Take over what another one, which does not change in the meantime, knows of nodes and
-        of these topics."""
+        """Take over what another one knows of nodes and of these topics.  The other must not change
+        in the meantime."""
         names = list(names)
         topics = [TopicAnswer(0, other.topics[name]) for name in names if name in other.topics]
         self.answered(
@@ -169,10 +169,10 @@ class Known:
         )
 
     def learn_leader(self, tp: TopicPartition, leader: int, epoch: int, at: Address | None) -> bool:
-        """Believe an answer that names a partition's leader (KIP-951); False: it is no news, or
-        it is not known where that node is.
+        """Take an answer that names a partition's leader (KIP-951); False: it is not newer, or the
+        node's address is unknown.
 
-        `at`: where it is, if the answer says so.
+        `at`: the address, if the answer has it.
         """
         info = self.topics.get(tp.topic)
         found = info and info.partitions.get(tp.partition)
@@ -187,8 +187,8 @@ class Known:
         return leader in self.nodes
 
     def topic_name(self, topic_id: UUID) -> str | None:
-        """The name of a topic that was asked for; None when no such was, or when another topic has
-        that name now."""
+        """The name of a topic that was requested; None: it was not, or another topic has the name
+        now."""
         found = self._seen.get(topic_id)
         if found is None:
             return None
@@ -196,14 +196,14 @@ class Known:
         return found.name if now.topic_id == topic_id else None
 
     def forget(self, topic: str | None = None) -> None:
-        """What is known of a topic (None: of all) is asked for again when it is needed."""
+        """Forget a topic (None: all): it is requested again when needed."""
         if topic is None:
             self.topics.clear()
         else:
             self.topics.pop(topic, None)
 
     def rebootstrap(self) -> None:
-        """Nothing is known any more but the epochs of leaders."""
+        """Forget everything except the epochs of leaders."""
         self.controller_id = NO_NODE
         self.nodes, self.racks = {}, {}
         self.topics.clear()
@@ -213,40 +213,40 @@ class Known:
     def _place(self, node: int, at: Address) -> None:
         _put(self.nodes, node, at, NODES_MAX)
 
-    # ---- topics that are not there -------------------------------------------------------
+    # ---- missing topics ------------------------------------------------------------------
 
     def sought_since_s(self, topic: str, now_s: float) -> float:
-        """Since when a missing topic is looked for; from now on if it was not before."""
+        """Since when a missing topic is looked for; from now on if it was not."""
         since_s = self._sought.get(topic, now_s)
         _put(self._sought, topic, since_s, SOUGHT_MAX)
         return since_s
 
     def seek_no_more(self, topic: str) -> None:
-        """It is there, or is not looked for now."""
+        """The topic exists, or is no longer looked for."""
         self._sought.pop(topic, None)
 
     # ---- coordinators ------------------------------------------------------------------
 
     def coordinator_of(self, name: str, kind: int) -> int | None:
-        """The node that coordinates a group or a transactional id; None: it is to be asked for."""
+        """The coordinator of a group or a transactional id; None: it must be looked up."""
         return self._coordinators.get((kind, name))
 
     def learn_coordinator(self, name: str, kind: int, node: int, at: Address) -> None:
-        """Believe an answer that names a coordinator and its address."""
+        """Take an answer that names a coordinator and its address."""
         self._place(node, at)
         _put(self._coordinators, (kind, name), node, COORDINATORS_MAX)
 
     def forget_coordinator(self, name: str, kind: int = GROUP) -> None:
-        """Ask for it again when it is needed."""
+        """Look it up again when it is needed."""
         self._coordinators.pop((kind, name), None)
 
     def forget_coordinators(self) -> None:
-        """Ask for all of them again when they are needed."""
+        """Look all of them up again when they are needed."""
         self._coordinators.clear()
 
 
 def _put(some: dict[K, V], key: K, value: V, most: int) -> None:
-    """Put it at the end; the first one goes if there are too many."""
+    """Put it at the end; the first one is dropped if there are too many."""
     some.pop(key, None)
     some[key] = value
     if len(some) > most:
@@ -260,13 +260,13 @@ def known_in(topics: Mapping[str, TopicInfo], tp: TopicPartition) -> bool:
 
 
 def places_of(answer: Any) -> dict[int, Address]:
-    """Where the nodes are that an answer to Produce or Fetch names as leaders (KIP-951)."""
+    """The addresses of leaders that an answer to Produce or Fetch names (KIP-951)."""
     found = getattr(answer, "node_endpoints", None) or ()
     return {at.node_id: Address(at.host, at.port) for at in found}
 
 
 def metadata_of(answer: Any) -> MetadataAnswer:
-    """What an answer to Metadata says."""
+    """The content of an answer to Metadata."""
     topics = []
     for topic in answer.topics:
         rows = {
@@ -291,19 +291,19 @@ def metadata_of(answer: Any) -> MetadataAnswer:
 
 
 class Recovery:
-    """When a client begins again with bootstrap.servers, as metadata.recovery.strategy has it
-    (KIP-899, KIP-1102), and which brokers it may ask."""
+    """When a client starts again from bootstrap.servers, by metadata.recovery.strategy (KIP-899,
+    KIP-1102), and which brokers it may ask."""
 
     def __init__(self, rebootstraps: bool, trigger_s: float) -> None:
-        """`rebootstraps` False: it never does.  `trigger_s`: it does after so long without
+        """`rebootstraps` False: it never does.  `trigger_s`: it does after this long without
         metadata."""
         self.rebootstraps = rebootstraps
         self._trigger_s = trigger_s
         self._since_s: float | None = None
-        """Since when metadata is asked for in vain."""
+        """Since when requests for metadata have failed."""
 
     def asks(self, now_s: float) -> bool:
-        """Metadata is asked for; whether to begin again before that."""
+        """Metadata will be requested; returns whether to rebootstrap first."""
         if self._since_s is None:
             self._since_s = now_s
         late = now_s - self._since_s > self._trigger_s
@@ -312,11 +312,11 @@ class Recovery:
         return late and self.rebootstraps
 
     def answered(self) -> None:
-        """It was had."""
+        """Metadata was received."""
         self._since_s = None
 
     def brokers(self, servers: Sequence[Address], nodes: Mapping[int, Address]) -> list[Address]:
-        """Those that may be asked, the best first.  `servers`: the configured ones."""
+        """The brokers that may be asked, the best first.  `servers`: the configured ones."""
         if not self.rebootstraps and nodes:
             return list(dict.fromkeys(nodes.values()))
         return list(dict.fromkeys((*servers, *nodes.values())))

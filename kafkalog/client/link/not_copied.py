@@ -1,4 +1,4 @@
-"""What holds sockets and threads is not copied."""
+"""Objects with sockets and threads cannot be copied."""
 
 from __future__ import annotations
 
@@ -10,11 +10,8 @@ __all__ = ["Handle"]
 
 
 class Handle:
-    """Refuses to be copied or pickled, by name."""
+    """Refuses to be copied or pickled, with a message that names the class."""
 
     def __reduce_ex__(self, protocol: object) -> NoReturn:
         kind = type(self).__qualname__
-        raise ArgumentError(
-            f"found {kind} to be copied or pickled, wanted where its brokers are: make another "
-            "one there"
-        )
+        raise ArgumentError(f"{kind}: cannot be copied or pickled; create one where it is needed")

@@ -1,8 +1,8 @@
-"""How long the call that is being made may still wait, for everything that it waits for.
+"""How long the current call may still wait, in total.
 
-A call about the cluster is many waits: for connections, answers and pauses.  They share one end.
-A poll that is over sooner than an answer comes leaves the request on its way: the next poll takes
-the answer, so that polls of any length come through.
+A call waits many times: for connections, answers and backoffs.  All these waits share one time
+limit.  A poll that ends before an answer arrives leaves the request in flight, and the next poll
+takes the answer: so polls of any length get through.
 """
 
 from __future__ import annotations
@@ -20,27 +20,27 @@ __all__ = ["Errand", "NotYet", "Patience"]
 
 
 Wait = Callable[[Collection[Any], float], object]
-"""(connections, seconds): wait until one has something, or for something else."""
+"""(connections, seconds): wait until one of them has something, or for something else."""
 
 
 class NotYet(errors.Timeout):
-    """The call's time is over, and what it waits for is on its way: it comes with a later one."""
+    """The call's time is over and its request still in flight: a later call gets the answer."""
 
 
 class Errand:
-    """What was answered to one thing that takes several requests, until all of it is done."""
+    """The answers to something that takes several requests, until all of it is done."""
 
     def __init__(self) -> None:
         self.log: list[tuple[Hashable, Any]] = []
         self._again: deque[tuple[Hashable, Any]] = deque()
 
     def rewind(self) -> None:
-        """It begins again, and is given the same answers."""
+        """Begin again, with the same answers."""
         self._again = deque([*self.log, *self._again])
         self.log = []
 
     def known(self, key: Hashable) -> Any:
-        """The answer that it was given to this before, in their order; None: there is none."""
+        """The earlier answer to this request, in order; None: there is none."""
         for at, (asked, answer) in enumerate(self._again):
             if asked == key:
                 del self._again[at]
@@ -50,26 +50,26 @@ class Errand:
 
 
 class Patience:
-    """Of one cluster, and so of one thread; other calls within a call have less of it."""
+    """Of one cluster, and so of one thread; calls within a call share its time limit."""
 
     def __init__(self) -> None:
         self.until_s = math.inf
         """When the call is over (time.monotonic)."""
         self.errand: Errand | None = None
-        """What the call is part of, if that goes on in a later one."""
+        """What the call is part of, if a later call can continue it."""
         self.wait: Wait | None = None
-        """Only where a call that is over goes on in a later one."""
+        """Only set if a later call continues one that is over."""
         self.due: list[Any] = []
-        """Connections on which errands have left something."""
+        """Connections on which errands have left requests in flight."""
         self._errands: dict[str, Errand] = {}
 
     def left_s(self) -> float:
-        """What is left of it."""
+        """The time that is left."""
         return max(self.until_s - time.monotonic(), 0.0)
 
     @contextmanager
     def within(self, timeout_s: float) -> Iterator[None]:
-        """No longer than that, nor than the call around it."""
+        """Limit the time within, which also ends with the call around it."""
         before = self.until_s
         self.until_s = min(before, time.monotonic() + timeout_s)
         try:
@@ -79,8 +79,8 @@ class Patience:
 
     @contextmanager
     def whole(self, timeout_s: float, wait: Wait | None = None) -> Iterator[None]:
-        """A call of its own, also from a callback within another one: it has all of its time.
-        `wait` None: what it does not get by then it does not want any more."""
+        """A call with its full time, also in a callback within another call.  `wait` None: what it
+        does not get by then is not wanted any more."""
         before = self.until_s, self.errand, self.wait
         self.until_s, self.errand, self.wait = time.monotonic() + timeout_s, None, wait
         try:
@@ -89,7 +89,7 @@ class Patience:
             self.until_s, self.errand, self.wait = before
 
     def once(self, what: str, make: Callable[[], Any]) -> Any:
-        """What `make` gives; within an errand the same, however often it is begun again."""
+        """What `make` returns; within an errand the same in every attempt."""
         errand = self.errand
         if errand is None:
             return make()
@@ -99,23 +99,23 @@ class Patience:
         return found
 
     def forget(self, name: str) -> None:
-        """What an errand was answered counts no more: it begins again."""
+        """Drop the answers of an errand: it begins again."""
         self._errands.pop(name, None)
 
     @contextmanager
     def errand_of(self, name: str, until_s: float) -> Iterator[None]:
-        """Within: something that takes several requests, none of which changes anything.  Begun
-        again after a NotYet or a WakeUp it is given the answers that it had.
+        """Within: something that takes several requests, none of which changes anything.  When it
+        is started again after a NotYet or a WakeUp, it gets the answers that it had.
 
-        `until_s`: of time.monotonic; 0: it waits for nothing.  Raises: NotYet; Timeout, also then,
-        for a request whose own time is over.
+        `until_s`: in time.monotonic; 0: it does not wait.  Raises: NotYet; Timeout, even then, for
+        a request whose own time is over.
         """
-        if self.wait is None:  # nothing goes on later
+        if self.wait is None:  # no later call continues
             yield
             return
         before, errand = (self.until_s, self.errand), self._errands.pop(name, None) or Errand()
         errand.rewind()
-        until_s = max(until_s, time.monotonic())  # no request was due before
+        until_s = max(until_s, time.monotonic())  # no request was due earlier
         self.until_s, self.errand = min(self.until_s, until_s), errand
         try:
             yield

@@ -1,4 +1,4 @@
-"""How a client reaches brokers: over TCP, or whatever else gives it a connected stream socket.
+"""How a client reaches brokers: over TCP, or over any other connected stream socket.
 
 Everything above a transport is the same for all: frames, versions, retries.
 """
@@ -37,7 +37,7 @@ class Address(NamedTuple):
 
 
 class Options(NamedTuple):
-    """How patient a client is, and how much it takes; times in milliseconds."""
+    """Timeouts, backoffs and limits of a client; times in milliseconds."""
 
     client_id: str = "kafkalog"
     connect_timeout_ms: int = 10_000
@@ -46,7 +46,7 @@ class Options(NamedTuple):
     api_timeout_ms: int = 60_000
     """For one call with all its retries."""
     storage_timeout_ms: int = 2_000
-    """For a disk that is full or failed, which waiting seldom mends; a leader moves sooner."""
+    """For a disk that is full or failed: waiting seldom helps, and a leader moves sooner."""
     retry_backoff_ms: int = 100
     retry_backoff_max_ms: int = 1_000
     response_bytes_max: int = 256 << 20
@@ -55,11 +55,11 @@ class Options(NamedTuple):
     """The first pause before a broker that could not be reached is tried again."""
     reconnect_backoff_max_ms: int = 1_000
     idle_ms: int = 540_000
-    """A connection that is not used for so long is closed; -1: none is."""
+    """A connection that is idle for this long is closed; -1: never."""
     rebootstraps: bool = True
-    """Whether the first servers are asked again (metadata.recovery.strategy)."""
+    """Whether the bootstrap servers are asked again (metadata.recovery.strategy)."""
     rebootstrap_ms: int = 300_000
-    """After so long without metadata a client forgets what it knows and begins with them again."""
+    """After this long without metadata a client forgets what it knows and asks them again."""
 
 
 def options_of(config: ClientConfig, api_timeout_ms: int) -> Options:
@@ -85,27 +85,27 @@ def options_of(config: ClientConfig, api_timeout_ms: int) -> Options:
 
 
 class Client(Protocol):
-    """What ends before that over which it talks."""
+    """Something that must be closed before the transport that it uses."""
 
     def close(self) -> object:
-        """End; harmless when repeated."""
+        """Close it; harmless when repeated."""
 
 
 class Transport(Protocol):
-    """Where brokers are, and how to get there; used from many threads."""
+    """Where brokers are, and how to connect to them; used from many threads."""
 
     @property
     def servers(self) -> Sequence[Address]:
         """The first brokers to ask; at least one."""
 
     def connect(self, address: Address, options: Options) -> socket.socket:
-        """A connected stream socket to one of `servers`, or to what a broker named.
+        """A connected stream socket to one of `servers`, or to an address that a broker named.
 
         Raises: PeerGone, Timeout, Closed.
         """
 
     def attach(self, client: Client) -> None:
-        """Know of a client, which is to be closed first should this end before it."""
+        """Note a client, which must be closed first if this transport ends earlier."""
 
 
 @runtime_checkable
@@ -114,7 +114,7 @@ class Reachable(Protocol):
 
     @property
     def transport(self) -> Transport:
-        """The way to its broker."""
+        """The transport to its broker."""
 
 
 Where: TypeAlias = str | Sequence[str | Address] | Transport | Reachable
@@ -122,7 +122,7 @@ Where: TypeAlias = str | Sequence[str | Address] | Transport | Reachable
 
 
 def parse_servers(text: str) -> list[Address]:
-    """`host:port,...` as addresses; an IPv6 host stands in brackets; the port is 9092 if none.
+    """`host:port,...` as addresses; an IPv6 host stands in brackets; the default port is 9092.
 
     Raises: ArgumentError.
     """
@@ -141,7 +141,7 @@ class Tcp:
     """The transport to brokers that listen on TCP ports."""
 
     def __init__(self, servers: Sequence[Address]) -> None:
-        """`servers`: those to begin with."""
+        """`servers`: the bootstrap servers."""
         self.servers = tuple(servers)
 
     def connect(self, address: Address, options: Options) -> socket.socket:
@@ -153,19 +153,19 @@ class Tcp:
             raise errors.Timeout(f"{address}: no connection in {patience_s:g} s") from None
         except OSError as problem:
             raise errors.PeerGone(f"{address}: {problem.strerror or problem}") from None
-        except UnicodeError as problem:  # what no host can be named, though a broker may say it
+        except UnicodeError as problem:  # not a valid host name, though a broker may send it
             raise errors.PeerGone(f"{address}: {problem}") from None
         made.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         return made
 
     def attach(self, client: Client) -> None:
-        """Nothing: a port does not end with this process's clients."""
+        """Nothing to do: a port does not end with this process's clients."""
 
 
 def reach(where: Where) -> Transport:
     """The transport to `where`.
 
-    Raises: ArgumentError for what is none of Where; Closed for a store that is closed.
+    Raises: ArgumentError for anything but a Where; Closed for a store that is closed.
     """
     if isinstance(where, str):
         return Tcp(parse_servers(where))

@@ -1,4 +1,4 @@
-"""What ends the wait of one thread, whoever rings."""
+"""Ends the wait of one thread, from any other."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ __all__ = ["Bell"]
 
 
 class Bell:
-    """One thread sleeps with it; any thread rings, also after the end."""
+    """One thread sleeps with it; any thread may ring, even after the end."""
 
     def __init__(self) -> None:
         self._number = os.eventfd(0, os.EFD_CLOEXEC | os.EFD_NONBLOCK)
@@ -21,21 +21,21 @@ class Bell:
         """Since the last sleep."""
 
     def fileno(self) -> int:
-        """For poll: readable when it rang in a sleep."""
+        """For poll: readable when it rang during a sleep."""
         return self._number
 
     def ring(self) -> None:
-        """There is something to do."""
+        """Wake the thread: there is something to do."""
         self.rung = True
         if self._asleep and self._pid == os.getpid():
             self._asleep = False
             with self._lock:
-                # Its number may be another file's by the end.
+                # After the end its descriptor may be another file's.
                 if self._number >= 0:
                     os.eventfd_write(self._number, 1)
 
     def sleep(self) -> bool:
-        """From now on a ring has to be heard; whether there was one before."""
+        """Begin a sleep, which rings end from now on; returns whether one came before."""
         self._asleep = True
         return self.rung
 
@@ -44,12 +44,12 @@ class Bell:
         self._asleep = self.rung = False
 
     def heard(self) -> None:
-        """Take the ring that made it readable."""
+        """Consume the ring that made it readable."""
         with suppress(BlockingIOError):
             os.eventfd_read(self._number)
 
     def close(self) -> None:
-        """Nobody sleeps any more."""
+        """No thread sleeps any more."""
         with self._lock:
             number, self._number = self._number, -1
             if number >= 0:

@@ -1,4 +1,4 @@
-"""Waiting for answers, and being woken from it by another thread."""
+"""Waits for answers; another thread can end the wait."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ __all__ = ["Waker"]
 
 
 LONGEST_S = 86_400.0
-"""One wait is never longer, and callers look again: what poll accepts ends at 24 days."""
+"""The longest single wait, after which callers check again: poll accepts at most 24 days."""
 
 
 class Waker:
-    """One thread waits; any thread may end the wait."""
+    """One thread waits; any thread can end the wait."""
 
     def __init__(self) -> None:
         self._heard, self._told = socket.socketpair()
@@ -31,25 +31,25 @@ class Waker:
         self._lock = threading.RLock()  # guards the end; a signal may nudge within a nudge
 
     def nudge(self) -> None:
-        """The wait ends, now or the next one; as if nothing had come."""
-        # A number that is closed while it is written to may be another file's.
-        with self._lock, suppress(OSError):  # full: it ends anyhow; closed: nobody waits
+        """End the wait, now or the next one, as if nothing had arrived."""
+        # A descriptor that is closed during the write may be another file's.
+        with self._lock, suppress(OSError):  # full: the wait ends anyway; closed: none waits
             self._told.send(b"\0")
 
     def wakeup(self) -> None:
-        """The wait ends, now or the next one, with WakeUp."""
+        """End the wait, now or the next one, with WakeUp."""
         self._woken = True
         self.nudge()
 
     def check(self) -> None:
-        """Raise WakeUp if `wakeup` was called since."""
+        """Raises: WakeUp: `wakeup` was called since the last check."""
         if self._woken:
             self._woken = False
             raise errors.WakeUp("wakeup was called")
 
     def wait(self, connections: Iterable[Connection], wait_s: float) -> list[Connection]:
-        """Those whose answer, or end, has begun to come, or that take more of what is unsent; none
-        after `wait_s`, or a nudge.
+        """The connections where an answer, or the end, has begun to arrive, or unsent bytes can be
+        sent; none after `wait_s`, or a nudge.
 
         Raises: WakeUp.
         """
@@ -75,8 +75,8 @@ class Waker:
         return found
 
     def close(self) -> None:
-        """Nobody waits any more."""
-        if os.getpid() != self._pid:  # a child: whoever held it at the fork is not there
+        """No thread waits any more."""
+        if os.getpid() != self._pid:  # a child: a thread that held it at the fork is gone
             self._lock = threading.RLock()
         with self._lock:
             self._heard.close()

@@ -1,4 +1,4 @@
-"""What a program that ends without closing its producers has sent goes out all the same."""
+"""Records are delivered even if a program ends without closing its producers."""
 
 from __future__ import annotations
 
@@ -19,18 +19,18 @@ _logger = logging.getLogger(__name__)
 
 
 class Ending(Protocol):
-    """A producer, which has an end."""
+    """A producer that can be closed."""
 
     _sender: Sender
 
     def _hurry(self) -> None:
-        """Send all that was taken now."""
+        """Send everything now."""
 
     def _leave(self, timeout: float, warn: bool = False) -> None:
-        """Close it, within so many seconds; what is lost is told in the log."""
+        """Close it, within `timeout` seconds; lost records are counted in the log."""
 
     def _forked(self) -> None:
-        """This is a child, which has none of the threads."""
+        """This is a forked child, which has none of the threads."""
 
 
 _producers: weakref.WeakSet[Ending] = weakref.WeakSet()
@@ -38,10 +38,10 @@ _senders: weakref.WeakSet[Sender] = weakref.WeakSet()
 
 
 def note(producer: Ending, sender: Sender) -> None:
-    """It is open."""
+    """A producer was opened."""
     _producers.add(producer)
     _senders.add(sender)
-    # Registered again each time: what a program made before, as a broker, ends after its producers.
+    # Registered again each time: what a program made earlier, like a broker, ends after producers.
     atexit.unregister(_deliver_all)
     atexit.register(_deliver_all)
 
@@ -52,7 +52,7 @@ def forget(producer: Ending) -> None:
 
 
 def _deliver_all() -> None:
-    """Wait until all is acknowledged, at most for delivery.timeout.ms, or a Ctrl-C."""
+    """Wait until everything is acknowledged, at most for delivery.timeout.ms, or until a Ctrl-C."""
     begun_s = time.monotonic()
     patient = True
 
@@ -60,7 +60,7 @@ def _deliver_all() -> None:
         return max(begun_s + sender.options.delivery_s - time.monotonic(), 0) if patient else 0
 
     held = _now(_producers)
-    steps: list[Callable[[], None]] = [one._hurry for one in held]  # side by side
+    steps: list[Callable[[], None]] = [one._hurry for one in held]  # all at the same time
     steps += [
         lambda one=one: one._leave(left_s(one._sender), warn=True)  # type: ignore[misc]
         for one in held
@@ -80,11 +80,11 @@ def _deliver_all() -> None:
 
 
 def _now(some: weakref.WeakSet[T]) -> list[T]:
-    """What is in it, while other threads put more in."""
+    """Its elements, while other threads may add to it."""
     while True:
         try:
             return list(some)
-        except RuntimeError:  # it has grown since
+        except RuntimeError:  # it grew during the iteration
             continue
 
 

@@ -1,4 +1,4 @@
-"""What a producer asks of brokers besides: one that says nothing holds up no record of others."""
+"""A producer's other requests: a broker that does not answer one holds up no records of others."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ class Line:
     """
 
     def __init__(self, cluster: Cluster, ring: Callable[[], None]) -> None:
-        """`ring`: a call has ended, and is to be settled."""
+        """`ring`: called when a call has ended and can be settled."""
         cluster.openings.apart = True
         self.cluster = cluster
         self.free = True
@@ -42,7 +42,7 @@ class Line:
             thread = threading.Thread(target=self._run, name="kafkalog-producer-asks", daemon=True)
             try:
                 thread.start()
-            except RuntimeError:  # no thread can start any more: the interpreter ends
+            except RuntimeError:  # no thread can start any more: the interpreter is shutting down
                 self._make(call)
                 return
             self._thread = thread
@@ -51,7 +51,7 @@ class Line:
             self._condition.notify_all()
 
     def settle(self) -> None:
-        """What has ended counts from now on.  Raises: what `then` does; what a call without one has
+        """Apply a call that has ended.  Raises: what `then` raises; without a `then`, what the call
         raised."""
         with self._condition:
             ended, self._ended = self._ended, None
@@ -64,7 +64,7 @@ class Line:
                 raise ended[1]
 
     def interrupt(self) -> None:
-        """Nothing is waited for any more, now and later.  From any thread."""
+        """Wait for nothing any more, now or later.  From any thread."""
         self.cluster.openings.interrupt()
 
     def close(self) -> None:
@@ -93,7 +93,7 @@ class Line:
         problem: BaseException | None = None
         try:
             result = call(self.cluster)
-        except BaseException as found:  # who asked is told
+        except BaseException as found:  # passed to `then`, or raised by `settle`
             problem = found
         with self._condition:
             self._ended = result, problem

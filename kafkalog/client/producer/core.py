@@ -1,7 +1,7 @@
-"""What becomes of a producer's batches: which goes where, what an answer means, when it is over.
+"""Decides where a producer's batches go, what an answer means, and when a batch is given up.
 
-It decides and does nothing else: no clock, no socket, no thread, no chance of its own.  The sender
-tells it what has happened and does what it wants done; a simulation does the same
+It only decides: no clock, no socket, no thread, no randomness of its own.  The sender reports what
+has happened and carries out the effects; a simulation does the same
 (tests/unit/client/producer/simulation.py).
 """
 
@@ -37,20 +37,20 @@ __all__ = [
 
 _seal, _records = direct("growing_seal"), direct("growing_records")
 KNOWN_AGAIN = 5
-"""So many batches of a producer a partition remembers, to tell what is sent twice."""
+"""Recent batches remembered per producer and partition, to detect duplicates."""
 _MOVING = (
     ErrorCode.LEADER_NOT_AVAILABLE,
     ErrorCode.NOT_LEADER_OR_FOLLOWER,
     ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
 )
-"""What passes in every cluster when a leader moves or a topic is new: nothing to tell."""
+"""Transient in every cluster, when a leader moves or a topic is new: not worth a log line."""
 _NOT_STORED = (ErrorCode.NOT_ENOUGH_REPLICAS, ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER)
-"""After any other refusal that passes it may be: a leader that resigns ends the wait for copies."""
+"""After any other retriable code it may be stored: a resigning leader ends the wait for copies."""
 _TAKEN = (ErrorCode.NONE, ErrorCode.DUPLICATE_SEQUENCE_NUMBER)
 
 
 class Answer(NamedTuple):
-    """What a leader says of a batch."""
+    """What a leader answers about a batch."""
 
     code: int
     base_offset: int = -1
@@ -61,22 +61,22 @@ class Answer(NamedTuple):
 
 
 class Plan(NamedTuple):
-    """What can go out now."""
+    """What can be sent now."""
 
     nodes: dict[int, list[Lane]]
     next_s: float
-    """When more can."""
+    """When more can be sent."""
     stalled: set[int]
-    """Nodes that do not take what is ready for them."""
+    """Nodes that do not accept what is ready for them."""
     lost: bool
-    """Of something that is ready the leader is not known."""
+    """Something is ready whose leader is not known."""
 
 
 # ---- effects ---------------------------------------------------------------------------------
 
 
 class Ended(NamedTuple):
-    """It is known what became of a batch, as far as it ever will be."""
+    """The outcome of a batch is known, as far as it ever will be."""
 
     batch: Batch
     problem: errors.KafkalogError | None
@@ -85,7 +85,7 @@ class Ended(NamedTuple):
 
 
 class Doubt(NamedTuple):
-    """Another node leads a partition, perhaps."""
+    """The leader of a partition may have changed."""
 
     tp: TopicPartition
 
@@ -97,7 +97,7 @@ class Refuse(NamedTuple):
 
 
 class Say(NamedTuple):
-    """For the log."""
+    """A line for the log."""
 
     level: int
     text: str
@@ -107,13 +107,13 @@ Effect = Ended | Doubt | Refuse | Say
 
 
 class Core:
-    """The life of batches.  Each event leaves what is to be done in `effects`, in its order; that
-    is done before the next event.  The sender's thread only, but for `begin_sequences`."""
+    """The life of batches.  Each event leaves its effects in `effects`, in order; they are carried
+    out before the next event.  For the sender's thread only, except `begin_sequences`."""
 
     def __init__(
         self, options: SendOptions, client: Options, pid: ProducerId, chance: Callable[[], float]
     ) -> None:
-        """`chance`: from 0 to 1."""
+        """`chance`: a random number from 0 to 1."""
         self.options = options
         self.client = client
         self.effects: list[Effect] = []
@@ -131,8 +131,8 @@ class Core:
         leader: Callable[[TopicPartition], int | None],
         takes: Callable[[int], bool],
     ) -> Plan:
-        """Lanes that can send now, by node.  `leader`: None: not known; `takes`: whether another
-        request may go to a node."""
+        """Lanes that can send now, by node.  `leader`: None: not known; `takes`: whether a node
+        accepts another request."""
         plan = Plan({}, now_s + NEVER_S, set(), False)
         if not self._pid.ready:
             return plan
@@ -166,18 +166,18 @@ class Core:
         return plan._replace(next_s=next_s, lost=lost)
 
     def _alone(self, lane: Lane) -> bool:
-        """Whether a lane has to wait until nothing of it is on its way.
+        """Whether a lane has to wait until none of its batches is in flight.
 
-        A leader that has not seen the producer takes any sequence: should the first batch
-        fail, and the second not, the first could never be sent again.  And a broker knows again
-        only the last few batches of a producer.
+        A leader that has not seen the producer takes any sequence: if the first batch failed and
+        the second did not, the first could never be sent again.  And a broker remembers only the
+        last few batches of a producer.
         """
         if lane.solo or lane.flying >= KNOWN_AGAIN:
             return True
         return self._pid.producer_id >= 0 and not lane.known
 
     def pack(self, lanes: Iterable[Lane], now_s: float) -> dict[TopicPartition, Batch]:
-        """What of a node's lanes goes in one request: it is on its way from now on."""
+        """The batches of a node's lanes that go in one request: in flight from now on."""
         batches: dict[TopicPartition, Batch] = {}
         size = 0
         with self.waiting.lock:
@@ -199,14 +199,14 @@ class Core:
                 batch.attempts += 1
                 batch.first_sent_s = batch.first_sent_s or now_s
                 lane.flying += 1
-                # The others' turn is before its next.
+                # The next request of the node begins with the other lanes.
                 self.waiting.lanes[lane.tp] = self.waiting.lanes.pop(lane.tp)
         return batches
 
     def _sealed(self, lane: Lane, batch: Batch) -> bytes | memoryview:
-        """A batch's bytes, with the sequence that it has for this producer id."""
+        """A batch's bytes, with its sequence for this producer id."""
         pid = self._pid
-        # What was sent keeps the id that it had: it may be there already, its answer lost.
+        # A batch that was sent keeps its id: it may be stored, and its answer lost.
         if batch.data is not None and (batch.attempts or batch.pid == pid.pair):
             return batch.data
         codec, small = self.options.codec, None
@@ -214,11 +214,11 @@ class Core:
             records = _records(batch.memory)
             try:
                 small = codecs.compress(codec, records, self.options.level)
-            except MemoryError as problem:  # the codecs' own
+            except MemoryError as problem:  # from the codec
                 raise errors.NoMemory(f"{lane.tp.topic}-{lane.tp.partition}: {problem}") from None
-            if len(small) >= len(records):  # it stays as it is, as librdkafka does it
+            if len(small) >= len(records):  # sent uncompressed, as in librdkafka
                 codec, small = 0, None
-        # A part has the sequence of its whole, and where that may be there its id, too.
+        # A part keeps the sequence of its whole, and the id too if the whole may be stored.
         if batch.pid != pid.pair and not batch.doubtful:
             batch.pid, batch.sequence = pid.pair, lane.sequence
             lane.sequence = (lane.sequence + batch.count) % SEQUENCES
@@ -229,10 +229,10 @@ class Core:
         batch.data = data
         return data
 
-    # ---- what comes of it ----------------------------------------------------------------
+    # ---- outcomes ------------------------------------------------------------------------
 
     def answered(self, batch: Batch, answer: Answer, now_s: float) -> None:
-        """A leader says what became of a batch."""
+        """A leader answered a batch."""
         self._landed(batch)
         code = answer.code
         if code in _TAKEN:
@@ -247,20 +247,20 @@ class Core:
             self._came_late(batch, problem)
             return
         lane = self.waiting.lanes[batch.tp]
-        # A broker refuses what follows a refused batch; nothing of it was appended.
+        # A broker refuses what follows a refused batch, and appends none of it.
         late = code == ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
-        # What is on its way still, to a leader of before perhaps, may come to be refused first.
+        # An earlier batch may still be in flight, perhaps to the old leader, and be refused later.
         behind = late and (lane.flying > 0 or any(b.number < batch.number for b in lane.failed))
         renewed = late and not behind and self._pid.renewing
         if code == ErrorCode.MESSAGE_TOO_LARGE and batch.count > 1:
-            text = f"{problem}; its {batch.count} records go in two batches"
+            text = f"{problem}; splitting its {batch.count} records into two batches"
             self.effects.append(Say(logging.INFO, text))
             lane.failed += self.waiting.split(batch, now_s)
         elif renewed or (not behind and self._pid.forgotten(batch.pid, code)):
-            if batch.doubtful:  # a leader that knows it no more would store it a second time
+            if batch.doubtful:  # a leader that has forgotten it would store it a second time
                 self._refused(batch, problem)
             else:
-                batch.data = None  # with a new id it can be
+                batch.data = None  # seal it again with a new id
                 self._again(batch, str(problem), now_s, at_once=renewed)
         elif is_retriable(code) or behind:
             if not answer.moved:
@@ -275,7 +275,7 @@ class Core:
             self._refused(batch, problem)
 
     def unanswered(self, batch: Batch, problem: errors.KafkalogError) -> None:
-        """An answer says nothing of it."""
+        """An answer lacks this batch."""
         self._landed(batch)
         batch.doubtful = True
         (self._came_late if batch.ended else self._refused)(batch, problem)
@@ -287,7 +287,7 @@ class Core:
         now_s: float,
         posted: bool = True,
     ) -> None:
-        """No answer will come; `posted`: they may have arrived."""
+        """No answer will come; `posted`: the batches may have arrived."""
         for batch in batches:
             self._landed(batch)
             batch.doubtful = batch.doubtful or posted
@@ -299,7 +299,7 @@ class Core:
                 self._refused(batch, problem)
 
     def throttled(self, node: int, until_s: float) -> None:
-        """A node asks to be left alone until then."""
+        """A node throttles this client until then."""
         self._paused[node] = until_s
 
     def _landed(self, batch: Batch) -> None:
@@ -311,9 +311,9 @@ class Core:
     def _again(
         self, batch: Batch, why: str, now_s: float, tell: bool = False, at_once: bool = False
     ) -> None:
-        """A batch failed for a time."""
+        """Retry a batch after a transient failure."""
         lane = self.waiting.lanes[batch.tp]
-        if tell and lane.reason != why:  # once for each reason: patience may be long
+        if tell and lane.reason != why:  # once per reason: it may be retried for long
             text = f"{why}; trying again for up to {self._patience_s(lane):g} s"
             self.effects.append(Say(logging.WARNING, text))
         lane.reason = why
@@ -323,12 +323,12 @@ class Core:
         pause_ms = lane.pause_ms or self.client.retry_backoff_ms
         if not at_once:
             lane.pause_ms = min(pause_ms * 2, self.client.retry_backoff_max_ms)
-            # A fifth of it is left to chance (KIP-580).
+            # Jitter: up to a fifth more or less (KIP-580).
             lane.retry_at_s = now_s + pause_ms * (0.8 + 0.4 * self._chance()) / 1000
         lane.failed.append(batch)
 
     def _refused(self, batch: Batch, problem: errors.KafkalogError) -> None:
-        """A batch will never be taken; where an attempt may have stored it, that is said."""
+        """A batch will never be taken; the error says if an attempt may have stored it."""
         problem = in_doubt(problem) if batch.doubtful else problem
         self._pid.failed(problem, sent=batch.sent or batch.data is not None)
         if self._pid.fatal is not None:
@@ -336,12 +336,12 @@ class Core:
         self.effects.append(Ended(batch, problem))
 
     def _came_late(self, batch: Batch, problem: errors.KafkalogError | None) -> None:
-        """It is known what became of one that was given up on its way: whether its sequence, behind
-        which others may be, is used up or missing."""
+        """The outcome of a batch that was given up in flight is known: whether its sequence, which
+        others may follow, is used up or missing."""
         if problem is None:
             lane = self.waiting.lanes[batch.tp]
             lane.known = lane.known or batch.pid == self._pid.pair
-        elif not self._pid.transactional_id:  # else its transaction was spoilt then
+        elif not self._pid.transactional_id:  # else its transaction failed when it was given up
             self._pid.failed(problem, sent=True)
 
     def _taken(self, batch: Batch, base_offset: int) -> None:
@@ -352,7 +352,7 @@ class Core:
             lane.solo = False
         self.effects.append(Ended(batch, None, base_offset))
 
-    # ---- what takes too long, or is of no use --------------------------------------------
+    # ---- timeouts and an unusable id -----------------------------------------------------
 
     def _patience_s(self, lane: Lane) -> float:
         """How long a lane's records may wait."""
@@ -361,7 +361,7 @@ class Core:
         return min(storage_s, delivery_s) if lane.unstored_s else delivery_s
 
     def expire(self, now_s: float, flying: Iterable[Batch]) -> None:
-        """End what waits longer than its patience; `flying`: all that is on its way."""
+        """End what has waited longer than its patience; `flying`: all batches in flight."""
         limit_s = now_s - self.options.delivery_s
         for batch in flying:
             if batch.begun_s <= limit_s and not batch.ended:
@@ -385,7 +385,7 @@ class Core:
                 self._take_out(lane, late, problem)
 
     def _give_up(self, batch: Batch) -> None:
-        """Its time is over while it is on its way: see `_came_late`."""
+        """Its time is over while it is in flight: see `_came_late`."""
         problem = failure_class(ErrorCode.REQUEST_TIMED_OUT)(
             f"{batch.tp.topic}-{batch.tp.partition}: {batch.count} records not acknowledged in "
             f"{self.options.delivery_s * 1000:g} ms; they may have been stored"
@@ -395,7 +395,7 @@ class Core:
         self.effects.append(Ended(batch, problem))
 
     def fail(self, lane: Lane, problem: errors.KafkalogError) -> None:
-        """Nothing that waits in a lane can be sent."""
+        """End everything that waits in a lane: it cannot be sent."""
         with self.waiting.lock:
             self.waiting.close(lane)
             batches = [*lane.failed, *lane.ready]
@@ -409,14 +409,14 @@ class Core:
             self._refused(batch, problem)
 
     def check_id(self) -> None:
-        """End all that waits where the producer's id serves no more."""
+        """End everything that waits if the producer's id is no longer usable."""
         if self._pid.fatal is not None:
             self.effects.append(Refuse(self._pid.fatal))
         if why := self._pid.fatal or self._pid.error:
             self.drop_all(why)
 
     def drop_all(self, problem: errors.KafkalogError) -> None:
-        """End all that is not on its way."""
+        """End everything that is not in flight."""
         with self.waiting.lock:
             lanes = list(self.waiting.lanes.values())
         for lane in lanes:
@@ -427,12 +427,12 @@ class Core:
             for batch in some:
                 if batch.data is not None:
                     self._pid.failed(problem, sent=True)
-                # What is in a transaction ends with it, stored or not.
+                # Records in a transaction end with it, stored or not.
                 doubtful = batch.doubtful and not self._pid.transactional_id
                 self.effects.append(Ended(batch, in_doubt(problem) if doubtful else problem))
 
     def begin_sequences(self) -> None:
-        """The producer has another id or epoch: every partition begins at 0 again."""
+        """The producer has another id or epoch: the sequences of all partitions restart at 0."""
         with self.waiting.lock:
             for lane in self.waiting.all_lanes():
                 lane.sequence, lane.known = 0, False

@@ -16,27 +16,27 @@ from kafkalog.wire import apis
 __all__ = ["Identity"]
 
 PLAIN_VERSION_MAX = 11
-"""Of Produce; version 12 is for transactions of version 2."""
+"""Of Produce; version 12 is for transaction version 2."""
 
 
 class Identity(ProducerId):
-    """A producer id without transactions, which the brokers are asked for.  The sender's thread
-    only, but for reads, and for what its line asks."""
+    """A producer id without transactions, which the brokers assign.  For the sender's thread only,
+    except for reads, and calls in its line."""
 
     @property
     def produce_version(self) -> int:
-        """The highest of Produce that may be used."""
+        """The highest version of Produce that may be used."""
         return PLAIN_VERSION_MAX
 
     def ensure(self, line: Line, now_s: float, quiet: Callable[[], bool]) -> float:
-        """Get an id if one is wanted; when to call again."""
+        """Get an id if one is wanted; returns when to call again."""
         if not line.free or not self._needed(line.cluster):
             return now_s + NEVER_S
         due_s = self.due_s(now_s, quiet)
         if due_s > now_s:
             return due_s
         line.begin(self._get)
-        return now_s + NEVER_S  # the answers wake us
+        return now_s + NEVER_S  # the answer wakes the sender
 
     def _get(self, cluster: Cluster) -> None:
         """In the line."""
@@ -52,11 +52,11 @@ class Identity(ProducerId):
         self.serve()
 
     def _needed(self, cluster: Cluster) -> bool:
-        return cluster.reached  # before, nobody has sent anything
+        return cluster.reached  # nothing can have been sent before
 
     def _ask(self, cluster: Cluster) -> None:
         nodes = sorted(cluster.nodes)
-        # A broker that had none may be cut off from the one that hands them out: ask another.
+        # A broker that gave none may be cut off from the one that assigns them: ask another.
         other = bool(self.refusals and nodes)
         connection = cluster.connect(nodes[self.refusals % len(nodes)]) if other else cluster.any()
         if not connection.knows(apis.INIT_PRODUCER_ID):
@@ -70,5 +70,5 @@ class Identity(ProducerId):
         self.take(answer.producer_id, answer.producer_epoch)
 
     def join(self, line: Line, lanes: Mapping[int, Sequence[Lane]]) -> list[Lane]:
-        """Those of the lanes whose partitions may not be written to yet."""
+        """The lanes whose partitions may not be written to yet."""
         return []

@@ -1,7 +1,7 @@
-"""Requests on their way: a connection to each node, none of which holds up another.
+"""Requests in flight: a connection to each node, none of which holds up another.
 
-A connection is made in a thread of its own, and what a node does not take at once waits until it
-does: only that node's requests wait with it.
+Connections are opened in threads of their own.  Bytes that a node does not accept at once wait
+until it does: only that node's requests wait with them.
 """
 
 from __future__ import annotations
@@ -24,11 +24,11 @@ __all__ = ["Flights", "Request"]
 
 
 class Request(NamedTuple):
-    """Batches on their way."""
+    """Batches sent together."""
 
     batches: dict[TopicPartition, Batch]
     body: dict[str, Any]
-    """Empty once it was posted."""
+    """Emptied once it was sent."""
     version_max: int
     """Of Produce."""
     until_s: float
@@ -43,12 +43,12 @@ class _Waiting(NamedTuple):
 
 
 class Flights:
-    """By node: its connection, and what was sent to it.  The sender's thread only."""
+    """By node: its connection, and the requests sent to it.  For the sender's thread only."""
 
     def __init__(
         self, cluster: Cluster, most: int, answered: bool, ring: Callable[[], None]
     ) -> None:
-        """`most` requests on their way to a node; `ring`: a connection was made, or cannot be."""
+        """At most `most` requests in flight to a node; `ring`: called when an opening has ended."""
         self._cluster = cluster
         self._most = most
         self._answered = answered
@@ -59,37 +59,37 @@ class Flights:
 
     @property
     def quiet(self) -> bool:
-        """Whether nothing is on its way."""
+        """Whether nothing is in flight."""
         return not self._opening and not any(self._flying.values())
 
     @property
     def count(self) -> int:
-        """Requests on their way.  From any thread."""
+        """Requests in flight.  From any thread."""
         return sum(len(some) for some in list(self._flying.values()))
 
     def batches(self) -> list[Batch]:
-        """All that is on its way, or waits for a connection."""
+        """All batches in flight or waiting for a connection."""
         requests = [*chain.from_iterable(self._flying.values())]
         requests += (one.request for one in self._opening.values())
         return [batch for request in requests for batch in request.batches.values()]
 
     def takes(self, node: int) -> bool:
-        """Whether another request may go to a node now."""
+        """Whether a node accepts another request now."""
         if node in self._opening or len(self._flying.get(node, ())) >= self._most:
             return False
         connection = self._connections.get(node)
         place = self._cluster.nodes.get(node)
         moved = connection is not None and place not in (None, connection.address)
         if moved and self._flying.get(node):
-            return False  # what is on its way to the old place is answered first
+            return False  # requests in flight to the old address are answered first
         if moved or connection is None or connection.closed:
             return place is None or not self._cluster.openings.rests.left_s(place)
         return not connection.unsent
 
     def send(self, node: int, request: Request) -> bool:
-        """Put a request on its way; False: once there is a connection, see `opened`.
+        """Send a request; False: it will be sent once there is a connection, see `opened`.
 
-        Raises: why it cannot be; what is on its way there is lost, too.
+        Raises: why it cannot be sent; all requests in flight to the node are then lost, too.
         """
         connection = self._connections.get(node)
         if connection is not None and connection.usable():
@@ -104,18 +104,18 @@ class Flights:
 
     def _post(self, node: int, connection: Connection, request: Request) -> None:
         version = connection.version_of(apis.PRODUCE, at_most=request.version_max)
-        if not self._answered:  # no answer would say that it was not taken
+        if not self._answered:  # no answer would report a refusal
             connection.send(apis.PRODUCE, request.body, version, answered=False)
             return
         connection.post(apis.PRODUCE, request.body, version)
-        request.body.clear()  # the connection has what it has not sent
+        request.body.clear()  # the connection keeps the bytes that are not sent yet
         self._flying.setdefault(node, deque()).append(request)
 
     def opened(
         self, now_s: float
     ) -> Iterator[tuple[int, Request, errors.KafkalogError | None, bool]]:
-        """Requests that waited for a connection: on their way now, or why not, and whether some
-        of it may have gone."""
+        """Requests that waited for a connection: sent now, or why not, and whether part of them
+        may have been sent."""
         for node in [n for n, one in self._opening.items() if one.opening.done]:
             opening, request = self._opening.pop(node)
             patience_s = self._cluster.options.request_timeout_ms / 1000
@@ -131,20 +131,20 @@ class Flights:
             yield node, request, problem, posted
 
     def lose(self, node: int) -> tuple[Request, ...]:
-        """Close a connection; what was on its way."""
+        """Close a connection; returns the requests that were in flight."""
         if connection := self._connections.pop(node, None):
             if self._answered:
                 connection.give_up()
-            else:  # what it took is sent, for all that anybody knows
+            else:  # with acks 0 it counts as sent
                 connection.close()
         return tuple(self._flying.pop(node, ()))
 
     # ---- answers -------------------------------------------------------------------------
 
     def wait(self, bell: int, patience: Callable[[float], float]) -> tuple[list[int], bool]:
-        """(the nodes that answer or take more, whether it rang), once there is one of these.
+        """Wait for an answer, room to send, or the bell: (the nodes that are ready, if it rang).
 
-        `patience`: when the first answer is overdue -> for how many seconds to wait.
+        `patience`: when the first answer is overdue -> seconds to wait.
         """
         poll = select.poll()
         poll.register(bell, select.POLLIN)
@@ -161,13 +161,13 @@ class Flights:
         return [nodes[n] for n, _ in found if n != bell], any(n == bell for n, _ in found)
 
     def pump(self, node: int) -> None:
-        """Send more of what waits.  Raises: PeerGone."""
+        """Send more of the bytes that wait.  Raises: PeerGone."""
         connection = self._connections.get(node)
         if connection is not None and connection.unsent:
             connection.pump()
 
     def speaks(self, node: int) -> bool:
-        """Whether an answer of a node, or its end, has begun to come."""
+        """Whether an answer of a node has begun to arrive, or its connection has ended."""
         return bool(self._flying.get(node) and answering([self._connections[node]], 0))
 
     def receive(self, node: int) -> tuple[Request, Any]:
@@ -180,7 +180,7 @@ class Flights:
         return [n for n, some in self._flying.items() if some and some[0].until_s <= now_s]
 
     def close(self) -> None:
-        """Nothing is wanted any more."""
+        """Close all connections, and give up those being opened."""
         for connection in self._connections.values():
             connection.close()
         for waiting in self._opening.values():

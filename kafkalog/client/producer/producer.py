@@ -1,4 +1,4 @@
-"""`kafkalog.Producer`: records into topics, over whatever transport."""
+"""`kafkalog.Producer`: sends records to topics, over any transport."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ from kafkalog.types import Header
 __all__ = ["Interceptor", "OutgoingRecord", "Producer"]
 
 RECORD_BYTES = 40
-"""More than the lengths and deltas of a record take."""
+"""More bytes than the lengths and deltas of a record take."""
 NO_SERIALIZERS: Mapping[str, Serializer] = {}
 _send, _place = direct("intake_send"), direct("intake_place")
 _touched, _told = direct("intake_touched"), direct("growing_told")
@@ -47,10 +47,10 @@ class OutgoingRecord(NamedTuple):
 
     topic: str
     value: Any
-    """As it was given: a serializer makes bytes of it, and of the key, later."""
+    """As the caller gave it: serializers turn it, and the key, into bytes later."""
     key: Any
     partition: int | None
-    """None: it is not chosen yet."""
+    """None: not chosen yet."""
     timestamp_ms: int | None
     """None: now."""
     headers: tuple[Header, ...]
@@ -70,9 +70,9 @@ class Interceptor(Protocol):
 class Producer(Transactor, Generic[ValueT, KeyT]):
     """Sends records to a cluster, or to a store of this process.
 
-    Records gather in batches that a thread of its own sends.  Safe to use from many threads; in a
-    forked child it raises ForkedHandle.  Closed by `close`, or as a context manager, which waits
-    until all is acknowledged.
+    A background thread sends the records in batches.  Safe to use from many threads; in a forked
+    child it raises ForkedHandle.  Closed by `close`, or as a context manager, which waits until
+    everything is acknowledged.
     """
 
     def __init__(
@@ -100,13 +100,13 @@ class Producer(Transactor, Generic[ValueT, KeyT]):
         on_delivery: Callable[[Delivery], object] | None = None,
         config: Mapping[str, object] | None = None,
     ) -> None:
-        """Connect when the first record wants it.
+        """The producer connects when the first record needs it.
 
         `where`: `host:port,...`, a list of such, a store or a broker of this process.  The rest:
         docs/clients.md; None: what `config` says, by Kafka's names (`{"linger.ms": 5}`), else the
         default.  `partitioner`: a name, or a callable (topic, key, value, partitions).
-        `key_serializer`, `value_serializer`: callables that make bytes of what `send` and
-        `send_many` are given, after interceptors; see kafkalog.serializers.  None stays None.
+        `key_serializer`, `value_serializer`: callables that turn the arguments of `send` and
+        `send_many` into bytes, after interceptors; see kafkalog.serializers.  None stays None.
         `on_delivery`: called in the producer's thread for each batch that was taken.
 
         Raises: UnknownSetting with the nearest known one, InvalidSetting, ArgumentError, Closed.
@@ -120,7 +120,7 @@ class Producer(Transactor, Generic[ValueT, KeyT]):
             "delivery.timeout.ms": delivery_timeout_ms, "request.timeout.ms": request_timeout_ms,
             "max.in.flight.requests.per.connection": in_flight, "client.id": client_id,
         })  # fmt: skip
-        """As they are, by Kafka's names."""
+        """In effect, by Kafka's names."""
         arguments.called("partitioner", partitioner if callable(partitioner) else None)
         arguments.called("on_delivery", on_delivery)
         self._choose = chooser(partitioner if callable(partitioner) else settings.partitioner)
@@ -149,7 +149,7 @@ class Producer(Transactor, Generic[ValueT, KeyT]):
         )
         self._direct = self._waiting.direct
         self._sender.start(self._waiting)
-        # Dropped without close it loses nothing: the thread ends when all is acknowledged.
+        # A producer dropped without close loses nothing: its thread ends once all is acknowledged.
         weakref.finalize(self, self._sender.leave).atexit = False
         cluster.transport.attach(self._sender)
         cluster.transport.attach(self)
@@ -167,7 +167,7 @@ class Producer(Transactor, Generic[ValueT, KeyT]):
         timestamp_ms: int | None = None,
         headers: Iterable[Header] = (),
     ) -> Future:
-        """Queue a record; it is sent with its batch, when that is full or old enough.
+        """Queue a record; its batch is sent when it is full or old enough.
 
         `timestamp_ms`: since 1970; None: now.  Waits, at most max.block.ms, when the buffer is
         full or the topic is not known yet.
@@ -210,7 +210,7 @@ class Producer(Transactor, Generic[ValueT, KeyT]):
             )
         until_s = time.monotonic() + self._block_s
         intake = self._intake(topic, partition, until_s, turn)
-        chosen = self._place(intake, key, value, partition)  # once: it may count
+        chosen = self._place(intake, key, value, partition)  # once: a partitioner may keep state
         while True:
             if (now := self._waiting.intake(topic, until_s, turn)) is not intake:
                 intake, chosen = now, self._place(now, key, value, partition)
@@ -224,7 +224,7 @@ class Producer(Transactor, Generic[ValueT, KeyT]):
             self._check()
 
     def _intake(self, topic: str, partition: int | None, until_s: float, turn: int) -> Intake:
-        """Where records go in; for a partition that is not known it is asked for once more."""
+        """The intake of a topic; for an unknown partition the brokers are asked once more."""
         found = self._waiting.intake(topic, until_s, turn)
         if isinstance(partition, int) and partition >= found.partitions:
             self._waiting.look_again(topic, until_s)
@@ -234,7 +234,7 @@ class Producer(Transactor, Generic[ValueT, KeyT]):
     def _place(
         self, intake: Intake, key: bytes | None, value: bytes | None, partition: int | None
     ) -> int:
-        """The partition; -1: as C has it."""
+        """The partition; -1: C chooses."""
         count = intake.partitions
         if partition is not None:
             if not isinstance(partition, int) or not 0 <= partition < count:
@@ -293,7 +293,7 @@ class Producer(Transactor, Generic[ValueT, KeyT]):
 
         Like `send` for each row, but Python does no work per record, except for rows with headers,
         a partitioner other than murmur2, serializers and interceptors.  Atomic only within a
-        transaction: after an error some rows were taken.
+        transaction: after an error some rows may have been taken.
 
         Raises: as send.
         """
@@ -317,7 +317,7 @@ class Producer(Transactor, Generic[ValueT, KeyT]):
         records.
 
         Raises: as send; ArgumentError for a control batch or half of one; CorruptMessage,
-        UnsupportedForMessageFormat, UnsupportedCompressionType.  The records before were taken.
+        UnsupportedForMessageFormat, UnsupportedCompressionType.  Earlier records were taken.
         """
         turn = self._waiting.turn
         self._check()
@@ -362,7 +362,7 @@ class Producer(Transactor, Generic[ValueT, KeyT]):
     def _make_room(
         self, rows: RowSource, put: Put, intake: Intake, wanted: int, turn: int
     ) -> list[tuple[Batch, int, int]]:
-        """For the row that did not go in; what was put there at once."""
+        """Make room for the row that did not fit; returns what was put there at once."""
         need = put.size + RECORD_BYTES
         if HEADER_BYTES + need > self._request_bytes:
             raise errors.MessageTooLarge(
@@ -401,21 +401,21 @@ class Producer(Transactor, Generic[ValueT, KeyT]):
         return _together(futures)
 
     def metrics(self) -> dict[str, float]:
-        """What it has done so far, by the names of Kafka's metrics: docs/clients.md has them.  From
-        any thread, also after `close`."""
+        """Counts and averages so far, by the names of Kafka's metrics (docs/clients.md lists them).
+        From any thread, also after `close`."""
         there, used = self.config.buffer_memory, self._waiting.used
         room = {"buffer-total-bytes": float(there), "buffer-available-bytes": float(there - used)}
         return {**self._sender.metrics(), **room}
 
     def partitions(self, topic: str) -> int:
-        """The number of partitions of a topic, which the broker may create now.
+        """The number of partitions of a topic; the broker may create it now.
 
         Raises: UnknownTopicOrPartition, Timeout (max.block.ms), Closed.
         """
         self._check(transaction=False)
         return self._waiting.intake(topic, time.monotonic() + self._block_s).partitions
 
-    # ---- the end of what was sent ------------------------------------------------------
+    # ---- flush and close ---------------------------------------------------------------
 
     def flush(self, timeout: float | None = None, *, timeout_ms: float | None = None) -> None:
         """Send everything now, and wait for the outcome.
@@ -428,22 +428,23 @@ class Producer(Transactor, Generic[ValueT, KeyT]):
         self.check()
 
     def check(self) -> None:
-        """Wait for nothing.
+        """Raise failures without waiting.
 
-        Raises: as flush, what is known by now.
+        Raises: as flush, for what is known by now.
         """
         problem = self._waiting.take_failure()
         if problem is not None:
             raise problem
 
     def close(self, timeout: float | None = None, *, timeout_ms: float | None = None) -> None:
-        """Wait until all is acknowledged, at most `timeout_ms`, and end; `timeout`: older, in
-        seconds.
+        """Wait until everything is acknowledged, at most `timeout_ms`, and close; `timeout`: older,
+        in seconds.
 
-        An open transaction is aborted.  Records left then are given up: their futures fail.
-        Harmless when repeated; in a forked child it only forgets.
+        An open transaction is aborted.  Records not acknowledged in time are given up: their
+        futures fail.  Harmless when repeated; in a forked child it only marks the producer closed.
 
-        Raises: as flush, after all was closed; ArgumentError in a callback, where it is not.
+        Raises: as flush, after everything was closed; ArgumentError in a callback, which closes
+        nothing.
         """
         most_s = _seconds(timeout_ms, timeout)
         if self._gone():
@@ -465,9 +466,10 @@ class Producer(Transactor, Generic[ValueT, KeyT]):
         return self._closed
 
     def _finish(self, timeout: float | None) -> None:
-        """The end; the accumulator knows what was not delivered.
+        """Close it; the accumulator knows what was not delivered.
 
-        Raises: ArgumentError in a callback, where it is none; Timeout, after all was closed.
+        Raises: ArgumentError in a callback, which closes nothing; Timeout, after everything was
+        closed.
         """
         self._waiting.waitable()
         until_s = None if timeout is None else time.monotonic() + timeout
@@ -491,8 +493,8 @@ class Producer(Transactor, Generic[ValueT, KeyT]):
         self._waiting.direct.clear()
 
     def _leave(self, timeout: float, warn: bool = False) -> None:
-        """The end where nobody would hear what `close` raises; what was taken is delivered, and
-        what is not is counted in the log."""
+        """Close it where no caller would see an error of `close`: records are delivered, and those
+        that are not are counted in the log."""
         if self._gone():
             return
         try:
@@ -541,7 +543,7 @@ def _bytes(name: str, found: Any) -> bytes | None:
 
 
 def _taken(intake: Intake, places: Iterable[int]) -> list[tuple[Batch, int, int]]:
-    """What send_many put into the open batches of partitions since it was asked last."""
+    """What send_many put into the open batches of partitions since the last call."""
     found = (_touched(intake.native, place) for place in places)
     return [one for one in found if one is not None]
 
@@ -551,7 +553,7 @@ def _together(futures: Iterable[Future]) -> ManyFuture:
 
 
 def _joined(parts: Iterable[tuple[Batch, int, int]]) -> ManyFuture:
-    """Of each batch from the first record to the last."""
+    """One span per batch, from its first record to its last."""
     spans: dict[Batch, tuple[int, int]] = {}
     for batch, first, last in parts:
         spans[batch] = spans.get(batch, (first, 0))[0], last

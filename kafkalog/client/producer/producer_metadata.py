@@ -1,4 +1,4 @@
-"""What a producer knows of the topics that it writes to: it asks what questions.py decides."""
+"""What a producer knows about its topics; questions.py decides what to ask."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ __all__ = ["ProducerMetadata"]
 
 
 class ProducerMetadata(Questions):
-    """Partitions and their leaders: asks what the questions want to know.  The sender's thread
-    only."""
+    """Partitions and their leaders: asks the brokers the questions.  For the sender's
+    thread only."""
 
     def __init__(
         self,
@@ -27,14 +27,14 @@ class ProducerMetadata(Questions):
         fail: Callable[[Lane, errors.KafkalogError], None],
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        """`fail`: nothing that waits in a lane can be sent.  Otherwise as Questions."""
+        """`fail`: called when nothing that waits in a lane can be sent.  The rest: as Questions."""
         super().__init__(cluster, max_age_s, max_idle_s)
         self._cluster = cluster
         self._fail = fail
         self._clock = clock
 
     def refresh(self, now_s: float, waiting: Accumulator, line: Line) -> None:
-        """Ask for what is not known, once."""
+        """Ask once for what is not known."""
         if not line.free:
             return
         with waiting.lock:
@@ -71,7 +71,7 @@ class ProducerMetadata(Questions):
         refused: Mapping[str, errors.KafkalogError],
         problem: errors.KafkalogError | None,
     ) -> None:
-        """What has come of asking; a failure takes nothing away that was known."""
+        """Learn the answer; after a failure, what was known stays known."""
         if problem is None:
             self._cluster.learn(by, topics)
         self._cluster.reached |= by.reached
@@ -105,8 +105,8 @@ class ProducerMetadata(Questions):
 
 
 def _lasting(problem: errors.KafkalogError) -> errors.KafkalogError:
-    """The same as a failure that is not retried: a cluster that was never reached is not waited
-    for."""
+    """The same failure, not retriable: the producer does not wait for a cluster that it has never
+    reached."""
     made = errors.PeerGone(str(problem))
     made.__cause__ = problem
     return made

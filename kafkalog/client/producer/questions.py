@@ -1,5 +1,4 @@
-"""Which topics a producer asks for, and when.  It decides and does nothing else: no clock, no
-socket, no thread."""
+"""Which topics a producer asks for, and when.  It only decides: no clock, no socket, no thread."""
 
 from __future__ import annotations
 
@@ -17,18 +16,18 @@ class Question(NamedTuple):
     """Topics to ask for, once."""
 
     wanted: frozenset[str]
-    """Something is to be sent there now, so the broker may create them."""
+    """Records wait for them, so the broker may create them."""
     known: frozenset[str]
-    """They are looked at, not written to: a deleted one does not come back because it was written
-    to once."""
+    """Looked up, not created: a deleted topic does not come back because records were once sent to
+    it."""
 
 
 class Questions:
-    """Of one producer: what it sends to and does not know.  One thread."""
+    """What one producer sends to and does not know.  One thread."""
 
     def __init__(self, known: Known, max_age_s: float, max_idle_s: float) -> None:
-        """`max_age_s`: what is known longer is asked for again; `max_idle_s`: but a topic to which
-        nothing was sent for so long is not."""
+        """`max_age_s`: older metadata is fetched again; `max_idle_s`: but not of a topic to which
+        nothing was sent for this long."""
         self.next_s = 0.0
         """When the brokers may be asked again."""
         self._known = known
@@ -36,14 +35,14 @@ class Questions:
         self._max_idle_s = max_idle_s
         self._refreshed_s = -math.inf
         self._unknown: set[str] = set()
-        """Topics of what is to be sent.  Each is asked for once, and is here again while it is to
-        be sent and its leader is not known: a deleted one is not asked for when nothing is."""
+        """Topics with records to send.  Each is asked for once, and added again while it has
+        records and no known leader: a deleted topic without records is not asked for."""
         self._leaderless: set[str] = set()
-        """Topics with a partition that has no leader now: records go there again once it has."""
+        """Topics with a partition that has no leader now: it gets records again once it has one."""
         self._doubted: set[TopicPartition] = set()
 
     def leader(self, tp: TopicPartition) -> int | None:
-        """The node that leads a partition of what is to be sent; None: it is to be asked for."""
+        """The leader of a partition with records to send; None: it must be asked for."""
         info = self._known.topics.get(tp.topic)
         row = info and info.partitions.get(tp.partition)
         if (
@@ -55,12 +54,12 @@ class Questions:
         return row.leader
 
     def doubt(self, tp: TopicPartition) -> None:
-        """Another node leads it, perhaps: it is asked for again before anything goes there."""
+        """Its leader may have changed: ask again before anything is sent there."""
         self._doubted.add(tp)
         self._unknown.add(tp.topic)
 
     def doubt_node(self, node: int) -> None:
-        """So for all that a node leads."""
+        """`doubt` all partitions that a node leads."""
         for name, info in self._known.topics.items():
             for row in info.partitions.values():
                 if row.leader == node:
@@ -69,8 +68,8 @@ class Questions:
     def asks(
         self, now_s: float, waited: Iterable[str], used_since: Callable[[float], set[str]]
     ) -> Question | None:
-        """What is to be asked now; None: nothing.  `waited`: topics that somebody waits for;
-        `used_since`: time -> topics that something was sent to since then."""
+        """What to ask now; None: nothing.  `waited`: topics that a thread waits for; `used_since`:
+        time -> topics that something was sent to since then."""
         if now_s < self.next_s:
             return None
         wanted = frozenset({*waited, *self._unknown})
@@ -81,8 +80,8 @@ class Questions:
         return Question(wanted, known) if wanted or known else None
 
     def answered(self, question: Question, next_s: float, learned: bool) -> None:
-        """A question was answered, and what is known is known already; or `learned` is False.  The
-        next one is not before `next_s`."""
+        """A question was answered and what it taught is learned; `learned` False: it failed.  The
+        next question is not before `next_s`."""
         topics = question.wanted | question.known
         self.next_s = next_s
         self._unknown -= topics
@@ -94,6 +93,6 @@ class Questions:
             self._refreshed_s = -math.inf
 
     def _lacks_leader(self, topic: str) -> bool:
-        """Whether some of it has no leader now."""
+        """Whether a partition of it has no leader now."""
         info = self._known.topics.get(topic)
         return info is not None and any(row.leader < 0 for row in info.partitions.values())

@@ -1,8 +1,8 @@
-"""What goes out: requests to those who lead, answers, retries in order, by a thread of its own.
+"""Sends batches to their leaders, reads answers and retries in order, in a thread of its own.
 
-Up to `in_flight` requests are on their way to a node.  What fails for a time is sent again in
-order: nothing of its partition goes out until all of it that was on its way has come back, and
-then one batch after another, until one is taken.  An idempotent producer neither loses nor repeats.
+Up to `in_flight` requests are in flight to each node.  After a transient failure nothing of the
+partition is sent until all its requests have come back; then batches are retried one by one until
+one is taken.  An idempotent producer neither loses nor duplicates records.
 """
 
 from __future__ import annotations
@@ -38,11 +38,11 @@ __all__ = ["SendOptions", "Sender"]
 
 _logger = logging.getLogger(__name__)
 LONGEST_S = 1.0
-"""The sender looks around so often at least."""
+"""The longest time that the sender sleeps."""
 
 
 class Sender:
-    """The thread, and all that only it touches."""
+    """The thread, and everything that only it touches."""
 
     def __init__(
         self,
@@ -51,7 +51,7 @@ class Sender:
         identity: Identity,
         on_delivery: Callable[[Delivery], object] | None,
     ) -> None:
-        """`cluster` is this thread's from now on.  Nothing runs before `start`."""
+        """`cluster` belongs to this thread from now on.  Nothing runs before `start`."""
         self.cluster = cluster
         cluster.openings.apart = True
         self.identity = identity
@@ -65,7 +65,7 @@ class Sender:
         )
         self._bell = Bell()
         self.wake = self._bell.ring
-        """There is something to do; from any thread."""
+        """Wake the sender; from any thread."""
         self.tasks = Tasks(self.wake)
         self._line = Line(Cluster(cluster, cluster.options, cluster.clock), self.wake)
         self._flights = Flights(cluster, options.in_flight, options.acks != 0, self.wake)
@@ -81,47 +81,47 @@ class Sender:
         return self.core.options
 
     def start(self, waiting: Accumulator) -> None:
-        """Send what comes into `waiting`."""
+        """Start to send what is put into `waiting`."""
         self._waiting = self.core.waiting = waiting
         waiting.emptier = self._thread
         self._thread.start()
 
     def metrics(self) -> dict[str, float]:
-        """What was sent, and what came of it.  From any thread."""
+        """Counts of what was sent, and its outcome.  From any thread."""
         counted = self._batch_bytes, self._request_records, self._latency_ms
         found = producer_metrics(*counted, self._retried, self._failed)
         return {**found, "requests-in-flight": float(self._flights.count)}
 
     def stop(self) -> None:
-        """End, whatever waits; returns when the thread has."""
+        """End now, whatever still waits; returns once the thread has ended."""
         self._over = True
         self.wake()
         if threading.current_thread() is not self._thread and self._pid == os.getpid():
-            self.cluster.openings.interrupt()  # it may wait for a broker that answers nothing
+            self.cluster.openings.interrupt()  # it may wait for a broker that does not answer
             self._line.interrupt()
             self._thread.join()
 
     def leave(self) -> None:
-        """End as soon as nothing waits any more: nobody can send."""
+        """End as soon as nothing waits any more: the application has dropped the producer."""
         self._leaving = True
         self.wake()
 
     @property
     def leaving(self) -> bool:
-        """Whether its producer was dropped, and something waits still."""
+        """Whether its producer was dropped while something still waits."""
         return self._leaving and self._thread.is_alive() and self._pid == os.getpid()
 
     def close(self, timeout: float | None = None) -> None:
-        """The end of one that leaves: wait until nothing waits any more, at most `timeout` seconds,
-        or delivery.timeout.ms."""
+        """Wait, after `leave`, until nothing waits any more, at most `timeout` seconds or
+        delivery.timeout.ms; then end."""
         if self.leaving and threading.current_thread() is not self._thread:
             try:
                 self._thread.join(self.options.delivery_s if timeout is None else timeout)
-            finally:  # also after a Ctrl-C: what is lost is told
+            finally:  # also after a Ctrl-C: lost records are reported
                 self.stop()
 
     def tell_undelivered(self, warn: bool = False) -> None:
-        """Say how many records were given up where nobody is left who would be told."""
+        """Log how many records were given up, since the application no longer asks."""
         problem, count = self._waiting.take_failures()
         if count:
             told = f"a producer has ended: {count} records were not delivered: {problem}"
@@ -145,7 +145,7 @@ class Sender:
 
     def _end(self, why: errors.KafkalogError) -> None:
         self._waiting.refuse(why)
-        with self._waiting.lock:  # or who had found a batch open would write to what is freed
+        with self._waiting.lock:  # or a thread that found a batch open would write to freed memory
             for lane in list(self._waiting.lanes.values()):
                 self._waiting.close(lane)
         self._line.close()
@@ -183,11 +183,11 @@ class Sender:
         self._wait(min(next_s, at_s))
 
     def _quiet(self) -> bool:
-        """Whether nothing is on its way."""
+        """Whether nothing is in flight."""
         return self._flights.quiet
 
     def _wait(self, until_s: float) -> None:
-        """Take the answers that are there; without any wait for one, or for the bell."""
+        """Read the answers that have come; without any, wait for one or for the bell."""
         busy = bool(self._waiting.unfinished)
         longest_s = min(LONGEST_S, self.options.delivery_s / 4) if busy else LONGEST_S
         now_s = time.monotonic()
@@ -208,17 +208,17 @@ class Sender:
     # ---- what goes out -------------------------------------------------------------------
 
     def _plan(self, now_s: float) -> tuple[dict[int, list[Lane]], float]:
-        """Lanes that can send now, by node; when others may."""
+        """Lanes that can send now, by node, and when others can."""
         plan = self.core.plan(now_s, self._metadata.leader, self._flights.takes)
         found, next_s = plan.nodes, plan.next_s
-        if plan.stalled:  # perhaps by a broker that is left alone for a moment
+        if plan.stalled:  # perhaps by a broker in its reconnect backoff
             next_s = min(next_s, self.cluster.openings.rests.soonest_s(now_s))
-        if plan.lost and self._line.free:  # else it rings
+        if plan.lost and self._line.free:  # a busy line rings when it is done
             next_s = min(next_s, max(self._metadata.next_s, now_s + 0.001))
         if self.identity.ready:
             self.balance.stalled(plan.stalled, now_s)
         if found:
-            for lane in self.identity.join(self._line, found):  # which rings
+            for lane in self.identity.join(self._line, found):  # the line rings when they joined
                 for lanes in found.values():
                     if lane in lanes:
                         lanes.remove(lane)
@@ -226,7 +226,7 @@ class Sender:
         return found, next_s
 
     def _send_to(self, node: int, lanes: list[Lane], now_s: float) -> None:
-        """One request of what is ready for a node."""
+        """Send a node one request with what is ready for it."""
         batches = self.core.pack(lanes, now_s)
         self._do()
         if batches:
@@ -246,7 +246,7 @@ class Sender:
         until_s = now_s + self.cluster.options.request_timeout_ms / 1000
         request = Request(batches, body, self.identity.produce_version, until_s)
         try:
-            # A broker that ends answers first: what it said must not go with the connection.
+            # A broker that stops answers first: read its answers before the connection is gone.
             self._receive_all(node)
             if not self._flights.send(node, request):
                 return
@@ -262,18 +262,18 @@ class Sender:
         problem: errors.KafkalogError | None,
         posted: bool = True,
     ) -> None:
-        """A request is on its way, or cannot be; `posted`: some of it may have gone."""
+        """A request was sent, or could not be; `posted`: part of it may have been sent."""
         if problem is None:
             self._count(request.batches.values())
         if problem is not None:
             self._lost(node, problem, request, posted=posted)
-        elif self.options.acks == 0:  # that is all that will be known
+        elif self.options.acks == 0:  # nothing more will be known
             for batch in request.batches.values():
                 self.core.answered(batch, Answer(ErrorCode.NONE), time.monotonic())
             self._do()
 
     def _count(self, batches: Collection[Batch]) -> None:
-        """These are on their way."""
+        """Count batches that were sent."""
         self._request_records.add(sum(batch.count for batch in batches))
         for batch in batches:
             self._batch_bytes.add(len(batch.data or b""))
@@ -284,7 +284,7 @@ class Sender:
     def _lost(
         self, node: int, problem: errors.KafkalogError, *more: Request, posted: bool = True
     ) -> None:
-        """The connection failed: all that was on its way is to be sent again."""
+        """The connection failed: all requests in flight are to be sent again."""
         now_s = time.monotonic()
         for request in self._flights.lose(node):
             self.core.lost(request.batches.values(), problem, now_s)
@@ -296,7 +296,7 @@ class Sender:
     # ---- answers -------------------------------------------------------------------------
 
     def _receive_all(self, node: int) -> None:
-        """Take the answers of a node that are there, and give it more of what waits for it."""
+        """Read the answers of a node that have come, and send more of what waits for it."""
         while self._flights.speaks(node):
             self._receive(node)
         try:
@@ -305,7 +305,7 @@ class Sender:
             self._lost(node, problem)
 
     def _receive(self, node: int) -> None:
-        """Take the oldest answer of a node."""
+        """Read the oldest answer of a node."""
         try:
             request, answer = self._flights.receive(node)
         except errors.KafkalogError as problem:
@@ -323,14 +323,14 @@ class Sender:
                     self.core.answered(batch, self._answer(batch.tp, row, places), now_s)
                     self._do()
         for tp, batch in left.items():
-            told = f"Produce: node {node} says nothing of {tp.topic}-{tp.partition}"
+            told = f"Produce: the answer of node {node} lacks {tp.topic}-{tp.partition}"
             self.core.unanswered(batch, errors.BadAnswer(told))
             self._do()
         if answer.throttle_time_ms > 0:
             self.core.throttled(node, time.monotonic() + answer.throttle_time_ms / 1000)
 
     def _answer(self, tp: TopicPartition, row: Any, places: dict[int, Address]) -> Answer:
-        """What an answer says of a partition; the leader that it names is believed."""
+        """The part of an answer about a partition; the leader that it names is noted."""
         to = getattr(row, "current_leader", None) if row.error_code else None
         moved = to is not None and self.cluster.learn_leader(
             tp, to.leader_id, to.leader_epoch, places.get(to.leader_id)
@@ -338,10 +338,10 @@ class Sender:
         detail = getattr(row, "error_message", None)
         return Answer(row.error_code, row.base_offset, row.log_append_time_ms, detail, moved)
 
-    # ---- what is to be done --------------------------------------------------------------
+    # ---- effects -------------------------------------------------------------------------
 
     def _do(self) -> None:
-        """Do what the core wants done."""
+        """Carry out the effects of the core."""
         effects, self.core.effects = self.core.effects, []
         for one in effects:
             match one:
@@ -375,6 +375,6 @@ class Sender:
         self._do()
 
     def drop_all(self, problem: errors.KafkalogError) -> None:
-        """End all that is not on its way; the sender's thread."""
+        """End all batches that are not in flight.  In the sender's thread."""
         self.core.drop_all(problem)
         self._do()

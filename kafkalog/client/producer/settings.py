@@ -1,4 +1,4 @@
-"""A producer's settings as what its parts take."""
+"""A producer's settings as its parts take them."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ from kafkalog.config.producer import ACKS, ProducerConfig
 __all__ = ["bounds", "client_options", "identity_of", "send_options", "settings_of"]
 
 REQUEST_BYTES = 1 << 20
-"""Of the batches of a request; a larger batch goes alone."""
+"""Of the batches in a request; a larger batch goes alone."""
 
 
 def settings_of(
     config: Mapping[str, object] | None, named: Mapping[str, object | None]
 ) -> ProducerConfig:
-    """`config`, and over it what was given by name (None: it was not).
+    """`config`, overridden by the named arguments (None: not given).
 
     Raises: UnknownSetting, InvalidSetting, ArgumentError.
     """
@@ -40,7 +40,7 @@ def identity_of(settings: ProducerConfig) -> Identity:
 
 
 def client_options(settings: ProducerConfig) -> Options:
-    """How patient it is."""
+    """Timeouts and backoffs."""
     options = options_of(settings, settings.max_block_ms)
     return options._replace(storage_timeout_ms=settings.kafkalog_storage_timeout_ms)
 
@@ -69,7 +69,7 @@ def send_options(settings: ProducerConfig) -> SendOptions:
 
 
 def bounds(settings: ProducerConfig) -> Bounds:
-    """How much waits."""
+    """How much may wait."""
     return Bounds(
         batch_bytes=min(settings.batch_size, settings.max_request_size),
         buffer_bytes=settings.buffer_memory,

@@ -1,4 +1,4 @@
-"""What other threads ask of a client's own thread: calls that it makes between its turns."""
+"""Calls that other threads hand to a client's own thread, which makes them between its turns."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ __all__ = ["Tasks"]
 
 
 class _Task:
-    """One call, tried again while it fails for a time."""
+    """One call, retried after transient failures."""
 
     def __init__(
         self, call: Callable[[Cluster], Any], aside: bool, until_s: float, pause_s: float
@@ -25,24 +25,24 @@ class _Task:
         self.call = call
         self.aside = aside
         self.asked = False
-        """It is being made aside."""
+        """It is being made in the line."""
         self.until_s = until_s
         self.pause_s = pause_s
         self.next_s = 0.0
         self.begun = False
-        """The thread makes it now, or has given up an attempt."""
+        """The thread makes it now, or has made an attempt."""
         self.done = threading.Event()
         self.result: Any = None
         self.error: BaseException | None = None
 
     def timed(self, cluster: Cluster) -> Any:
-        """The call, within what is left of its time.
+        """The call, within the time that is left.
 
-        Raises: Timeout: nothing is left; what is sent then has an answer that nobody waits for.
+        Raises: Timeout: no time is left, and no thread would read the answer.
         """
         left_s = self.until_s - time.monotonic()
         if left_s <= 0:
-            raise errors.Timeout("its turn did not come in time")
+            raise errors.Timeout("the producer's thread did not make this call in time")
         with cluster.patience.within(left_s):
             return self.call(cluster)
 
@@ -58,10 +58,10 @@ class Tasks:
         self._closed: errors.KafkalogError | None = None
 
     def ask(self, call: Callable[[Cluster], Any], timeout_s: float, aside: bool = False) -> Any:
-        """What `call` returns in the thread, or (`aside`: it asks a broker) in its line; it is
-        called again while it fails for a time only.
+        """What `call` returns in the thread, or, with `aside`, in its line: it asks a broker.
+        Transient failures are retried.
 
-        All of it takes `timeout_s`.  Raises: what it raises at last; Timeout; Closed.
+        At most `timeout_s` in total.  Raises: the last failure; Timeout; Closed.
         """
         task = _Task(call, aside, time.monotonic() + timeout_s, 0.02)
         with self._lock:
@@ -71,22 +71,24 @@ class Tasks:
         self._wake()
         if not task.done.wait(min(max(timeout_s, 0.0), threading.TIMEOUT_MAX)):
             with self._lock:
-                if not task.begun and task in self._waiting:  # the thread waits for something else
+                if not task.begun and task in self._waiting:  # the thread is busy
                     self._waiting.remove(task)
-                    raise errors.Timeout(f"its turn did not come in {timeout_s * 1000:.0f} ms")
-            task.done.wait()  # it has the same end
+                    raise errors.Timeout(
+                        f"the producer's thread did not make this call in {timeout_s * 1000:.0f} ms"
+                    )
+            task.done.wait()  # the call ends at the same time limit
         if task.error is not None:
             raise task.error
         return task.result
 
     def run(self, now_s: float, line: Line) -> float:
-        """The thread's turn: make the calls that are due; when the next is."""
+        """The thread's turn: make the calls that are due; returns when the next is."""
         with self._lock:
             due = [task for task in self._waiting if task.next_s <= now_s and not task.asked]
         for task in due:
             with self._lock:
                 if task not in self._waiting:
-                    continue  # nobody waits for it any more
+                    continue  # no thread waits for it any more
                 task.begun |= not task.aside or line.free
             if not task.aside:
                 try:
@@ -99,12 +101,10 @@ class Tasks:
                 task.asked = True
                 line.begin(task.timed, partial(self._ended, task, line.cluster))
             elif now_s >= task.until_s:
-                late = errors.Timeout(
-                    "a broker has not answered what was asked before this in time"
-                )
+                late = errors.Timeout("a broker did not answer an earlier request in time")
                 self._ended(task, line.cluster, None, late)
         with self._lock:
-            # One that is due waits for the line, which rings, or for its end.
+            # A task that is due waits until the line is free, which rings, or until its time is up.
             waits_s = [
                 task.next_s if task.next_s > now_s else task.until_s
                 for task in self._waiting if not task.asked
@@ -116,7 +116,7 @@ class Tasks:
     ) -> None:
         task.asked = False
         if isinstance(problem, errors.KafkalogError):
-            # Not where an abort is all there is.
+            # No retries if the transaction can only be aborted.
             passes = passing(problem) and not problem.abortable
             next_s = time.monotonic() + task.pause_s
             if passes and cluster.reached and next_s < task.until_s:
@@ -131,7 +131,7 @@ class Tasks:
         task.done.set()
 
     def close(self, why: errors.KafkalogError) -> None:
-        """The thread has ended: who waits is told."""
+        """The thread has ended: fail the calls that wait."""
         with self._lock:
             self._closed = why
             left, self._waiting = self._waiting, []

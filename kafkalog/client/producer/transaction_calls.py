@@ -1,7 +1,7 @@
-"""A producer's transactions: its id by name, what joins, how it ends.
+"""A producer's transactions: the id for its transactional id, what joins, how each ends.
 
-Version 2 of KIP-890 where the brokers have it: a partition joins by being written to, and the
-epoch rises with each end.  Version 1 elsewhere: every partition is announced first.
+Version 2 of KIP-890 if the brokers have it: a partition joins with the first write to it, and each
+end raises the epoch.  Otherwise version 1: every partition is added with a request first.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ __all__ = ["GroupId", "Membership", "Offset", "Transactional"]
 
 FEATURE = "transaction.version"
 PAUSE_S = 0.02
-"""Before a partition is announced again: the last transaction may be ending still."""
+"""Before a partition is added again: the last transaction may still be ending."""
 _FATAL = (
     ErrorCode.PRODUCER_FENCED,
     ErrorCode.INVALID_PRODUCER_EPOCH,
@@ -37,7 +37,7 @@ _FATAL = (
     ErrorCode.CLUSTER_AUTHORIZATION_FAILED,
     ErrorCode.UNSUPPORTED_VERSION,
 )
-"""After these a transactional producer is of no use any more."""
+"""After these a transactional producer can no longer be used."""
 
 
 class Membership(Protocol):
@@ -61,7 +61,7 @@ class Membership(Protocol):
 
 
 class GroupId(NamedTuple):
-    """A group, by somebody who is no member of it."""
+    """A group, named by a client that is not a member."""
 
     group: str
     generation: int = -1
@@ -70,7 +70,7 @@ class GroupId(NamedTuple):
 
 
 class Offset(NamedTuple):
-    """What is committed of a partition."""
+    """An offset to commit for a partition."""
 
     offset: int
     leader_epoch: int = -1
@@ -78,25 +78,25 @@ class Offset(NamedTuple):
 
 
 class Transactional(Identity):
-    """A producer id that belongs to a transactional id.  The sender's thread only, but for reads,
-    and for what its line asks."""
+    """A producer id that belongs to a transactional id.  For the sender's thread only, except for
+    reads, and calls in its line."""
 
     def __init__(self, transactional_id: str, timeout_ms: int) -> None:
         super().__init__(wanted=False)
         self.transactional_id = transactional_id
         self.ready = False
         self.open = False
-        """A transaction is; with an error it can only be aborted."""
+        """A transaction is open; if there is an error it can only be aborted."""
         self.second = False
         """Version 2 of KIP-890."""
         self.begun_count = 0
         """Transactions so far."""
         self.ending: bool | None = None
-        """What its end was to be (True: a commit) that was asked for and is not known to be."""
-        self._deciding = threading.Lock()  # guards what becomes of `open` and `ending`
+        """The end that was sent and is not known to have succeeded (True: a commit)."""
+        self._deciding = threading.Lock()  # guards the ends of `open` and `ending`
         self._timeout_ms = timeout_ms
         self._unsure = False
-        """What begins it was sent, and not answered by a yes."""
+        """A request that begins it at the coordinator was sent and did not succeed."""
         self._joined: set[TopicPartition] = set()
         self._groups: set[str] = set()
 
@@ -112,7 +112,7 @@ class Transactional(Identity):
     # ---- the coordinator -----------------------------------------------------------------
 
     def initialise(self, cluster: Cluster) -> None:
-        """Get the id and an epoch of one's own: who had them before is fenced.
+        """Get the id and a new epoch: earlier producers with this transactional id are fenced.
 
         Raises: what the coordinator answers.
         """
@@ -135,7 +135,7 @@ class Transactional(Identity):
         return cluster.connect(cluster.coordinator(self.transactional_id, TRANSACTION))
 
     def _check(self, code: int, what: str) -> None:
-        """Raise the failure of a code, and remember what it means for the transaction."""
+        """Raise the failure of a code, and apply it to the transaction."""
         try:
             check_code(code, f"transactional id {self.transactional_id!r}: {what}")
         except errors.KafkalogError as problem:
@@ -156,29 +156,29 @@ class Transactional(Identity):
 
     def failed(self, problem: errors.KafkalogError, sent: bool) -> None:
         """A batch was given up: the transaction cannot be committed."""
-        # Of an epoch that is too old the coordinator says at the abort who is right.
+        # After an epoch that is too old the coordinator says at the abort whether it is fenced.
         if problem.code == ErrorCode.INVALID_PRODUCER_EPOCH and self.open:
             self.spoil(problem)
         else:
             self._note(problem)
 
     def begin(self) -> None:
-        """What is sent from now on belongs to a new transaction."""
+        """Records sent from now on belong to a new transaction."""
         self.open, self.error, self.ending = True, None, None
         self.begun_count += 1
 
     def not_in_doubt(self) -> None:
-        """Raises: InvalidTxnState: a commit was asked for, and is not known to have failed."""
+        """Raises: InvalidTxnState: a commit was sent, and is not known to have failed."""
         if self.ending:
             raise errors.InvalidTxnState(
-                f"transactional id {self.transactional_id!r}: the commit was not answered, and "
-                "may be there: commit_transaction again, or close the producer"
+                f"transactional id {self.transactional_id!r}: the commit was not answered and may "
+                "have succeeded: call commit_transaction again, or close the producer"
             )
 
     def not_given_up(self, number: int | None = None) -> None:
-        """What an abort dropped is missing in the transaction, be that open still.
+        """Raise if an abort has dropped records of the transaction, even if it is still open.
 
-        `number`: as `begun_count` when it was begun.  Raises: InvalidTxnState.
+        `number`: `begun_count` as it was when the transaction began.  Raises: InvalidTxnState.
         """
         another = number not in (None, self.begun_count)
         if another or not self.open or self.ending is False:
@@ -190,9 +190,9 @@ class Transactional(Identity):
             )
 
     def decide(self, commit: bool) -> None:
-        """How it ends: of two threads that end it the first decides.
+        """Set how it ends: of two threads that end it the first decides.
 
-        Raises: InvalidTxnState: it has ended, or is to end the other way.
+        Raises: InvalidTxnState: it has ended, or will end the other way.
         """
         with self._deciding:
             if commit or not self.open:
@@ -203,7 +203,7 @@ class Transactional(Identity):
 
     def join(self, line: Line, lanes: Mapping[int, Sequence[Lane]]) -> list[Lane]:
         found = [x for some in lanes.values() for x in some if x.tp not in self._joined]
-        if self.second:  # the leaders tell the coordinator
+        if self.second:  # the leaders add them at the coordinator
             self._joined.update(lane.tp for lane in found)
             return []
         if found and line.free:
@@ -251,21 +251,21 @@ class Transactional(Identity):
         self._unsure = False
 
     def end(self, cluster: Cluster, commit: bool) -> None:
-        """Commit the transaction, or abort it; called again after a failure that passes it goes
-        on with what is left of that.
+        """Commit or abort the transaction; called again after a transient failure it continues
+        where it stopped.
 
-        Raises: what the coordinator answers; the transaction's own failure, of a commit.
+        Raises: what the coordinator answers; for a commit also the transaction's own failure.
         """
         if self.fatal is not None:
             raise self.fatal
         if commit and self.error is not None:
             raise self.error
         spoilt = self.error is not None or self._unsure
-        # What failed may have begun it all the same.
+        # A failed request may still have begun it.
         if self.begun or (spoilt and self.second):
             self._end(cluster, commit, spoilt)
         if not self.ready:
-            self.initialise(cluster)  # another epoch: what was lost on the way stays lost
+            self.initialise(cluster)  # a new epoch: requests lost on the way stay without effect
         with self._deciding:
             self.open, self.error, self.ending = False, None, None
 
@@ -281,7 +281,7 @@ class Transactional(Identity):
         self.decide(commit)
         answer = connection.call(apis.END_TXN, body, version)
         code = answer.error_code
-        if says_nothing(code):  # it may have been done: the same is asked again
+        if says_nothing(code):  # it may have been done: send the same again
             check_code(code, f"transactional id {self.transactional_id!r}: EndTxn")
         if code and not is_retriable(code):
             self.ending = None
@@ -297,7 +297,7 @@ class Transactional(Identity):
 
     @property
     def _only_unsure(self) -> bool:
-        """Whether the coordinator may rightly know of no transaction."""
+        """Whether the coordinator may rightly know no transaction."""
         return self._unsure and not self._joined and not self._groups
 
     # ---- offsets -------------------------------------------------------------------------
@@ -307,8 +307,8 @@ class Transactional(Identity):
     ) -> None:
         """Commit offsets of a group with the transaction.
 
-        Raises: InvalidTxnState: another thread has ended it; what the coordinators answer; then
-        only an abort is left.
+        Raises: InvalidTxnState: another thread has ended it; what the coordinators answer: then the
+        transaction can only be aborted.
         """
         self.not_given_up()
         self.not_in_doubt()
@@ -333,7 +333,7 @@ class Transactional(Identity):
     def _commit(
         self, cluster: Cluster, offsets: Sequence[tuple[TopicPartition, Offset]], by: Membership
     ) -> None:
-        """Offsets that one request may name."""
+        """Commit the offsets of one request."""
         topics: dict[str, list[dict[str, Any]]] = {}
         for tp, what in offsets:
             topics.setdefault(tp.topic, []).append(

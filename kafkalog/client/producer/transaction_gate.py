@@ -1,4 +1,4 @@
-"""Where a producer's transactions begin and end, as the threads that send ask for it."""
+"""Where a producer's transactions begin and end, as application threads call for it."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ __all__ = ["Boundaries"]
 
 
 class Boundaries:
-    """The transactions of one producer, one after another; of one without it says that."""
+    """The transactions of one producer, one after another; without a transactional id all fail."""
 
     def __init__(
         self,
@@ -29,7 +29,7 @@ class Boundaries:
         block_s: float,
         plain: bool,
     ) -> None:
-        """`block_s`: how long the coordinator is asked; `plain`: as Accumulator.be_plain."""
+        """`block_s`: time limit of calls to the coordinator; `plain`: as Accumulator.be_plain."""
         self._identity = identity
         self._sender = sender
         self._waiting = waiting
@@ -38,7 +38,7 @@ class Boundaries:
 
     @property
     def open(self) -> bool:
-        """Whether a transaction is."""
+        """Whether a transaction is open."""
         return isinstance(self._identity, Transactional) and self._identity.open
 
     @property
@@ -51,7 +51,7 @@ class Boundaries:
         )
 
     def check(self) -> None:
-        """Raise InvalidTxnState where records cannot be sent for want of a transaction."""
+        """Raises: InvalidTxnState if records cannot be sent because no transaction is open."""
         if self._identity.transactional_id:
             if not self.open:
                 raise errors.InvalidTxnState(
@@ -60,7 +60,7 @@ class Boundaries:
             self._waiting.check_held()
 
     def whole(self) -> Any:
-        """A context that a transaction does not end within."""
+        """A context in which no other thread can end the transaction."""
         return self._waiting.many if self._identity.transactional_id else nullcontext()
 
     def _own(self) -> Transactional:
@@ -77,17 +77,17 @@ class Boundaries:
         return identity
 
     def _ask(self, call: Callable[[Cluster], Any], until_s: float) -> Any:
-        """Ask the coordinator."""
+        """Make a call to the coordinator."""
         self._waiting.waitable()
         return self._sender.tasks.ask(call, until_s - time.monotonic(), aside=True)
 
     def _drop(self, call: Callable[[], Any], until_s: float) -> None:
-        """Have the sender's thread give up what waits."""
+        """Run a call in the sender's thread, between its turns."""
         self._waiting.waitable()
         self._sender.tasks.ask(lambda _: call(), until_s - time.monotonic())
 
     def _until_s(self) -> float:
-        """When a call that begins now is over."""
+        """When a call that begins now must end."""
         return time.monotonic() + self._block_s
 
     # ---- begin -------------------------------------------------------------------------
@@ -96,7 +96,7 @@ class Boundaries:
         """As Producer.init_transactions."""
         identity, until_s = self._own(), self._until_s()
         if identity.open and identity.ending is False:
-            self.abort(until_s)  # what was asked for and not answered
+            self.abort(until_s)  # retry an abort that was not answered
         identity.not_in_doubt()
         if identity.open:
             raise errors.InvalidTxnState("a transaction is open already")
@@ -126,7 +126,7 @@ class Boundaries:
 
         with self.whole():  # all of a send_many, or nothing
             self._waiting.hold("the transaction is being committed", turn)
-        # Of what is not acknowledged by then nothing is decided: it may be committed yet.
+        # A Timeout here decides nothing: the transaction can still be committed.
         self._waiting.drain(self._block_s)
         try:
             self._ask(end, until_s)
@@ -134,15 +134,15 @@ class Boundaries:
             closed = isinstance(problem, errors.Closed)
             if identity.ending and not closed:
                 raise errors.Timeout(
-                    f"transactional id {identity.transactional_id!r}: the commit was not answered, "
-                    f"and may be there: commit_transaction again ({problem})"
+                    f"transactional id {identity.transactional_id!r}: the commit was not answered "
+                    f"and may have succeeded: call commit_transaction again ({problem})"
                 ) from problem
-            # Another thread has ended it: what is open is the next one.  What a broker has said of
-            # this one is the identity's error.
+            # Another thread has ended it: an open one is the next.  A broker's answer about this
+            # one is the identity's error.
             other = isinstance(problem, errors.InvalidTxnState) and problem is not identity.error
             if not closed and identity.open and not other:
                 identity.spoil(problem)
-                if doubted:  # refused at last: the next transaction aborts this one first
+                if doubted:  # refused in the end: the next transaction aborts this one first
                     identity.ending = False
             raise
         self._waiting.take_failure()
@@ -157,7 +157,7 @@ class Boundaries:
             f"transactional id {identity.transactional_id!r}: the transaction was aborted"
         )
 
-        def give_up() -> None:  # in the sender's thread: it sends nothing between the two
+        def give_up() -> None:  # in the sender's thread, which sends nothing between the two steps
             self._waiting.hold("the transaction is being aborted")
             self._sender.drop_all(why)
 
@@ -165,8 +165,8 @@ class Boundaries:
         while self._waiting.pending():  # requests in flight, which may have failed since
             if time.monotonic() >= until_s:
                 raise errors.Timeout(
-                    f"transactional id {identity.transactional_id!r}: what was sent before the "
-                    "abort is not answered: the next transaction ends it first"
+                    f"transactional id {identity.transactional_id!r}: requests sent before the "
+                    "abort are not answered: the next transaction aborts this one first"
                 )
             with suppress(errors.Timeout):
                 self._waiting.drain(0.05)
@@ -175,7 +175,7 @@ class Boundaries:
         self._waiting.take_failure()
 
     def roll_back(self, until_s: float | None = None) -> None:
-        """After a failure, which says more than what comes of this; `until_s`: as `abort`."""
+        """Abort after a failure, which says more than a failure of this; `until_s`: as `abort`."""
         if self.open and self._identity.fatal is None:
             with suppress(errors.KafkalogError):
                 self.abort(until_s)

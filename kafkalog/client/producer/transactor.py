@@ -36,12 +36,13 @@ class Transactor(Handle):
 
     @property
     def in_doubt(self) -> bool:
-        """Whether a commit was not answered: `commit_transaction` again ends it, either way."""
+        """Whether a commit was not answered: call `commit_transaction` again, which settles it."""
         return self._boundaries.in_doubt
 
     def init_transactions(self) -> None:
-        """Get the producer's id now, not when the first transaction begins: whoever had it is
-        fenced, and its open transaction is aborted when this returns.  Harmless when repeated.
+        """Get the producer's id now, not when the first transaction begins: any other producer with
+        this transactional id is fenced, and its open transaction is aborted when this returns.
+        Harmless when repeated.
 
         Raises: InvalidTxnState (one is open), ProducerFenced, Timeout, what the broker answers.
         """
@@ -49,7 +50,7 @@ class Transactor(Handle):
         self._boundaries.initialise()
 
     def begin_transaction(self) -> None:
-        """Begin one; the first also does what init_transactions does, if that was not called.
+        """Begin a transaction; the first one calls init_transactions if that was not done.
 
         Raises: as init_transactions.
         """
@@ -57,18 +58,18 @@ class Transactor(Handle):
         self._boundaries.begin()
 
     def commit_transaction(self) -> None:
-        """Wait until all is acknowledged, and commit.  Records that other threads send during the
-        commit are refused with InvalidTxnState.
+        """Wait until everything is acknowledged, and commit.  Records that other threads send
+        during the commit are refused with InvalidTxnState.
 
-        Raises: why it cannot be: then abort; ProducerFenced: then close; Timeout: it is not known
-        whether it is committed: then call this again, which ends it either way; InvalidTxnState
+        Raises: the failure that makes a commit impossible: then abort; ProducerFenced: then close;
+        Timeout: the outcome is not known: then call this again, which settles it; InvalidTxnState
         after an abort that was not answered.
         """
         self._check(transaction=False)
         self._boundaries.commit()
 
     def abort_transaction(self) -> None:
-        """Give up what was not sent, and abort.
+        """Give up records that were not sent, and abort.
 
         Raises: ProducerFenced, Timeout, what the broker answers; InvalidTxnState after a commit
         that was not answered.
@@ -80,9 +81,9 @@ class Transactor(Handle):
     def transaction(self: Self) -> Iterator[Self]:
         """A transaction as a block: committed at its end, aborted when it raises.
 
-        Raises: as begin_transaction and commit_transaction; after a commit that cannot be, the
-        transaction was aborted.  After one that was not answered (Timeout) it may be committed:
-        call commit_transaction before the next block.
+        Raises: as begin_transaction and commit_transaction; if the commit is impossible, the
+        transaction was aborted.  After a commit that was not answered (Timeout) it may be
+        committed: call commit_transaction before the next block.
         """
         self.begin_transaction()
         try:
@@ -103,10 +104,10 @@ class Transactor(Handle):
     ) -> None:
         """Commit a group's offsets with the transaction.
 
-        `offsets`: by partition the next offset to be read, or (offset, leader epoch, metadata).
-        `group`: what a consumer's group_metadata() gave; or the id of a group without members.
+        `offsets`: by partition the next offset to read, or (offset, leader epoch, metadata).
+        `group`: a consumer's group_metadata(), or the id of a group without members.
 
-        Raises: what the broker answers; then only an abort is left.
+        Raises: what the broker answers; the transaction can then only be aborted.
         """
         self._check(transaction=False)
         self._boundaries.send_offsets(offsets, group)

@@ -384,7 +384,7 @@ def test_an_admin_is_closed_with_its_broker(tmp_path: Path) -> None:
 def test_an_admin_is_not_copied() -> None:
     with Admin("localhost:1") as admin:
         for how in (copy.copy, copy.deepcopy, pickle.dumps):
-            with pytest.raises(errors.ArgumentError, match="found Admin to be copied or pickled"):
+            with pytest.raises(errors.ArgumentError, match="Admin: cannot be copied or pickled"):
                 how(admin)
 
 

@@ -75,7 +75,7 @@ def test_an_offset_that_is_not_there_is_told(
             wait_for(lambda: consumer.poll(10) or consumer.position(ZERO) < 500, "it is there")
     (line,) = [record.getMessage() for record in caplog.records]
     assert (
-        line == f"t-0: offset 500 is out of range: it goes on at {at}, by auto.offset.reset {reset}"
+        line == f"t-0: offset 500 is out of range: continuing at {at}, by auto.offset.reset {reset}"
     )
 
 

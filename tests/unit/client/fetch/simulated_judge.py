@@ -15,9 +15,9 @@ from tests.unit.client.fetch.simulated_leaders import Logs
 
 __all__ = ["Judge"]
 
-MOVED = re.compile(r"(\w+)-(\d+): (.*): it goes on at (\d+), ")
+MOVED = re.compile(r"(\w+)-(\d+): (.*): continuing at (\d+), ")
 OUT_OF_RANGE = re.compile(r"offset (\d+) is out of range")
-CUT = re.compile(r"the log was cut below offset (\d+) of")
+CUT = re.compile(r"the log was truncated below offset (\d+) of")
 
 
 class _Piece(NamedTuple):

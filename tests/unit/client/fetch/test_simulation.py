@@ -128,7 +128,7 @@ def takes_retention_for_a_cut(patch: pytest.MonkeyPatch) -> None:
     lose = Core._lose_place
 
     def loses(self: Core, tp: TopicPartition, _why: str) -> None:
-        lose(self, tp, f"the log was cut below offset {self.positions[tp]} of leader epoch 0")
+        lose(self, tp, f"the log was truncated below offset {self.positions[tp]} of leader epoch 0")
 
     patch.setattr(Core, "_lose_place", loses)
 

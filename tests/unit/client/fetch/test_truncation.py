@@ -106,7 +106,7 @@ def test_a_leader_that_lags_is_elected(
             assert poll_until(one, 5) == new
             assert one.position(tp) == 15
     if reset != "none":
-        said = [one for one in caplog.records if "the log was cut" in one.getMessage()]
+        said = [one for one in caplog.records if "the log was truncated" in one.getMessage()]
         assert len(said) == 2 and {one.levelno for one in said} == {logging.WARNING}
 
 
@@ -262,7 +262,7 @@ def test_a_log_that_was_cut(
         assert made.positions[TP] == 10
         made.seek(TP, goes_on)
     read(made, lambda: (4, goes_on) in leader.fetched())  # from 0 there are records again
-    told = [one.getMessage() for one in caplog.records if "the log was cut" in one.getMessage()]
+    told = [one.getMessage() for one in caplog.records if "was truncated" in one.getMessage()]
     assert len(told) == (reset != "error")
     made.close()
 

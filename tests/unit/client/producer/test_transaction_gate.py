@@ -484,6 +484,6 @@ def test_nothing_is_asked_without_time_for_an_answer(broker: TestBroker) -> None
         line.close()
         assert isinstance(asked.exception(), errors.PeerGone)
         assert len(left_s) > 1 and min(left_s) > 0
-        with pytest.raises(errors.Timeout, match="its turn did not come"):
+        with pytest.raises(errors.Timeout, match="did not make this call"):
             _Task(call, True, time.monotonic(), 0.0).timed(cluster)
         assert min(left_s) > 0
