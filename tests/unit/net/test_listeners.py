@@ -221,8 +221,7 @@ with Server() as server:
         clients.pop().close()
     for client in clients[:-1]:
         client.close()
-    # What still waited to be accepted may take what became free, until it is seen that nobody is
-    # behind it.
+    # Pending connections may take the free descriptors until the server sees that they are closed.
     wait_for(lambda: is_served(server), "a client that is served")
 """
 

@@ -283,7 +283,7 @@ def test_zstd_topics_want_version_10(served, peer):
         assert code == (ErrorCode.UNSUPPORTED_COMPRESSION_TYPE if version < 10 else 0)
 
 
-# ---- what is not there ---------------------------------------------------------------------------
+# ---- missing topics and partitions ---------------------------------------------------------------
 
 
 @pytest.mark.parametrize("version", FETCH_VERSIONS)

@@ -145,7 +145,7 @@ def test_every_api_can_fail(broker: Broker, raw: Raw, key: int) -> None:
     assert broker.faults.all == ()
 
 
-# ---- the others ----------------------------------------------------------------------------------
+# ---- delays, disconnects, lost answers -----------------------------------------------------------
 
 
 @pytest.mark.parametrize("api", ["Produce", "ListOffsets"])

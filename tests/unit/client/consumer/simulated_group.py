@@ -68,7 +68,7 @@ class Judge:
                 for p, one in partitions.items():
                     self.offsets[TopicPartition(topic, p)] = one.offset
 
-    # ---- what the coordinator is asked -------------------------------------------------------
+    # ---- requests to the coordinator ---------------------------------------------------------
 
     def arrives(self, api: Api, fields: dict[str, Any], sent_ms: int) -> Callable[[Any], None]:
         """Note a request that the coordinator receives; returns what takes its answer."""

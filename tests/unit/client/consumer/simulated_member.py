@@ -80,7 +80,7 @@ class SimulatedMember:
         return self.world.now_ms / 1000
 
     def later(self, ms: int, event: Callable[[], None]) -> None:
-        """Schedule an event of this process; it happens if the process lives, once it runs."""
+        """Schedule an event for this process: it happens once the process runs, unless it died."""
         life = self.life
 
         def happen() -> None:

@@ -101,7 +101,7 @@ def test_a_thread_that_beats_and_fails_is_told_of_and_another_goes_on(
         wait_for(lambda: peer.count(apis.HEARTBEAT), "it beats")
 
 
-# ---- in which order, for how long ----------------------------------------------------------
+# ---- order and timeouts --------------------------------------------------------------------
 
 
 def test_callbacks_are_called_in_order_whatever_they_do(peer: Peer, member: Consumer) -> None:

@@ -185,7 +185,7 @@ def test_not_while_topics_are_subscribed_to(shared: TestBroker, name: str) -> No
             getattr(reader, name)([ZERO])
 
 
-# ---- asked and sought --------------------------------------------------------------------------
+# ---- committed offsets and seeks ---------------------------------------------------------------
 
 
 def test_committed_of_many_partitions(shared: TestBroker, group: str) -> None:

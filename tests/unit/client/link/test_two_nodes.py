@@ -273,7 +273,7 @@ def test_a_replica_that_is_nearer_is_asked(pair: tuple[Peer, Peer], tmp_path: An
     assert asked(two)[:2] == [0, 1] and asked(one)[:2] == [0, 1]
 
 
-# ---- one that is slow ----------------------------------------------------------------------
+# ---- a slow node ---------------------------------------------------------------------------
 
 
 class Held(Tcp):

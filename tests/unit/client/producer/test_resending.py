@@ -555,7 +555,7 @@ producer.send("t", b"x", partition=0)
 def refuse(thread):
     raise RuntimeError("can't create new thread at interpreter shutdown")
 
-threading.Thread.start = refuse  # as in Python 3.12, once a program has come to its end
+threading.Thread.start = refuse  # as in Python 3.12, at the end of a program
 """
 
 

@@ -225,7 +225,7 @@ def test_interceptors_see_records_and_what_became_of_them(broker: Peer) -> None:
     assert seen.acked == [(0, None), (None, bad.exception())]
 
 
-# ---- where they go -------------------------------------------------------------------------
+# ---- choosing partitions -------------------------------------------------------------------
 
 
 def test_keys_go_where_other_clients_send_them(broker: Peer) -> None:
@@ -350,7 +350,7 @@ def test_records_that_are_none(broker: Peer, record: dict[str, Any]) -> None:
     assert [b.values() for b in batches(broker)] == [[b"fine"]]
 
 
-# ---- many ----------------------------------------------------------------------------------
+# ---- send_many -----------------------------------------------------------------------------
 
 
 def test_many_are_what_each_would_be(broker: Peer, rng: random.Random) -> None:

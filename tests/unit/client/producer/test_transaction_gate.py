@@ -99,7 +99,7 @@ def stable(broker: TestBroker) -> bool:
     return ends[0] == ends[1]
 
 
-# ---- answers that get lost -----------------------------------------------------------------
+# ---- lost answers --------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("done", [True, False], ids=["done", "not done"])

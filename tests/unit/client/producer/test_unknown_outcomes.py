@@ -148,7 +148,7 @@ def test_what_was_not_stored_is_refused_without_a_doubt(broker: Peer) -> None:
             producer.close()
 
 
-# ---- searched ------------------------------------------------------------------------------
+# ---- random search -------------------------------------------------------------------------
 
 
 TROUBLES = ["NOT_LEADER_OR_FOLLOWER", "NOT_ENOUGH_REPLICAS_AFTER_APPEND", "REQUEST_TIMED_OUT",
