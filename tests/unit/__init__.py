@@ -1,1 +1,1 @@
-"""What each part of the package promises: the folders are the package's."""
+"""What each part of the package promises: the folders match the package's."""

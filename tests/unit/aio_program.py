@@ -1,6 +1,6 @@
 """A user's program with every call of the asyncio clients, for a type checker: it is not run.
 
-What a user may get wrong is marked, and a mark that marks nothing is an error, too.
+Mistakes that a user may make are marked; a mark without a mistake is an error, too.
 """
 
 from __future__ import annotations

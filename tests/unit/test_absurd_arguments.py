@@ -1,6 +1,6 @@
-"""Wrong arguments of what is neither a Log nor a client: directories, stores, asyncio, batches.
+"""Wrong arguments for what is neither a Log nor a client: directories, stores, asyncio, batches.
 
-Those of `tests/unit/log`, `client` and `server` in the same way.
+The tests in `tests/unit/log`, `client` and `server` do the same for the rest.
 """
 
 from __future__ import annotations
@@ -41,13 +41,13 @@ PATIENCE_S = 30
 
 @pytest.fixture(autouse=True)
 def all_of_them(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    """What is tried, and where a path of one letter would be made."""
+    """Set the values to try, and the folder in which a relative path would be created."""
     monkeypatch.setattr(absurd, "ABSURD", ABSURD)
     monkeypatch.chdir(tmp_path)
 
 
 def named(function: Callable[..., Any]) -> list[inspect.Parameter]:
-    """The parameters that have a name to be given by, without `self`."""
+    """The parameters that can be passed by name, without `self`."""
     kinds = (inspect.Parameter.POSITIONAL_OR_KEYWORD, inspect.Parameter.KEYWORD_ONLY)
     every = inspect.signature(function).parameters.values()
     return [one for one in every if one.kind in kinds and one.name != "self"]
@@ -61,7 +61,7 @@ def methods(kind: type, skipped: set[str]) -> Iterator[str]:
 
 
 def told(problems: Iterator[str]) -> list[str]:
-    """Each cut short."""
+    """Each one cut short."""
     return [problem[:300] for problem in problems]
 
 
@@ -72,7 +72,7 @@ FOR_ITS_OWN = {
     "use", "lend", "handle", "has", "make", "delete_partitions",
     "opened", "closing", "gone", "closed",
 }  # fmt: skip
-"""What a broker, its metadata and its logs call, with partitions that they know."""
+"""Called only by a broker, its metadata and its logs, with partitions that they know."""
 RIGHT = {"topic": "t", "partition": 0}
 
 
@@ -80,8 +80,8 @@ RIGHT = {"topic": "t", "partition": 0}
 def test_wrong_arguments_of_a_manager(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str
 ) -> None:
-    """Each is refused by a KafkalogError or answered, and nothing of it is left: what is there is
-    there under its name, and the directory closes and opens again."""
+    """Each is refused with a KafkalogError, or succeeds; afterwards the directory has only what was
+    created, under its name, and it closes and opens again."""
     for key, value in RIGHT.items():
         monkeypatch.setitem(absurd.RIGHT, key, value)
     with Manager(tmp_path / "d") as manager:
@@ -99,7 +99,7 @@ def test_wrong_arguments_of_a_manager(
 
 @pytest.mark.parametrize("threads", [float("nan"), 0, -1, "2", None, 1 << 40])
 def test_recovering_with_an_absurd_number_of_threads(tmp_path: Path, threads: Any) -> None:
-    """With nan of them nobody came and the call waited for ever."""
+    """nan must be refused: it would start no thread, and the call would wait forever."""
     with Manager(tmp_path / "d") as manager:
         manager.create_topic("t", 2)
         if threads is None:
@@ -120,19 +120,19 @@ def store(tmp_path: Path) -> Iterator[Store]:
 
 
 def test_wrong_arguments_of_a_store(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Its subscript, too."""
+    """Also for its subscript."""
     monkeypatch.setitem(absurd.RIGHT, "name", "none")
     monkeypatch.setitem(absurd.RIGHT, "topic", "t")
     for name in (*methods(Store, {"close", "producer", "consumer"}), "__getitem__"):
         method = getattr(store, name)
         assert told(absurd.raw_errors(method, name, named(method))) == []
     for wrong in ABSURD:
-        assert wrong not in store  # "x" was made and deleted on the way
+        assert wrong not in store  # "x" was created and deleted on the way
     assert store["t"][0].append(b"x") == 0
 
 
 def test_subscripts_of_a_topic(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Partitions by number, as a sequence: the error for a wrong one is a sequence's and ours."""
+    """A topic is a sequence of partitions: a wrong number raises a sequence's error and ours."""
     monkeypatch.setitem(absurd.RIGHT, "partition", 0)
     topic = store["t"]
     assert told(absurd.raw_errors(topic.__getitem__, "[]", named(topic.__getitem__))) == []
@@ -157,7 +157,7 @@ def test_a_topic_has_the_partitions_that_were_made(store: Store) -> None:
 
 
 def test_wrong_arguments_of_subscribe(store: Store) -> None:
-    """And nothing is subscribed to by a call that was refused."""
+    """A refused call does not change the subscription."""
     with store.consumer() as consumer:
         consumer.subscribe(["t"])
         method = consumer.subscribe
@@ -183,7 +183,7 @@ ONE: dict[str, Any] = {
 
 
 async def of_asyncio(above: Any, name: str, arguments: dict[str, Any]) -> str | None:
-    """What a call answers that is no KafkalogError; it ends in any case."""
+    """The error of a call unless it is a KafkalogError; every call must end."""
     try:
         await asyncio.wait_for(getattr(above, name)(**arguments), PATIENCE_S)
     except KafkalogError:
@@ -197,7 +197,7 @@ async def of_asyncio(above: Any, name: str, arguments: dict[str, Any]) -> str | 
 def test_wrong_arguments_of_asyncio(
     store: Store, monkeypatch: pytest.MonkeyPatch, kind: str
 ) -> None:
-    """As of the blocking ones; with a timeout of nan a poll never ended."""
+    """As for the blocking clients; with a timeout of nan a poll must still end."""
     monkeypatch.setattr("kafkalog.client.link.cluster.UNKNOWN_TOPIC_MS", 1)
     how = {"max_block_ms": 100} if kind == "Producer" else {"group": "g", "auto_commit": False}
 
@@ -214,7 +214,7 @@ def test_wrong_arguments_of_asyncio(
                         if one.name == "timeout_ms" and wrong in (
                             None, 1 << 70, INT64_MAX + 1, float("inf")
                         ):  # fmt: skip
-                            continue  # as long as that nobody waits here
+                            continue  # the test does not wait that long
                         raw.append(await of_asyncio(above, name, {**needed, one.name: wrong}))
             if kind == "Consumer":
                 await above.unsubscribe()
@@ -242,7 +242,7 @@ BATCHES: dict[Callable[..., Any], dict[str, Any]] = {
 
 @pytest.mark.parametrize("function", BATCHES, ids=lambda function: function.__name__)
 def test_wrong_arguments_of_batches(function: Callable[..., Any]) -> None:
-    """A number that does not fit its place, rows that are none."""
+    """Numbers that do not fit their field, and invalid rows."""
     right = BATCHES[function]
     raw = []
     for name in right:

@@ -1,4 +1,4 @@
-"""`kafkalog.aio`: the same clients for asyncio; what a cancelled await leaves."""
+"""`kafkalog.aio`: the same clients for asyncio, and what a cancelled await leaves behind."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Broker]:
 
 
 def run(work: Callable[[], Awaitable[Any]]) -> Any:
-    """In a loop of its own."""
+    """Run it in its own loop."""
 
     async def whole() -> Any:
         return await asyncio.wait_for(work(), 60)
@@ -46,7 +46,7 @@ async def filled(broker: Broker, topic: str, count: int = COUNT, partitions: int
 
 
 async def cancelled(task: asyncio.Task[Any]) -> bool:
-    """Cancel a task; whether that came before its end."""
+    """Cancel a task; returns whether that happened before it ended."""
     task.cancel()
     try:
         await task
@@ -55,7 +55,7 @@ async def cancelled(task: asyncio.Task[Any]) -> bool:
     return False
 
 
-# ---- the three -----------------------------------------------------------------------------
+# ---- the three clients ---------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("kind", ["Admin", "Producer", "Consumer"])
@@ -117,7 +117,7 @@ def test_an_administrator_has_results_of_its_own(broker: Broker, unique: str) ->
 
 
 def test_a_transaction_ends_with_its_block(broker: Broker, unique: str) -> None:
-    """Committed, aborted by an exception, aborted by being cancelled."""
+    """Committed, or aborted by an exception, or aborted by cancellation."""
 
     async def left(producer: aio.Producer, began: asyncio.Event) -> None:
         async with producer.transaction():
@@ -154,7 +154,7 @@ def test_a_transaction_ends_with_its_block(broker: Broker, unique: str) -> None:
 
 
 def test_a_commit_goes_on_when_its_block_is_cancelled(broker: Broker, unique: str) -> None:
-    """The cancelled task does not learn how it ends; the next transaction comes behind it."""
+    """The cancelled task does not learn how it ends; the next transaction comes after it."""
 
     async def work() -> None:
         await filled(broker, unique, 0)
@@ -194,7 +194,7 @@ def test_a_commit_goes_on_when_its_block_is_cancelled(broker: Broker, unique: st
 
 
 def test_a_transaction_leaves_none_open(broker: Broker, unique: str) -> None:
-    """A commit that cannot be; a beginning that nobody awaits any more."""
+    """A commit that fails; a beginning that nobody awaits any more."""
 
     async def work() -> None:
         await filled(broker, unique, 0)
@@ -259,7 +259,7 @@ def test_a_poll_of_a_loop_that_has_ended_is_nobodys(broker: Broker, unique: str)
 
 
 def test_a_cancelled_poll_loses_no_record(broker: Broker, unique: str) -> None:
-    """Cancelled at every one of many moments, all records come, each once and in order."""
+    """Cancelled at many different moments, all records arrive once and in order."""
 
     async def work() -> list[int]:
         await filled(broker, unique)
@@ -284,7 +284,7 @@ def test_a_cancelled_poll_loses_no_record(broker: Broker, unique: str) -> None:
 def test_what_a_cancelled_poll_has_read_comes_first_in_either_form(
     broker: Broker, unique: str, kinds: str
 ) -> None:
-    """Records that were read below are behind no later columns, and the other way round."""
+    """Records that were read in the thread come before later columns, and the other way round."""
 
     async def work() -> list[int]:
         await filled(broker, unique, 20)
@@ -339,7 +339,7 @@ def test_both_forms_in_turn_lose_nothing_when_they_are_cancelled(
 
 
 def test_a_commit_is_of_what_was_handed_out(broker: Broker, unique: str) -> None:
-    """What a cancelled poll had read below is no part of it, nor of the commit at the end."""
+    """What a cancelled poll read in the thread is in no commit, not even the last one."""
 
     async def work() -> None:
         await filled(broker, unique, 10)
@@ -361,7 +361,7 @@ def test_a_commit_is_of_what_was_handed_out(broker: Broker, unique: str) -> None
 
 
 def test_a_cancelled_send_is_whole(broker: Broker, unique: str) -> None:
-    """Each record is there once or not at all; those whose await came to its end are."""
+    """Each record is stored once or not at all; those whose await ended are stored."""
 
     async def work() -> tuple[set[int], list[int]]:
         await filled(broker, unique, 0)
@@ -387,7 +387,7 @@ def test_a_cancelled_send_is_whole(broker: Broker, unique: str) -> None:
 
 
 def test_many_wait_for_their_own_records_only(broker: Broker, unique: str) -> None:
-    """Neither for others', which linger on, nor for what became of those."""
+    """Neither for other records, which linger on, nor for their outcome."""
 
     async def work() -> None:
         async with aio.Admin(broker) as admin:
@@ -403,14 +403,14 @@ def test_many_wait_for_their_own_records_only(broker: Broker, unique: str) -> No
             with pytest.raises(errors.MessageTooLarge):
                 await producer.send_many(unique, [b"x" * 2_000], partition=0)
             await producer.send_many(unique, [b"fine"], partition=1)
-            with pytest.raises(errors.MessageTooLarge):  # a flush asks about all
+            with pytest.raises(errors.MessageTooLarge):  # a flush reports on all
                 await producer.flush()
 
     run(work)
 
 
 def test_the_loop_is_never_blocked(broker: Broker, unique: str) -> None:
-    """While a poll waits for what does not come, the loop turns, and a cancel ends it at once."""
+    """While a poll waits in vain, the loop runs, and a cancellation ends it immediately."""
 
     async def work() -> None:
         await filled(broker, unique, 0)
@@ -431,7 +431,7 @@ def test_the_loop_is_never_blocked(broker: Broker, unique: str) -> None:
 
 
 def test_a_poll_is_over_in_its_time() -> None:
-    """Where a broker answers nothing, and where another call has the thread: it would take long."""
+    """Even if the broker never answers, or another long call has the thread."""
     long_ms = 600_000
     config = {"request.timeout.ms": long_ms, "socket.connection.setup.timeout.ms": long_ms}
 
@@ -461,7 +461,7 @@ def test_threads_end_with_their_objects(broker: Broker, unique: str) -> None:
 
     before = set(threading.enumerate())
     run(work)
-    # The broker of this process begins some of its own when they are needed.
+    # A broker in this process may start threads when it needs them.
     clients = (
         "kafkalog-aio",
         "kafkalog-producer",

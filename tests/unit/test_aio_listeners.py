@@ -1,5 +1,5 @@
-"""Listeners of `kafkalog.aio`: awaited in the loop, and free to ask the consumer; and those of the
-blocking one, which commit, too."""
+"""Listeners of `kafkalog.aio` are awaited in the loop, and may call the consumer; listeners of the
+blocking consumer may commit, too."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ async def read(consumer: aio.Consumer, count: int) -> list[int]:
 
 
 def test_they_are_awaited_and_may_ask_the_consumer(broker: TestBroker) -> None:
-    """Commits, positions, seeking; from tasks of their own, too; the loop keeps running."""
+    """Commits, positions and seeks, also from the listener's own tasks; the loop keeps running."""
     heard: Heard = []
 
     async def work() -> None:
@@ -114,7 +114,7 @@ def test_what_one_raises_is_raised_by_poll(broker: TestBroker) -> None:
 
 
 def test_one_that_does_not_end_is_cancelled(broker: TestBroker) -> None:
-    """After max.poll.interval.ms others have its partitions, whatever it does."""
+    """After max.poll.interval.ms others own its partitions, whatever it does."""
     ended: list[str] = []
 
     async def assigned(partitions: list[TopicPartition]) -> None:

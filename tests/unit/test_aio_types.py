@@ -1,4 +1,4 @@
-"""The asyncio clients have types: a checker knows what each call takes and gives."""
+"""The asyncio clients are typed: a checker knows what each call takes and returns."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def test_the_program_has_every_call() -> None:
     assert wanted <= found, wanted - found
 
 
-@pytest.mark.long  # a checker reads all of the package
+@pytest.mark.long  # the checker reads the whole package
 def test_a_checker_finds_what_is_marked_and_nothing_else() -> None:
     pytest.importorskip("mypy")
     words = [sys.executable, "-m", "mypy", "--strict", PROGRAM]

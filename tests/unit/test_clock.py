@@ -1,4 +1,4 @@
-"""Clocks: the manual one stands still, and wakes the waiting threads when it moves."""
+"""Clocks: the manual one is stopped, and wakes waiting threads when it is moved."""
 
 import threading
 import time
@@ -10,7 +10,7 @@ from tests.support.waiting import LIMIT_S
 
 
 def test_the_manual_clock_moves_only_when_told():
-    """Both of its clocks, by the same time."""
+    """Both of its clocks advance by the same time."""
     clock = ManualClock(1_000)
     assert (clock.now_ms(), clock.monotonic_s()) == (1_000, 0.0)
     clock.advance(1_500)
@@ -20,14 +20,14 @@ def test_the_manual_clock_moves_only_when_told():
 
 
 def test_a_jump_of_the_wall_clock_leaves_timers_alone():
-    """A year back, and no timer runs later."""
+    """A jump back of the wall clock delays no timer."""
     clock = ManualClock(10_000)
     clock.set_now_ms(5)
     assert (clock.now_ms(), clock.monotonic_s()) == (5, 0.0)
 
 
 def test_advance_wakes_a_waiter_whose_time_has_come(wait_until):
-    """And one whose time has not come only looks, and waits on."""
+    """A waiter whose time has not come only checks, and waits on."""
     clock = ManualClock()
     condition = threading.Condition()
     woken: list[float] = []
@@ -56,7 +56,7 @@ def test_a_wait_until_a_past_moment_returns_at_once():
 
 
 def test_the_system_clock_is_the_machines():
-    """Milliseconds of the wall clock, seconds of the monotonic one, waits that end."""
+    """Wall clock in milliseconds, monotonic clock in seconds, and waits that end."""
     clock = SystemClock()
     assert abs(clock.now_ms() - time.time() * 1000) < 60_000
     before = time.monotonic()

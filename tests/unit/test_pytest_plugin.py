@@ -1,4 +1,4 @@
-"""The plugin as somebody else's tests meet it: each of these runs a pytest of its own."""
+"""The plugin in other people's tests: each test here runs its own pytest."""
 
 from __future__ import annotations
 
@@ -27,9 +27,9 @@ from tests.support.raw import Raw
 
 @pytest.fixture
 def run(pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch) -> Run:
-    """`run(*arguments, installed=False, test=text)`: pytest, in a process of its own, with the
-    plugin.  `installed`: it finds that by itself, and all others that are there, which take a
-    second of the processor to load."""
+    """`run(*arguments, installed=False, test=text)`: pytest in its own process, with the plugin.
+    `installed`: it finds the plugin itself, and all others installed, which take a second of CPU
+    to load."""
     pytester.makeini("[pytest]\n")
 
     def call(*arguments: str, installed: bool = False, **files: str) -> pytest.RunResult:
@@ -50,7 +50,7 @@ def test_pytest_finds_it_by_its_entry_point(root: object) -> None:
 
 
 def test_who_does_not_use_it_pays_nothing(root: object) -> None:
-    """Neither numpy nor the C core nor asyncio, ssl, sockets: what `import kafkalog` loads."""
+    """It loads nothing beyond `import kafkalog`: neither numpy nor the C core, asyncio, sockets."""
     program = (
         "import sys, pytest, kafkalog; before = set(sys.modules); import kafkalog.pytest_plugin;"
         "print(*sorted(set(sys.modules) - before))"
@@ -131,12 +131,12 @@ SHARED = """
 
 
 def test_one_broker_for_all_with_a_prefix_each(run: Run) -> None:
-    """Each finds it healed, whatever the one before did to it."""
+    """Each test finds it healed, whatever the previous one did to it."""
     run(test_it=SHARED).assert_outcomes(passed=4)
 
 
 def test_what_one_test_did_to_the_shared_broker_ends_with_it(run: Run) -> None:
-    """But the topics of one that failed, which are kept; the clock of one that moved it."""
+    """Except topics of a failed test, which are kept; a moved clock is reset."""
     done = run(
         test_it="""
         def topics(broker):
@@ -160,7 +160,7 @@ def test_what_one_test_did_to_the_shared_broker_ends_with_it(run: Run) -> None:
 
 
 def test_beside_other_processes(run: Run) -> None:
-    """Under xdist: brokers of both kinds, two processes."""
+    """Under xdist: both kinds of brokers, in two processes."""
     alone = """
         import pytest
 
@@ -244,7 +244,7 @@ def test_a_store_of_ones_own(run: Run, pytester: pytest.Pytester) -> None:
 
 
 def test_a_cluster_of_ones_own(run: Run, pytester: pytest.Pytester) -> None:
-    """Its settings and topics by the marker; after a failure its directories are kept and named."""
+    """The marker sets settings and topics; after a failure its directories are kept and named."""
     done = run(
         test_it="""
         import pytest

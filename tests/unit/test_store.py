@@ -57,7 +57,7 @@ def test_what_is_not_there(store: kafkalog.Store) -> None:
 
 
 def test_what_a_log_takes_a_client_reads_and_the_other_way_round(store: kafkalog.Store) -> None:
-    """One handle: offsets go on, whichever of the two appends."""
+    """With one handle: offsets continue, whichever of the two appends."""
     store.create_topic("t")
     log = store["t"][0]
     with store.producer() as producer:
@@ -121,7 +121,7 @@ def test_many_stores_of_one_process(tmp_path: Path) -> None:
 
 
 def test_a_producer_that_is_dropped_is_closed_with_its_store(tmp_path: Path) -> None:
-    """Its thread has what was sent, also when nothing refers to the producer any more."""
+    """Its thread delivers what was sent, even when nothing refers to the producer any more."""
     with kafkalog.Store(tmp_path / "data", config=CONFIG) as store:
         store.create_topic("t")
         future = kafkalog.Producer(store).send("t", b"x")
@@ -130,7 +130,7 @@ def test_a_producer_that_is_dropped_is_closed_with_its_store(tmp_path: Path) -> 
 
 
 def test_every_client_of_a_store(store: kafkalog.Store) -> None:
-    """What one sends another reads, in a group; the third tells of it."""
+    """A consumer in a group reads what a producer sends; the admin client lists the group."""
     store.create_topic("t", 2)
     with store.producer() as producer:
         producer.send_many("t", [b"%d" % i for i in range(100)], [b"%d" % i for i in range(100)])
@@ -145,7 +145,7 @@ def test_every_client_of_a_store(store: kafkalog.Store) -> None:
 
 
 def test_exactly_once_from_topic_to_topic(store: kafkalog.Store) -> None:
-    """The offsets that were read go with what is written."""
+    """The offsets read are committed together with the records written."""
     store.create_topic("in")
     store.create_topic("out")
     with store.producer() as feed:
@@ -179,7 +179,7 @@ def test_exactly_once_from_topic_to_topic(store: kafkalog.Store) -> None:
 
 
 def test_what_was_committed_is_there_for_who_opens_the_logs_next(tmp_path: Path) -> None:
-    """The partitions get their markers after the commit's answer: before the store has closed."""
+    """After the commit's answer the partitions get their markers, before the store has closed."""
     count = 60
     with kafkalog.Store(tmp_path, config=CONFIG) as store:
         store.create_topic("t", partitions=count)
@@ -192,7 +192,7 @@ def test_what_was_committed_is_there_for_who_opens_the_logs_next(tmp_path: Path)
 
 
 def test_a_store_imports_nothing_of_a_cluster(tmp_path: Path) -> None:
-    """It costs each process that opens a directory once, as a Spark sink's first delivery does."""
+    """Each process would pay for them once, for example in a Spark sink's first delivery."""
     code = (
         "import sys, kafkalog\n"
         "with kafkalog.Store(sys.argv[1]) as store, store.producer() as producer:\n"

@@ -63,7 +63,7 @@ class Options(NamedTuple):
 
 
 def options_of(config: ClientConfig, api_timeout_ms: int) -> Options:
-    """How patient a client with these settings is; connecting takes no longer than an answer.
+    """Timeouts and backoffs of a client; connecting takes no longer than an answer.
 
     A first wait above the longest one is as long as that one, as in Java.
     """

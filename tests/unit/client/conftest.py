@@ -1,4 +1,4 @@
-"""A scripted peer, and a cluster that is it."""
+"""Fixtures: a scripted peer, and clients of it and of a real broker."""
 
 from __future__ import annotations
 
@@ -22,12 +22,12 @@ from tests.unit.client.producer.producing import PRODUCER_ID
 QUICK = Options(
     retry_backoff_ms=1, retry_backoff_max_ms=5, reconnect_backoff_ms=1, reconnect_backoff_max_ms=5
 )
-"""For tests in which something fails: it is tried again soon.  Whoever lets a peer say nothing has
-to say how long that is waited for: a machine under load is no such peer."""
+"""For tests with failures: retries come soon.  A test whose peer never answers sets its own request
+timeout: a slow machine is not a silent peer."""
 
 
 class PassingClock(ManualClock):
-    """A clock that passes as soon as somebody waits on it: patience ends, and nobody waited."""
+    """A clock that advances as soon as a thread waits on it: timeouts end, and nobody waits."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -41,14 +41,14 @@ class PassingClock(ManualClock):
 
 @pytest.fixture
 def cluster(where: Any) -> Iterator[Cluster]:
-    """A client of the broker that the test is given: over TCP, or of this process."""
+    """A client of the broker under test: over TCP, or in this process."""
     with Cluster(where) as made:
         yield made
 
 
 @pytest.fixture
 def topic(cluster: Cluster, unique: str) -> str:
-    """A topic of three partitions, which their leader has taken over."""
+    """A topic of three partitions whose leaders already serve them."""
     topics.create_topic(cluster, unique, 3)
     list_offsets(cluster, dict.fromkeys(all_partitions(cluster, unique), LATEST))
     return unique
@@ -69,7 +69,7 @@ def scripted(peer: Peer) -> Iterator[Cluster]:
 
 @pytest.fixture
 def broker(peer: Peer) -> Peer:
-    """It takes everything, for topic t of two partitions."""
+    """A peer that accepts every batch for topic t, which has two partitions."""
     peer.on(apis.METADATA, peer.metadata({"t": 2}))
     peer.on(apis.INIT_PRODUCER_ID, PRODUCER_ID)
     peer.on(apis.PRODUCE, produced([]))

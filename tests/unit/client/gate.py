@@ -1,4 +1,4 @@
-"""An answer of a scripted peer that comes when it is let."""
+"""An answer that a scripted peer sends only when the test lets it."""
 
 from __future__ import annotations
 

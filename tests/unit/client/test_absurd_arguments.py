@@ -63,7 +63,7 @@ def methods() -> Iterator[tuple[str, list[inspect.Parameter]]]:
 def test_wrong_arguments_of_an_admin_are_told_by_an_error_of_ours(
     broker: Broker, name: str, parameters: list[inspect.Parameter], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Answered, or refused by a KafkalogError; at once, not when the patience is over."""
+    """Each call succeeds or raises a KafkalogError immediately, not after its timeout."""
     monkeypatch.setattr("kafkalog.client.link.cluster.UNKNOWN_TOPIC_MS", 1)
     raw = []
     with kafkalog.Admin(broker, **QUICK) as admin:
@@ -83,7 +83,7 @@ def test_wrong_arguments_of_an_admin_are_told_by_an_error_of_ours(
 
 
 SKIPPED = {"close", "flush", "transaction", "wakeup", "subscribe"}
-"""What ends it, takes no argument, or is tried with the making."""
+"""Methods that end it, take no argument, or are tried with the constructor."""
 ONE: dict[str, Any] = {
     "topic": "t", "value": b"v", "values": [b"v"], "tp": TP, "offset": 0, "partitions": [TP],
     "times_ms": {TP: 0}, "offsets": {TP: 0}, "group": "g", "batches": b"",
@@ -94,7 +94,7 @@ ONE: dict[str, Any] = {
 def test_wrong_arguments_of_a_producer_and_a_consumer(
     broker: Broker, kind: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """As of an admin; and afterwards it still works."""
+    """As for an admin; the client still works afterwards."""
     monkeypatch.setattr("kafkalog.client.link.cluster.UNKNOWN_TOPIC_MS", 1)
     with kafkalog.Admin(broker) as admin:
         admin.create_topics(["t"])
@@ -113,7 +113,7 @@ def test_wrong_arguments_of_a_producer_and_a_consumer(
             for one in parameters:
                 for absurd in ABSURD:
                     if one.name == "timeout_ms" and absurd in (None, 1 << 70):
-                        continue  # as long as that nobody waits here
+                        continue  # the test does not wait that long
                     try:
                         getattr(made, name)(**{**needed, one.name: absurd})
                     except KafkalogError:
@@ -157,7 +157,7 @@ def test_the_error_names_argument_found_and_wanted(
 
 @pytest.mark.parametrize("kind", ["Admin", "Producer", "Consumer"])
 def test_wrong_arguments_of_the_making(broker: Broker, kind: str) -> None:
-    """Of each and of its twin for asyncio: none is made, or one that can be closed."""
+    """Each constructor, also asyncio's, fails or returns a client that can be closed."""
     raw = []
     names = [
         one.name

@@ -1,4 +1,4 @@
-"""`kafkalog.Admin` against Apache Kafka, ours, and ours in this process: the same answers."""
+"""`kafkalog.Admin` gets the same answers from Apache Kafka and from our broker, also in-process."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def admin(where: Any) -> Iterator[Admin]:
 
 @pytest.fixture
 def topic(admin: Admin, unique: str) -> str:
-    """A topic of two partitions, which their leader has taken over."""
+    """A topic of two partitions whose leaders already serve them."""
     admin.create_topic(unique, 2)
     admin.list_offsets({(unique, 0): "latest", (unique, 1): "latest"}).check()
     return unique
@@ -53,7 +53,7 @@ def put(where: Any, topic: str, times: list[int]) -> None:
 
 
 def failed_with(results: Any, key: Any, code: ErrorCode) -> str:
-    """The message of a thing's failure, of which its class and its flags are checked."""
+    """The message of the failure for `key`, after checking its class and flags."""
     problem = results.errors[key]
     assert isinstance(problem, failure_class(code))
     assert (problem.code, problem.retriable) == (code, code.retriable)
@@ -68,7 +68,7 @@ def failed_with(results: Any, key: Any, code: ErrorCode) -> str:
 def test_topics_come_and_go_each_with_a_result_of_its_own(
     admin: Admin, unique: str, wait_until: Callable[..., None]
 ) -> None:
-    """One that cannot be made does not keep the others from it."""
+    """A topic that cannot be created does not stop the others."""
     first, second, never = unique, unique + "-2", unique + "-3"
     wanted = [
         NewTopic(first, 2, 1, {"retention.ms": "7000"}),
@@ -108,7 +108,7 @@ def test_a_topic_gets_more_partitions(
     found = admin.create_partitions(counts, {topic: [[1], [1]]})
     failed_with(found, "no-such-topic", ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
     assert found[topic] is None
-    # A broker of Kafka's learns of what its controller wrote a moment later.
+    # Kafka's brokers see their controller's changes a moment later.
     wait_until(lambda: len(admin.describe_topics([topic])[topic].partitions) == 4, "4 partitions")
     failed_with(admin.create_partitions({topic: 3}), topic, ErrorCode.INVALID_PARTITIONS)
 
@@ -154,7 +154,7 @@ def test_settings_are_changed_one_by_one(admin: Admin, topic: str) -> None:
     assert changed() == {}
     admin.alter_configs({resource: {"retention.ms": 7_000, "cleanup.policy": "delete"}}).check()
     admin.alter_configs({resource: {"cleanup.policy": ("append", "compact")}}).check()
-    # Kafka's broker follows its controller, which has answered by then.
+    # Kafka's controller answers before its broker has applied the change.
     both = {"retention.ms": "7000", "cleanup.policy": "delete,compact"}
     wait_for(lambda: changed() == both, "both settings")
     admin.alter_configs({resource: {"cleanup.policy": ("subtract", "delete")}}).check()
@@ -204,7 +204,7 @@ def test_offsets_of_a_group(admin: Admin, topic: str) -> None:
 
 
 def test_members_are_removed(admin: Admin, where: Any, topic: str) -> None:
-    """A static one by its name, and then whoever is left."""
+    """A static member by its name, then all that remain."""
     from kafkalog.client.link.cluster import Cluster
 
     def join(cluster: Cluster, group: str, instance: str | None) -> str:
@@ -297,11 +297,11 @@ def test_elections_and_reassignments_of_one_node(admin: Admin, topic: str) -> No
     failed_with(moved, (topic, 1), ErrorCode.NO_REASSIGNMENT_IN_PROGRESS)
 
 
-# ---- failures of the way -------------------------------------------------------------------
+# ---- failures on the way -------------------------------------------------------------------
 
 
 def test_only_what_may_pass_is_asked_again(peer: Peer) -> None:
-    """Of three topics one is made at once, one later, one never: none is asked for in vain."""
+    """One topic is created, one needs a retry, one is refused: only the second is sent again."""
 
     def answer(*codes: tuple[str, int]) -> dict[str, Any]:
         return {"topics": [{"name": name, "error_code": code} for name, code in codes]}
@@ -330,7 +330,7 @@ def test_a_failure_that_does_not_pass_in_time_is_the_result(peer: Peer) -> None:
 
 
 def test_a_broker_waits_shorter_than_we_do(peer: Peer) -> None:
-    """Or its answer, that the time is over or that it is done after all, would come too late."""
+    """Otherwise the broker's answer, a timeout or a late success, would arrive too late."""
     zero = TopicPartition("a", 0)
     peer.on(apis.METADATA, peer.metadata({"a": 1}))
     tried: dict[Any, Callable[[Admin], Any]] = {

@@ -1,4 +1,4 @@
-"""Each thing of a call of `Admin` has its own failure, in the broker's words where it sends any."""
+"""Each item of an `Admin` call fails on its own, with the broker's message if it sends one."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ DONE = {"error_code": 0, "error_message": None}
 
 
 def of_topics(key: str, rows: str, index: str) -> Any:
-    """Part of an answer, of which partition 0 of topic `t` is refused, and 1 is done."""
+    """Part of an answer: partition 0 of topic `t` is refused, partition 1 succeeds."""
     parts = [{index: 0, **REFUSED}, {index: 1, **DONE}]
     return [{key: "t", rows: parts}]
 
@@ -83,7 +83,7 @@ MIXED: dict[Any, tuple[dict[str, Any], Callable[[Admin], Any]]] = {
 
 @pytest.fixture
 def broker(peer: Peer) -> Peer:
-    """It has the topics t and u, and coordinates every group."""
+    """A broker with topics t and u that coordinates every group."""
     peer.on(apis.METADATA, peer.metadata({"t": 2, "u": 1}))
     at = {"node_id": 1, "host": "127.0.0.1", "port": peer.port}
     peer.on(apis.FIND_COORDINATOR, lambda request, version: {
@@ -106,7 +106,7 @@ def test_one_things_failure_has_the_brokers_words_and_is_its_own(broker: Peer, a
 
 
 def worded(fields: Iterable[Field], within: bool = False) -> bool:
-    """Whether a list among the fields, however deep, has a message for each of its things."""
+    """Whether a list among the fields, at any depth, has an error message per item."""
     return any(
         (within and one.name == "error_message") or worded(one.fields, True) for one in fields
     )
@@ -117,12 +117,12 @@ def test_each_call_that_has_the_brokers_words_is_tried_here() -> None:
     used = {found for found in re.findall(r"\bapis\.(\w+)", text) if hasattr(apis, found)}
     asked = {api for name in used if isinstance(api := getattr(apis, name), Api)}
     found = {api.name for api in asked if worded(api.response.fields)}
-    # The quorum is one thing.
+    # The quorum is a single item.
     assert found - {"DescribeQuorum"} == {api.name for api in (*MIXED, apis.UPDATE_FEATURES)}
 
 
 def test_an_update_of_features_has_each_ones_error(broker: Peer) -> None:
-    """Before Kafka 4 each feature has a result of its own, of any error."""
+    """Before Kafka 4, each feature has its own result, with any error."""
     broker.versions[apis.UPDATE_FEATURES] = (0, 1)
     broker.on(apis.UPDATE_FEATURES, {**DONE, "results": [
         {"feature": "a", **REFUSED}, {"feature": "b", **DONE},
@@ -156,7 +156,7 @@ def test_an_old_broker_finds_the_times_that_it_knows(broker: Peer) -> None:
 
 
 def test_a_producer_that_was_fenced_is_so_whatever_the_next_one_meets(broker: Peer) -> None:
-    """Each has a request of its own; one that was answered is not sent again."""
+    """Each producer gets its own request; an answered one is not sent again."""
     fenced = {"error_code": 0, "producer_id": 7, "producer_epoch": 1}
     refused = {"error_code": int(ErrorCode.INVALID_REQUEST), "producer_id": -1,
                "producer_epoch": -1}  # fmt: skip

@@ -1,4 +1,4 @@
-"""Where nobody awaits what a function returns, an async one is refused: it would never run."""
+"""Async functions are refused where their result is not awaited: they would never run."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ class Awaited:
 
 
 class Seeing:
-    """An interceptor with one method that would have to be awaited."""
+    """An interceptor with one async method."""
 
     def __init__(self, method: str) -> None:
         setattr(self, method, awaited)

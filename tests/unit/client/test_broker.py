@@ -31,7 +31,7 @@ from tests.support.waiting import LIMIT_S, wait_for
 
 
 def read(cluster: Cluster, topic: str, count: int, **options: Any) -> list[Record]:
-    """So many records from the start of all partitions."""
+    """The first `count` records, read from the start of all partitions."""
     positions = dict.fromkeys(all_partitions(cluster, topic), 0)
     fetcher = Fetcher(cluster, positions, FetchOptions(**options))
     found: list[Record] = []
@@ -49,7 +49,7 @@ def read(cluster: Cluster, topic: str, count: int, **options: Any) -> list[Recor
 
 @pytest.mark.parametrize("codec", ["none", "gzip", "snappy", "lz4", "zstd"])
 def test_what_is_produced_is_fetched(cluster: Cluster, where: Any, topic: str, codec: str) -> None:
-    """Keys, values, headers, times: through the broker and back, by partition and in order."""
+    """Keys, values, headers and times survive the round trip, in order within each partition."""
     sent = [
         (b"key %d" % (i % 7) if i % 5 else None, b"value %d" % i * 3 if i % 11 else None, i)
         for i in range(500)
@@ -138,7 +138,7 @@ def test_an_offset_out_of_range(cluster: Cluster, topic: str) -> None:
 
 
 def test_a_fetch_waits_for_what_comes(cluster: Cluster, topic: str) -> None:
-    """Asked first, answered when it is there."""
+    """A fetch that is sent before the record exists is answered once it does."""
     fetcher = Fetcher(cluster, {TopicPartition(topic, 0): 0}, FetchOptions(max_wait_ms=10_000))
     assert fetcher.poll(0) == []
     with Producer(cluster) as producer:
@@ -168,7 +168,7 @@ def test_topics(cluster: Cluster, topic: str, wait_until: Callable[..., None]) -
         cluster.refresh([topic])
         return [*cluster.topic(topic).partitions] == [0, 1, 2, 3, 4]
 
-    wait_until(grown, "there are five")  # Kafka's brokers hear of it a little later
+    wait_until(grown, "there are five")  # Kafka's brokers see it a little later
     with pytest.raises(failure_class(ErrorCode.INVALID_PARTITIONS)):
         topics.create_partitions(cluster, {topic: 4}).check()
     topics.delete_topic(cluster, topic)
@@ -188,7 +188,7 @@ QUICK: dict[str, Any] = {
 
 
 class Member:
-    """A group's member on a thread of its own; ends when told."""
+    """A group member in its own thread, until `end`."""
 
     def __init__(self, where: Any, group: str, topic: str, **options: Any) -> None:
         self.seen: list[tuple[int, int]] = []
@@ -223,7 +223,7 @@ def fill(cluster: Cluster, topic: str, count: int) -> None:
 def test_a_group_shares_out_and_takes_back(
     cluster: Cluster, where: Any, topic: str, wait_until: Callable[..., None]
 ) -> None:
-    """Two members: every partition has one owner; one leaves: the other has all of them."""
+    """With two members, each partition has one owner; when one leaves, the other gets all."""
     fill(cluster, topic, 30)
     one = Member(where, topic, topic)
     wait_until(lambda: len(one.seen) == 30, "the first reads everything")
@@ -269,7 +269,7 @@ def test_where_a_group_without_offsets_begins(cluster: Cluster, where: Any, topi
         while not consumer.assignment:
             assert consumer.poll(100) == []
         assert {consumer.position(tp) for tp in consumer.assignment} == {1}
-    # Where it stood is committed, though it read nothing.
+    # Its position is committed although it read nothing.
     assert {c.offset for c in groups.committed_offsets(cluster, topic).values()} == {1}
 
 
@@ -287,7 +287,7 @@ def test_a_static_member_comes_back_to_its_partitions(
 
 
 def test_offsets_of_a_group_from_outside(cluster: Cluster, topic: str) -> None:
-    """Committed, fetched with their metadata, forgotten; the group deleted."""
+    """Offsets are committed, fetched with their metadata, deleted; then the group is deleted."""
     fill(cluster, topic, 30)
     one, two = TopicPartition(topic, 0), TopicPartition(topic, 2)
     wanted = {one: groups.CommittedOffset(3, -1, "mine"), two: groups.CommittedOffset(0)}
@@ -348,7 +348,7 @@ def test_a_group_reads_a_topic_that_is_made_later(
 def test_offsets_of_an_open_transaction_are_waited_for(
     cluster: Cluster, where: Any, topic: str, unique: str
 ) -> None:
-    """A consumer that begins where they will be polls nothing, and raises nothing."""
+    """A consumer that would start at these offsets polls nothing and raises nothing."""
     zero, one = TopicPartition(topic, 0), TopicPartition(topic, 1)
     with Producer(where) as plain:
         plain.send(topic, b"before", partition=0)

@@ -1,4 +1,4 @@
-"""The Python of docs/clients.md runs as it stands there."""
+"""The Python examples in docs/clients.md run unchanged."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ PAGE = Path(__file__).resolve().parents[3] / "docs" / "clients.md"
 
 
 def block(words: str) -> Any:
-    """The one block of Python that has these words, compiled."""
+    """The only Python block that contains these words, compiled."""
     found = re.findall(r"```python\n(.*?)```", PAGE.read_text(encoding="utf-8"), re.DOTALL)
     (one,) = [text for text in found if words in text]
     return compile(one, "clients.md", "exec")
@@ -36,7 +36,7 @@ def values(broker: TestBroker, topic: str = "t") -> list[bytes | None]:
 
 
 class Healed(Producer):
-    """Its broker is whole again once a commit was not answered."""
+    """A producer that heals its broker once a commit has timed out."""
 
     broker: TestBroker
     doubts = 0
@@ -53,7 +53,7 @@ class Healed(Producer):
 
 @pytest.mark.parametrize("fault", ["disconnect", "drop_response"])
 def test_the_loop_ends_a_commit_in_doubt(broker: TestBroker, fault: str) -> None:
-    """Whether the commit was lost or only its answer: every record is there once."""
+    """Every record is written once, whether the commit was lost or only its answer."""
     names: dict[str, Any] = {"kafkalog": kafkalog, "topic": "t", "todo": [[b"1", b"2"], [b"3"]]}
     with Healed(broker.bootstrap_servers, transactional_id="x", max_block_ms=1_000) as producer:
         producer.broker = broker
@@ -65,12 +65,12 @@ def test_the_loop_ends_a_commit_in_doubt(broker: TestBroker, fault: str) -> None
         exec(block("while todo:"), names)
         assert producer.doubts and not producer.in_doubt
     assert names["todo"] == []
-    broker.wait_for_records("t", 4)  # a commit is answered before it is shown
+    broker.wait_for_records("t", 4)  # a commit is answered before its records become visible
     assert values(broker) == [b"0", b"1", b"2", b"3"]
 
 
 def test_the_loop_does_again_what_was_aborted_at_last(broker: TestBroker) -> None:
-    """The second commit is refused: the next transaction aborts the first one, and follows."""
+    """The repeated commit is refused: that transaction is aborted and written again."""
     names: dict[str, Any] = {"kafkalog": kafkalog, "topic": "t", "todo": [[b"1", b"2"], [b"3"]]}
 
     class Refused(Healed):
@@ -128,7 +128,7 @@ def test_the_transaction_that_reads_what_it_writes(broker: TestBroker) -> None:
 
 
 def test_the_three_names_and_results(broker: TestBroker) -> None:
-    text = block('kafkalog.Admin("localhost:9092")').co_consts  # it names its broker itself
+    text = block('kafkalog.Admin("localhost:9092")').co_consts  # it names its own broker
     assert "localhost:9092" in text
     source = PAGE.read_text(encoding="utf-8").partition("```python\n")[2].partition("```")[0]
     source = source.replace("localhost:9092", broker.bootstrap_servers)

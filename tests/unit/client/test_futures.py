@@ -1,4 +1,4 @@
-"""Futures of a producer, waited for by Python's own functions."""
+"""Python's own functions wait for a producer's futures."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ Let = Callable[[int], None]
 
 @pytest.fixture
 def held(broker: Peer) -> Iterator[Let]:
-    """The broker answers so many more requests as it is let; what it refuses is partition 1's."""
+    """Lets the broker answer that many more requests; it refuses records of partition 1."""
     turns = threading.Semaphore(0)
 
     def slow(request: Any, version: int) -> Any:
@@ -47,7 +47,7 @@ def held(broker: Peer) -> Iterator[Let]:
 
 @pytest.fixture
 def producer(broker: Peer, held: Let) -> Iterator[Producer]:
-    """One record a batch and a request, one after another."""
+    """One record per batch and request, one request at a time."""
     with single(broker, in_flight=1, config={"retries": 0}) as made:
         yield made
         made._waiting.take_failure()
@@ -119,7 +119,7 @@ def test_asyncio_wraps_them(producer: Producer, held: Let) -> None:
             await asyncio.wait_for(asyncio.wrap_future(bad), LIMIT_S)
 
     asyncio.run(work())
-    assert other.result(LIMIT_S).topic == "t"  # a record is not taken back
+    assert other.result(LIMIT_S).topic == "t"  # a record cannot be cancelled
 
 
 def test_many_are_waited_for_as_one(producer: Producer, held: Let) -> None:
@@ -152,8 +152,8 @@ def test_they_are_futures_that_cannot_be_cancelled(producer: Producer, held: Let
 def test_threads_that_look_at_futures_hold_up_one_another_never(
     producer: Producer, held: Let
 ) -> None:
-    """concurrent.futures takes the conditions of all that it waits for, in an order of its own: a
-    thread that holds an executor's would wait for one that waits for it."""
+    """concurrent.futures acquires the conditions of all futures it waits for, in its own order: a
+    thread that holds an executor's condition could wait for a thread that waits for it."""
     one, other = sent(producer, 2)
     with one._condition:
         looks = threading.Thread(target=lambda: wait([other], timeout=0))
@@ -161,12 +161,12 @@ def test_threads_that_look_at_futures_hold_up_one_another_never(
         looks.join(LIMIT_S)
         assert not looks.is_alive()
         held(2)
-        assert not one.done()  # nothing ends while somebody looks
+        assert not one.done()  # nothing completes while a thread holds the condition
     assert one.result(LIMIT_S).offset >= 0 and other.result(LIMIT_S).offset >= 0
 
 
 def test_asyncio_is_told_what_is_known(producer: Producer, held: Let) -> None:
-    """As CPython 3.15 asks."""
+    """The interface that CPython 3.15 uses."""
     (one,) = sent(producer, 1)
     assert one._get_snapshot() == (False, False, None, None)
     held(1)

@@ -1,4 +1,4 @@
-"""metrics() of a producer and a consumer: what really happened, by Kafka's names."""
+"""metrics() of a producer and a consumer: actual counts under Kafka's names."""
 
 from __future__ import annotations
 
@@ -92,7 +92,7 @@ def test_what_is_on_its_way(broker: Peer) -> None:
 
 
 def test_what_was_read(shared: TestBroker) -> None:
-    """By calls of either kind, and by the iteration, of which it is exact."""
+    """Each kind of call is counted; iteration is counted record by record."""
     with Consumer(shared.bootstrap_servers, auto_offset_reset="earliest") as reader:
         assert set(reader.metrics().values()) == {0.0}
         reader.assign([ZERO, ONE])
@@ -146,7 +146,7 @@ def test_commits_heartbeats_and_rebalances(shared: TestBroker) -> None:
 
 
 def test_asyncio_has_them_at_once(shared: TestBroker) -> None:
-    """Also while the thread below waits for records."""
+    """Also while the underlying thread waits for records."""
 
     async def work() -> None:
         async with (

@@ -1,4 +1,4 @@
-"""The tables of docs/clients.md: every name in them is one, here and in the others' packages."""
+"""Every name in the tables of docs/clients.md exists, in this package or in the others."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ CONFIGS = {"Producer": ProducerConfig, "Consumer": ConsumerConfig, "Admin": Admi
 
 
 def names(kind: str, column: int) -> list[str]:
-    """The names of a column: ours, Kafka's, confluent-kafka's, kafka-python's."""
+    """The names in a column: ours, Kafka's, confluent-kafka's or kafka-python's."""
     text = PAGE.read_text(encoding="utf-8").partition(f"### {kind}\n")[2]
     table = re.split(r"\n#", text)[0]
     rows = [line.strip("|").split("|") for line in table.splitlines() if line.startswith("|")][2:]
@@ -51,7 +51,7 @@ def test_the_names_of_confluent_kafka(kind: str) -> None:
     confluent = pytest.importorskip("confluent_kafka")
     for name in names(kind, 2):
         try:
-            # A value that few take: an unknown name is told before a wrong value.
+            # Few settings accept this value: unknown names are reported before wrong values.
             confluent.Producer({name: "nonsense"}) if kind == "Producer" else confluent.Consumer(
                 {"group.id": "g", name: "nonsense"}
             )
@@ -105,12 +105,12 @@ OWN = {
     "client.id", "enable.auto.offset.store", "group.id", "group.instance.id",
     "kafkalog.storage.timeout.ms", "partitioner", "transactional.id",
 }  # fmt: skip
-"""Names, which have no default there, and what Java's clients do not have."""
+"""Settings that Java's clients lack, or for which they have no default."""
 
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_defaults_are_javas(kind: str) -> None:
-    """Those of Apache Kafka 4; but for batch.size, as docs/clients.md has it."""
+    """As in Apache Kafka 4, except batch.size; see docs/clients.md."""
     found = {name: one.default for name, one in CONFIGS[kind].table.items()}
     assert found.keys() - JAVAS[kind].keys() <= OWN
     differ = {name for name, value in JAVAS[kind].items() if found[name] != value}

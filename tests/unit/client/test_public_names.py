@@ -1,4 +1,4 @@
-"""What the clients take and return can be imported, and asyncio's clients take the same."""
+"""Types that clients take or return are exported; asyncio's clients take the same arguments."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from kafkalog.client.producer.producer import Interceptor, OutgoingRecord
 
 KINDS = ("Producer", "Consumer", "Admin")
 INNER = {"Batch", "Membership"}
-"""What only constructors of ours take; a Membership is whatever has a GroupMetadata's fields."""
+"""Only our own constructors take these; a Membership is anything with a GroupMetadata's fields."""
 
 
 def annotations_of(thing: type) -> Iterator[tuple[str, str]]:
@@ -30,7 +30,7 @@ def annotations_of(thing: type) -> Iterator[tuple[str, str]]:
 
 
 def named(thing: type) -> Iterator[type]:
-    """Classes of ours that these name."""
+    """Our classes that these annotations name."""
     for module, annotation in annotations_of(thing):
         for words in re.findall(r"[A-Za-z_][\w.]*", annotation):
             first, *rest = words.split(".")
@@ -62,11 +62,11 @@ OLDER = {
 FUTURES = {
     (kind, name, "timeout") for kind in ("Future", "ManyFuture") for name in ("result", "exception")
 }
-"""As concurrent.futures has them, which take them for its own."""
+"""Named as in concurrent.futures, whose functions accept these futures."""
 
 
 def test_every_time_is_in_milliseconds_and_says_so() -> None:
-    """But what functions of concurrent.futures call, and older spellings, which go on."""
+    """Except in methods that concurrent.futures calls, and in older spellings, which stay valid."""
     found = {
         (kind, name, one.name)
         for kind in kafkalog.__all__
@@ -104,7 +104,7 @@ def test_asyncios_clients_take_the_same(kind: str) -> None:
     names = [
         name
         for name, _ in inspect.getmembers(below, inspect.isfunction)
-        if not name.startswith("_") and name != "wakeup"  # a poll is cancelled
+        if not name.startswith("_") and name != "wakeup"  # asyncio cancels the poll instead
     ]
     assert len(names) > 8
     for name in names:

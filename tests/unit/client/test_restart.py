@@ -1,4 +1,4 @@
-"""A broker ends and comes back: who talks to it goes on, and nothing is lost or repeated."""
+"""A broker restarts: its clients continue, and nothing is lost or repeated."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ CONFIG = {
 
 
 def test_clients_go_on_after_a_restart(tmp_path: Path) -> None:
-    """One producer, one reader and one group's member live through three brokers."""
+    """A producer, a reader and a group member survive three brokers."""
     where = f"127.0.0.1:{free_port()}"
 
     def broker() -> Broker:
@@ -57,12 +57,12 @@ def test_clients_go_on_after_a_restart(tmp_path: Path) -> None:
         fetcher.close()
         producer.close()
     assert read == [*range(30)]
-    # A commit that the end of a broker overtook is repeated, never lost.
+    # If a broker stops before a commit, records are read again, never lost.
     assert sorted(set(shared)) == [*range(30)]
 
 
 def test_a_producer_neither_loses_nor_repeats_nor_reorders(tmp_path: Path) -> None:
-    """It sends on while brokers end under it."""
+    """It keeps sending while brokers stop."""
     where = f"127.0.0.1:{free_port()}"
 
     def broker() -> Broker:
@@ -76,7 +76,7 @@ def test_a_producer_neither_loses_nor_repeats_nor_reorders(tmp_path: Path) -> No
         producer.send("t", b"%d" % count, partition=0).result(LIMIT_S)
     for _ in range(3):
         with broker():
-            for _ in range(300):  # the broker ends while the last of them are on their way
+            for _ in range(300):  # the broker stops while the last of them are in flight
                 count += 1
                 producer.send("t", b"%d" % count, partition=0)
     with broker() as last:

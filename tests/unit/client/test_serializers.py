@@ -1,4 +1,4 @@
-"""Callables that make bytes of keys and values, and the other way round."""
+"""Callables that turn keys and values into bytes and back."""
 
 from __future__ import annotations
 
@@ -144,7 +144,7 @@ def test_what_a_serializer_raises_or_makes(shared: TestBroker, topic: str) -> No
 
 
 def test_a_record_that_cannot_be_read_is_not_skipped(shared: TestBroker, topic: str) -> None:
-    """Those before it come first; then each poll says so, until a seek; nothing is lost."""
+    """Records before it are returned first; then each poll raises until a seek; none is lost."""
     with Producer(shared.bootstrap_servers) as producer:
         for value in (b"1", b"2", b"no", b"4"):
             producer.send(topic, value)
@@ -170,7 +170,7 @@ def test_a_record_that_cannot_be_read_is_not_skipped(shared: TestBroker, topic: 
 @pytest.mark.parametrize("where", ["deserializer", "on_consume"])
 @pytest.mark.parametrize("iterated", [False, True], ids=["poll", "iteration"])
 def test_ctrl_c_loses_no_record(shared: TestBroker, topic: str, where: str, iterated: bool) -> None:
-    """Nothing was handed out: what was read comes with the next call."""
+    """No record was returned yet, so the next call returns those already read."""
     with Producer(shared.bootstrap_servers) as producer:
         producer.send_many(topic, [b"%d" % i for i in range(4)])
     pressed: list[str] = []

@@ -1,7 +1,6 @@
-"""A call is over when its time is, whatever brokers do; a poll goes on where the last one was.
+"""A call ends when its timeout does, whatever brokers do; a poll continues the last one's work.
 
-Nothing here measures time: what would wait for a broker waits ten minutes for it, longer than any
-test may take.
+Nothing here measures time: every wait for a broker is ten minutes, longer than any test may take.
 """
 
 from __future__ import annotations
@@ -50,7 +49,7 @@ ASKING: dict[str, Call] = {
     "commit": lambda c: c.commit({ZERO: 1}, timeout_ms=SOON_MS),
     "committed": lambda c: c.committed(ZERO, SOON_MS),
 }
-"""By name: calls that have to have an answer."""
+"""Calls that need an answer, by name."""
 GOING_ON: dict[str, Call] = {
     "poll": lambda c: c.poll(SOON_MS),
     "poll at once": lambda c: c.poll(0),
@@ -58,13 +57,13 @@ GOING_ON: dict[str, Call] = {
     "unsubscribe": lambda c: c.unsubscribe(SOON_MS),
     "close": lambda c: c.close(timeout_ms=SOON_MS),
 }
-"""Those that do what they can."""
+"""Calls that do what they can without one."""
 ALL = {**ASKING, **GOING_ON}
 
 
 @pytest.fixture
 def silent() -> Iterator[socket.socket]:
-    """It takes connections, and never says a word."""
+    """A listener that accepts connections and never answers."""
     with socket.create_server(("127.0.0.1", 0), backlog=100) as made:
         yield made
 
@@ -75,7 +74,7 @@ def port(where: socket.socket) -> int:
 
 
 def outcome(consumer: Consumer, name: str) -> None:
-    """The call comes back."""
+    """The call returns or raises."""
     if name in ASKING:
         with pytest.raises((errors.Timeout, errors.PeerGone)):
             ASKING[name](consumer)
@@ -134,7 +133,7 @@ def test_a_members_coordinator_that_falls_silent(
 def test_a_coordinator_that_is_not_reached_holds_up_no_records(
     coordinator: Coordinator, peer: Peer, silent: socket.socket, tmp_path: Path
 ) -> None:
-    """One partition is sought, the other waits for what was committed."""
+    """One partition has a position from seek; the other waits for its committed offset."""
     with Log(tmp_path / "t-0") as log:
         log.append(b"here")
         data = log.read_batches(0, 1 << 20)
@@ -151,7 +150,7 @@ def test_a_coordinator_that_is_not_reached_holds_up_no_records(
 
 
 def test_a_rebalance_waits_for_its_commit_within_poll(coordinator: Coordinator, peer: Peer) -> None:
-    """The commit before it gives its partitions up is not answered; then it is, and it goes on."""
+    """The commit before the revocation is not answered at first; then the rebalance continues."""
     member = joined(peer, config={**PATIENT, "enable.auto.commit": True})
     member.position(ZERO)
     let = threading.Event()
@@ -178,7 +177,7 @@ def test_a_rebalance_waits_for_its_commit_within_poll(coordinator: Coordinator, 
 
 @pytest.mark.parametrize("group", [None, "g"], ids=["alone", "group"])
 def test_a_broker_that_is_away_is_waited_for(tmp_path: Path, group: str | None) -> None:
-    """Longer than default.api.timeout.ms, which is over at once."""
+    """Longer than default.api.timeout.ms, which is 1 ms here."""
     with TestBroker(tmp_path / "b") as broker:
         broker.create_topic("t")
         broker.fill("t", ["one"])
@@ -215,7 +214,7 @@ def test_a_broker_that_was_never_there_is_told(silent: socket.socket) -> None:
     "api", [apis.METADATA, apis.FIND_COORDINATOR, apis.OFFSET_FETCH, apis.LIST_OFFSETS]
 )
 def test_an_answer_comes_with_a_later_poll(coordinator: Coordinator, peer: Peer, api: Any) -> None:
-    """It is asked for once, however many polls are over before it is there."""
+    """The request is sent once, however many polls end before the answer arrives."""
     let = threading.Event()
     asked: list[Any] = []
     answer = peer._answers[api.key][0]
@@ -252,7 +251,7 @@ def test_a_group_is_joined_by_polls_that_wait_for_nothing(
 def test_a_group_is_joined_once_a_pattern_has_found_its_topics(
     coordinator: Coordinator, peer: Peer
 ) -> None:
-    """Or every member would join twice, and all others with it."""
+    """Otherwise every member would join twice, and make all others rejoin."""
     let = threading.Event()
     answer = peer.metadata({"t": 2})
 
@@ -276,7 +275,7 @@ def test_a_group_is_joined_once_a_pattern_has_found_its_topics(
 def test_offsets_of_an_open_transaction_are_waited_for(
     coordinator: Coordinator, peer: Peer
 ) -> None:
-    """As Java's consumer: no failure, however long it takes."""
+    """As in Java's consumer: it does not fail, however long that takes."""
     unstable = {
         "groups": [{"group_id": "g", "topics": [{"name": "t", "partitions": [
             {"partition_index": p, "committed_offset": -1,
@@ -293,7 +292,7 @@ def test_offsets_of_an_open_transaction_are_waited_for(
 def test_an_answer_in_two_halves_is_put_together(
     coordinator: Coordinator, peer: Peer, tmp_path: Path
 ) -> None:
-    """A poll that is over in the middle of it loses neither half."""
+    """A poll that ends in the middle of an answer loses neither half."""
     with Log(tmp_path / "t-0") as log:
         log.append(b"whole")
         data = log.read_batches(0, 1 << 20)

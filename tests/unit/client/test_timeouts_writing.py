@@ -1,6 +1,6 @@
-"""The calls of an administrator and of a producer are over when their time is.
+"""The calls of an admin client and of a producer end when their timeouts do.
 
-As test_timeouts: nothing measures time, and what would wait for a broker waits ten minutes.
+As in test_timeouts: nothing measures time, and every wait for a broker is ten minutes.
 """
 
 from __future__ import annotations
@@ -69,7 +69,7 @@ ASKED: dict[str, Callable[[Admin], Any]] = {
 
 
 def fails(admin: Admin, name: str) -> None:
-    """The call comes back, and says that it has no answer."""
+    """The call returns, and reports that it got no answer."""
     try:
         found = ASKED[name](admin)
     except errors.KafkalogError as problem:
@@ -127,7 +127,7 @@ def suppressed(call: Callable[[], object]) -> None:
 
 
 def only(config: dict[str, Any]) -> dict[str, Any]:
-    """What an administrator has of it, too."""
+    """The settings that an Admin also has."""
     return {name: value for name, value in config.items() if not name.startswith("fetch")}
 
 
@@ -160,7 +160,7 @@ def test_a_producer_of_a_broker_that_answers_nothing(silent: socket.socket, name
 def test_a_transactional_id_that_is_not_given(
     peer: Peer, silent: socket.socket, name: str, how: str
 ) -> None:
-    """The broker, the search for the coordinator or the coordinator says nothing."""
+    """The broker, the search for the coordinator, or the coordinator never answers."""
     where = {"key": "x", "node_id": 1, "host": "127.0.0.1", "port": peer.port}
     peer.on(apis.FIND_COORDINATOR, STALL if how == "coordinator" else {"coordinators": [where]})
     peer.on(apis.INIT_PRODUCER_ID, STALL)
@@ -173,7 +173,7 @@ def test_a_transactional_id_that_is_not_given(
 
 @pytest.fixture
 def writing(broker: Peer) -> Any:
-    """A producer in a transaction, in which a record was sent."""
+    """A producer in a transaction that has sent a record."""
     where = {"key": "x", "node_id": 1, "host": "127.0.0.1", "port": broker.port}
     broker.on(apis.FIND_COORDINATOR, {"coordinators": [where]})
     broker.on(apis.ADD_PARTITIONS_TO_TXN, added)
@@ -214,7 +214,7 @@ def test_offsets_that_are_not_answered(broker: Peer, writing: Producer, api: Any
 
 
 def test_a_commit_waits_for_records_within_its_time(broker: Peer, writing: Producer) -> None:
-    """It decides nothing: the same commit, once they are acknowledged, is one."""
+    """A timeout decides nothing: once the records are acknowledged, the same commit succeeds."""
     let = threading.Event()
     take = produced([])
 
@@ -238,7 +238,7 @@ def test_a_commit_waits_for_records_within_its_time(broker: Peer, writing: Produ
 def test_an_abort_waits_for_records_within_its_time(broker: Peer, writing: Producer) -> None:
     broker.on(apis.PRODUCE, STALL)
     writing.send("t", b"y")
-    wait_for(lambda: broker.count(apis.PRODUCE) == 2, "it is on its way")
+    wait_for(lambda: broker.count(apis.PRODUCE) == 2, "it is in flight")
     with pytest.raises(errors.Timeout):
         writing.abort_transaction()
 

@@ -1,4 +1,4 @@
-"""What the tests of the network side share."""
+"""Fixtures shared by the tests of the network side."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def served(tmp_path: Path) -> Iterator[Callable[..., kafkalog.Log]]:
 
 @pytest.fixture
 def io() -> Iterator[object]:
-    """The I/O table of the test build, reset at the end."""
+    """The I/O table of the test build, reset after the test."""
     if not hasattr(lib, "kl_io_hold"):
         pytest.skip("only the test build has an I/O table that waits")
     lib.kl_io_reset()

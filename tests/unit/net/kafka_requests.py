@@ -11,7 +11,7 @@ from tests.unit.net.network import Client, framed, header
 PRODUCE_VERSION, FETCH_VERSION = 9, 12
 BATCH = batches.batch([batches.Row(b"value", b"key", 5)])
 STORED = BATCH[:12] + bytes(4) + BATCH[16:]
-"""As the first batch of a log: leader epoch 0."""
+"""BATCH as the first batch of a log: leader epoch 0."""
 
 
 def produce(
@@ -51,7 +51,7 @@ def fetch(
 
 
 def produced(client: Client, correlation: int) -> Any:
-    """What the answer to a Produce says of its partition."""
+    """The partition's part of the answer to a Produce."""
     found, data = client.response()
     assert found == correlation
     body = apis.PRODUCE.decode_response(PRODUCE_VERSION, data[1:])
@@ -59,7 +59,7 @@ def produced(client: Client, correlation: int) -> Any:
 
 
 def fetched(client: Client, correlation: int) -> Any:
-    """What the answer to a Fetch says of its partition."""
+    """The partition's part of the answer to a Fetch."""
     found, data = client.response()
     assert found == correlation
     body = apis.FETCH.decode_response(FETCH_VERSION, data[1:])

@@ -14,7 +14,7 @@ from kafkalog.server.network.reactor import Reactor, Taken
 from tests.support.waiting import LIMIT_S, wait_for
 
 SANITIZED = "san.so" in os.environ.get("LD_PRELOAD", "")
-"""Their run-time takes memory of its own for everything."""
+"""The sanitizers' run-time needs its own memory for everything."""
 METADATA, OFFSET_COMMIT, CONTROLLED_SHUTDOWN, API_VERSIONS = 3, 8, 7, 18
 PRODUCE, FETCH = 0, 1
 
@@ -28,7 +28,7 @@ def header(key: int, version: int, correlation: int, client_id: bytes | None = b
 
 
 def framed(data: bytes) -> bytes:
-    """With a size field in front."""
+    """The data with its size in front."""
     return struct.pack(">i", len(data)) + data
 
 
@@ -81,7 +81,7 @@ class Client:
         return bytes(data)
 
     def response(self) -> tuple[int, bytes]:
-        """Correlation id and what follows it."""
+        """The correlation id and the bytes after it."""
         (size,) = struct.unpack(">i", self.receive(4))
         data = self.receive(size)
         return int.from_bytes(data[:4], "big"), data[4:]
@@ -94,7 +94,7 @@ class Client:
         return answer
 
     def is_closed(self) -> bool:
-        """Whether the other end closed; waits for that, or for bytes."""
+        """Whether the other end has closed the connection; waits for that, or for bytes."""
         try:
             return self.socket.recv(1) == b""
         except ConnectionResetError:
@@ -102,9 +102,9 @@ class Client:
 
 
 class Server:
-    """A reactor that runs, and threads that take and answer.
+    """A running reactor, and threads that take and answer requests.
 
-    Settings by Kafka's names with underscores.
+    Settings have Kafka's names with underscores.
     """
 
     def __init__(
@@ -146,7 +146,7 @@ class Server:
             assert not self.failures
 
     def work(self, threads: int) -> None:
-        """Start threads that take and answer."""
+        """Start threads that take and answer requests."""
         for _ in range(threads):
             thread = threading.Thread(target=self._work, daemon=True)
             thread.start()
@@ -163,7 +163,7 @@ class Server:
             raise
 
     def take(self) -> Taken:
-        """A request, by this thread."""
+        """Take a request in this thread."""
         taken = self.reactor.take(int(LIMIT_S * 1000))
         assert taken is not None
         return taken
@@ -172,13 +172,13 @@ class Server:
         return Client(self.address, **how)
 
     def connected(self, count: int) -> None:
-        """Wait until there are as many connections."""
+        """Wait until there are `count` connections."""
         wait_for(lambda: self.reactor.stats().connections == count, f"{count} connections")
 
     def gone(self, made: int) -> None:
-        """Wait until `made` connections have come since the start, and all are gone.
+        """Wait until `made` connections have been accepted since the start, and all are gone.
 
-        That none is there is not enough: a busy machine has those that came last still to take.
+        A count of zero is not enough: a busy machine may not have accepted the last ones.
         """
         wait_for(
             lambda: (stats := self.reactor.stats()).accepted == made and not stats.connections,
@@ -193,5 +193,5 @@ class Server:
 
 
 def echo(taken: Taken) -> None:
-    """Answer with the body as it came."""
+    """Answer with the request's body."""
     taken.answer(taken.body, 0)

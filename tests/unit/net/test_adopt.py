@@ -1,4 +1,4 @@
-"""A socket that is handed over in place of being accepted."""
+"""A socket that is handed to the server instead of being accepted by it."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from tests.unit.net.network import Client, Server, request
 
 
 class Inner(Client):
-    """A client on one end of a pair, whose other end a server took."""
+    """A client on one end of a socket pair, whose other end a server has adopted."""
 
     def __init__(self, server: Server, listener: int = 5) -> None:
         self.socket, theirs = socket.socketpair()
@@ -101,7 +101,7 @@ def test_before_the_start_and_after_the_end():
 
 
 def test_what_is_no_socket_is_refused(tmp_path):
-    """epoll takes no regular file; a number that is no descriptor fails before."""
+    """epoll rejects regular files; a number that is no descriptor fails earlier."""
     with Server() as server, (tmp_path / "file").open("wb") as file:
         for number in (file.fileno(), -1):
             with pytest.raises(IoFailed):

@@ -1,4 +1,4 @@
-"""Fetches of what lies on disk only: threads that may wait read it, and not the network's."""
+"""Threads that may wait fetch records that are only on disk; network threads do not."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ ROUNDS = 60
 
 @contextmanager
 def on_disk_only(io: Any) -> Iterator[None]:
-    """The next piece of a file is not in memory, and what reads it waits until the end."""
+    """The next piece of a file is not in memory, and reading it waits until the end."""
     io.kl_io_fail(b"cached", 1, 1, 0, 0)
     io.kl_io_hold(b"pread", 1)
     try:
@@ -42,8 +42,8 @@ def get(server: Server, offset: int) -> bytes:
 
 
 def fill(server: Server, log: kafkalog.Log) -> bytes:
-    """What a fetch from offset 1 gets; its place is known since that of offset 0 ended there, so
-    that nothing but its records is read."""
+    """The records that a fetch from offset 1 returns.  The fetch of offset 0 ended there, so its
+    position is known, and only its records are read."""
     log.append(bytes(BYTES))
     get(server, 0)
     log.append(bytes(BYTES))
@@ -75,12 +75,12 @@ def test_a_connection_that_ends_while_the_disk_is_waited_for(served, io):
 
 
 def test_connections_end_just_when_their_reads_do(served, io):
-    """Whichever comes first: nobody looks at what the other has let go of, and all is given back;
-    until then the piece stays open, and counts among those that are."""
+    """In either order, neither touches what the other has freed, and everything is released.  Until
+    then the piece stays open, and counts as pinned."""
     with Server(num_network_threads=2) as server:
         stored = fill(server, served(server))
         for number in range(ROUNDS):
-            get(server, 0)  # so that the place of the next is known
+            get(server, 0)  # then the position of the next one is known
             client, meet = server.client(), threading.Barrier(2)
             end = client.reset if number % 2 else client.close
             leaving = threading.Thread(target=lambda meet=meet, end=end: (meet.wait(), end()))
@@ -97,7 +97,7 @@ def test_connections_end_just_when_their_reads_do(served, io):
 
 
 def test_a_log_that_is_cut_while_the_disk_is_waited_for(served, io):
-    """A response that was begun is whole, or its connection is closed."""
+    """A response that has begun is complete, or its connection is closed."""
     with Server(num_network_threads=1) as server, server.client() as client:
         log = served(server)
         stored = fill(server, log)
@@ -137,7 +137,7 @@ def test_a_disk_that_fails_closes_the_connection(served, io):
 
 
 def test_pages_that_were_dropped_are_missed(served, io):
-    """Not by our word, by the system's."""
+    """The system really drops them; no fault is injected."""
     with Server(num_network_threads=1) as server, server.client() as client:
         log = served(server)
         stored = fill(server, log)

@@ -1,4 +1,4 @@
-"""Frames in: whatever the pieces in which they come, and whatever is in them."""
+"""Frames received in any pieces and with any content."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def test_a_request_that_comes_byte_by_byte_is_answered(client):
 
 
 SMALL = 4096 - 16
-"""What the smallest memory for a frame holds, its size field included."""
+"""The largest frame in the smallest buffer, including its size field."""
 
 
 @pytest.mark.parametrize("size", [SMALL - 1, SMALL, SMALL + 1, 65_536, 1_000_000, 4 << 20])
@@ -65,7 +65,7 @@ def test_requests_that_are_sent_at_once_are_answered_in_order(client):
 
 
 def seen(frame: bytes, **settings: object) -> network.Taken:
-    """What Python is given of one frame."""
+    """What Python receives for one frame."""
     with Server(workers=0, **settings) as server, server.client() as client:
         client.send(framed(frame))
         return server.take()
@@ -93,7 +93,7 @@ def test_tagged_fields_of_a_flexible_header_are_skipped(tags):
 
 
 def test_an_unknown_version_of_a_flexible_api_has_a_flexible_header():
-    """ApiVersions of a client that is newer than we are must be answered (KIP-511)."""
+    """ApiVersions of a newer client must be answered (KIP-511)."""
     found = seen(header(network.API_VERSIONS, 99, 1) + b"\0body")
     assert bytes(found.body) == b"body"
 
@@ -155,14 +155,14 @@ def test_random_bytes_do_no_harm(server):
         for number in range(200):
             with server.client() as client:
                 data = bytearray(draw.randbytes(draw.randrange(1, 300)))
-                if draw.random() < 0.7:  # a length that is believed
+                if draw.random() < 0.7:  # a plausible length
                     data[:4] = struct.pack(">i", draw.randrange(len(data) + 5))
                 client.send(data)
             assert other.ask(number, b"still here") == b"still here"
 
 
 def test_a_length_alone_takes_no_memory(server):
-    """8 MiB are announced by each of 100 connections; none is sent, and none is touched."""
+    """Each of 100 connections announces 8 MiB and sends none of it: no page is touched."""
     clients = [Client(server.address) for _ in range(100)]
     before = resident_bytes()
     for client in clients:

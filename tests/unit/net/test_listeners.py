@@ -1,4 +1,4 @@
-"""Where connections are taken, and how many."""
+"""Where the server listens, and how many connections it accepts."""
 
 from __future__ import annotations
 
@@ -169,7 +169,7 @@ def test_connections_of_one_address_are_limited(tmp_path):
         with server.client() as fourth:
             assert fourth.is_closed()
         assert server.reactor.stats().refused_per_ip == 1
-        with Client(f"{tmp_path}/socket") as local:  # has no address
+        with Client(f"{tmp_path}/socket") as local:  # it has no IP address
             assert local.ask(1, b"x") == b"x"
         clients.pop().close()
         server.connected(2)
@@ -221,15 +221,14 @@ with Server() as server:
         clients.pop().close()
     for client in clients[:-1]:
         client.close()
-    # What still waited to be accepted may take what became free, until it is seen that nobody is
-    # behind it.
+    # Pending connections may take the free descriptors until the server sees that they are closed.
     wait_for(lambda: is_served(server), "a client that is served")
 """
 
 
 def test_without_descriptors_it_waits_for_some():
-    """In a process of its own, as all of it goes without; no fork, whose locks are as the threads
-    of the test runner had them at that moment."""
+    """In its own process, which lacks descriptors as a whole.  Not in a fork, which would copy the
+    test runner's locks in any state."""
     done = subprocess.run(
         [sys.executable, "-c", WITHOUT_DESCRIPTORS], cwd=ROOT, capture_output=True, text=True,
         timeout=LIMIT_S * 3,
@@ -238,7 +237,7 @@ def test_without_descriptors_it_waits_for_some():
 
 
 def test_an_empty_table_of_files_delays_those_that_wait_once(io):
-    """ENFILE once: then all that wait are taken in one go, not one in each pause."""
+    """After one ENFILE all that wait are accepted together, not one per pause."""
     with Server(num_network_threads=1) as server, ExitStack() as stack:
         io.kl_io_fail(b"accept4", 1, errno.ENFILE, 0, 0)
         io.kl_io_hold(b"accept4", 1)
@@ -286,7 +285,7 @@ def test_a_peer_that_shuts_its_side_is_answered_first():
 
 
 def test_who_sends_and_leaves_at_once_is_read_to_the_end(tmp_path):
-    """As a producer with acks=0 does."""
+    """For example a producer with acks=0."""
     got: list[int] = []
 
     def note(taken: object) -> None:

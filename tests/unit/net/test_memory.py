@@ -36,7 +36,7 @@ def test_idle_connections_take_little_memory(many_files):
             assert client.ask(number, b"x") == b"x"
         server.connected(IDLE)
         assert server.reactor.stats().buffer_bytes < 64 << 10
-        # Python's own side is most of it.
+        # Most of it is Python's own memory.
         if not SANITIZED:
             assert (resident_bytes() - before) / IDLE < 3000
         for client in clients:
@@ -70,7 +70,7 @@ def test_no_request_allocates_once_it_is_warm(served):
 
 
 def test_requests_without_reading_the_answers_stop_being_read():
-    """10,000 pipelined requests: a few are answered, memory stays, and then all come."""
+    """Of 10,000 pipelined requests a few are answered, memory stays bounded, then all are read."""
     count = 10_000
     with (
         Server(socket_send_buffer_bytes=8192, socket_receive_buffer_bytes=8192) as server,
@@ -113,7 +113,7 @@ def test_connections_that_come_and_go_leave_nothing(served):
             else:
                 client.send(request(1, bytes(50_000)))
             client.close() if number % 2 else client.reset()
-            # What waits for a busy machine is no leak, and the allocator keeps its largest sum.
+            # A backlog on a busy machine is no leak; the allocator keeps its largest total.
             if number % 50 == 49:
                 server.gone(number + 1)
             if number == 199:

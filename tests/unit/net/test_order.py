@@ -1,4 +1,4 @@
-"""One request of a connection at a time, answers in order, and what may run in parallel."""
+"""A connection's requests run one at a time, answers come in order, and what runs in parallel."""
 
 from __future__ import annotations
 
@@ -71,7 +71,7 @@ def test_a_large_answer_comes_whole_to_a_slow_reader():
 
 
 def test_reading_goes_on_while_produce_waits_for_the_disk(served, io):
-    """acks=all behind acks=all: each is appended at once, all are answered by one sync."""
+    """acks=all after acks=all: each is appended immediately, and one sync serves all."""
     with Server(workers=0) as server, server.client() as client:
         log = served(server, durable=True)
         io.kl_io_hold(b"fdatasync", 1)
@@ -86,7 +86,7 @@ def test_reading_goes_on_while_produce_waits_for_the_disk(served, io):
 
 
 def test_an_answer_waits_for_those_before_it(served, io):
-    """acks=1 behind acks=all is done at once, and answered in its turn."""
+    """acks=1 after acks=all is done immediately, and answered in its turn."""
     with Server(workers=0) as server, server.client() as client, server.client() as other:
         log = served(server, durable=True)
         io.kl_io_hold(b"fdatasync", 1)
@@ -168,7 +168,7 @@ def test_many_that_wait_for_the_same_records_all_get_them(served):
 
 
 def test_a_fetch_of_much_is_sent_from_the_file(served, io):
-    """Slices and memory in order, to readers that take little at a time and to quick ones."""
+    """File slices and memory in order, to slow readers and to quick ones."""
     draw = random.Random(SEED)
     with Server(workers=0) as server, server.client(receive_buffer=8192) as slow:
         log = served(server)
@@ -187,7 +187,7 @@ def test_a_fetch_of_much_is_sent_from_the_file(served, io):
 
 
 def test_a_fetch_of_little_is_one_write(served, io):
-    """Not header, file, and the tagged fields behind it, each in a packet."""
+    """Header, records and the tagged fields after them are not in separate packets."""
     with Server(workers=0) as server, server.client() as client:
         served(server).append(b"little")
         io.kl_io_reset()

@@ -1,4 +1,4 @@
-"""The bounded queue to Python, and answers that come late, twice or never."""
+"""The bounded queue to Python, and answers that are late, repeated or missing."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def test_a_full_queue_stops_reading_and_goes_on(served):
 
 
 def test_who_found_no_room_is_served_before_those_who_come_later():
-    """Clients that ask again as soon as they are answered do not keep the others out."""
+    """Clients that send again as soon as they are answered do not keep the others out."""
     with Server(workers=0, queued_max_requests=4) as server:
         clients = [server.client() for _ in range(5)]
         for number in range(4):
@@ -54,7 +54,7 @@ def test_who_found_no_room_is_served_before_those_who_come_later():
 
 
 def test_what_waits_for_room_is_not_read(served):
-    """Its sender is stopped by TCP; memory does not grow."""
+    """TCP stops its sender; memory does not grow."""
     with Server(workers=0, queued_max_requests=1, socket_receive_buffer_bytes=8192) as server:
         first, second = server.client(), server.client()
         first.send(request(1))

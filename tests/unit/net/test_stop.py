@@ -1,4 +1,4 @@
-"""Stop: what is in flight is answered, nothing new is taken, all is closed; and forks."""
+"""Stop: requests in flight are answered, no new ones accepted, everything is closed; and forks."""
 
 from __future__ import annotations
 
@@ -102,7 +102,7 @@ def test_a_log_may_be_closed_when_the_server_has_stopped(served):
 
 
 def test_stop_under_load():
-    """Every answer comes whole; a client without an answer sees the end of file."""
+    """Every answer is complete; a client without an answer sees end of file."""
     server = Server(workers=4, queued_max_requests=10)
     answers = [0] * 12
     problems: list[BaseException] = []
@@ -192,7 +192,7 @@ def test_a_forked_child_is_refused_and_holds_no_socket(tmp_path):
             except ForkedHandle:
                 os.write(done_write, b"y")
             client.close()
-            os.read(wait_read, 1)  # until the parent is through
+            os.read(wait_read, 1)  # until the parent is done
             os._exit(0)
         try:
             assert os.read(done_read, 1) == b"y"

@@ -1,4 +1,4 @@
-"""Network threads become more or fewer while connections live; nobody is cut off."""
+"""The number of network threads changes while connections live; none is lost."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from tests.unit.net.network import Server, request
 
 
 def run(server: Server, count: int) -> None:
-    """Wait until so many threads run."""
+    """Wait until `count` threads run."""
     wait_for(
         lambda: server.reactor.stats().network_threads == count,
         f"{count} threads run, not {server.reactor.stats().network_threads}",
@@ -44,7 +44,7 @@ def test_threads_come_and_go_beside_their_connections():
                 assert client.ask(turn, b"%d" % turn) == b"%d" % turn
             server.reactor.set_threads(count)
             run(server, count)
-            # The system counts one for a moment that was waited for already.
+            # For a moment the system still counts a thread that has ended.
             wait_for(lambda count=count: named() == before + count, f"{count} threads are left")
         for client in clients:
             assert client.ask(9, b"still there") == b"still there"
@@ -53,7 +53,7 @@ def test_threads_come_and_go_beside_their_connections():
 
 
 def test_half_a_frame_goes_along():
-    """A small one, and a large one some of which was received."""
+    """Small frames, and large ones that were partly received."""
     with Server(num_network_threads=6) as server:
         bodies = [b"x" * size for size in (10, 3000, 300_000, 2_000_000)] * 4
         clients = [server.client() for _ in bodies]
@@ -75,7 +75,7 @@ def test_half_a_frame_goes_along():
 
 
 def test_what_is_in_hand_ends_where_it_began():
-    """A request that Python has; then its connection goes on elsewhere, with what it had sent."""
+    """Python has a request; afterwards its connection moves, with what it had already sent."""
     with Server(workers=0, num_network_threads=4) as server:
         clients = [server.client() for _ in range(8)]
         for client in clients:
@@ -91,7 +91,7 @@ def test_what_is_in_hand_ends_where_it_began():
 
 
 def test_a_fetch_that_waits_is_answered(served):
-    """With what is there; its client asks again, and is served by a thread that stays."""
+    """With what there is; its client retries, and a remaining thread serves it."""
     with Server(num_network_threads=4) as server:
         served(server)
         clients = [server.client() for _ in range(8)]
@@ -100,7 +100,7 @@ def test_a_fetch_that_waits_is_answered(served):
         wait_for(lambda: server.reactor.stats().parked == 8, "all wait")
         server.reactor.set_threads(1)
         run(server, 1)
-        assert server.reactor.stats().parked == 2  # those of the thread that stays
+        assert server.reactor.stats().parked == 2  # those of the remaining thread
         with server.client() as producer:
             producer.send(produce(1, -1))
             assert produced(producer, 1).error_code == 0
@@ -112,7 +112,7 @@ def test_a_fetch_that_waits_is_answered(served):
 
 
 def test_a_connection_that_closes_while_python_has_its_request():
-    """The answer comes to a thread that has ended; its place is used again."""
+    """The answer is for a thread that has ended; its slot is used again."""
     with Server(workers=0, num_network_threads=4) as server:
         clients = [server.client() for _ in range(8)]
         for client in clients:
@@ -157,7 +157,7 @@ def test_before_it_runs_and_when_it_has_stopped():
 
 
 def test_requests_of_many_while_threads_come_and_go(served):
-    """Nothing is lost, doubled or out of order."""
+    """Nothing is lost, duplicated or out of order."""
     draw = random.Random(SEED)
     rounds = 150
     failures: list[BaseException] = []

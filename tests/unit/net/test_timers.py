@@ -1,4 +1,4 @@
-"""Time: parked requests, half frames, silent connections, by a clock that the tests turn."""
+"""Timeouts of parked requests, half frames and silent connections, on a clock that tests set."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def server():
 
 
 def at(server: Server, now_ms: int) -> None:
-    """Turn the clock, and see that the network thread saw it."""
+    """Set the clock, and wait until the network thread has seen it."""
     server.reactor.set_time(now_ms)
     with server.client() as probe:
         probe.send(request(999))
@@ -38,7 +38,7 @@ def at(server: Server, now_ms: int) -> None:
 
 
 def read_all(server: Server, size: int) -> None:
-    """Wait until the server has read so many bytes."""
+    """Wait until the server has read `size` bytes."""
     wait_for(lambda: server.reactor.stats().bytes_in == size, f"{size} bytes read")
 
 
@@ -87,7 +87,7 @@ def test_a_large_frame_may_take_long_when_it_goes_on(server):
 
 
 def test_half_a_frame_behind_a_request_that_is_answered_late_is_not_blamed(server):
-    """While a request is in Python the connection is not read: that is not its fault."""
+    """While Python has a request, the connection is not read: its client cannot help that."""
     with server.client() as client:
         client.send(request(1) + request(2, b"body")[:9])
         taken = server.take()
@@ -147,9 +147,9 @@ def test_who_does_not_take_the_answer_is_silent(server):
 
 
 def test_a_limit_of_no_time_at_all_spares_who_waits_for_an_answer(io):
-    """And its network thread goes on: Kafka allows connections.max.idle.ms=0."""
+    """And its network thread continues: Kafka allows connections.max.idle.ms=0."""
     with Server(workers=0, num_network_threads=1, connections_max_idle_ms=0) as server:
-        io.kl_io_hold(b"accept4", 1)  # so that the request is there when the connection is
+        io.kl_io_hold(b"accept4", 1)  # so that the request is there when the connection is accepted
         with server.client() as client:
             client.send(request(1))
             io.kl_io_hold(b"accept4", 0)
@@ -177,7 +177,7 @@ def test_a_fetch_is_answered_when_its_time_has_come(server, served):
 
 
 def test_timers_run_in_the_order_of_time(server, served):
-    """Many, begun in any order; each step ends those that are due and no other."""
+    """Many, started in any order; each step ends those that are due and no other."""
     served(server)
     draw = random.Random(SEED)
     waits = [draw.randrange(1, 50_000) for _ in range(120)]

@@ -1,4 +1,4 @@
-"""A server of logs with a clock that stands still, and a client of it."""
+"""A server of logs with a stopped clock, and a client of it."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from tests.unit.plane.peer import Peer, Served
 
 @pytest.fixture
 def serve(tmp_path: Path) -> Iterator[Callable[..., Served]]:
-    """Make a served side with settings of its own."""
+    """Make a server with the given settings."""
     made: list[Served] = []
 
     def make(**settings: Any) -> Served:
@@ -39,7 +39,7 @@ def peer(served: Served) -> Peer:
 
 @pytest.fixture
 def faults(native_test: tuple[Any, Any]) -> Iterator[Any]:
-    """The library with I/O faults and failpoints, reset behind the test."""
+    """The library with I/O faults and failpoints; both are reset after the test."""
     _, lib = native_test
     lib.kl_io_reset()
     lib.kl_failpoint_reset()

@@ -1,4 +1,4 @@
-"""A client that says exactly what a test wants, over a real socket, and the served side."""
+"""A client that sends exactly what a test wants, over a real socket, and the server."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ NO_ID = uuid.UUID(int=0)
 
 
 def topic_id(name: str) -> uuid.UUID:
-    """The id that the tests give a topic."""
+    """The topic id that the tests use."""
     return uuid.uuid5(uuid.NAMESPACE_DNS, name)
 
 
@@ -48,7 +48,7 @@ class Peer:
             self.socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         self.correlation_id = 0
         self.topic_ids: dict[str, uuid.UUID] = {}
-        """Where a topic has another id than topic_id gives it."""
+        """Topics whose id differs from topic_id's."""
         self._expected: list[tuple[int, Any, int]] = []
 
     def close(self) -> None:
@@ -57,7 +57,7 @@ class Peer:
     def send_body(
         self, api: Any, version: int, body: bytes, client_id: str | None = "peer", old: bool = False
     ) -> None:
-        """A request of any body; `old`: below the versions that the tables know."""
+        """Send a request with any body; `old`: of a version below those that the tables know."""
         self.correlation_id += 1
         flexible = not old and api.request_header_version(version) == 2
         name = b"\xff\xff" if client_id is None else struct.pack(">h", len(client_id))
@@ -87,7 +87,7 @@ class Peer:
         return self._exactly(struct.unpack(">i", self._exactly(4))[0])
 
     def receive(self) -> Any:
-        """The next response, decoded; it must be that of the oldest request."""
+        """The next response, decoded; it must answer the oldest request."""
         frame = self.receive_frame()
         correlation_id, api, version = self._expected.pop(0)
         assert struct.unpack_from(">i", frame)[0] == correlation_id
@@ -100,13 +100,13 @@ class Peer:
         return self.receive()
 
     def is_closed(self) -> bool:
-        """Whether the server closes the connection, without another byte."""
+        """Whether the server closes the connection without sending another byte."""
         try:
             return self.socket.recv(1) == b""
         except ConnectionError:
             return True
 
-    # ---- the two -------------------------------------------------------------------------------
+    # ---- Produce and Fetch ---------------------------------------------------------------------
 
     def send_produce(
         self,
@@ -134,7 +134,7 @@ class Peer:
     def produce_one(
         self, data: bytes | None, place: tuple[str, int] = ("t", 0), **more: Any
     ) -> Any:
-        """What became of one partition's batch."""
+        """The response for one partition's batch."""
         response = self.produce({place: data}, **more)
         (topic,) = response.responses
         (found,) = topic.partition_responses
@@ -178,7 +178,7 @@ class Peer:
         return self.receive()
 
     def fetch_one(self, offset: int, place: tuple[str, int] = ("t", 0), **more: Any) -> Any:
-        """One partition's answer; fields of the partition may be given, too."""
+        """One partition's response; fields of the partition may be passed, too."""
         names = ("current_leader_epoch", "last_fetched_epoch", "partition_max_bytes")
         fields = {name: more.pop(name) for name in names if name in more}
         response = self.fetch({place: {"fetch_offset": offset, **fields}}, **more)
@@ -188,12 +188,12 @@ class Peer:
 
 
 def named(topic: str, version: int) -> dict[str, Any]:
-    """How Fetch names a topic of ours."""
+    """How Fetch names one of our topics."""
     return {"topic_id": topic_id(topic)} if version >= 13 else {"topic": topic}
 
 
 class Served:
-    """A reactor on a port of its own with a clock that stands, and the logs that it serves."""
+    """A reactor with a stopped clock, its port, and the logs that it serves."""
 
     def __init__(self, folder: Path, manual_clock: bool = True, **settings: Any) -> None:
         self.folder = folder
@@ -218,7 +218,7 @@ class Served:
         leader_epoch: int = 0,
         **flags: bool,
     ) -> kafkalog.Log:
-        """Open and serve a topic; its first partition's log."""
+        """Open and serve a topic; returns its first partition's log."""
         self.reactor.put_topic(topic, topic_id(topic), **flags)
         for partition in range(partitions):
             log = kafkalog.Log(self.folder / f"{topic}-{partition}", config=dict(config or {}))

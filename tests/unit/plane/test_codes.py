@@ -1,4 +1,4 @@
-"""One table of Kafka's codes in C, and one in Python: they say the same."""
+"""C and Python each have a table of Kafka's error codes: they agree."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def test_a_number_that_is_no_status_is_unknown():
 
 
 def test_what_passes_by_itself_is_retried():
-    """Clients try again after these, as our own callers may."""
+    """Clients retry after these, as our own callers may."""
     for status, name in STATUSES.items():
         if name != "KL_OK" and CLASSES[name].retriable:
             assert ErrorCode(lib.kl_code_of(status)).retriable, name

@@ -1,5 +1,5 @@
-"""acks=all under kafkalog.durability=fsync: on disk before it is shown, and before it is
-acknowledged; no network thread waits for the disk."""
+"""acks=all under kafkalog.durability=fsync: a record is on disk before consumers see it, and before
+it is acknowledged; no network thread waits for the disk."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def test_a_failing_sync_is_answered_and_nothing_was_shown(served, peer, faults, 
     assert found.error_code == ErrorCode.KAFKA_STORAGE_ERROR
     seen = reader.receive().responses[0].partitions[0]
     assert seen.records == b"" and seen.error_code == ErrorCode.KAFKA_STORAGE_ERROR
-    # It is final: no later sync can say that the bytes are there.
+    # The failure is final: no later sync can prove that the bytes are on disk.
     assert peer.produce_one(one(), acks=ALL).error_code == ErrorCode.KAFKA_STORAGE_ERROR
     assert peer.produce_one(one(), acks=LEADER).error_code == ErrorCode.KAFKA_STORAGE_ERROR
     assert log.high_watermark == 1
@@ -60,7 +60,7 @@ def test_a_failing_write_is_answered_and_passes(served, peer, faults):
 
 
 def test_a_failing_write_does_not_hold_others_back(served, peer, faults):
-    """What was to be promised was never written: records behind it are shown at once."""
+    """The acks=all batch was never written: records after it are visible immediately."""
     log = served.put(durable=True)
     peer.produce_one(one(), acks=LEADER)
     faults.kl_io_fail(b"pwrite", 1, 28, 0, 0)
@@ -70,7 +70,7 @@ def test_a_failing_write_does_not_hold_others_back(served, peer, faults):
 
 
 def test_a_repeated_batch_waits_for_the_disk(served, peer):
-    """First with acks=1, then again with acks=all: then it is a promise."""
+    """First sent with acks=1, then with acks=all, which is a promise."""
     log = served.put(durable=True)
     data = one(producer_id=5, producer_epoch=0, base_sequence=0)
     assert peer.produce_one(data, acks=LEADER).base_offset == 0
@@ -91,8 +91,8 @@ def test_flush_messages_is_waited_for_whatever_acks_is(served, peer):
 
 
 def test_who_waits_outlives_a_want_of_descriptors(served, peer, faults, wait_until):
-    """What cannot be synced for want of a descriptor is tried again: nothing has failed, and the
-    answer comes with the descriptors, if they come in the time that the request gives."""
+    """If no descriptor is free, the sync is retried: nothing has failed, and the answer follows
+    once one is free, unless the request times out first."""
     log = served.put(durable=True)
     peer.produce_one(one(), acks=ALL)
     faults.kl_io_hold(b"fdatasync", faults.KL_HOLD_ALL)
@@ -111,7 +111,7 @@ def test_who_waits_outlives_a_want_of_descriptors(served, peer, faults, wait_unt
 
 @pytest.mark.parametrize("acks", [NONE, LEADER])
 def test_the_timeout_is_of_acks_all_alone(served, peer, faults, acks, wait_until):
-    """As in Kafka: what was appended is no failure to others, however slow the disk is."""
+    """As in Kafka: with other acks an appended batch is no failure, however slow the disk is."""
     log = served.put(config={"flush.messages": 1})
     faults.kl_io_hold(b"fdatasync", 1)
     try:
@@ -133,7 +133,7 @@ def test_the_timeout_is_of_acks_all_alone(served, peer, faults, acks, wait_until
 @pytest.mark.parametrize("again", [False, True], ids=["cut", "cut and rewritten"])
 @pytest.mark.parametrize("acks", [NONE, LEADER, ALL])
 def test_a_truncation_answers_what_it_cut(served, peer, faults, wait_until, acks, again):
-    """Without a time that would end it, and though other records stand in its place by then."""
+    """No timeout would end the wait, and other records may be at the same offsets by then."""
     config = {} if acks == ALL else {"flush.messages": 1}
     log = served.put(durable=acks == ALL, config=config)
     faults.kl_io_hold_one(b"fdatasync", 1)
@@ -154,7 +154,7 @@ def test_a_truncation_answers_what_it_cut(served, peer, faults, wait_until, acks
 
 @pytest.mark.parametrize("start", [1, 5])
 def test_a_log_that_begins_again_answers_what_it_dropped(served, peer, faults, wait_until, start):
-    """Where it ended, too: the end is as it was, and what lay below it was never on disk."""
+    """Also with the same end offset: the records below it were never on disk."""
     log = served.put(durable=True)
     faults.kl_io_hold_one(b"fdatasync", 1)
     peer.send_produce({("t", 0): one()}, acks=ALL, timeout_ms=60_000)
@@ -176,7 +176,7 @@ def test_a_roll_within_a_promise(served, peer):
 
 
 def test_a_connection_goes_on_while_its_produce_waits(served, peer):
-    """Many in flight share rounds; answers stay in order."""
+    """Many requests in flight share a sync; answers stay in order."""
     log = served.put(durable=True)
     for _ in range(100):
         peer.send_produce({("t", 0): one()}, acks=ALL)
@@ -222,7 +222,7 @@ def test_several_partitions_wait_for_the_slowest(served, peer):
 
 
 def held(faults, wait_until) -> None:
-    """Every sync waits from here on; one does."""
+    """Wait until a sync is held; all later ones wait, too."""
     wait_until(lambda: faults.kl_io_waiting(b"fdatasync") == 1, "a sync is under way")
 
 
@@ -233,7 +233,7 @@ def test_nothing_is_shown_before_it_is_on_disk(served, peer, faults, wait_until)
     faults.kl_io_hold(b"fdatasync", 1)
     peer.send_produce({("t", 0): one()}, acks=ALL)
     held(faults, wait_until)
-    # What follows with acks=1 is acknowledged, but lies behind what is not shown yet.
+    # A later acks=1 record is acknowledged, but follows one that is not visible yet.
     assert other.produce_one(one(), acks=LEADER).base_offset == 2
     for isolation in (0, 1):
         seen = reader.fetch_one(1, isolation_level=isolation)
@@ -268,13 +268,13 @@ def test_a_promise_that_takes_too_long_times_out(served, peer, faults, wait_unti
     assert found.error_code == ErrorCode.REQUEST_TIMED_OUT
     assert log.high_watermark == 0
     faults.kl_io_hold(b"fdatasync", 0)
-    # It was written, and is shown when it is on disk.
+    # It was written, and becomes visible once it is on disk.
     wait_until(lambda: log.high_watermark == 1, "it is shown")
 
 
 def test_one_round_serves_all_that_wait(served, faults, wait_until):
     log = served.put(durable=True)
-    log.flush()  # what is synced once, with the first round
+    log.flush()  # syncs what only the first round must sync
     peers = [served.connect() for _ in range(16)]
     faults.kl_io_hold(b"fdatasync", 1)
     peers[0].send_produce({("t", 0): one()}, acks=ALL)
@@ -295,7 +295,7 @@ def test_no_network_thread_waits_for_the_disk(serve, faults, wait_until):
     served.put("u")
     peer, other = served.connect(), served.connect()
     faults.kl_io_hold(b"fdatasync", 1)
-    for _ in range(3):  # the connection itself is read on, too
+    for _ in range(3):  # the same connection is still read
         peer.send_produce({("t", 0): one()}, acks=ALL)
     wait_until(lambda: served.parked() == 3, "all three wait")
     for i in range(20):
@@ -353,7 +353,7 @@ def test_python_hears_of_a_cut(served, faults, wait_until):
 
 
 def test_python_hears_of_a_cut_behind_which_others_wrote(served):
-    """The offset that it waits for is committed, and another record's."""
+    """The offset that it waits for is committed, but with another record."""
     log = served.put()
     appended = served.reactor.append("t", 0, one(), acks=ALL)
     log.truncate(0)

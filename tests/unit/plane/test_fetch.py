@@ -125,7 +125,7 @@ def test_a_fetch_ends_with_its_segment(served, peer):
 
 
 def test_what_compaction_emptied_is_passed_over(served, peer):
-    """Only a batch without records is left of a segment: some clients would ask for ever."""
+    """Only an empty batch is left of a segment: some clients would fetch it again forever."""
     log = served.put(config={"segment.bytes": 100, "cleanup.policy": "compact"})
     for key in (b"a", b"a", b"a", b"b"):
         log.append(b"value", key=key)
@@ -139,7 +139,7 @@ def test_what_compaction_emptied_is_passed_over(served, peer):
 
 
 def test_the_end_of_a_log_that_compaction_emptied_is_told(served, peer):
-    """Nothing follows: the client goes on behind the batch without records."""
+    """Nothing follows: the client continues after the empty batch."""
     log = served.put(config={"segment.bytes": 100, "cleanup.policy": "compact"})
     for _ in range(3):
         log.append(b"value", key=b"a")
@@ -162,7 +162,7 @@ def test_large_reads_arrive_whole(served, peer):
 
 @pytest.mark.parametrize("size", [100, 200_000])
 def test_no_memory_is_allocated_after_the_first_fetches(served, peer, faults, size):
-    """Copied or sent from the file; one, as many as there is room for, none."""
+    """Copied, or sent from the file: one batch, as many as fit, and none."""
     log = served.put()
     for _ in range(60):
         log.append(bytes(size))
@@ -283,7 +283,7 @@ def test_zstd_topics_want_version_10(served, peer):
         assert code == (ErrorCode.UNSUPPORTED_COMPRESSION_TYPE if version < 10 else 0)
 
 
-# ---- what is not there ---------------------------------------------------------------------------
+# ---- missing topics and partitions ---------------------------------------------------------------
 
 
 @pytest.mark.parametrize("version", FETCH_VERSIONS)
@@ -363,12 +363,12 @@ def test_tagged_fields_are_passed_over(served, peer):
 
 
 def test_truncation_and_deletion_do_not_disturb_a_slow_reader(served, peer):
-    """A response holds its file open, whatever becomes of the log."""
+    """A response holds its file open, whatever happens to the log."""
     log = served.put(config={"segment.bytes": 2 << 20, "max.message.bytes": 2 << 20})
     for i in range(4):
         log.append(bytes([i]) * 1_900_000)
     peer.send_fetch({("t", 0): 0}, version=11)
-    peer.socket.recv(4, 2)  # MSG_PEEK: it is on its way
+    peer.socket.recv(4, 2)  # MSG_PEEK: the response is in flight
     log.delete_before(3)
     log.apply_retention()
     found = peer.receive().responses[0].partitions[0]
@@ -405,7 +405,7 @@ def test_pipelined_requests_are_answered_in_order(served, peer: Peer):
 
 
 def large_partitions(served, count: int) -> dict[tuple[str, int], int]:
-    """A topic of partitions with one batch of 10 KB each, and a fetch of them all."""
+    """A topic whose partitions have one batch of 10 KB each, and a fetch of them all."""
     served.put(partitions=count)
     for partition in range(count):
         served.logs["t", partition].append(bytes(10_000))
@@ -417,7 +417,7 @@ def with_records(response) -> list[int]:
 
 
 def test_an_answer_has_so_many_pieces_of_files_and_the_rest_comes_later(served, peer):
-    """64 files are kept open for one answer; those behind are copied, up to 64 KiB."""
+    """One answer keeps 64 files open; later batches are copied, up to 64 KiB."""
     wanted = large_partitions(served, 150)
     first = peer.fetch(wanted, version=12, session_id=0, session_epoch=0)
     assert with_records(first) == list(range(70))
@@ -433,7 +433,7 @@ def test_an_answer_has_so_many_pieces_of_files_and_the_rest_comes_later(served, 
 
 
 def test_answers_that_are_not_read_leave_files_for_others(serve, wait_until):
-    """An eighth of the process's descriptors is for all of them; later answers are copies."""
+    """All of them may use an eighth of the process's descriptors; later answers are copies."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (min(soft, 800), hard))
     try:
@@ -444,7 +444,7 @@ def test_answers_that_are_not_read_leave_files_for_others(serve, wait_until):
     for _ in range(6):
         served.connect().send_fetch(wanted, version=12)
     wait_until(lambda: served.reactor.stats().pinned > 90, "nearly all are taken")
-    assert served.reactor.stats().pinned <= 100 + 2  # each network thread: while it copies
+    assert served.reactor.stats().pinned <= 100 + 2  # plus one per network thread, while it copies
     reader = served.connect()
     assert len(with_records(reader.fetch(wanted, version=12))) >= 6
     assert reader.produce_one(one(), ("t", 3), acks=ALL).error_code == 0

@@ -1,4 +1,4 @@
-"""What followers share with a leader's log: its cleaning, its disk and its end."""
+"""How followers affect a leader's log: its cleaning, its disk and its end."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ SMALL = {"segment.bytes": 1_000, "file.delete.delay.ms": 0}
 
 
 def led(served: Served, **config: object) -> Any:
-    """A log of some segments, of which a follower has none yet."""
+    """A log with several segments, none of which a follower has copied."""
     log = served.put(config={**SMALL, **config})
     lead(served, in_sync(2))
     for number in range(COUNT):
@@ -27,7 +27,7 @@ def led(served: Served, **config: object) -> Any:
 
 
 def offsets(log: Any) -> list[int]:
-    """Of all that is there, shown or not, a batch a record."""
+    """The offsets of all batches, visible or not; each holds one record."""
     found: list[int] = []
     at = log.start_offset
     while raw := log.read_batches(at, isolation="log_end"):
@@ -51,7 +51,7 @@ def test_retention_leaves_what_is_not_copied(served: Served, peer: Peer, why: st
 
 
 def test_compaction_leaves_what_is_not_copied(served: Served, peer: Peer) -> None:
-    """What may still be cut proves nothing about what came before."""
+    """Records that may still be truncated must not replace earlier ones."""
     log = led(served, **{"cleanup.policy": "compact", "min.cleanable.dirty.ratio": 0})
     log.compact()
     assert offsets(log) == list(range(COUNT))

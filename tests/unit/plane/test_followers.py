@@ -1,4 +1,4 @@
-"""A leader's side of its followers: what they may fetch, how far records are shown, which lag."""
+"""A leader and its followers: what they may fetch, what becomes visible, which of them lag."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def follow(peer: Peer, offset: int, node: int = 2, *, version: int = 17, **more:
 
 
 def lead(served: Served, *followers: Follower, epoch: int = 0, **role: Any) -> None:
-    """Lead partition 0 of `t`, with these copies."""
+    """Lead partition 0 of `t`, with these followers."""
     log = handle_of(served.logs["t", 0])
     served.reactor.put_partition(log, leader_epoch=epoch, durable=False, **role)
     served.reactor.set_followers("t", 0, followers)
@@ -97,7 +97,7 @@ def test_alone_all_is_shown(served: Served, peer: Peer) -> None:
 
 
 def test_one_that_is_joining_counts(served: Served, peer: Peer) -> None:
-    """The maximal ISR: whether it was let in is not known yet."""
+    """The maximal ISR: whether the controller accepted it is not known yet."""
     log = served.put()
     lead(served, in_sync(2), outside(3))
     fill(log, 4)
@@ -152,7 +152,7 @@ def test_a_copy_that_follows_takes_no_records(served: Served, peer: Peer, wait_u
     assert follow(peer, 0).error_code == ErrorCode.NOT_LEADER_OR_FOLLOWER
     assert peer.fetch_one(0, version=10).error_code == ErrorCode.NOT_LEADER_OR_FOLLOWER
     told = peer.fetch_one(0, version=11)
-    assert (told.error_code, told.records) == (0, b""), "who knows of racks may read any copy"
+    assert (told.error_code, told.records) == (0, b""), "rack-aware clients read any replica"
     hint = follow(peer, 0).current_leader
     assert (hint.leader_id, hint.leader_epoch) == (2, 1)
     lead(served, epoch=2)
@@ -193,7 +193,7 @@ def test_how_far_followers_are(served: Served, peer: Peer) -> None:
 
 
 def test_a_quiet_partition_of_a_session_is_heard_of(served: Served, peer: Peer) -> None:
-    """A session does not look at what did not move; its follower is not behind for that."""
+    """A session skips unchanged partitions; their followers still count as caught up."""
     log = served.put()
     lead(served, in_sync(2))
     more: dict[str, Any] = {**who(17, 2), "version": 17}
@@ -287,7 +287,7 @@ def test_a_follower_that_waits_is_woken_by_what_nobody_else_sees(
 def test_an_append_that_is_held_for_the_disk_is_shown_when_both_have_it(
     served: Served, peer: Peer, faults: Any, wait_until: Any
 ) -> None:
-    """durability=fsync: the leader's disk and the copies, whichever comes last."""
+    """durability=fsync: the leader's disk and the followers, whichever is last."""
     log = served.put(durable=True)
     served.reactor.set_followers("t", 0, [in_sync(2)])
     fill(log, 1)
@@ -361,7 +361,7 @@ def test_one_without_a_log_has_followers(served: Served, peer: Peer) -> None:
 
 
 def test_a_copy_that_leads_alone_shows_all(served: Served, peer: Peer) -> None:
-    """However far its last leader had shown it, also when it leads alone once more."""
+    """Whatever its last leader's high watermark was, also when it leads alone again."""
     log = served.put()
     handle = handle_of(log)
     for epoch in (0, 1):
@@ -393,13 +393,13 @@ def test_followers_of_an_earlier_epoch_show_nothing(served: Served, peer: Peer) 
 
 
 def test_many_roles_change_at_once(served: Served, peer: Peer) -> None:
-    """Each as if it were alone: what one cannot take keeps the role that it has, and holds up
-    none of the others."""
+    """Each as if it were alone: a partition that cannot take its new role keeps the old one, and
+    does not hold up the others."""
     served.put(partitions=3)
     logs = [served.logs["t", number] for number in range(3)]
     for log in logs:
         fill(log, 3)
-    handle_of(logs[1]).lead(5)  # it knows a later leader epoch than that given here
+    handle_of(logs[1]).lead(5)  # it knows a later leader epoch than the one given here
     roles = [{"leader_epoch": 4, "durable": False, "led_by": led_by} for led_by in (None, None, 9)]
     changes = [
         RoleChange(handle_of(log), role, [in_sync(2)] if role["led_by"] is None else ())
@@ -418,11 +418,11 @@ def test_many_roles_change_at_once(served: Served, peer: Peer) -> None:
     assert served.reactor.change_roles([]) == []
 
 
-# ---- the copy that is nearest to a consumer ------------------------------------------------
+# ---- the replica nearest to a consumer -----------------------------------------------------
 
 
 def near(peer: Peer, offset: int, rack: str, **more: Any) -> tuple[int, int, bytes]:
-    """The answer to a consumer in a rack: the error, where to read, the records."""
+    """The answer to a consumer in a rack: error, preferred read replica, records."""
     found = peer.fetch_one(offset, rack_id=rack, **more)
     return found.error_code, found.preferred_read_replica, found.records
 
@@ -431,7 +431,7 @@ def near(peer: Peer, offset: int, rack: str, **more: Any) -> tuple[int, int, byt
 def test_a_consumer_is_sent_to_the_copy_in_its_rack(
     served: Served, peer: Peer, version: int
 ) -> None:
-    """Which has what it asks for; of several the one that is furthest."""
+    """The replica must have the offset; of several, the one with the most is named."""
     log = served.put()
     fill(log, 5)
     lead(served, in_sync(2), in_sync(3), outside(4))
@@ -452,7 +452,7 @@ def test_a_consumer_is_sent_to_the_copy_in_its_rack(
 
 
 def test_who_is_not_sent_elsewhere(served: Served, peer: Peer) -> None:
-    """A follower; a consumer near the leader; a wrong offset; where no replica has a rack."""
+    """A follower, a consumer near the leader, a wrong offset, or no replica with a rack."""
     log = served.put()
     fill(log, 5)
     lead(served, in_sync(2))
@@ -472,7 +472,7 @@ def test_who_is_not_sent_elsewhere(served: Served, peer: Peer) -> None:
 
 
 def test_a_session_sends_its_consumer_elsewhere(served: Served, peer: Peer) -> None:
-    """Also once it has read everything: the answer names the copy although no record came."""
+    """Also once it has read everything: the answer names the replica without any record."""
     log = served.put()
     fill(log, 5)
     lead(served, in_sync(2))
@@ -485,12 +485,12 @@ def test_a_session_sends_its_consumer_elsewhere(served: Served, peer: Peer) -> N
     assert again.responses[0].partitions[0].preferred_read_replica == 2
 
 
-# ---- in which epoch an append was decided ----------------------------------------------------
+# ---- the epoch in which an append was accepted -----------------------------------------------
 
 
 def test_an_append_of_another_epoch_is_refused(served: Served, peer: Peer) -> None:
-    """Decided in 5, refused in 7, whether or not the copy followed in between; so is one that is
-    ahead of the role."""
+    """Accepted in epoch 5, refused in 7, whether or not the replica followed in between; an epoch
+    ahead of the role's is refused, too."""
     log = served.put()
     lead(served, epoch=5)
     assert served.reactor.append("t", 0, one(), leader_epoch=5).base_offset == 0
@@ -518,7 +518,7 @@ def test_a_partition_that_gets_its_log_gets_its_epoch(served: Served, peer: Peer
 
 
 def test_a_role_of_an_epoch_that_is_over(served: Served, peer: Peer) -> None:
-    """The partition keeps the role that it has."""
+    """The partition keeps its role."""
     log = served.put()
     lead(served, epoch=7)
     assert peer.produce_one(one()).error_code == 0

@@ -1,4 +1,4 @@
-"""While the disk holds one call, a network thread goes on: with the same partition and others."""
+"""While one disk call is held, network threads serve the same partition and others."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ Wait = Callable[..., None]
 
 @pytest.fixture
 def cold(serve: Callable[..., Served], faults: Any) -> Iterator[Served]:
-    """Two partitions of some segments, none of whose indexes is in memory; one network thread."""
+    """Two partitions with several segments, no index of which is in memory; one network thread."""
     served = serve(**{"num.network.threads": 1})
     served.put(partitions=2, config=CONFIG)
     for log in served.logs.values():
@@ -30,7 +30,7 @@ def cold(serve: Callable[..., Served], faults: Any) -> Iterator[Served]:
     for log in served.logs.values():
         log.close()
     served.put(partitions=2, config=CONFIG)
-    for partition in range(2):  # the first change of all takes the marker of a clean close away
+    for partition in range(2):  # the first change removes the marker of a clean close
         served.connect().produce_one(one(key=b"k"), ("t", partition))
         served.logs["t", partition].flush()
     yield served
@@ -38,12 +38,12 @@ def cold(serve: Callable[..., Served], faults: Any) -> Iterator[Served]:
 
 
 def offsets(peer: Peer, place: tuple[str, int], offset: int) -> list[int]:
-    """What a Fetch brings, by the batches' offsets."""
+    """The base offsets of the batches that a Fetch returns."""
     return [h.base_offset for h in batches.headers(peer.fetch_one(offset, place).records)]
 
 
 def meanwhile(served: Served) -> None:
-    """Produce and Fetch of others; with a network thread that waits their time is over."""
+    """Produce and fetch on other connections; if the network thread waits, these time out."""
     peer = served.connect()
     for place in [("t", 0), ("t", 1)]:
         end = peer.produce_one(one(key=b"k"), place, acks=LEADER).base_offset
@@ -52,13 +52,13 @@ def meanwhile(served: Served) -> None:
 
 
 def first_of(served: Served, segment: int) -> int:
-    """By the names: a question for the segments would load their indexes."""
+    """The start of a segment, from its file name: asking for segments would load indexes."""
     return sorted(int(path.stem) for path in (served.folder / "t-0").glob("*.log"))[segment]
 
 
 @pytest.mark.parametrize("nth", [1, 2], ids=["its folder", "its file"])
 def test_an_index_that_is_loaded(cold: Served, faults: Any, wait_until: Wait, nth: int) -> None:
-    """For a fetch, and for another one that wants the same index."""
+    """For one fetch, and for another that needs the same index."""
     offset = first_of(cold, 2) + 3
     peers = [cold.connect() for _ in range(2)]
 
@@ -87,7 +87,7 @@ def test_who_leaves_while_an_index_is_loaded(cold: Served, faults: Any, wait_unt
 
 
 def test_a_stop_while_an_index_is_loaded(cold: Served, faults: Any, wait_until: Wait) -> None:
-    """A waiting request gets its answer, without what lies on the disk."""
+    """A waiting request is answered, without what is only on disk."""
     peer = cold.connect()
     faults.kl_io_hold_one(b"openat", 1)
     peer.send_fetch({("t", 0): first_of(cold, 2)}, max_wait_ms=60_000)
@@ -99,7 +99,7 @@ def test_a_stop_while_an_index_is_loaded(cold: Served, faults: Any, wait_until: 
 
 
 def test_an_index_that_cannot_be_read(cold: Served, faults: Any) -> None:
-    """The error is the request's, as if it had read itself; then all is well."""
+    """The request gets the error as if it had read itself; later ones succeed."""
     offset = first_of(cold, 2)
     peer = cold.connect()
     faults.kl_io_fail(b"openat", 1, 5, 1, 0)
@@ -109,7 +109,7 @@ def test_an_index_that_cannot_be_read(cold: Served, faults: Any) -> None:
 
 
 def test_some_indexes_are_loaded_and_others_not(cold: Served) -> None:
-    """All of them are answered, whatever was there."""
+    """All partitions are answered, loaded or not."""
     last = cold.logs["t", 1].end_offset - 1
     wanted = {("t", 0): first_of(cold, 2), ("t", 1): last}
     first, second = cold.connect().fetch(wanted).responses[0].partitions
@@ -132,7 +132,7 @@ def test_a_deletion_that_waits(cold: Served, faults: Any, wait_until: Wait, call
 def test_compaction_that_waits(cold: Served, faults: Any, wait_until: Wait) -> None:
     log = cold.logs["t", 0]
     log.roll()
-    log.flush()  # else the roll's own syncs may be what is held
+    log.flush()  # otherwise a sync of the roll may be the one held
     with held(faults, b"fsync", log.compact, wait_until):
         meanwhile(cold)
 
@@ -145,11 +145,11 @@ def test_a_sync_that_waits(cold: Served, faults: Any, wait_until: Wait) -> None:
 
 
 LARGE = one(b"v" * 3_900, key=b"k")
-"""It wants a segment of its own."""
+"""A batch that needs its own segment."""
 
 
 def elsewhere(served: Served) -> None:
-    """What others do while a partition takes nothing: with it, and with another one."""
+    """While a partition accepts no append, read it, and produce to and read another one."""
     peer = served.connect()
     end = peer.produce_one(one(key=b"k"), ("t", 1), acks=LEADER).base_offset
     assert offsets(peer, ("t", 1), end) == [end]
@@ -159,7 +159,7 @@ def elsewhere(served: Served) -> None:
 
 @pytest.mark.parametrize("acks", [LEADER, ALL])
 def test_an_append_that_rolls(cold: Served, faults: Any, wait_until: Wait, acks: int) -> None:
-    """Its connection waits, in the order of its requests; the network thread does not."""
+    """Its connection waits, keeping the order of its requests; the network thread does not."""
     log, peer = cold.logs["t", 0], cold.connect()
     end, segments = log.end_offset, len(log.segments)
     peer.send_produce({("t", 0): one(key=b"k")}, acks=acks)
@@ -180,7 +180,7 @@ def test_an_append_that_rolls(cold: Served, faults: Any, wait_until: Wait, acks:
 
 
 def test_many_producers_of_a_log_that_rolls(cold: Served, faults: Any, wait_until: Wait) -> None:
-    """They took every thread that may wait for the disk: no other log's index was loaded."""
+    """They must not take every thread that may wait for the disk: other logs load indexes."""
     log, peers = cold.logs["t", 0], [cold.connect() for _ in range(8)]
     end = log.end_offset
     with held(faults, b"renameat", lambda: peers[0].produce_one(LARGE), wait_until):
@@ -190,7 +190,7 @@ def test_many_producers_of_a_log_that_rolls(cold: Served, faults: Any, wait_unti
         offset = first_of(cold, 2) + 3
         assert offsets(cold.connect(), ("t", 1), offset)
         peers[1].socket.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
-        peers[1].close()  # what it asked for is wanted no more
+        peers[1].close()  # its request is no longer wanted
         wait_until(lambda: cold.parked() == len(peers) - 1, "its request has ended")
     places = [peer.receive().responses[0].partition_responses[0] for peer in peers[2:]]
     assert sorted(place.base_offset for place in places) == [*range(end + 1, end + 7)]
@@ -205,7 +205,7 @@ def test_a_roll_that_the_servers_clock_asks_for(
     untimed = batches.batch([batches.Row(b"v", b"k", -1)])
     for partition in range(2):
         assert served.connect().produce_one(untimed, ("t", partition)).error_code == 0
-    served.advance(120_000)  # ahead of the machine's
+    served.advance(120_000)  # ahead of the machine's clock
     peer = served.connect()
     with held(faults, b"renameat", lambda: peer.produce_one(untimed), wait_until):
         elsewhere(served)
@@ -216,7 +216,7 @@ def test_a_roll_that_the_servers_clock_asks_for(
 def test_who_leaves_while_a_log_rolls(
     cold: Served, faults: Any, wait_until: Wait, acks: int
 ) -> None:
-    """What it sent is appended, as if the disk had been quick."""
+    """Its batch is appended, as with a fast disk."""
     log, peer = cold.logs["t", 0], cold.connect()
     end = log.end_offset
     faults.kl_io_hold_one(b"renameat", 1)
@@ -245,7 +245,7 @@ def test_who_is_cut_off_while_a_log_rolls(cold: Served, faults: Any, wait_until:
 
 
 def test_a_roll_without_room(cold: Served, faults: Any) -> None:
-    """What has no room for its roll is refused, and nothing of it is there."""
+    """An append without room for its roll is refused, and nothing of it is stored."""
     log, peer = cold.logs["t", 0], cold.connect()
     end = log.end_offset
     faults.kl_io_fail(b"pwrite", 1, 28, 2, 0)  # in the roll ahead, and in the append itself
@@ -279,7 +279,7 @@ def test_an_append_behind_who_works_on_its_log(
 def test_a_first_append_that_takes_the_marker_away(
     serve: Callable[..., Served], faults: Any, wait_until: Wait, call: bytes
 ) -> None:
-    """And notes its leader epoch."""
+    """And records its leader epoch."""
     served = serve(**{"num.network.threads": 1})
     served.put(partitions=2)
     peer = served.connect()
@@ -299,8 +299,8 @@ def test_a_first_append_that_takes_the_marker_away(
 def test_an_append_that_was_accepted_in_an_earlier_epoch(
     cold: Served, faults: Any, wait_until: Wait, acks: int, followed: bool
 ) -> None:
-    """While it waited for another partition's disk, this one was led elsewhere, or elected again:
-    it is refused though this node leads once more."""
+    """While it waited for another partition's disk, another node led this one, or it was elected
+    again: the append is refused although this node leads once more."""
     log, peer = cold.logs["t", 0], cold.connect()
     end = log.end_offset
 

@@ -60,7 +60,7 @@ def test_many_partitions_are_answered_in_the_order_of_the_request(served, peer):
 
 
 def test_a_batch_of_all_offsets_that_there_are(served, peer):
-    """Refused, and nothing is done for it before: a sum of its offsets overflowed."""
+    """Refused before anything is done with it: the sum of its offsets would overflow."""
     log = served.put()
     assert peer.produce_one(one()).error_code == ErrorCode.NONE
     sent = bytearray(one())
@@ -121,7 +121,7 @@ def test_an_old_version_with_acks_0_closes_the_connection(served, peer):
 
 
 def changed(data: bytes, pos: int, new: bytes) -> bytes:
-    """The batch with other bytes at `pos` and the right CRC."""
+    """The batch with other bytes at `pos` and a correct CRC."""
     whole = bytearray(data)
     whole[pos : pos + len(new)] = new
     if pos < 21:
@@ -256,7 +256,7 @@ def test_a_sequence_without_a_producer_is_no_sequence(served, peer):
     assert [peer.produce_one(data).error_code for _ in range(3)] == [0, 0, 0]
 
 
-# ---- what Python has its say in ------------------------------------------------------------------
+# ---- requests that Python decides ----------------------------------------------------------------
 
 
 def test_an_unknown_partition_goes_up_and_comes_back(served, peer):
@@ -325,7 +325,7 @@ def test_the_fast_path_never_goes_up(served, peer):
 
 @pytest.mark.parametrize("acks", [LEADER, ALL])
 def test_no_memory_is_allocated_after_the_first_requests(served, peer, faults, acks):
-    """One in flight: the frame, the request and the response use what others left behind."""
+    """With one request in flight, frame, request and response reuse memory of earlier ones."""
     served.put(durable=acks == ALL)
     for _ in range(20):
         peer.produce_one(one(), acks=acks)
@@ -344,7 +344,7 @@ def node_at(number: int, rack: str | None = None) -> dict[str, Any]:
 
 
 def led_by(served: Served, leaders: Sequence[int], epoch: int = 5) -> None:
-    """A topic whose partitions others lead."""
+    """A topic whose partitions other nodes lead."""
     served.put(partitions=len(leaders))
     for number, leader in enumerate(leaders):
         served.reactor.put_partition(
@@ -355,8 +355,8 @@ def led_by(served: Served, leaders: Sequence[int], epoch: int = 5) -> None:
 @pytest.mark.parametrize("acks", [ALL, LEADER])
 @pytest.mark.parametrize("version", PRODUCE_VERSIONS)
 def test_a_refusal_names_the_leader(served: Served, peer: Peer, version: int, acks: int) -> None:
-    """Each node once; one that the listener does not reach is named without its place, and one that
-    is not known not at all."""
+    """Each node appears once; one without an endpoint on the listener is named without it, and an
+    unknown one not at all."""
     led_by(served, [2, 3, 2, 4, -1])
     served.reactor.set_endpoints(0, [node_at(1), node_at(3), node_at(2, "r")])
     served.reactor.set_endpoints(1, [node_at(4)])
@@ -383,7 +383,7 @@ def test_what_is_not_refused_for_its_leader_names_none(served: Served, peer: Pee
 
 
 def test_one_answer_says_of_so_many_nodes_where_they_are(served: Served, peer: Peer) -> None:
-    """The others are asked for."""
+    """Clients ask for the addresses of the others."""
     nodes = range(100, 140)
     led_by(served, nodes)
     served.reactor.set_endpoints(0, [node_at(number) for number in nodes])

@@ -1,5 +1,5 @@
-"""Producers, consumers, removals, deletions and the cleaner at once: found by ThreadSanitizer,
-or by an answer that is none."""
+"""Producers, consumers, removals, deletions and the cleaner at once: ThreadSanitizer, or a wrong
+answer, shows races."""
 
 from __future__ import annotations
 
@@ -19,13 +19,13 @@ from tests.unit.plane.peer import ALL, LEADER, Peer, Served, one
 
 ROUNDS = 60
 GONE = {0, 3, 6, 100}
-"""Fine, or the topic is being removed."""
+"""Success, or the topic is being removed."""
 CUT = 6
-"""A truncation took what waited for the disk."""
+"""A truncation removed records that waited for the disk."""
 
 
 def run_all(*works: Callable[[], None]) -> None:
-    """Each in a thread of its own; what one raises fails the test."""
+    """Run each in its own thread; what one raises fails the test."""
     failed: list[BaseException] = []
 
     def run(work: Callable[[], None]) -> None:
@@ -44,7 +44,7 @@ def run_all(*works: Callable[[], None]) -> None:
 
 
 def run_beside_python(served: Served, *works: Callable[[], None]) -> None:
-    """Each in a thread of its own, and one more that hands back what is unknown, as Python does."""
+    """Run each in its own thread, while another returns unknown requests, as Python does."""
     done = threading.Event()
 
     def work() -> None:
@@ -158,12 +158,12 @@ def test_waits_of_python_end_with_the_topic(served, faults):
 
 
 def test_who_looks_a_topic_up_waits_for_no_log(served: Served, peer: Peer, faults: Any) -> None:
-    """A partition is added whose log's lock is held, by an append that the disk does not end."""
+    """A partition is added whose log is locked by an append that waits for the disk."""
     served.put()
     peer.produce_one(one())
     busy = kafkalog.Log(served.folder / "t-1")
     served.logs["t", 1] = busy
-    busy.append(b"first")  # what comes before a log's first write is done without its lock
+    busy.append(b"first")  # a log's first write does some work without the lock
     faults.kl_io_hold(b"pwrite", 1)
 
     def others() -> None:
@@ -175,7 +175,7 @@ def test_who_looks_a_topic_up_waits_for_no_log(served: Served, peer: Peer, fault
         )
         adding.start()
         try:
-            # Whether or not it waits for the lock already: none of these may.
+            # None of these may wait for the lock, whether or not the other thread already does.
             for offset in [0, 1] * 50:
                 assert peer.fetch_one(offset).error_code == 0
             assert adding.is_alive()
@@ -188,7 +188,7 @@ def test_who_looks_a_topic_up_waits_for_no_log(served: Served, peer: Peer, fault
 
 
 def test_a_role_changes_under_load(served: Served) -> None:
-    """What was acknowledged is there, and while a copy follows nothing comes in."""
+    """Acknowledged records are there, and a replica that follows accepts none."""
     log = served.put()
     served.reactor.set_followers("t", 0, [Follower(2, True, True)])
     epoch = 0
@@ -197,7 +197,7 @@ def test_a_role_changes_under_load(served: Served) -> None:
     over = threading.Event()
 
     def write(acks: int) -> None:
-        """As long as the role changes, and until it was taken once."""
+        """Produce while the role changes, and until one batch was accepted."""
         peer, taken = served.connect(), False
         while not taken or not changed.is_set():
             found = peer.produce_one(one(), acks=acks)

@@ -1,4 +1,4 @@
-"""What a fetch session looks at: the partitions that may have news, not all that it has."""
+"""A fetch session looks only at partitions that may have news, not at all that it has."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ NOW_MS = 1_700_000_000_000
 
 
 def looks(served: Served) -> int:
-    """Partitions of sessions that were looked at so far."""
+    """The number of times that sessions have looked at a partition."""
     return int(stats(served).session_looks)
 
 
@@ -42,7 +42,7 @@ def test_a_wake_looks_at_what_moved(served, peer, parked, count):
         parked()
         other.produce_one(data, ("t", partition))
         assert told(peer.receive()) == [(partition, len(data))]
-        # Its reader says that it has it: that is looked at, and is no news.
+        # The reader confirms the offset: the session looks at the partition, which is no news.
         assert told(again(peer, session, 2 * epoch, {("t", partition): offset + 1})) == []
         assert looks(served) - begun == 2 * epoch
 
@@ -62,7 +62,7 @@ def test_what_moved_while_nobody_asked_is_told_in_its_order(served, peer):
 
 
 def test_what_has_more_is_looked_at_until_its_reader_has_it(served, peer):
-    """Though its client says nothing of it: it asks for the same again."""
+    """Even if the client does not mention it: the request is the same again."""
     served.put(partitions=9)
     peer.produce_one(one(), ("t", 5))
     session = begin(peer, {("t", p): 0 for p in range(9)}).session_id
@@ -76,7 +76,7 @@ def test_what_has_more_is_looked_at_until_its_reader_has_it(served, peer):
 
 @pytest.mark.parametrize("epoch", [1, -1], ids=["a session", "none"])
 def test_every_byte_counts_that_a_partition_gets(served, peer, parked, epoch):
-    """While a fetch waits for many: the first move of a partition is not its last."""
+    """While a fetch waits for many bytes, a partition may grow more than once."""
     served.put(partitions=2)
     wanted = {("t", 0): 0, ("t", 1): 0}
     session = begin(peer, wanted).session_id if epoch > 0 else 0
@@ -96,7 +96,7 @@ def test_every_byte_counts_that_a_partition_gets(served, peer, parked, epoch):
 
 @pytest.mark.parametrize("epoch", [1, -1], ids=["a session", "none"])
 def test_a_new_leader_epoch_ends_what_waits(served, peer, parked, epoch):
-    """Its reader knows another: it hears so at once, though no record came."""
+    """Its reader uses an old epoch, and learns that immediately, without any record."""
     log = served.put()
     wanted = {("t", 0): {"fetch_offset": 0, "current_leader_epoch": 0}}
     session = begin(peer, wanted).session_id if epoch > 0 else 0
@@ -111,7 +111,7 @@ def test_a_new_leader_epoch_ends_what_waits(served, peer, parked, epoch):
 
 @pytest.mark.parametrize("version", [9, 11, 13])
 def test_what_a_topic_becomes_is_seen(served, peer, version):
-    """Its codec, its id."""
+    """A new codec, or a new id."""
     served.put()
     session = begin(peer, {("t", 0): 0}, version).session_id
     other = topic_id("other") if version == 13 else topic_id("t")
@@ -143,13 +143,13 @@ def test_what_is_removed_while_its_session_sleeps(served, peer):
     served.remove("u")
     assert told(again(peer, session, 1)) == [(p, 0) for p in range(3)]
     served.put("u", 3)
-    assert told(again(peer, session, 2)) == [(p, 0) for p in range(3)]  # well again, and empty
+    assert told(again(peer, session, 2)) == [(p, 0) for p in range(3)]  # available again, and empty
     served.connect().produce_one(one(), ("u", 2))
     assert told(again(peer, session, 3)) == [(2, len(one()))]
 
 
 def test_a_session_that_is_closed_while_partitions_move(served):
-    """No news goes to a session that is gone."""
+    """No news goes to a closed session."""
     log = served.put(partitions=3)
     for turn in range(30):
         peer = served.connect()
@@ -165,11 +165,11 @@ def test_a_session_that_is_closed_while_partitions_move(served):
     assert stats(served).sessions == 0 and stats(served).session_partitions == 0
 
 
-# ---- against a look at all -----------------------------------------------------------------------
+# ---- compared with a full look -------------------------------------------------------------------
 
 
 class Reader:
-    """A consumer with a session, and what it knows of each partition."""
+    """A consumer with a session, and what it knows about each partition."""
 
     def __init__(self, peer: Peer, offsets: dict[tuple[str, int], int], epoch: int) -> None:
         self.peer, self.leader_epoch = peer, epoch
@@ -192,7 +192,7 @@ class Reader:
         return response
 
     def news(self, response: Any) -> dict[tuple[str, int], tuple[int, ...]]:
-        """Of a look at all, what is new to this one."""
+        """What a full answer contains that is new to this reader."""
         found = {}
         for place, part in parts(response).items():
             ends = (part.high_watermark, part.log_start_offset)
@@ -223,7 +223,7 @@ def test_a_session_tells_what_a_look_at_all_would(served, peer):
     served.put("t", 3)
     served.put("u", 2)
     places = sorted(served.logs)
-    # By an old version: the second loses its partitions where a topic's codec is zstd.
+    # The second uses an old version: it loses partitions whose topic's codec is zstd.
     readers = [Reader(served.connect(), dict.fromkeys(places, 0), epoch) for epoch in (-1, 0)]
     producers = iter(range(1, 10_000))
     open_ones: dict[tuple[str, int], int] = {}

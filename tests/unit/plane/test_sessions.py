@@ -18,7 +18,7 @@ FULL, FINAL = 0, -1
 
 
 def begin(peer, wanted, version=11, **more):
-    """A full fetch that asks for a session; the response."""
+    """Send a full fetch that asks for a session; returns the response."""
     return peer.fetch(wanted, version=version, session_id=0, session_epoch=FULL, **more)
 
 
@@ -29,7 +29,7 @@ def again(peer, session, epoch, wanted=None, version=11, **more):
 
 
 def told(response) -> list[tuple[int, int]]:
-    """Partition and number of bytes of each that is in the response."""
+    """Partition and number of bytes, for each partition in the response."""
     return [(p.partition_index, len(p.records)) for t in response.responses for p in t.partitions]
 
 
@@ -51,7 +51,7 @@ def test_only_what_changed_is_told(served, peer, version):
     peer.produce_one(data, ("t", 1))
     news = again(peer, session, 2, version=version)
     assert (news.session_id, told(news)) == (session, [(1, len(data))])
-    # The consumer goes on behind it: the one change that it names.
+    # The consumer continues after it: the request names only that change.
     assert told(again(peer, session, 3, {("t", 1): 1}, version)) == []
     served.logs["t", 2].append(b"v")
     served.logs["t", 2].delete_before(1)
@@ -73,7 +73,7 @@ def test_partitions_come_and_are_forgotten(served, peer, version):
     left = again(peer, session, 2, version=version, forgotten={"t": [0, 2], "u": [0, 9]})
     assert [p for p, _ in told(left)] == [1]
     assert stats(served).session_partitions == 1
-    # None is left: it ends, and what is asked is read without one.
+    # With no partition left the session ends, and the rest is read without one.
     gone = again(peer, session, 3, {("t", 0): 0}, version, forgotten={"t": [0, 1]})
     assert (gone.session_id, gone.error_code) == (0, 0)
     assert stats(served).sessions == 0
@@ -132,7 +132,7 @@ def test_the_cache_is_bounded(serve):
     served.advance(60_000)
     assert again(peer, made[0], 1).error_code == 0
     served.advance(61_000)
-    # The one that was not used for two minutes goes, the others stay.
+    # The session that was unused for two minutes is evicted, the others stay.
     newest = begin(peer, {("t", 0): 0}).session_id
     assert newest > 0 and stats(served).sessions_evicted == 1
     assert again(peer, made[0], 2).error_code == 0
@@ -160,13 +160,13 @@ def test_errors_are_told_each_time(served, peer):
     for epoch in (1, 2):
         response = again(peer, session, epoch)
         assert response.responses[0].partitions[0].error_code == 1
-    # Once it is well, its high watermark is news.
+    # When the error is gone, its high watermark is news.
     assert told(again(peer, session, 3, {("t", 0): 0})) == [(0, 0)]
     assert told(again(peer, session, 4)) == []
 
 
 def test_who_had_records_is_asked_last(served, peer):
-    """With little room each partition has its turn."""
+    """With little room, the partitions take turns."""
     served.put(partitions=3)
     for partition in range(3):
         peer.produce_one(one(bytes(100)), ("t", partition))
@@ -205,7 +205,7 @@ def test_a_lost_connection_gives_its_session_back(served, wait_until):
     wait_until(lambda: served.parked() == 1, "the fetch is parked")
     peer.close()
     wait_until(lambda: served.parked() == 0, "the fetch is gone")
-    # The same consumer, over another connection, says that it starts over.
+    # The same consumer starts over on another connection.
     assert begin(other, {("t", 0): 0}).session_id not in (0, session)
     peer_close(other, session)
     wait_until(lambda: stats(served).sessions == 1, "the session is gone")
@@ -228,7 +228,7 @@ def test_a_removed_topic_is_an_error_in_its_session(served, peer):
 
 
 def test_large_sessions(served, peer):
-    """Thousands of partitions come, change and go."""
+    """Thousands of partitions are added, change and are removed."""
     count = 3000
     served.put(partitions=2)
     peer.send_fetch({("t", p): 0 for p in range(count)}, version=13, session_epoch=FULL)
@@ -245,22 +245,22 @@ def test_large_sessions(served, peer):
 
 
 PARTITIONS_MAX = 200_000
-"""Of all sessions: session.c."""
+"""The limit for all sessions together: session.c."""
 
 
 def begin_large(served, peer, count):
-    """Begin a session of partitions that are not there, as Python would hand it back; its id."""
+    """Begin a session of missing partitions, as Python hands it back; returns its id."""
     peer.send_fetch(
         {("t", p): 0 for p in range(count)}, version=13, session_id=0, session_epoch=FULL
     )
     served.reactor.take(20_000).again()
-    frame = peer.receive_frame()  # not decoded: it is large
+    frame = peer.receive_frame()  # not decoded, as it is large
     peer._expected.pop()
     return int.from_bytes(frame[11:15], "big")
 
 
 def test_at_the_bound_of_partitions_old_sessions_make_room(served, peer):
-    """Of clients that went away without a word: they do not keep the others out for ever."""
+    """Those of clients that vanished must not keep others out forever."""
     served.put()
     half = PARTITIONS_MAX // 2
     first, second = begin_large(served, peer, half), begin_large(served, peer, half)
@@ -276,7 +276,7 @@ def test_at_the_bound_of_partitions_old_sessions_make_room(served, peer):
 
 
 def test_what_joins_a_session_counts_at_once(served, peer):
-    """Not when its fetch ends, which may be in minutes: the session ends, as in no room."""
+    """Not when its fetch ends, maybe minutes later: without room, the session ends at once."""
     served.put(partitions=2)
     half = PARTITIONS_MAX // 2
     session = begin(peer, {("t", 0): 0}).session_id
@@ -311,7 +311,7 @@ def test_no_session_goes_where_that_makes_no_room(served, peer):
 
 
 def test_a_partition_that_is_named_often_is_told_once(served, peer):
-    """As Kafka does: with what was said last."""
+    """As in Kafka: with the last fields given."""
     log = served.put()
     log.append_many([b"v"] * 3)
     asked = {
@@ -330,7 +330,7 @@ def test_a_partition_that_is_named_often_is_told_once(served, peer):
 
 @pytest.mark.parametrize("epoch", [FULL, FINAL])
 def test_a_large_fetch_waits_as_a_small_one_does(served, peer, wait_until, epoch):
-    """More than 64 KiB of request, with a session and without."""
+    """With a request of more than 64 KiB, with and without a session."""
     served.put()
     asked = {
         "partition": 0, "current_leader_epoch": -1, "fetch_offset": 0, "last_fetched_epoch": -1,
@@ -351,7 +351,7 @@ def test_a_large_fetch_waits_as_a_small_one_does(served, peer, wait_until, epoch
 
 
 def crafted(seed: int, topic: str, count: int) -> list[int]:
-    """Partitions that met in one place of a table whose seed was made of the session's id."""
+    """Partitions that would collide in a table whose seed is made of the session's id."""
     mask, found, have = (1 << 17) - 1, [], 0
     for start in range(0, 1 << 31, 1 << 22):
         numbers = np.arange(start, start + (1 << 22), dtype=np.uint64)
@@ -367,7 +367,7 @@ def crafted(seed: int, topic: str, count: int) -> list[int]:
 
 
 def cost_of(served, peer, session: int, partitions: list[int]) -> float:
-    """Seconds of this process's processors for taking them into the session."""
+    """The CPU seconds of this process for adding them to the session."""
     fields = {("t", p): 0 for p in partitions}
     peer.send_fetch(fields, version=11, session_id=session, session_epoch=1)
     taken = served.reactor.take(20_000)
@@ -379,7 +379,7 @@ def cost_of(served, peer, session: int, partitions: list[int]) -> float:
 
 
 def test_no_choice_of_partitions_makes_a_session_slow(served, peer):
-    """A client knows its session's id, and names whatever partitions it likes."""
+    """A client knows its session's id, and may name any partitions."""
     served.put()
     count = 40_000
     mine = begin(peer, {("t", 0): 0}).session_id

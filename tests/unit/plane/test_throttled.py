@@ -1,4 +1,4 @@
-"""A leader holds back what copies that are not in sync get of throttled partitions."""
+"""A leader throttles what out-of-sync replicas fetch of throttled partitions."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def served(serve: Callable[..., Served]) -> Served:
 
 
 def test_one_that_is_behind_waits(served: Served, peer: Peer) -> None:
-    """The first piece comes at any rate; the next when that one is long ago."""
+    """The first piece is sent at any rate; the next once that one is old enough."""
     assert follow(peer, 0, 3, max_bytes=1).records
     held = follow(peer, 5, 3)
     assert (held.error_code, held.records) == (0, b"")
@@ -41,7 +41,7 @@ def test_one_that_is_behind_waits(served: Served, peer: Peer) -> None:
 def test_who_waits_is_answered_when_its_time_is_over(
     served: Served, peer: Peer, wait_until: Any
 ) -> None:
-    """It is no answer that nothing is there: as where nothing was written."""
+    """The answer is empty, as if nothing had been written."""
     follow(peer, 0, 3)
     peer.send_fetch({("t", 0): 5}, version=17, max_wait_ms=500, **who(17, 3))
     wait_until(lambda: served.parked() == 1, "it waits")
@@ -87,7 +87,7 @@ def test_what_is_wrong_is_said_at_once(served: Served, peer: Peer) -> None:
 
 
 def test_one_that_is_held_back_is_heard(served: Served, peer: Peer) -> None:
-    """What it has counts, and it joins when it has all."""
+    """Its position counts, and it joins the ISR when it has everything."""
     follow(peer, 0, 3)
     follow(peer, 4, 3)
     assert [s.log_end for s in served.reactor.followers("t", 0)] == [-1, 4]

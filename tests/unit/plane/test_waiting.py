@@ -1,4 +1,4 @@
-"""Requests that wait: for the disk, for bytes, for their time to be over.  The clock stands."""
+"""Requests that wait for the disk, for bytes, or for their timeout.  The clock is stopped."""
 
 from __future__ import annotations
 
@@ -21,14 +21,14 @@ NOW_MS = 1_700_000_000_000
 
 @pytest.fixture
 def parked(served, wait_until):
-    """Wait until so many requests are parked."""
+    """Wait until that many requests are parked."""
     return lambda count: wait_until(
         lambda: served.parked() == count, f"{count} parked, not {served.parked()}"
     )
 
 
 def no_answer(peer) -> bool:
-    """Nothing has come; what would come was caused before this."""
+    """Whether no answer has arrived, although the test has done what could cause one."""
     peer.socket.setblocking(False)
     try:
         peer.socket.recv(1)
@@ -64,7 +64,7 @@ def test_a_fetch_ends_with_its_time(served, peer, parked, version):
 
 
 def test_large_fetches_are_kept_up_to_a_bound(serve, wait_until):
-    """Above 64 KiB a network thread keeps 64 MiB: the next is answered at once."""
+    """A network thread keeps 64 MiB of those above 64 KiB: the next is answered immediately."""
     served = serve(**{"num.network.threads": 1})
     served.put()
     padding = {f"{i:04d}" + "x" * 16_000: [0] for i in range(1500)}
@@ -87,7 +87,7 @@ def test_large_fetches_are_kept_up_to_a_bound(serve, wait_until):
     served.connect().produce_one(one())
     for peer in peers[:2]:
         assert len(peer.receive().responses[0].partitions[0].records) == len(one())
-    # What they had is free again.
+    # Their memory is free again.
     fields["topics"][0]["partitions"][0]["fetch_offset"] = 1
     for peer in peers[:2]:
         peer.send_body(apis.FETCH, 11, apis.FETCH.encode_request(11, fields))
@@ -95,7 +95,7 @@ def test_large_fetches_are_kept_up_to_a_bound(serve, wait_until):
 
 
 def test_partitions_of_fetches_that_wait_count_as_well(serve, wait_until):
-    """Not the frames alone: what a partition takes here is many times what it takes there."""
+    """Not only frames: a partition takes far more memory here than in its request."""
     served = serve(**{"num.network.threads": 1})
     count, frame_bytes, many = 300, 180_000, 300
     served.put(partitions=count)
@@ -148,7 +148,7 @@ def test_min_bytes_beyond_the_limits_is_no_wait_for_ever(serve):
         log.append(bytes(100))
     assert peer.fetch_one(0, max_wait_ms=60_000, min_bytes=1 << 30).records
     assert peer.fetch_one(0, max_wait_ms=60_000, min_bytes=5000, max_bytes=2000).records
-    # A partition's limit: there is more, but waiting brings none of it.
+    # A partition's limit: there is more, but waiting would add nothing.
     found = peer.fetch_one(0, max_wait_ms=60_000, min_bytes=900, partition_max_bytes=200)
     assert found.records
 
@@ -182,7 +182,7 @@ def test_read_committed_waits_for_the_marker(served, peer, parked):
 
 
 def test_every_way_of_appending_wakes(served, peer, parked):
-    """The log itself tells of its moves: none can be forgotten."""
+    """The log itself reports its moves, so that no way is missed."""
     log = served.put()
     data = one()
     ways = [

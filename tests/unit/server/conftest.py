@@ -1,4 +1,4 @@
-"""Brokers for tests: real directories, real sockets."""
+"""Fixtures: brokers with real directories and real sockets."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ MakeBroker = Callable[..., Broker]
 
 @pytest.fixture
 def make_broker(tmp_path: Path) -> Iterator[MakeBroker]:
-    """Brokers with settings of their own, over one directory, closed at the end."""
+    """Make brokers with the given settings over one directory; all are closed after the test."""
     made: list[Broker] = []
 
     def make(clock: ManualClock | None = None, **config: Any) -> Broker:

@@ -1,4 +1,4 @@
-"""Wrong arguments of Broker, Manager and the methods of a Scan, from their signatures."""
+"""Wrong arguments of Broker, Manager and the methods of a Scan, generated from their signatures."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from tests.unit.log import test_absurd_arguments as absurd
 def test_wrong_arguments_of_the_opening(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kind: Callable[..., Any]
 ) -> None:
-    """Each is refused by a KafkalogError, or taken; nothing is left open."""
+    """Each is accepted, or refused with a KafkalogError; nothing is left open."""
     monkeypatch.chdir(tmp_path)
     monkeypatch.setitem(absurd.RIGHT, "path", tmp_path / "right")
     parameters = [p for p in inspect.signature(kind).parameters.values() if p.name != "clock"]

@@ -1,4 +1,4 @@
-"""acks=all where Python appends: each partition is answered when its own disk has the records."""
+"""acks=all for appends by Python: a partition is answered once its own disk has the records."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ def test_acknowledgements_of_one_partition_come_in_order(
 
 
 def test_what_cannot_be_waited_for_ends_no_other_wait(make_broker: MakeBroker) -> None:
-    """An offset that no log can reach: an error of ours, which is told; the thread goes on."""
+    """An offset that no log can reach is our own error: it is reported; the thread continues."""
     broker = make_broker()
     told: queue.Queue[Exception | None] = queue.Queue()
     with Raw(broker.bootstrap_servers) as raw:
@@ -78,8 +78,8 @@ def test_what_cannot_be_waited_for_ends_no_other_wait(make_broker: MakeBroker) -
 def test_a_transaction_wakes_no_thread_that_it_need_not(
     make_broker: MakeBroker, wait_until: Wait
 ) -> None:
-    """Where nothing waits for the disk, its coordinator writes the journal and the markers itself:
-    the threads that could do it for others stand still."""
+    """If nothing waits for the disk, the coordinator itself writes the journal and the markers: the
+    threads that could do it stay idle."""
     broker = make_broker(kafkalog_durability="os", **ONE_PARTITION)
     node, go_on = broker._node, threading.Event()
     with Raw(broker.bootstrap_servers) as raw:

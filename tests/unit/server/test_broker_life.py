@@ -1,4 +1,4 @@
-"""A broker's life: its start, its listeners, its end, and what survives which end."""
+"""A broker's life: how it starts, listens and ends, and what survives each kind of end."""
 
 from __future__ import annotations
 
@@ -87,7 +87,7 @@ def test_all_is_there_after_a_restart(make_broker: MakeBroker, tmp_path: Path) -
 def test_a_producer_that_heard_of_none_of_its_batches_sends_all_again(
     make_broker: MakeBroker,
 ) -> None:
-    """As clients do whose node restarts; the first was refused, which is the end of a producer."""
+    """As clients of a restarted node do; refusing the first batch would end the producer."""
     sent = [
         batches.batch([batches.Row(b"v")] * 2, producer_id=7, producer_epoch=0, base_sequence=2 * i)
         for i in range(5)
@@ -135,13 +135,13 @@ def test_a_request_in_flight_is_answered_at_the_end(make_broker: MakeBroker) -> 
             "topics": [{"topic": "t", "partitions": [part]}],
         })  # fmt: skip
         with Raw(broker.bootstrap_servers) as other:
-            other.produce("t", b"v", acks=1)  # so that the fetch was read before
+            other.produce("t", b"v", acks=1)  # afterwards the fetch has been read
         assert raw.receive(apis.FETCH, 11).responses[0].partitions[0].error_code == 0
         raw.send(apis.FETCH, 11, {
             "max_wait_ms": 60_000, "min_bytes": 1, "max_bytes": 1 << 20,
             "topics": [{"topic": "t", "partitions": [{**part, "fetch_offset": 1}]}],
         })  # fmt: skip
-        # What was not read before the end is not answered, and its connection is reset.
+        # A request that is not read before the end gets no answer, and its connection is reset.
         wait_for(lambda: broker._node.reactor.stats().parked == 1, "it waits")
         closer = threading.Thread(target=broker.close)
         closer.start()
@@ -239,7 +239,7 @@ def test_ipv6(tmp_path: Path) -> None:
             assert one.host == "::1"
 
 
-# ---- beside others -------------------------------------------------------------------------------
+# ---- next to others ------------------------------------------------------------------------------
 
 
 def test_an_asyncio_program_uses_it_in_its_own_loop(broker: Broker) -> None:
@@ -296,7 +296,7 @@ def test_timers_go_by_the_given_clock(make_broker: MakeBroker) -> None:
 def test_a_broker_that_is_killed_carries_nothing_out_any_more(
     broker: Broker, raw: Raw, wait_until: Callable[..., None], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Its end waits for no marker: the next start writes them."""
+    """Its end does not wait for markers: the next start writes them."""
     raw.create("t")
     client = Client(raw)
     client.add("t", 0)
@@ -315,7 +315,7 @@ def test_a_broker_that_is_killed_carries_nothing_out_any_more(
     assert client.end().error_code == ErrorCode.NONE
     wait_until(lambda: tries, "a marker is tried")
     broker.abandon()
-    assert tries < 20  # one comes each tenth of a second, and five seconds would be waited
+    assert tries < 20  # ten tries a second; a wait would last five seconds
 
 
 # ---- what survives -------------------------------------------------------------------------------
@@ -346,7 +346,7 @@ def test_nothing_acknowledged_is_lost_by_a_kill(make_broker: MakeBroker, tmp_pat
     with Raw(broker.bootstrap_servers) as raw:
         assert values(raw, "t")[:151] == acknowledged
         (topic,) = raw.call(apis.METADATA, topics=[{"name": "t"}]).topics
-        # What was seen and not on disk may be gone after a power cut: clients are told (KIP-320).
+        # Records seen before they were on disk may be lost: clients notice (KIP-320).
         assert topic.partitions[0].leader_epoch == 1
         assert raw.produce("t", b"more").base_offset == 151
     broker.close()
@@ -402,7 +402,7 @@ def test_serve_reads_a_properties_file_and_names_what_it_leaves(tmp_path: Path) 
     assert child.stdout is not None
     line = child.stdout.readline()
     with Raw(line.split()[-1]) as raw:
-        for _ in range(2):  # the first one makes it
+        for _ in range(2):  # the first one creates it
             (topic,) = raw.call(apis.METADATA, topics=[{"name": "t"}]).topics
         assert len(topic.partitions) == 3
     child.terminate()
@@ -422,7 +422,7 @@ def test_serve_says_who_owns_the_directory(broker: Broker) -> None:
 
 
 def test_serve_gives_small_requests_their_turn_beside_large_ones(tmp_path: Path) -> None:
-    """A broker inside another program leaves Python as that program wants it."""
+    """A broker embedded in another program does not change that program's Python settings."""
     script = (
         "import os, signal, sys, threading\n"
         "from kafkalog.cli import main\n"

@@ -1,4 +1,4 @@
-"""Everything at once: topics come and go, settings change, while clients produce and consume."""
+"""Everything at once: topics are created and deleted, settings change, clients read and write."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ FINE = {
     ErrorCode.INVALID_PARTITIONS,
     ErrorCode.POLICY_VIOLATION,
 }
-"""What may be answered when the topic has just been deleted or recreated."""
+"""Possible answers when the topic has just been deleted or recreated."""
 
 
 def produce(raw: Raw, chance: random.Random) -> int:
@@ -94,7 +94,7 @@ Work = Callable[[Raw, random.Random], int]
 
 
 def run(address: str, work: Work, seed: int) -> set[int]:
-    """The codes of all rounds."""
+    """The error codes of all rounds."""
     chance = random.Random(seed)
     with Raw(address) as raw:
         return {work(raw, chance) for _ in range(ROUNDS)}
@@ -114,7 +114,7 @@ def test_a_busy_broker_answers_everything_and_ends_in_order(make_broker: MakeBro
         thread.start()
     for thread in threads:
         thread.join()
-    assert len(seen) == len(WORK)  # none was cut off
+    assert len(seen) == len(WORK)  # each ran to its end
     assert {name: codes - FINE for name, codes in seen.items() if codes - FINE} == {}
     broker.close()
     broker = make_broker()
@@ -157,7 +157,7 @@ def test_a_busy_broker_that_is_killed_starts_again_whole(
                 child.kill()
             return WORK[index](raw, chance)
 
-        with contextlib.suppress(OSError):  # its end
+        with contextlib.suppress(OSError):  # the broker's end
             run(address, counted, SEED + index)
 
     threads = [threading.Thread(target=one, args=(index,)) for index in range(len(WORK))]

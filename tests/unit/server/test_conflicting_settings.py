@@ -1,5 +1,5 @@
-"""Settings that are fine alone and not together: refused before they are written, dropped at a
-start, and never the end of a directory."""
+"""Settings that are valid alone and conflict together: they are refused before they are written, or
+dropped at a start, and never make a directory unusable."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ SET, DELETE = 0, 1
 
 
 def change(kind: int, name: str, *ops: tuple[str, int, str | None]) -> dict[str, Any]:
-    """One resource of IncrementalAlterConfigs."""
+    """One resource in IncrementalAlterConfigs."""
     configs = [{"name": n, "config_operation": op, "value": value} for n, op, value in ops]
     return {"resource_type": kind, "resource_name": name, "configs": configs}
 
@@ -40,7 +40,7 @@ def altered(raw: Raw, *resources: dict[str, Any]) -> list[Any]:
 def test_a_brokers_default_that_a_topic_contradicts_is_refused_whole(
     make_broker: MakeBroker, resource: str
 ) -> None:
-    """Nothing of it is written, and the broker starts again."""
+    """Nothing is written, and the broker starts again."""
     broker = make_broker()
     with Raw(broker.bootstrap_servers) as raw:
         raw.create("fine")
@@ -62,7 +62,7 @@ def test_a_brokers_default_that_a_topic_contradicts_is_refused_whole(
 
 
 def test_a_topic_is_checked_against_what_brokers_say_at_run_time(make_broker: MakeBroker) -> None:
-    """Its making, a setting of it, and a setting that it gives up."""
+    """When it is created, when its setting changes, and when its setting is removed."""
     with Raw(make_broker().bootstrap_servers) as raw:
         assert raw.alter(BROKER, "", log_cleaner_min_compaction_lag_ms="5000").error_code == 0
         assert raw.create("t", max_compaction_lag_ms="1000").error_code == ErrorCode.INVALID_CONFIG
@@ -91,7 +91,7 @@ def test_two_changes_of_one_request_are_seen_together(make_broker: MakeBroker) -
 def test_an_alteration_that_changes_nothing_of_an_old_conflict_is_taken(
     tmp_path: Path, make_broker: MakeBroker
 ) -> None:
-    """What was there before is no reason to refuse something else."""
+    """An existing conflict is no reason to refuse another change."""
     conflicting(tmp_path / "data")
     with Raw(make_broker().bootstrap_servers) as raw:
         assert raw.alter(TOPIC, "t", retention_ms="77").error_code == 0
@@ -100,7 +100,7 @@ def test_an_alteration_that_changes_nothing_of_an_old_conflict_is_taken(
 
 
 def conflicting(path: Path) -> None:
-    """A directory whose topic `t` contradicts the default for all brokers."""
+    """Make a directory whose topic `t` conflicts with the default for all brokers."""
     with Broker(path) as broker, Raw(broker.bootstrap_servers) as raw:
         raw.create("t", max_compaction_lag_ms="1000", retention_ms="1")
         raw.create("u", retention_ms="1")
@@ -115,7 +115,7 @@ def conflicting(path: Path) -> None:
 def test_a_start_drops_what_conflicts_and_names_it(
     tmp_path: Path, make_broker: MakeBroker, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """The topic's own setting holds; retention goes on for every topic."""
+    """The topic's own setting applies; retention continues for every topic."""
     conflicting(tmp_path / "data")
     clock = ManualClock(1_700_000_000_000)
     with caplog.at_level(logging.WARNING, "kafkalog"):
@@ -159,7 +159,7 @@ def test_a_change_at_run_time_leaves_the_files_defaults_of_topics(make_broker: M
 def test_a_listener_that_fails_does_not_decide_an_answer(
     make_broker: MakeBroker, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """The record is durable: the client is told so, and the others are told of the change."""
+    """The record is durable: the client gets success, and other listeners see the change."""
     broker = make_broker()
     seen: list[MetadataImage] = []
 

@@ -1,4 +1,4 @@
-"""The controller and its nodes have a listener for themselves."""
+"""The controller and the nodes use their own listener."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from tests.support.waiting import wait_for
 
 
 def test_what_the_controller_says_and_is_asked_goes_there(tmp_path: Path) -> None:
-    """Over the other nobody is reached; and clients are not sent there."""
+    """Their requests use no other one, and clients are not given its address."""
     first, second = Place(), Place()
     with (
         StandIn() as zookeeper,

@@ -1,4 +1,4 @@
-"""What clients have a controller do that does not answer: how much of it waits."""
+"""How many client requests wait for a controller that does not answer."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from tests.support.waiting import wait_for
 
 @pytest.fixture
 def silent() -> Iterator[Peer]:
-    """The controller."""
+    """A controller that never answers CreateTopics."""
     with Peer() as made:
         made.on(apis.CREATE_TOPICS, SILENCE)
         yield made

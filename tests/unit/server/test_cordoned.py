@@ -1,4 +1,4 @@
-"""cordoned.log.dirs, in the properties of a broker: nothing new is placed in its directory."""
+"""cordoned.log.dirs in a broker's properties: nothing new is placed in its directory."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def cordoned(raw: Raw) -> bool:
 def test_a_broker_that_starts_cordoned_takes_no_topic(
     make_broker: MakeBroker, tmp_path: Path, named: str
 ) -> None:
-    """Until the setting is emptied while it runs; then until it is no longer said there."""
+    """Until the setting is cleared at run time; later, until the properties no longer have it."""
     named = named if named == "*" else str(tmp_path / "data")
     with Raw(make_broker(cordoned_log_dirs=named).bootstrap_servers) as raw:
         assert cordoned(raw)
@@ -69,7 +69,7 @@ def test_topics_that_are_made_at_their_first_use_come_when_it_is_no_longer_cordo
 def test_who_writes_without_the_broker_makes_no_topic_there(
     make_broker: MakeBroker, tmp_path: Path
 ) -> None:
-    """What is there is written to."""
+    """Existing topics can be written."""
     broker = make_broker()
     with Raw(broker.bootstrap_servers) as raw:
         assert raw.create("there").error_code == 0
@@ -84,13 +84,13 @@ def test_who_writes_without_the_broker_makes_no_topic_there(
 
 
 def test_another_directory_is_refused_at_the_start(make_broker: MakeBroker) -> None:
-    """As Kafka refuses what log.dirs does not have."""
+    """As Kafka refuses directories that are not in log.dirs."""
     with pytest.raises(InvalidSetting, match=r"cordoned\.log\.dirs: found '/data', wanted \* or"):
         make_broker(cordoned_log_dirs="/data")
 
 
 def test_a_broker_is_not_cordoned_by_itself(raw: Raw) -> None:
-    """What is set while it runs counts, and wins over what is set for all brokers."""
+    """Its own dynamic setting overrides the default for all brokers."""
     assert not cordoned(raw)
     assert raw.create("t").error_code == 0
     assert raw.alter(BROKER, "", cordoned_log_dirs="*").error_code == 0

@@ -1,4 +1,4 @@
-"""`__consumer_offsets` and `__transaction_state` with damage: told, and nothing is thrown away."""
+"""Damage in `__consumer_offsets` and `__transaction_state` is reported; nothing is thrown away."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from tests.unit.server.transactions.test_transactions import Client
 OK = ErrorCode.NONE
 TWO = {"offsets_topic_num_partitions": 2, "transaction_state_log_num_partitions": 2}
 NAMES = {n: [f"n{i}" for i in range(40) if partition_for(f"n{i}", 2) == n][:3] for n in (0, 1)}
-"""By the partition that each belongs to."""
+"""Names by the partition that each belongs to."""
 FIRST = f"{0:020d}.log"
 
 
@@ -35,7 +35,7 @@ def commit(raw: Raw, group: str) -> int:
 
 
 def filled(make_broker: MakeBroker) -> Path:
-    """A directory of a broker that ended, with groups and transactional ids in all partitions."""
+    """The directory of a closed broker, with groups and transactional ids in all partitions."""
     broker = make_broker(**TWO)
     with Raw(broker.bootstrap_servers) as raw:
         raw.create("t")
@@ -48,7 +48,7 @@ def filled(make_broker: MakeBroker) -> Path:
 
 
 def damage(log: Path) -> tuple[int, int, str]:
-    """One bit of the body of a batch in the middle: its offset, position, and the file's hash."""
+    """Flip a bit in a middle batch's body; returns its offset, position, and the file's hash."""
     data = bytearray(log.read_bytes())
     headers = list(batches.headers(bytes(data)))
     batch = headers[len(headers) // 2]
@@ -78,7 +78,7 @@ def test_damage_is_told_and_nothing_is_lost(
     broker = make_broker(**TWO)
     with Raw(broker.bootstrap_servers) as raw:
         gone = ErrorCode.COORDINATOR_NOT_AVAILABLE
-        wait_for(lambda: raw.call(api).error_code == gone, "the caller is told")
+        wait_for(lambda: raw.call(api).error_code == gone, "the error is reported")
         listed = {getattr(one, name) for one in getattr(raw.call(api), field)}
         assert listed == set(NAMES[0]), "the other partition goes on"
         refused, served = _one(raw, kind, NAMES[1][0]), _one(raw, kind, NAMES[0][0])

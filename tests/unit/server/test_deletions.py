@@ -1,4 +1,4 @@
-"""DeleteRecords waits for the copies, and for no longer than it was told to."""
+"""DeleteRecords waits for the replicas, up to its timeout."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ Answers = queue.SimpleQueue[Mapping[TopicPartition, Deleted]]
 
 
 class Low(dict[TopicPartition, int]):
-    """How far the copies are; of what is missing this node is not the leader."""
+    """Low watermarks of the partitions that this node leads."""
 
     def of(self, tp: TopicPartition) -> int:
         if tp not in self:

@@ -1,5 +1,5 @@
-"""What a client is told when a handler fails or a version is not served: an answer, where the
-API has one, and its connection stays."""
+"""What a client gets when a handler fails or a version is not served: an error response if the API
+has one, and its connection stays open."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ def nulls(fields: Iterable[Field], version: int) -> dict[str, Any]:
 
 
 def codes(struct: Any, fields: Iterable[Field], version: int) -> Iterator[int]:
-    """Every error code in an answer."""
+    """Every error code in a response."""
     for field in fields:
         if version in field.versions:
             value = getattr(struct, field.name)
@@ -65,7 +65,7 @@ def codes(struct: Any, fields: Iterable[Field], version: int) -> Iterator[int]:
 
 
 def answered(api: Api, version: int, fields: dict[str, Any]) -> Any:
-    """What the client decodes; None where it gets no answer."""
+    """What the client decodes; None if it gets no answer."""
     body = api.decode_request(version, api.encode_request(version, fields))
     answer = failed_answer(api, version, body, CODE, "why")
     if answer is None:
@@ -80,7 +80,7 @@ EVERY = [(api, version) for _, api in sorted(apis.BY_KEY.items()) for version in
 
 @pytest.mark.parametrize(("api", "version"), EVERY, ids=lambda x: getattr(x, "name", x))
 def test_every_api_can_say_that_it_failed(api: Api, version: int) -> None:
-    """All that Kafka knows, in each version, and each item by the name that the request gave."""
+    """Every API of Kafka in each version; each item has the name that the request gave."""
     decoded = answered(api, version, filled(api.request.fields, version))
     assert CODE in set(codes(decoded, api.response.fields, version))
     for items in (value for _, value in decoded if isinstance(value, list)):
@@ -95,15 +95,15 @@ WITHOUT = {
         "Metadata": range(13), "DescribeTopicPartitions": [0], "ElectLeaders": [0],
     }.items() for version in versions)
 }  # fmt: skip
-"""Asked for everything they can say nothing of a failure: an empty answer would be believed."""
+"""A request for everything cannot report a failure here: an empty answer would look complete."""
 
 
 @pytest.mark.parametrize(("api", "version"), EVERY, ids=lambda x: getattr(x, "name", x))
 def test_who_asks_for_nothing_is_answered_and_who_asks_for_everything_is_not_told_none(
     api: Api, version: int
 ) -> None:
-    """Empty lists are answered with empty lists or the error; null, "everything", with the error
-    or by closing the connection."""
+    """Empty lists get empty lists or the error; null, "everything", gets the error or a closed
+    connection."""
     empty = answered(api, version, {})
     everything = answered(api, version, nulls(api.request.fields, version))
     if (api.name, version) in WITHOUT:
@@ -118,7 +118,7 @@ def test_who_asks_for_nothing_is_answered_and_who_asks_for_everything_is_not_tol
 
 @pytest.mark.parametrize("seed", [1, 7_110_317])
 def test_whatever_was_asked_an_error_can_be_encoded(seed: int) -> None:
-    """Random requests of every API: nulls, names of every length, ids, ends of ranges."""
+    """Random requests for every API: nulls, names of every length, ids, ends of ranges."""
     rng = random.Random(seed)
     for api, version in EVERY:
         for _ in range(6):
@@ -135,7 +135,7 @@ def test_whatever_was_asked_an_error_can_be_encoded(seed: int) -> None:
 
 
 def test_an_error_does_not_say_again_what_the_client_sent() -> None:
-    """Neither its password nor the producer's id: in an answer they would be an outcome."""
+    """Neither a password nor a producer id: in a response they would look like a result."""
     secret = {"auth_bytes": b"\0user\0password"}
     assert answered(apis.SASL_AUTHENTICATE, 2, secret).auth_bytes == b""
     producer = {"transactional_id": "t", "producer_id": 5, "producer_epoch": 2}
@@ -176,7 +176,7 @@ def test_items_keep_their_names_and_numbers() -> None:
 def test_a_handler_that_fails_is_answered_and_logged_once_with_its_request(
     broker: Broker, raw: Raw, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """Its directory is elsewhere for a moment: DescribeLogDirs cannot ask its disk."""
+    """Its directory is away for a moment: DescribeLogDirs cannot ask its disk."""
     path = Path(broker.path)
     away = path.with_name("away")
     os.rename(path, away)
@@ -204,7 +204,7 @@ def test_a_handler_that_fails_is_answered_and_logged_once_with_its_request(
 def test_what_is_known_and_not_served_is_answered_so(
     raw: Raw, caplog: pytest.LogCaptureFixture, api: Api, version: int, body: dict[str, Any]
 ) -> None:
-    """The client learns it at once, and on this connection; the operator reads it."""
+    """The client gets the error immediately on this connection; the operator sees it in the log."""
     with caplog.at_level(logging.WARNING, "kafkalog.server"):
         assert raw.call(api, version, **body).error_code == ErrorCode.UNSUPPORTED_VERSION
     assert f"{api.name} v{version}" in caplog.text
@@ -214,7 +214,7 @@ def test_what_is_known_and_not_served_is_answered_so(
 def test_names_as_long_as_can_be_sent_are_answered(
     broker: Broker, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """A sentence about a name does not become longer than what an answer can hold."""
+    """An error message with a name never exceeds what a response can hold."""
     for key in sorted(ROUTES):
         api = apis.BY_KEY[key]
         with Raw(broker.bootstrap_servers) as raw:
@@ -261,7 +261,7 @@ def test_every_failure_of_a_disk_has_a_sentence_for_clients() -> None:
 def test_a_topic_that_cannot_follow_a_change_keeps_no_other_from_it(
     broker: Broker, raw: Raw
 ) -> None:
-    """The data plane does not know it: its removal fails there, and the other one's does not."""
+    """The data plane does not know it: its removal fails there, but not the other one's."""
     for topic in ("a", "b"):
         raw.create(topic)
         assert raw.produce(topic, b"v").error_code == 0

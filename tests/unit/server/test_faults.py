@@ -1,4 +1,4 @@
-"""Faults on demand: what a client sees of each, for every API, and what else is done."""
+"""Faults on demand: what a client sees of each, for every API, and their side effects."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def raw(broker: Broker) -> Iterator[Raw]:
 
 
 def end(broker: Broker) -> int:
-    """How many records were written."""
+    """The number of records written."""
     return int(broker._node.partitions.log("t", 0).end_offset)
 
 
@@ -61,14 +61,14 @@ def test_produce_fails_so_often_and_nothing_is_written(broker: Broker, raw: Raw)
 
 
 def test_the_fast_path_is_as_fast_when_no_fault_is_left(broker: Broker, raw: Raw) -> None:
-    """What the data plane answered itself it answers itself again."""
+    """Requests that the data plane answered itself return to it."""
     raw.produce("t", b"0")
     reactor = broker._node.reactor
     before = reactor.stats().fast
     fault = broker.faults.fail("PRODUCE", int(MOVED), times=None)
     assert raw.produce("t", b"1").error_code == MOVED
     raw.fetch("t")
-    assert reactor.stats().fast == before + 1  # Fetch, which no fault names
+    assert reactor.stats().fast == before + 1  # the Fetch, for which no fault is set
     broker.faults.remove(fault)
     broker.faults.remove(fault)
     raw.produce("t", b"1")
@@ -92,7 +92,7 @@ def test_a_fetch_fails_in_its_partitions(broker: Broker, raw: Raw) -> None:
 
 
 def test_a_fetch_of_a_session_is_asked_for_all_first(broker: Broker, raw: Raw) -> None:
-    """It names no partition that could have an error; its client begins a new session."""
+    """It names no partition that could carry the error; its client begins a new session."""
     raw.produce("t", b"0")
     session = session_fetch(raw, 0, 0)
     fault = broker.faults.fail("Fetch", "NOT_LEADER_OR_FOLLOWER")
@@ -131,7 +131,7 @@ def test_metadata_fails_for_topics_and_tells_the_nodes(
 
 @pytest.mark.parametrize("key", sorted(ROUTES))
 def test_every_api_can_fail(broker: Broker, raw: Raw, key: int) -> None:
-    """In every version that is served: with the code, or its connection ends, as Kafka's would."""
+    """In every served version: with the error code, or by closing the connection, as Kafka does."""
     api = apis.BY_KEY[key]
     for version in sorted({*apis.SERVED[key]} & {*api.versions}):
         fields = filled(api.request.fields, version)
@@ -145,7 +145,7 @@ def test_every_api_can_fail(broker: Broker, raw: Raw, key: int) -> None:
     assert broker.faults.all == ()
 
 
-# ---- the others ----------------------------------------------------------------------------------
+# ---- delays, disconnects, lost answers -----------------------------------------------------------
 
 
 @pytest.mark.parametrize("api", ["Produce", "ListOffsets"])
@@ -202,7 +202,7 @@ def test_who_is_cut_off_has_done_nothing(broker: Broker, raw: Raw, api: str) -> 
 
 @pytest.mark.parametrize("acks", [1, -1])
 def test_what_is_not_answered_is_done(broker: Broker, raw: Raw, acks: int) -> None:
-    """By the data plane, also where it waits for the disk."""
+    """Also by the data plane, and when it waits for the disk."""
     raw.produce("t", b"0")
     fast = broker._node.reactor.stats().fast
     broker.faults.drop_response("Produce")
@@ -217,7 +217,7 @@ def test_what_is_not_answered_is_done(broker: Broker, raw: Raw, acks: int) -> No
 def test_what_python_does_is_not_answered_either(
     broker: Broker, raw: Raw, wait_until: Wait
 ) -> None:
-    """At once, and by the coordinator later."""
+    """Immediately, or later by the coordinator."""
     broker.faults.drop_response("CreateTopics")
     with pytest.raises(ConnectionError):
         raw.create("u")

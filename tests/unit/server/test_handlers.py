@@ -17,7 +17,7 @@ from tests.support.waiting import wait_for
 from tests.unit.server.conftest import MakeBroker
 
 TOPIC, BROKER = 2, 4
-"""Kinds of resources with settings."""
+"""Types of resources with settings."""
 
 
 # ---- ApiVersions ---------------------------------------------------------------------------
@@ -31,7 +31,7 @@ def test_every_version_lists_every_served_api(raw: Raw, version: int) -> None:
     assert found.error_code == ErrorCode.NONE
     ranges = {key.api_key: range(key.min_version, key.max_version + 1) for key in found.api_keys}
     assert ranges == apis.SERVED
-    # metadata.version as Kafka 4 tells it: from 3.3 on; to its tools lower ones have no name.
+    # metadata.version as in Kafka 4: from 3.3 on; its tools have no names for lower ones.
     told = [("metadata.version", 7)] if version >= 3 else []
     zero = ("eligible.leader.replicas.version", "kraft.version", "transaction.version")
     told += [(name, 0) for name in zero] if version >= 4 else []
@@ -45,7 +45,7 @@ def test_an_unknown_version_is_answered_in_version_0_with_the_range(raw: Raw) ->
     assert found.error_code == ErrorCode.UNSUPPORTED_VERSION
     (own,) = found.api_keys
     assert (own.api_key, own.min_version, own.max_version) == (18, 0, 5)
-    assert raw.call(apis.API_VERSIONS, 0).error_code == ErrorCode.NONE  # and goes on
+    assert raw.call(apis.API_VERSIONS, 0).error_code == ErrorCode.NONE  # it stays open
 
 
 def test_software_names_have_their_form(raw: Raw) -> None:
@@ -80,7 +80,7 @@ def test_a_feature_that_changes_is_told_to_the_next_who_asks(broker: Broker, raw
     assert "eligible.leader.replicas.version" not in on
 
 
-# ---- what is no request --------------------------------------------------------------------
+# ---- invalid requests ----------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -168,7 +168,7 @@ def test_the_metadata_log_is_nobodys_topic(raw: Raw) -> None:
 
 
 def test_topics_of_transactions_are_not_made_by_asking(raw: Raw) -> None:
-    """They would have the settings of any other topic."""
+    """Otherwise they would get the settings of an ordinary topic."""
     (topic,) = raw.call(apis.METADATA, topics=[{"name": "__transaction_state"}]).topics
     assert topic.error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
     assert topic.is_internal
@@ -176,7 +176,7 @@ def test_topics_of_transactions_are_not_made_by_asking(raw: Raw) -> None:
 
 
 def test_what_is_allowed_is_told_of_missing_topics_too(raw: Raw) -> None:
-    """kafka-python 2.3 fails on the value that stands for "not asked"."""
+    """kafka-python 2.3 fails on the value that means "not requested"."""
     ask = {"topics": [{"name": "t"}], "allow_auto_topic_creation": False}
     for asked in (False, True):
         (topic,) = raw.call(
@@ -355,7 +355,7 @@ def test_records_below_an_offset_go(raw: Raw) -> None:
 
     assert delete(2).low_watermark == 2
     assert raw.offsets("t", -2).offset == 2
-    assert delete(1).low_watermark == 2  # nothing to do
+    assert delete(1).low_watermark == 2  # there is nothing to do
     assert raw.fetch("t", 0).error_code == ErrorCode.OFFSET_OUT_OF_RANGE
     assert delete(4).error_code == ErrorCode.OFFSET_OUT_OF_RANGE
     assert delete(-2).error_code == ErrorCode.OFFSET_OUT_OF_RANGE
@@ -387,7 +387,7 @@ def test_idempotent_producers_are_shown(raw: Raw) -> None:
         [batches.Row(b"v")] * 3, producer_id=7000, producer_epoch=2, base_sequence=0
     )
     first = raw.produce_batch("t", data)
-    again = raw.produce_batch("t", data)  # a repetition is a success, and written once
+    again = raw.produce_batch("t", data)  # a duplicate succeeds, and is written once
     assert (first.base_offset, again.base_offset, again.error_code) == (0, 0, 0)
     asked = [{"name": "t", "partition_indexes": [0, 9]}]
     here, missing = raw.call(apis.DESCRIBE_PRODUCERS, topics=asked).topics[0].partitions
@@ -488,14 +488,14 @@ def test_threads_and_the_cleaner_follow_their_settings(broker: Broker, raw: Raw)
     before, own = io_threads(), broker.config.num_io_threads
     assert raw.alter(BROKER, "1", num_io_threads=str(own + 3)).error_code == 0
     assert io_threads() == before + 3
-    # One change halves or doubles at most: nobody starts a million by mistake.
+    # One change at most halves or doubles the number: nobody starts a million by mistake.
     for resource, wrong in (("1", "1000000"), ("", "0"), ("1", "4")):
         assert raw.alter(BROKER, resource, num_io_threads=wrong).error_code == 42
     assert io_threads() == before + 3
     coordinators = broker._node.coordinator, broker._node.transactions
     for count in (6, 3, 2, 1):
         assert raw.alter(BROKER, "1", num_io_threads=str(count)).error_code == 0
-        # So that a disk which stands still keeps none of the others' requests waiting.
+        # So that a stalled disk keeps none of the others' requests waiting.
         assert [one.borrows for one in coordinators] == [count > 2] * 2
     found = raw.alter(BROKER, "", log_cleaner_io_buffer_load_factor="0.5",
                       producer_id_expiration_ms="1000")  # fmt: skip
@@ -506,7 +506,7 @@ def test_threads_and_the_cleaner_follow_their_settings(broker: Broker, raw: Raw)
 
 
 def test_network_threads_follow_their_setting(make_broker: MakeBroker) -> None:
-    """At once, and after a restart."""
+    """Immediately, and after a restart."""
 
     def running(broker: Broker, count: int) -> None:
         found = broker._node.reactor.stats
@@ -551,7 +551,7 @@ def test_every_group_is_coordinated_here(broker: Broker, raw: Raw, version: int)
 
 
 def commit(raw: Raw, offset: int) -> Any:
-    """A commit without a group's protocol; again while the group is being loaded."""
+    """A commit outside the group protocol; retried while the group is loading."""
     part = {"partition_index": 0, "committed_offset": offset, "committed_metadata": "note"}
     body = {"group_id": "g", "generation_id_or_member_epoch": -1, "member_id": "",
             "topics": [{"name": "t", "partitions": [part]}]}  # fmt: skip
@@ -584,7 +584,7 @@ def test_a_commit_survives_a_restart(make_broker: MakeBroker) -> None:
 
 
 def test_a_topic_with_settings_may_go_and_come_again(make_broker: MakeBroker) -> None:
-    """All of it is replayed at the next start, as one change after the other."""
+    """A restart replays all of it as successive changes."""
     broker = make_broker()
     with Raw(broker.bootstrap_servers) as raw:
         for size in ("2000", "3000"):

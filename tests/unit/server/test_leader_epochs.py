@@ -1,4 +1,4 @@
-"""What was decided for a partition in one leader epoch is not appended in another."""
+"""What was accepted for a partition in one leader epoch is not appended in another."""
 
 from __future__ import annotations
 
@@ -39,8 +39,8 @@ def raw(broker: Broker) -> Iterator[Raw]:
 
 
 def lead_in(broker: Broker, topic: str, epoch: int) -> kafkalog.Log:
-    """Another role of partition 0, of which its owner in Python has not heard: the partition's
-    log."""
+    """Give partition 0 a new role of which its owner in Python does not know; returns the
+    partition's log."""
     log = broker._node.partitions.log(topic, 0)
     handle = handle_of(log)
     broker._node.reactor.put_partition(handle, leader_epoch=epoch - 1, durable=False, led_by=9)
@@ -75,7 +75,7 @@ def test_a_journal(broker: Broker, raw: Raw) -> None:
 
 
 def test_a_coordinator(broker: Broker, raw: Raw) -> None:
-    """It answers as one that lost its partition, and knows of nothing that is not stored."""
+    """It answers as if it had lost its partition, and knows only what is stored."""
     ready(raw, wait_for)
     asked = [{"name": "t", "partitions": [{"partition_index": 0, "committed_offset": 5}]}]
 
@@ -95,7 +95,7 @@ def test_a_coordinator(broker: Broker, raw: Raw) -> None:
 
 
 def test_a_marker(broker: Broker, raw: Raw) -> None:
-    """Its coordinator sends it again, and then it is decided in the epoch of now."""
+    """Its coordinator sends it again; then it is accepted in the present epoch."""
     client = Client(raw)
     client.add("t", 0)
     client.write("t", b"a")
@@ -110,7 +110,7 @@ def test_a_marker(broker: Broker, raw: Raw) -> None:
 
 
 def test_a_batch_that_python_looks_into(broker: Broker, raw: Raw) -> None:
-    """The answer names the leader and its address."""
+    """The response names the leader and its address."""
     raw.create("packed", cleanup_policy="compact")
     data = batch([Row(b"v", b"k", 5)], codec="gzip")
     assert raw.produce_batch("packed", data).error_code == ErrorCode.NONE
@@ -128,7 +128,7 @@ def test_a_batch_that_python_looks_into(broker: Broker, raw: Raw) -> None:
 
 
 def test_a_batch_of_a_transaction(broker: Broker, raw: Raw) -> None:
-    """The coordinator's word was given for the epoch in which it was asked."""
+    """The coordinator's permission was for the epoch in which it was asked."""
     client = Client(raw)
     client.add("t", 0)
     log = lead_in(broker, "t", 2)

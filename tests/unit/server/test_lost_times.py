@@ -1,6 +1,6 @@
-"""Compressed batches whose header does not say the largest timestamp of their records.
+"""Compressed batches whose header lacks the largest timestamp of their records.
 
-Benthos and what else is built on sarama leave -1 there; Apache Kafka rewrites the header.
+Benthos and other clients built on sarama leave -1 there; Apache Kafka rewrites the header.
 """
 
 from pathlib import Path
@@ -31,7 +31,7 @@ def stored(broker, topic: str):
 
 
 def times(broker, topic: str) -> list[int]:
-    """The records' timestamps, of a log that verifies."""
+    """The records' timestamps; the log must verify."""
     with kafkalog.Log(Path(broker.path) / f"{topic}-0", mode="r") as log:
         assert log.verify().clean
         assert log.verify(deep=True).clean
@@ -41,7 +41,7 @@ def times(broker, topic: str) -> list[int]:
 @pytest.mark.parametrize("codec", ["gzip", "snappy", "lz4", "zstd"])
 @pytest.mark.parametrize("lost", [-1, T - 1])
 def test_the_records_tell(make_broker, codec, lost):
-    """It was stored as it came: lookups by time missed the records, and verify called it damage."""
+    """Stored unchanged, it would be missed by lookups by time, and verify would report damage."""
     broker = make_broker()
     data = with_max_timestamp(batches.batch(ROWS, codec=codec), lost)
     with Raw(broker.bootstrap_servers) as raw:
@@ -55,7 +55,7 @@ def test_the_records_tell(make_broker, codec, lost):
 
 
 def test_a_batch_may_begin_late(make_broker):
-    """A base timestamp above all records is odd and right: verify takes what the broker took."""
+    """A base timestamp above all records is odd but valid: verify accepts what the broker did."""
     rows = [Row(b"a", timestamp_ms=T), Row(b"b", timestamp_ms=T - 50)]
     data = bytearray(batches.batch(rows, codec="lz4"))
     body = batches.compress(
@@ -72,7 +72,7 @@ def test_a_batch_may_begin_late(make_broker):
 
 
 def test_a_setting_looks_at_every_batch(make_broker):
-    """A header that could be right is believed, unless kafkalog.check.compressed is set."""
+    """A plausible header is believed unless kafkalog.check.compressed is set."""
     data = with_max_timestamp(batches.batch(ROWS, codec="lz4"), T + 10)
     broker = make_broker()
     with Raw(broker.bootstrap_servers) as raw:
@@ -91,5 +91,5 @@ def test_which_headers_are_lost():
 
     assert lost(with_max_timestamp(batches.batch(ROWS, codec="zstd"), -1))
     assert not lost(with_max_timestamp(batches.batch(ROWS, codec="zstd"), T))
-    assert not lost(with_max_timestamp(batches.batch(ROWS), -1))  # its records are looked at
+    assert not lost(with_max_timestamp(batches.batch(ROWS), -1))  # its records are checked
     assert not lost(batches.batch([Row(b"a", timestamp_ms=-1)], codec="gzip"))

@@ -1,4 +1,4 @@
-"""A change of one topic among many costs what that topic costs, not what all do."""
+"""A change to one topic among many costs only what that topic costs."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ TOPICS = 50
 
 
 def looks(change: Callable[[], Any]) -> int:
-    """How often a topic's settings are worked out while `change` runs in this thread."""
+    """How often a topic's settings are computed while `change` runs in this thread."""
     count = 0
     wanted = settings.topic_overrides.__code__
 
@@ -36,7 +36,7 @@ def looks(change: Callable[[], Any]) -> int:
 
 @pytest.fixture
 def many(broker: Broker) -> Broker:
-    """With as many topics as TOPICS, half of them with settings of their own."""
+    """A broker with TOPICS topics, half of which have their own settings."""
     topics = [
         {"name": f"t{n}", "num_partitions": 1, "replication_factor": 1,
          "configs": [{"name": "retention.ms", "value": str(n)}] if n % 2 else []}
@@ -62,7 +62,7 @@ def test_a_topic_that_comes_is_the_only_one_looked_at(many: Broker, configs: lis
 
 
 def test_a_brokers_default_reaches_all(many: Broker) -> None:
-    """What every topic leans on is looked at for every topic."""
+    """A default that every topic inherits is computed for every topic."""
     ops = [{"name": "log.retention.ms", "config_operation": 0, "value": "99"}]
     resource = {"resource_type": 4, "resource_name": "", "configs": ops}
     body = request(apis.INCREMENTAL_ALTER_CONFIGS, resources=[resource])

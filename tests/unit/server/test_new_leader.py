@@ -1,4 +1,4 @@
-"""What a leader that was just elected tells of its ends."""
+"""The end offsets that a newly elected leader reports."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ CONSUMER, FOLLOWER = SimpleNamespace(replica_id=-1), SimpleNamespace(replica_id=
     ("timestamp", "offset", "early"),
     [
         (LATEST, 1, True),
-        (1_700_000_000_000, -1, True),  # nothing that is shown is as late: it may be in the rest
+        (1_700_000_000_000, -1, True),  # no visible record is as late, but a hidden one may be
         (1_700_000_000_000, 0, False),
         (EARLIEST, 0, False),
     ],
@@ -27,7 +27,7 @@ CONSUMER, FOLLOWER = SimpleNamespace(replica_id=-1), SimpleNamespace(replica_id=
 def test_no_end_before_one_that_was_told(
     tmp_path: Path, timestamp: int, offset: int, early: bool
 ) -> None:
-    """The leader before may have shown all of what is here (KIP-207)."""
+    """The previous leader may have shown consumers all of these records (KIP-207)."""
     with open_copy(tmp_path / "t-0") as log:
         for number in range(3):
             record = batch([Row(b"x", None, 1_700_000_000_000)], base_offset=number)

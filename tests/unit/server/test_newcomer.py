@@ -1,4 +1,4 @@
-"""A broker as somebody types it for the first time."""
+"""A broker, as a newcomer types it."""
 
 import pydoc
 

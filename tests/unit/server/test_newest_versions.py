@@ -12,7 +12,7 @@ from tests.unit.server.transactions.test_transactions import Client, ends
 
 
 def test_a_client_of_another_cluster_or_node_begins_again(broker: Broker, raw: Raw) -> None:
-    """KIP-1242; who names one of both says nothing, and none asks nothing."""
+    """KIP-1242; with only one of the two ids the request is invalid, with none it is fine."""
     who = {"client_software_name": "x", "client_software_version": "1"}
     here = {"cluster_id": broker._node.image.cluster_id, "node_id": broker._node.node_id}
     none, invalid = ErrorCode.NONE, ErrorCode.INVALID_REQUEST
@@ -33,7 +33,7 @@ def test_a_version_that_is_coded_and_not_announced_closes_the_connection(broker:
 
 
 def test_a_broker_tells_its_directory_as_a_setting(broker: Broker, raw: Raw) -> None:
-    """Where all are asked for, or this one; of all brokers there is none."""
+    """If all settings are requested, or this one; the default for all brokers has none."""
     number = str(broker._node.node_id)
     for resource, keys, told in (
         (number, None, True), (number, ["log.dirs"], True), (number, ["node.id"], False),
@@ -46,8 +46,8 @@ def test_a_broker_tells_its_directory_as_a_setting(broker: Broker, raw: Raw) -> 
 
 
 def test_a_late_end_of_version_2_ends_no_later_transaction(raw: Raw) -> None:
-    """KIP-1228: each end raises the epoch, so that one of an open transaction's epoch is of the one
-    before; where none is open it is the same end again."""
+    """KIP-1228: each end raises the epoch, so that an end with an open transaction's own epoch
+    belongs to the previous one; if none is open, it is a duplicate."""
     raw.create("t", 1)
     client = Client(raw)
     client.write("t", b"a", version=12)

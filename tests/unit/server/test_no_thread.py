@@ -1,4 +1,4 @@
-"""A thread that cannot start, since the system has no more of them: an error that passes."""
+"""A thread that cannot start because the system has no more of them causes a retriable error."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ Wait = Callable[..., None]
 
 @contextmanager
 def no_thread(monkeypatch: pytest.MonkeyPatch, name: str) -> Iterator[list[str]]:
-    """No thread with that end of its name starts; who tried."""
+    """Stop threads whose names end like this from starting; yields those that tried."""
     tried: list[str] = []
     start = threading.Thread.start
 
@@ -43,8 +43,8 @@ def test_who_would_wait_for_the_disk_is_told(
     native_test: tuple[Any, Any],
     wait_until: Wait,
 ) -> None:
-    """Once, as of a disk that takes too long; it was told by an exception, and once more when a
-    thread had started."""
+    """Exactly once, with a timeout as from a slow disk; neither by an exception, nor again once a
+    thread has started."""
     _, lib = native_test
     broker = make_broker()
     acknowledger = broker._node.acknowledger
@@ -74,7 +74,7 @@ def test_who_would_wait_for_the_disk_is_told(
 def test_a_journal_that_no_thread_can_read_is_read_later(
     make_broker: MakeBroker, monkeypatch: pytest.MonkeyPatch, wait_until: Wait
 ) -> None:
-    """The coordinator answered "loading" for ever."""
+    """The coordinator must not answer "loading" forever."""
     monkeypatch.setattr(core, "LOAD_AGAIN_MS", 1)
     broker = make_broker(**ONE_PARTITION)
     with Raw(broker.bootstrap_servers) as raw:

@@ -1,4 +1,4 @@
-"""A log that cannot be opened: said as Kafka says it, and mended without a restart."""
+"""A log that cannot be opened is reported as in Kafka, and can be repaired without a restart."""
 
 from __future__ import annotations
 
@@ -32,20 +32,20 @@ FIRST = f"{0:020d}.log"
 
 
 def folder_for_file(folder: Path) -> None:
-    """The segment cannot be read: there is a directory in its place."""
+    """Make the segment unreadable: a directory replaces it."""
     (folder / FIRST).rename(folder / "kept")
     (folder / FIRST).mkdir()
 
 
 def another_topic(folder: Path) -> None:
-    """The folder was restored from another topic's: nobody may read it as this one."""
+    """The folder was restored from another topic's: it must not be read as this one."""
     (folder / PARTITION_METADATA).rename(folder / "kept")
     data = render_partition_metadata(random_topic_id())
     (folder / PARTITION_METADATA).write_bytes(data)
 
 
 def gone(folder: Path) -> None:
-    """Somebody took it for logging output."""
+    """The segment was removed, mistaken for log output."""
     (folder / FIRST).rename(folder / "kept")
 
 
@@ -96,7 +96,7 @@ def described(raw: Raw) -> list[Any]:
 def test_a_log_that_cannot_be_opened_is_offline(
     make_broker: MakeBroker, damage: Callable[[Path], None], caplog: pytest.LogCaptureFixture
 ) -> None:
-    """Produce, Fetch, ListOffsets, Metadata and DescribeLogDirs say so; the others go on."""
+    """Produce, Fetch, ListOffsets, Metadata and DescribeLogDirs report it; others still work."""
     with make_broker() as first, Raw(first.bootstrap_servers) as raw:
         raw.create("t", 2)
         assert [produce(raw, n) for n in (0, 1)] == [0, 0]
@@ -105,9 +105,9 @@ def test_a_log_that_cannot_be_opened_is_offline(
     clock = ManualClock()
     broker: Broker = make_broker(clock)
     with Raw(broker.bootstrap_servers) as raw:
-        assert [one.leader_id for one in described(raw)] == [1, 1]  # nobody looked yet
+        assert [one.leader_id for one in described(raw)] == [1, 1]  # no request has used it yet
         assert [produce(raw, 0), fetch(raw, 0), list_offsets(raw, 0)] == [OFFLINE] * 3
-        assert fetch(raw, 0, 5) == ErrorCode.NOT_LEADER_OR_FOLLOWER  # it has no other word
+        assert fetch(raw, 0, 5) == ErrorCode.NOT_LEADER_OR_FOLLOWER  # the only fitting code
         said = [r.getMessage() for r in caplog.records if r.levelname == "ERROR"]
         assert any("t-0 cannot be opened: " in one for one in said), said
         assert damage is not gone or any("ends at offset 0, wanted 1:" in one for one in said), said
@@ -120,7 +120,7 @@ def test_a_log_that_cannot_be_opened_is_offline(
         assert place.error_code == OFFLINE
         assert [p.partition_index for t in place.topics for p in t.partitions] == [1]
         heal(folder)
-        assert produce(raw, 0) == OFFLINE  # let alone for a while
+        assert produce(raw, 0) == OFFLINE  # it is left alone for a while
         clock.advance(int(partitions.RETRY_S * 1000) + 1)
         assert [one.error_code for one in described(raw)] == [0, 0]
         assert [fetch(raw, 0), produce(raw, 0)] == [0, 0]
@@ -131,7 +131,7 @@ def test_a_log_that_cannot_be_opened_is_offline(
 def test_a_log_that_fails_after_it_was_opened_is_told(
     make_broker: MakeBroker, native_test: tuple[Any, Any]
 ) -> None:
-    """Metadata and DescribeLogDirs say so; the other partition goes on."""
+    """Metadata and DescribeLogDirs report it; the other partition still works."""
     _, lib = native_test
     with make_broker() as broker, Raw(broker.bootstrap_servers) as raw:
         raw.create("t", 2)
@@ -175,7 +175,7 @@ def test_limits_of_connections_change_at_run_time(broker: Broker, raw: Raw) -> N
 
 
 def test_what_cannot_change_at_run_time_is_refused(raw: Raw) -> None:
-    """With Kafka's words."""
+    """With Kafka's message."""
     answer = raw.alter(4, "1", queued_max_requests="5")
     assert answer.error_code == ErrorCode.INVALID_REQUEST
     assert (

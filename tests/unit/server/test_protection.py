@@ -1,4 +1,4 @@
-"""What protects and is not there is refused: a broker never serves everybody by a mistake."""
+"""Unsupported protection is refused: a broker never serves everybody by mistake."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ PROTECTING = {
 
 @pytest.mark.parametrize("name", PROTECTING)
 def test_a_setting_that_protects_ends_the_start(tmp_path: Path, name: str) -> None:
-    """From a file and from a program, by its name and without its value."""
+    """From a file and from a program; the message has its name and not its value."""
     value = PROTECTING[name]
     with pytest.raises(InvalidSetting, match=name) as found:
         sorted_out({"log.dirs": "/x", name: value})
@@ -54,7 +54,7 @@ def test_a_setting_that_protects_ends_the_start(tmp_path: Path, name: str) -> No
 
 
 def test_values_that_keep_nobody_out_are_named_and_passed_over() -> None:
-    """A file with Kafka's own defaults, as distributions deliver them, still serves."""
+    """A file with Kafka's own defaults, as distributions ship it, still starts."""
     harmless = {
         "authorizer.class.name": "", "super.users": " ", "ssl.client.auth": "none",
         "security.inter.broker.protocol": "PLAINTEXT", "sasl.enabled.mechanisms": "GSSAPI",
@@ -103,7 +103,7 @@ RECORDS: dict[str, tuple[str, dict[str, Any]]] = {
 
 @pytest.mark.parametrize("what", RECORDS)
 def test_a_directory_that_somebody_protected_is_not_served(tmp_path: Path, what: str) -> None:
-    """It is read as before, and served again when the metadata say it no more."""
+    """It can be read as before, and is served again once the metadata no longer has it."""
     Broker(tmp_path).close()
     with Manager(tmp_path) as manager, MetadataLog.open(manager) as metadata:
         metadata.write([RECORDS[what]])
@@ -127,7 +127,7 @@ def test_a_running_broker_takes_no_such_setting(raw: Raw) -> None:
         found = raw.alter(4, "", **{name: "required"})
         assert found.error_code == ErrorCode.INVALID_REQUEST
         assert name in found.error_message
-        assert raw.alter(4, "", **{name: ""}).error_code == 0  # it asks for nothing
+        assert raw.alter(4, "", **{name: ""}).error_code == 0  # an empty value protects nothing
 
 
 def test_what_is_no_protection_is_none() -> None:

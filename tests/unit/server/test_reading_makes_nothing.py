@@ -38,8 +38,8 @@ def tree(path: str | os.PathLike[str]) -> set[str]:
 def started(
     make_broker: MakeBroker, request: pytest.FixtureRequest
 ) -> Iterator[tuple[Broker, Raw]]:
-    """A broker whose topics nobody has written to, and a connection; one group was looked for.
-    After a kill every leader epoch is another."""
+    """A broker with topics that were never written, and a connection; one group was looked up.
+    After a kill every leader epoch has changed."""
     broker = make_broker()
     with Raw(broker.bootstrap_servers) as raw:
         raw.create("a", 3)
@@ -72,7 +72,7 @@ def places(count: int, **fields: Any) -> list[dict[str, Any]]:
 
 
 def body(api: Api, version: int, entries: list[dict[str, Any]]) -> dict[str, Any]:
-    """A request about partitions, with those fields that it has."""
+    """A request about partitions, with the given fields that it has."""
     topics = next(f for f in api.request.fields if f.name == "topics")
     inner = next(f for f in topics.fields if f.name == "partitions")
     known = {f.name for f in inner.fields if version in f.versions}
@@ -85,7 +85,7 @@ def body(api: Api, version: int, entries: list[dict[str, Any]]) -> dict[str, Any
 
 
 TIMES = {-1: 1, -2: 1, -3: 7, -4: 8, -5: 9, 0: 1}
-"""What ListOffsets may be asked, and from which version on."""
+"""Special timestamps of ListOffsets, and the first version that has each."""
 
 
 def looks() -> Iterator[tuple[Api, int, dict[str, Any]]]:
@@ -105,7 +105,7 @@ def looks() -> Iterator[tuple[Api, int, dict[str, Any]]]:
     for version in apis.METADATA.served or ():
         if version:
             yield apis.METADATA, version, {"topics": None}
-        if version >= 4:  # before, asking for a topic makes it where the broker allows it
+        if version >= 4:  # earlier versions create the topic where that is allowed
             yield apis.METADATA, version, {"topics": [{"name": "b"}, {"name": "__b"}],
                                            "allow_auto_topic_creation": False}  # fmt: skip
     for version in apis.FETCH.served or ():
@@ -161,7 +161,7 @@ def fetched(raw: Raw, place: tuple[str, int], **fields: Any) -> Any:
 def test_what_was_never_written_begins_and_ends_at_0_as_it_would_when_opened(
     started: tuple[Broker, Raw],
 ) -> None:
-    """The same answers before a log is opened and after it was."""
+    """The answers are the same before and after the log is opened."""
     broker, fresh = started
 
     def answers() -> list[Any]:
@@ -189,7 +189,7 @@ def test_what_was_never_written_begins_and_ends_at_0_as_it_would_when_opened(
 
 @pytest.mark.parametrize("how", ["produce", "log", "directory"])
 def test_who_waits_for_what_was_never_written_is_woken(make_broker: MakeBroker, how: str) -> None:
-    """By a producer, and by a `Log` of this process, which the broker did not open."""
+    """By a producer, and by a `Log` in this process that the broker did not open."""
     broker = make_broker()
     with Raw(broker.bootstrap_servers) as raw, Raw(broker.bootstrap_servers) as other:
         raw.create("a", 2)
@@ -237,7 +237,7 @@ def test_records_below_0_can_be_deleted_where_there_are_none(fresh: Raw, broker_
 
 
 def test_what_comes_back_from_a_restart_makes_nothing(make_broker: MakeBroker) -> None:
-    """Neither the coordinator that reads its topic, nor retention, nor the cleaner."""
+    """Neither the coordinator that loads its topic, nor retention, nor the cleaner."""
     broker = make_broker()
     with Raw(broker.bootstrap_servers) as raw:
         raw.create("a", 3, retention_ms="1")
@@ -255,7 +255,7 @@ def test_what_comes_back_from_a_restart_makes_nothing(make_broker: MakeBroker) -
         Cleaner(manager).run()
         assert not manager.problems
     made = {os.path.relpath(path, broker.path) for path in tree(broker.path) - before}
-    # The metadata's own log notes that the broker was there.
+    # The metadata's own log notes the broker's start.
     assert {path for path in made if not path.startswith(METADATA_TOPIC)} <= {CLEAN_MARKER}
 
 

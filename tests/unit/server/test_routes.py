@@ -1,4 +1,4 @@
-"""The table of the handlers: every API that is announced, and what its caller must be allowed."""
+"""The handlers' table: every announced API, and the permission its caller needs."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def test_every_request_but_the_first_needs_a_permission_that_there_is() -> None:
 
 
 def test_operations_are_told_as_bits() -> None:
-    """Kafka's answer to a client that may do everything."""
+    """As Kafka answers a client that may do everything."""
     assert everything(Kind.TOPIC) == 0b1101_1111_1000
     assert everything(Kind.CLUSTER) == 0b1_1111_1010_0000
     assert everything(Kind.GROUP) == sum(

@@ -1,4 +1,4 @@
-"""Produce through Python: what C hands up is checked, appended and answered as C would."""
+"""Produce through Python: batches that C hands up are checked, appended and answered as in C."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def compacted(raw: Raw) -> Iterator[Raw]:
 
 
 def packed(*rows: Row, **more: Any) -> bytes:
-    """A batch that goes up."""
+    """A batch that C hands up."""
     return batch(rows or [Row(b"v", b"k", 5)], codec="gzip", **more)
 
 
@@ -69,7 +69,7 @@ def test_without_acks_there_is_no_answer_and_a_failure_closes(
     broker: Broker, compacted: Raw
 ) -> None:
     compacted.produce_batch("t", packed(), acks=0)
-    assert compacted.offsets("t", -1).offset == 1  # the next response is this one's
+    assert compacted.offsets("t", -1).offset == 1  # the next response answers this request
     with Raw(broker.bootstrap_servers) as other:
         other.produce_batch("t", packed(Row(b"v", None)), acks=0)
         with pytest.raises(ConnectionError):
@@ -103,8 +103,8 @@ def test_a_body_that_does_not_decompress_is_refused(compacted: Raw) -> None:
 def test_records_that_do_not_add_up_are_refused(compacted: Raw) -> None:
     whole = packed(Row(b"a", b"k"), Row(b"b", b"k"))
     after = bytearray(whole[21:])
-    after[36:40] = struct.pack(">i", 3)  # the count of records
-    after[2:6] = struct.pack(">i", 2)  # the last offset's delta
+    after[36:40] = struct.pack(">i", 3)  # the record count
+    after[2:6] = struct.pack(">i", 2)  # the last offset delta
     found = compacted.produce_batch("t", batches.seal(bytes(after)))
     assert found.error_code == ErrorCode.INVALID_RECORD
 
@@ -161,7 +161,7 @@ def test_a_batch_in_the_topics_own_codec_is_stored_as_it_came(make_broker: MakeB
 def test_flush_messages_is_waited_for_whatever_acks_says(
     broker: Broker, raw: Raw, native_test: Any, acks: int
 ) -> None:
-    """The topic's own codec: the batch goes through Python, its promise does not get lost."""
+    """With the topic's own codec the batch goes through Python, and must still be on disk first."""
     _, lib = native_test
     raw.create("t", compression_type="gzip", flush_messages="1")
     raw.create("other", compression_type="gzip")
@@ -170,11 +170,11 @@ def test_flush_messages_is_waited_for_whatever_acks_says(
     try:
         part = [{"index": 0, "records": batch([Row(b"v")])}]
         topics = [{"name": "t", "partition_data": part}]
-        # With acks=1 the disk alone is waited for, whatever time the client gives.
+        # With acks=1 only the disk is waited for, whatever the client's timeout.
         timeout_ms = 30_000 if acks == -1 else 0
         raw.send(apis.PRODUCE, 9, {"acks": acks, "timeout_ms": timeout_ms, "topic_data": topics})
         wait_for(lambda: lib.kl_io_waiting(b"fdatasync"), "the disk works")
-        with Raw(broker.bootstrap_servers) as other:  # who is quick enough to see it answered
+        with Raw(broker.bootstrap_servers) as other:  # quick enough to see a wrong early answer
             for _ in range(20):
                 found = other.produce_batch("other", batch([Row(b"v")]), acks=1)
                 assert found.error_code == ErrorCode.NONE

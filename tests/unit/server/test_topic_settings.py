@@ -1,7 +1,7 @@
-"""Every setting of a topic takes effect while the broker runs: seen through the wire.
+"""Every topic setting takes effect while the broker runs, as seen over the wire.
 
-A setting is changed by IncrementalAlterConfigs on a topic that is in use, and what it changes
-is looked at before and after.
+IncrementalAlterConfigs changes a setting of a topic in use, and a test compares what it affects
+before and after.
 """
 
 from __future__ import annotations
@@ -28,11 +28,11 @@ TOPIC = 2
 MINUTE_MS, HOUR_MS, DAY_MS = 60_000, 3_600_000, 86_400_000
 DEADLINE_S = LIMIT_S
 NOW_MS = 1_700_000_000_000
-"""Where a ManualClock begins."""
+"""The time at which a ManualClock begins."""
 
 
 def until(what: str, holds: Callable[[], bool], again: Callable[[], object] = bool) -> None:
-    """Look until it holds; `again` is done between two looks."""
+    """Poll until it holds; `again` runs between two polls."""
     deadline_s = time.monotonic() + DEADLINE_S
     waiting = threading.Event()
     while not holds():
@@ -48,7 +48,7 @@ def clock() -> ManualClock:
 
 @pytest.fixture
 def timed(make_broker: MakeBroker, clock: ManualClock) -> Iterator[tuple[Broker, Raw]]:
-    """A broker on a manual clock, all of whose jobs look once in a second of it."""
+    """A broker on a manual clock whose background jobs all run once a second."""
     broker = make_broker(
         clock,
         log_retention_check_interval_ms=1000,
@@ -66,7 +66,7 @@ def set_(raw: Raw, **config: str | None) -> None:
 
 
 def headers(raw: Raw) -> list[batches.Header]:
-    """The batch headers of all of topic `t`."""
+    """All batch headers of topic `t`."""
     found: list[batches.Header] = []
     offset, end = raw.offsets("t", -2).offset, raw.offsets("t", -1).offset
     while offset < end:
@@ -95,12 +95,12 @@ COVERED: set[str] = set()
 
 
 def covers(*names: str) -> Callable[[Callable[..., None]], Callable[..., None]]:
-    """Marks a test as the one that shows the effect of these settings."""
+    """Mark a test as the one that shows the effect of these settings."""
     COVERED.update(names)
     return lambda test: test
 
 
-# ---- what is taken in --------------------------------------------------------------------------
+# ---- appends -----------------------------------------------------------------------------------
 
 
 @covers("max.message.bytes")
@@ -109,7 +109,7 @@ def test_larger_batches_are_refused(raw: Raw) -> None:
     assert raw.produce("t", b"x" * 5000).error_code == 0
     set_(raw, max_message_bytes="4000")
     assert raw.produce("t", b"x" * 5000).error_code == ErrorCode.MESSAGE_TOO_LARGE
-    # It is the size of the batch as it is stored that counts.
+    # The size of the stored batch counts.
     assert raw.produce("t", b"x" * 5000, codec="zstd").error_code == 0
     set_(raw, max_message_bytes=None)
     assert raw.produce("t", b"x" * 5000).error_code == 0
@@ -202,7 +202,7 @@ def test_a_time_more_than_an_hour_ahead_is_refused_unless_a_setting_says_otherwi
 
 
 def test_a_header_that_says_too_late_a_time_is_written_anew(raw: Raw) -> None:
-    """What counts is the records' own time, as in Kafka."""
+    """Only the records' own times count, as in Kafka."""
     raw.create("t")
     now_ms = int(time.time() * 1000)
     after_crc = bytearray(batches.batch([batches.Row(b"v", timestamp_ms=now_ms)], codec="lz4")[21:])
@@ -220,11 +220,11 @@ def test_the_default_of_a_broker_is_shown_as_a_default(raw: Raw) -> None:
 
 @covers("kafkalog.check.compressed")
 def test_compressed_records_are_looked_at_when_asked(raw: Raw) -> None:
-    """See test_lost_times.py for what is looked at always."""
+    """test_lost_times.py has the checks that are always made."""
     raw.create("t")
     rows = [batches.Row(b"a", timestamp_ms=NOW_MS), batches.Row(b"b", timestamp_ms=NOW_MS)]
     after_crc = bytearray(batches.batch(rows, codec="lz4")[21:])
-    after_crc[2:6] = after_crc[36:40] = b"\0\0\0\2"  # last offset delta, and records
+    after_crc[2:6] = after_crc[36:40] = b"\0\0\0\2"  # last offset delta and record count
     after_crc[39] = 3
     wrong = batches.seal(bytes(after_crc))
     assert raw.produce_batch("t", wrong).error_code == 0
@@ -244,8 +244,8 @@ def test_a_batch_that_grows_too_large_is_refused(raw: Raw) -> None:
 @covers("max.decompressed.message.bytes")
 @pytest.mark.parametrize("codec", ["gzip", "snappy", "lz4", "zstd"])
 def test_a_record_that_grows_too_large_is_refused(raw: Raw, codec: str) -> None:
-    """What counts is a record as it lies in the batch, without its length: 7 bytes and the value
-    here.  A batch that came uncompressed is not looked at, as in Kafka."""
+    """The size of a record inside its batch counts, without its length field: here 7 bytes and the
+    value.  A batch that came uncompressed is not checked, as in Kafka."""
     raw.create("t", max_decompressed_message_bytes="100")
 
     def send(value_bytes: int, codec: str) -> int:
@@ -263,7 +263,7 @@ def test_a_record_that_grows_too_large_is_refused(raw: Raw, codec: str) -> None:
 
 @covers("min.insync.replicas")
 def test_more_replicas_in_sync_than_there_are_is_no_hindrance(raw: Raw) -> None:
-    """The effective number is never above the topic's replicas, so that one node serves."""
+    """The effective number never exceeds the topic's replicas, so that one node can serve."""
     raw.create("t")
     set_(raw, min_insync_replicas="3")
     assert raw.produce("t", b"v").error_code == 0
@@ -290,7 +290,7 @@ def test_a_compacted_topic_wants_keys_and_keeps_its_records(raw: Raw, codec: str
 
 
 def count_of(raw: Raw) -> int:
-    """How many records are left in topic `t`."""
+    """The number of records left in topic `t`."""
     return sum(header.record_count for header in headers(raw))
 
 
@@ -307,7 +307,7 @@ def test_compaction_waits_for_the_share_and_the_age(
     raw.create("t", cleanup_policy="compact", min_compaction_lag_ms="3600000")
     filled(raw, *[b"k"] * 20)
     set_(raw, segment_ms="1")
-    raw.produce("t", b"last", key=b"z", timestamp_ms=NOW_MS + 1000)  # seals what is before
+    raw.produce("t", b"last", key=b"z", timestamp_ms=NOW_MS + 1000)  # closes the segment before it
     for _ in range(3):
         clock.advance(1000)
     assert count_of(raw) == 21
@@ -327,7 +327,7 @@ def test_a_compacted_topics_segment_does_not_stay_open_longer_than_the_lag(
     set_(raw, max_compaction_lag_ms="5000")
     raw.produce("t", b"v", key=b"z", timestamp_ms=NOW_MS + 20_000)
     assert len(files(broker, ".log")) == 2
-    # The ratio says no, the age says yes.
+    # The ratio forbids it, the age demands it.
     clock.advance(30_000)
     until("compacted", lambda: count_of(raw) == 2, lambda: clock.advance(1000))
 
@@ -344,7 +344,7 @@ def test_tombstones_stay_as_long_as_the_setting_says(
         return [header.base_offset for header in headers(raw) if header.record_count]
 
     def more() -> None:
-        clock.advance(5000)  # a second later than the last, so that the segment before is sealed
+        clock.advance(5000)  # a second after the last one, which closes its segment
         raw.produce("t", b"v", key=b"z", timestamp_ms=clock.now_ms())
 
     filled(raw, b"k")
@@ -357,7 +357,7 @@ def test_tombstones_stay_as_long_as_the_setting_says(
     raw.produce("t", b"v", key=b"m", timestamp_ms=clock.now_ms())
     raw.produce("t", None, key=b"m", timestamp_ms=clock.now_ms())
     until("the second tombstone is gone", lambda: first + 1 not in left(), more)
-    assert tombstone in left()  # it was promised a day
+    assert tombstone in left()  # it must be kept for a day
 
 
 @covers("retention.ms")
@@ -429,11 +429,11 @@ def test_segments_end_at_their_age(broker: Broker, raw: Raw) -> None:
     assert len(files(broker, ".log")) == 1
     raw.produce("t", b"v", timestamp_ms=NOW_MS + 16_000)
     assert len(files(broker, ".log")) == 2
-    # With jitter of nearly all of it a segment ends somewhere before its time.
+    # With a jitter of almost the whole age, a segment may end at any earlier time.
     set_(raw, segment_ms="1000000", segment_jitter_ms="999999")
     for step in range(300):
         raw.produce("t", b"v", timestamp_ms=NOW_MS + 20_000 + step * 100_000, acks=1)
-    assert len(files(broker, ".log")) > 2 + 30 + 3  # about 54, and without jitter 30
+    assert len(files(broker, ".log")) > 2 + 30 + 3  # about 54; without jitter 30
 
 
 @covers("index.interval.bytes")
@@ -515,7 +515,7 @@ def test_every_so_many_records_are_on_disk(broker: Broker, raw: Raw) -> None:
     until("flushed", lambda: log_of(broker).flushed_offset == 4)
 
 
-# ---- what has no effect on one node ------------------------------------------------------
+# ---- settings without effect on one node -------------------------------------------------
 
 KEPT = {
     "follower.replication.throttled.replicas": "0:1",

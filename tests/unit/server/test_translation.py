@@ -1,4 +1,4 @@
-"""How much one request names: it is counted while it is decoded, before anybody loops over it."""
+"""The number of names in one request is limited while decoding, before any code loops over them."""
 
 from __future__ import annotations
 
@@ -21,11 +21,11 @@ from tests.support.raw import Raw
 
 SERVED = [(apis.BY_KEY[key], version) for key, own in apis.SERVED.items() for version in own]
 PLAIN: dict[str, Any] = {"str": "x", "bytes": b"", "records": b""}
-"""An element of an array of each kind that is no number."""
+"""An array element of each kind that is not a number."""
 
 
 def arrays(fields: tuple[Field, ...], version: int) -> Iterator[tuple[Field, ...]]:
-    """The ways to all arrays of a message."""
+    """The paths to all arrays of a message."""
     for field in fields:
         if version not in field.versions:
             continue
@@ -37,7 +37,7 @@ def arrays(fields: tuple[Field, ...], version: int) -> Iterator[tuple[Field, ...
 
 
 def filled(field: Field, version: int) -> Any:
-    """An element of an array; what a struct has no default for is filled, too."""
+    """An element of an array; members of structs without a default are filled, too."""
     if field.kind == "uuid":
         return ZERO_UUID
     if field.kind != "struct":
@@ -51,7 +51,7 @@ def filled(field: Field, version: int) -> Any:
 
 
 def with_elements(way: tuple[Field, ...], version: int, count: int) -> dict[str, Any]:
-    """A message whose array at the end of `way` has `count` elements, in several structs."""
+    """A message whose array at the end of `way` has `count` elements, spread over structs."""
     field, *rest = way
     if not rest:
         return {field.name: [filled(field, version) for _ in range(count)]}
@@ -70,7 +70,7 @@ def with_elements(way: tuple[Field, ...], version: int, count: int) -> dict[str,
 def test_every_array_of_every_request_is_counted(
     monkeypatch: pytest.MonkeyPatch, api: Api, version: int
 ) -> None:
-    """In all the structs that have it together: two topics of six partitions are twelve."""
+    """Over all structs that contain it: two topics with six partitions each are twelve."""
     assert api.key in handlers.ROUTES
     monkeypatch.setattr(wire_api, "REQUEST_NAMES_MAX", 11)
     for way in arrays(api.request.fields, version):
@@ -97,7 +97,7 @@ ASKED: list[tuple[Api, int, dict[str, Any]]] = [
 def test_who_names_more_loses_its_connection(
     raw: Raw, caplog: pytest.LogCaptureFixture, api: Api, version: int, fields: dict[str, Any]
 ) -> None:
-    """And the log says why."""
+    """And the log gives the reason."""
     caplog.set_level("INFO", "kafkalog.server.dispatch")
     raw.send(api, version, fields)
     with pytest.raises(ConnectionError):
@@ -112,7 +112,7 @@ PRODUCE = {"acks": -1, "timeout_ms": 1_000, "topic_data": []}
 
 @pytest.mark.parametrize(("bytes_", "answered"), [(32_767, True), (32_768, False)])
 def test_the_data_plane_takes_no_longer_strings(raw: Raw, bytes_: int, answered: bool) -> None:
-    """Than Kafka does, where their lengths have room for more: here a rack, a transactional id."""
+    """Not longer than Kafka does, though the length field allows more: a rack, an id."""
     string = uvarint_bytes(bytes_ + 1) + b"x" * bytes_
     fetch = apis.FETCH.encode_request(12, FETCH).removesuffix(b"\1\0") + string + b"\0"
     produce = string + apis.PRODUCE.encode_request(9, PRODUCE).removeprefix(b"\0")
@@ -126,11 +126,11 @@ def test_the_data_plane_takes_no_longer_strings(raw: Raw, bytes_: int, answered:
                     other.receive(api, version)
 
 
-# ---- the same again and again ----------------------------------------------------------------
+# ---- repeated names --------------------------------------------------------------------------
 
 
 def test_what_is_named_again_is_looked_at_once(raw: Raw) -> None:
-    """A partition that is asked for in few bytes may have a long answer, or cost the disk a lot."""
+    """A partition takes few bytes to name, but its answer may be long, or cost disk reads."""
     raw.create("t")
     raw.produce_batch(
         "t",

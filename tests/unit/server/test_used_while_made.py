@@ -1,4 +1,4 @@
-"""A topic that is used while its folders are being made."""
+"""A topic that is used while its folders are being created."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from tests.support.raw import Raw
 
 
 def records_of(name: str, topic_id: uuid.UUID, count: int) -> list[tuple[str, Any]]:
-    """What makes a topic."""
+    """The records that create a topic."""
     made = [Partition(number, (1,), (1,), 1, 0, 0) for number in range(count)]
     return [
         ("TopicRecord", {"name": name, "topic_id": topic_id}),
@@ -27,10 +27,10 @@ def records_of(name: str, topic_id: uuid.UUID, count: int) -> list[tuple[str, An
 def test_a_partition_whose_folder_is_made_by_another_thread_is_used(
     broker: Broker, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Between the look for it and its making.  It was offline for a while."""
+    """Between the check for the folder and its creation; the partition must not go offline."""
     manager, topic_id = broker._manager, uuid.uuid4()
     with monkeypatch.context() as patch:
-        patch.setattr(manager, "make", lambda *_: None)  # who made the topic is not that far
+        patch.setattr(manager, "make", lambda *_: None)  # the creating thread is not that far
         broker._metadata.write(records_of("t", topic_id, 1))
     claim = manager.folders.claim
 
@@ -49,7 +49,7 @@ def test_a_partition_whose_folder_is_made_by_another_thread_is_used(
 def test_a_topic_is_used_while_its_folders_are_made(
     broker: Broker, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """One of three is there when the others are to be made: no error of a topic that exists."""
+    """One of three folders exists when the others are to be created: no error says so."""
     manager, topic_id = broker._manager, uuid.uuid4()
     make = manager.make
 
@@ -59,7 +59,7 @@ def test_a_topic_is_used_while_its_folders_are_made(
 
         def claimed(tp: TopicPartition, topic_id: uuid.UUID) -> bool:
             found = claim(tp, topic_id)
-            if tp.partition == 2:  # the last look before they are made
+            if tp.partition == 2:  # the last check before they are created
                 monkeypatch.setattr(manager.folders, "claim", claim)
                 manager.get("t", 1)
             return found

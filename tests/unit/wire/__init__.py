@@ -1,1 +1,1 @@
-"""The wire codec: its table, its bytes, its refusals."""
+"""The wire codec: its tables, its bytes, and what it refuses."""

@@ -1,4 +1,4 @@
-"""What Kafka itself declares: the JSON in its jars, resolved for one version of a message."""
+"""Kafka's own declarations: the JSON in its jars, resolved for one version of a message."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ TYPES = {
 
 
 class Resolved(NamedTuple):
-    """A field as one version has it; ours and Kafka's are compared as these."""
+    """A field as it is in one version; ours are compared with Kafka's in this form."""
 
     name: str
     kind: str
@@ -41,7 +41,7 @@ class Resolved(NamedTuple):
 
 
 def messages() -> dict[str, dict[str, Any]]:
-    """Every message that Kafka still codes, by name.
+    """Every message that Kafka still has code for, by name.
 
     Raises: apache.Unavailable.
     """
@@ -49,7 +49,7 @@ def messages() -> dict[str, dict[str, Any]]:
 
 
 def messages_with_zookeeper() -> dict[str, dict[str, Any]]:
-    """What is sent, by the last Kafka that ran on ZooKeeper.
+    """The protocol's messages in the last Kafka that ran on ZooKeeper, by name.
 
     Raises: apache.Unavailable.
     """
@@ -72,7 +72,7 @@ def _messages(folder: Path, kafka: str, jars: tuple[str, ...]) -> dict[str, dict
 
 
 def versions(text: str | None) -> range:
-    """Kafka's way to write versions: 3, 0-12, 7+, none."""
+    """A range of versions as Kafka writes it: 3, 0-12, 7+, none."""
     if text is None or text == NO_MESSAGE:
         return range(0)
     first, dash, last = str(text).partition("-")
@@ -82,7 +82,7 @@ def versions(text: str | None) -> range:
 
 
 def resolve(message: dict[str, Any], version: int) -> tuple[Resolved, ...]:
-    """The fields of a message in one version, in the order of the declaration."""
+    """The fields of a message in one version, in declaration order."""
     common = {each["name"]: each["fields"] for each in message.get("commonStructs", [])}
 
     def fields(declared: list[dict[str, Any]]) -> tuple[Resolved, ...]:
@@ -106,9 +106,9 @@ def resolve(message: dict[str, Any], version: int) -> tuple[Resolved, ...]:
 
 
 def default(each: dict[str, Any], kind: str, array: bool) -> Any:
-    """A field's default: "null" for null, None where there is only the type's own."""
+    """A field's default: "null" for null, None if it is only the type's default."""
     given = each.get("default", "")
-    if given is None:  # null without quotes is no default to Kafka's generator
+    if given is None:  # Kafka's generator ignores null without quotes
         given = ""
     if given == "null" or kind == "records":
         return "null"

@@ -1,4 +1,4 @@
-"""Values for messages: random ones by the table, and what a decoded struct holds as plain dicts."""
+"""Values for messages: random ones from the tables, and decoded structs as plain dicts."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ RANGES = {
     "i64": (-(1 << 63), (1 << 63) - 1),
 }
 ELEMENTS_MAX = 3
-# One is longer than a compact length of one byte can say.
+# One text is longer than a compact length of one byte can express.
 TEXTS = ["", "a", "orders", "grüße", "\u4e16\u754c \U0001f600", "\0", "long" * 40]
 BLOBS = [b"", b"\0", b"bytes", bytes(range(256))]
 
@@ -64,13 +64,13 @@ def _field(field: Field, version: int) -> st.SearchStrategy[Any]:
     return made | st.none() if version in field.nullable else made
 
 
-# ---- by a generator of random numbers: many messages in little time ----------------------
+# ---- random numbers: many messages in little time ------------------------------------------
 
 Number = Callable[[random.Random, Field], Any]
 
 
 def any_number(rng: random.Random, field: Field) -> Any:
-    """Any value of a type of fixed size, often one at the end of its range."""
+    """Any value of a fixed-size type, often one at an end of its range."""
     if field.kind == "f64":
         return rng.choice([0.0, -1.5, rng.random(), 1e300])
     low, high = RANGES[field.kind]
@@ -106,7 +106,7 @@ def _one(rng: random.Random, field: Field, version: int, number: Number) -> Any:
 
 
 def plain(struct: Struct, fields: tuple[Field, ...], version: int) -> dict[str, Any]:
-    """The fields that the version has, as one would give them to an encoder."""
+    """The fields that the version has, in the form that an encoder takes."""
     found = {}
     for field in fields:
         if version in field.versions:
@@ -123,7 +123,7 @@ def plain(struct: Struct, fields: tuple[Field, ...], version: int) -> dict[str, 
 
 
 def as_json(fields: dict[str, Any], declared: tuple[Field, ...], version: int) -> dict[str, Any]:
-    """Our fields as Kafka's JSON has them; it leaves out tagged fields that are the default."""
+    """Our fields in Kafka's JSON, which omits tagged fields with their default."""
     return {
         f.kafka_name[:1].lower() + f.kafka_name[1:]: _json_of(fields[f.name], f, version)
         for f in declared
@@ -150,7 +150,7 @@ def _json_one(value: Any, field: Field, version: int) -> Any:
 
 
 def found_in(theirs: Any, ours: Any) -> bool:
-    """Whether all that they found is what we wrote; what is in records they do not say."""
+    """Whether all that Kafka decoded is what we encoded; it does not show what records hold."""
     if isinstance(theirs, dict):
         return isinstance(ours, dict) and all(
             name.lower().endswith(("records", "recordssizeinbytes"))
@@ -159,7 +159,7 @@ def found_in(theirs: Any, ours: Any) -> bool:
         )
     if isinstance(theirs, list):
         return len(theirs) == len(ours) and all(map(found_in, theirs, ours))
-    if isinstance(ours, float):  # no number, which Kafka's JSON has as text, is not itself
+    if isinstance(ours, float):  # Kafka's JSON has NaN as text, and NaN is not equal to itself
         number = float(theirs)
         return number == ours or (math.isnan(number) and math.isnan(ours))
     return bool(theirs == ours)

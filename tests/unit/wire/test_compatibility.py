@@ -1,4 +1,4 @@
-"""What is served meets what clients send."""
+"""The served versions suit the versions that clients use."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from kafkalog.wire.compatibility import CLIENTS, LATEST, NOTES, render_markdown
 from tests.support import apache
 from tests.unit.wire import declared
 
-REFUSED = {0: range(3)}  # Produce: announced, but nobody can code them
+REFUSED = {0: range(3)}  # Produce: announced, but nothing can encode them
 
 
 @pytest.mark.parametrize("api", [a for a in apis.BY_KEY.values() if a.served], ids=lambda a: a.name)
@@ -29,13 +29,13 @@ def test_what_is_not_served_is_known_only() -> None:
 
 @pytest.mark.parametrize("client", CLIENTS)
 def test_every_client_has_a_version_in_common(client: str) -> None:
-    """Even one that looks only at the highest version that a broker announces, as kafkajs does."""
+    """Even one that only looks at the highest announced version, as kafkajs does."""
     for key, highest in CLIENTS[client].items():
         assert min(highest, apis.BY_KEY[key].max_version) in apis.SERVED[key]
 
 
 def test_the_document_knows_what_kafka_announces() -> None:
-    """A version that is not stable yet is announced by no broker."""
+    """No broker announces a version that is not stable yet."""
     try:
         kafka = declared.messages()
     except apache.Unavailable as reason:

@@ -1,4 +1,4 @@
-"""The tables say what Kafka's own declarations say, field by field, version by version."""
+"""The tables match Kafka's own declarations, field by field and version by version."""
 
 from __future__ import annotations
 
@@ -81,7 +81,7 @@ def test_an_api_is_as_kafka_declares_it(api: apis.Api, kafka: dict[str, Any]) ->
     ids=lambda api: api.name,
 )  # fmt: skip
 def test_what_brokers_on_zookeeper_say_is_as_their_kafka_declares_it(api: apis.Api) -> None:
-    """The newest version that Kafka 3.9 has, which it speaks, and the older ones that are known."""
+    """The newest version in Kafka 3.9, which it uses, and the older ones that we know."""
     try:
         kafka = declared.messages_with_zookeeper()
     except apache.Unavailable as reason:
@@ -101,7 +101,7 @@ def test_what_brokers_on_zookeeper_say_is_as_their_kafka_declares_it(api: apis.A
 def test_a_record_is_as_kafka_declares_it(message: Message, kafka: dict[str, Any]) -> None:
     theirs = kafka[message.title]
     if message.title == "EndTxnMarker":
-        # Its version stands before it, as with the others; there it is not one of its fields.
+        # As in other records, the version comes first; here Kafka does not declare it as a field.
         version = {"name": "Version", "type": "int16", "versions": "0+"}
         theirs = {**theirs, "fields": [version, *theirs["fields"]]}
     compare(message, theirs)
@@ -113,7 +113,7 @@ def test_no_message_is_left_out(kafka: dict[str, Any]) -> None:
     }
     known |= {message.title for message in RECORDS}
     headers_and_principals = {"RequestHeader", "ResponseHeader", "DefaultPrincipalData"}
-    of_the_core = {"AbortedTxn", "ControlRecordTypeSchema"}  # what C reads and writes
+    of_the_core = {"AbortedTxn", "ControlRecordTypeSchema"}  # C reads and writes these
     assert set(kafka) - known == headers_and_principals | of_the_core
 
 
@@ -127,7 +127,7 @@ def test_kinds_of_records_have_kafkas_numbers(kafka: dict[str, Any]) -> None:
 
 
 def test_a_wrong_table_is_found(kafka: dict[str, Any]) -> None:
-    """The comparison sees a missing version, a wrong type, default, tag and nullability."""
+    """The comparison notices a missing version, a wrong type, default, tag and nullability."""
     right = "Name:str, TopicId:uuid"
     compare(Message("TopicRecord", "0", 0, right), kafka["TopicRecord"])
     for wrong in (

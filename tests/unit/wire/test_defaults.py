@@ -1,4 +1,4 @@
-"""A message of defaults, in every version of every API."""
+"""Messages with only defaults, in every version of every API."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ MESSAGES = [message for api in apis.BY_KEY.values() for message in (api.request,
 
 @pytest.mark.parametrize("message", MESSAGES, ids=lambda message: message.title)
 def test_defaults_come_back(message: Message) -> None:
-    """What is not given has its default, on the wire and after it."""
+    """A field that is not given has its default, on the wire and after decoding."""
     for version in message.versions:
         data = message.encode(version, {})
         found, end = message.decode(version, data)

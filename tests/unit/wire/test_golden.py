@@ -1,6 +1,6 @@
 """Bytes that never change: messages as Apache Kafka 4.1.1 writes and reads them.
 
-`test_kafkas_codec.py` asks Kafka itself about these; here they hold without it.
+`test_kafkas_codec.py` checks these against Kafka itself; here they are checked without it.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ ONE = {"leader_id": 1, "replica_nodes": [1], "isr_nodes": [1]}
 
 
 class Golden(NamedTuple):
-    """A message, what is given to the encoder, and its bytes."""
+    """A message, the fields given to the encoder, and its bytes."""
 
     api: Api
     kind: str
@@ -150,7 +150,7 @@ def test_golden_messages(golden: Golden) -> None:
 
 
 def holds(found: Any, given: Any) -> bool:
-    """Whether all that was given is found."""
+    """Whether everything given is found."""
     if isinstance(given, dict):
         return all(holds(found[name], value) for name, value in given.items())
     if isinstance(given, list):
@@ -172,7 +172,7 @@ def test_a_golden_metadata_record() -> None:
 
 
 def test_a_member_without_its_classic_part() -> None:
-    """Null in a tagged field is a varint 0, as Kafka 4.1 wrote it for a group of its own kind."""
+    """Null in a tagged field is a varint 0, as Kafka 4.1 wrote it for a group of type consumer."""
     value = bytes.fromhex(
         "0000" + "00" + "00" + "0361" + "62" + "0268" + "0202" + "74" + "00" + "00007530" + "00"
         "01" + "00" + "01" + "00"

@@ -1,4 +1,4 @@
-"""Headers of requests and responses, and which version has which."""
+"""Headers of requests and responses, and the header version of each API version."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def test_a_request_header_comes_back() -> None:
 
 
 def test_the_versions_of_headers() -> None:
-    """A flexible request has header 2, its response 1; that of ApiVersions always 0."""
+    """A flexible request has header 2, its response header 1; ApiVersions responds with 0."""
     assert [apis.METADATA.request_header_version(v) for v in (8, 9)] == [1, 2]
     assert [apis.METADATA.response_header_version(v) for v in (8, 9)] == [0, 1]
     assert [apis.API_VERSIONS.request_header_version(v) for v in (2, 3, 4)] == [1, 2, 2]

@@ -1,4 +1,4 @@
-"""Bytes from outside: a value or InvalidRequest, in bounded memory, and nothing else ever."""
+"""Bytes from outside give a value or InvalidRequest, in bounded memory, and nothing else."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ LARGE = [b"\x7f\xff\xff\xff", b"\xff\xff\xff\xff\x0f", b"\x7f\xff", b"\xff" * 10
 
 
 def survives(message: Message, version: int, data: bytes) -> bool:
-    """Whether it was taken for a message."""
+    """Whether it was accepted as a message."""
     try:
         message.decode(version, data)
     except InvalidRequest as error:
@@ -31,7 +31,7 @@ def survives(message: Message, version: int, data: bytes) -> bool:
 
 
 def test_truncated_at_every_byte(rng: random.Random) -> None:
-    """No version of no message reads past its end, and no prefix is taken for the whole."""
+    """No version of any message reads past its end, and no prefix is accepted as the whole."""
     for message, version in VERSIONS:
         data = message.encode(version, random_fields(rng, message.fields, version))
         for size in range(len(data)) if len(data) < 400 else rng.sample(range(len(data)), 100):
@@ -59,8 +59,8 @@ def test_changed_messages_are_survived(rng: random.Random) -> None:
 
 
 def peak_bytes(message: Message, version: int, data: bytes) -> int:
-    """The most memory that decoding took."""
-    survives(message, version, data)  # so that the codec is made
+    """The peak memory of decoding."""
+    survives(message, version, data)  # so that the codec exists
     tracemalloc.start()
     try:
         survives(message, version, data)
@@ -80,7 +80,7 @@ def test_a_count_allocates_nothing_before_it_is_checked() -> None:
 
 
 def test_every_count_and_length_is_checked(rng: random.Random) -> None:
-    """Any of them may say anything: what is allocated stays near the size of the message."""
+    """Whatever they claim, allocations stay near the size of the message."""
     for message, version in rng.sample(VERSIONS, 60):
         data = message.encode(version, random_fields(rng, message.fields, version))
         for _ in range(5):
@@ -90,12 +90,12 @@ def test_every_count_and_length_is_checked(rng: random.Random) -> None:
 
 
 def test_small_elements_cannot_fill_memory(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Structs of three bytes become hundreds: a message has an end to what it may become."""
+    """Structs of three bytes become hundreds: the memory of a decoded message is limited."""
     count = 100_000
     data = uvarint_bytes(count + 1) + b"\1\1\0" * count + bytes(8)
     message = apis.CREATE_TOPICS.request
     with pytest.raises(InvalidRequest, match=r"topics: found count"):
-        message.decode(5, data)  # each takes nine at least
+        message.decode(5, data)  # each takes at least nine
     data = uvarint_bytes(count + 1) + (b"\1" + bytes(6) + b"\1\1\0") * count + bytes(8)
     assert len(message.decode(5, data)[0].topics) == count
     monkeypatch.setattr("kafkalog.wire.message.MEMORY_BYTES_MAX", 10 << 20)
@@ -122,7 +122,7 @@ def test_errors_say_where_what_and_why(data: bytes, text: str) -> None:
 
 
 def test_bytes_behind_a_request_are_ignored() -> None:
-    """As Kafka does: some clients send them."""
+    """As in Kafka: some clients send them."""
     data = apis.METADATA.encode_request(9, {"topics": [{"name": "a"}]})
     assert apis.METADATA.decode_request(9, data + b"more") == apis.METADATA.decode_request(9, data)
 
@@ -150,7 +150,7 @@ def test_a_tagged_field_of_another_size_is_refused(size: int) -> None:
 
 
 def test_a_string_of_more_than_32_767_bytes_is_refused() -> None:
-    """Where its length is of variable size: with 16 bits nobody can say more."""
+    """If its length has variable size: 16 bits cannot express more."""
     string = uvarint_bytes(32_768 + 1) + b"x" * 32_768
     with pytest.raises(InvalidRequest, match=r"name: found a string of 32768 bytes, wanted one of"):
         apis.METADATA.request.decode(9, b"\x02" + string + bytes(10))
@@ -159,7 +159,7 @@ def test_a_string_of_more_than_32_767_bytes_is_refused() -> None:
 
 
 def test_records_survive_anything(rng: random.Random) -> None:
-    """The decoders of internal records, around the messages."""
+    """The decoders of internal records, which wrap messages."""
     decoders = [
         records.METADATA.decode,
         records.OFFSETS.decode_key,

@@ -1,4 +1,4 @@
-"""The notation of the tables: what it says, and what is no notation."""
+"""The notation of the tables: what it means, and what it refuses."""
 
 from __future__ import annotations
 

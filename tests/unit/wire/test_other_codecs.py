@@ -1,4 +1,4 @@
-"""Two codecs that are not ours, kafka-python's and kio's, read what we write and write the same."""
+"""Two independent codecs, kafka-python's and kio's, read what we write and write the same."""
 
 from __future__ import annotations
 
@@ -24,14 +24,14 @@ SAMPLES = 3
 
 kafka_protocol = pytest.importorskip("kafka.protocol")
 with_kio = pytest.mark.skipif(
-    importlib.util.find_spec("kio") is None,  # it wants Python 3.11
+    importlib.util.find_spec("kio") is None,  # it needs Python 3.11
     reason="kio is not installed",
 )
 
 
 @lru_cache(maxsize=1)
 def kafka_python() -> dict[str, Any]:
-    """Its classes by Kafka's names: "MetadataRequest"."""
+    """Its classes by Kafka's names, such as "MetadataRequest"."""
     found = {}
     for module in pkgutil.walk_packages(kafka_protocol.__path__, "kafka.protocol."):
         if ".old" not in module.name and "stubs" not in module.name:
@@ -46,7 +46,7 @@ def both(api: apis.Api) -> list[tuple[str, Message]]:
 
 
 RENAMED = {"generation_id_or_member_epoch": "generation_id"}
-"""Fields of TxnOffsetCommit that kafka-python has by the names of an older Kafka."""
+"""Fields of TxnOffsetCommit for which kafka-python uses an older Kafka's names."""
 
 PAIRS = [
     (theirs, message)
@@ -57,13 +57,13 @@ PAIRS = [
 
 
 def agree(ours: Any, theirs: Any, fields: tuple[Field, ...], version: int) -> None:
-    """Their object holds what our struct holds; kio has its own names, but the same order."""
+    """Check that their object equals our struct; kio has its own names in the same order."""
     present = [field for field in fields if version in field.versions]
     kio = dataclasses.is_dataclass(theirs)
     names = [f.name for f in (dataclasses.fields(theirs) if kio else present)]
     for field, name in zip(present, names, strict=True):
         if not kio and field.name.endswith("authorized_operations"):
-            continue  # kafka-python makes sets of these bits, under other names
+            continue  # kafka-python turns these bits into sets with other names
         if not kio and not hasattr(theirs, name):
             name = RENAMED[name]
         left, right = getattr(ours, field.name), getattr(theirs, name)
@@ -80,7 +80,7 @@ def agree(ours: Any, theirs: Any, fields: tuple[Field, ...], version: int) -> No
 
 
 def comparable(value: Any, field: Field) -> Any:
-    """Their value as ours would be: kio makes times of numbers, and null of no id."""
+    """Their value in our form: kio turns numbers into times, and a missing id into null."""
     if isinstance(value, datetime.datetime):
         return round(value.timestamp() * 1000)
     if isinstance(value, datetime.timedelta):
@@ -104,12 +104,12 @@ def test_kafka_python_agrees(rng: random.Random) -> None:
                 encoded = message.encode(version, fields)
                 found = theirs.decode(encoded, version=version)
                 agree(message.decode(version, encoded)[0], found, message.fields, version)
-                found._header = None  # it has one when it came with one
+                found._header = None  # it has one if it was read with one
                 assert bytes(found.encode(version=version)) == encoded
 
 
 def kio_number(rng: random.Random, field: Field) -> Any:
-    """Numbers that kio takes: error codes that exist, times that Python's datetime can say."""
+    """Numbers that kio accepts: existing error codes, times that Python's datetime can express."""
     if field.name.endswith("error_code"):
         return rng.randint(0, 100)
     if field.kind in ("i32", "i64") and field.name.endswith(("_ms", "timestamp")):
@@ -119,7 +119,7 @@ def kio_number(rng: random.Random, field: Field) -> Any:
 
 @cache
 def kio_class(message: Message, key: int, version: int) -> Any:
-    """Its class of a message's version; None where it has none."""
+    """Its class for a version of a message; None if it has none."""
     from kio import index
 
     load = "load_request_schema" if message.title.endswith("request") else "load_response_schema"
@@ -134,7 +134,7 @@ SIDES = [(api.key, message) for api in apis.BY_KEY.values() for _, message in bo
 
 @with_kio
 def test_kio_knows_nearly_all_that_we_know() -> None:
-    """So that the comparison is one."""
+    """So that the comparison means something."""
     known = [kio_class(m, key, version) for key, m in SIDES for version in m.versions]
     assert known.count(None) < len(known) / 10
 

@@ -1,4 +1,4 @@
-"""Internal records: frames, kinds, versions; unknown ones are named, not fatal."""
+"""Internal records: frames, types, versions; unknown ones are reported and not fatal."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Whatever can be encoded comes back as it was, in every version of every message."""
+"""Whatever can be encoded is decoded unchanged, in every version of every message."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ def test_what_is_large_stays_where_it_lies(version: int) -> None:
 
 
 def smallest(fields: tuple[Field, ...], version: int) -> dict[str, Any]:
-    """One element in each array of structs, and in it all that is as short as it can be."""
+    """One struct in each array of structs, with every field as short as possible."""
     return {
         f.name: _smallest(f, version)
         for f in fields
@@ -76,7 +76,7 @@ def _smallest(field: Field, version: int) -> Any:
 
 
 def test_the_smallest_elements_are_not_too_many() -> None:
-    """A count is believed when that many elements of the fewest bytes would fit."""
+    """A count is believed if that many elements of minimal size would fit."""
     for message, version in VERSIONS:
         data = message.encode(version, smallest(message.fields, version))
         found, end = message.decode(version, data)
@@ -91,7 +91,7 @@ def test_varints_come_back(value: int) -> None:
 
 
 def test_what_is_absent_has_its_default() -> None:
-    """Seen in one version that lacks them: numbers, strings, ids, arrays, structs, null."""
+    """In a version that lacks them: numbers, strings, ids, arrays, structs, null."""
     request = apis.FETCH.decode_request(4, apis.FETCH.encode_request(4, {"max_wait_ms": 1}))
     assert (request.session_epoch, request.rack_id, request.cluster_id) == (-1, "", None)
     assert (request.replica_state.replica_id, request.forgotten_topics_data) == (-1, [])
@@ -157,7 +157,7 @@ def test_what_cannot_be_encoded_is_named(
 
 @pytest.mark.parametrize("version", [8, 9])
 def test_a_string_of_more_than_32_767_bytes_is_refused(version: int) -> None:
-    """Also where its length would have room for more: Kafka reads no longer one."""
+    """Even if the length field allows more: Kafka reads no longer string."""
     longest = "\u00e9" * 16_383 + "x"
     data = apis.METADATA.encode_response(version, {"cluster_id": longest})
     assert apis.METADATA.decode_response(version, data).cluster_id == longest

@@ -1,4 +1,4 @@
-"""buffer.memory: what a batch takes of it is given back once, however the batch ends."""
+"""buffer.memory: each batch releases what it reserved exactly once, however it ends."""
 
 from __future__ import annotations
 
@@ -27,19 +27,19 @@ CODES = (
     ErrorCode.INVALID_RECORD, ErrorCode.TOPIC_AUTHORIZATION_FAILED,
     ErrorCode.UNKNOWN_PRODUCER_ID,
 )  # fmt: skip
-"""Acknowledged, known already, again, split in two, refused, with another producer id."""
+"""Acknowledged, duplicate, retried, split in two, refused, sent with another producer id."""
 BUFFER = 60_000
 
 
 def counted(waiting: Accumulator) -> None:
-    """What is taken is what those batches took that have not ended."""
+    """The memory in use is what the unfinished batches reserved."""
     with waiting.lock:
         taken = sum(batch.reserved for batch in waiting.unfinished.values())
         assert waiting.used == taken <= BUFFER
 
 
 class Moody:
-    """A leader whose answers chance chooses; held, it says nothing."""
+    """A leader with random answers; while it is held, it never answers."""
 
     def __init__(self, seed: int) -> None:
         self.chance = random.Random(seed)
@@ -69,7 +69,7 @@ def test_every_end_gives_back_once(broker: Peer, seed: int, idempotent: bool) ->
         if chance.random() < 0.4:
             moody.go.set() if chance.random() < 0.7 else moody.go.clear()
         for _ in range(chance.randrange(20)):
-            with suppress(errors.Timeout):  # it is full, and the leader held
+            with suppress(errors.Timeout):  # the buffer is full, and the leader is held
                 value = bytes(chance.randrange(600))
                 futures.append(producer.send("t", value, partition=chance.randrange(2)))
         if chance.random() < 0.2:
@@ -84,7 +84,7 @@ def test_every_end_gives_back_once(broker: Peer, seed: int, idempotent: bool) ->
             producer.close(LIMIT_S)
     else:
         with suppress(errors.KafkalogError):
-            producer.close(0)  # what is on its way is given up
+            producer.close(0)  # requests in flight are abandoned
         moody.go.set()
     assert (waiting.used, waiting.unfinished) == (0, {})
     assert all(future.done() for future in futures)
@@ -101,7 +101,7 @@ def test_what_expires_gives_back(broker: Peer) -> None:
 
 
 def test_what_a_transaction_aborts_gives_back(store: Any) -> None:
-    """Sent or not; the next one begins with all of it."""
+    """Sent or not; the next transaction begins with the whole buffer."""
     chance = random.Random(11)
     producer = Producer(store, transactional_id="one", linger_ms=1_000, buffer_bytes=BUFFER)
     for _ in range(20):
@@ -130,7 +130,7 @@ def store(tmp_path: Any) -> Any:
 
 
 def test_a_slow_callback_lets_no_room_go_and_takes_no_more(broker: Peer) -> None:
-    """Others send up to the buffer at that time; then they wait for max.block.ms, as docs say."""
+    """Other sends fill the buffer while it runs, then wait for max.block.ms, as documented."""
     held, begun = threading.Event(), threading.Event()
 
     def slow(_: Future) -> None:
@@ -203,7 +203,7 @@ def test_the_memory_of_a_batch_that_has_ended_is_the_next_ones() -> None:
 
 
 def test_what_somebody_still_sends_is_no_other_batchs() -> None:
-    """A batch whose time is over has ended, and its connection may have half of it."""
+    """A batch that has timed out has ended, but its connection may have sent only half of it."""
     filled = Filled()
     batch = filled.batch(b"one")
     sending, as_it_was = memoryview(batch.data or b"")[10:], bytes(batch.data or b"")

@@ -16,7 +16,7 @@ VALUES = [b"%d of %d, %d" % (i * i, i, i % 7) for i in range(500)]
 
 
 def sent_bytes(broker: Peer, codec: str, level: int | None) -> bytes:
-    """The body of the one batch that holds VALUES."""
+    """The body of the only batch, which holds VALUES."""
     config = {} if level is None else {f"compression.{codec}.level": level}
     with make(broker, config, compression=codec, linger_ms=1_000_000) as producer:
         producer.send_many("t", VALUES, timestamps_ms=[1] * len(VALUES), partition=0).hurry()

@@ -1,4 +1,4 @@
-"""Where records without a key go when some partitions do not get on (KIP-794)."""
+"""Where records without a key go when some partitions are slow (KIP-794)."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def weights(partitions: int, queued: dict[int, int], out: tuple[int, ...] = ()) 
 
 
 def test_one_with_a_longer_queue_is_chosen_less() -> None:
-    """As the KIP has it: of queues 0, 3, 1 the weights are 4, 1, 3."""
+    """As in the KIP: queues 0, 3, 1 have the weights 4, 1, 3."""
     assert weights(3, {1: 3, 2: 1}) == [4, 1, 3]
 
 
@@ -49,7 +49,7 @@ def test_a_node_is_given_up_after_the_timeout_and_until_it_takes_something() -> 
     balance.took(1)
     assert balance.gone(99.0) == set()
     balance.stalled([1, 2], 20.0)
-    balance.stalled([2], 30.0)  # what waited for the other one is gone
+    balance.stalled([2], 30.0)  # records for the other node are gone
     assert balance.gone(99.0) == {2}
 
 
@@ -62,9 +62,9 @@ def test_without_a_timeout_no_node_is_given_up() -> None:
 def test_c_chooses_by_the_weights() -> None:
     new, load = direct("intake_new"), direct("intake_load")
     open_, memory, send = direct("intake_open"), direct("growing_new"), direct("intake_send")
-    intake = new(4, Future, 7, 1, False, False)  # a record is a turn
+    intake = new(4, Future, 7, 1, False, False)  # the partition may change with each record
     batches = [object() for _ in range(4)]
-    memories = [memory(1 << 20, None) for _ in batches]  # as a batch keeps its own
+    memories = [memory(1 << 20, None) for _ in batches]  # each batch keeps its own
     for place, batch in enumerate(batches):
         open_(intake, place, batch, memories[place])
 
@@ -74,7 +74,7 @@ def test_c_chooses_by_the_weights() -> None:
         )
 
     load(intake, cumulative(4, {1: 3, 2: 3, 3: 3}, (3,)))
-    chosen(1)  # whose turn it was before
+    chosen(1)  # the partition chosen earlier
     found = chosen(6_000)
     assert found[3] == 0
     assert 3_700 < found[0] < 4_300 and 800 < found[1] < 1_200 and 800 < found[2] < 1_200
@@ -92,7 +92,7 @@ def test_c_refuses_weights_that_are_none(wrong: bytes) -> None:
 
 @pytest.mark.parametrize("adaptive", [True, False])
 def test_a_leader_that_answers_nothing_gets_less(peer: Peer, adaptive: bool) -> None:
-    """One of two that takes its requests in flight and no more; others go on without it."""
+    """One of two leaders accepts its requests in flight and no more; the producer avoids it."""
     hold = threading.Event()
 
     def held(request: Any, version: int) -> Any:
@@ -110,7 +110,7 @@ def test_a_leader_that_answers_nothing_gets_less(peer: Peer, adaptive: bool) -> 
         slow.on(apis.PRODUCE, held)
         config = {
             "partitioner.adaptive.partitioning.enable": adaptive,
-            # The other one, on a machine that stands still, must not be given up, too.
+            # Long enough that the other leader, on a busy machine, is not given up, too.
             "partitioner.availability.timeout.ms": 500,
         }
         with Producer(

@@ -1,4 +1,4 @@
-"""A group's scripted coordinator, and a consumer that is its only member."""
+"""A scripted group coordinator, and a consumer that is its only member."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ ZERO, ONE = TopicPartition("t", 0), TopicPartition("t", 1)
 
 
 class Coordinator:
-    """Node 1 coordinates group g; the only member leads it, and gets what it shares out."""
+    """Node 1 coordinates group g; its only member is the leader, and gets what it assigns."""
 
     def __init__(self, peer: Peer) -> None:
         self.peer = peer
@@ -95,12 +95,12 @@ def joined(peer: Peer, **options: Any) -> Consumer:
 
 
 def placed(member: Consumer) -> bool:
-    """Whether it knows where to begin."""
+    """Whether its positions are known."""
     return all(member._reading.position(tp) is not None for tp in member.assignment)
 
 
 def ids(peer: Peer) -> list[str]:
-    """With which member ids it asked to join."""
+    """The member ids it sent in JoinGroup."""
     return [request.member_id for request in peer.sent(apis.JOIN_GROUP)]
 
 
@@ -109,7 +109,7 @@ def generation(member: Consumer) -> int:
 
 
 def again(member: Consumer, wanted: int = 2) -> None:
-    """Poll until it is in a later generation."""
+    """Poll until it is in generation `wanted` or a later one."""
     while (
         generation(member) < wanted or not member.assignment or member._sharing.joining
         or not placed(member)

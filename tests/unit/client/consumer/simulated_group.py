@@ -1,9 +1,8 @@
-"""Where simulated consumers live: the real coordinator of their group, a network, topics that grow
-and are deleted, and the judge of what they do.
+"""The world of simulated consumers: their group's real coordinator, a network, topics that grow and
+are deleted, and the judge of what they do.
 
-The judge keeps books of its own, of what the coordinator is asked, what it answers, and which
-records are handed out; it asks the coordinator only in which generation the group is, and who is in
-it.
+The judge keeps its own books of requests, answers, and records handed out.  It asks the coordinator
+only for the group's generation and members.
 """
 
 from __future__ import annotations
@@ -36,7 +35,7 @@ PATIENCE = Patience(request_ms=20_000, slow_ms=15_000, append_ms=4_000)
 SETTINGS = config(group_initial_rebalance_delay_ms=500, offsets_commit_timeout_ms=5_000)
 APPEND_ERRORS = [ErrorCode.NOT_ENOUGH_REPLICAS, ErrorCode.REQUEST_TIMED_OUT]
 Answer = Callable[[Any], None]
-"""Of a body; of an ErrorCode where another node was asked; of None where no answer came in time."""
+"""Takes a body; an ErrorCode if another node was asked; None if no answer came in time."""
 Away = (
     ErrorCode.NOT_COORDINATOR,
     ErrorCode.COORDINATOR_LOAD_IN_PROGRESS,
@@ -46,33 +45,33 @@ _TAKEN = (ErrorCode.NONE, ErrorCode.REBALANCE_IN_PROGRESS)
 
 
 class Judge:
-    """What was said and done, and what must not be."""
+    """Records what was said and done, and raises Violated if a promise is broken."""
 
     def __init__(self, world: GroupWorld) -> None:
         self._world = world
         self._told: dict[int, dict[str, set[TopicPartition]]] = {}
-        """By generation and member, or instance: what SyncGroup said."""
+        """What SyncGroup assigned, by generation and member or instance."""
         self._heard_ms: dict[str, int] = {}
-        """By member id: when it sent the last request that the coordinator counted it in for."""
+        """By member id: when it sent the last request that counted as a sign of life."""
         self.given: dict[TopicPartition, int] = {}
-        """Up to where records were handed out, by whomever."""
+        """The end of the records that any member was handed."""
         self.offsets: dict[TopicPartition, int] = {}
-        """What is committed."""
+        """The committed offsets."""
         self._setter: dict[TopicPartition, str] = {}
-        """The member that committed it last."""
+        """The member of the last commit."""
 
     def restarted(self) -> None:
-        """What was committed without an answer may be there, or not."""
+        """Commits that were not answered may have succeeded or not."""
         group = self._world.group
         if group is not None:
             for topic, partitions in group.offsets.items():
                 for p, one in partitions.items():
                     self.offsets[TopicPartition(topic, p)] = one.offset
 
-    # ---- what the coordinator is asked -------------------------------------------------------
+    # ---- requests to the coordinator ---------------------------------------------------------
 
     def arrives(self, api: Api, fields: dict[str, Any], sent_ms: int) -> Callable[[Any], None]:
-        """A request comes to the coordinator; what is called with the answer."""
+        """Note a request that the coordinator receives; returns what takes its answer."""
         group = self._world.group
         generation = -1 if group is None else group.generation
         members = set() if group is None else set(group.members)
@@ -110,14 +109,14 @@ class Judge:
         told[who] = mine
 
     def committed(self, taken: dict[TopicPartition, int], who: str, generation: int) -> None:
-        """These offsets count from now on; `generation`: the group's when they came."""
+        """Note committed offsets; `generation`: the group's when the commit arrived."""
         for tp, offset in taken.items():
             before = self.offsets.get(tp, 0)
             mine = self._told.get(generation, {}).get(who, set())
             others = any(
                 tp in theirs for one, theirs in self._told.get(generation, {}).items() if one != who
             )
-            # Its own late or repeated commit sets nobody back while the partition is nobody else's.
+            # A late or repeated commit sets nobody back while nobody else owns the partition.
             if offset < before and tp not in mine and (others or self._setter.get(tp) != who):
                 raise Violated(f"C3: {who} set {_named(tp)} back from {before} to {offset}")
             if offset > self.given.get(tp, 0):
@@ -133,7 +132,7 @@ class Judge:
     def handed_out(
         self, member_id: str, who: str, generation: int, tp: TopicPartition, first: int, end: int
     ) -> None:
-        """A member, as it believes, has handed out records."""
+        """Note that a member has handed out records, with what it believes of its membership."""
         world = self._world
         before = self.given.get(tp, 0)
         if first > before:
@@ -163,7 +162,7 @@ def _named(tp: TopicPartition) -> str:
 
 
 def _rows(fields: dict[str, Any], body: Any) -> dict[TopicPartition, int]:
-    """What of a commit was taken."""
+    """The offsets of a commit that were accepted."""
     asked = {
         TopicPartition(topic["name"], row["partition_index"]): row["committed_offset"]
         for topic in fields["topics"]
@@ -184,13 +183,13 @@ class GroupWorld(World[GroupCore]):
         super().__init__(seed, PATIENCE, APPEND_ERRORS)
         self.topics: dict[str, int] = {"a": self.rng.randint(1, 4), "b": self.rng.randint(1, 3)}
         self.ends: dict[TopicPartition, int] = {}
-        """How many records each partition has."""
+        """The number of records in each partition."""
         self.judge = Judge(self)
         self.events = 0
         self.away_until_ms = 0
-        """Another node coordinates the group: this long it is not found."""
+        """Until then another node coordinates the group, and it is not found."""
         self.silent_until_ms = 0
-        """This long the coordinator handles nothing."""
+        """Until then the coordinator handles nothing."""
         self._ids: dict[str, UUID] = {}
         self.restart()
 
@@ -227,15 +226,15 @@ class GroupWorld(World[GroupCore]):
 
     @property
     def partitions(self) -> list[TopicPartition]:
-        """All that there are."""
+        """All partitions that exist."""
         return [TopicPartition(name, p) for name, n in self.topics.items() for p in range(n)]
 
     def has(self, tp: TopicPartition) -> bool:
-        """Whether the cluster has it."""
+        """Whether the cluster has the partition."""
         return tp.partition < self.topics.get(tp.topic, 0)
 
     def counts(self, topics: Iterable[str]) -> dict[str, int]:
-        """As metadata says it."""
+        """Partition counts, as in the metadata."""
         return {name: self.topics[name] for name in sorted(topics) if name in self.topics}
 
     # ---- the network -------------------------------------------------------------------------
@@ -244,7 +243,7 @@ class GroupWorld(World[GroupCore]):
         self, api: Api, version: int, fields: dict[str, Any], then: Answer, timeout_ms: int,
         holds: Callable[[], bool] = lambda: True,
     ) -> None:  # fmt: skip
-        """Send a request to whoever seems to be the coordinator."""
+        """Send a request to the node that seems to be the coordinator."""
         self.patience = dataclasses.replace(PATIENCE, request_ms=timeout_ms)
         sent_ms = self.now_ms
 
@@ -277,7 +276,7 @@ class GroupWorld(World[GroupCore]):
         self.step(lambda step: self.core.request(api, asked, step))
 
     def end_transaction(self, producer: Producer, ended: Callable[[], None]) -> None:
-        """Write its marker, however often that takes."""
+        """Write the transaction's markers, retrying as often as necessary."""
         life = self.life
 
         def done(error: ErrorCode) -> None:
@@ -286,7 +285,7 @@ class GroupWorld(World[GroupCore]):
             else:
                 self.later(100, lambda: self.end_transaction(producer, ended))
 
-        def lost() -> None:  # the coordinator died over it
+        def lost() -> None:  # the coordinator died first
             if life != self.life and not settled:
                 settled.append(True)
                 self.end_transaction(producer, ended)

@@ -1,4 +1,4 @@
-"""A member of a simulated group: its process, what it asks its coordinator, its commits."""
+"""A member of a simulated group: its process, its requests to the coordinator, its commits."""
 
 from collections.abc import Callable, Generator
 from typing import Any, NamedTuple
@@ -28,7 +28,7 @@ REQUEST_MS = 12_000
 
 
 class AwayError(Exception):
-    """What the user's database says."""
+    """A failure of the user's database."""
 
 
 class Habits(NamedTuple):
@@ -39,24 +39,24 @@ class Habits(NamedTuple):
     work_ms: int
     """Between two polls, at most."""
     interval_ms: int
-    """Of automatic commits."""
+    """Between automatic commits."""
     instance_id: str | None
 
 
 class Trouble:
-    """How often what goes wrong with members and topics; all 0: nothing does."""
+    """How often members and topics have each kind of trouble; 0: never."""
 
     slow_listener = raises = slow_work = stalls = dies = leaves = 0.0
     moves = silent = jumps = grows = deletes = 0.0
 
 
 Wait = tuple[int, Callable[[], bool]]
-"""Until when a thread sleeps, unless it is woken by this."""
+"""When a thread wakes up, unless this condition wakes it earlier."""
 Life = Generator[Wait, None, Any]
 
 
 class SimulatedMember:
-    """The Keeper's and the Committer's threads of a consumer, and its requests."""
+    """The Keeper and Committer threads of a consumer, and its requests."""
 
     def __init__(self, world: Any, name: str, habits: Habits) -> None:
         self.world = world
@@ -65,12 +65,12 @@ class SimulatedMember:
         self.alive = False
         self.life = 0
         self.stalled_ms = 0
-        """Until when the process gets no time."""
+        """Until then the process does not run."""
 
     # ---- a process ---------------------------------------------------------------------------
 
     def die(self) -> None:
-        """Without a word."""
+        """Without leaving the group."""
         self.life += 1
         self.alive = False
         self.world.note(f"{self.name} dies")
@@ -80,7 +80,7 @@ class SimulatedMember:
         return self.world.now_ms / 1000
 
     def later(self, ms: int, event: Callable[[], None]) -> None:
-        """An event of this process, if it still is there, once it gets time."""
+        """Schedule an event for this process: it happens once the process runs, unless it died."""
         life = self.life
 
         def happen() -> None:
@@ -109,7 +109,7 @@ class SimulatedMember:
     # ---- the owner's thread --------------------------------------------------------------------
 
     def _wake(self) -> None:
-        """Let the owner's thread go on, if what it waits for is there, or its time is over."""
+        """Let the owner's thread continue if its condition holds or its time has passed."""
         while self.alive:
             until_ms, ready = self.waits
             if self.world.now_ms < until_ms and not ready():
@@ -151,7 +151,7 @@ class SimulatedMember:
                     return stepped
 
     def _stepped(self, owned: list[TopicPartition], until_ms: int) -> Life:
-        """Whether it is in; None: there is more to do."""
+        """Whether it is in; None: the step is not finished."""
         member = self.member
         if member.state == OUT:
             self._post(apis.JOIN_GROUP, 9, member.join(self.core.subscription.topics, owned))
@@ -194,7 +194,7 @@ class SimulatedMember:
 
     @staticmethod
     def _received(answer: Any) -> Any:
-        """Raises: nobody answered in time; another node did."""
+        """Raises: no answer came in time; another node answered."""
         if answer is None:
             raise errors.Timeout("no answer")
         if isinstance(answer, ErrorCode):
@@ -320,7 +320,7 @@ class SimulatedMember:
         self._put(given)
 
     def _put(self, given: Committing) -> None:
-        """As put_offsets: tried again until its time is over."""
+        """As put_offsets: retried until its timeout."""
 
         def end(problem: errors.KafkalogError | None) -> None:
             self.commits.ended(given, problem)
@@ -350,13 +350,13 @@ class SimulatedMember:
         self.ask(apis.OFFSET_COMMIT, 9, fields, then, min(REQUEST_MS, left_ms))
 
     def _commit_transaction(self) -> Life:
-        """Commit what was read in a transaction, as the member that the consumer says it is.  What
-        was read in a generation before is left to who has its partitions now."""
+        """Commit what was read in a transaction, as the member that the consumer reports.  What was
+        read in an earlier generation is left to the present owners of its partitions."""
         world, read, self.read = self.world, self.read, {}
         member = self.core.identity()
         if not read or member.generation > self.read_in or not world.chance(0.7):
             if member.generation <= self.read_in:
-                self.read = read  # the batch goes on
+                self.read = read  # the batch continues
             return
         world.transactions += 1
         number, open_, told = 1_000 + world.transactions, [True], list[bool]()
@@ -375,7 +375,7 @@ class SimulatedMember:
         self.ask(apis.TXN_OFFSET_COMMIT, 3, fields, then, REQUEST_MS, holds=lambda: bool(open_))
         ended: list[bool] = []
 
-        def expire() -> None:  # nobody has ended it: its process has died
+        def expire() -> None:  # nobody ended it: its process has died
             if open_:
                 open_.clear()
                 world.end_transaction(Producer(number, 0, False), lambda: None)
@@ -396,7 +396,7 @@ class SimulatedMember:
         world.note(f"{self.name}: transaction {number} commits {commit}: {read}")
         world.end_transaction(Producer(number, 0, commit), settled)
         yield world.now_ms + API_MS, lambda: bool(ended)
-        if not commit:  # it reads again what it has not committed
+        if not commit:  # it reads the uncommitted records again
             self.positions.clear()
             self.found = self.asking = None
 

@@ -1,4 +1,4 @@
-"""Consumers of a group: what decides in them, in a world in which things go wrong.
+"""Consumers of a group: their decisions, in a world in which things go wrong.
 
 Each one's core, member, session and commits are the real ones, and so is the coordinator; threads,
 network, topics and time are modelled (simulated_group.py).
@@ -6,12 +6,12 @@ network, topics and time are modelled (simulated_group.py).
 What must hold whatever happens:
 
 C1  no two members own a partition in the same generation, nor hand out what another owns in theirs
-C2  a commit of another generation than the group's does not go through, also in a transaction
+C2  a commit of another generation than the group's is refused, also in a transaction
 C3  a committed offset goes back only by a member that owns the partition in the present generation,
-    or that committed last and whose partition is nobody else's yet
-C4  no record is skipped: what is committed was handed out, and who takes over goes on there
-C5  a member that is out hands out nothing once its session is over by its own clock
-C6  once faults end the group settles in bounded time: all partitions are owned, read and committed
+    or that committed last while nobody else owns the partition yet
+C4  no record is skipped: committed records were handed out, and the next owner continues there
+C5  a removed member hands out nothing once its session has expired by its own clock
+C6  once faults end, the group settles in bounded time: all partitions are owned, read and committed
 """
 
 from __future__ import annotations
@@ -56,18 +56,18 @@ METADATA_MS = 60_000
 FAULTY_MS = 90_000
 SETTLE_MS = 4 * REBALANCE_MS
 STRAY_MS = 40_000
-"""In so long what was lost or slow is over."""
+"""After this time nothing lost or slow is left."""
 PROMPT_MS = 30_000
 TOPICS = {"a", "b", "late"}
 TAKEN_MAX = 20
-"""Records that a poll hands out."""
+"""The most records that a poll hands out."""
 
 
 class Consumer(SimulatedMember):
-    """A program with a consumer: the owner's thread, over the Keeper's and the Committer's."""
+    """A program with a consumer: the owner's thread, on top of the Keeper and the Committer."""
 
     def start(self) -> None:
-        """A new process."""
+        """Start a new process."""
         world, habits = self.world, self.habits
         self.life += 1
         self.alive = True
@@ -85,7 +85,7 @@ class Consumer(SimulatedMember):
         self.commits = Commits()
         self.positions: dict[TopicPartition, int] = {}
         self.found: dict[TopicPartition, CommittedOffset] | None = None
-        """What OffsetFetch said."""
+        """The answer to OffsetFetch."""
         self.asking: object | None = None
         self.rest_until_ms = 0
         self.answer: list[Any] = []
@@ -96,15 +96,15 @@ class Consumer(SimulatedMember):
         self.owner: Life = self._program()
         self.waits: Wait = (world.now_ms, lambda: True)
         self.timed: Wait | None = None
-        """Of what it waits for, what wakes it in the end."""
+        """The wait whose wake-up is already scheduled."""
         self.read: dict[TopicPartition, int] = {}
-        """In the transaction that is open, and in which generation."""
+        """Read in the open transaction; `read_in` is its generation."""
         self.read_in = -1
         self.ended: list[BaseException | None] = []
         self._wake()
 
     def _program(self) -> Life:
-        """Poll, work, commit, for ever."""
+        """Poll, work, commit, forever."""
         world = self.world
         while True:
             try:
@@ -169,7 +169,7 @@ class Consumer(SimulatedMember):
         return taken
 
     def _note_read(self, tp: TopicPartition, end: int, generation: int) -> None:
-        """In the transaction; what it read in another generation is its partitions' owners'."""
+        """Note it for the transaction; reads of another generation belong to the new owners."""
         if generation != self.read_in:
             self.read.clear()
         self.read[tp], self.read_in = end, generation
@@ -181,7 +181,7 @@ class Consumer(SimulatedMember):
             lookout.asked(self.world.has, self.now_s, shared=True)
 
     def _find_positions(self) -> None:
-        """Begin where the group has left off, or at the beginning."""
+        """Begin at the group's committed offsets, or at the beginning."""
         if self.found is not None:
             for tp in self.core.assigned:
                 if tp not in self.positions:
@@ -205,7 +205,7 @@ class Consumer(SimulatedMember):
 
         def then(answer: Any) -> None:
             if self.asking is not ticket:
-                return  # of an assignment before
+                return  # for an earlier assignment
             self.asking = None
             if answer is None or isinstance(answer, ErrorCode) or answer.groups[0].error_code:
                 return
@@ -267,7 +267,7 @@ class Consumer(SimulatedMember):
         return None
 
     def _drained(self, until_ms: int) -> Life:
-        """Wait for the commits in the background, while the session lasts."""
+        """Wait for background commits while the session lasts."""
         self.session.polled_s = float("inf")
         while not self.commits.quiet:
             end_ms = min(until_ms, int(min(self.session.end_s, 1e9) * 1000))
@@ -294,7 +294,7 @@ class Consumer(SimulatedMember):
         return None
 
     def _look(self) -> None:
-        """As Sharing: at the metadata, when it is time for that."""
+        """As Sharing: look at the metadata when it is due."""
         core, member = self.core, self.member
         if not core.lookout.due(self.now_s):
             return
@@ -309,7 +309,7 @@ class Consumer(SimulatedMember):
     # ---- joining ---------------------------------------------------------------------------
 
     def _do(self) -> None:
-        """What the member wants done."""
+        """Carry out what the member wants."""
         effects, self.member.effects = self.member.effects, []
         for one in effects:
             match one:
@@ -332,7 +332,7 @@ class Consumer(SimulatedMember):
 
 
 class Simulated(GroupWorld):
-    """The world, and how its members and topics fare."""
+    """The world, and what happens to its members and topics."""
 
     def __init__(self, seed: int) -> None:
         self.transactions = 0
@@ -363,9 +363,9 @@ class Simulated(GroupWorld):
 
 
 def simulate(seed: int) -> Simulated:
-    """One run: faults for a while, then none, when the group must settle.
+    """Run once: faults for a while, then none, after which the group must settle.
 
-    Raises: Violated, with the trace of what happened as its note.
+    Raises: Violated; its note is the trace of what happened.
     """
     world = Simulated(seed)
     with telling(world, seed):
@@ -399,7 +399,7 @@ def _draw(world: Simulated) -> None:
 
 
 def _tick(world: Simulated) -> None:
-    """Records come, and things go wrong."""
+    """Records arrive, and things go wrong."""
     rng, trouble = world.rng, world.trouble
     for tp in world.partitions:
         if rng.random() < 0.5:
@@ -417,7 +417,7 @@ def _tick(world: Simulated) -> None:
         world.restart()
     if world.chance(trouble.silent):
         world.silent_until_ms = world.now_ms + rng.randint(1_000, 2 * SESSION_MS)
-        world.note("the coordinator stands still")
+        world.note("the coordinator pauses")
     if world.chance(trouble.jumps):
         world.now_ms += rng.randint(1_000, 2 * SESSION_MS)
         world.note("the clock jumped")
@@ -450,7 +450,7 @@ def _simulate(world: Simulated) -> None:
     world.run(world.now_ms + STRAY_MS)
     if not world.living:
         world.consumers[0].start()
-    # A static leader that returns does not know of what has grown since: as Kafka's (KIP-814).
+    # A returning static leader does not know what has grown in the meantime, as in Kafka (KIP-814).
     world.topics["a"] += 1
     _must_settle(world)
     # A listener may raise at any time.
@@ -482,7 +482,7 @@ def _must_settle(world: Simulated) -> None:
 
 
 def _must_read_on(world: Simulated) -> None:
-    """A topic that is gone stops no other one, however long it is until the leader looks."""
+    """A deleted topic stops no other one, even long before the leader looks at the metadata."""
     leaders = [one for one in world.living if one.member.counts is not None]
     looks_s = max((one.core.lookout.next_look_s for one in leaders), default=0.0)
     world.run(max(world.now_ms, int(looks_s * 1000) + 500))
@@ -498,8 +498,8 @@ def _must_read_on(world: Simulated) -> None:
 
 
 def _unsettled(world: Simulated) -> str:
-    """Why the group is not settled; empty: all that live share all partitions of one generation,
-    and have read and committed everything."""
+    """Why the group is not settled.  Empty: all living members share all partitions in one
+    generation, and have read and committed everything."""
     group, living = world.group, world.living
     if group is None or group.state is not State.STABLE:
         return f"the group is {group and group.state}"

@@ -1,4 +1,4 @@
-"""Assignments, as Kafka's assignors make them."""
+"""Assignments match those of Kafka's assignors."""
 
 from __future__ import annotations
 
@@ -70,7 +70,7 @@ def test_ten_partitions_and_three_consumers(assign: Assign, wanted: dict[str, li
 
 
 def test_consumers_of_different_topics() -> None:
-    """The example of Kafka's documentation: round robin is uneven, sticky as even as can be."""
+    """The example of Kafka's documentation: round robin is uneven, sticky as even as possible."""
     partitions = {"t0": 1, "t1": 2, "t2": 3}
     members = [
         Subscriber("c0", None, ("t0",)),
@@ -88,7 +88,7 @@ def test_consumers_of_different_topics() -> None:
 def after(
     found: dict[str, list[TopicPartition]], topics: tuple[str, ...], generation: int
 ) -> list[Subscriber]:
-    """The members of an assignment as they join again: sticky and cooperative at once."""
+    """The members of an assignment as they join again, for both sticky and cooperative."""
     return [
         Subscriber(m, None, topics, tuple(tps), generation, sticky_user_data(tps, generation))
         for m, tps in found.items()
@@ -111,7 +111,7 @@ def test_sticky_members_keep_what_they_had() -> None:
 
 
 def test_a_cooperative_member_waits_for_what_another_still_reads() -> None:
-    """Two rebalances: given back in the first, taken in the second (KIP-429)."""
+    """Two rebalances: the first revokes the partition, the second assigns it (KIP-429)."""
     partitions = {"t": 4}
     one = cooperative_assignment([Subscriber("a", None, ("t",))], partitions)
     members = [*after(one, ("t",), 1), Subscriber("b", None, ("t",))]
@@ -165,8 +165,9 @@ PARTITIONS = st.dictionaries(st.sampled_from("tuv"), st.integers(0, 9))
 def test_sticky_shares_are_even_and_settle(
     members: dict[str, set[str]], partitions: dict[str, int], data: st.DataObject
 ) -> None:
-    """Whoever claims what: each partition has one owner who asked for it, nobody could relieve
-    anybody, and the same members get the same again.  In steps it ends in the same balance.
+    """Whatever members claim, each partition has one owner that subscribes to it, the shares are as
+    even as possible, and the same members get the same assignment again.  Cooperative rebalances
+    end in the same balance.
     """
     every = [TopicPartition(t, p) for t, n in sorted(partitions.items()) for p in range(n + 1)]
     claims = {

@@ -1,4 +1,4 @@
-"""The consumer's names against real brokers: Apache Kafka's, ours, and ours in this process."""
+"""The consumer's API against real brokers: Apache Kafka's, ours, and ours in this process."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ EARLIEST: dict[str, Any] = {"auto_offset_reset": "earliest", "config": {"fetch.m
 
 
 def append(cluster: Cluster, tp: TopicPartition, data: bytes) -> None:
-    """A batch as it is, once the leader of a new topic knows that it leads."""
+    """Append a batch as it is, once the leader of a new topic knows that it leads."""
     wait_for(lambda: appended(cluster, tp, data) == 0, "the append")
 
 
@@ -181,7 +181,7 @@ def test_commits_keep_their_metadata_and_later_ones_count(where: Any, topic: str
         assert consumer.committed(tp) == CommittedOffset(3, -1, "mine")
         for i in (5, 6):
             consumer.commit({tp: i}, wait=False, callback=lambda *how: told.append(how))
-        consumer.commit({tp: 9})  # behind those that are under way
+        consumer.commit({tp: 9})  # after those in flight
         assert told == [({tp: CommittedOffset(5)}, None), ({tp: CommittedOffset(6)}, None)]
         assert consumer.committed(tp) == CommittedOffset(9)
     with Consumer(where, group=topic, **EARLIEST) as consumer:
@@ -211,7 +211,7 @@ def test_topics_by_a_pattern_also_those_to_come(cluster: Cluster, where: Any, un
 
 
 def until(consumer: Consumer, done: Callable[[Consumer], bool]) -> None:
-    """Poll until something holds."""
+    """Poll until the condition holds."""
     for _ in range(1_200):
         consumer.poll(50)
         if done(consumer):
@@ -221,7 +221,7 @@ def until(consumer: Consumer, done: Callable[[Consumer], bool]) -> None:
 
 @pytest.mark.parametrize("assignor", ["roundrobin", "sticky", "cooperative-sticky"])
 def test_members_share_and_hand_over(where: Any, topic: str, assignor: str) -> None:
-    """Two, then one: every record is read, each partition by one at a time."""
+    """Two members, then one: every record is read, each partition by one at a time."""
     seen: list[tuple[int, int]] = []
     owners: dict[TopicPartition, str] = {}
     stop = {"a": threading.Event(), "b": threading.Event()}
@@ -268,7 +268,7 @@ def test_members_share_and_hand_over(where: Any, topic: str, assignor: str) -> N
 def test_a_removed_member_sets_nothing_back_in_a_transaction(
     cluster: Cluster, where: Any, topic: str
 ) -> None:
-    """It does not know yet; with its generation the coordinator refuses its offsets."""
+    """It does not know yet; the coordinator refuses its offsets because of its generation."""
     tp = TopicPartition(topic, 0)
     options = {**EARLIEST, "group": topic, "auto_commit": False, "heartbeat_ms": 40_000}
     with Consumer(where, topic, **options) as one, Consumer(where, topic, **options) as two:
@@ -285,14 +285,14 @@ def test_a_removed_member_sets_nothing_back_in_a_transaction(
 
 
 def later(member: Consumer, end_s: float) -> bool:
-    """Whether its session ends later than that."""
+    """Whether its session ends later than `end_s`."""
     return member._keeper.session_end_s > end_s
 
 
 def test_a_member_that_reads_on_while_others_are_waited_for_is_counted_in(
     where: Any, topic: str
 ) -> None:
-    """By the heartbeats of the generation before; it knows then that nobody else reads there."""
+    """Heartbeats of the last generation count; they also show that nobody else reads there."""
     options = {**EARLIEST, "group": topic, "assignor": "cooperative-sticky", "heartbeat_ms": 50}
     members = [Consumer(where, topic, **options) for _ in range(3)]
     one, two, three = members
@@ -305,7 +305,7 @@ def test_a_member_that_reads_on_while_others_are_waited_for_is_counted_in(
         polled([one, two], lambda: not (one._sharing.joining or two._sharing.joining), "stable")
         polled([one, three], lambda: one._sharing.joining, "it joins again")
         mine, before = one.assignment, one.group_metadata()
-        for _ in range(3):  # the second is silent but for its heartbeats, and waited for
+        for _ in range(3):  # the second only sends heartbeats, and the others wait for it
             polled([one], partial(later, one, one._keeper.session_end_s), "it beats")
             assert (one.assignment, one._sharing.joining) == (mine, True)
         assert one.group_metadata() == before
@@ -316,7 +316,7 @@ def test_a_member_that_reads_on_while_others_are_waited_for_is_counted_in(
 
 
 def test_read_committed_leaves_out_what_was_aborted_or_is_open(where: Any, topic: str) -> None:
-    """As Records and as columns; and offsets that a transaction commits for the group."""
+    """As Records and as columns, also with offsets that a transaction commits for the group."""
     tp = TopicPartition(topic, 0)
     options = {**EARLIEST, "isolation": "read_committed", "group": topic, "auto_commit": False}
     with Consumer(where, **options) as consumer, Producer(where, transactional_id=topic) as writer:
@@ -352,7 +352,7 @@ def test_interceptors_see_records_and_commits(where: Any, topic: str) -> None:
 
         def on_commit(self, offsets: Any) -> None:
             self.commits.append(offsets)
-            raise ValueError("is told in the log")
+            raise ValueError("this is logged")
 
     tp = TopicPartition(topic, 0)
     with Consumer(where, group=topic, interceptors=[Interceptor()], **EARLIEST) as consumer:
@@ -378,8 +378,8 @@ def test_an_iteration_with_interceptors_moves_one_by_one(where: Any, topic: str)
 
 
 def test_other_topics_while_it_joins(where: Any, topic: str) -> None:
-    """The answer to the join of before is for nobody."""
-    for number in range(100):  # until one is seen before the answer is there
+    """The answer to the earlier JoinGroup is ignored."""
+    for number in range(100):  # until a join is seen before its answer arrives
         group = f"{topic}-{number}"
         with Consumer(where, topic + "-none", group=group, **EARLIEST) as consumer:
             joining = consumer._membership
@@ -396,7 +396,7 @@ def test_other_topics_while_it_joins(where: Any, topic: str) -> None:
 
 @pytest.mark.parametrize("columns", [False, True], ids=["records", "columns"])
 def test_a_position_follows_a_reset(where: Any, topic: str, columns: bool) -> None:
-    """It is what is committed, and where a paused partition goes on."""
+    """The new position is committed, and a paused partition continues there."""
     tp = TopicPartition(topic, 0)
     config = {"fetch.max.wait.ms": 50}
     with Consumer(where, group=topic, auto_offset_reset="latest", config=config) as consumer:
@@ -429,7 +429,7 @@ def test_commits_that_wait_are_one(where: Any, topic: str) -> None:
 
 
 def test_memory_is_bounded_by_the_settings(cluster: Cluster, where: Any, unique: str) -> None:
-    """What waits to be read is one answer a broker, whatever lies in the log."""
+    """One answer per broker is buffered, however much the log holds."""
     topics.create_topic(cluster, unique, 4)
     tps = all_partitions(cluster, unique)
     for tp in tps:

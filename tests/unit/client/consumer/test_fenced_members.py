@@ -1,4 +1,4 @@
-"""A member that its group has removed: whatever it commits is refused, by whichever way."""
+"""A member that its group has removed: every kind of commit it tries is refused."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def broker(tmp_path: Path) -> Iterator[TestBroker]:
 
 
 def member(broker: TestBroker, **options: Any) -> Consumer:
-    """One that has read three records."""
+    """A member that has read three records."""
     made = Consumer(broker.bootstrap_servers, "t", **{**OPTIONS, **options})
     read: list[Any] = []
     while len(read) < 3:
@@ -50,7 +50,7 @@ def member(broker: TestBroker, **options: Any) -> Consumer:
 
 
 def succeed(broker: TestBroker) -> Consumer:
-    """The members are removed; another one reads all, and commits that."""
+    """Remove the members; a new one reads and commits everything."""
     with Cluster(broker.bootstrap_servers) as cluster:
         remove_members(cluster, "g").check()
     made = Consumer(broker.bootstrap_servers, "t", **OPTIONS)
@@ -62,7 +62,7 @@ def succeed(broker: TestBroker) -> Consumer:
 
 
 def noticed(one: Consumer) -> None:
-    """It has heard of it, and asks to join; the other one has to come before it is let in."""
+    """Wait until it has noticed and asks to join; it gets in only after the other one joins."""
     wait_for(lambda: one.poll(0) or not one.assignment, "it gives its partitions up")
 
 
@@ -75,7 +75,7 @@ def in_transaction(broker: TestBroker, who: GroupMetadata) -> None:
 
 @pytest.mark.parametrize("heartbeat_ms", [50_000, 20], ids=["unaware", "aware"])
 def test_its_transaction_is_refused(broker: TestBroker, heartbeat_ms: int) -> None:
-    """Committed without a generation, it would set the group back: records twice."""
+    """Committed without a generation, it would set the group back, and records would repeat."""
     one = member(broker, heartbeat_ms=heartbeat_ms)
     was = one.group_metadata()
     two = succeed(broker)
@@ -93,7 +93,7 @@ def test_its_transaction_is_refused(broker: TestBroker, heartbeat_ms: int) -> No
 
 
 def test_a_member_of_an_older_generation_is_told_so(broker: TestBroker) -> None:
-    """What it kept of the one before, while it is in the next."""
+    """It kept the metadata of one generation, and is now in the next."""
     with member(broker, heartbeat_ms=20) as one:
         old = one.group_metadata()
         with Consumer(broker.bootstrap_servers, "t", **OPTIONS) as two:
@@ -104,7 +104,7 @@ def test_a_member_of_an_older_generation_is_told_so(broker: TestBroker) -> None:
 
 
 def replaced(broker: TestBroker, one: Consumer) -> Consumer:
-    """The member that has the place of `one` now."""
+    """The member that now has the place of `one`."""
     made = Consumer(broker.bootstrap_servers, "t", **OPTIONS, group_instance_id="i")
     wait_for(lambda: made.poll(10) or made.assignment, "the other one is in")
     return made
@@ -140,7 +140,7 @@ def by_an_automatic_commit(one: Consumer) -> None:
 def test_a_static_member_that_was_replaced_stays_out(
     broker: TestBroker, how: Callable[[Consumer], None], options: dict[str, Any]
 ) -> None:
-    """However it hears of it, and whoever has its place later: it takes nothing back."""
+    """However it notices, and whichever member has its place later, it takes nothing back."""
     lost: list[TopicPartition] = []
     with member(broker, **options, group_instance_id="i") as one:
         one.subscribe("t", on_lost=lost.extend)
@@ -155,7 +155,7 @@ def test_a_static_member_that_was_replaced_stays_out(
                 one.poll(60_000)
         assert one.assignment == []
         with Cluster(broker.bootstrap_servers) as cluster:
-            remove_members(cluster, "g").check()  # its place is free
+            remove_members(cluster, "g").check()  # its place becomes free
         with pytest.raises(FENCED):
             one.poll(60_000)
         assert one.group_metadata() == was
@@ -168,7 +168,7 @@ def test_a_static_member_that_was_replaced_stays_out(
         three.close()
         two.close()
         one.unsubscribe()
-        one.assign([TP])  # by hand it may read on
+        one.assign([TP])  # by hand it may continue reading
         one.seek(TP, 0)
         assert one.poll(60_000)
     assert lost == [TP]
@@ -178,7 +178,7 @@ def test_a_static_member_that_was_replaced_stays_out(
 def test_a_static_member_that_was_replaced_is_told_so_and_takes_nothing_back(
     broker: TestBroker,
 ) -> None:
-    """Its transaction neither."""
+    """Nor does its transaction."""
     with member(broker, heartbeat_ms=20, group_instance_id="i") as one:
         was = one.group_metadata()
         two = replaced(broker, one)
@@ -193,7 +193,7 @@ def test_a_static_member_that_was_replaced_is_told_so_and_takes_nothing_back(
 
 
 def generations(members: list[Consumer]) -> set[int]:
-    """Once each has polled."""
+    """The generations of the members after each has polled."""
     for one in members:
         one.poll(10)
     return {one.group_metadata().generation for one in members}
@@ -205,13 +205,13 @@ def plainly(one: Consumer) -> None:
 
 
 def later(one: Consumer) -> None:
-    """Refused at once, or by the coordinator."""
+    """Refused immediately, or by the coordinator."""
     told: list[Any] = []
     try:
         one.commit({TP: 3}, wait=False, callback=lambda *how: told.append(how[1]))
     except UNKNOWN as problem:
         told.append(problem)
-    wait_for(lambda: one.poll(0) is None or told, "it is told")
+    wait_for(lambda: one.poll(0) is None or told, "the error is reported")
     assert isinstance(told[0], UNKNOWN)
 
 
@@ -233,7 +233,7 @@ def with_other_topics(one: Consumer) -> None:
 def test_its_commits_are_refused(
     broker: TestBroker, way: Callable[[Consumer], None], heartbeat_ms: int
 ) -> None:
-    """Of its own positions, too, as automatic commits are."""
+    """Also of its own positions, as in automatic commits."""
     one = member(broker, heartbeat_ms=heartbeat_ms, auto_commit=True)
     two = succeed(broker)
     if heartbeat_ms == 20:
@@ -268,7 +268,7 @@ def test_asyncio_commits_are_refused(broker: TestBroker) -> None:
 
 
 def test_who_never_joined_is_no_member(broker: TestBroker) -> None:
-    """Nor who reads partitions by hand from now on."""
+    """Nor is a consumer that now reads partitions by hand."""
     nobody = GroupMetadata("g")
     with Consumer(broker.bootstrap_servers, **OPTIONS) as consumer:
         assert consumer.group_metadata() == nobody

@@ -1,4 +1,4 @@
-"""Heartbeats wait for nothing, and who gets no answer to them stops to read in time."""
+"""Heartbeats wait for nothing, and a member that gets no answers to them stops reading in time."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ REBALANCE = {"error_code": ErrorCode.REBALANCE_IN_PROGRESS}
 
 
 def beats(peer: Peer) -> None:
-    """Until it has beaten three times more."""
+    """Wait for three more heartbeats."""
     wanted = peer.count(apis.HEARTBEAT) + 3
     wait_for(lambda: peer.count(apis.HEARTBEAT) >= wanted, "it beats")
 
@@ -50,7 +50,7 @@ def beats(peer: Peer) -> None:
 @pytest.mark.parametrize("wait", [True, False], ids=["waited for", "in the background"])
 @pytest.mark.parametrize("how", ["loading", "slow"])
 def test_they_do_not_wait_for_commits(peer: Peer, member: Consumer, how: str, wait: bool) -> None:
-    """Which are tried again for longer than a session lasts, or wait long for their answer."""
+    """Commits may be retried for longer than a session, or wait long for their answer."""
     done = threading.Event()
 
     def busy(request: Any, version: int) -> Any:
@@ -78,7 +78,7 @@ def test_they_do_not_wait_for_commits(peer: Peer, member: Consumer, how: str, wa
 
 
 def test_they_do_not_wait_for_what_was_committed_to_end(peer: Peer, member: Consumer) -> None:
-    """A commit before a rebalance, and the end of one in the background, take what they take."""
+    """A commit before a rebalance, or the end of a background one, may take its time."""
 
     def slow(request: Any, version: int) -> Any:
         beats(peer)
@@ -95,7 +95,7 @@ def test_they_do_not_wait_for_what_was_committed_to_end(peer: Peer, member: Cons
 
 
 def test_they_do_not_wait_for_a_join_of_who_reads_on(coordinator: Coordinator, peer: Peer) -> None:
-    """Whether the coordinator counts it in as long as that takes it would not know otherwise."""
+    """Without heartbeats it would not know whether the coordinator still counts it in."""
     coordinator.protocol = "cooperative-sticky"
 
     def slow(request: Any, version: int) -> Any:
@@ -117,7 +117,7 @@ def test_they_do_not_wait_for_a_join_of_who_reads_on(coordinator: Coordinator, p
 def test_who_reads_on_while_it_joins_hears_that_it_is_out(
     coordinator: Coordinator, peer: Peer
 ) -> None:
-    """It waits for no answer to its join: its partitions are others' by now."""
+    """It does not wait for the answer to its join: others own its partitions by now."""
     coordinator.protocol = "cooperative-sticky"
     lost: list[list[TopicPartition]] = []
     let = threading.Event()
@@ -132,7 +132,7 @@ def test_who_reads_on_while_it_joins_hears_that_it_is_out(
         again(member, 1)
         peer.on(apis.JOIN_GROUP, held, coordinator.join)
         peer.on(apis.HEARTBEAT, REBALANCE)
-        wait_for(lambda: member.poll(1) or lost, "it is told")
+        wait_for(lambda: member.poll(1) or lost, "the loss is reported")
         assert lost == [[ZERO, ONE]]
         again(member)
         let.set()
@@ -142,7 +142,7 @@ def test_who_reads_on_while_it_joins_hears_that_it_is_out(
 def test_one_without_an_answer_is_sent_again_in_time(
     coordinator: Coordinator, peer: Peer, silent: object
 ) -> None:
-    """On another connection, before the session is over and however patient other requests are."""
+    """On another connection, before the session ends, however long other requests may wait."""
     options = {**OPTIONS, "config": {**OPTIONS["config"], "request.timeout.ms": 600_000}}
     peer.on(apis.HEARTBEAT, silent, {})
     with Consumer(peer.servers, "t", session_timeout_ms=3_000, **options) as member:
@@ -172,7 +172,7 @@ def broker(tmp_path: Path) -> Iterator[TestBroker]:
 
 
 class Reader(Consumer):
-    """Reads and keeps what it read, and what became of its partitions."""
+    """A consumer that keeps the records it reads and its rebalance events."""
 
     def begin(self) -> None:
         self.values: list[bytes] = []
@@ -194,8 +194,8 @@ class Reader(Consumer):
 
 @pytest.mark.parametrize("assignor", ["range", "cooperative-sticky"])
 def test_who_hears_nothing_for_a_session_reads_no_more(broker: TestBroker, assignor: str) -> None:
-    """Others may have its partitions; it reads on once it has joined again, from what it
-    committed."""
+    """Others may own its partitions; it continues from its committed offsets once it has joined
+    again."""
     clock = SkippingClock()
     with Reader(broker.bootstrap_servers, clock=clock, assignor=assignor, **READER) as one:
         one.begin()
@@ -224,7 +224,7 @@ def test_who_hears_nothing_for_a_session_reads_no_more(broker: TestBroker, assig
 def test_who_hears_nothing_while_it_joins_reads_no_more_either(
     coordinator: Coordinator, peer: Peer
 ) -> None:
-    """A cooperative member whose JoinGroup waits there, or was lost on its way."""
+    """A cooperative member whose JoinGroup waits at the coordinator, or was lost."""
     coordinator.protocol = "cooperative-sticky"
     clock = SkippingClock()
     lost: list[list[TopicPartition]] = []
@@ -242,7 +242,7 @@ def test_who_hears_nothing_while_it_joins_reads_no_more_either(
         assert (member.assignment, lost) == ([ZERO, ONE], [])
         peer.on(apis.HEARTBEAT, {"error_code": ErrorCode.COORDINATOR_NOT_AVAILABLE})
         clock.advance(45_000)
-        wait_for(lambda: member.poll(1) or lost, "it is told")
+        wait_for(lambda: member.poll(1) or lost, "the loss is reported")
         assert lost == [[ZERO, ONE]]
         peer.on(apis.HEARTBEAT, {})
         again(member)
@@ -266,7 +266,7 @@ def test_a_heartbeat_that_is_answered_again_in_time_changes_nothing(broker: Test
 
 
 def test_a_commit_that_outlasts_the_session_ends_in_a_loss(broker: TestBroker) -> None:
-    """Before a join its partitions are not given back any more: who is told may commit nothing."""
+    """Before a join its partitions are then lost, not revoked: its listener may not commit."""
     clock = SkippingClock()
     options = {**READER, "auto_commit": True, "heartbeat_ms": 20}
     options["auto_commit_interval_ms"] = 3_600_000

@@ -1,4 +1,4 @@
-"""A user's listener that raises: the rebalance is complete all the same, and then poll raises."""
+"""A user's listener that raises does not stop the rebalance; poll raises afterwards."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from tests.unit.client.consumer.members import ONE, OPTIONS, ZERO, Coordinator, 
 
 
 class AwayError(Exception):
-    """What the user's database says."""
+    """A failure of the user's database."""
 
 
 def share(*partitions: int) -> dict[str, bytes]:
@@ -29,7 +29,7 @@ def share(*partitions: int) -> dict[str, bytes]:
 
 @pytest.mark.parametrize("raises", ["revoked", "assigned", "both"])
 def test_a_share_is_taken_all_the_same(coordinator: Coordinator, peer: Peer, raises: str) -> None:
-    """It reads what it was given, has given up what it was not, and says so to the group."""
+    """It reads what it was assigned, has given up the rest, and the group knows."""
     coordinator.protocol = "cooperative-sticky"
     told: list[tuple[str, list[TopicPartition]]] = []
 
@@ -113,7 +113,7 @@ def test_a_commits_callback_that_raises_takes_away_no_listener(
     coordinator: Coordinator, peer: Peer, end: Callable[[Consumer], None],
     caplog: pytest.LogCaptureFixture,
 ) -> None:  # fmt: skip
-    """Nor another commit's callback, though all are called within the one call."""
+    """Nor another commit's callback, although a single call runs all of them."""
     told: list[str] = []
 
     def callback(name: str) -> None:

@@ -1,4 +1,4 @@
-"""A group's member against a scripted coordinator: joining, beating, being told off."""
+"""A group member against a scripted coordinator: joining, heartbeats, errors."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ def test_it_asks_again_with_the_id_that_it_was_given(
 def test_a_heartbeat_may_send_it_back(
     peer: Peer, member: Consumer, code: int, asked: list[str]
 ) -> None:
-    """It joins again, as itself unless nobody knows it any more."""
+    """It joins again, with its member id unless the coordinator no longer knows it."""
     peer.on(apis.HEARTBEAT, {"error_code": code}, {})
     again(member)
     assert ids(peer)[2:] == asked
@@ -72,7 +72,7 @@ def test_a_heartbeat_may_send_it_back(
 def test_listeners_hear_what_becomes_of_partitions(
     coordinator: Coordinator, peer: Peer, assignor: str, code: int, told: str
 ) -> None:
-    """Eager: given back before the join.  Cooperative: kept, unless they are lost anyhow."""
+    """Eager: revoked before the join.  Cooperative: kept, unless they are lost anyway."""
     heard: list[tuple[str, list[TopicPartition]]] = []
     coordinator.protocol = assignor
     with Consumer(peer.servers, assignor=assignor, **OPTIONS) as member:
@@ -103,7 +103,7 @@ def test_listeners_hear_what_becomes_of_partitions(
 def test_partitions_of_others_are_given_back_and_it_joins_again(
     coordinator: Coordinator, peer: Peer
 ) -> None:
-    """KIP-429: the leader gives less than it has; it lets go, says so, and reads on."""
+    """KIP-429: the leader assigns less than it owns; it revokes the rest, rejoins, and reads on."""
     coordinator.protocol = "cooperative-sticky"
     heard: list[list[TopicPartition]] = []
     with Consumer(peer.servers, assignor="cooperative-sticky", **OPTIONS) as member:
@@ -174,7 +174,7 @@ def test_positions_are_committed_before_partitions_are_given_back(
 
 
 def test_a_commit_of_a_generation_that_has_ended_is_told(peer: Peer, member: Consumer) -> None:
-    """Somebody else reads these records: it joins again, and begins where the group is."""
+    """Another member reads these records: it joins again, and begins at the group's offsets."""
     peer.on(
         apis.OFFSET_COMMIT,
         lambda request, version: commit_answer(request, ErrorCode.ILLEGAL_GENERATION),
@@ -201,7 +201,7 @@ def test_commits_in_the_background_are_told_in_order(peer: Peer, member: Consume
             {ZERO: offset}, wait=False,
             callback=lambda given, problem: done.append((given[ZERO].offset, problem)),
         )  # fmt: skip
-    assert done == []  # only from within a call of this thread
+    assert done == []  # callbacks only run inside a call of this thread
     while len(done) < 2:
         member.poll(10)
     assert done[0] == (1, None)
@@ -223,7 +223,7 @@ def test_a_coordinator_that_is_gone_does_not_stop_the_goodbye(peer: Peer, member
 
 
 def test_nothing_to_read_is_no_busy_loop(coordinator: Coordinator, peer: Peer) -> None:
-    """More members than partitions: one of them waits, and beats."""
+    """More members than partitions: one of them waits, and sends heartbeats."""
     peer.on(apis.SYNC_GROUP, {"assignment": b""})
     with Consumer(peer.servers, "t", **OPTIONS) as consumer:
         consumer.poll(1_000)
@@ -237,7 +237,7 @@ def test_nothing_to_read_is_no_busy_loop(coordinator: Coordinator, peer: Peer) -
 def test_a_join_that_others_delay_goes_on_with_the_next_poll(
     coordinator: Coordinator, peer: Peer
 ) -> None:
-    """A poll waits no longer than it is told; the request stays on its way."""
+    """A poll waits no longer than its timeout; the request stays in flight."""
     let = threading.Event()
 
     def slow(request: Any, version: int) -> Any:
@@ -255,7 +255,7 @@ def test_a_join_that_others_delay_goes_on_with_the_next_poll(
 
 
 def test_who_does_not_poll_gives_its_partitions_up(coordinator: Coordinator, peer: Peer) -> None:
-    """By the clock: nobody waits for it.  The next poll joins as a new member."""
+    """By the clock, not by waiting.  The next poll joins as a new member."""
     clock = ManualClock()
     lost: list[list[TopicPartition]] = []
     options = {**OPTIONS, "heartbeat_ms": 3_000}
@@ -276,7 +276,7 @@ def test_who_does_not_poll_gives_its_partitions_up(coordinator: Coordinator, pee
 def test_what_it_gives_up_it_reads_no_more_while_the_goodbye_is_not_answered(
     coordinator: Coordinator, peer: Peer
 ) -> None:
-    """The coordinator may have shared it out by then."""
+    """The coordinator may have assigned its partitions to others by then."""
     clock = ManualClock()
     let = threading.Event()
     lost: list[list[TopicPartition]] = []
@@ -302,7 +302,7 @@ def test_what_it_gives_up_it_reads_no_more_while_the_goodbye_is_not_answered(
 
 
 class Heard:
-    """An interceptor."""
+    """An interceptor that notes commits."""
 
     def __init__(self, heard: list[object]) -> None:
         self.on_commit = heard.append
@@ -360,14 +360,14 @@ def test_a_second_thread_is_refused_and_may_wake_the_first(
 
 def test_a_child_of_a_fork_is_refused(coordinator: Coordinator, peer: Peer) -> None:
     with joined(peer) as consumer:
-        consumer._pid += 1  # as a child sees it
+        consumer._pid += 1  # as in a child process
         with pytest.raises(errors.ForkedHandle):
             consumer.poll(0)
         consumer._pid -= 1
 
 
 def test_it_offers_range_and_cooperative_sticky(peer: Peer, member: Consumer) -> None:
-    """As Java's, and gives all back before a rebalance while range may be taken."""
+    """As Java's; it gives everything back before a rebalance while range may be chosen."""
     asked = peer.sent(apis.JOIN_GROUP)[-1]
     assert [one.name for one in asked.protocols] == ["range", "cooperative-sticky"]
     assert member._membership is not None and not member._membership.cooperative

@@ -1,4 +1,4 @@
-"""Commits of a member in the background, and those that follow them."""
+"""Background commits of a member, and the commits that follow them."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ from tests.unit.client.consumer.members import (
 
 
 def test_a_commit_does_not_overtake_one_that_is_under_way(peer: Peer, member: Consumer) -> None:
-    """The older offset would land behind it, and be what the group has."""
+    """Otherwise the older offset would arrive last, and be the group's."""
     let = threading.Event()
 
     def slow(request: Any, version: int) -> Any:
@@ -49,7 +49,7 @@ def test_a_commit_does_not_overtake_one_that_is_under_way(peer: Peer, member: Co
 
 
 class Odd(Tcp):
-    """A transport that fails once, in one of a member's own threads, as none may."""
+    """A transport that fails once, in one of a member's own threads, which must not happen."""
 
     def __init__(self, port: int, thread: str) -> None:
         super().__init__([Address("127.0.0.1", port)])
@@ -65,7 +65,7 @@ class Odd(Tcp):
 def test_a_thread_that_commits_and_fails_is_told_of_and_another_goes_on(
     coordinator: Coordinator, peer: Peer
 ) -> None:
-    """Nobody waits for its commit."""
+    """Even though nobody waits for its commit."""
     told: list[object] = []
     way = Odd(peer.port, "kafkalog-commits")
     with Consumer(way, "t", **OPTIONS) as member:
@@ -82,7 +82,7 @@ def test_a_thread_that_commits_and_fails_is_told_of_and_another_goes_on(
 def test_a_thread_that_beats_and_fails_is_told_of_and_another_goes_on(
     coordinator: Coordinator, peer: Peer
 ) -> None:
-    """It does not stop to beat unnoticed."""
+    """It must not stop sending heartbeats unnoticed."""
 
     def failed() -> bool:
         try:
@@ -95,17 +95,17 @@ def test_a_thread_that_beats_and_fails_is_told_of_and_another_goes_on(
     with Consumer(way, "t", clock=clock, **{**OPTIONS, "heartbeat_ms": 40_000}) as member:
         again(member, 1)
         clock.advance(40_000)
-        wait_for(failed, "it is told")
+        wait_for(failed, "it is reported")
         again(member)
         clock.advance(40_000)
         wait_for(lambda: peer.count(apis.HEARTBEAT), "it beats")
 
 
-# ---- in which order, for how long ----------------------------------------------------------
+# ---- order and timeouts --------------------------------------------------------------------
 
 
 def test_callbacks_are_called_in_order_whatever_they_do(peer: Peer, member: Consumer) -> None:
-    """The rest is told of, and then what one has raised; one that commits does not overtake."""
+    """All are called before one's exception is raised; a commit of a callback does not overtake."""
     told: list[int] = []
 
     def first(given: Any, _: object) -> None:
@@ -123,15 +123,15 @@ def test_callbacks_are_called_in_order_whatever_they_do(peer: Peer, member: Cons
         member.commit({ZERO: offset}, wait=False, callback=callback)
     wait_for(lambda: peer.count(apis.OFFSET_COMMIT) == 4, "all are sent")
     with pytest.raises(ZeroDivisionError):
-        wait_for(lambda: member.poll(0) and False, "the first is told of")
-    wait_for(lambda: member.poll(0) or len(told) == 4, "all are told of")
+        wait_for(lambda: member.poll(0) and False, "the first is reported")
+    wait_for(lambda: member.poll(0) or len(told) == 4, "all are reported")
     assert told == [1, 2, 4, 3]
 
 
 def test_a_commit_takes_its_time_and_no_longer_however_many_wait(
     coordinator: Coordinator, peer: Peer
 ) -> None:
-    """Not default.api.timeout.ms for each of those before it, too."""
+    """It does not also wait default.api.timeout.ms for each commit before it."""
     clock = SkippingClock()
     loading = ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
     peer.on(apis.OFFSET_COMMIT, lambda request, version: commit_answer(request, loading))
@@ -154,11 +154,11 @@ def test_a_commit_takes_its_time_and_no_longer_however_many_wait(
 def test_a_commit_under_way_is_waited_for_before_its_generation_ends(
     coordinator: Coordinator, peer: Peer, ending: str
 ) -> None:
-    """Behind the goodbye it is refused, and what was dealt with is read again."""
+    """After LeaveGroup it would be refused, and records already processed would be read again."""
     over = threading.Event()
 
     def held(request: Any, version: int) -> Any:
-        over.wait(0.1)  # as long as it would take to overtake it
+        over.wait(0.1)  # long enough to be overtaken
         gone = over.is_set()
         return commit_answer(request, ErrorCode.UNKNOWN_MEMBER_ID if gone else 0)
 
@@ -200,8 +200,8 @@ def test_a_commit_without_an_answer_is_told_of_at_the_end(peer: Peer, member: Co
 def test_no_commit_claims_a_generation_whose_share_is_not_known(
     coordinator: Coordinator, peer: Peer
 ) -> None:
-    """A member that reads on while others join would commit, in the name of the generation to
-    come, what that gives to another member: it would set the other one back."""
+    """A member that reads on while others join would commit, under the next generation, offsets of
+    partitions that this generation assigns to another member, and set that member back."""
     coordinator.protocol = "cooperative-sticky"
     let = threading.Event()
 

@@ -33,7 +33,7 @@ from tests.unit.client.consumer.members import (
 def test_it_beats_while_others_are_waited_for(
     coordinator: Coordinator, peer: Peer, code: int
 ) -> None:
-    """The session runs from JoinGroup's answer on.  What is wrong SyncGroup's answer says."""
+    """The session runs from JoinGroup's answer on; SyncGroup's answer reports any problem."""
     peer.on(apis.HEARTBEAT, {"error_code": code}, {"error_code": code}, {})
 
     def slow(request: Any, version: int) -> Any:
@@ -60,7 +60,7 @@ def test_a_leader_beats_while_it_shares_out(coordinator: Coordinator, peer: Peer
 def test_it_beats_while_its_users_listener_and_callback_take_long(
     coordinator: Coordinator, peer: Peer
 ) -> None:
-    """They run in the thread that polls; the heartbeats have one of their own."""
+    """They run in the thread that polls; heartbeats have their own thread."""
     told: list[str] = []
 
     def beats() -> None:
@@ -87,7 +87,7 @@ def test_it_beats_while_its_users_listener_and_callback_take_long(
 def test_it_does_not_beat_while_the_coordinator_gathers_members(
     coordinator: Coordinator, peer: Peer
 ) -> None:
-    """Whose JoinGroup waits there is alive, and of its generation nothing is known yet."""
+    """A member whose JoinGroup waits counts as alive, and its generation is not known yet."""
     asked, let = threading.Event(), threading.Event()
 
     def held(request: Any, version: int) -> Any:
@@ -107,7 +107,7 @@ def test_it_does_not_beat_while_the_coordinator_gathers_members(
 def test_a_join_that_takes_all_of_the_poll_interval_is_no_pause(
     coordinator: Coordinator, peer: Peer
 ) -> None:
-    """The poll was under way all the time."""
+    """The poll ran all the time."""
     clock = ManualClock()
 
     def late(request: Any, version: int) -> Any:
@@ -150,7 +150,7 @@ def test_who_does_not_poll_while_others_are_waited_for_leaves(
 def test_a_share_that_comes_just_when_it_leaves_is_not_taken(
     coordinator: Coordinator, peer: Peer
 ) -> None:
-    """It took its share, and read what was others' by then until its next heartbeat."""
+    """Taking it, the member would read other members' partitions until its next heartbeat."""
     clock = ManualClock()
     options = {**OPTIONS, "heartbeat_ms": 3_000, "max_poll_interval_ms": 10_000}
     with Consumer(peer.servers, "t", clock=clock, **options) as member:
@@ -166,7 +166,7 @@ def test_a_share_that_comes_just_when_it_leaves_is_not_taken(
 def test_what_is_lost_while_it_joins_is_told_before_it_joins_again(
     coordinator: Coordinator, peer: Peer
 ) -> None:
-    """A cooperative member reads on while it joins; nobody may believe that it still does."""
+    """A cooperative member reads on while it joins, but not once its partitions are lost."""
     coordinator.protocol = "cooperative-sticky"
     heard: list[tuple[str, list[TopicPartition]]] = []
     with Consumer(peer.servers, assignor="cooperative-sticky", **OPTIONS) as member:

@@ -1,4 +1,4 @@
-"""What the cluster does not have, or has no longer, holds up nothing else that is read."""
+"""Topics and partitions that the cluster lacks, or lost, do not hold up the others."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def broker(tmp_path: Path) -> Iterator[TestBroker]:
 
 
 class Reader:
-    """Polls, and keeps what it gets and what is raised."""
+    """Polls, and keeps the records and errors."""
 
     def __init__(self, broker: TestBroker, **options: Any) -> None:
         self.consumer = Consumer(broker.bootstrap_servers, **{**OPTIONS, **options})
@@ -57,7 +57,7 @@ class Reader:
 @pytest.mark.parametrize("group", [None, "g"], ids=["alone", "group"])
 @pytest.mark.parametrize("how", ["names", "pattern", "assign"])
 def test_a_topic_that_is_deleted(broker: TestBroker, how: str, group: str | None) -> None:
-    """It was all that was read until the next look at the metadata, in five minutes."""
+    """The other topic is read without a pause, not only after the next metadata refresh."""
     reader = Reader(broker, group=group, auto_commit_interval_ms=20 if group else None)
     with reader.consumer as consumer:
         if how == "assign":
@@ -73,7 +73,7 @@ def test_a_topic_that_is_deleted(broker: TestBroker, how: str, group: str | None
         reader.until(lambda: len(reader.values) == 4)
         if how != "assign":
             reader.until(lambda: consumer.assignment == [B])
-        if group:  # what is left is committed without it
+        if group:  # the remaining topic is committed without it
             reader.until(lambda: broker.committed("g").get(B) == 3)
             consumer.commit()
         broker.fill("tb", ["3"])
@@ -88,7 +88,7 @@ def test_a_topic_that_is_deleted(broker: TestBroker, how: str, group: str | None
 
 
 def test_partitions_that_are_not_there_yet(broker: TestBroker) -> None:
-    """The others are read from the first poll on, those once they are made."""
+    """The others are read from the first poll on, and these once they are created."""
     late, more = TopicPartition("late", 1), TopicPartition("tb", 7)
     reader = Reader(broker, group="g", auto_commit=False)
     with reader.consumer as consumer:
@@ -109,7 +109,7 @@ def test_partitions_that_are_not_there_yet(broker: TestBroker) -> None:
 
 @pytest.mark.parametrize("group", [None, "g"], ids=["alone", "group"])
 def test_a_topic_by_name_that_is_not_there_yet(broker: TestBroker, group: str | None) -> None:
-    """Looked for again, while the other one is read; without a group reported once."""
+    """It is looked up again while the other topic is read; without a group, reported once."""
     reader = Reader(broker, group=group)
     with reader.consumer as consumer:
         consumer.subscribe(["late", "tb"])
@@ -121,7 +121,7 @@ def test_a_topic_by_name_that_is_not_there_yet(broker: TestBroker, group: str | 
 
 
 def test_a_topic_of_another_member_that_is_not_there_yet(broker: TestBroker) -> None:
-    """The leader looks for what any member subscribes to."""
+    """The leader looks up the topics that any member subscribes to."""
     first, second = Reader(broker, group="g"), Reader(broker, group="g")
     with first.consumer, second.consumer:
         first.consumer.subscribe(["ta"])
@@ -172,7 +172,7 @@ def test_a_broker_that_makes_none_is_told_of_once(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("allowed", [False, True])
 def test_only_what_it_subscribes_to_itself_is_made(peer: Peer, allowed: bool) -> None:
-    """Not what another member wants whose topics it shares out, and nothing without leave."""
+    """Not topics that only other members subscribe to, and none unless that is allowed."""
 
     class Two(Coordinator):
         def join(self, request: Any, version: int) -> Any:

@@ -1,4 +1,4 @@
-"""Partitions and offsets that a consumer's user minds: stored, assigned one by one, sought."""
+"""Partitions and offsets that the user manages: stored, assigned incrementally, sought."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ def test_a_commit_takes_what_was_stored(shared: TestBroker, group: str) -> None:
         reader.commit()
         assert shared.committed(group) == {ZERO: 4, ONE: 2}
         assert reader.committed(ONE) == CommittedOffset(2, -1, "mine")
-        assert reader.position(ZERO) == 5  # what is stored moves nothing
+        assert reader.position(ZERO) == 5  # storing does not move the position
 
 
 def test_a_record_stores_the_offset_behind_it(shared: TestBroker, group: str) -> None:
@@ -107,7 +107,7 @@ def test_without_the_setting_nothing_is_stored(shared: TestBroker, group: str) -
 def test_another_thread_stores_nothing_and_looks_at_nothing(
     shared: TestBroker, group: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """While one polls: what was read may be changing."""
+    """While another polls, the positions may be changing."""
     problems: list[BaseException | None] = []
 
     class Looks:
@@ -135,7 +135,7 @@ def test_asyncio_commits_what_was_stored(shared: TestBroker, group: str) -> None
             auto_commit=False, config=BY_HAND,
         ) as reader:  # fmt: skip
             await reader.assign([ZERO])
-            assert len(await reader.poll(LIMIT_MS, 1)) == 1  # others are read, not handed out
+            assert len(await reader.poll(LIMIT_MS, 1)) == 1  # others are buffered, not returned
             await reader.store_offsets({ZERO: 4})
             await reader.commit()
 
@@ -152,7 +152,7 @@ def test_partitions_come_and_go_one_by_one(shared: TestBroker) -> None:
         assert [one.partition for one in read(reader, 3)] == [0, 0, 0]
         reader.incremental_assign([ZERO, ONE])
         assert reader.assignment == [ZERO, ONE]
-        assert reader.position(ZERO) == 3  # it goes on
+        assert reader.position(ZERO) == 3  # its position is kept
         reader.incremental_unassign([ZERO])
         assert reader.assignment == [ONE]
         assert [(one.partition, one.offset) for one in read(reader, 5)] == [
@@ -185,7 +185,7 @@ def test_not_while_topics_are_subscribed_to(shared: TestBroker, name: str) -> No
             getattr(reader, name)([ZERO])
 
 
-# ---- asked and sought --------------------------------------------------------------------------
+# ---- committed offsets and seeks ---------------------------------------------------------------
 
 
 def test_committed_of_many_partitions(shared: TestBroker, group: str) -> None:
@@ -238,7 +238,7 @@ def test_there_is_something_to_seek_to(shared: TestBroker, group: str) -> None:
 
 
 def test_seek_where_a_topic_is_missing(shared: TestBroker, group: str) -> None:
-    """It says so; what is there is sought."""
+    """It raises, but seeks to the partitions that exist."""
     with consumer(shared, group) as reader:
         reader.assign([ZERO, GONE])
         reader.seek(ZERO, 5)

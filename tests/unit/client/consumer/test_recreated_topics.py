@@ -1,5 +1,5 @@
-"""A topic that is deleted and created again under its name: what was committed, or is about to be,
-for the deleted one is not the new one's.  Brokers: Apache Kafka, ours, and ours in this process."""
+"""A recreated topic: offsets that were committed, or are about to be, for the deleted topic are not
+the new one's.  Brokers: Apache Kafka, ours, and ours in this process."""
 
 from __future__ import annotations
 
@@ -71,7 +71,7 @@ def test_a_commit_for_a_deleted_topic_is_not_the_new_ones(
 
 @pytest.fixture
 def known(peer: Peer) -> Peer:
-    """A coordinator of group g; its topic has an id."""
+    """A coordinator of group g, whose topic has an id."""
     Coordinator(peer)
     metadata = peer.metadata({"t": 2})
     metadata["topics"][0]["topic_id"] = ID
@@ -90,7 +90,7 @@ def by_id(request: Any, code: int) -> dict[str, Any]:
 
 
 def test_a_coordinator_that_does_not_know_the_topic_yet_is_asked_again(known: Peer) -> None:
-    """By id, as what was committed is fetched."""
+    """By id, also when fetching committed offsets."""
     known.on(
         apis.OFFSET_COMMIT,
         lambda request, version: by_id(request, ErrorCode.UNKNOWN_TOPIC_ID),
@@ -116,7 +116,7 @@ def test_an_older_coordinator_is_given_names(known: Peer) -> None:
 
 
 def test_what_is_committed_is_asked_again_where_the_id_is_unknown(known: Peer) -> None:
-    """By id or by name, as the metadata say then."""
+    """By id or by name, as the metadata then says."""
 
     def fetched(version: int, code: int = 0) -> dict[str, Any]:
         row = {"partition_index": 0, "committed_offset": -1 if code else 4, "error_code": code}
@@ -133,7 +133,7 @@ def test_what_is_committed_is_asked_again_where_the_id_is_unknown(known: Peer) -
 
 
 def test_an_answer_for_another_id_is_none(known: Peer) -> None:
-    """What it holds is of no topic that was asked for."""
+    """Its content belongs to no topic that was requested."""
     other = {"topic_id": UUID(int=9), "partitions": [{"partition_index": 0, "committed_offset": 3}]}
     known.on(apis.OFFSET_FETCH, {"groups": [{"group_id": "g", "topics": [other]}]})
     with pytest.raises(errors.BadAnswer, match="not asked for"):

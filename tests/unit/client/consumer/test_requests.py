@@ -1,5 +1,4 @@
-"""What is asked by the way, and is not answered by the end of a poll: asked once, and waited for as
-long as a request may take."""
+"""Requests that outlive a poll: each is sent once, and waited for as long as a request may take."""
 
 from __future__ import annotations
 
@@ -25,7 +24,7 @@ from tests.unit.client.gate import Gate
 TP = TopicPartition("t", 0)
 RESETS = ["earliest", "latest", "by_duration:PT1H", "none"]
 POLLS = 40
-"""More than answers may be left on a connection."""
+"""More than the answers that may be pending on a connection."""
 
 
 def reading(peer: Peer, reset: str) -> Consumer:
@@ -36,7 +35,7 @@ def reading(peer: Peer, reset: str) -> Consumer:
 
 
 def found(request: Any, version: int) -> Any:
-    """It has the offsets 5 to 7."""
+    """A partition with the offsets 5 to 7."""
     (topic,) = request.topics
     (row,) = topic.partitions
     at = {"partition_index": 0, "offset": 8 if row.timestamp == -1 else 5}
@@ -96,7 +95,7 @@ def test_a_partition_that_is_sought_elsewhere_waits_for_no_reset(peer: Peer) -> 
 
 @pytest.mark.parametrize("reset", RESETS[:-1])
 def test_where_to_begin_is_asked_once(peer: Peer, reset: str) -> None:
-    """Also by the time: of the first poll, not of each."""
+    """Also by time: that of the first poll, not of each."""
     gate = Gate(found)
     peer.on(apis.METADATA, peer.metadata({"t": 1}))
     peer.on(apis.LIST_OFFSETS, gate)
@@ -114,7 +113,7 @@ def test_where_to_begin_is_asked_once(peer: Peer, reset: str) -> None:
 
 
 def looked(cluster: Cluster) -> bool:
-    """Whether metadata is there; nothing is waited for."""
+    """Whether metadata is there, without waiting."""
     patience = cluster.patience
     wait: Callable[..., Any] = answering
     with patience.whole(math.inf, wait):
@@ -141,7 +140,7 @@ def test_a_broker_that_answers_late_is_asked_first_all_the_same(peer: Peer) -> N
 
 
 def test_a_broker_that_never_answers_is_given_up(peer: Peer) -> None:
-    """When the time of the request is over, though no poll has waited for it."""
+    """When the request times out, even though no poll has waited that long."""
     peer.on(apis.METADATA, STALL)
     options = QUICK._replace(request_timeout_ms=200)
     with Peer() as other, Cluster(f"{peer.servers},{other.servers}", options) as cluster:

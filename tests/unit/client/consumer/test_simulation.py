@@ -1,6 +1,6 @@
-"""The simulation finds nothing wrong with consumers, and finds what is planted in them.
+"""The simulation finds nothing wrong with consumers, and finds bugs that are planted in them.
 
-Each run has a seed that is told where it finds something.
+Each run has a seed, which a failure reports.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ PARTS, RUNS = 2, 2
 @pytest.mark.timeout(0)
 @pytest.mark.parametrize("part", range(PARTS))
 def test_consumers_keep_their_promises_whatever_happens(part: int) -> None:
-    """C1 to C6 hold under lost, late and doubled messages, a coordinator that moves or is silent,
+    """C1 to C6 hold with lost, late and duplicated messages, a coordinator that moves or is silent,
     members that die and stall, slow listeners, topics that grow and go, and a clock that jumps."""
     for number in rounds(RUNS):
         seed = SEED + number * PARTS + part
@@ -57,7 +57,7 @@ def test_what_decides_knows_no_clock_and_no_socket(module: Any) -> None:
 
 
 NEXT_GENERATION = 71
-"""A member that read on while it joined committed in the name of the generation to come."""
+"""A member that read on while it joined committed under the next generation."""
 
 
 @pytest.mark.parametrize("seed", [NEXT_GENERATION])
@@ -77,7 +77,7 @@ def gives_no_identity(patch: pytest.MonkeyPatch) -> None:
 
 
 def commits_hold_up_heartbeats(patch: pytest.MonkeyPatch) -> None:
-    """One thread commits and beats, and the session ends only when the coordinator says so."""
+    """One thread commits and sends heartbeats; only the coordinator ends a session."""
     keep = Consumer._keep
 
     def waits(self: Consumer) -> None:
@@ -91,7 +91,7 @@ def commits_hold_up_heartbeats(patch: pytest.MonkeyPatch) -> None:
 
 
 def a_listener_that_raises_ends_the_rebalance(patch: pytest.MonkeyPatch) -> None:
-    """What is given up is given up, and the share is not taken."""
+    """The partitions are revoked, and the new assignment is not taken."""
     revoke = Core._revoke
 
     def raises(self: Core, partitions: Any) -> Any:
@@ -114,7 +114,7 @@ def a_topic_that_is_gone_stops_all(patch: pytest.MonkeyPatch) -> None:
 
 
 def commits_in_the_next_generation(patch: pytest.MonkeyPatch) -> None:
-    """A member commits as soon as it knows a generation, and not what that gives it."""
+    """A member commits once it knows a generation, before it knows its assignment."""
     committer = Core.committer
 
     def found(self: Core) -> GroupMetadata:
@@ -134,13 +134,13 @@ def trusts_the_coordinator_alone(patch: pytest.MonkeyPatch) -> None:
 
 
 def says_nothing_of_what_it_keeps(patch: pytest.MonkeyPatch) -> None:
-    """A cooperative member does not tell the leader what it reads on."""
+    """A cooperative member does not report to the leader which partitions it keeps."""
     join = Member.join
     patch.setattr(Member, "join", lambda self, topics, _owned: join(self, topics, []))
 
 
 def commits_what_was_not_read(patch: pytest.MonkeyPatch) -> None:
-    """A position is one too high."""
+    """Positions are one too high."""
     positions = Core.positions
 
     def ahead(self: Core, reached: Any) -> Any:
@@ -151,12 +151,12 @@ def commits_what_was_not_read(patch: pytest.MonkeyPatch) -> None:
 
 
 def sees_no_growth(patch: pytest.MonkeyPatch) -> None:
-    """The leader does not share out what is new."""
+    """The leader does not assign new partitions."""
     patch.setattr(Core, "saw", lambda _self, _counts: None)
 
 
 def takes_any_commit(patch: pytest.MonkeyPatch) -> None:
-    """The coordinator asks for no generation."""
+    """The coordinator does not check the generation."""
     patch.setattr(offsets, "_check_commit", lambda *_: ErrorCode.NONE)
 
 
@@ -172,15 +172,15 @@ CANARIES = {
     sees_no_growth: 2,
     takes_any_commit: 13,
 }
-"""And the seed to begin with: the one that finds it, so that it does not take long."""
+"""Each with the first seed to try: one that finds it, so that the test is quick."""
 
 
 @pytest.mark.parametrize("plant", CANARIES, ids=lambda plant: plant.__name__)
 def test_the_simulation_finds_what_is_planted(
     plant: Callable[[pytest.MonkeyPatch], None], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Each of these mistakes breaks a promise within a few runs."""
+    """Each of these bugs breaks a promise within a few runs."""
     plant(monkeypatch)
     with pytest.raises(Violated, match=r"C\d"):
-        for seed in range(CANARIES[plant], CANARIES[plant] + CANARY_RUNS):  # always the same
+        for seed in range(CANARIES[plant], CANARIES[plant] + CANARY_RUNS):  # always the same seeds
             simulate(seed)

@@ -1,4 +1,4 @@
-"""Calls that could be taken for more than was meant: no partitions named, other topics wanted."""
+"""Calls that could be misread: no partitions named, other topics wanted."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def broker(tmp_path: Path) -> Iterator[TestBroker]:
 
 
 def test_no_partitions_are_none_of_them(broker: TestBroker) -> None:
-    """A list that is empty by chance paused, or skipped, everything."""
+    """An accidentally empty list must not pause, or skip, everything."""
     none: list[TopicPartition] = []
     with Consumer(broker.bootstrap_servers, **OPTIONS) as consumer:
         consumer.assign([ZERO, ONE])
@@ -66,7 +66,7 @@ def test_nor_for_asyncio(broker: TestBroker) -> None:
 def test_an_offset_that_is_not_there_is_told(
     broker: TestBroker, caplog: pytest.LogCaptureFixture, reset: str, at: int
 ) -> None:
-    """Records may be skipped, or come again: nobody knew."""
+    """Otherwise records could be skipped or repeated without a trace."""
     options = {**OPTIONS, "auto_offset_reset": reset}
     with Consumer(broker.bootstrap_servers, **options) as consumer:
         consumer.assign([ZERO])
@@ -83,7 +83,7 @@ def test_an_offset_that_is_not_there_is_told(
 def test_topics_that_are_not_wanted_any_more_are_not_read(
     broker: TestBroker, assignor: str
 ) -> None:
-    """From the call on, while it has to join first, whose join may take long."""
+    """From the call on, even while it has to join first, which may take long."""
     broker.create_topic("z")
     broker.fill("z", ["z"])
     told: list[tuple[str, list[TopicPartition]]] = []
@@ -106,7 +106,7 @@ def test_topics_that_are_not_wanted_any_more_are_not_read(
 
 
 def test_what_is_wanted_still_is_kept(broker: TestBroker) -> None:
-    """A cooperative member gives back only the rest, and keeps reading."""
+    """A cooperative member gives back only the others, and keeps reading."""
     broker.create_topic("z")
     told: list[list[TopicPartition]] = []
     options = {**OPTIONS, "assignor": "cooperative-sticky", "group": "g"}

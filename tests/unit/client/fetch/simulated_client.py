@@ -26,16 +26,16 @@ NAMED = re.compile(r"(\w+)-(\d+): (.*)")
 
 
 class Looked(NamedTuple):
-    """An answer about topics."""
+    """An answer to a Metadata request."""
 
     names: list[str]
     answer: Any
     unknown: bool
-    """They were asked for as metadata did not have them."""
+    """Whether the request was for topics missing from the metadata."""
 
 
 class Client:
-    """A program with a consumer, and its fetcher as Fetcher drives it."""
+    """A program with a consumer; its fetcher is driven as Fetcher drives it."""
 
     def __init__(self, world: Network) -> None:
         rng = world.rng
@@ -53,19 +53,19 @@ class Client:
         self.paused: set[TopicPartition] = set()
         self.missing: set[TopicPartition] = set()
         self.committed: dict[TopicPartition, tuple[int, int, int | None]] = {}
-        """(offset, leader epoch, number of the record before)."""
+        """(offset, leader epoch, number of the record before it)."""
         self.inbox: list[Callable[[], None]] = []
-        """Answers that the next poll takes."""
+        """Answers that the next poll handles."""
         self.found = 0
         self.resetting: dict[int, dict[TopicPartition, Lost]] = {}
         self.problem: errors.KafkalogError | None = None
         self.looking = False
         self.looked: Looked | None = None
         self.ids: dict[str, UUID] = {}
-        """Of topics, as it knows them."""
+        """Topic ids as the client knows them."""
         self.next_look_ms = 0
 
-    # As Fetcher has them.
+    # The same properties as Fetcher's.
 
     @property
     def positions(self) -> dict[TopicPartition, int]:
@@ -85,7 +85,7 @@ class Client:
     # ---- the program -----------------------------------------------------------------------
 
     def step(self) -> None:
-        """Do something, and read."""
+        """Change something at random, then read."""
         world, rng = self.world, self.world.rng
         for tp in sorted(self.assigned):
             if world.chance(world.faults.seeks):
@@ -128,7 +128,7 @@ class Client:
             self.set(tp, max(rng.randint(log.start - 2, log.end + 2), 0))
 
     def _commit(self, tp: TopicPartition) -> None:
-        """Note where it is read, and by which epoch that is found again."""
+        """Note the position, and the epoch with which it can be found again."""
         found, book = self.reading.reached(tp), self.judge.books[tp]
         if found is not None:
             last = book.last if found.leader_epoch >= 0 and found.offset == book.offset else None
@@ -144,7 +144,7 @@ class Client:
             self.reading.pause(tp)
 
     def _assign(self) -> None:
-        """Read another partition, or one less."""
+        """Read one more partition, or one less."""
         world = self.world
         there = [part.tp for part in world.logs.parts]
         tp = world.rng.choice(sorted({*there, *self.assigned}))
@@ -159,7 +159,7 @@ class Client:
             self.set(tp, *self.committed.get(tp, (0,)))
 
     def _raised(self, problem: errors.OffsetOutOfRange) -> None:
-        """Go on where the failure says, or at the log's start."""
+        """Continue where the failure says, or at the log's start."""
         text = str(problem)
         self.world.note(f"raised: {text}")
         found = NAMED.match(text)
@@ -173,7 +173,7 @@ class Client:
         self.set(tp, to)
 
     def _mind_missing(self) -> None:
-        """As Lookout: what the cluster does not have is looked for now and then."""
+        """As Lookout: now and then, look for partitions that the cluster lacks."""
         world = self.world
         self.missing |= self.core.missing & self.assigned
         if world.now_ms >= self.next_look_ms:
@@ -203,7 +203,7 @@ class Client:
                 self._send()
         except errors.KafkalogError as problem:
             self.problem = problem
-        if self.found > found_before:  # what came before a failure comes before it
+        if self.found > found_before:  # records before a failure are returned before it
             return
         failed, self.problem = self.problem, None
         if failed is None:
@@ -213,7 +213,7 @@ class Client:
         self.known.forget()
 
     def _judge(self, asked: int) -> None:
-        """What an answer to what was asked then has led to."""
+        """Check what the answer to a request sent at `asked` has led to."""
         warnings, self.core.warnings = self.core.warnings, []
         for text in warnings:
             self.world.note(text)
@@ -254,7 +254,7 @@ class Client:
             self._look(names, unknown=True)
 
     def _look(self, names: list[str], unknown: bool = False) -> None:
-        """Ask some node for metadata, one request at a time."""
+        """Request metadata from some node, one request at a time."""
         world = self.world
         node = world.nodes[world.rng.choice(sorted(world.nodes))]
         if self.looking or not names or not node.up:
@@ -348,7 +348,7 @@ class Client:
         world.post(flight, fields)
 
     def _arrives(self, flight: Flight, answer: Any) -> None:
-        """An answer, for the next poll."""
+        """Keep an answer for the next poll."""
         self.inbox.append(lambda: self._receive(flight, answer))
 
     def _receive(self, flight: Flight, answer: Any) -> None:
@@ -378,13 +378,13 @@ class Client:
             raise Violated(f"P5: nothing here lasts: {problem}")
 
     def _lose(self, node: int, problem: errors.KafkalogError) -> None:
-        """Its connection is closed."""
+        """Close the node's connection."""
         self.world.flights.pop(node).over = True
         asked = self.core.asked.get(node)
         self.core.node_failed(node, problem, asked.offsets if asked else (), self.world.now_s)
 
     def check_sessions(self) -> None:
-        """P6."""
+        """Check P6."""
         world, core = self.world, self.core
         for number, session in core.sessions.items():
             kept = world.nodes[number].sessions.get(session.session_id)

@@ -1,5 +1,5 @@
-"""The judge of a simulated fetcher: it keeps its own books of what was asked, found, announced and
-handed out, and compares it with what became of each record."""
+"""The judge of a simulated fetcher: it keeps its own books of requests, answers, warnings and
+records handed out, and compares them with what happened to each record."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ CUT = re.compile(r"the log was truncated below offset (\d+) of")
 
 
 class _Piece(NamedTuple):
-    """What was found; `moves`: the partition goes on at its end."""
+    """A range that was found; `moves`: the partition continues at its end."""
 
     start: int
     end: int
@@ -29,18 +29,18 @@ class _Piece(NamedTuple):
 
 
 class _Book:
-    """Of a partition that is read."""
+    """The books of a partition that is read."""
 
     def __init__(self, offset: int, last: int | None, now: int) -> None:
         self.offset = offset
-        """Of the next record to be handed out."""
+        """The offset of the next record to be handed out."""
         self.last = last
-        """The number of the record before it; None: not known, and it need not follow on that."""
+        """The number of the record before it; None: unknown, and the next one may be any."""
         self.pieces: deque[_Piece] = deque()
         self.moves: deque[int] = deque()
-        """Announced and not found yet."""
+        """Positions that were announced and not found yet."""
         self.since = now
-        """When it was set so."""
+        """When the position was set."""
 
     @property
     def fetched(self) -> int:
@@ -48,7 +48,7 @@ class _Book:
 
 
 class Judge:
-    """What must hold: see simulation.py."""
+    """Checks what must hold: see simulation.py."""
 
     def __init__(self, logs: Logs, committed: bool) -> None:
         self._logs = logs
@@ -61,16 +61,16 @@ class Judge:
     # ---- what the program does -----------------------------------------------------------
 
     def now(self) -> int:
-        """Another number each time."""
+        """A new number each time, always larger."""
         self._now += 1
         return self._now
 
     def sought(self, tp: TopicPartition, offset: int, last: int | None) -> None:
-        """`last`: the number of the record before, where the epoch that was given is its."""
+        """`last`: the number of the record before, if the given epoch is that record's."""
         self.books[tp] = _Book(offset, last, self.now())
 
     def dropped(self, tp: TopicPartition, at: int | None) -> None:
-        """Paused, or to go on: what was found counts no more.  `at`: the reader's position."""
+        """Paused or resumed: earlier answers no longer count.  `at`: the reader's position."""
         book = self.books[tp]
         while book.pieces and book.offset != at:
             piece = book.pieces.popleft()
@@ -86,7 +86,7 @@ class Judge:
         self.books.pop(tp, None)
 
     def recreated(self, topic: str) -> None:
-        """The client knows of another topic of that name."""
+        """The client knows of a new topic with that name."""
         for tp, book in self.books.items():
             if tp.topic == topic:
                 book.since = self.now()
@@ -102,7 +102,7 @@ class Judge:
         return book
 
     def announced(self, text: str, asked: int) -> None:
-        """A warning, after an answer to what was asked then."""
+        """A warning, after an answer to a request sent at `asked`."""
         found = MOVED.match(text)
         if found is None:
             raise Violated(f"P1: found {text!r}, wanted where a partition goes on")
@@ -113,14 +113,14 @@ class Judge:
         self.announced_count += 1
 
     def lost(self, tp: TopicPartition, why: str) -> None:
-        """A position is no good, for this reason: that must be so."""
+        """A position is reported as lost for a reason, which must be true."""
         book = self.books[tp]
         at = OUT_OF_RANGE.search(why) or CUT.search(why)
         if at is not None and int(at[1]) != book.fetched:
             raise Violated(f"P4: {_named(tp)} is at {book.fetched}: {why}")
         refused = self._logs.refused
         if book.last is None or self._is_anothers(tp, book.last):
-            # It was sought, or is of the topic before: perhaps only a former leader's log is short.
+            # It was sought, or belongs to the old topic: perhaps a former leader's log is short.
             refused = refused | self._logs.refused_late
         if OUT_OF_RANGE.search(why) and (tp, book.fetched) not in refused:
             raise Violated(f"P3: no leader refused the offset: {_named(tp)}: {why}")
@@ -131,19 +131,19 @@ class Judge:
             raise Violated(f"P3: nothing that was read was cut: {_named(tp)}: {why}")
 
     def _was_cut(self, tp: TopicPartition, book: _Book) -> bool:
-        """Whether what was read is not in the log any more, or the log is another topic's."""
+        """Whether what was read is no longer in the log, or the log is another topic's."""
         last, part = book.last, self._logs.part(tp)
         if last is None or last < 0 or book.pieces or part is None:
             return True  # not known, or not all was handed out
         return last in self._logs.cut or self._is_anothers(tp, last)
 
     def _is_anothers(self, tp: TopicPartition, number: int) -> bool:
-        """Whether a record is of a topic that had the name before."""
+        """Whether a record belongs to an earlier topic with the same name."""
         part = self._logs.part(tp)
         return part is None or self._logs.made[number].topic_id != part.topic_id
 
     def fetched(self, one: Fetched, asked: int) -> None:
-        """What was found in an answer to what was asked then."""
+        """A range was found in the answer to a request sent at `asked`."""
         tp = one.tp
         book = self._counts(tp, asked, f"found from {one.start} on")
         if not one.data:
@@ -158,7 +158,7 @@ class Judge:
         book.pieces.append(_Piece(one.start, one.next_offset, False))
 
     def handed(self, record: Record) -> None:
-        """A record comes to the program."""
+        """A record reaches the program."""
         tp, number = TopicPartition(record.topic, record.partition), int(record.value or b"-1")
         made = self._logs.made[number]
         what = f"{_named(tp)}: record {number} at {record.offset}"
@@ -182,13 +182,13 @@ class Judge:
         self.handed_out += 1
 
     def _follows(self, last: int, before: int, topic_id: UUID) -> bool:
-        """Of another topic of that name nothing is known: its epochs say nothing of the first's."""
+        """A recreated topic need not follow: its epochs say nothing about the first one's."""
         if last == before:
             return True
         return last >= 0 and self._logs.made[last].topic_id.int < topic_id.int
 
     def _pass_pieces(self, book: _Book, what: str) -> None:
-        """Those whose records are all handed out."""
+        """Drop the ranges whose records are all handed out."""
         while book.pieces:
             piece = book.pieces[0]
             if piece.moves:

@@ -1,7 +1,7 @@
-"""Partitions on several nodes in virtual time: logs of leader epochs that are replicated and cut,
-high watermarks, elections, retention, topics that are deleted and recreated.
+"""Partitions on several nodes in virtual time: logs of leader epochs that are replicated and
+truncated, high watermarks, elections, retention, topics that are deleted and recreated.
 
-What a partition is and what became of each record is known here, whatever a node believes.
+This module knows what a partition is and what happened to each record, whatever a node believes.
 """
 
 from __future__ import annotations
@@ -18,13 +18,13 @@ __all__ = ["Batch", "Logs", "Made", "Part", "Replica", "Topic"]
 
 
 class Batch(NamedTuple):
-    """Records next to each other."""
+    """Consecutive records."""
 
     offset: int
     numbers: tuple[int, ...]
     epoch: int
     before: int
-    """The number of the record before; -1: there was none."""
+    """The number of the record before; -1: there is none."""
     data: bytes
 
     @property
@@ -33,18 +33,18 @@ class Batch(NamedTuple):
 
 
 class Made(NamedTuple):
-    """A record, as its leader appended it."""
+    """A record as its leader appended it."""
 
     tp: TopicPartition
     topic_id: UUID
     offset: int
     epoch: int
     before: int
-    """The number of the record before it in that log; -1: it is the first."""
+    """The number of the record before it in that log; -1: it is the first one."""
 
 
 class Replica:
-    """A node's copy of a partition."""
+    """A node's replica of a partition."""
 
     def __init__(self) -> None:
         self.batches: list[Batch] = []
@@ -55,7 +55,7 @@ class Replica:
         """The leader epoch that the node knows."""
         self.leads = False
         self.open_at: int | None = None
-        """Where a transaction is open."""
+        """Where the open transaction begins."""
         self._below = -1
 
     @property
@@ -64,7 +64,7 @@ class Replica:
 
     @property
     def last(self) -> int:
-        """The number of the last record, also of one that retention took; -1: there was none."""
+        """The number of the last record, even if retention deleted it; -1: there was none."""
         return self.batches[-1].numbers[-1] if self.batches else self._below
 
     @property
@@ -76,7 +76,7 @@ class Replica:
             self.epochs.append((epoch, offset))
 
     def end_of(self, epoch: int) -> tuple[int, int]:
-        """(epoch, end offset) as OffsetForLeaderEpoch answers it; (-1, -1): not known."""
+        """(epoch, end offset) as OffsetForLeaderEpoch returns it; (-1, -1): unknown."""
         if self.epochs and self.epochs[-1][0] == epoch:
             return epoch, self.end
         later = [start for one, start in self.epochs if one > epoch]
@@ -86,7 +86,7 @@ class Replica:
         return (before[-1] if before else epoch), later[0]
 
     def keep_from(self, start: int) -> None:
-        """Retention."""
+        """Delete records by retention."""
         if start <= self.start:
             return
         self._below, self.start = self.last, start
@@ -96,7 +96,7 @@ class Replica:
         self.high = max(self.high, start)
 
     def cut(self, keep: int) -> None:
-        """Lose all but so many batches."""
+        """Lose all batches except the first `keep`."""
         if keep < len(self.batches):
             first = self.batches[keep]
             self._below, self.start = first.before, min(self.start, first.offset)
@@ -106,14 +106,14 @@ class Replica:
         self.open_at = None
 
     def has(self, one: Batch) -> bool:
-        """Whether it is there, or was before retention."""
+        """Whether the batch is in the log, or was before retention."""
         if one.end <= self.start:
             return True
         at = bisect_left(self.batches, one.offset, key=_offset_of)
         return at < len(self.batches) and self.batches[at] is one
 
     def follow(self, leader: Replica, most: int) -> None:
-        """Cut what the leader does not have, then copy so many batches."""
+        """Truncate what the leader does not have, then copy up to `most` batches."""
         if leader.start > self.end or self.start > leader.end:
             self.cut(0)
             self.start = self.high = leader.start
@@ -136,7 +136,7 @@ class Replica:
 
 
 class Part:
-    """A partition, as the controller knows it."""
+    """A partition as the controller knows it."""
 
     def __init__(self, tp: TopicPartition, topic_id: UUID, nodes: list[int]) -> None:
         self.tp = tp
@@ -145,12 +145,12 @@ class Part:
         self.leader, self.epoch = nodes[0], 0
         self.in_sync = set(nodes)
         self.slow_until_ms: dict[int, int] = {}
-        """Followers that copy nothing."""
+        """Until when a follower copies nothing."""
         for node in nodes:
             self.apply(node)
 
     def apply(self, node: int) -> bool:
-        """A node learns who leads, unless it would follow one that does not know it yet."""
+        """A node learns the leader, unless it would follow a node that does not know yet."""
         mine = self.replicas[node]
         if mine.epoch == self.epoch:
             return True
@@ -166,13 +166,13 @@ class Part:
 
     @property
     def leading(self) -> Replica | None:
-        """The leader's copy, once it knows."""
+        """The leader's replica, once that node knows it leads."""
         found = self.replicas.get(self.leader)
         return found if found is not None and found.epoch == self.epoch else None
 
 
 class Topic:
-    """A topic, from its making to its deletion."""
+    """A topic, from creation to deletion."""
 
     def __init__(self, name: str, topic_id: UUID) -> None:
         self.name = name
@@ -181,7 +181,7 @@ class Topic:
 
 
 class Logs:
-    """All topics, all records, and what goes wrong with them."""
+    """All topics and records, and what goes wrong with them."""
 
     def __init__(self, time: Time, nodes: list[int], copies: int) -> None:
         self.time = time
@@ -193,17 +193,17 @@ class Logs:
         self.visible: set[int] = set()
         """Records that were below a leader's high watermark."""
         self.stable: set[int] = set()
-        """Those that were below its last stable offset."""
+        """Records that were below its last stable offset."""
         self.cut: set[int] = set()
-        """Those that a later leader did not have."""
+        """Records that a later leader did not have."""
         self.refused: set[tuple[TopicPartition, int]] = set()
-        """Offsets that were out of a leader's range;"""
+        """Offsets that were out of a leader's range."""
         self.refused_late: set[tuple[TopicPartition, int]] = set()
-        """and those behind the end of one that did not know yet that it leads no more."""
+        """Offsets past the end of a leader that did not yet know it no longer led."""
         self.retained: set[tuple[TopicPartition, int]] = set()
-        """Those below the start of a leader's log."""
+        """Offsets below the start of a leader's log."""
         self.slow_ms = 20
-        """How long it may take until a node knows what the controller has decided."""
+        """The longest time until a node knows the controller's decision."""
         self._ids = 0
 
     @property
@@ -273,7 +273,7 @@ class Logs:
                     self.stable.add(number)
 
     def transact(self, part: Part) -> None:
-        """A transaction begins at the end of the log, or the one that is open ends."""
+        """A transaction begins at the end of the log, or the open one ends."""
         log = part.leading
         if log is not None:
             log.open_at = log.end if log.open_at is None else None
@@ -297,7 +297,7 @@ class Logs:
     # ---- leaders -------------------------------------------------------------------------
 
     def elect(self, part: Part, unclean: bool) -> None:
-        """Another leader, or the same one again; none where nobody may lead."""
+        """Elect another leader, or the same again; none if no node may lead."""
         rng = self.time.rng
         able = sorted(self.alive & (part.replicas.keys() if unclean else part.in_sync))
         if not able and part.leader < 0:
@@ -305,7 +305,7 @@ class Logs:
         part.epoch += 1
         part.leader = rng.choice(able) if able else -1
         if part.leader >= 0:
-            # Whoever is down, or lags, may lack what is appended from now on.
+            # Nodes that are down, or lag, may lack what is appended from now on.
             part.in_sync = {part.leader} if unclean else part.in_sync & self.alive
         self.time.note(f"{_named(part)} is led by {part.leader} in epoch {part.epoch}"
                        f"{', unclean' if unclean else ''}")  # fmt: skip
@@ -322,7 +322,7 @@ class Logs:
             self.tell(part, node, part.epoch)
 
     def tell(self, part: Part, node: int, epoch: int) -> None:
-        """Let a node learn who leads, some time."""
+        """Let a node learn the leader after some time."""
 
         def learn() -> None:
             if part.epoch == epoch and (node not in self.alive or not part.apply(node)):
@@ -333,7 +333,7 @@ class Logs:
         self.time.later(self.delay_ms(self.slow_ms), learn)
 
     def delay_ms(self, most_ms: int) -> int:
-        """Until a node knows; some take long."""
+        """The delay until a node knows; sometimes long."""
         rng = self.time.rng
         return rng.randint(0, most_ms) * (10 if rng.random() < 0.1 else 1)
 

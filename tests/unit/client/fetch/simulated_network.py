@@ -21,32 +21,32 @@ METADATA_MS = 4_000
 
 
 class Faults:
-    """How often what goes wrong; all 0: nothing does."""
+    """How often each fault happens; 0: never."""
 
     delay_ms = 2
     appends = 0.0
     lost = broken = late = twice = throttles = 0.0
-    """No answer comes; a connection breaks; a request of it comes all the same; one comes twice."""
+    """No answer comes; a connection breaks; its request still arrives; one arrives twice."""
     stops = silent = evicts = full = nearer = 0.0
     moves = unclean = lags = retains = deletes = grows = transacts = jumps = 0.0
-    """In each tick."""
+    """Per tick."""
     seeks = pauses = assigns = 0.0
-    """In each step of the program."""
+    """Per step of the program."""
 
 
 class Flight:
-    """A request on its way."""
+    """A request in flight."""
 
     def __init__(self, node: int, asked: int, take: Callable[[Flight, Any], None]) -> None:
         self.node = node
         self.asked = asked
-        """When, by the judge's numbers."""
+        """When it was sent, by the judge's numbers."""
         self.take = take
         self.over = False
-        """It has an answer, or nobody waits for one any more."""
+        """Whether it is answered, or abandoned."""
 
     def end(self, answer: Any) -> None:
-        """An answer, or the failure of the connection."""
+        """Take an answer, or the failure of the connection."""
         if not self.over:
             self.over = True
             self.take(self, answer)
@@ -56,7 +56,7 @@ class Flight:
 
 
 class Network(Time):
-    """Time, the nodes, and what travels between them and the consumer."""
+    """Time, the nodes, and messages between them and the consumer."""
 
     def __init__(self, seed: int) -> None:
         super().__init__(seed)
@@ -71,14 +71,14 @@ class Network(Time):
         self.logs = Logs(self, list(range(count)), rng.randint(2, count))
         self.nodes = {number: Node(number, self.logs) for number in range(count)}
         self.strays = dict.fromkeys(self.nodes, 0)
-        """Requests that may come to a node yet, or wait there."""
+        """Requests that may still arrive at a node, or wait there."""
         self.judge = Judge(self.logs, self.committed)
         self.logs.create("a", 2)
         self.logs.create("b", rng.choice([1, 2]))
         self.version = 0
         self.publish(0)
         self.flights: dict[int, Flight] = {}
-        """By node: the request whose answer is waited for."""
+        """By node, the request that waits for an answer."""
 
     @property
     def now_s(self) -> float:
@@ -105,7 +105,7 @@ class Network(Time):
     # ---- the network -----------------------------------------------------------------------
 
     def publish(self, slow_ms: int) -> None:
-        """Let each node know, some time, of topics and leaders as they are now."""
+        """Let each node learn the present topics and leaders after some time."""
         self.version += 1
         version, view = self.version, dict[str, Any]()
         view[""] = sorted(self.logs.alive)
@@ -121,7 +121,7 @@ class Network(Time):
             self.later(self.logs.delay_ms(slow_ms), lambda node=node: learn(node))
 
     def post(self, flight: Flight, fields: dict[str, Any]) -> None:
-        """Let a request travel; its connection may break before, or after it has arrived."""
+        """Send a request; its connection may break before or after it arrives."""
         self.strays[flight.node] += 1
         self.later(self.travel_ms(), lambda: self._arrive(flight, fields))
         if self.chance(self.faults.broken):
@@ -156,7 +156,7 @@ class Network(Time):
             self._end(flight)
 
     def _end(self, flight: Flight) -> None:
-        """It is not answered."""
+        """End it without an answer."""
         self.strays[flight.node] -= 1
         flight.breaks()
 

@@ -1,5 +1,5 @@
-"""Nodes that answer Fetch, OffsetForLeaderEpoch, ListOffsets and Metadata as Kafka's do, each from
-what it knows at the time; they remember fetch sessions (KIP-227)."""
+"""Nodes that answer Fetch, OffsetForLeaderEpoch, ListOffsets and Metadata as Kafka's do, from what
+each knows at the time; they keep fetch sessions (KIP-227)."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ __all__ = ["Held", "Node", "Visit"]
 
 Key = tuple[UUID, int]
 BATCHES_MAX = 6
-"""In an answer."""
+"""The most batches in an answer."""
 
 
 class Held:
@@ -25,7 +25,7 @@ class Held:
         self.offset = offset
         self.epoch = epoch
         self.said: tuple[int, int] | None = None
-        """High watermark and log start, in the last answer."""
+        """High watermark and log start in the last answer."""
 
 
 class Kept:
@@ -37,12 +37,12 @@ class Kept:
 
 
 class Visit(NamedTuple):
-    """A Fetch that the node has taken."""
+    """A Fetch that the node has accepted."""
 
     parts: dict[Key, Held]
     session_id: int
     whole: bool
-    """All partitions are answered."""
+    """Whether all partitions are answered."""
     rack: bool
     committed: bool
 
@@ -58,7 +58,7 @@ class Node:
         self.room = True
         """Whether it keeps sessions."""
         self.nearer = 0.0
-        """How often it names another replica."""
+        """How often it names another replica as preferred."""
         self.view: dict[str, Any] = {}
         """Metadata as it knows it, by topic."""
         self.version = -1
@@ -72,7 +72,7 @@ class Node:
     # ---- Fetch -----------------------------------------------------------------------------
 
     def take(self, fields: dict[str, Any]) -> Visit | SimpleNamespace:
-        """A request; or the answer that refuses it."""
+        """Accept a request, or return the answer that refuses it."""
         number, epoch = fields["session_id"], fields["session_epoch"]
         asked = {
             (topic["topic_id"], row["partition"]): Held(
@@ -102,7 +102,7 @@ class Node:
         return Visit(kept.parts, number, False, *rest)
 
     def look(self, visit: Visit, late: bool) -> SimpleNamespace | None:
-        """The answer; None: there is nothing to say yet, and it is not too `late` to wait."""
+        """The answer; None: there is no data yet, and it is not too `late` to wait."""
         rows: dict[UUID, list[SimpleNamespace]] = {}
         found: list[tuple[Key, Held, SimpleNamespace]] = []
         news, left = False, BATCHES_MAX
@@ -118,7 +118,7 @@ class Node:
         for key, held, row in found:
             rows.setdefault(key[0], []).append(row)
             held.said = None if row.error_code else (row.high_watermark, row.log_start_offset)
-            if row.records:  # the others have their turn next
+            if row.records:  # the other partitions have their turn next
                 visit.parts[key] = visit.parts.pop(key)
         answer = _answer(0, visit.session_id)
         answer.responses = [
@@ -200,7 +200,7 @@ class Node:
         return (None if code else log), code
 
     def ends(self, fields: dict[str, Any]) -> SimpleNamespace:
-        """OffsetForLeaderEpoch."""
+        """Answer OffsetForLeaderEpoch."""
         topics = []
         for topic in fields["topics"]:
             rows = []
@@ -217,7 +217,7 @@ class Node:
         return SimpleNamespace(throttle_time_ms=0, topics=topics)
 
     def offset(self, tp: TopicPartition, epoch: int, where: str) -> tuple[int, int, int]:
-        """ListOffsets: (error number, offset, leader epoch)."""
+        """Answer ListOffsets: (error number, offset, leader epoch)."""
         log, code = self._leading(tp, epoch)
         if log is None:
             return code, -1, -1

@@ -1,20 +1,20 @@
-"""A consumer's positions: what decides about them, in a world in which things go wrong.
+"""A consumer's positions: the decisions about them, in a world in which things go wrong.
 
-The core, its sessions and epochs, what is known of topics, and the way of records to the reader are
-the real ones; logs, nodes, network, program and time are modelled (simulated_leaders.py,
-simulated_nodes.py, simulated_network.py, simulated_client.py), and simulated_judge.py judges.
+The core, its sessions and epochs, the metadata, and the path of records to the reader are the real
+ones; logs, nodes, network, program and time are modelled (simulated_leaders.py, simulated_nodes.py,
+simulated_network.py, simulated_client.py), and simulated_judge.py judges.
 
 What must hold whatever happens:
 
-P1  records of a partition are handed out in order, none twice and none left out, but where the
-    partition was sought, or where it is announced that it goes on elsewhere
+P1  records of a partition are handed out in order, none twice and none left out, except after a
+    seek or an announced move of the position
 P2  what is handed out was in its leader's log, in that epoch, and committed
-P3  a log that was cut below the position is noticed and announced before anything behind is handed
-    out, and nothing else is taken for that; a position is lost only if a leader has refused it
-P4  an answer to what was asked before a seek, a pause or a recreation changes nothing
-P5  once faults end each partition is read to its end in bounded time
-P6  what the client believes that a node remembers of its fetches is what the node remembers,
-    whenever no request is under way
+P3  a log that was truncated below the position is noticed and announced before any later record is
+    handed out, and nothing else counts as truncation; only a leader's refusal loses a position
+P4  the answer to a request sent before a seek, a pause or a recreation changes nothing
+P5  once faults end, each partition is read to its end in bounded time
+P6  while no request is in flight, a node's fetch session holds exactly what the client believes it
+    holds
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ class World(Network):
         self.client = Client(self)
 
     def tick(self) -> None:
-        """Records come and are replicated, and things go wrong."""
+        """Records are appended and replicated, and things go wrong."""
         rng, faults, logs = self.rng, self.faults, self.logs
         for part in logs.parts:
             if self.chance(faults.appends):
@@ -87,7 +87,7 @@ class World(Network):
             self.later(rng.randint(10, 8_000), lambda: self._restart(node))
         if self.chance(faults.silent):
             node.silent_until_ms = self.now_ms + rng.randint(100, 2 * TEMPO.request_ms)
-            self.note(f"node {node.number} stands still")
+            self.note(f"node {node.number} pauses")
         if self.chance(faults.evicts):
             node.sessions.clear()
 
@@ -99,9 +99,9 @@ class World(Network):
 
 
 def simulate(seed: int) -> World:
-    """One run: faults for a while, then none, when all must be read.
+    """Run once: faults for a while, then none, after which everything must be read.
 
-    Raises: Violated, with the trace of what happened as its note.
+    Raises: Violated; its note is the trace of what happened.
     """
     world = World(seed)
     with telling(world, seed):
@@ -148,7 +148,7 @@ def _draw(world: World) -> None:
 
 
 def _must_settle(world: World) -> None:
-    """P5."""
+    """Check P5."""
     client, logs = world.client, world.logs
     for tp in sorted(client.paused):
         client.pause_or_go_on(tp)
@@ -163,7 +163,7 @@ def _must_settle(world: World) -> None:
 
 
 def _unread(world: World) -> str:
-    """Which partition is not read to its end as it was some time ago; empty: all are."""
+    """A partition whose readable records are not all read; empty: there is none."""
     for tp in sorted(world.client.assigned):
         log, at = world.leading(tp), world.client.reading.position(tp) or 0
         if log is not None and at < (log.stable if world.committed else log.high):

@@ -1,4 +1,4 @@
-"""What an answer means for a position, by the events between the question and it."""
+"""What an answer means for a position, by the events since the request was sent."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ def ended(offset: int, epoch: int) -> Any:
 
 @pytest.fixture
 def core() -> Core:
-    """It knows of node 1, which leads t-0 in epoch 3."""
+    """It knows node 1, which leads t-0 in epoch 3."""
     options = FetchOptions(out_of_range="earliest", rack="here", nearer_s=10.0)
     known = Known()
     known.answered(["t"], metadata_of(metadata()))
@@ -76,12 +76,12 @@ def test_an_answer_moves_the_position(core: Core) -> None:
 
 @pytest.mark.parametrize("to", [Place(0, -1), Place(0, 2), Place(4, 3)])
 def test_an_answer_from_before_a_seek_changes_nothing(core: Core, to: Place) -> None:
-    """Also where the offset is the same: the position may have to be checked first."""
+    """Even at the same offset: the position may have to be validated first."""
     ask(core)
     core.seek(TP, to)
     core.answered(1, fetched(), 0.0)
     assert core.take() == [] and core.positions == {TP: to.offset}
-    assert core.ends[TP].high_watermark == 10  # that is not said twice
+    assert core.ends[TP].high_watermark == 10  # the next fetch may not repeat it
 
 
 def test_an_answer_from_before_a_pause_changes_nothing(core: Core) -> None:
@@ -120,7 +120,7 @@ def test_a_seek_to_the_same_offset_ends_the_search_for_another(core: Core) -> No
 
 @pytest.mark.parametrize("answered_s", [1.0, 60.0])
 def test_a_nearer_replica_that_lags_loses_no_position(core: Core, answered_s: float) -> None:
-    """Neither where its time was over before it answered: the leader knows better."""
+    """Not even if its time has expired before it answers: the leader decides."""
     ask(core)
     core.answered(1, fetched(preferred_read_replica=2, records=b""), 0.0)
     assert core.plan(1.0).nodes == {2: [TP]}

@@ -1,4 +1,4 @@
-"""Batches from a scripted leader: positions, errors, and bytes that are none."""
+"""Batches from a scripted leader: positions, errors, and invalid bytes."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def row(**fields: Any) -> dict[str, Any]:
 
 
 def serve(data: bytes, base: int = 0) -> Callable[[Any, int], Any]:
-    """The whole batches from the asked offset on, ten records each."""
+    """The whole batches from the requested offset on, ten records each."""
 
     def answer(request: Any, version: int) -> Any:
         asked = request.topics[0].partitions[0].fetch_offset
@@ -61,7 +61,7 @@ def serve(data: bytes, base: int = 0) -> Callable[[Any, int], Any]:
 
 
 def poll(fetcher: Fetcher) -> list[Fetched]:
-    """What comes next, however long it takes."""
+    """The next batches, however long they take."""
     while True:
         if found := fetcher.poll(5_000):
             return found
@@ -81,7 +81,7 @@ def test_records_come_once_and_in_order(leader: Peer, scripted: Cluster, data: b
 
 
 def test_a_start_within_a_batch(leader: Peer, scripted: Cluster, data: bytes) -> None:
-    """The broker gives the whole batch; what lies before is not wanted."""
+    """The broker sends the whole batch; the records before the position are skipped."""
     leader.on(apis.FETCH, serve(data))
     fetcher = Fetcher(scripted, {TP: 17}, FAST)
     assert values(poll(fetcher)) == [*range(17, 30)]
@@ -169,7 +169,7 @@ def test_damage_is_not_raised_for_a_partition_that_was_sought_since(
 
 
 def test_bytes_that_are_no_batch(leader: Peer) -> None:
-    """They may be better the next time, so they are asked for again for a while."""
+    """The next answer may be valid, so the fetch is retried for a while."""
     leader.on(apis.FETCH, rows(row(records=b"\xff" * 200)))
     scripted = Cluster(leader.servers, QUICK._replace(api_timeout_ms=1_000))
     fetcher = Fetcher(scripted, {TP: 5}, FAST)
@@ -194,7 +194,7 @@ def test_bytes_that_are_no_batch(leader: Peer) -> None:
 def test_what_passes_is_tried_again(
     leader: Peer, scripted: Cluster, data: bytes, trouble: Any
 ) -> None:
-    """With fresh metadata, from where it stood."""
+    """With fresh metadata, from the same position."""
     leader.on(apis.FETCH, trouble, serve(data))
     fetcher = Fetcher(scripted, {TP: 10}, FAST)
     assert values(poll(fetcher)) == [*range(10, 30)]
@@ -211,7 +211,7 @@ def test_what_lasts_is_told(leader: Peer, scripted: Cluster) -> None:
 
 
 def ends(request: Any, version: int) -> Any:
-    """A log from 10 to 30."""
+    """A log with offsets 10 to 30."""
     time_ms = request.topics[0].partitions[0].timestamp
     return {
         "topics": [
@@ -238,14 +238,14 @@ def test_an_offset_out_of_range_may_go_to_the_start(
     leader.on(apis.FETCH, rows(row(error_code=ErrorCode.OFFSET_OUT_OF_RANGE)), serve(data))
     leader.on(apis.LIST_OFFSETS, ends)
     fetcher = Fetcher(scripted, {TP: 99}, FAST._replace(out_of_range="earliest"))
-    (moved,) = poll(fetcher)  # who reads is told where it goes on
+    (moved,) = poll(fetcher)  # the caller learns the new position
     assert (moved.next_offset, moved.records()) == (10, [])
     assert values(poll(fetcher)) == [*range(10, 30)]
     fetcher.close()
 
 
 def test_what_was_sought_meanwhile_counts(leader: Peer, scripted: Cluster, data: bytes) -> None:
-    """The answer to the old place is dropped."""
+    """The answer for the old position is dropped."""
     leader.on(apis.FETCH, serve(data))
     fetcher = Fetcher(scripted, {TP: 0}, FAST)
     fetcher.poll(0)
@@ -281,7 +281,7 @@ def test_without_ids_the_version_is_one_with_names(
 
 
 def test_a_throttled_fetcher_pauses(leader: Peer, scripted: Cluster, data: bytes) -> None:
-    """What came with the answer is given; the node is asked again after the pause."""
+    """The answer's records are returned; the node is asked again after the pause."""
     leader.on(apis.FETCH, {**rows(row(records=data)), "throttle_time_ms": 3_600_000})
     fetcher = Fetcher(scripted, {TP: 0}, FAST)
     assert values(poll(fetcher)) == [*range(30)]
@@ -294,7 +294,7 @@ def test_a_throttled_fetcher_pauses(leader: Peer, scripted: Cluster, data: bytes
 
 
 def test_aborted_transactions_are_left_out(kafka_cases: Any) -> None:
-    """What Kafka's own read_committed consumer saw of a real log."""
+    """The result matches what Kafka's own read_committed consumer saw of a real log."""
     from tests.support.kafka_data import expected_records, has_expected_records, readable
 
     seen = 0

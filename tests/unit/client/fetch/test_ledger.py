@@ -1,4 +1,4 @@
-"""Searches of simulations are recorded as they were."""
+"""Searches with simulations are recorded as they were."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A range of a partition as columns, from the broker that leads it."""
+"""Columns of an offset range of a partition, read from its leader."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def store(tmp_path: Path) -> Iterator[Store]:
 
 @pytest.fixture
 def asked(monkeypatch: pytest.MonkeyPatch) -> list[dict[TopicPartition, int]]:
-    """The positions of every Fetch."""
+    """The positions in every Fetch."""
     seen: list[dict[TopicPartition, int]] = []
     real = Fetcher._ask
 
@@ -52,7 +52,7 @@ def offsets(blocks: Any) -> list[int]:
 
 
 def test_a_range_costs_the_answers_that_it_needs(store: Store, asked: Any) -> None:
-    """What lies behind it is not fetched."""
+    """What follows the range is not fetched."""
     with Cluster(store) as cluster:
         options = FetchOptions(partition_bytes=10_000)
         blocks = list(scan_range(cluster, TP, 105, 307, ("value", "offset"), options))
@@ -119,7 +119,7 @@ def test_a_sample_says_how_large_offsets_are(store: Store) -> None:
 
 
 def test_a_sample_from_the_end_of_a_batch(store: Store) -> None:
-    """All of it comes: it is not one record's."""
+    """The whole batch is sent: its size is not one record's."""
     log = store.create_topic("one")[0]
     log.append_many([b"%099d" % i for i in range(RECORDS)])
     with Cluster(store) as cluster:
@@ -130,7 +130,7 @@ def test_a_sample_from_the_end_of_a_batch(store: Store) -> None:
 
 
 def test_a_sample_counts_no_batch_that_is_cut_off(store: Store) -> None:
-    """Apache Kafka fills an answer up with the front of the next batch; its offsets are missing."""
+    """Apache Kafka fills an answer up with the start of the next batch, whose end is missing."""
     whole = store["a"][0].read_batches(0, 1)
     torn = whole + store["a"][0].read_batches(10, 1)[:-1]
     answer = {

@@ -1,4 +1,4 @@
-"""Fetch sessions: what is said of what was asked before, alone, over a broker, and when lost."""
+"""Fetch sessions: what each request repeats; alone, over a broker, and when a session is lost."""
 
 from __future__ import annotations
 
@@ -28,13 +28,13 @@ FAST = FetchOptions(max_wait_ms=20)
 
 
 def begun(offsets: dict[TopicPartition, int]) -> Session:
-    """A session of number 5 that was told these."""
+    """Session number 5, after its first request with these offsets."""
     asked = sessions.ask(NONE, offsets, {"t": ID}, True)
     assert (asked.session_id, asked.epoch, asked.offsets) == (0, 0, offsets)
     return sessions.answered(asked, 5, len(offsets))
 
 
-# ---- what is said, by itself ---------------------------------------------------------------
+# ---- requests, by themselves ---------------------------------------------------------------
 
 
 def test_only_what_changed_is_said() -> None:
@@ -102,14 +102,14 @@ def test_the_end_is_told_where_there_is_something_to_end() -> None:
 
 
 class Node:
-    """What a node does with what is said, as KIP-227 has it."""
+    """A node's side of KIP-227."""
 
     def __init__(self) -> None:
         self.kept: dict[int, tuple[int, dict[tuple[TopicPartition, UUID], int]]] = {}
         self.last = 0
 
     def takes(self, asked: Ask) -> tuple[int, int, dict[tuple[TopicPartition, UUID], int]]:
-        """(error, session, what it reads now)."""
+        """(error, session, the positions it now reads)."""
         said = {(tp, asked.after.ids[tp.topic]): at for tp, at in asked.offsets.items()}
         if asked.epoch == sessions.NEW_EPOCH:
             self.kept.pop(asked.session_id, None)
@@ -122,7 +122,7 @@ class Node:
         if epoch != asked.epoch:
             return ErrorCode.INVALID_FETCH_SESSION_EPOCH, 0, {}
         for one in asked.forgotten:
-            assert one in held, "only what was told is taken back"
+            assert one in held, "only what the node holds is dropped"
             del held[one]
         held |= said
         self.kept[asked.session_id] = (epoch + 1, held)
@@ -148,7 +148,7 @@ def test_the_node_reads_what_is_wanted_whatever_happens(seed: int) -> None:
         code, session_id, read = node.takes(asked)
         if not code:
             assert read == {(tp, ids[tp.topic]): at for tp, at in wanted.items()}
-        if chance.random() < 0.1:  # the answer did not come
+        if chance.random() < 0.1:  # the answer was lost
             session = sessions.lost(session)
             unheard += asked.epoch == sessions.NEW_EPOCH
         elif code:
@@ -162,7 +162,7 @@ def test_the_node_reads_what_is_wanted_whatever_happens(seed: int) -> None:
 
 
 def values(fetcher: Fetcher, count: int) -> list[tuple[int, bytes | None]]:
-    """(partition, value) of the next records, so many."""
+    """(partition, value) of the next `count` records."""
     found: list[tuple[int, bytes | None]] = []
     while len(found) < count:
         for block in fetcher.poll():
@@ -193,7 +193,7 @@ def test_a_session_lasts_while_partitions_come_and_go(
         assert values(fetcher, 1) == [(2, b"1")]
         send(b"3", 0, 1)
         assert values(fetcher, 1) == [(0, b"3")]
-        fetcher.positions[b] = 1  # as far back as before
+        fetcher.positions[b] = 1  # back to where it was
         assert values(fetcher, 2) == [(1, b"2"), (1, b"3")]
         assert fetcher.ends[b].high_watermark == 3
     last = fetcher.core.sessions[node]
@@ -246,7 +246,7 @@ def data(tmp_path: Any) -> bytes:
 def test_after_an_error_of_the_session_everything_is_said_at_once(
     peer: Peer, scripted: Cluster, data: bytes, code: int
 ) -> None:
-    """No partition rests, no metadata is asked for: nothing is wrong with them."""
+    """No partition pauses and no metadata is requested: nothing is wrong with them."""
     rows = [{"partition_index": p, "error_code": 0} for p in range(2)]
     whole = {"session_id": 5, "responses": [{"topic": "t", "partitions": rows}]}
     late = {"partition_index": 0, "error_code": 0, "records": data}
@@ -277,7 +277,7 @@ def test_the_end_of_a_fetcher_ends_its_session(peer: Peer, scripted: Cluster, da
     while not fetcher.poll(5_000):
         pass
     fetcher.close()
-    wait_for(lambda: peer.sent(apis.FETCH)[-1].session_epoch == -1, "the end was told")
+    wait_for(lambda: peer.sent(apis.FETCH)[-1].session_epoch == -1, "the session was closed")
     assert peer.sent(apis.FETCH)[-1].session_id == 5
 
 

@@ -1,6 +1,6 @@
-"""The simulation finds nothing wrong with positions, and finds what is planted in them.
+"""The simulation finds nothing wrong with positions, and finds bugs that are planted in them.
 
-A seed that finds something is named.
+A failure names its seed.
 """
 
 from __future__ import annotations
@@ -31,9 +31,9 @@ PARTS, RUNS = 2, 2
 @pytest.mark.timeout(0)
 @pytest.mark.parametrize("part", range(PARTS))
 def test_positions_keep_their_promises_whatever_happens(part: int) -> None:
-    """P1 to P6 hold under lost and late messages, nodes that stop and stall, leaders that move and
-    lack records, metadata that is old, retention, topics that are recreated and grow, sessions that
-    are evicted, replicas that lag, seeks, pauses, and a clock that jumps."""
+    """P1 to P6 hold with lost and late messages, nodes that stop and stall, leaders that move and
+    lack records, old metadata, retention, topics that are recreated and grow, sessions that are
+    evicted, replicas that lag, seeks, pauses, and a clock that jumps."""
     for number in rounds(RUNS):
         seed = SEED + number * PARTS + part
         world = simulate(seed)
@@ -56,8 +56,8 @@ def test_what_decides_knows_no_clock_and_no_socket(module: Any) -> None:
 
 
 RETAINED, RECREATED = 102, 30074
-"""The judge was wrong: retention took a position before its log was cut; a former leader refused a
-position of the topic before."""
+"""The judge was wrong: retention deleted a position before its log was truncated; a former leader
+refused a position of the old topic."""
 
 
 @pytest.mark.parametrize("seed", [RETAINED, RECREATED])
@@ -65,11 +65,11 @@ def test_seeds_that_found_something(seed: int) -> None:
     simulate(seed)
 
 
-# ---- mistakes --------------------------------------------------------------------------------
+# ---- planted bugs ----------------------------------------------------------------------------
 
 
 def takes_what_was_asked_before_a_seek(patch: pytest.MonkeyPatch) -> None:
-    """An answer is applied wherever the position is by now."""
+    """An answer is applied at whatever the position is by now."""
     look = Core._look
 
     def takes(self: Core, tp: TopicPartition, row: Any, asked: Asked, now_s: float) -> int:
@@ -81,17 +81,17 @@ def takes_what_was_asked_before_a_seek(patch: pytest.MonkeyPatch) -> None:
 
 
 def forgets_no_question_at_a_seek(patch: pytest.MonkeyPatch) -> None:
-    """What was asked counts if the offset is the same."""
+    """An answer counts if the offset is the same."""
     patch.setattr(Core, "_withdraw", lambda _self, _tp: None)
 
 
 def names_no_epoch(patch: pytest.MonkeyPatch) -> None:
-    """Fetch says epoch -1: any leader answers."""
+    """Fetch sends epoch -1: any leader answers."""
     patch.setattr(Epochs, "current", lambda _self, _tp: -1)
 
 
 def checks_no_position(patch: pytest.MonkeyPatch) -> None:
-    """Another leader is read from at once."""
+    """A new leader is read from without validation."""
 
     def look(self: Epochs, known: Known, positions: Mapping[TopicPartition, int]) -> None:
         for tp in positions:
@@ -102,18 +102,18 @@ def checks_no_position(patch: pytest.MonkeyPatch) -> None:
 
 
 def forgets_to_forget(patch: pytest.MonkeyPatch) -> None:
-    """A session does not say which partitions are not wanted any more."""
+    """A session does not drop partitions that are no longer wanted."""
     ask = sessions.ask
     patch.setattr(sessions, "ask", lambda *args: ask(*args)._replace(forgotten=[]))
 
 
 def keeps_a_session_whose_epoch_is_wrong(patch: pytest.MonkeyPatch) -> None:
-    """After an error the session goes on."""
+    """The session continues after an error."""
     patch.setattr(sessions, "lost", lambda session, _code=0: session)
 
 
 def resets_what_was_sought_since(patch: pytest.MonkeyPatch) -> None:
-    """A leader's answer moves a partition that is elsewhere by now."""
+    """A leader's answer moves a partition that has been sought since."""
 
     def reset(self: Core, tp: TopicPartition, lost: Lost, to: Place) -> None:
         self.lost.pop(tp, None)
@@ -124,7 +124,7 @@ def resets_what_was_sought_since(patch: pytest.MonkeyPatch) -> None:
 
 
 def takes_retention_for_a_cut(patch: pytest.MonkeyPatch) -> None:
-    """A position below the log's start is reported as one whose log was cut."""
+    """A position below the log's start is reported as truncation."""
     lose = Core._lose_place
 
     def loses(self: Core, tp: TopicPartition, _why: str) -> None:
@@ -134,7 +134,7 @@ def takes_retention_for_a_cut(patch: pytest.MonkeyPatch) -> None:
 
 
 def believes_a_replica_about_the_range(patch: pytest.MonkeyPatch) -> None:
-    """A nearer replica that lags says that an offset is out of range."""
+    """A nearer replica that lags is believed when it says that an offset is out of range."""
     ask = Core.ask
 
     def asks(self: Core, *args: Any) -> Asked | None:
@@ -157,7 +157,7 @@ def skips_a_batch(patch: pytest.MonkeyPatch) -> None:
 
 
 def never_asks_again(patch: pytest.MonkeyPatch) -> None:
-    """A partition whose node failed rests for an hour."""
+    """A partition whose node failed pauses for an hour."""
     failed = Core.failed
 
     def rests(self: Core, problem: errors.KafkalogError, some: Any, now_s: float) -> None:
@@ -179,15 +179,15 @@ CANARIES: dict[Callable[[pytest.MonkeyPatch], None], int] = {
     skips_a_batch: 0,
     never_asks_again: 0,
 }
-"""And the seed to begin with: the one that finds it, so that it does not take long."""
+"""Each with the first seed to try: one that finds it, so that the test is quick."""
 
 
 @pytest.mark.parametrize("plant", CANARIES, ids=lambda plant: plant.__name__)
 def test_the_simulation_finds_what_is_planted(
     plant: Callable[[pytest.MonkeyPatch], None], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Each of these mistakes breaks a promise within a few runs."""
+    """Each of these bugs breaks a promise within a few runs."""
     plant(monkeypatch)
     with pytest.raises(Violated, match=r"P\d"):
-        for seed in range(CANARIES[plant], CANARIES[plant] + CANARY_RUNS):  # always the same
+        for seed in range(CANARIES[plant], CANARIES[plant] + CANARY_RUNS):  # always the same seeds
             simulate(seed)

@@ -1,4 +1,4 @@
-"""How a program knows that it has read everything: by positions, not by records."""
+"""A program knows by positions, not by records, that it has read everything."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ HEADERS = (("a", b"1"), ("b", None), ("a", b"1"), ("a", None), ("", b""))
 
 
 def test_a_position_reaches_the_end_behind_markers(tmp_path: Path) -> None:
-    """Also where nothing but the marker of an aborted transaction follows; headers as sent."""
+    """Also if only an aborted transaction's marker follows; headers are as sent."""
     tp = TopicPartition("t", 0)
     with Broker(tmp_path / "data", listeners="127.0.0.1:0") as broker:
         broker.store.create_topic("t")

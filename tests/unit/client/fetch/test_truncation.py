@@ -1,4 +1,4 @@
-"""A log that was cut below a consumer's position (KIP-320) is noticed."""
+"""A consumer notices that a log was truncated below its position (KIP-320)."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def poll_until(consumer: kafkalog.Consumer, count: int) -> list[bytes | None]:
 
 
 def fill_leader(cluster: TestCluster, number: int) -> None:
-    """Records 10 to 19 are on the leader's disk alone."""
+    """Write records 10 to 19, which reach only the leader's disk."""
     leader = cluster.leader("t", number)
     cut = [
         cluster.nodes[leader].disconnect("Fetch", times=None, client_id=str(follower))
@@ -56,7 +56,7 @@ def fill_leader(cluster: TestCluster, number: int) -> None:
 
 
 def elect_who_lags(cluster: TestCluster, number: int) -> None:
-    """Without those, but with five others."""
+    """Elect a leader that lacks those records, but has five others."""
     leader = cluster.leader("t", number)
     cluster.kill(leader)
     cluster.wait_until(lambda: cluster.leader("t", number) not in (leader, -1), "another leads")
@@ -68,10 +68,10 @@ def elect_who_lags(cluster: TestCluster, number: int) -> None:
 def test_a_leader_that_lags_is_elected(
     kafkalog_cluster: TestCluster, reset: str, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """Also for who was not there, and begins where its group has left off."""
+    """Also noticed by a consumer that starts later, at its group's committed offset."""
     cluster = kafkalog_cluster
     with Cluster(cluster.bootstrap_servers) as client:
-        coordinator = client.retrying(lambda: client.coordinator("g"))  # what it has stays
+        coordinator = client.retrying(lambda: client.coordinator("g"))  # it keeps its data
     number = next(n for n in range(3) if cluster.leader("t", n) != coordinator)
     tp = TopicPartition("t", number)
     cluster.wait_until(lambda: cluster.in_sync("t", number) == [1, 2, 3], "all are in sync")
@@ -114,7 +114,7 @@ def test_a_leader_that_lags_is_elected(
 
 
 class Leader1:
-    """Node 1 leads t-0, in an epoch that changes; ten records of epoch 3 are there."""
+    """Node 1 leads t-0, in an epoch that changes; it has ten records of epoch 3."""
 
     def __init__(self, peer: Peer, folder: Path) -> None:
         with Log(folder / "t-0") as log:
@@ -130,7 +130,7 @@ class Leader1:
         peer.on(apis.LIST_OFFSETS, self.start)
 
     def lead(self, epoch: int) -> None:
-        """It leads in another epoch."""
+        """Lead in another epoch."""
         self.epoch = self.told_epoch = epoch
 
     def metadata(self, request: Any, version: int) -> Any:
@@ -157,7 +157,7 @@ class Leader1:
         return {"responses": [{"topic_id": self.topic_id, "partitions": rows}] if rows else []}
 
     def failed(self, request: Any) -> Any:
-        """The topic with the id that is asked for is not there."""
+        """The answer that the requested topic id is unknown."""
         row = {"partition_index": 0, "error_code": ErrorCode.UNKNOWN_TOPIC_ID}
         topics = [{"topic_id": one.topic_id, "partitions": [row]} for one in request.topics]
         return {"responses": topics}
@@ -174,12 +174,12 @@ class Leader1:
         return {"topics": [{"name": "t", "partitions": [row]}]}
 
     def asked(self) -> list[tuple[int, int]]:
-        """(current, of the position): what it was asked."""
+        """(current epoch, epoch of the position) in each request."""
         rows = [r.topics[0].partitions[0] for r in self.peer.sent(apis.OFFSET_FOR_LEADER_EPOCH)]
         return [(row.current_leader_epoch, row.leader_epoch) for row in rows]
 
     def fetched(self) -> list[tuple[int, int]]:
-        """(epoch, offset): what was fetched, without repetitions."""
+        """(epoch, offset) of each fetch, without repetitions."""
         rows = [
             (p.current_leader_epoch, p.fetch_offset)
             for r in self.peer.sent(apis.FETCH) for t in r.topics for p in t.partitions
@@ -199,7 +199,7 @@ def fetcher(cluster: Cluster, reset: str = "error") -> Fetcher:
 
 
 def read(fetcher: Fetcher, until: Callable[[], object]) -> list[int]:
-    """Where answers end, up to a condition."""
+    """The end offsets of answers, until a condition holds."""
     found: list[int] = []
     wait_for(
         lambda: found.extend(one.next_offset for one in fetcher.poll(5)) or until(), "it is so"
@@ -213,7 +213,7 @@ def test_a_position_is_checked_once_for_each_leader(
 ) -> None:
     made = fetcher(scripted)
     assert read(made, lambda: leader.fetched()[-1:] == [(3, 10)]) == [10]
-    assert leader.asked() == []  # nobody knew what was before it
+    assert leader.asked() == []  # the epoch before it is unknown
     leader.lead(4)
     if heard == "by metadata":
         scripted.refresh(["t"])
@@ -223,7 +223,7 @@ def test_a_position_is_checked_once_for_each_leader(
 
 
 def test_a_new_leader_says_that_it_is_not_there_yet(scripted: Cluster, leader: Leader1) -> None:
-    """UNKNOWN_LEADER_EPOCH: metadata is ahead of it; it is asked until it knows."""
+    """UNKNOWN_LEADER_EPOCH: metadata is ahead of it; the request is retried until it knows."""
     made = fetcher(scripted)
     read(made, lambda: leader.fetched()[-1:] == [(3, 10)])
     leader.told_epoch = 5
@@ -240,7 +240,7 @@ def test_a_new_leader_says_that_it_is_not_there_yet(scripted: Cluster, leader: L
     ("ends", "goes_on"),
     [
         ({"leader_epoch": 3, "end_offset": 7}, 7),
-        ({"leader_epoch": 2, "end_offset": 7}, 0),  # of epoch 3 it has nothing
+        ({"leader_epoch": 2, "end_offset": 7}, 0),  # it has nothing of epoch 3
         ({"leader_epoch": 2, "end_offset": 12}, 0),  # though its log is long enough
         ({"leader_epoch": -1, "end_offset": -1}, 2),  # auto.offset.reset's
     ],
@@ -261,14 +261,14 @@ def test_a_log_that_was_cut(
                 read(made, lambda: False)
         assert made.positions[TP] == 10
         made.seek(TP, goes_on)
-    read(made, lambda: (4, goes_on) in leader.fetched())  # from 0 there are records again
+    read(made, lambda: (4, goes_on) in leader.fetched())  # there are records from 0 on
     told = [one.getMessage() for one in caplog.records if "was truncated" in one.getMessage()]
     assert len(told) == (reset != "error")
     made.close()
 
 
 def test_older_metadata_is_not_taken(scripted: Cluster, leader: Leader1) -> None:
-    """But of a topic that was deleted and made again."""
+    """Except for a topic that was deleted and recreated."""
 
     def epoch() -> int:
         scripted.forget("t")
@@ -286,7 +286,7 @@ def test_older_metadata_is_not_taken(scripted: Cluster, leader: Leader1) -> None
 
 
 def test_metadata_that_is_older_than_what_was_committed(scripted: Cluster, leader: Leader1) -> None:
-    """A leader of before would say that it knows nothing of that epoch: it is not asked."""
+    """A former leader would not know that epoch, so it is not asked."""
     made = fetcher(scripted)
     made.seek(TP, 10, 5)
     leader.ends = {"leader_epoch": 5, "end_offset": 10}
@@ -310,7 +310,7 @@ def test_epochs_that_begin_again_hold_up_nobody(scripted: Cluster, leader: Leade
 def test_a_position_that_was_set_since_is_not_asked_about(
     scripted: Cluster, leader: Leader1
 ) -> None:
-    """Of nothing before it no leader knows the end."""
+    """No leader knows the end of anything before it."""
     scripted.refresh(None)
     epochs = Epochs()
     epochs.start(TP, Place(10, 3))
@@ -339,8 +339,8 @@ def test_a_broker_that_cannot_be_asked_is_read_from(tmp_path: Path) -> None:
 def read_again(
     peer: Peer, leader: Leader1, how: str, meanwhile: Callable[[], None]
 ) -> Iterator[kafkalog.Consumer]:
-    """A consumer that has read ten records, and then none, as it had paused the partition or the
-    cluster did not have it, until something was done."""
+    """A consumer that has read ten records, then none until `meanwhile` has run: it had paused the
+    partition, or the cluster lacked it."""
     config = {"retry.backoff.ms": 1, "fetch.max.wait.ms": 5}
     with kafkalog.Consumer(peer.servers, auto_offset_reset="none", config=config) as made:
         made.assign([TP])
@@ -377,7 +377,7 @@ def test_a_log_that_was_cut_while_it_was_not_read(peer: Peer, leader: Leader1, h
 
 @pytest.mark.parametrize("how", ["paused", "missing"])
 def test_another_topic_of_that_name_was_not_cut(peer: Peer, leader: Leader1, how: str) -> None:
-    """It was made while nobody read: its epochs say nothing of the first one's."""
+    """It was created while nobody read: its epochs say nothing about the first one's."""
 
     def meanwhile() -> None:
         leader.lead(4)
@@ -392,7 +392,7 @@ def test_another_topic_of_that_name_was_not_cut(peer: Peer, leader: Leader1, how
 
 
 def test_which_epoch_is_before_an_offset(tmp_path: Path) -> None:
-    """Of several in one answer, too."""
+    """Also with several in one answer."""
     epochs = Epochs()
     epochs.start(TP, Place(4, 1))
     assert [epochs.before(TP, at) for at in (3, 4, 9)] == [-1, 1, 1]
@@ -412,7 +412,7 @@ def test_which_epoch_is_before_an_offset(tmp_path: Path) -> None:
 
 
 def test_where_a_log_has_parted(tmp_path: Path) -> None:
-    """An epoch that the leader never had was cut to its first record, however long the log is."""
+    """An epoch unknown to the leader was truncated at its first record, however long the log is."""
     epochs = Epochs()
     with Log(tmp_path / "t-0") as log:
         for epoch in (2, 5):
@@ -431,7 +431,7 @@ def test_where_a_log_has_parted(tmp_path: Path) -> None:
 
 
 def test_an_epoch_by_hearsay_is_not_taken_for_what_was_read(tmp_path: Path) -> None:
-    """The end of a log has its leader's epoch, of which no record may be there."""
+    """A log's end carries its leader's epoch, in which there may be no record."""
     epochs = Epochs()
     epochs.start(TP, Place(10, 7))
     assert epochs.parted(TP, 10, _end(10, 5)) is None

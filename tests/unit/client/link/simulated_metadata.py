@@ -1,19 +1,19 @@
-"""What a client believes of a cluster, in a world whose brokers know different amounts of it.
+"""What a client believes about a cluster whose brokers know different amounts of it.
 
 The belief (kafkalog/client/link/metadata.py) is the real one; cluster, brokers and network are
-modelled.  Brokers lag behind the controller; some give no topic ids, or no epochs either.  Answers
-are lost, late, doubled and reordered.  Errors of other answers name leaders by the topic's name.
+modelled.  Brokers lag behind the controller; some send no topic ids, or no epochs either.  Answers
+are lost, late, duplicated and reordered.  Errors in other answers name leaders by the topic's name.
 
 What must hold whatever happens, by the judge's own books:
 
 M1  no older leader epoch of a topic id replaces a newer one that metadata has given
-M2  a topic with another id is believed with the first answer, and holds nothing of the one before;
-    what an error named goes when metadata has contradicted it a few times
-M3  an answer about some topics changes nothing of the others
-M4  a topic of which an answer says that it is gone is gone; one that it refuses is in `refused`
+M2  a topic with another id is believed from the first answer, and keeps nothing of the old one;
+    a leader that an error named is dropped after metadata has contradicted it a few times
+M3  an answer about some topics changes nothing about the others
+M4  a topic that an answer reports as gone is gone; a topic that it refuses is in `refused`
 M5  a topic never loses a partition
 M6  `version` changes whenever a leader does
-M7  once the brokers agree, a few answers are enough to know exactly what they do
+M7  once the brokers agree, a few answers are enough to know exactly what they know
 """
 
 from __future__ import annotations
@@ -43,14 +43,14 @@ __all__ = ["World", "simulate"]
 NAMES = ["a", "b", "c", "d"]
 STEPS = 300
 SETTLED = CONTRADICTED_MAX + 2
-"""So many answers are a few."""
+"""The number of answers that counts as a few."""
 NO_ID = UUID(int=0)
 Leaders = dict[int, tuple[int, int]]
 """By partition: (leader, epoch)."""
 
 
 class State(NamedTuple):
-    """The cluster at one time."""
+    """The state of the cluster at one time."""
 
     nodes: dict[int, Address]
     topics: dict[str, tuple[UUID, Leaders]]
@@ -58,7 +58,7 @@ class State(NamedTuple):
 
 
 class Broker:
-    """It knows the history up to some state, and speaks a version of Metadata."""
+    """A broker that knows the history up to some state, and speaks some version of Metadata."""
 
     def __init__(self, node: int, ids: bool, epochs: bool) -> None:
         self.node, self.ids, self.epochs = node, ids, epochs
@@ -82,15 +82,15 @@ class Broker:
 
 
 class Judge:
-    """What was said to one belief, and whether it follows."""
+    """Compares one belief with the answers it was given."""
 
     def __init__(self) -> None:
         self.truth: dict[tuple[UUID, int], set[tuple[int, int]]] = {}
         """Every (leader, epoch) that a partition of a topic id has had."""
         self.said: dict[tuple[UUID, int], int] = {}
-        """The highest epoch that metadata has given of it."""
+        """The highest epoch that metadata has given for it."""
         self.rumours: dict[tuple[UUID, int], tuple[tuple[int, int], int]] = {}
-        """The leader that an error has named, and how many answers about the topic came since."""
+        """The leader that an error named, and the number of later answers about the topic."""
 
     def heard(self, answer: MetadataAnswer) -> None:
         for code, info in answer.topics:
@@ -103,7 +103,7 @@ class Judge:
                         self.rumours[key] = named, count + 1
 
     def answered(self, known: Known, names: list[str] | None, answer: MetadataAnswer) -> None:
-        """M2, M4: right after an answer."""
+        """Check M2 and M4 right after an answer."""
         for code, info in answer.topics:
             now = known.topics.get(info.name)
             if code:
@@ -121,7 +121,7 @@ class Judge:
             check(set(known.topics) <= listed, f"M4: {set(known.topics)} of {listed}")
 
     def holds(self, known: Known) -> None:
-        """M1, M2, M5: at any time."""
+        """Check M1, M2 and M5, at any time."""
         for info in known.topics.values():
             if not info.topic_id.int:
                 continue
@@ -143,7 +143,7 @@ def check(holds: bool, what: str) -> None:
 
 
 class Before(NamedTuple):
-    """What was believed before an event."""
+    """The belief before an event."""
 
     version: int
     topics: dict[str, TopicInfo]
@@ -163,7 +163,7 @@ def leaders_of(topics: dict[str, TopicInfo]) -> dict[tuple[str, UUID, int], int]
 
 
 class World:
-    """A cluster, its brokers, and a client whose second belief asks for the first."""
+    """A cluster, its brokers, and a client with two beliefs, one of which learns from the other."""
 
     def __init__(self, seed: int) -> None:
         self.rng = rng = random.Random(seed)
@@ -182,7 +182,7 @@ class World:
     # ---- the cluster -------------------------------------------------------------------------
 
     def change(self) -> None:
-        """Something happens to the cluster; brokers hear of it later."""
+        """Change something in the cluster; brokers learn it later."""
         rng, old = self.rng, self.history[-1]
         nodes, denied = dict(old.nodes), set(old.denied)
         topics = {name: (one, dict(rows)) for name, (one, rows) in old.topics.items()}
@@ -203,11 +203,11 @@ class World:
         elif kind == "lead" and name in topics:
             rows = topics[name][1]
             number = rng.choice([*rows])
-            after = rng.choice([1, 1, 1, 4])  # an unclean one, or several that nobody saw
+            after = rng.choice([1, 1, 1, 4])  # unclean, or several unseen elections
             rows[number] = rng.choice([*nodes, NO_NODE]), rows[number][1] + after
-        elif kind == "move":  # the same node, elsewhere
+        elif kind == "move":  # the same node at another address
             nodes[rng.choice([*nodes])] = Address("h", 100 + len(self.history))
-        elif kind == "swap":  # another node in its place
+        elif kind == "swap":  # another node replaces it
             gone = rng.choice([*nodes])
             nodes[10 + len(self.history)] = nodes.pop(gone)
         elif kind == "deny":
@@ -220,14 +220,14 @@ class World:
         self.history.append(State(nodes, topics, frozenset(denied)))
 
     def hear(self) -> None:
-        """A broker catches up, by some of it or all."""
+        """A broker catches up, partly or fully."""
         broker = self.rng.choice(self.brokers)
         broker.at = self.rng.randint(broker.at, len(self.history) - 1)
 
     # ---- the client --------------------------------------------------------------------------
 
     def ask(self) -> None:
-        """An answer is on its way: lost, single or double."""
+        """Send a request; its answer is lost, comes once, or twice."""
         rng, broker = self.rng, self.rng.choice(self.brokers)
         names = None if rng.random() < 0.2 else rng.sample(NAMES, rng.randint(1, 3))
         answer = broker.answer(self.history[broker.at], names)
@@ -235,7 +235,7 @@ class World:
         self.due.extend([(known, names, answer)] * rng.choice([0, 1, 1, 1, 2]))
 
     def take(self) -> None:
-        """One of those that are due arrives, not always the oldest."""
+        """Deliver a pending answer, not always the oldest."""
         if self.due:
             self.due.rotate(-self.rng.choice([0, 0, 0, 1, 2]))
             self.deliver(*self.due.popleft())
@@ -258,7 +258,7 @@ class World:
         self.believed += 1
 
     def learn(self) -> None:
-        """The first belief takes over what the second has, of some topics."""
+        """The first belief learns some topics from the second."""
         names, before = self.rng.sample(NAMES, 2), before_of(self.known)
         if not self.asker.nodes:
             return
@@ -274,7 +274,7 @@ class World:
         self.seen(self.known, before)
 
     def hint(self) -> None:
-        """An error of another answer names a leader, as its broker knows it."""
+        """An error in another answer names a leader, as its broker knows it."""
         rng, known = self.rng, self.known
         broker = rng.choice(self.brokers)
         state = self.history[broker.at]
@@ -309,7 +309,7 @@ class World:
     # ---- the end -----------------------------------------------------------------------------
 
     def settle(self) -> None:
-        """M7: faults end."""
+        """Check M7: faults end."""
         now = self.history[-1]
         for broker in self.brokers:
             broker.at = len(self.history) - 1

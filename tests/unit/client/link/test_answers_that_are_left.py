@@ -1,4 +1,4 @@
-"""What a short poll has asked and left to a later one, when the group has gone on since."""
+"""Answers that a short poll leaves to a later one, after the group has moved on."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def broker(tmp_path: Path) -> Iterator[TestBroker]:
 
 @contextmanager
 def polled(consumer: Consumer, offsets: Mapping[TopicPartition, int] = {}) -> Iterator[None]:
-    """By a thread of its own, until the end, which commits these and closes it."""
+    """Poll in another thread until the end; then commit these offsets and close."""
     over = threading.Event()
 
     def run() -> None:
@@ -60,13 +60,13 @@ def polled(consumer: Consumer, offsets: Mapping[TopicPartition, int] = {}) -> It
 def test_offsets_that_were_asked_for_in_an_earlier_generation(
     broker: TestBroker, reset: str
 ) -> None:
-    """The answer tells of the commits of then: another member has read and committed since."""
+    """The answer has old commits: another member has read and committed since."""
     broker.create_topic("t", 1)
     fill(broker, 1)
     options = {**OPTIONS, "auto_offset_reset": reset, "assignor": "range"}
     servers = broker.bootstrap_servers
     late = Consumer(servers, "t", client_id="z", **options)
-    first = Consumer(servers, "t", client_id="a", **options)  # which range gives it to
+    first = Consumer(servers, "t", client_id="a", **options)  # to which range assigns the partition
     broker.delay("OffsetFetch", 300)
 
     def left() -> bool:
@@ -90,7 +90,7 @@ def test_offsets_that_were_asked_for_in_an_earlier_generation(
 
 @pytest.fixture
 def parting(broker: TestBroker) -> Iterator[tuple[Consumer, Consumer]]:
-    """A cooperative member that has read all, and one that comes; commits of the first wait."""
+    """A cooperative member that has read everything, and a new one; the first commits slowly."""
     broker.create_topic("t", 2)
     fill(broker, 2)
     options = {**OPTIONS, "auto_offset_reset": "earliest", "assignor": "cooperative-sticky"}
@@ -107,7 +107,7 @@ def parting(broker: TestBroker) -> Iterator[tuple[Consumer, Consumer]]:
 def test_a_share_that_wants_nothing_back_any_more(
     broker: TestBroker, parting: tuple[Consumer, Consumer]
 ) -> None:
-    """The partition that was to go stays, as who was to have it has left: it is read on."""
+    """Its new owner has left, so the partition stays and is still read."""
     one, two = parting
     sharing = one._sharing
     broker.delay("OffsetCommit", 2_000, client_id="z")
@@ -123,7 +123,7 @@ def test_a_share_that_wants_nothing_back_any_more(
 def test_a_wakeup_while_a_share_is_taken(
     broker: TestBroker, parting: tuple[Consumer, Consumer]
 ) -> None:
-    """The partition goes all the same, once what was read of it is committed."""
+    """The partition is still handed over, once what was read of it is committed."""
     one, two = parting
     broker.delay("OffsetCommit", 1_000, client_id="z")
 
@@ -142,13 +142,13 @@ def test_a_wakeup_while_a_share_is_taken(
 
 
 def test_a_line_that_is_closed_ends_what_it_retries(broker: TestBroker) -> None:
-    """Not when default.api.timeout.ms is over: a close of its producer would wait for that."""
+    """Not after default.api.timeout.ms: closing its producer would wait that long."""
     began, rung = threading.Event(), threading.Event()
 
     def ask(cluster: Cluster) -> None:
         cluster.refresh([])
         began.set()
-        cluster.connect(17)  # it is in no metadata, and looked for again and again
+        cluster.connect(17)  # not in the metadata, so it is looked up again and again
 
     line = Line(Cluster(broker.bootstrap_servers, Options(api_timeout_ms=600_000)), rung.set)
     line.begin(ask)

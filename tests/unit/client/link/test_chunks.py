@@ -1,4 +1,4 @@
-"""What names more than a broker takes in one request goes in several."""
+"""Calls that name more than one request may are split into several requests."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ MOST = 11
 
 @pytest.fixture(autouse=True)
 def few(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The broker in this process takes so many, and no more."""
+    """The broker in this process accepts only MOST names per request."""
     monkeypatch.setattr(api, "REQUEST_NAMES_MAX", MOST)
 
 
@@ -88,7 +88,7 @@ def names(request: Any, topics: str, rows: str) -> int:
 
 
 def test_produce_and_fetch_name_no_more(peer: Peer, tmp_path: Path) -> None:
-    """Which C counts with us, and not by what this test sets."""
+    """In our broker C counts these, without the limit set here: so a scripted peer is used."""
     with Log(tmp_path / "t-0") as log:
         log.append(b"here")
         data = log.read_batches(0, 1 << 20)

@@ -1,4 +1,4 @@
-"""A cluster as a client sees it: who leads, who coordinates, and what is tried again."""
+"""A cluster as a client sees it: leaders, coordinators, and retries."""
 
 from __future__ import annotations
 
@@ -208,7 +208,7 @@ def test_the_coordinator_is_asked_for_again_when_it_moves(peer: Peer, scripted: 
 
 
 def test_a_transactional_id_may_have_a_groups_name(peer: Peer, scripted: Cluster) -> None:
-    """They have coordinators of their own, and each is asked for."""
+    """They have different coordinators, and each is looked up."""
     other = coordinator(peer)
     other["coordinators"][0]["node_id"] = 2
     peer.on(apis.FIND_COORDINATOR, coordinator(peer), other)
@@ -221,7 +221,7 @@ def test_a_transactional_id_may_have_a_groups_name(peer: Peer, scripted: Cluster
 
 
 def test_a_group_of_another_kind_has_no_readable_assignment(peer: Peer, scripted: Cluster) -> None:
-    """Connect's groups have bytes of their own there."""
+    """Connect's groups use their own format there."""
     peer.on(apis.FIND_COORDINATOR, coordinator(peer))
     member = {"member_id": "m", "client_id": "c", "client_host": "/h", "member_assignment": b"\0"}
     peer.on(
@@ -245,7 +245,7 @@ def test_a_node_that_moved_gets_a_new_connection(scripted: Cluster, peer: Peer) 
 
 
 def test_nothing_is_asked_again_without_time_for_an_answer(scripted: Cluster) -> None:
-    """What it changes would be in doubt for nothing."""
+    """A change without an answer would be in doubt for nothing."""
     scripted.refresh([])
     left_s: list[float] = []
 

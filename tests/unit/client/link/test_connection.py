@@ -1,4 +1,4 @@
-"""One connection: versions, order, patience, and peers that are none."""
+"""One connection: versions, order, timeouts, and peers that do not speak Kafka."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from tests.support.waiting import LIMIT_S, wait_for
 
 PATIENT = Options()
 SHORT = Options(request_timeout_ms=200)
-"""For peers that say nothing, and for no others: a machine under load is none of them."""
+"""Only for peers that never answer: a busy machine may be slower than this."""
 
 
 @pytest.fixture
@@ -87,7 +87,7 @@ def test_no_common_version_is_told_with_both_ranges(peer: Peer) -> None:
 
 
 def old_broker(request: Any, version: int) -> Any:
-    """One that knows ApiVersions up to 2 only: it answers a newer one in version 0."""
+    """A broker that knows ApiVersions only up to 2: it answers a newer one in version 0."""
     keys = [{"api_key": 18, "min_version": 0, "max_version": 2}]
     if version <= 2:
         return {"api_keys": [*keys, {"api_key": 3, "min_version": 0, "max_version": 7}]}
@@ -118,7 +118,7 @@ def test_the_client_names_itself_as_kafka_demands(peer: Peer) -> None:
 
 
 def test_answers_come_in_the_order_of_the_requests(peer: Peer) -> None:
-    """Several on their way: each gets its own answer."""
+    """With several in flight, each request gets its own answer."""
     connection = connect(peer)
     peer.on(apis.METADATA, *(peer.metadata({name: 1}) for name in "abc"))
     for _ in range(3):
@@ -169,7 +169,7 @@ FRAME = struct.Struct(">ii")
     ],
 )
 def test_an_answer_that_breaks_the_protocol(peer: Peer, answer: bytes, message: str) -> None:
-    """It is told with what was found, and nothing more is read from there."""
+    """The error says what was found, and nothing more is read from the connection."""
     connection = connect(peer, PATIENT._replace(response_bytes_max=1 << 20))
     peer.on(apis.METADATA, answer)
     with pytest.raises(errors.BadAnswer, match=message):
@@ -217,7 +217,7 @@ def test_a_peer_that_hangs_up_within_its_first_words(peer: Peer) -> None:
 
 @pytest.mark.parametrize("answer", [STALL, Raw(b"\0\0"), Raw(struct.pack(">i", 100) + b"half")])
 def test_a_peer_that_stalls(peer: Peer, answer: Any) -> None:
-    """Nothing, or half an answer: the patience ends, and so does the connection."""
+    """With no answer, or half of one, the request times out and the connection is closed."""
     connection = connect(peer, SHORT)
     peer.on(apis.METADATA, answer)
     with pytest.raises(errors.Timeout, match="Metadata: no answer in 200 ms"):
@@ -226,7 +226,7 @@ def test_a_peer_that_stalls(peer: Peer, answer: Any) -> None:
 
 
 def test_a_peer_that_does_not_read(peer: Peer) -> None:
-    """The request does not go out for ever."""
+    """Sending the request times out."""
     connection = connect(peer, SHORT)
     peer.on(apis.METADATA, STALL)
     topics = [{"name": "t" * 200} for _ in range(100_000)]
@@ -249,7 +249,7 @@ def test_a_request_of_more_pieces_than_the_system_takes_at_once(peer: Peer) -> N
 
 
 def test_half_an_answer_while_more_is_to_be_sent(peer: Peer) -> None:
-    """The rest of it is waited for: it was overdue at once."""
+    """The rest of the answer is waited for; it must not be overdue immediately."""
     torn = Torn({}, threading.Event(), threading.Event())
     peer.on(apis.PRODUCE, torn, {})
     connection = connect(peer)
@@ -270,7 +270,7 @@ END = {"transactional_id": "t", "producer_id": 1, "producer_epoch": 0, "committe
 
 
 class Roomy(Tcp):
-    """Takes much of what is sent before the peer does."""
+    """A transport with a large send buffer, which takes more than the peer does."""
 
     def connect(self, address: Address, options: Options) -> socket.socket:
         made = super().connect(address, options)
@@ -279,8 +279,8 @@ class Roomy(Tcp):
 
 
 def test_what_is_given_up_does_not_arrive_later() -> None:
-    """The kernel holds it while the way is cut: an EndTxn that came when the next transaction is
-    open would end that one."""
+    """The kernel holds it while the network is down: an EndTxn that arrived during the next
+    transaction would end that one."""
     gone = threading.Event()
 
     def look(request: Any, version: int) -> Any:
@@ -292,7 +292,7 @@ def test_what_is_given_up_does_not_arrive_later() -> None:
         connection = Connection(address, PATIENT, Roomy([address]))
         peer.on(apis.METADATA, look)
         peer.on(apis.END_TXN, SILENCE)
-        for _ in range(8):  # more than the window has room for
+        for _ in range(8):  # more than the window holds
             connection.send(apis.METADATA, {"topics": [{"name": "t" * 200}] * 100})
         connection.send(apis.END_TXN, END)
         with pytest.raises(errors.Timeout):
@@ -304,7 +304,7 @@ def test_what_is_given_up_does_not_arrive_later() -> None:
 
 
 def test_what_was_sent_before_a_close_arrives() -> None:
-    """Produce with acks=0, or a last word, whose answer nobody waits for."""
+    """Produce with acks=0, or a last request, whose answer nobody waits for."""
     gone = threading.Event()
 
     def look(request: Any, version: int) -> Any:
@@ -339,7 +339,7 @@ def test_a_host_that_has_no_address() -> None:
 
 
 def test_random_bytes_never_do_more_than_fail(peer: Peer, rng: Any) -> None:
-    """Whatever comes: one of three failures, and no other."""
+    """Any bytes lead to one of three failures, and to no other."""
     whole = apis.METADATA.encode_response(
         apis.METADATA.versions.stop - 1, peer.metadata({"topic": 3, "other": 1})
     )
@@ -357,7 +357,7 @@ def test_random_bytes_never_do_more_than_fail(peer: Peer, rng: Any) -> None:
 
 
 def test_ctrl_c_leaves_no_connection_half_read(peer: Peer) -> None:
-    """What was to come belongs to nobody: the connection is closed."""
+    """The rest of the answer would belong to no request: the connection is closed."""
     connection = connect(peer)
     main = threading.main_thread().ident
     assert main is not None

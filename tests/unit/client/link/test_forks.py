@@ -1,4 +1,4 @@
-"""What a forked child does with its parent's clients: none of it is on the parent's connections."""
+"""A forked child that uses its parent's clients sends nothing on the parent's connections."""
 
 from __future__ import annotations
 
@@ -32,8 +32,8 @@ def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[TestBroker]:
 
 
 def in_child(call: Callable[[], object]) -> int:
-    """The exit status of a forked child that makes a call: 0 when that returned, 1 when it was
-    refused as a child's, 2 otherwise."""
+    """The exit status of a forked child that makes a call: 0 if it returned, 1 if it was refused
+    because the process is a child, 2 otherwise."""
     child = os.fork()
     if child == 0:
         status = 2
@@ -85,7 +85,7 @@ CALLS: dict[str, Callable[[Any], object]] = {
 
 @contextlib.contextmanager
 def client(served: TestBroker, kind: str, unique: str) -> Iterator[Any]:
-    """One that has been used."""
+    """A client that has been used."""
     servers = served.bootstrap_servers
     made: Any
     if kind == "producer":
@@ -147,7 +147,7 @@ def test_a_childs_end_of_a_client_is_not_the_parents(
 def test_a_child_that_ends_in_order_ends_nothing_of_its_parents(
     served: TestBroker, unique: str, kind: str
 ) -> None:
-    """What clients and brokers do at a program's end; what else does is the tests' own."""
+    """What clients and brokers do when a program ends; the rest belongs to the tests."""
 
     def ends() -> None:
         gc.collect()
@@ -164,7 +164,7 @@ def test_a_child_that_ends_in_order_ends_nothing_of_its_parents(
 def test_a_lock_that_was_held_at_the_fork_holds_up_no_childs_end(
     served: TestBroker, unique: str
 ) -> None:
-    """The thread that held it, as one that has just connected, is not in the child."""
+    """The thread that held it, perhaps one that had just connected, is not in the child."""
     with client(served, "consumer", unique) as made:
         held, let = threading.Event(), threading.Event()
 

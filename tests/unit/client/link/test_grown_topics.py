@@ -1,5 +1,5 @@
-"""Partitions that were added to a topic after a client had come to know it: the client asks once
-more before it says no."""
+"""Partitions that were added after a client had learned a topic: the client requests metadata once
+more before it refuses them."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def topic(served: TestBroker, unique: str) -> str:
 
 
 def grow(served: TestBroker, topic: str) -> TopicPartition:
-    """A partition that is new, with a record."""
+    """A new partition with one record."""
     with kafkalog.Admin(served.bootstrap_servers) as admin:
         admin.create_partitions({topic: 3}).check()
     served.fill(topic, ["new"], partition=2)

@@ -1,5 +1,5 @@
-"""The simulation finds nothing wrong with what is believed of a cluster, and finds what is planted
-there; knowledge is bounded; when a client begins again with its first servers."""
+"""The simulation finds nothing wrong with a client's belief about a cluster, and finds planted
+bugs.  Also: the belief is bounded, and when a client starts again from its bootstrap servers."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ HERE, THERE = Address("here", 1), Address("there", 2)
 
 @pytest.mark.explore
 def test_what_is_believed_follows_from_what_was_said() -> None:
-    """M1 to M7 hold whatever brokers lag behind, and however answers come."""
+    """M1 to M7 hold whichever brokers lag, and however answers arrive."""
     for number in rounds(RUNS):
         world = simulate(SEED + number)
         assert world.believed, f"seed {SEED + number}: nothing was answered"
@@ -52,7 +52,7 @@ def test_what_decides_knows_no_clock_and_no_socket() -> None:
     assert found & {"time", "random", "threading", "socket", "select", "os"} == set()
 
 
-# ---- planted mistakes ------------------------------------------------------------------------
+# ---- planted bugs ----------------------------------------------------------------------------
 
 
 def believes_what_came_last(patch: pytest.MonkeyPatch) -> None:
@@ -61,7 +61,7 @@ def believes_what_came_last(patch: pytest.MonkeyPatch) -> None:
 
 
 def forgets_epochs_with_a_topic(patch: pytest.MonkeyPatch) -> None:
-    """What is asked for again is believed as it comes."""
+    """A topic that is asked for again is believed as it comes."""
     forget = Known.forget
 
     def all_of_it(self: Known, topic: str | None = None) -> None:
@@ -72,7 +72,7 @@ def forgets_epochs_with_a_topic(patch: pytest.MonkeyPatch) -> None:
 
 
 def knows_topics_by_name(patch: pytest.MonkeyPatch) -> None:
-    """A recreated topic is taken for the one before: its epochs are older."""
+    """A recreated topic is taken for the old one: its epochs are older."""
     take = Known._take
 
     def by_name(self: Known, info: TopicInfo) -> None:
@@ -85,7 +85,7 @@ def knows_topics_by_name(patch: pytest.MonkeyPatch) -> None:
 
 
 def believes_a_shorter_list(patch: pytest.MonkeyPatch) -> None:
-    """A broker that has not heard of a topic's growth takes partitions away."""
+    """A broker that does not know a topic has grown takes partitions away."""
     take = Known._take
 
     def shorter(self: Known, info: TopicInfo) -> None:
@@ -121,7 +121,7 @@ def keeps_what_is_gone(patch: pytest.MonkeyPatch) -> None:
 
 
 def takes_a_refusal_for_a_topic(patch: pytest.MonkeyPatch) -> None:
-    """A topic with an error that passes is there, without partitions."""
+    """A topic with a retriable error is believed, without partitions."""
     answered = Known.answered
 
     def there(self: Known, names: Iterable[str] | None, answer: MetadataAnswer) -> None:
@@ -133,7 +133,7 @@ def takes_a_refusal_for_a_topic(patch: pytest.MonkeyPatch) -> None:
 
 
 def tells_nobody_of_a_named_leader(patch: pytest.MonkeyPatch) -> None:
-    """A leader that an error names changes nothing that is noticed."""
+    """A leader that an error names is changed unnoticed."""
     learn = Known.learn_leader
 
     def quietly(
@@ -148,12 +148,12 @@ def tells_nobody_of_a_named_leader(patch: pytest.MonkeyPatch) -> None:
 
 
 def trusts_an_error_for_ever(patch: pytest.MonkeyPatch) -> None:
-    """A leader of a deleted topic, which a late error names, stays the recreated one's."""
+    """A late error names a deleted topic's leader, which stays the recreated topic's."""
     patch.setattr(metadata, "CONTRADICTED_MAX", 1_000)
 
 
 def keeps_old_addresses(patch: pytest.MonkeyPatch) -> None:
-    """A node stays where it was heard of first."""
+    """A node keeps its first address."""
     answered = Known.answered
 
     def kept(self: Known, names: Iterable[str] | None, answer: MetadataAnswer) -> None:
@@ -165,7 +165,7 @@ def keeps_old_addresses(patch: pytest.MonkeyPatch) -> None:
 
 
 def shares_what_it_teaches(patch: pytest.MonkeyPatch) -> None:
-    """Two beliefs have one topic, which an error about one of them changes in both."""
+    """Two beliefs share one topic object, so an error about one changes both."""
 
     def shared(self: Known, other: Known, names: Iterable[str]) -> None:
         self.version += 1
@@ -191,21 +191,21 @@ CANARIES = {
     keeps_old_addresses: 0,
     shares_what_it_teaches: 0,
 }
-"""And the seed to begin with, so that it does not take long."""
+"""Each with the first seed to try, so that the test is quick."""
 
 
 @pytest.mark.parametrize("plant", CANARIES, ids=lambda plant: plant.__name__)
 def test_the_simulation_finds_what_is_planted(
     plant: Callable[[pytest.MonkeyPatch], None], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Each of these mistakes breaks a promise within a few runs."""
+    """Each of these bugs breaks a promise within a few runs."""
     plant(monkeypatch)
     with pytest.raises(Violated, match=r"M\d"):
-        for seed in range(CANARIES[plant], CANARIES[plant] + CANARY_RUNS):  # always the same
+        for seed in range(CANARIES[plant], CANARIES[plant] + CANARY_RUNS):  # always the same seeds
             simulate(seed)
 
 
-# ---- what else is believed ---------------------------------------------------------------------
+# ---- other beliefs -----------------------------------------------------------------------------
 
 
 def topic(name: str, number: int, epoch: int, partitions: int = 1) -> TopicAnswer:
@@ -254,7 +254,7 @@ def test_epochs_of_another_cluster_say_nothing() -> None:
 
 
 def test_a_topic_id_has_its_name_until_another_has_it() -> None:
-    """An answer to a fetch of the deleted topic is not taken for the recreated one's."""
+    """The answer to a fetch of the deleted topic does not count for the recreated one."""
     known = Known()
     known.answered(["t"], said(topic("t", 1, 0)))
     known.forget()
@@ -281,7 +281,7 @@ def test_a_coordinator_is_where_it_was_last_said_to_be() -> None:
 
 
 def test_knowledge_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Topics that come and go, groups, searches and nodes: the oldest is forgotten."""
+    """Of topics that come and go, groups, searches and nodes, the oldest is forgotten."""
     for name in ("PAST_MAX", "COORDINATORS_MAX", "SOUGHT_MAX", "NODES_MAX"):
         monkeypatch.setattr(metadata, name, 3)
     known = Known()
@@ -302,7 +302,7 @@ def test_knowledge_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     assert known.sought_since_s("s19", 60.0) == 60.0
 
 
-# ---- beginning again ---------------------------------------------------------------------------
+# ---- starting again ----------------------------------------------------------------------------
 
 
 def test_which_brokers_are_asked() -> None:

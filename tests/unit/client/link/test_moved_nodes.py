@@ -1,4 +1,4 @@
-"""Nodes that are elsewhere than they were: the one that answers there now is asked."""
+"""Nodes with a new address: requests go to the node that answers there now."""
 
 from __future__ import annotations
 
@@ -28,13 +28,13 @@ ZERO = TopicPartition("t", 0)
 
 @pytest.fixture
 def three() -> Iterator[list[Peer]]:
-    """The first server, which stays, and two brokers: node 2 moves from one to the other."""
+    """The first server, which stays, and two brokers; node 2 moves from one to the other."""
     with ExitStack() as stack:
         yield [stack.enter_context(Peer()) for _ in range(3)]
 
 
 def led_by(server: Peer, at: Peer) -> dict[str, Any]:
-    """Node 2 is there, and leads t."""
+    """Node 2 is at this address, and leads t."""
     metadata = server.metadata({"t": 1}, leader=2)
     metadata["brokers"].append({"node_id": 2, "host": "127.0.0.1", "port": at.port})
     return metadata
@@ -49,7 +49,7 @@ def coordinated_by(at: Peer) -> Any:
 
 
 def test_a_coordinator_is_where_the_answer_says(three: list[Peer]) -> None:
-    """Not where the node was when it was heard of first: there it answers no more."""
+    """Not at the node's first known address, where it no longer answers."""
     server, old, new = three
     none = {"groups": [{"group_id": "g", "topics": []}]}
     old.on(apis.OFFSET_FETCH, {"groups": [{"group_id": "g", "error_code": 16}]})
@@ -61,7 +61,7 @@ def test_a_coordinator_is_where_the_answer_says(three: list[Peer]) -> None:
 
 
 def test_a_connection_to_the_old_place_is_not_used(three: list[Peer]) -> None:
-    """The old place may still answer, as another node."""
+    """The old address may still answer, as another node."""
     server, old, new = three
     server.on(apis.METADATA, led_by(server, old))
     with Cluster(server.servers, QUICK) as cluster:
@@ -73,7 +73,7 @@ def test_a_connection_to_the_old_place_is_not_used(three: list[Peer]) -> None:
 
 
 def test_a_producer_leaves_the_old_place(three: list[Peer]) -> None:
-    """It is not the leader any more, but another broker, which says so."""
+    """Another broker is there now, which answers that it is not the leader."""
     server, old, new = three
     server.on(apis.METADATA, led_by(server, old))
     server.on(apis.INIT_PRODUCER_ID, {"producer_id": 1, "producer_epoch": 0})
@@ -111,7 +111,7 @@ def test_a_consumer_leaves_the_old_place(three: list[Peer]) -> None:
 
 
 def test_a_broker_that_knows_no_node_is_left(three: list[Peer]) -> None:
-    """It has just started; another one is asked, and what was known stays."""
+    """It has just started: another one is asked, and the metadata stays."""
     server, other, _ = three
     found = other.metadata({"t": 1})
     server.on(apis.METADATA, found, {**found, "brokers": [], "topics": []})
@@ -126,14 +126,14 @@ def test_a_broker_that_knows_no_node_is_left(three: list[Peer]) -> None:
 
 
 def test_a_topic_whose_making_is_put_off_is_not_there_yet(peer: Peer, scripted: Cluster) -> None:
-    """A quota holds up its creation: the error passes, and is no topic without partitions."""
+    """A quota delays its creation: the error is retriable, not a topic without partitions."""
     coming = peer.metadata({"t": 0}, error=ErrorCode.THROTTLING_QUOTA_EXCEEDED)
     peer.on(apis.METADATA, coming, peer.metadata({"t": 2}))
     assert list(scripted.topic("t", create=True).partitions) == [0, 1]
 
 
 def test_a_search_that_failed_is_another_one_the_next_time(peer: Peer) -> None:
-    """Its time does not run on while nobody looks for the topic."""
+    """Its timeout does not run while nobody looks for the topic."""
     clock = PassingClock()
     refused = peer.metadata({"t": 0}, error=ErrorCode.TOPIC_AUTHORIZATION_FAILED)
     absent = peer.metadata({"t": 0}, error=ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)

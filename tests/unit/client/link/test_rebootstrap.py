@@ -1,4 +1,4 @@
-"""Clients begin again with bootstrap.servers, as metadata.recovery.strategy has it."""
+"""Clients start again from bootstrap.servers, as metadata.recovery.strategy says."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ def cluster_of(server: Peer, clock: ManualClock | None = None, **settings: objec
 
 @pytest.fixture
 def resolve(monkeypatch: pytest.MonkeyPatch) -> dict[str, int]:
-    """What the name of the bootstrap server stands for: a port of this machine, or nothing yet."""
+    """What the bootstrap server's name resolves to: a port of this machine, or nothing yet."""
     ports: dict[str, int] = {}
     really = socket.getaddrinfo
 
@@ -74,8 +74,8 @@ def resolve(monkeypatch: pytest.MonkeyPatch) -> dict[str, int]:
 def test_clients_follow_a_cluster_that_moves_as_a_whole(
     tmp_path: Path, resolve: dict[str, int]
 ) -> None:
-    """Every broker is at another address, and what the clients know is worth nothing; the name that
-    they began with is resolved again."""
+    """Every broker has a new address, so the clients' metadata is useless; they resolve their
+    bootstrap server's name again."""
 
     def serve(stack: ExitStack) -> TestBroker:
         broker = stack.enter_context(TestBroker(tmp_path / "node"))
@@ -95,7 +95,7 @@ def test_clients_follow_a_cluster_that_moves_as_a_whole(
         assert admin.list_topics() == ["t"]
         before = resolve[NAME]
         first.close()
-        with socket.socket() as taken:  # nobody listens there any more
+        with socket.socket() as taken:  # nobody listens there now
             taken.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
             taken.bind(("127.0.0.1", before))
             serve(second)
@@ -119,7 +119,7 @@ def polled(consumer: kafkalog.Consumer, count: int) -> list[kafkalog.Record]:
 
 
 def commit(consumer: kafkalog.Consumer) -> None:
-    """In the background, over connections of its own."""
+    """Commit in the background, over separate connections."""
     ended: list[BaseException | None] = []
     consumer.commit(wait=False, callback=lambda _offsets, problem: ended.append(problem))
 
@@ -131,12 +131,12 @@ def commit(consumer: kafkalog.Consumer) -> None:
     assert ended == [None]
 
 
-# ---- what makes a client begin again -----------------------------------------------------------
+# ---- what makes a client start again -----------------------------------------------------------
 
 
 @pytest.mark.parametrize("strategy", ["rebootstrap", "none"])
 def test_no_known_broker_can_be_reached(strategy: str) -> None:
-    """The first server is asked again, or it is not."""
+    """The first server is asked again only with rebootstrapping."""
     with Peer() as server, cluster_of(server, metadata_recovery_strategy=strategy) as cluster:
         with Peer() as node:
             join(server, node)
@@ -152,7 +152,7 @@ def test_no_known_broker_can_be_reached(strategy: str) -> None:
 
 
 def test_without_rebootstrapping_a_server_is_asked_once(pair: tuple[Peer, Peer]) -> None:
-    """Also for a coordinator, before metadata is needed, and over a connection that is open."""
+    """Also for a coordinator, before metadata is needed, and over an open connection."""
     server, node = pair
     place = {"node_id": 2, "host": "127.0.0.1", "port": node.port}
     for peer in pair:
@@ -165,7 +165,7 @@ def test_without_rebootstrapping_a_server_is_asked_once(pair: tuple[Peer, Peer])
 
 
 def test_a_broker_says_that_what_is_known_is_stale(pair: tuple[Peer, Peer]) -> None:
-    """All is forgotten, the connections are closed, and the first server is asked."""
+    """The metadata is dropped, connections are closed, and the first server is asked."""
     server, node = pair
     with cluster_of(server) as cluster:
         cluster.refresh(["t"])
@@ -178,7 +178,7 @@ def test_a_broker_says_that_what_is_known_is_stale(pair: tuple[Peer, Peer]) -> N
 
 
 def test_without_rebootstrapping_another_known_broker_is_asked(pair: tuple[Peer, Peer]) -> None:
-    """What is known counts still."""
+    """The metadata is kept."""
     server, node = pair
     with cluster_of(server, metadata_recovery_strategy="none") as cluster:
         cluster.refresh(["t"])
@@ -190,7 +190,7 @@ def test_without_rebootstrapping_another_known_broker_is_asked(pair: tuple[Peer,
 
 
 def test_metadata_could_not_be_had_for_so_long(pair: tuple[Peer, Peer]) -> None:
-    """By then not even a connection that works is used: all is begun again."""
+    """By then it starts again even though a connection works."""
     server, node = pair
     nothing = {**server.metadata({}), "brokers": []}
     node.on(apis.METADATA, nothing)

@@ -1,4 +1,4 @@
-"""Brokers that cannot be reached are left alone for a while; connections that nobody uses end."""
+"""Brokers that cannot be reached are left alone for a while; idle connections are closed."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ GONE = errors.PeerGone("h:1: connection refused")
 
 
 class Rude:
-    """Takes connections, and hangs up at once."""
+    """A listener that accepts connections and closes them immediately."""
 
     def __init__(self) -> None:
         self._listener = socket.create_server(("127.0.0.1", 0))
@@ -61,7 +61,7 @@ def rude() -> Iterator[Rude]:
 
 
 def led_by(peer: Peer, rude: Rude) -> dict[str, Any]:
-    """Metadata with node 2, which leads."""
+    """Metadata in which node 2 is the leader."""
     found = peer.metadata({"t": 1}, leader=2)
     found["brokers"].append({"node_id": 2, "host": "127.0.0.1", "port": rude.port})
     return found
@@ -78,7 +78,7 @@ def hang_up(peer: Peer) -> None:
 
 
 def test_pauses_double_up_to_the_longest_and_end_with_a_success() -> None:
-    """A fifth is left to chance.  In hours, so that a slow machine makes no difference."""
+    """A fifth is random.  Pauses are hours, so that a slow machine makes no difference."""
     rests = Rests(LONG_MS, 3 * LONG_MS)
     hours = []
     for _ in range(5):
@@ -104,7 +104,7 @@ def test_a_bounded_number_of_them_is_remembered() -> None:
 
 
 def test_a_call_waits_for_the_pause_and_no_longer_than_its_time(rude: Rude) -> None:
-    """And ends with what was wrong, not with how long it waited."""
+    """It raises the original failure, not the wait."""
     options = Options(reconnect_backoff_ms=LONG_MS, reconnect_backoff_max_ms=LONG_MS)
     with Cluster(f"127.0.0.1:{rude.port}", options) as cluster:
         with pytest.raises(errors.PeerGone) as first:
@@ -144,7 +144,7 @@ def test_a_producer_asks_it_once_a_pause(broker: Peer, rude: Rude) -> None:
 
 
 def test_a_producer_goes_to_the_next_leader_in_the_time(broker: Peer, rude: Rude) -> None:
-    """What waits for a broker that is away is not bound to it."""
+    """Records that wait for an unreachable broker are not bound to it."""
     broker.on(apis.METADATA, led_by(broker, rude))
     with make(broker, config=LONG) as producer:
         future = producer.send("t", b"x", partition=0)
@@ -169,7 +169,7 @@ def test_a_consumer_asks_it_once_a_pause(peer: Peer, rude: Rude) -> None:
     assert rude.count == 1
 
 
-# ---- connections that nobody uses --------------------------------------------------------------
+# ---- idle connections --------------------------------------------------------------------------
 
 
 def test_one_that_the_broker_has_closed_is_opened_again_without_an_error(peer: Peer) -> None:
@@ -188,7 +188,7 @@ def test_one_that_the_broker_has_closed_is_opened_again_without_an_error(peer: P
 def test_a_producer_sends_once_what_comes_after_an_idle_time(
     broker: Peer, caplog: pytest.LogCaptureFixture, acks: str | int
 ) -> None:
-    """Without acknowledgements it would be lost."""
+    """With acks=0 it would otherwise be lost."""
     if acks == 0:
         broker.on(apis.PRODUCE, SILENCE)
     with make(broker, acks=acks) as producer:
@@ -222,7 +222,7 @@ def test_a_consumer_closes_what_it_does_not_use(peer: Peer) -> None:
 
 
 def test_a_consumers_threads_close_what_they_do_not_use(peer: Peer) -> None:
-    """The one that commits had nothing to do for a while."""
+    """The committer had nothing to do for a while."""
     clock = ManualClock()
     Coordinator(peer)
     config = {**MEMBER["config"], "connections.max.idle.ms": 1}

@@ -1,4 +1,4 @@
-"""Two scripted nodes: everything goes to who leads, also when that changes."""
+"""Two scripted nodes: each request goes to the leader, also when that changes."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def pair() -> Iterator[tuple[Peer, Peer]]:
 
 
 def lead(one: Peer, two: Peer, leaders: dict[int, int]) -> None:
-    """Both nodes tell who leads which partition of t."""
+    """Both nodes report these leaders of t's partitions."""
     metadata = one.metadata({"t": len(leaders)})
     metadata["brokers"].append({"node_id": 2, "host": "127.0.0.1", "port": two.port})
     for row in metadata["topics"][0]["partitions"]:
@@ -54,7 +54,7 @@ def lead(one: Peer, two: Peer, leaders: dict[int, int]) -> None:
 
 
 def partitions(peer: Peer) -> list[int]:
-    """Of the batches that came, in order."""
+    """The partitions of the batches that arrived, in order."""
     return [
         row.index
         for request in peer.sent(apis.PRODUCE)
@@ -74,7 +74,7 @@ def test_each_leader_gets_what_is_its(pair: tuple[Peer, Peer]) -> None:
 
 @pytest.mark.parametrize("last", [{"error_code": ErrorCode.NOT_CONTROLLER}, CLOSE])
 def test_a_new_controller_is_found(pair: tuple[Peer, Peer], last: Any) -> None:
-    """The old one says that it is none any more, or has gone; the new one is asked."""
+    """The old one answers that it no longer is, or has gone; the new one is asked."""
     one, two = pair
 
     def resigned(request: Any, version: int) -> Any:
@@ -91,7 +91,7 @@ def test_a_new_controller_is_found(pair: tuple[Peer, Peer], last: Any) -> None:
 
 
 def test_a_new_leader_is_found(pair: tuple[Peer, Peer]) -> None:
-    """The old one says that it leads no more; the batch goes to the new one."""
+    """The old one answers that it no longer leads; the batch goes to the new one."""
     one, two = pair
 
     def resigned(request: Any, version: int) -> Any:
@@ -106,7 +106,7 @@ def test_a_new_leader_is_found(pair: tuple[Peer, Peer]) -> None:
 
 
 def test_an_answer_that_names_the_new_leader_is_believed(pair: tuple[Peer, Peer]) -> None:
-    """KIP-951: nobody is asked again, and there is no pause."""
+    """KIP-951: no metadata is requested, and there is no pause."""
     one, two = pair
 
     def resigned(request: Any, version: int) -> Any:
@@ -125,7 +125,7 @@ def test_an_answer_that_names_the_new_leader_is_believed(pair: tuple[Peer, Peer]
 
 
 def test_a_node_that_is_gone_is_left(pair: tuple[Peer, Peer]) -> None:
-    """It hangs up; the other one leads by then."""
+    """It closes the connection; the other node leads by then."""
     one, two = pair
 
     def gone(request: Any, version: int) -> Any:
@@ -160,7 +160,7 @@ def test_offsets_are_gathered_from_all(pair: tuple[Peer, Peer]) -> None:
 
 
 def test_a_slow_leader_does_not_hold_up_another(pair: tuple[Peer, Peer], tmp_path: Any) -> None:
-    """What one has is given at once; the other's answer is still awaited."""
+    """One node's records are returned at once; the other's answer is still awaited."""
     with Log(tmp_path / "t-1") as log:
         log.append(b"here")
         data = log.read_batches(0, 1 << 20)
@@ -189,7 +189,7 @@ def test_a_slow_leader_does_not_hold_up_another(pair: tuple[Peer, Peer], tmp_pat
 
 
 def test_an_answer_to_a_fetch_names_the_new_leader(pair: tuple[Peer, Peer], tmp_path: Any) -> None:
-    """KIP-951: the partition is asked for there at once, and the other goes on where it was."""
+    """KIP-951: the partition is fetched there at once, and the other partition is not disturbed."""
     with Log(tmp_path / "t-0") as log:
         log.append(b"here")
         data = log.read_batches(0, 1 << 20)
@@ -229,7 +229,7 @@ def test_an_answer_to_a_fetch_names_the_new_leader(pair: tuple[Peer, Peer], tmp_
 
 
 def test_a_replica_that_is_nearer_is_asked(pair: tuple[Peer, Peer], tmp_path: Any) -> None:
-    """KIP-392: the leader names it by the rack; what it does not have the leader is asked for."""
+    """KIP-392: the leader names it by the rack; what it lacks is fetched from the leader."""
     with Log(tmp_path / "t-0") as log:
         log.append(b"one")
         log.append(b"two")
@@ -273,11 +273,11 @@ def test_a_replica_that_is_nearer_is_asked(pair: tuple[Peer, Peer], tmp_path: An
     assert asked(two)[:2] == [0, 1] and asked(one)[:2] == [0, 1]
 
 
-# ---- one that is slow ----------------------------------------------------------------------
+# ---- a slow node ---------------------------------------------------------------------------
 
 
 class Held(Tcp):
-    """The way to one node takes until it is let go."""
+    """A transport whose connection to one node waits until the test lets it."""
 
     def __init__(self, known: Peer, slow: Peer) -> None:
         super().__init__([Address("127.0.0.1", known.port)])
@@ -318,14 +318,14 @@ def test_a_connection_that_comes_too_late_is_closed(pair: tuple[Peer, Peer]) -> 
 
 
 def in_vain(producer: Producer) -> bool:
-    """The sender gives up soon, maybe before the producer's thread has begun to ask."""
+    """Send in vain; the sender may give up before the producer's thread begins to connect."""
     with pytest.raises(errors.Timeout):
         producer.send("t", b"x")
     return True
 
 
 def test_a_producer_that_is_not_connected_yet_closes_at_once(pair: tuple[Peer, Peer]) -> None:
-    """Its connection is on the way for as long as it takes, which is for ever."""
+    """Its connection is never completed."""
     one, _ = pair
     way = Held(one, one)
     producer = Producer(way, max_block_ms=20)
@@ -339,7 +339,7 @@ def test_a_producer_that_is_not_connected_yet_closes_at_once(pair: tuple[Peer, P
 def test_a_producer_whose_broker_says_nothing_closes_at_once(
     pair: tuple[Peer, Peer], api: Any
 ) -> None:
-    """Whatever the first thing is that is not answered; the patience is an hour."""
+    """Whichever request is the first without an answer; the timeout is an hour."""
     one, _ = pair
     one.on(api, STALL)
     known = api is apis.INIT_PRODUCER_ID
@@ -355,7 +355,7 @@ def test_a_producer_whose_broker_says_nothing_closes_at_once(
 
 
 def test_a_node_that_does_not_read_does_not_hold_up_another(pair: tuple[Peer, Peer]) -> None:
-    """More is on its way there than the kernels keep."""
+    """More is in flight there than the kernels buffer."""
     one, two = pair
     lead(one, two, {p: 2 if p == 1 else 1 for p in range(34)})
     let = threading.Event()
@@ -381,7 +381,7 @@ def test_a_node_that_does_not_read_does_not_hold_up_another(pair: tuple[Peer, Pe
 
 
 def test_a_poll_waits_for_no_connection(pair: tuple[Peer, Peer], tmp_path: Any) -> None:
-    """One that is not made in time is there for a later poll; others are read until then."""
+    """A connection that is not made in time serves a later poll; others are read until then."""
     with Log(tmp_path / "t-1") as log:
         log.append(b"here")
         data = log.read_batches(0, 1 << 20)
@@ -400,7 +400,7 @@ def test_a_poll_waits_for_no_connection(pair: tuple[Peer, Peer], tmp_path: Any) 
         for tp in (ZERO, ONE):
             consumer.seek(tp, 0)
         found = []
-        while not (found and way.asked.is_set()):  # polls end though the connection does not come
+        while not (found and way.asked.is_set()):  # polls end although the connection does not come
             found += consumer.poll(5)
         assert {record.partition for record in found} == {1}
         assert consumer.poll(0) == []
@@ -414,7 +414,7 @@ def test_a_poll_waits_for_no_connection(pair: tuple[Peer, Peer], tmp_path: Any) 
 def test_a_node_that_fails_does_not_hold_up_what_others_have(
     pair: tuple[Peer, Peer], tmp_path: Any, trouble: str
 ) -> None:
-    """The rest is read on, however long, and what it leads when it is back."""
+    """Other partitions are read on, however long it lasts, and its own when it is back."""
     with Log(tmp_path / "t-1") as log:
         log.append(b"here")
         data = log.read_batches(0, 1 << 20)
@@ -430,14 +430,14 @@ def test_a_node_that_fails_does_not_hold_up_what_others_have(
         rows = [{"partition_index": p.partition, "records": b"" if p.fetch_offset else data}
                 for p in request.topics[0].partitions]  # fmt: skip
         if not any(row["records"] for row in rows):
-            back.wait(0.01)  # as max.wait.ms has a broker do
+            back.wait(0.01)  # as a broker waits for max.wait.ms
         return {"responses": [{"topic": "t", "partitions": rows}]}
 
     if trouble == "no leader":
         lead(one, two, {0: -1, 1: 2})
     one.on(apis.FETCH, failing)
     two.on(apis.FETCH, served)
-    # A consumer that nothing reaches gives up soon, but not as soon as a machine stands still; this
+    # A consumer that reaches no broker gives up soon, but later than a busy machine pauses; this
     # one reads on.
     options = QUICK._replace(api_timeout_ms=1_000, request_timeout_ms=400)
     with Cluster(two.servers, options) as cluster:

@@ -1,4 +1,4 @@
-"""What wakes a producer's thread."""
+"""The event that wakes a producer's thread."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ def readable(bell: Bell) -> bool:
 def test_it_is_heard_in_a_sleep_and_told_before_one() -> None:
     bell = Bell()
     bell.ring()
-    assert not readable(bell)  # who is awake looks by itself
+    assert not readable(bell)  # a thread that is awake checks by itself
     assert bell.sleep()
     bell.ring()
     assert readable(bell)
@@ -32,7 +32,7 @@ def test_it_is_heard_in_a_sleep_and_told_before_one() -> None:
 
 
 def test_after_its_end_it_rings_nobodys_else() -> None:
-    """The number that it had is given to the next file that is opened."""
+    """The next file that is opened may get its descriptor number."""
     bell = Bell()
     number = bell.fileno()
     assert not bell.sleep()

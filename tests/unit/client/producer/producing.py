@@ -1,4 +1,4 @@
-"""A producer of a scripted broker, and what came of it there."""
+"""A producer for a scripted broker, and the batches that reached the broker."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ PRODUCER_ID = {"producer_id": 4000, "producer_epoch": 3}
 
 
 class Batch:
-    """What one partition of a request held."""
+    """The batch for one partition of a request."""
 
     def __init__(self, partition: int, data: bytes) -> None:
         self.partition = partition
@@ -31,7 +31,7 @@ class Batch:
 
 
 def batches(peer: Peer) -> list[Batch]:
-    """Every batch that came, in order."""
+    """Every batch that arrived, in order."""
     return [
         Batch(row.index, bytes(row.records))
         for request in peer.sent(apis.PRODUCE)
@@ -47,25 +47,23 @@ PATIENCE = {
 
 
 def make(peer: Peer, config: dict[str, object] | None = None, **options: Any) -> Producer:
-    """A producer that sends at once, and again soon.
+    """A producer that sends immediately, and retries soon.
 
-    Whoever lets a broker say nothing has to say how long that is waited for: a machine under load
-    is no such broker.
+    A test whose broker never answers sets its own timeouts: a busy machine is not a silent broker.
     """
     settings = {"request_timeout_ms": 20_000, "linger_ms": 0, **options}
     return Producer(peer.servers, config={**PATIENCE, **(config or {})}, **settings)
 
 
 def hurried(producer: Producer, block_s: float = 0.05) -> Producer:
-    """From now on it waits for so long only, where it waits for what will not come: what it needs
-    to know of topic t it has."""
+    """Load topic t's metadata, then make the producer wait no longer than `block_s`."""
     producer.partitions("t")
     producer._block_s = block_s
     return producer
 
 
 def single(peer: Peer, **options: Any) -> Producer:
-    """A batch holds one of `wide`'s values."""
+    """A producer whose batches hold one of `wide`'s values each."""
     return make(peer, batch_bytes=131, **options)
 
 

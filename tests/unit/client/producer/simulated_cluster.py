@@ -1,4 +1,4 @@
-"""Partitions on several nodes, whose leaders judge sequences as Kafka's do, in virtual time."""
+"""Partitions on several nodes in virtual time, whose leaders check sequences as Kafka's do."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from tests.support.virtual import Time
 __all__ = ["Brokers", "Log", "Partition", "Seen", "Stored", "Verdict"]
 
 REMEMBERED = 5
-"""Batches of a producer."""
+"""Batches remembered per producer."""
 BEFORE_APPEND = [
     ErrorCode.NOT_ENOUGH_REPLICAS,
     ErrorCode.KAFKA_STORAGE_ERROR,
@@ -43,7 +43,7 @@ class Stored(NamedTuple):
 
 
 class Verdict(NamedTuple):
-    """What a leader says, and by whom the partition is led, where it says that."""
+    """A leader's answer, and the current leader if the answer names it."""
 
     answer: Answer
     leader: int = -1
@@ -51,14 +51,14 @@ class Verdict(NamedTuple):
 
 
 class Log:
-    """A partition from its making to its deletion."""
+    """A partition's log, from creation to deletion."""
 
     def __init__(self, forgets: bool) -> None:
-        """`forgets`: as a broker before 2.5, which refuses sequences of producers it has no
-        state of."""
+        """`forgets`: like a broker before 2.5, it refuses sequences of producers of which it has no
+        state."""
         self.batches: list[Stored] = []
         self.committed = 0
-        """Batches that every replica in sync has."""
+        """The number of batches that all in-sync replicas have."""
         self._forgets = forgets
         self._known: dict[int, deque[Stored]] = {}
 
@@ -69,7 +69,7 @@ class Log:
     def append(
         self, values: tuple[bytes, ...], producer: tuple[int, int], sequence: int
     ) -> tuple[ErrorCode, Stored | None]:
-        """Append a batch, or find the one that it repeats."""
+        """Append a batch, or find the one that it duplicates."""
         known = self._known.get(producer[0])
         if producer[0] >= 0:
             for one in known or ():
@@ -99,11 +99,11 @@ class Log:
             known.append(stored)
 
     def forget(self) -> None:
-        """The state of every producer has expired."""
+        """Expire the state of every producer."""
         self._known.clear()
 
     def truncate(self, keep: int) -> None:
-        """Lose what is behind so many batches; the state of producers is made from what is left."""
+        """Keep the first `keep` batches, and rebuild the producers' state from them."""
         if keep < len(self.batches):
             del self.batches[keep:]
             self._known.clear()
@@ -112,7 +112,7 @@ class Log:
 
 
 class Partition:
-    """Its leader, and its logs: another one each time that the topic is made."""
+    """A partition's leader and its logs: a new log each time the topic is created."""
 
     def __init__(self, leader: int, forgets: bool) -> None:
         self.leader = leader
@@ -126,7 +126,7 @@ class Partition:
         return self.logs[-1]
 
     def settle(self, code: ErrorCode | None = None) -> None:
-        """Answer those whose batch is committed; `code`: all of them, with it."""
+        """Answer the requests whose batch is committed; with `code`, answer all of them so."""
         waiters, self.waiters = self.waiters, []
         log = self.log
         committed = log.batches[log.committed - 1].offset if log.committed else -1
@@ -140,15 +140,15 @@ class Partition:
 
 
 class Brokers:
-    """All partitions, and what goes wrong with them."""
+    """All partitions, and their faults."""
 
     def __init__(self, time: Time, nodes: int, topics: dict[str, int], forgets: bool) -> None:
         self.time = time
         self.nodes = range(nodes)
         self.refuses = 0.0
-        """How often a batch is refused, whatever it is."""
+        """How often any batch is refused."""
         self.slow_ms = 0
-        """How long it may take until a batch is committed."""
+        """The longest time until a batch is committed."""
         self.ids = {name: UUID(int=i + 1) for i, name in enumerate(topics)}
         self.gone: set[str] = set()
         self.denied: set[str] = set()
@@ -165,7 +165,7 @@ class Brokers:
     def produce(
         self, node: int, tp: TopicPartition, data: bytes, done: Callable[[Verdict], None]
     ) -> None:
-        """A batch comes to a node; `done` gets its answer, now or later, or never."""
+        """A node receives a batch; `done` gets its answer, now, later or never."""
         part, rng = self.partitions[tp], self.time.rng
         if tp.topic in self.gone:
             done(Verdict(Answer(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)))
@@ -208,7 +208,7 @@ class Brokers:
     # ---- what happens to them --------------------------------------------------------------
 
     def move(self, tp: TopicPartition) -> None:
-        """Another node leads: it has all that is committed, and some of what is not."""
+        """Elect another leader: it has all committed batches, and some of the others."""
         part, rng = self.partitions[tp], self.time.rng
         part.leader = rng.choice(self.nodes)
         part.epoch += 1
@@ -219,7 +219,7 @@ class Brokers:
         part.log.committed = keep
 
     def delete(self, topic: str, away_ms: int) -> None:
-        """A topic is deleted, and made again later."""
+        """Delete a topic, and recreate it later."""
         self.time.note(f"{topic}: deleted")
         self.gone.add(topic)
         for tp, part in self.partitions.items():
@@ -238,7 +238,7 @@ class Brokers:
 
 
 class Seen(Cluster):
-    """What the producer knows of them: asked without a wire."""
+    """The producer's metadata, refreshed without a network."""
 
     def __init__(self, brokers: Brokers, *rest: object) -> None:
         super().__init__("localhost:1")
@@ -264,5 +264,5 @@ class Seen(Cluster):
 
 
 def gone(node: int) -> errors.KafkalogError:
-    """A connection has broken."""
+    """The error of a broken connection."""
     return errors.PeerGone(f"node {node}: the connection broke")

@@ -1,20 +1,20 @@
-"""A producer: what decides in it, in a world in which things go wrong.
+"""A producer: its decisions, in a world in which things go wrong.
 
-The core, its batches, the accumulator, the producer id's state and what is known of topics are the
-real ones; partitions, nodes, connections and time are modelled (simulated_cluster.py).
+The core, its batches, the accumulator, the producer id's state and the metadata are the real ones;
+partitions, nodes, connections and time are modelled (simulated_cluster.py).
 
 What must hold whatever happens, with idempotence:
 
-P1  what was acknowledged is in its partition once, at the offset that was told
-P2  what was acknowledged is in the order in which it was sent
-P3  what was refused without a doubt is nowhere
-P4  what may have been stored is in its partition once at most
+P1  acknowledged records are in their partition once, at the reported offset
+P2  acknowledged records are in the order in which they were sent
+P3  records that were refused without a doubt are nowhere
+P4  records that may have been stored are in their partition at most once
 P5  no batch waits longer than delivery.timeout.ms
-P6  what is said against a topic ends no record of another one
-P7  nothing is refused as out of order but behind something that was refused, or given up
-P8  once faults end all that is sent is acknowledged in bounded time, and nothing is left waiting
+P6  an error of one topic fails no record of another
+P7  a record is refused as out of order only after another was refused or abandoned
+P8  once faults end, everything sent is acknowledged in bounded time, and nothing is left waiting
 
-Without idempotence P1 and P4 allow more than one, and P2 says nothing.
+Without idempotence P1 and P4 allow duplicates, and P2 does not apply.
 """
 
 from __future__ import annotations
@@ -44,9 +44,9 @@ _send = direct("intake_send")
 BEGIN_S = 1_000.0
 FAULTY_MS = 30_000
 HEALED_MS = 20_000
-"""In so long all that is sent after the last fault is acknowledged."""
+"""Within this time, everything sent after the last fault is acknowledged."""
 STRAY_MS = 15_000
-"""How late a request may come to a node, its connection long gone."""
+"""How late a request may arrive at a node, long after its connection broke."""
 REQUEST_S = 5.0
 IN_DOUBT = "may have been stored"
 RECORD_ROOM = 400
@@ -56,15 +56,15 @@ CLIENT = Options(
 
 
 class Faults:
-    """How often what goes wrong; all 0: nothing does."""
+    """How often each fault happens; 0: never."""
 
     delay_ms = 2
     lost = broken = late = twice = 0.0
-    """No answer comes; a connection breaks; a request of it comes all the same; one comes twice."""
+    """No answer comes; a connection breaks; its request still arrives; one arrives twice."""
     silent = unopened = unasked = 0.0
-    """A node stands still; takes no connection; does not tell what it is asked (metadata, ids)."""
+    """A node pauses; accepts no connection; does not answer other requests (metadata, ids)."""
     moves = deletes = denies = limits = forgets = jumps = 0.0
-    """In each tick."""
+    """Per tick."""
 
 
 class Sent(NamedTuple):
@@ -76,7 +76,7 @@ class Sent(NamedTuple):
 
 
 class Flight:
-    """A request on its way."""
+    """A request in flight."""
 
     def __init__(self, batches: dict[TopicPartition, Batch], until_s: float) -> None:
         self.batches = batches
@@ -87,19 +87,19 @@ class Flight:
 
 
 class Link:
-    """A connection: what comes over it comes in its order."""
+    """A connection, which keeps its requests in order."""
 
     def __init__(self, node: int) -> None:
         self.node = node
         self.open = False
         self.dumb = False
-        """No answer comes any more."""
+        """No more answers come."""
         self.flying: deque[Flight] = deque()
         self.there_ms = self.back_ms = 0
 
 
 class Line:
-    """What a producer asks besides: one thing at a time, which takes its time."""
+    """A producer's other requests: one at a time, each of which takes time."""
 
     def __init__(self, world: World, cluster: Cluster) -> None:
         self.cluster = cluster
@@ -159,10 +159,10 @@ class World(Time):
             self.cluster, self.options.metadata_s, 300.0, self._fail, lambda: self.now_s
         )
         self.underway: set[Flight] = set()
-        """Requests that may come to a node yet."""
+        """Requests that may still arrive at a node."""
         self._links: dict[int, Link] = {}
         self._wake_ms = -1
-        self._aged: set[int] = set()  # batches whose time was over at the end of the last turn
+        self._aged: set[int] = set()  # batches that had timed out at the end of the last turn
 
     @property
     def now_s(self) -> float:
@@ -183,7 +183,7 @@ class World(Time):
     # ---- the producer ----------------------------------------------------------------------
 
     def send(self, tp: TopicPartition, value: bytes) -> None:
-        """As Producer.send, where it need not wait."""
+        """As Producer.send, unless it would wait."""
         intake = self.waiting.intakes.get(tp.topic)
         if intake is None:
             self.waiting.wanted.setdefault(tp.topic, None)
@@ -228,14 +228,14 @@ class World(Time):
         self._wake(min(next_s, now_s + 1.0))
 
     def _wake(self, at_s: float) -> None:
-        """Have another turn by then."""
+        """Schedule another turn by then."""
         at_ms = max(int((at_s - BEGIN_S) * 1000) + 1, self.now_ms + 1)
         if not self.now_ms < self._wake_ms <= at_ms:
             self._wake_ms = at_ms
             self.later(at_ms - self.now_ms, lambda: self._woken(at_ms))
 
     def _woken(self, at_ms: int) -> None:
-        if at_ms == self._wake_ms:  # else there was another reason before
+        if at_ms == self._wake_ms:  # otherwise an earlier turn was scheduled
             self._wake_ms = -1
             self.turn()
 
@@ -317,7 +317,7 @@ class World(Time):
         self.turn()
 
     def _post(self, link: Link, flight: Flight) -> None:
-        """Let a request travel; its connection may break before, or after it has arrived."""
+        """Send a request; its connection may break before or after it arrives."""
         self.later(int((flight.until_s - self.now_s) * 1000) + 1, lambda: self._overdue(link))
         self.underway.add(flight)
         link.there_ms = max(link.there_ms, self.now_ms + self.travel_ms())
@@ -352,7 +352,7 @@ class World(Time):
                 self.brokers.produce(link.node, tp, data, lambda _: None)
 
     def _answer(self, link: Link) -> None:
-        """Send back the answers that are there, in the order of their requests."""
+        """Return the answers that are ready, in the order of their requests."""
         if self.chance(self.faults.lost):
             link.dumb = True
         for flight in link.flying:
@@ -365,7 +365,7 @@ class World(Time):
         if self._links.get(link.node) is not link or link.dumb:
             return
         if not link.flying or link.flying[0] is not flight:
-            return  # it was answered already
+            return  # it was already answered
         link.flying.popleft()
         for tp, batch in flight.batches.items():
             verdict = flight.told[tp]
@@ -399,7 +399,7 @@ class World(Time):
     # ---- what must hold --------------------------------------------------------------------
 
     def _check_age(self, now_s: float) -> None:
-        """Nothing outlives two turns that find it too old (P5)."""
+        """No batch outlives two turns that find it too old (P5)."""
         limit_s = now_s - self.options.delivery_s
         aged = {n for n, b in self.waiting.unfinished.items() if b.begun_s <= limit_s and b.count}
         if both := aged & self._aged:
@@ -408,7 +408,7 @@ class World(Time):
         self._aged = aged
 
     def check(self) -> None:
-        """Hold what was told of every record against the logs (P1 to P4, P6, P7)."""
+        """Compare the outcome of every record with the logs (P1 to P4, P6, P7)."""
         places: dict[TopicPartition, dict[bytes, list[tuple[int, int]]]] = {}
         for tp, part in self.brokers.partitions.items():
             found = places.setdefault(tp, {})
@@ -435,7 +435,7 @@ class World(Time):
                 raise Violated(f"P6: {what} was refused: {problem}")
             late = getattr(problem, "code", 0) == ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
             once = len(self.brokers.partitions[one.tp].logs) == 1
-            sure = IN_DOUBT not in str(problem)  # else it is the part of a whole that is there
+            sure = IN_DOUBT not in str(problem)  # otherwise it is part of a batch that is there
             if late and sure and once and one.tp not in gaps:
                 raise Violated(f"P7: {what} was refused: {problem}")
             gaps.add(one.tp)
@@ -452,15 +452,15 @@ class World(Time):
         if not found:
             raise Violated(f"P1: {what} was acknowledged at {offset}, and is at {there}")
         if len(found) > 1:
-            return  # a late request put it in a later log, too: which one was meant nobody knows
+            return  # a late request put it in a later log, too: it is unknown which was meant
         before = last.get((one.tp, found[-1]), -1)
         if self.idempotent and offset <= before:
             raise Violated(f"P2: {what} is at {offset}, what was sent before at {before}")
         last[one.tp, found[-1]] = offset
 
     def check_quiet(self) -> None:
-        """Nothing is left waiting (P8)."""
-        self.turn()  # the last lanes are put aside
+        """Check that nothing is left waiting (P8)."""
+        self.turn()  # this puts the last lanes aside
         left = [lane.tp for lane in self.waiting.lanes.values() if not lane.empty]
         if left or self.waiting.unfinished or self.waiting.used or self._flying():
             raise Violated(f"P8: found {left}, {self.waiting.used} bytes, wanted nothing to wait")
@@ -474,7 +474,7 @@ def _named(batch: Batch) -> str:
 
 
 def _holds(log: Log, flight: Flight, tp: TopicPartition) -> bool:
-    """Whether what came is the last batch of a log: it may come again."""
+    """Whether the request's batch is the last one in a log: it may arrive again."""
     batch, last = flight.batches[tp], log.batches[-1:]
     return bool(last) and (last[0].producer, last[0].sequence) == (batch.pid, batch.sequence)
 
@@ -483,9 +483,9 @@ def _holds(log: Log, flight: Flight, tp: TopicPartition) -> bool:
 
 
 def simulate(seed: int) -> World:
-    """One run: faults for a while, then none, when all that is sent must be acknowledged.
+    """Run once: faults for a while, then none, after which everything sent must be acknowledged.
 
-    Raises: Violated, with the trace of what happened as its note.
+    Raises: Violated; its note is the trace of what happened.
     """
     world = World(seed)
     with telling(world, seed):
@@ -537,7 +537,7 @@ def _tick(world: World) -> None:
     if world.chance(faults.silent):
         node = rng.choice(brokers.nodes)
         world.silent_ms[node] = world.now_ms + rng.randint(100, 12_000)
-        world.note(f"node {node} stands still")
+        world.note(f"node {node} pauses")
     if world.chance(faults.jumps):
         world.now_ms += rng.randint(1_000, 30_000)
         world.note("the clock jumped")
@@ -546,8 +546,8 @@ def _tick(world: World) -> None:
 
 
 def _forget(world: World, tp: TopicPartition) -> None:
-    """A leader forgets its producers; not where that would let it take a batch twice: a first one,
-    or one that has ended and still comes in a late request."""
+    """A leader forgets its producers, unless it could then accept a batch twice: a first one, or
+    one that has ended and is still in a late request."""
     unfinished = world.waiting.unfinished
     here = [flight for flight in world.underway if tp in flight.batches]
     twice = any(tp in flight.firsts for flight in here)

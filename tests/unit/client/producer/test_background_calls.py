@@ -1,4 +1,4 @@
-"""The line in which a producer's thread asks brokers."""
+"""The background calls with which a producer's thread asks brokers."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""delivery.timeout.ms counts for what is on its way, too: it fails in time, and may be there."""
+"""delivery.timeout.ms also limits records in flight: they fail in time, and may be stored."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ LONG = {"request_timeout_ms": 3_600_000, "delivery_timeout_ms": 7_200_000}
 
 
 class Slow:
-    """The first request is answered when it is let: as told."""
+    """Holds the first request until `let`, then answers it with `answer`."""
 
     def __init__(self, broker: Peer) -> None:
         self.let = threading.Event()
@@ -44,16 +44,16 @@ def slow(broker: Peer) -> Iterator[Slow]:
 
 
 def impatient(producer: Producer) -> None:
-    """From now on its records may take 100 ms: nobody waits for an hour."""
+    """Limit its records to 100 ms from now on, instead of hours."""
     core = producer._sender.core
     core.options = core.options._replace(delivery_s=0.1)
     producer._sender.wake()
 
 
 def given_up(broker: Peer, producer: Producer) -> None:
-    """A record is on its way for too long."""
+    """Send a record that stays in flight too long."""
     late = producer.send("t", b"late", partition=0)
-    wait_for(lambda: broker.count(apis.PRODUCE) == 1, "it is on its way")
+    wait_for(lambda: broker.count(apis.PRODUCE) == 1, "it is in flight")
     impatient(producer)
     with pytest.raises(LATE, match="t-0: 1 records not acknowledged in 100 ms; they may have been"):
         late.result(LIMIT_S)
@@ -64,7 +64,7 @@ def given_up(broker: Peer, producer: Producer) -> None:
 
 @pytest.mark.parametrize("idempotent", [True, False])
 def test_it_was_taken_after_all(broker: Peer, slow: Slow, idempotent: bool) -> None:
-    """The next one has the next sequence."""
+    """The next record has the next sequence."""
     with make(broker, idempotent=idempotent, **LONG) as producer:
         given_up(broker, producer)
         with pytest.raises(LATE):
@@ -80,7 +80,7 @@ def test_it_was_taken_after_all(broker: Peer, slow: Slow, idempotent: bool) -> N
 
 @pytest.mark.parametrize("answer", [CLOSE, produced([ErrorCode.NOT_ENOUGH_REPLICAS])])
 def test_it_was_not_taken_or_nobody_knows(broker: Peer, slow: Slow, answer: Any) -> None:
-    """Its sequence may be missing: the next ones go under another id; it is not sent again."""
+    """Its sequence may be missing: later records use a new producer id; it is not sent again."""
     slow.answer = answer
     with make(broker, **LONG) as producer:
         given_up(broker, producer)
@@ -107,7 +107,7 @@ def test_a_transaction_of_which_it_was_can_only_be_aborted(broker: Peer, slow: S
         assert told.value.abortable
         producer.abort_transaction()
         slow.let.set()
-        with producer.transaction():  # what comes late is none of the next one's
+        with producer.transaction():  # a late answer does not concern the next one
             producer.send("t", b"next", partition=1).result(LIMIT_S)
     assert [request.committed for request in broker.sent(apis.END_TXN)] == [False, True]
 
@@ -126,12 +126,12 @@ def joined(request: Any, version: int) -> Any:
 
 
 def test_what_was_lost_before_says_so_when_its_time_is_over(broker: Peer) -> None:
-    """It waits to be sent again: an attempt may have stored it."""
+    """It waits for a retry: an attempt may have stored it."""
     broker.on(apis.PRODUCE, CLOSE)
     producer = make(broker, **LONG)
     late = producer.send("t", b"late", partition=0)
     wait_for(lambda: broker.count(apis.PRODUCE) > 1, "it was lost")
-    broker.on(apis.METADATA, CLOSE)  # nobody leads any more, for all it knows
+    broker.on(apis.METADATA, CLOSE)  # it knows of no leader any more
     impatient(producer)
     with pytest.raises(LATE, match="may have been stored"):
         late.result(LIMIT_S)

@@ -1,4 +1,4 @@
-"""Columns without keys: a batch of them is filled before anybody else sees it."""
+"""Columns without keys: each batch is filled before other threads can see it."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from tests.unit.client.producer.producing import batches, make
 
 pa = pytest.importorskip("pyarrow")
 LATER = 1_000_000
-"""Milliseconds of linger: nothing goes by itself."""
+"""A linger in milliseconds in which no batch is sent by itself."""
 
 
 def column(count: int, first: int = 0) -> Any:
@@ -42,7 +42,7 @@ def check_sums(broker: Peer) -> None:
 
 
 class Watched(ColumnRows):
-    """`before` is called when a batch is about to be filled."""
+    """Calls `before` when a batch is about to be filled."""
 
     def __init__(self, rows: Any, before: Callable[[], object]) -> None:
         super().__init__(Columns(rows, None, default_timestamp_ms=1))
@@ -85,7 +85,7 @@ def test_a_record_goes_behind_the_rows_of_its_batch(broker: Peer) -> None:
 
 
 def test_others_send_while_a_batch_is_filled(broker: Peer) -> None:
-    """No lock is held, and what came in between is in front."""
+    """No lock is held, and records sent in between come first."""
 
     def other() -> None:
         thread = threading.Thread(
@@ -104,7 +104,7 @@ def test_others_send_while_a_batch_is_filled(broker: Peer) -> None:
 
 @pytest.mark.parametrize("end", ["hold", "refuse", "fail"])
 def test_what_was_filled_too_late_is_not_sent(broker: Peer, end: str) -> None:
-    """A transaction has ended, the producer was closed, or the rows were none."""
+    """A transaction has ended, the producer was closed, or the rows were invalid."""
 
     def before() -> None:
         if end == "hold":

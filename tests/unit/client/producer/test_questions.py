@@ -1,4 +1,4 @@
-"""Which topics a producer asks for, and when."""
+"""Which topics' metadata a producer requests, and when."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ AGE_S, IDLE_S = 300.0, 60.0
 
 
 class Asked:
-    """Questions, and a broker that answers them at once."""
+    """Requests, and a broker that answers immediately."""
 
     def __init__(self) -> None:
         self.known = Known()
@@ -52,7 +52,7 @@ def question(*wanted: str, known: tuple[str, ...] = ()) -> Question:
 
 @pytest.fixture
 def sent() -> Asked:
-    """A producer that has sent something to t, and knows who leads it."""
+    """A producer that has sent records to t, and knows its leader."""
     made = Asked()
     assert made.asks(1_000.0, "t") == question("t")
     made.answered(question("t"), 1_000.0, t=1)
@@ -61,7 +61,7 @@ def sent() -> Asked:
 
 
 def test_a_deleted_topic_is_asked_for_while_something_is_to_be_sent(sent: Asked) -> None:
-    """When nothing is any more it is not, or the broker would make it again."""
+    """With no more records it is not, or the broker would recreate it."""
     sent.questions.doubt(ZERO)
     for now_s in (1_001.0, 1_002.0):
         assert sent.questions.leader(ZERO) is None
@@ -84,7 +84,7 @@ def test_what_is_doubted_is_asked_for_until_there_is_an_answer(sent: Asked) -> N
 
 
 def test_a_partition_without_a_leader_is_looked_for_although_nothing_is_sent(sent: Asked) -> None:
-    """Records that have no key go around it, and return to it."""
+    """Records without a key avoid it, and return to it."""
     sent.questions.doubt(ZERO)
     sent.answered(question("t"), 1_001.0, t=NO_NODE)
     assert sent.asks(1_002.0) == question(known=("t",)), "nor is it made if it is deleted"
@@ -93,7 +93,7 @@ def test_a_partition_without_a_leader_is_looked_for_although_nothing_is_sent(sen
 
 
 def test_what_is_old_is_looked_at_and_never_made(sent: Asked) -> None:
-    """Without what nothing was sent to for long; again, if there was no answer."""
+    """Topics unused for long are left out; without an answer it is asked again."""
     old_s = 1_000.0 + AGE_S
     sent.used = {"t": old_s - 1, "u": old_s - 1, "idle": old_s - IDLE_S - 1}
     assert sent.asks(old_s - 0.5) is None

@@ -1,4 +1,4 @@
-"""What fails for a time, and for good; what is too much; how it ends."""
+"""Temporary and final failures, limits, and how a producer ends."""
 
 from __future__ import annotations
 
@@ -31,9 +31,9 @@ from tests.unit.client.producer.producing import (
 )
 
 SELDOM: dict[str, object] = {"retry.backoff.ms": 100, "retry.backoff.max.ms": 100}
-"""For a patience that has to be long enough for a busy machine: it is tried again less often."""
+"""For timeouts that must be long enough for a busy machine: retries come less often."""
 
-# ---- again ---------------------------------------------------------------------------------
+# ---- retries -------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -48,8 +48,8 @@ SELDOM: dict[str, object] = {"retry.backoff.ms": 100, "retry.backoff.max.ms": 10
     ids=["leader", "replicas", "unknown", "close", "stall"],
 )
 def test_what_failed_is_sent_again_in_order(broker: Peer, trouble: Any) -> None:
-    """The same bytes with the same sequences; nothing overtakes them.  Where patience is short, a
-    machine that stands still may end it another time."""
+    """The same bytes with the same sequences; nothing overtakes them.  With a short timeout, a busy
+    machine may cause another retry."""
     done: list[Delivery] = []
     broker.on(apis.PRODUCE, produced([]), trouble, produced([]))
     values = [wide(i) for i in range(12)]
@@ -69,7 +69,7 @@ def test_what_failed_is_sent_again_in_order(broker: Peer, trouble: Any) -> None:
 
 
 def strict(trouble: list[int]) -> Any:
-    """A broker that checks sequences, and fails some requests before it looks at them."""
+    """A broker that checks sequences, and fails some requests before that."""
     wanted = [0]
 
     def answer(request: Any, version: int) -> Any:
@@ -93,7 +93,7 @@ def strict(trouble: list[int]) -> Any:
 def test_what_was_behind_a_failure_is_sent_again_behind_it(
     broker: Peer, trouble: list[int]
 ) -> None:
-    """Several on their way: one fails, so the broker refuses those that follow it."""
+    """With several in flight, one fails, so the broker refuses those that follow it."""
     judge = strict(trouble)
     broker.on(apis.PRODUCE, judge)
     values = [wide(i) for i in range(20)]
@@ -136,7 +136,7 @@ def test_retries_end(broker: Peer) -> None:
 def test_what_keeps_records_back_is_told_at_once(
     broker: Peer, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """A full disk, say: not only when patience ends, and then again; once, not at each try."""
+    """For example of a full disk: immediately and when the timeout ends, not at each attempt."""
     broker.on(apis.PRODUCE, produced([ErrorCode.KAFKA_STORAGE_ERROR] * 10_000))
     producer = make(broker, SELDOM, delivery_timeout_ms=3_000)
     producer.send("t", b"x", partition=1)
@@ -175,7 +175,7 @@ def test_a_disk_that_takes_nothing_is_not_waited_for_long(
 def test_a_refusal_is_told_once_and_the_producer_goes_on(
     broker: Peer, code: int, name: str
 ) -> None:
-    """Under another id: the sequence of what was refused is used up."""
+    """Under a new producer id, as the refused record's sequence is used up."""
     broker.on(apis.PRODUCE, produced([code]), produced([]))
     broker.on(apis.INIT_PRODUCER_ID, PRODUCER_ID, {"producer_id": 4001, "producer_epoch": 0})
     with make(broker) as producer:
@@ -202,11 +202,11 @@ def test_a_broker_that_forgot_the_producer_gets_it_anew(broker: Peer) -> None:
 
 
 def test_what_may_be_there_keeps_its_id_when_the_producer_gets_another(broker: Peer) -> None:
-    """Another partition's refusal: with the new id a broker would take it for a new batch."""
+    """Another partition's refusal changes the id; a broker would take the batch for a new one."""
     left = {0: [ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND], 1: [ErrorCode.MESSAGE_TOO_LARGE]}
 
     def answer(request: Any, version: int) -> Any:
-        """The two may come together, or in either order."""
+        """The two may arrive together, or in either order."""
         places = [row.index for topic in request.topic_data for row in topic.partition_data]
         codes = [left[place].pop() if left[place] else 0 for place in places]
         return produced(codes)(request, version)
@@ -226,8 +226,8 @@ def test_what_may_be_there_keeps_its_id_when_the_producer_gets_another(broker: P
 
 
 def two_at_once(broker: Peer, *codes: int) -> tuple[Producer, list[Any]]:
-    """A producer whose first record is there, and whose next two are answered, one after the other
-    and again, by these; both are on their way, under id 4000, before the first is."""
+    """A producer whose first record is stored, and whose next two are in flight under id 4000;
+    these codes answer both in turn, then their retries."""
     script = [[], *([code] for code in codes)]
     both = threading.Event()
 
@@ -242,13 +242,13 @@ def two_at_once(broker: Peer, *codes: int) -> tuple[Producer, list[Any]]:
     producer.send("t", wide(0), partition=0).result(LIMIT_S)
     futures = [producer.send("t", wide(i), partition=0) for i in (1, 2)]
     flying = producer._sender._flights._flying
-    wait_for(lambda: sum(map(len, flying.values())) == 2, "both are on their way")
+    wait_for(lambda: sum(map(len, flying.values())) == 2, "both are in flight")
     both.set()
     return producer, futures
 
 
 def test_what_a_gap_keeps_out_goes_with_the_new_id(broker: Peer) -> None:
-    """Before it one was given up that the broker never saw."""
+    """Before it, a record was abandoned that the broker never saw."""
     late, large = ErrorCode.NOT_ENOUGH_REPLICAS, ErrorCode.MESSAGE_TOO_LARGE
     unknown = ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
     producer, futures = two_at_once(broker, late, late, large, unknown)
@@ -264,9 +264,9 @@ def test_what_a_gap_keeps_out_goes_with_the_new_id(broker: Peer) -> None:
     "code", [ErrorCode.REQUEST_TIMED_OUT, ErrorCode.NOT_LEADER_OR_FOLLOWER], ids=str
 )
 def test_what_may_be_there_goes_under_no_new_id(broker: Peer, code: ErrorCode) -> None:
-    """Its leader knew both, and after a restart, or another leader, only what came last: one is
-    given up, and so is the next, which would else be there twice.  Whoever ceases to lead while
-    the copies are made answers so, too."""
+    """Its leader had both records, and after a restart or an election only earlier ones: the first
+    is abandoned, and so is the next, which otherwise could be stored twice.  A broker that stops
+    leading while replicas copy the batch answers so, too."""
     unknown = ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
     producer, futures = two_at_once(broker, code, code, unknown, unknown)
     for one in futures:
@@ -280,7 +280,7 @@ def test_what_may_be_there_goes_under_no_new_id(broker: Peer, code: ErrorCode) -
 
 
 def test_sequences_go_on_when_a_topic_grows(broker: Peer) -> None:
-    """From 0 on again a broker would take what comes for what it has."""
+    """From 0 on, a broker would take new records for duplicates."""
     with make(broker, {"metadata.max.age.ms": 20}) as producer:
         producer.send("t", b"x", partition=0).result(LIMIT_S)
         broker.on(apis.METADATA, broker.metadata({"t": 3}))
@@ -289,7 +289,7 @@ def test_sequences_go_on_when_a_topic_grows(broker: Peer) -> None:
     assert [b.sequence for b in batches(broker)] == [0, 1]
 
 
-# ---- one topic's trouble is not another's ------------------------------------------------------
+# ---- one topic's failure is not another's ------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -297,7 +297,7 @@ def test_sequences_go_on_when_a_topic_grows(broker: Peer) -> None:
 )
 @pytest.mark.parametrize("last", [False, True], ids=["told first", "told last"])
 def test_a_topic_that_is_refused_fails_no_other(broker: Peer, code: ErrorCode, last: bool) -> None:
-    """Metadata of both is asked for in one request, while a batch of the good one waits."""
+    """One request asks for both topics' metadata, while a batch for the good one waits."""
     leader = 1
 
     def answer(request: Any, version: int) -> Any:
@@ -327,7 +327,7 @@ def test_a_topic_that_is_refused_fails_no_other(broker: Peer, code: ErrorCode, l
 
 
 def creating(broker: Peer) -> list[tuple[list[str], bool]]:
-    """The topics of each request for metadata, and whether the broker may make them."""
+    """The topics of each Metadata request, and whether the broker may create them."""
     return [
         ([one.name for one in request.topics], request.allow_auto_topic_creation)
         for request in broker.sent(apis.METADATA)
@@ -335,7 +335,7 @@ def creating(broker: Peer) -> list[tuple[list[str], bool]]:
 
 
 def test_only_who_sends_has_a_topic_made(broker: Peer) -> None:
-    """What is looked at from time to time may have been deleted, and stays so."""
+    """A topic that is only refreshed may have been deleted, and is not recreated."""
     with make(broker, {"metadata.max.age.ms": 20}) as producer:
         producer.send("t", b"x", partition=0).result(LIMIT_S)
         wait_for(lambda: broker.count(apis.METADATA) > 3, "it has looked")
@@ -352,7 +352,7 @@ def test_only_who_sends_has_a_topic_made(broker: Peer) -> None:
 
 
 def test_a_deleted_topic_is_not_asked_for_when_nothing_is_sent_to_it(broker: Peer) -> None:
-    """Its records have failed; records of others do not bring it back."""
+    """Its records have failed; other topics' records do not recreate it."""
     gone = False
 
     def metadata(request: Any, version: int) -> Any:
@@ -386,7 +386,7 @@ def test_a_deleted_topic_is_not_asked_for_when_nothing_is_sent_to_it(broker: Pee
 
 
 def test_a_topic_that_is_not_used_is_forgotten(broker: Peer) -> None:
-    """And known again when it is used; its sequences go on."""
+    """Its metadata is requested again when it is used; its sequences continue."""
     broker.on(apis.METADATA, broker.metadata({"t": 2, "u": 1}))
     with make(broker, {"metadata.max.age.ms": 20}) as producer:
         producer.send("u", b"x", partition=0).result(LIMIT_S)
@@ -444,7 +444,7 @@ def test_a_full_buffer_waits_and_then_says_so(broker: Peer) -> None:
 
 
 def test_a_callback_is_told_that_it_cannot_wait(broker: Peer) -> None:
-    """It would for itself: in the thread that alone sends and hears."""
+    """It would wait for itself, in the only thread that sends and receives."""
     told: list[str] = []
     later: list[Any] = []
 
@@ -555,12 +555,12 @@ producer.send("t", b"x", partition=0)
 def refuse(thread):
     raise RuntimeError("can't create new thread at interpreter shutdown")
 
-threading.Thread.start = refuse  # as in Python 3.12, once a program has come to its end
+threading.Thread.start = refuse  # as in Python 3.12, at the end of a program
 """
 
 
 def test_what_a_program_has_sent_goes_out_when_it_ends_without_a_close(broker: Peer) -> None:
-    """Also over a connection that is not there yet, when no thread can be started any more."""
+    """Also over a connection still to be made, when no thread can be started any more."""
     done = subprocess.run([sys.executable, "-c", ENDS, broker.servers], timeout=LIMIT_S)
     assert done.returncode == 0
     assert [b.values() for b in batches(broker)] == [[b"x"]]

@@ -1,4 +1,4 @@
-"""`Producer.send_batches`: the records of whole batches, as they are, into other batches."""
+"""`Producer.send_batches` copies the records of whole batches, unchanged, into new batches."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def rows_of(log: kafkalog.Log) -> list[Seen]:
 
 @pytest.fixture(params=[None, "gzip", "snappy", "lz4", "zstd"], ids=str)
 def source(tmp_path: Path, request: pytest.FixtureRequest) -> Iterator[kafkalog.Log]:
-    """Records with and without keys, values and headers, times back and forth, small batches."""
+    """Records with and without keys, values and headers, unordered times, small batches."""
     headers: list[list[tuple[str, bytes | None]]] = [
         [] if i % 3 else [("name", b"%d" % i), ("", None)] for i in range(ROWS)
     ]
@@ -47,7 +47,7 @@ def batches(log: kafkalog.Log) -> bytes:
 
 
 def test_records_stay_as_they_are(tmp_path: Path, source: kafkalog.Log) -> None:
-    """Keys, values, times and headers, nulls too, in their order."""
+    """Keys, values, times and headers, also nulls, in order."""
     with kafkalog.Store(tmp_path / "store") as store:
         with kafkalog.Producer(store) as producer:
             pieces = producer.send_batches("t", memoryview(batches(source))).result()
@@ -80,7 +80,7 @@ def test_a_partition_of_ones_own(tmp_path: Path, source: kafkalog.Log) -> None:
 
 @pytest.mark.parametrize("kind", ["partitioner", "interceptor"])
 def test_who_wants_to_see_each_record_does(tmp_path: Path, source: kafkalog.Log, kind: str) -> None:
-    """A partitioner or interceptor written in Python."""
+    """A partitioner or interceptor in Python gets each record."""
     seen: list[Any] = []
 
     class Interceptor:
@@ -116,7 +116,7 @@ def test_in_a_transaction(tmp_path: Path, source: kafkalog.Log) -> None:
 
 
 def test_a_log_that_set_the_time_set_it_for_all(tmp_path: Path) -> None:
-    """Readers of such a batch see its last time for every record."""
+    """Readers see such a batch's last time for every record."""
     config = {"message.timestamp.type": "LogAppendTime"}
     with (
         kafkalog.Log(tmp_path / "source", config=config) as source,
@@ -159,7 +159,7 @@ def test_what_is_no_bytes(producer: kafkalog.Producer, wrong: Any) -> None:
 
 
 def test_half_a_batch(producer: kafkalog.Producer, plain: bytes) -> None:
-    """The records of whole ones before it are taken."""
+    """The records of whole batches before it are sent."""
     with pytest.raises(errors.ArgumentError, match="wanted whole batches"):
         producer.send_batches("t", plain[:-1])
     (piece,) = producer.send_batches("t", plain).result()
@@ -168,13 +168,13 @@ def test_half_a_batch(producer: kafkalog.Producer, plain: bytes) -> None:
 
 def test_a_damaged_batch(producer: kafkalog.Producer, plain: bytes) -> None:
     damaged = bytearray(plain)
-    damaged[-1] ^= 1  # in the second
+    damaged[-1] ^= 1  # in the second batch
     with pytest.raises(errors.CorruptMessage):
         producer.send_batches("t", bytes(damaged))
 
 
 def test_records_that_are_none(producer: kafkalog.Producer) -> None:
-    """A checksum that is right over a length that is not."""
+    """A correct checksum over a wrong length."""
     data = bytearray(batch([Row(b"value")]))
     data[HEADER_BYTES] += 2
     data[17:21] = crc32c.crc32c(bytes(data[21:])).to_bytes(4, "big")
@@ -194,7 +194,7 @@ def test_a_control_batch(producer: kafkalog.Producer, tmp_path: Path) -> None:
 
 
 def test_a_record_that_no_request_holds(producer: kafkalog.Producer, tmp_path: Path) -> None:
-    """Headers count; what came before it is taken."""
+    """Headers count; the records before it are sent."""
     with kafkalog.Log(tmp_path / "large") as log:
         log.append(b"small")
         log.append(b"value", headers=[("h", bytes(3_000))])

@@ -1,4 +1,4 @@
-"""Records into a scripted broker: batches, order, retries, and what cannot be helped."""
+"""Records sent to a scripted broker: batches, order, retries, and final failures."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def test_batches_are_compressed(broker: Peer, codec: str) -> None:
         for _ in range(100):
             producer.send("t", b"over and over", partition=0)
         producer.flush()
-        producer.send("t", b"\x17", partition=0)  # would not become smaller
+        producer.send("t", b"\x17", partition=0)  # compression would not shrink it
     first, second = batches(broker)
     assert first.values() == [b"over and over"] * 100
     assert first.codec == ("none", "gzip", "snappy", "lz4", "zstd").index(codec)
@@ -66,13 +66,13 @@ def test_batches_close_when_they_are_full(broker: Peer) -> None:
 
 
 def test_a_partitions_batches_grow_while_they_are_filled(broker: Peer) -> None:
-    """Small at first, as its room is counted whole: little for many partitions fits the buffer."""
+    """Small at first, as the whole allocation counts: small batches for many partitions fit."""
     with make(broker, linger_ms=1_000_000, buffer_bytes=1 << 20) as producer:
         assert producer.config.batch_size > 256 << 10
         for _ in range(400):
             producer.send("t", b"x" * 1000, partition=0)
         producer.flush()
-        for partition in (0, 1, 0, 1):  # it got little: its room shrinks again
+        for partition in (0, 1, 0, 1):  # with little data, the allocation shrinks again
             producer.send("t", b"y", partition=partition)
             producer.flush()
             assert producer._waiting.used == 0
@@ -139,7 +139,7 @@ def test_a_future_tells_where_its_record_is(broker: Peer) -> None:
         assert told == [futures[1]]
         assert futures[0].done()
         assert futures[0].exception() is None
-        futures[0].add_done_callback(told.append)  # at once
+        futures[0].add_done_callback(told.append)  # called immediately
         assert told == [futures[1], futures[0]]
 
 
@@ -218,14 +218,14 @@ def test_interceptors_see_records_and_what_became_of_them(broker: Peer) -> None:
         assert bad.exception(LIMIT_S) is not None
         with pytest.raises(errors.MessageTooLarge):
             producer.flush(LIMIT_S)
-        wait_for(lambda: len(seen.acked) == 2, "both were told")
+        wait_for(lambda: len(seen.acked) == 2, "both were reported")
     first, second = batches(broker)
     assert (first.values(), second.values()) == ([b"<a>"], [b"<b>"])
     assert first.records[0].headers == (("by", b"half"),)
     assert seen.acked == [(0, None), (None, bad.exception())]
 
 
-# ---- where they go -------------------------------------------------------------------------
+# ---- choosing partitions -------------------------------------------------------------------
 
 
 def test_keys_go_where_other_clients_send_them(broker: Peer) -> None:
@@ -247,7 +247,7 @@ def crc32(key: bytes, partitions: int) -> int:
 JAVAS = {b"21": -973932308, b"foobar": -790332482, b"a-little-bit-long-string": -985981536,
          b"a-little-bit-longer-string": -1486304829, b"abc": 479470107,
          b"lkjh234lh9fiuh90y23oiuhsafujhadof229phr9h19h89h8": -58897971}  # fmt: skip
-"""What Kafka's Utils.murmur2 gives (UtilsTest)."""
+"""The results of Kafka's Utils.murmur2 (UtilsTest)."""
 
 
 def test_murmur2_is_javas(broker: Peer) -> None:
@@ -269,7 +269,7 @@ def test_every_length_of_key_is_hashed_as_in_python(broker: Peer, rng: random.Ra
 
 @pytest.mark.parametrize("kind", ["crc32", "murmur2_random", "consistent"])
 def test_keys_that_are_none(broker: Peer, kind: str) -> None:
-    """librdkafka: consistent has no key as an empty one, consistent_random no empty one."""
+    """librdkafka: `consistent` treats no key as an empty one, `consistent_random` the reverse."""
     with make(broker, partitioner=kind, linger_ms=0, batch_bytes=200) as producer:
         null = {producer.send("t", b"x" * 50).partition for _ in range(200)}
         empty = {producer.send("t", b"x" * 50, b"").partition for _ in range(200)}
@@ -300,7 +300,7 @@ def test_records_without_a_key_change_over_with_a_batchs_bytes(broker: Peer) -> 
         places = [producer.send("t", b"x" * 50).partition for _ in range(2000)]
     assert {*places} == {0, 1}
     runs = [len(list(some)) for _, some in itertools.groupby(places)]
-    assert min(runs[:-1]) >= 15  # KIP-794: by bytes, whether its batch went out or not
+    assert min(runs[:-1]) >= 15  # KIP-794: by bytes, whether its batch was sent or not
 
 
 def test_a_partition_that_is_not_there(broker: Peer) -> None:
@@ -350,7 +350,7 @@ def test_records_that_are_none(broker: Peer, record: dict[str, Any]) -> None:
     assert [b.values() for b in batches(broker)] == [[b"fine"]]
 
 
-# ---- many ----------------------------------------------------------------------------------
+# ---- send_many -----------------------------------------------------------------------------
 
 
 def test_many_are_what_each_would_be(broker: Peer, rng: random.Random) -> None:
@@ -372,7 +372,7 @@ def test_many_are_what_each_would_be(broker: Peer, rng: random.Random) -> None:
 
 
 def test_a_long_list_is_sent_whole_and_in_order(broker: Peer) -> None:
-    """It is joined a part at a time."""
+    """It is joined in parts."""
     values = [None if i % 9 == 0 else b"%d" % i for i in range(2 * PART_ROWS + 7)]
     keys = [b"%d" % (i % 31) for i in range(len(values))]
     with make(broker, linger_ms=1_000_000) as producer:

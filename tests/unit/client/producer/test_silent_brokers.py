@@ -1,4 +1,4 @@
-"""A broker that takes requests and says nothing: what others lead is sent and acknowledged."""
+"""A broker that accepts requests and never answers does not delay other leaders' records."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ LONG = {"request_timeout_ms": 3_600_000, "delivery_timeout_ms": 7_200_000}
 
 @contextmanager
 def given_up(producer: Producer) -> Iterator[None]:
-    """Nobody waits for what does not come."""
+    """Close the producer at the end without waiting for answers."""
     try:
         yield
     finally:
@@ -39,14 +39,14 @@ def given_up(producer: Producer) -> Iterator[None]:
 
 
 def goes_on(producer: Producer, two: Peer) -> None:
-    """Node 2 takes more, and says so."""
+    """Node 2 accepts and acknowledges another record."""
     before = len(partitions(two))
     assert producer.send("t", b"x", partition=1).result(LIMIT_S).partition == 1
     assert len(partitions(two)) == before + 1
 
 
 def aside(call: Any) -> threading.Thread:
-    """Somebody else's call, which fails in the end."""
+    """Run another thread's call, which fails in the end."""
 
     def run() -> None:
         with suppress(errors.KafkalogError):
@@ -73,7 +73,7 @@ def test_metadata_that_does_not_come(pair: tuple[Peer, Peer]) -> None:
 
 
 def test_a_leader_that_is_gone_and_metadata_that_does_not_come(pair: tuple[Peer, Peer]) -> None:
-    """Of what the other one leads nothing has changed."""
+    """Nothing has changed about the other node's partitions."""
     one, two = pair
     producer = make(one, **LONG)
     with given_up(producer):
@@ -87,14 +87,14 @@ def test_a_leader_that_is_gone_and_metadata_that_does_not_come(pair: tuple[Peer,
 
         one.on(apis.PRODUCE, refuses)
         late = producer.send("t", b"late", partition=0)
-        wait_for(lambda: one.count(apis.METADATA) > asked, "who leads is asked for")
+        wait_for(lambda: one.count(apis.METADATA) > asked, "metadata is requested")
         goes_on(producer, two)
         assert not late.done()
         assert partitions(one) == [0]
 
 
 def test_a_producer_id_that_does_not_come(pair: tuple[Peer, Peer]) -> None:
-    """Nothing can be sent without one; what waits fails in its time."""
+    """Nothing can be sent without one; waiting records time out."""
     one, _ = pair
     one.on(apis.INIT_PRODUCER_ID, STALL)
     producer = make(one, **LONG)
@@ -108,7 +108,7 @@ def test_a_producer_id_that_does_not_come(pair: tuple[Peer, Peer]) -> None:
 
 @pytest.mark.parametrize("asks", ["for a partition", "for offsets"])
 def test_a_coordinator_that_does_not_answer(pair: tuple[Peer, Peer], asks: str) -> None:
-    """What is in the transaction already goes on."""
+    """Records of partitions already in the transaction are still sent."""
     one, two = pair
     where = {"key": "x", "node_id": 1, "host": "127.0.0.1", "port": one.port}
     one.on(apis.FIND_COORDINATOR, {"coordinators": [where]})
@@ -131,7 +131,7 @@ def test_a_coordinator_that_does_not_answer(pair: tuple[Peer, Peer], asks: str) 
 
 @pytest.mark.kafkalog(topics={"t": 3}, config={"replica.lag.time.max.ms": 60_000})
 def test_a_node_that_stands_still(kafkalog_cluster: TestCluster) -> None:
-    """One of three, which has answered all questions so far."""
+    """One of three, which has answered all requests so far."""
     cluster = kafkalog_cluster
     first = cluster.nodes[1]
     number = next(n for n in range(3) if cluster.leader("t", n) != 1)

@@ -1,6 +1,6 @@
-"""The simulation finds nothing wrong with the producer, and finds what is planted in it.
+"""The simulation finds nothing wrong with the producer, and finds bugs that are planted in it.
 
-Each run has a seed that is told where it finds something.
+Each run has a seed, which a failure reports.
 """
 
 from __future__ import annotations
@@ -34,8 +34,8 @@ PARTS, RUNS = 2, 6
 @pytest.mark.timeout(0)
 @pytest.mark.parametrize("part", range(PARTS))
 def test_a_producer_keeps_its_promises_whatever_happens(part: int) -> None:
-    """P1 to P8 hold under lost, late and doubled messages, leaders that move, topics that are made
-    again, limits that shrink, silent nodes and a clock that jumps."""
+    """P1 to P8 hold with lost, late and duplicated messages, leaders that move, topics that are
+    recreated, limits that shrink, silent nodes and a clock that jumps."""
     for number in rounds(RUNS):
         seed = SEED + number * PARTS + part
         world = simulate(seed)
@@ -58,10 +58,10 @@ def test_what_decides_knows_no_clock_and_no_socket(module: Any) -> None:
 
 
 RETRIES_END = 7
-"""Its retries end, and an attempt has stored it: that was not said."""
+"""Its retries ended, and an attempt had stored it: that was not reported."""
 
 SAME_OFFSET = 23771
-"""The judge was wrong: a late request came to the same offset of the topic that was made again."""
+"""The judge was wrong: a late request got the same offset in the recreated topic."""
 
 
 @pytest.mark.parametrize("seed", [RETRIES_END, SAME_OFFSET])
@@ -70,7 +70,7 @@ def test_seeds_that_found_something(seed: int) -> None:
 
 
 def test_what_overtook_a_batch_is_sent_again() -> None:
-    """The leader has moved: the second batch comes to the new one before the first one does."""
+    """The leader has moved: the second batch reaches the new one before the first does."""
     world, tp = World(1), TopicPartition("b", 0)
     world.send(tp, b"known")
     world.run(1_000)
@@ -89,13 +89,13 @@ def test_what_overtook_a_batch_is_sent_again() -> None:
     world.core.answered(first, Answer(0, 1), world.now_s)
     world.core.plan(world.now_s + 1, lambda _: 1, lambda _: True)
     assert world.core.pack([lane], world.now_s + 1) == {tp: second}
-    # Nothing is on its way any more: now it is refused for good.
+    # Nothing is in flight any more: this refusal is final.
     world.core.answered(second, early, world.now_s)
     assert not lane.failed
 
 
 def parts_have_an_id_of_their_own(patch: pytest.MonkeyPatch) -> None:
-    """The parts of a batch with an unknown fate are sent under a new producer id."""
+    """The parts of a batch with an unknown outcome are sent under a new producer id."""
     split = Batch.split
 
     def parts(self: Batch) -> tuple[Batch, Batch]:
@@ -108,7 +108,7 @@ def parts_have_an_id_of_their_own(patch: pytest.MonkeyPatch) -> None:
 
 
 def what_may_be_there_gets_a_new_id(patch: pytest.MonkeyPatch) -> None:
-    """UNKNOWN_PRODUCER_ID after a lost answer has the batch sent with another id."""
+    """After a lost answer, UNKNOWN_PRODUCER_ID makes the batch use a new id."""
     answered = Core.answered
 
     def told(self: Core, batch: Batch, answer: Answer, now_s: float) -> None:
@@ -120,7 +120,7 @@ def what_may_be_there_gets_a_new_id(patch: pytest.MonkeyPatch) -> None:
 
 
 def sends_again_at_once(patch: pytest.MonkeyPatch) -> None:
-    """A lane does not wait for what is on its way before it sends again what failed."""
+    """A lane retries what failed without waiting for its requests in flight."""
     plan = Core.plan
 
     def planned(self: Core, *args: Any) -> Any:
@@ -133,7 +133,7 @@ def sends_again_at_once(patch: pytest.MonkeyPatch) -> None:
 
 
 def one_topic_fails_all(patch: pytest.MonkeyPatch) -> None:
-    """What is said against a topic is charged to every one that was asked for."""
+    """One topic's error is charged to every topic of the request."""
     refresh = ProducerMetadata._told
 
     def told(self: Any, topics: Any, waiting: Any, by: Any, refused: Any, problem: Any) -> None:
@@ -151,22 +151,22 @@ def says_too_little(patch: pytest.MonkeyPatch) -> None:
 
 
 def keeps_what_is_on_its_way(patch: pytest.MonkeyPatch) -> None:
-    """delivery.timeout.ms does not count for what is on its way."""
+    """delivery.timeout.ms does not count for records in flight."""
     patch.setattr(Core, "_give_up", lambda *_: None)
 
 
 def keeps_sequences(patch: pytest.MonkeyPatch) -> None:
-    """A new id goes on with the sequences of the one before."""
+    """A new id continues the old one's sequences."""
     patch.setattr(Core, "begin_sequences", lambda _self: None)
 
 
 def takes_what_fails_for_sent(patch: pytest.MonkeyPatch) -> None:
-    """A sequence that was given up is not missed: the id stays."""
+    """An abandoned sequence is not noticed: the id stays."""
     patch.setattr(producer_id.ProducerId, "failed", lambda *_a, **_k: None)
 
 
 def loses_a_landing(patch: pytest.MonkeyPatch) -> None:
-    """A batch whose connection broke counts as on its way for ever."""
+    """A batch whose connection broke counts as in flight forever."""
     lost = Core.lost
 
     def forgets(self: Core, batches: Any, problem: errors.KafkalogError, *rest: Any) -> None:
@@ -190,15 +190,15 @@ CANARIES = {
     takes_what_fails_for_sent: 1,
     loses_a_landing: 1,
 }
-"""And the seed to begin with: the one that finds it, so that it does not take long."""
+"""Each with the first seed to try: one that finds it, so that the test is quick."""
 
 
 @pytest.mark.parametrize("plant", CANARIES, ids=lambda plant: plant.__name__)
 def test_the_simulation_finds_what_is_planted(
     plant: Callable[[pytest.MonkeyPatch], None], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Each of these mistakes breaks a promise within a few runs."""
+    """Each of these bugs breaks a promise within a few runs."""
     plant(monkeypatch)
     with pytest.raises(Violated, match=r"P\d"):
-        for seed in range(CANARIES[plant], CANARIES[plant] + CANARY_RUNS):  # always the same
+        for seed in range(CANARIES[plant], CANARIES[plant] + CANARY_RUNS):  # always the same seeds
             simulate(seed)

@@ -1,4 +1,4 @@
-"""Threads that end one transaction at the same time: it has one end."""
+"""Threads that end one transaction at the same time: it ends once."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def where(broker: Peer) -> dict[str, Any]:
 
 @pytest.fixture
 def producer(broker: Peer, where: Any) -> Iterator[Producer]:
-    """In a transaction, in which a record was sent."""
+    """A producer in a transaction that has sent a record."""
     with make(broker, transactional_id="x") as made:
         made.begin_transaction()
         made.send("t", b"x").result(LIMIT_S)
@@ -65,7 +65,7 @@ def ends(broker: Peer) -> list[bool]:
 def test_an_abort_while_a_commit_looks_for_its_coordinator(
     broker: Peer, where: Any, producer: Producer, pool: ThreadPoolExecutor
 ) -> None:
-    """Nothing of the commit was sent yet: nothing is."""
+    """The commit had sent nothing yet, and sends nothing."""
     gate = Gate(where)
     broker.on(apis.FIND_COORDINATOR, gate)
     producer._sender._line.cluster.forget_coordinators()
@@ -104,8 +104,8 @@ def test_a_commit_that_an_abort_and_a_begin_overtook(
     broker: Peer, producer: Producer, pool: ThreadPoolExecutor, monkeypatch: pytest.MonkeyPatch,
     part: str, name: str,
 ) -> None:  # fmt: skip
-    """Its thread stood still before it waited for the records, or after that: the next transaction
-    is not its own, and takes records."""
+    """Its thread paused before or after waiting for the records: the next transaction is not the
+    one it commits, and stays open for records."""
     stood, go = threading.Event(), threading.Event()
     call = getattr(getattr(producer, part), name)
 
@@ -146,7 +146,7 @@ def test_an_end_of_which_the_coordinator_knows_nothing(broker: Peer, producer: P
 
 
 def test_an_end_is_decided_once(producer: Producer) -> None:
-    """Also by a thread that saw the transaction open, and stood still while it ended."""
+    """Also by a thread that saw the transaction open, and paused while it ended."""
     one = identity(producer)
     one.decide(commit=True)
     with pytest.raises(errors.InvalidTxnState, match="may have succeeded"):
@@ -168,12 +168,12 @@ def test_an_end_is_decided_once(producer: Producer) -> None:
 def test_offsets_that_come_after_the_end_are_in_no_transaction(
     broker: Peer, producer: Producer, pool: ThreadPoolExecutor, end: Callable[[Producer], None]
 ) -> None:
-    """They waited behind it: the next one is not begun by them, and not spoilt."""
+    """They waited until it had ended: they neither begin the next transaction nor spoil it."""
     gate = Gate({})
     broker.on(apis.END_TXN, gate)
     ended = pool.submit(end, producer)
     assert gate.reached.wait(LIMIT_S)
-    producer._waiting.resume(False)  # the thread that sends them has looked before the end began
+    producer._waiting.resume(False)  # the sending thread has checked before the end began
     late = pool.submit(producer.send_offsets, {TP: 1}, "g")
     wait_for(lambda: len(producer._sender.tasks._waiting) == 2, "they wait behind the end")
     gate.open.set()

@@ -1,4 +1,4 @@
-"""Batches that are larger than their topic takes: against Kafka, ours, and without a port."""
+"""Batches larger than their topic allows: against Kafka, our broker, and ours in this process."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ KINDS: dict[str, dict[str, Any]] = {
 def test_batches_are_split_until_the_topic_takes_them(
     cluster: Cluster, where: Any, topic: str, options: dict[str, Any]
 ) -> None:
-    """Each record is there once, in order, as it was sent, where its future says."""
+    """Each record is stored once, in order, unchanged, at the offset its future reports."""
     done: list[Delivery] = []
     values = [b"%d " % i + i.to_bytes(4, "big") * 5 for i in range(COUNT)]
     told: list[int] = []
@@ -68,7 +68,7 @@ def test_batches_are_split_until_the_topic_takes_them(
                   **options) as producer:  # fmt: skip
         futures = []
         for i, value in enumerate(values):
-            # The times fall, and no header and a null value are among them.
+            # Times decrease; some records have no headers or a null value.
             headers = [("n", b"%d" % i), ("none", None)] if i % 3 else []
             futures.append(producer.send(topic, value if i % 7 else None, b"k%d" % i,
                                          headers=headers, timestamp_ms=10**12 - i))  # fmt: skip
@@ -99,7 +99,7 @@ def test_pieces_of_send_many_are_those_of_the_parts(
 
 
 def test_a_record_that_is_too_large_fails_alone(cluster: Cluster, where: Any, topic: str) -> None:
-    """Those that it shared a batch with are taken, and those that were on their way behind it."""
+    """Records in its batch, and later ones in flight, are stored."""
     values = [b"%0100d" % i for i in range(60)]
     for i in (0, 17, 18, 59):
         values[i] = b"x" * (MOST + 1)
@@ -137,7 +137,7 @@ def test_a_transaction_of_batches_that_are_split_is_committed(
 
 
 def sized(most: int, never: Sequence[bytes] = ()) -> Any:
-    """A broker that takes so many records a batch, and checks sequences as Kafka does."""
+    """A broker with a limit of `most` records per batch that checks sequences as Kafka does."""
     wanted: dict[tuple[int, int], int] = {}
     taken: list[bytes | None] = []
 
@@ -159,7 +159,7 @@ def sized(most: int, never: Sequence[bytes] = ()) -> Any:
 
 @pytest.mark.parametrize("most", [1, 2, 3, 5])
 def test_parts_keep_the_sequences_of_the_whole(broker: Peer, most: int) -> None:
-    """One producer id throughout, and what was on its way behind goes out behind."""
+    """One producer id throughout; batches that were in flight after it stay after it."""
     judge = sized(most)
     broker.on(apis.PRODUCE, judge)
     values = [b"%03d" % i for i in range(100)]
@@ -172,7 +172,7 @@ def test_parts_keep_the_sequences_of_the_whole(broker: Peer, most: int) -> None:
 
 @pytest.mark.parametrize("bad", [[3], [3, 4], [3, 7, 19]], ids=str)
 def test_what_was_on_its_way_behind_a_refused_record_is_taken(broker: Peer, bad: list[int]) -> None:
-    """The broker refuses it, too, for its sequence: it goes out again under another id."""
+    """The broker refuses its sequence, too: it is sent again under a new producer id."""
     values = [wide(i) for i in range(20)]
     judge = sized(1, [values[i] for i in bad])
     broker.on(apis.PRODUCE, judge)
@@ -188,7 +188,7 @@ def test_what_was_on_its_way_behind_a_refused_record_is_taken(broker: Peer, bad:
 
 
 def test_what_a_topic_takes_is_learned(broker: Peer) -> None:
-    """Once refused, batches are as small as those that were taken, not each refused again."""
+    """After a refusal, batches stay as small as the accepted ones, and are not refused again."""
     refused: list[int] = []
 
     def answer(request: Any, version: int) -> Any:
@@ -211,8 +211,8 @@ def test_what_a_topic_takes_is_learned(broker: Peer) -> None:
 
 
 def test_parts_whose_times_lie_further_apart_than_those_of_the_whole(broker: Peer) -> None:
-    """A record has its time as the difference to the first one of its batch: a part may be larger
-    than the whole was."""
+    """A record's time is stored relative to its batch's first: a part may be larger than the whole
+    batch was."""
     judge = sized(60)
     broker.on(apis.PRODUCE, judge)
     late_ms = 1 << 62

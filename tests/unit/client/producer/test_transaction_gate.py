@@ -1,4 +1,4 @@
-"""How a transaction ends when answers are lost, and when others send during the end."""
+"""How a transaction ends when answers are lost, and when other threads send in the meantime."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def version(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> 
 
 @pytest.fixture
 def first(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Version 1: partitions are announced."""
+    """Transaction version 1: partitions are announced."""
     monkeypatch.setattr("kafkalog.client.producer.transaction_calls.FEATURE", "of no broker")
 
 
@@ -52,7 +52,7 @@ def broker(tmp_path: Path) -> Iterator[TestBroker]:
 
 
 def make(broker: TestBroker, **options: Any) -> Producer:
-    """One that waits as long as a busy machine needs, but where it is `hurried`."""
+    """A producer that waits as long as a busy machine needs, except while `hurried`."""
     options["config"] = {**QUICK, **options.get("config", {})}
     return Producer(
         broker.bootstrap_servers, transactional_id="x", max_block_ms=round(1000 * LIMIT_S),
@@ -62,7 +62,7 @@ def make(broker: TestBroker, **options: Any) -> Producer:
 
 @contextlib.contextmanager
 def hurried(producer: Producer, block_s: float = 0.3) -> Iterator[None]:
-    """What comes of no answer comes soon; whoever needs one has as long as it takes."""
+    """Calls without an answer fail soon; other calls outside get all the time they need."""
     ordinary = producer._boundaries._block_s
     producer._boundaries._block_s = block_s
     try:
@@ -72,8 +72,8 @@ def hurried(producer: Producer, block_s: float = 0.3) -> Iterator[None]:
 
 
 def aborted(producer: Producer) -> bool:
-    """Whether an abort that is said again is done: the first one's markers may be on their way for
-    longer than such a producer waits."""
+    """Whether a repeated abort succeeds: the first one's markers may take longer than a hurried
+    producer waits."""
     try:
         producer.abort_transaction()
     except errors.KafkalogError as problem:
@@ -93,20 +93,20 @@ def state(broker: TestBroker) -> str:
 
 
 def stable(broker: TestBroker) -> bool:
-    """Whether no transaction holds readers back."""
+    """Whether readers are not held back by a transaction."""
     with Cluster(broker.bootstrap_servers) as cluster:
         ends = [list_offsets(cluster, {TP: LATEST}, committed=c)[TP].offset for c in (True, False)]
     return ends[0] == ends[1]
 
 
-# ---- answers that get lost -----------------------------------------------------------------
+# ---- lost answers --------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("done", [True, False], ids=["done", "not done"])
 def test_a_commit_without_an_answer_is_asked_for_again(
     broker: TestBroker, version: int, done: bool
 ) -> None:
-    """It may be there: neither an abort nor another transaction can stand in its place."""
+    """It may have succeeded: neither an abort nor a new transaction can replace it."""
     with make(broker) as producer:
         lost = (broker.drop_response if done else broker.disconnect)("EndTxn", times=None)
         producer.begin_transaction()
@@ -150,7 +150,7 @@ def test_a_producer_that_does_not_know_can_be_closed(broker: TestBroker, version
 def test_an_abort_without_an_answer_is_ended_by_the_next_beginning(
     broker: TestBroker, version: int, done: bool
 ) -> None:
-    """Nobody has to know: an abort is the same twice."""
+    """Its outcome does not matter: aborting twice is the same."""
     with make(broker) as producer:
         (broker.drop_response if done else broker.disconnect)("EndTxn", times=None)
         with (
@@ -170,7 +170,7 @@ def test_an_abort_without_an_answer_is_ended_by_the_next_beginning(
 def test_an_abort_without_an_answer_is_not_committed_instead(
     broker: TestBroker, version: int, done: bool
 ) -> None:
-    """What it gave up would be missing in it."""
+    """The commit would lack the records that the abort dropped."""
     with make(broker, linger_ms=60_000) as producer:
         producer.begin_transaction()
         producer.send("t", b"never").result(LIMIT_S)
@@ -191,11 +191,11 @@ def test_an_abort_without_an_answer_is_not_committed_instead(
 def test_the_new_epoch_after_an_abort_may_get_lost_on_its_way(
     broker: TestBroker, version: int
 ) -> None:
-    """EndTxn is not asked for again with the old one: that would be fenced."""
+    """EndTxn is not retried with the old epoch, which would be fenced."""
     with make(broker, config={"max.request.size": 4 << 20}) as producer:
         with pytest.raises(errors.MessageTooLarge), producer.transaction():
             producer.send("t", b"never").result(LIMIT_S)
-            # The first may find the end under way: one at least is carried out, and asked again.
+            # The first may find the end in progress: at least one is carried out and retried.
             lost = broker.drop_response("InitProducerId", times=4)
             producer.send("t", b"x" * (2 << 20))
         with producer.transaction():
@@ -209,7 +209,7 @@ def test_the_new_epoch_after_an_abort_may_get_lost_on_its_way(
 def test_partitions_that_were_announced_without_an_answer_are_aborted(
     broker: TestBroker, done: bool
 ) -> None:
-    """The coordinator may have the transaction open; readers would wait for its timeout."""
+    """The coordinator may have opened the transaction; readers would wait for its timeout."""
     with make(broker) as producer:
         fault = broker.drop_response if done else broker.disconnect
         lost = fault("AddPartitionsToTxn", times=None)
@@ -259,7 +259,7 @@ def refused(send: Callable[[], Any], taken: list[Any]) -> bool:
 def test_what_is_sent_during_a_commit_is_refused(
     broker: TestBroker, version: int, many: bool
 ) -> None:
-    """All that was taken before is part of it, and nothing of it of the next."""
+    """Everything accepted before is part of it, and none of the next transaction is."""
     taken: list[Any] = []
     with make(broker) as producer:
 
@@ -309,7 +309,7 @@ def test_threads_that_send_all_the_time_leave_no_transaction_open(
 
 
 def test_a_send_of_many_is_whole_in_one_transaction(broker: TestBroker, version: int) -> None:
-    """It waits for room while another thread commits: the commit waits for it."""
+    """It waits for memory while another thread commits: the commit waits for it."""
     taken: list[Any] = []
     with make(broker, linger_ms=0, batch_bytes=1_000, buffer_bytes=4_000) as producer:
         producer.begin_transaction()
@@ -331,7 +331,7 @@ def test_a_send_of_many_is_whole_in_one_transaction(broker: TestBroker, version:
     assert len(values(broker, 51)) == 51
 
 
-# ---- what comes late -----------------------------------------------------------------------
+# ---- late records --------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("how", ["send", "send_many", "headers", "batches"])
@@ -369,7 +369,7 @@ def test_what_waits_for_its_topic_is_in_no_later_transaction(tmp_path: Path, how
 
 
 def test_a_door_of_before_takes_nothing(broker: TestBroker) -> None:
-    """Whoever had looked it up, and stood still while the transaction ended."""
+    """A thread had looked it up, and paused while the transaction ended."""
     with make(broker) as producer:
         producer.begin_transaction()
         producer.send("t", b"one").result(LIMIT_S)
@@ -432,7 +432,7 @@ def test_a_batch_that_cannot_be_made_spoils_its_transaction(
 def test_what_can_only_be_aborted_is_asked_for_once(
     broker: TestBroker, abortable: bool, aside: bool
 ) -> None:
-    """Be it by what would pass, as a timeout: a commit has nothing to wait for."""
+    """Even if its error is retriable, as a timeout is: a commit would wait for nothing."""
     calls: list[int] = []
 
     def call(_: Cluster) -> str:
@@ -463,7 +463,7 @@ def test_what_can_only_be_aborted_is_asked_for_once(
 
 
 def test_nothing_is_asked_without_time_for_an_answer(broker: TestBroker) -> None:
-    """An EndTxn sent then is in doubt for nothing: neither again nor the first time."""
+    """An EndTxn sent then would be in doubt for nothing, at a retry and at the first attempt."""
     left_s: list[float] = []
 
     def call(cluster: Cluster) -> None:

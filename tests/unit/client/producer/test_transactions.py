@@ -1,4 +1,4 @@
-"""Transactions of a producer: against Apache Kafka, ours, and ours without a port."""
+"""A producer's transactions: against Apache Kafka, our broker, and ours in this process."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ WAIT_S = 60.0
 
 @pytest.fixture(params=[1, 2])
 def version(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> int:
-    """Of transactions: 1 is what a client does that knows no other."""
+    """The transaction version: 1 is that of clients that know no other."""
     if request.param == 1:
         monkeypatch.setattr("kafkalog.client.producer.transaction_calls.FEATURE", "of no broker")
     return int(request.param)
@@ -40,9 +40,9 @@ def topic(cluster: Cluster, unique: str) -> str:
 
 
 def shown(cluster: Cluster, topic: str, count: int) -> list[bytes | None]:
-    """All committed values, which are so many; sorted.
+    """All committed values, sorted; there must be `count`.
 
-    An end is answered before its markers are written: they are waited for.
+    The end of a transaction is answered before its markers are written: this waits for them.
     """
     asked = dict.fromkeys(all_partitions(cluster, topic), LATEST)
 
@@ -144,7 +144,7 @@ def test_offsets_go_with_the_transaction(
     tp = TopicPartition(topic, 0)
 
     def becomes(offset: int) -> None:
-        """An end is answered before its markers are written."""
+        """The end of a transaction is answered before its markers are written."""
         wait_for(
             lambda: tp in (found := groups.committed_offsets(cluster, topic))
             and found[tp].offset == offset,
@@ -208,7 +208,7 @@ def test_what_is_not_sent_yet_is_given_up_by_an_abort(where: Any, topic: str) ->
 
 
 def test_the_sequence_of_what_an_abort_drops_is_not_missed(tmp_path: Path, version: int) -> None:
-    """It was on its way once, and waits for another try when the block ends."""
+    """It was in flight once, and waits for a retry when the block ends."""
     slow = {"retry.backoff.ms": 500, "retry.backoff.max.ms": 500}
     with (
         TestBroker(tmp_path / "data") as broker,
@@ -241,7 +241,7 @@ def test_a_close_aborts(cluster: Cluster, where: Any, topic: str, version: int) 
 def test_init_transactions_ends_what_a_predecessor_left_open(
     cluster: Cluster, where: Any, topic: str, version: int
 ) -> None:
-    """Before any transaction of its own: records and offsets of the other are not held back."""
+    """It ends before any new transaction: its records and offsets hold nobody back."""
     tp = TopicPartition(topic, 0)
     first = Producer(where, transactional_id=topic)
     first.begin_transaction()
@@ -269,7 +269,7 @@ def test_init_transactions_ends_what_a_predecessor_left_open(
 def test_failures_say_whether_to_abort_or_to_close(
     cluster: Cluster, where: Any, topic: str, version: int
 ) -> None:
-    """A loop decides by them: the transaction once more, with the same producer, or the end."""
+    """A loop decides by them: repeat the transaction with the same producer, or stop."""
     config = {"max.request.size": 4 << 20}
     todo = [[b"a", b"b"], [b"c", b"x" * (2 << 20)], [b"d"], [b"fenced"], [b"never"]]
     seen: list[tuple[str, bool, bool]] = []

@@ -1,4 +1,4 @@
-"""Ends of a producer that nobody closed, or that an exception left: nothing is lost in silence."""
+"""A producer that nobody closed, or that an exception left: no loss goes unreported."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def ended(caplog: pytest.LogCaptureFixture) -> list[str]:
 
 
 def impatient(producer: Producer) -> Producer:
-    """From now on it waits for what is not answered for a moment only."""
+    """From now on it waits only briefly for answers."""
     producer.partitions("t")
     sender = producer._sender
     sender.core.options = sender.core.options._replace(delivery_s=0.1)
@@ -79,7 +79,7 @@ def test_a_program_that_ends_delivers_what_it_sent(
 
 @pytest.mark.parametrize("held", ["p = ", ""], ids=["held", "dropped"])
 def test_a_program_that_ends_says_what_it_lost(broker: Peer, held: str) -> None:
-    """In the log, which goes to stderr where nobody has set it up, and as a warning."""
+    """In the log, which goes to stderr if nobody has configured it, and as a warning."""
     broker.on(apis.PRODUCE, produced([ErrorCode.TOPIC_AUTHORIZATION_FAILED] * 9))
     found = run(f"""import warnings; warnings.simplefilter("always")
 {held}kafkalog.Producer({broker.servers!r}).send_many("t", [b"x"] * 7)""")
@@ -157,7 +157,7 @@ def test_a_block_left_by_an_exception_says_what_it_lost(
 def test_ctrl_c_ends_the_wait_for_what_a_block_took(
     broker: Peer, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """Whoever presses it a second time wants no more of it."""
+    """A second one means that the user will not wait."""
 
     def pressed(timeout: float | None) -> None:
         raise KeyboardInterrupt
@@ -207,7 +207,7 @@ def test_an_asyncio_block_left_by_an_exception_delivers_what_it_took(
 def test_a_store_that_ends_says_what_its_clients_lost(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """It closes them, and nobody hears what that raises."""
+    """It closes them, and nobody catches what that raises."""
     caplog.set_level(logging.WARNING)
     store = kafkalog.Store(tmp_path / "data")
     store.create_topic("t", config={"max.message.bytes": "1000"})

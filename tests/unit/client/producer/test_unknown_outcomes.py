@@ -1,4 +1,4 @@
-"""Batches that may be there: nobody said so.  They are never sent under another producer id."""
+"""Batches whose outcome is unknown may be stored, and never get another producer id."""
 
 from __future__ import annotations
 
@@ -25,15 +25,15 @@ MAY_BE = "may have been stored"
 
 
 class Leader:
-    """Partition 0 of topic t, whose leader judges sequences as Kafka's does."""
+    """Partition 0 of topic t; its leader checks sequences as Kafka's does."""
 
     def __init__(self, broker: Peer) -> None:
         self.taken: list[bytes | None] = []
         self.most = 1000
-        """Records a batch may have, after the next request."""
+        """The most records of a batch, from the next request on."""
         self.script: list[Any] = []
-        """What becomes of the next requests: "lost before" it was stored, "lost after" that, or a
-        code in its place."""
+        """The fate of the next requests: "lost before" or "lost after" they are stored, or an error
+        code."""
         self._limit = self.most
         self._known: dict[tuple[int, int], list[tuple[int, int, int]]] = {}
         broker.on(apis.PRODUCE, self)
@@ -76,7 +76,7 @@ def leader(broker: Peer) -> Leader:
 def test_the_parts_of_what_may_be_there_have_no_id_of_their_own(
     broker: Peer, leader: Leader, lost: str, most: int
 ) -> None:
-    """The topic takes smaller batches only, by the time the batch is sent again."""
+    """By the time the batch is retried, the topic accepts only smaller ones."""
     values = [b"%02d" % i for i in range(10)]
     with make(broker, linger_ms=1_000_000) as producer:
         first = producer.send("t", b"first", partition=0)
@@ -126,7 +126,7 @@ def names_nothing(request: Any, version: int) -> Any:
     ids=["lost", "timed out", "not named", "a fault", "unknown"],
 )  # fmt: skip
 def test_what_may_be_there_says_so_when_its_retries_end(broker: Peer, end: Any) -> None:
-    """Also where an answer says nothing of it."""
+    """Also if the last answer does not say so."""
     broker.on(apis.PRODUCE, end)
     producer = make(broker, retries=0)
     with pytest.raises(errors.KafkalogError, match=MAY_BE):
@@ -148,7 +148,7 @@ def test_what_was_not_stored_is_refused_without_a_doubt(broker: Peer) -> None:
             producer.close()
 
 
-# ---- searched ------------------------------------------------------------------------------
+# ---- random search -------------------------------------------------------------------------
 
 
 TROUBLES = ["NOT_LEADER_OR_FOLLOWER", "NOT_ENOUGH_REPLICAS_AFTER_APPEND", "REQUEST_TIMED_OUT",
@@ -159,8 +159,8 @@ TROUBLES = ["NOT_LEADER_OR_FOLLOWER", "NOT_ENOUGH_REPLICAS_AFTER_APPEND", "REQUE
 def test_nothing_is_twice_or_missing_whatever_is_lost(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """Lost answers and connections, refusals, limits that shrink and grow: what was acknowledged
-    is there once, anything else once or not at all."""
+    """Lost answers and connections, refusals, limits that shrink and grow: acknowledged records are
+    stored once, all others at most once."""
     caplog.set_level(logging.CRITICAL)
     with TestBroker(tmp_path / "data") as broker:
         for seed in rounds(8):

@@ -1,4 +1,4 @@
-"""A broker of this process, reached without a port."""
+"""A broker in this process, reached without a port."""
 
 from __future__ import annotations
 
@@ -20,18 +20,18 @@ from tests.unit.server.conftest import CONFIG
 
 
 def sockets() -> list[str]:
-    """What the sockets of this process are."""
+    """Names of this process's sockets, such as socket:[123]."""
     found = []
     for name in os.listdir("/proc/self/fd"):
         try:
             found.append(os.readlink(f"/proc/self/fd/{name}"))
-        except OSError:  # it was the listing's own
+        except OSError:  # it was the listing's own descriptor
             continue
     return [name for name in found if name.startswith("socket:")]
 
 
 def listening() -> set[str]:
-    """Those of this process's sockets that take TCP connections."""
+    """Inodes of this process's listening TCP sockets."""
     ours = {name[8:-1] for name in sockets()}
     rows = [line.split() for path in ("tcp", "tcp6")
             for line in Path(f"/proc/self/net/{path}").read_text().splitlines()[1:]]  # fmt: skip
@@ -45,7 +45,7 @@ def alone(tmp_path: Path) -> Iterator[Broker]:
 
 
 def test_nobody_else_can_connect(tmp_path: Path) -> None:
-    before = listening()  # other tests of this process have brokers, too
+    before = listening()  # other tests in this process have brokers, too
     with (
         Broker(tmp_path / "data", listeners=(), config=CONFIG) as alone,
         Cluster(alone) as cluster,
@@ -69,7 +69,7 @@ def test_a_client_inside_sees_itself_and_no_address(alone: Broker) -> None:
 
 
 def test_both_ways_at_once(tmp_path: Path) -> None:
-    """What one client makes the other sees; each is told its own way."""
+    """Each client sees what the other creates, and gets addresses for its own way."""
     with (
         Broker(tmp_path / "data", config=CONFIG) as broker,
         Cluster(broker) as inner,

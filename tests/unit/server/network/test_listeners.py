@@ -1,4 +1,4 @@
-"""Listeners as server.properties writes them."""
+"""Listeners as written in server.properties."""
 
 from __future__ import annotations
 
@@ -70,7 +70,7 @@ def test_who_is_named_has_to_listen(setting: str) -> None:
 
 
 def test_the_controllers_listener_is_not_the_brokers() -> None:
-    """Which is the first one where nothing says which."""
+    """Without a setting for either, both are the first listener."""
     two, protocols = "A://a:1,B://b:2", "A:PLAINTEXT,B:PLAINTEXT"
 
     def names(**more: str) -> tuple[str, str]:

@@ -1,5 +1,5 @@
-"""DeleteRecords and retention under an open transaction: as in Apache Kafka the high watermark is
-the only bound, the transaction stays open, and what is stable begins where the log does."""
+"""DeleteRecords and retention below an open transaction: as in Apache Kafka only the high watermark
+limits them, the transaction stays open, and the stable part begins where the log does."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def deleted(raw: Raw, offset: int) -> int:
 
 
 def opened(raw: Raw) -> int:
-    """Where the one transaction began that is open."""
+    """The first offset of the only open transaction."""
     asked = [{"name": "t", "partition_indexes": [0]}]
     (found,) = raw.call(apis.DESCRIBE_PRODUCERS, topics=asked).topics[0].partitions
     (one,) = found.active_producers

@@ -1,4 +1,4 @@
-"""What WriteTxnMarkers answers, so that coordinators of any broker know what to do."""
+"""Answers to WriteTxnMarkers are those that coordinators of any broker understand."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What other nodes are asked for a transaction's sake."""
+"""Requests to other nodes on behalf of a transaction."""
 
 from __future__ import annotations
 
@@ -30,12 +30,12 @@ def asking(**others: Peer) -> Iterator[Afar]:
         afar = Afar(member, "test")
         yield afar
         for peer in others.values():
-            peer.__exit__()  # who is silent is waited for at the end
+            peer.__exit__()  # the end waits for a silent peer
         afar.stop()
 
 
 def marked(request: Any, version: int) -> Any:
-    """Each marker is written."""
+    """Answer that each marker was written."""
     return {
         "markers": [
             {
@@ -69,7 +69,7 @@ def test_a_node_that_is_silent_holds_up_no_other() -> None:
 
 
 def test_all_get_their_answers_in_order() -> None:
-    """More than go out at once."""
+    """More requests than may be in flight."""
     peer, count = Peer(), 3 * ON_THEIR_WAY
     peer.on(apis.WRITE_TXN_MARKERS, marked)
     found: Told = queue.SimpleQueue()
@@ -83,7 +83,7 @@ def test_all_get_their_answers_in_order() -> None:
 
 
 def test_who_hangs_up_is_told_of_each() -> None:
-    """And the next requests go out again."""
+    """Later requests are sent again."""
     peer = Peer()
     peer.on(apis.WRITE_TXN_MARKERS, CLOSE, marked)
     found: Told = queue.SimpleQueue()
@@ -109,7 +109,7 @@ def test_no_more_than_that_wait_for_a_node_that_is_silent(monkeypatch: pytest.Mo
 
     with asking(_7=silent) as afar:
         end(afar, 0)
-        wait_for(lambda: silent.count(apis.WRITE_TXN_MARKERS), "one is on its way")
+        wait_for(lambda: silent.count(apis.WRITE_TXN_MARKERS), "one is in flight")
         for number in (1, 2, 3):
             end(afar, number)
         assert found.get(timeout=LIMIT_S) == (3, ErrorCode.NOT_LEADER_OR_FOLLOWER)

@@ -1,4 +1,4 @@
-"""Producer ids, where another node is asked for a block of them."""
+"""Producer ids, with blocks that another node allocates."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def test_who_comes_first_has_one(pool: ThreadPoolExecutor) -> None:
 
 
 def test_nobody_waits_for_who_does_not_answer(pool: ThreadPoolExecutor) -> None:
-    """One asks, and the others come again."""
+    """One request asks for a block; the others get a retriable error."""
     answers, asked = threading.Event(), threading.Semaphore(0)
 
     def allocate() -> range:

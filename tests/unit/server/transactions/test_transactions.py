@@ -1,4 +1,4 @@
-"""Transactions over the wire: what is written, what is shown, who is refused; both versions."""
+"""Transactions over the wire, in both versions: what is written, visible, and refused."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ class Client:
 
     @staticmethod
     def until(call: Callable[[], Any]) -> Any:
-        """As clients do while the coordinator loads or ends what was before."""
+        """Retry as clients do while the coordinator loads or ends an earlier transaction."""
         again = (
             ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, ErrorCode.NOT_COORDINATOR,
             ErrorCode.CONCURRENT_TRANSACTIONS,
@@ -161,7 +161,7 @@ def committed(raw: Raw, stable: bool = False) -> Any:
 
 
 def ready(raw: Raw, wait_until: Wait) -> None:
-    """The coordinator of groups has loaded."""
+    """Wait until the group coordinator has loaded."""
     raw.call(apis.FIND_COORDINATOR, key_type=0, coordinator_keys=["g"])
     fields = {"groups": [{"group_id": "g", "topics": None}]}
     wait_until(
@@ -187,7 +187,7 @@ def test_a_transaction_is_shown_when_it_is_committed(
 
 
 def test_a_partition_that_did_not_join_is_not_written(raw: Raw) -> None:
-    """And without an open transaction none is; told in words that the client's version knows."""
+    """Nor without an open transaction; the error is one that the client's version knows."""
     client = Client(raw)
     for version, code in ((10, ErrorCode.INVALID_TXN_STATE), (11, ErrorCode.TRANSACTION_ABORTABLE)):
         assert client.write("t", b"x", version=version).error_code == code
@@ -230,7 +230,7 @@ def test_a_partition_that_is_not_there_keeps_nothing(
 
 
 def test_what_overtook_the_first_batch_of_a_partition_waits_for_it(raw: Raw) -> None:
-    """Version 2, whose sequences begin at 0 with each epoch; taken, it would lock the first out."""
+    """Version 2 sequences begin at 0 in each epoch: accepted, it would block the first batch."""
     client = Client(raw)
     late = client.write("t", b"b", version=12, sequence=1)
     assert late.error_code == ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
@@ -238,7 +238,7 @@ def test_what_overtook_the_first_batch_of_a_partition_waits_for_it(raw: Raw) -> 
 
 
 def test_what_is_written_nowhere_begins_nothing(raw: Raw) -> None:
-    """Version 2: a transaction without a partition would be open until its time is over."""
+    """Version 2: a transaction without a partition would stay open until its timeout."""
     client = Client(raw)
     found = client.write("none", b"x", version=12)
     assert found.error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
@@ -271,7 +271,7 @@ def test_a_newer_client_fences_the_old_one(raw: Raw, wait_until: Wait) -> None:
 
 
 def test_with_version_2_a_partition_joins_by_being_written(raw: Raw, wait_until: Wait) -> None:
-    """Each end raises the epoch, and what is late has the old one."""
+    """Each end raises the epoch, so that late batches have an old one."""
     client = Client(raw)
     for number in range(3):
         assert client.epoch == number
@@ -288,7 +288,7 @@ def test_with_version_2_a_partition_joins_by_being_written(raw: Raw, wait_until:
 def test_the_next_transaction_waits_for_the_markers_of_the_last_one(
     broker: Broker, raw: Raw, wait_until: Wait
 ) -> None:
-    """Which are not taken for its own: records and offsets are written behind them."""
+    """These are not taken for its own: its records and offsets are written after them."""
     ready(raw, wait_until)
     client = Client(raw)
     assert client.write("t", b"a", version=12).error_code == OK
@@ -296,7 +296,7 @@ def test_the_next_transaction_waits_for_the_markers_of_the_last_one(
     node = broker._node
     held = node.guards.begin(TopicPartition("t", 0), client.producer_id)
     with Raw(broker.bootstrap_servers) as one, Raw(broker.bootstrap_servers) as two:
-        with node.guards.writing(held):  # no marker is written until then
+        with node.guards.writing(held):  # until then no marker is written
             assert client.end(version=5).error_code == OK
             assert client.state() == "PrepareCommit"
             one.send(apis.PRODUCE, 12, client.produce_body("t", b"b"))
@@ -313,15 +313,15 @@ def test_the_next_transaction_waits_for_the_markers_of_the_last_one(
 
 
 def waiting(broker: Broker) -> int:
-    """How many requests wait for the end of a transaction."""
+    """The number of requests that wait for the end of a transaction."""
     shards = list(broker._node.transactions.core.shards.values())
     return sum(len(one.waiting) for shard in shards for one in list(shard.ids.values()))
 
 
 @pytest.mark.parametrize("version", [1, 2])
 def test_what_is_late_of_an_old_transaction(raw: Raw, wait_until: Wait, version: int) -> None:
-    """A batch whose producer gave up on it comes when the next transaction is open.  In version 1
-    it is taken for one of that; in version 2 its epoch tells."""
+    """A batch that its producer has given up arrives during the next transaction.  Version 1 takes
+    it for a part of that; version 2 recognizes its epoch."""
     client = Client(raw)
     late = Client.__new__(Client)
     late.__dict__.update(client.__dict__)
@@ -337,13 +337,13 @@ def test_what_is_late_of_an_old_transaction(raw: Raw, wait_until: Wait, version:
     found = late.write("t", b"late", version=produce)
     assert found.error_code == (OK if version == 1 else ErrorCode.INVALID_PRODUCER_EPOCH)
     assert client.end(True, end).error_code == OK
-    end_offset = 3 if version == 1 else 2  # its partition has the marker of the first one
+    end_offset = 3 if version == 1 else 2  # its partition has the first one's marker
     wait_until(lambda: ends(raw) == (end_offset, end_offset), "the marker")
     assert aborted(raw) == []
 
 
 def test_topics_are_named_by_id(broker: Broker, raw: Raw, wait_until: Wait) -> None:
-    """Produce 13, by the fast path and by the slow one."""
+    """Produce 13, on the fast path and on the slow one."""
     found = raw.call(apis.METADATA, topics=[{"name": "t"}]).topics[0]
     client = Client(raw)
     assert client.write(found.topic_id, b"a", version=13).base_offset == 0
@@ -436,7 +436,7 @@ def test_a_restart_finds_what_was_open_and_what_was_decided(
 def test_a_coordinator_whose_log_could_not_be_opened_comes_back(
     make_broker: MakeBroker, wait_until: Wait
 ) -> None:
-    """Transactions left open are ended then, without a restart."""
+    """Transactions left open are then ended, without a restart."""
     one_each = dict.fromkeys(ONE_PARTITION, 1)
     with make_broker(**one_each) as first, Raw(first.bootstrap_servers) as raw:
         raw.create("t", 1)
@@ -459,7 +459,7 @@ def test_a_coordinator_whose_log_could_not_be_opened_comes_back(
 
 
 def test_an_administrator_ends_what_hangs(raw: Raw, wait_until: Wait) -> None:
-    """Of a coordinator that knows nothing of it: WriteTxnMarkers."""
+    """WriteTxnMarkers works for a transaction unknown to its coordinator."""
     client = Client(raw)
     client.add("t", 0)
     client.write("t", b"a")
@@ -479,7 +479,7 @@ def test_an_administrator_ends_what_hangs(raw: Raw, wait_until: Wait) -> None:
 def test_a_coordinator_of_before_is_not_believed(
     broker: Broker, raw: Raw, wait_until: Wait
 ) -> None:
-    """Its marker is not written, nor is what ours decided taken for told."""
+    """Its marker is refused, and does not count as the one our coordinator decided on."""
     client = Client(raw)
     client.add("t", 0)
     client.write("t", b"a")
@@ -507,7 +507,7 @@ def test_a_coordinator_of_before_is_not_believed(
 def test_ends_do_not_wait_for_a_log_that_is_being_opened(
     make_broker: MakeBroker, wait_until: Wait, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A recovery of one partition holds up its own markers alone, in their order."""
+    """Recovery of one partition delays only its own markers, and keeps their order."""
     with make_broker(**ONE_PARTITION) as first, Raw(first.bootstrap_servers) as raw:
         raw.create("t", 3)
         slow, quick = Client(raw, "slow"), Client(raw, "quick")
@@ -547,8 +547,8 @@ def test_a_marker_that_finds_no_log_is_not_done(
     broker: Broker, raw: Raw, wait_until: Wait, monkeypatch: pytest.MonkeyPatch,
     caplog: pytest.LogCaptureFixture,
 ) -> None:  # fmt: skip
-    """A broker that closes has closed logs, whose partitions are there yet.  It is said once what
-    is in a marker's way, and when nothing is any more."""
+    """While a broker closes, partitions exist whose logs are closed.  What blocks a marker is
+    logged once, and once more when nothing does."""
     client = Client(raw)
     client.add("t", 0)
     client.write("t", b"a")
