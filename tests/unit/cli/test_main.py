@@ -117,7 +117,7 @@ def test_python_dash_m(tmp_path: Path) -> None:
 def test_streams_that_are_closed_or_full(
     tmp_path: Path, shell: str, status: int, told: str
 ) -> None:
-    """At most one line on stderr; and the output never goes into a file of the data."""
+    """At most one line on stderr; the output never ends up in a data file."""
     with Log(tmp_path / "d" / "t-0") as log:
         log.append(b"x" * 100_000)
     (tmp_path / "t.txt").write_text("a\n")

@@ -78,7 +78,7 @@ class Cluster:
         self.told = Gathered(self.context, LISTENER)
 
     def loaded(self) -> Loaded:
-        """What the tree says."""
+        """The metadata in the tree."""
         found = load(self.tree, 9)
         assert found.problems == ()
         return found

@@ -26,7 +26,7 @@ def test_a_topic_name_of_kafkas_alphabet_is_taken(name):
 
 @pytest.mark.parametrize("name", ["", ".", "..", "a b", "a/b", "é", "x" * 250, "a\n", None, 5])
 def test_every_other_topic_name_is_refused(name):
-    """As Kafka does; the message has what was found."""
+    """As in Kafka; the message says what was found."""
     with pytest.raises(InvalidTopic) as refused:
         layout.check_topic(name)
     assert repr(name) in str(refused.value)

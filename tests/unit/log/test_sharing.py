@@ -137,7 +137,7 @@ def _hold(directory: Path) -> None:
 
 
 def test_a_setting_that_is_not_the_topics_is_refused(tmp_path: Path) -> None:
-    """The error has its name, what was found and wanted; the same value is accepted."""
+    """The error names it, what was found and what was wanted; the same value is accepted."""
     with Broker(tmp_path) as broker, Raw(broker.bootstrap_servers) as client:
         client.create("t", max_message_bytes="200")
         with pytest.raises(ArgumentError, match=r"max\.message\.bytes: found 300, wanted 200"):
