@@ -17,7 +17,7 @@ ROOT = Path(__file__).resolve().parents[3]
 
 
 class Directory:
-    """A kl_dir, its failures as exceptions."""
+    """A kl_dir whose failures raise exceptions."""
 
     def __init__(self, path: Path, create: bool = False) -> None:
         out = ffi.new("kl_dir **")
@@ -58,7 +58,7 @@ class Directory:
 
 
 class RawLog:
-    """A kl_log with one setting of everything."""
+    """A kl_log with fixed settings."""
 
     def __init__(self, path: Path) -> None:
         config = ffi.new(
@@ -143,7 +143,7 @@ def hooks(native_test: tuple[Any, Any]) -> Iterator[Any]:
 
 @pytest.fixture
 def other_process() -> Iterator[Callable[[str], subprocess.Popen[str]]]:
-    """Start Python code in another process, killed at the end if it still runs."""
+    """Start Python code in another process, and kill it at the end if it is still running."""
     started: list[subprocess.Popen[str]] = []
 
     def start(code: str) -> subprocess.Popen[str]:

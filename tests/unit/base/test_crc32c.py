@@ -1,4 +1,4 @@
-"""CRC-32C: the hardware's and the portable one agree with an implementation of others."""
+"""CRC-32C: the hardware and the portable version agree with another implementation."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def test_every_alignment(compute, rng):
 
 @BOTH
 def test_around_the_longest_stream(compute, rng):
-    """Three streams of 256 words are joined at once; one byte more begins a new round."""
+    """Three streams of 256 words are joined at once; one more byte starts a new round."""
     for rounds in (1, 2, 5):
         for extra in (-25, -24, -9, -8, -1, 0, 1, 8, 23, 24, 71, 72, 73, 96):
             data = rng.randbytes(rounds * 3 * 8 * 256 + extra)
@@ -60,7 +60,7 @@ def test_constant_bytes(compute, fill):
 
 
 def test_two_pieces_are_joined(rng):
-    """As if they had been one."""
+    """The sum is that of the two pieces together."""
     data = rng.randbytes(70_000)
     for begin, end in ((0, 0), (0, 1), (1, 1), (40, 70_000), (61, 4096), (5, 6), (9, 65_545)):
         first, second = data[:begin], data[begin:end]

@@ -1,4 +1,4 @@
-"""The small files of a directory: names, modes, links, and replacement whole."""
+"""The small files of a directory: names, modes, links, and atomic replacement."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from kafkalog import errors
 
 @pytest.fixture
 def open_umask():
-    """The most careless umask: nothing is taken away."""
+    """A umask that masks nothing."""
     before = os.umask(0)
     yield
     os.umask(before)
@@ -177,6 +177,6 @@ def test_no_descriptor_is_left_open(open_directory, tmp_path):
         one.close()
     links = []
     for fd in os.listdir("/proc/self/fd"):
-        with contextlib.suppress(FileNotFoundError):  # the one of the listing itself
+        with contextlib.suppress(FileNotFoundError):  # the descriptor of the listing itself
             links.append(os.readlink(f"/proc/self/fd/{fd}"))
     assert not [link for link in links if link.startswith(str(tmp_path))]

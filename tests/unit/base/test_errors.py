@@ -1,4 +1,4 @@
-"""Statuses of the C core as exceptions."""
+"""Statuses of the C core become exceptions."""
 
 from __future__ import annotations
 

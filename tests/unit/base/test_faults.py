@@ -1,4 +1,4 @@
-"""What tests rest on: failpoints, failing system calls, and the record of changes."""
+"""The tools of other tests: failpoints, failing system calls, and the record of changes."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def names(hooks) -> list[str]:
 
 
 def test_the_list_is_what_the_sources_say(hooks):
-    """Hit or not, each failpoint is listed, once."""
+    """Each failpoint is listed once, whether it has been hit or not."""
     in_sources = []
     for path in NATIVE.rglob("*.c"):
         in_sources += re.findall(r'KL_FP(?:_STATUS)?\("([^"]+)"\)', path.read_text())
@@ -93,7 +93,7 @@ CALLS = ["openat", "pwrite", "fsync", "close", "renameat"]
 def test_replace_is_all_or_nothing_when_the_nth_call_fails(
     hooks, directory, tmp_path, call, number
 ):
-    """Each call in turn: the file is whole, old or new, and the next attempt succeeds."""
+    """Whichever call fails, the file is whole, old or new, and the next attempt succeeds."""
     failed = 0
     for nth in range(1, 30):
         directory.replace("a", b"old" * 100)

@@ -1,4 +1,4 @@
-"""Open files are bounded in number, and a handle never shows another file of its name."""
+"""The number of open files is bounded, and a handle never reads another file of the same name."""
 
 from __future__ import annotations
 
@@ -55,10 +55,10 @@ def walks(tmp_path):
 
 
 def descriptors(tmp_path) -> int:
-    """How many descriptors of this process point into the folder."""
+    """The number of descriptors of this process that point into the folder."""
     count = 0
     for fd in os.listdir("/proc/self/fd"):
-        with contextlib.suppress(FileNotFoundError):  # the one of the listing itself
+        with contextlib.suppress(FileNotFoundError):  # the descriptor of the listing itself
             count += os.readlink(f"/proc/self/fd/{fd}").startswith(str(tmp_path))
     return count
 
@@ -81,7 +81,7 @@ def test_never_more_than_the_limit(walks, tmp_path, limit, most):
 
 
 def test_what_is_used_stays_open(walks, tmp_path, limit, hooks):
-    """The clock's hand passes by what was touched since its last round."""
+    """The clock algorithm skips files that were used since its last round."""
     limit(10)
     for other in walks[1:]:
         other.read()
@@ -104,7 +104,7 @@ def test_a_freed_handle_closes_its_file(tmp_path):
 
 
 def test_another_file_of_the_same_name_is_stale(walks, tmp_path, limit):
-    """Also when it got the same inode number, as the next file often does."""
+    """Even if the new file gets the same inode number, as often happens."""
     limit(1)
     walks[1].read()
     (tmp_path / "0.log").unlink()
@@ -139,7 +139,7 @@ def test_links_and_pipes_are_refused(tmp_path):
 
 
 def test_many_threads_under_a_small_limit(walks, limit):
-    """Eviction and use meet all the time, and nobody reads another file's bytes."""
+    """Files are evicted while others use them, and no thread reads another file's bytes."""
     limit(3)
     wrong: list[object] = []
 

@@ -1,4 +1,4 @@
-"""What a fork leaves to the child: dead handles, no open files, and a working core."""
+"""What a child has after a fork: dead handles, no open files, and a working core."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from kafkalog._native import check, ffi, lib
 
 
 def in_child(work: Callable[[], object]) -> None:
-    """Run `work` in a forked child; its exception fails the test."""
+    """Run `work` in a forked child; an exception there fails the test."""
     end, begin = os.pipe()
     child = os.fork()
     if child == 0:
@@ -49,7 +49,7 @@ def test_a_child_may_free_what_it_inherited(raw_log):
 
 
 def test_a_child_has_a_sync_thread_of_its_own(raw_log, open_raw_log, tmp_path):
-    """The parent's thread does not exist there; a new one starts when it is wanted."""
+    """The parent's thread does not exist in the child; a new one starts when it is needed."""
     raw_log.append(b"x")
     raw_log.flush()
 
@@ -79,7 +79,7 @@ def test_a_grandchild_too(open_raw_log, tmp_path):
 
 
 def test_fork_while_a_sync_runs(raw_log, open_raw_log, tmp_path):
-    """Locks of the sync queue are whole in the child whatever the thread was doing."""
+    """The sync queue's locks are usable in the child, whatever the parent's thread was doing."""
     for _ in range(20):
         raw_log.append(b"x")
         check(lib.kl_log_flush_start(raw_log.handle, ffi.new("int64_t *")))
@@ -95,7 +95,7 @@ def test_fork_while_a_sync_runs(raw_log, open_raw_log, tmp_path):
 
 
 def test_a_child_keeps_no_file_open(raw_log, tmp_path):
-    """A deleted segment's space must come back though a child lives on."""
+    """A deleted segment's space must be freed even while a child is running."""
     raw_log.append(b"x")
 
     def work() -> None:
@@ -129,7 +129,7 @@ def test_sync_threads_leave_signals_to_the_application(raw_log):
 
 
 def test_a_child_cannot_change_the_parents_directory(directory, tmp_path):
-    """Its interpreter may end in order and close everything that it knows of."""
+    """The child's interpreter may exit normally and close every handle that it knows of."""
     directory.replace("a", b"parent")
     (tmp_path / ".clean").write_bytes(b"")
     out = ffi.new("kl_marker **")

@@ -51,7 +51,7 @@ def test_it_holds_after_somebody_deleted_the_file(directory, open_directory, tmp
 
 
 def test_closing_another_handle_does_not_release_it(directory, open_directory, tmp_path):
-    """POSIX locks would be lost here; these are bound to the open file."""
+    """POSIX locks would be lost here; ours belong to the open file."""
     directory.lock()
     (tmp_path / ".lock").read_bytes()
     with pytest.raises(errors.Locked):
@@ -104,7 +104,7 @@ def test_a_posix_lock_as_javas_excludes_us(directory, other_process, tmp_path):
 
 
 def test_a_forked_child_does_not_keep_the_lock(directory, open_directory, tmp_path):
-    """The child lives on; the owner's death or close must still free the directory."""
+    """Even while the child runs, the directory is free once its owner closes it or dies."""
     directory.lock()
     wake, waiting = os.pipe()
     child = os.fork()
@@ -138,8 +138,8 @@ os._exit(0)
 
 
 def test_an_orphan_does_not_keep_a_dead_owners_lock(directory, other_process, tmp_path):
-    """The child lets the lock go when it first runs, which may be after its parent's end:
-    so the child itself says that it is there."""
+    """The child releases the lock when it first runs, perhaps only after its parent has ended:
+    so the child itself reports that it is running."""
     process = other_process(ORPHAN.format(path=str(tmp_path)))
     assert process.stdout.readline() == "forked\n"
     process.wait()

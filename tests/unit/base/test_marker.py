@@ -1,4 +1,4 @@
-"""The clean-shutdown marker: there or durably gone."""
+"""The clean-shutdown marker: present, or durably removed."""
 
 from __future__ import annotations
 

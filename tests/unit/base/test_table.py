@@ -1,4 +1,4 @@
-"""The hash table of the C core against a dict, its hash against a second writing of it, and its
+"""The C core's hash table against a set, its hash against a second implementation, and its
 growing arrays."""
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ ffi.cdef(DECLARATIONS)
 
 @pytest.fixture(scope="module")
 def library(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """base/ as a library of its own: the extension shows none of this."""
+    """base/ as a separate library: the extension exports none of this."""
     out = tmp_path_factory.mktemp("base") / "base.so"
     compiler = (sysconfig.get_config_var("CC") or "cc").split()[0]
     command = [compiler, "-std=c11", "-D_GNU_SOURCE", "-shared", "-fPIC", "-g", "-pthread"]
@@ -56,7 +56,7 @@ def lib(library: Path) -> Any:
 
 
 def second_13(secret: tuple[int, int], data: bytes) -> int:
-    """SipHash-1-3, written again."""
+    """A second implementation of SipHash-1-3."""
     v = [
         secret[0] ^ 0x736F6D6570736575, secret[1] ^ 0x646F72616E646F6D,
         secret[0] ^ 0x6C7967656E657261, secret[1] ^ 0x7465646279746573,
@@ -116,7 +116,7 @@ def test_each_process_has_a_secret_of_its_own(library: Path) -> None:
 
 
 class Table:
-    """A kl_table of entries that are numbers, and the dict that it must be as."""
+    """A kl_table whose entries are numbers, and the set that it must equal."""
 
     def __init__(self, lib: Any, hashes: int) -> None:
         self.lib = lib
@@ -129,7 +129,7 @@ class Table:
         return ffi.cast("void *", number)
 
     def hash_of(self, number: int) -> int:
-        """Few different ones, far apart or side by side."""
+        """A few different hashes, far apart or adjacent."""
         return (number * 0x9E3779B97F4A7C15) % self.hashes
 
     def find(self, number: int) -> bool:
@@ -191,7 +191,7 @@ def test_room_that_was_reserved_is_enough(lib: Any) -> None:
 
 
 def test_an_array_grows_by_doubling_and_keeps_what_it_holds(lib: Any) -> None:
-    """What is added is zeroed; where there is room, nothing moves."""
+    """New items are zeroed; while there is room, the array does not move."""
     capacity = ffi.new("size_t *")
     array, capacities = ffi.NULL, set()
     for count in range(1, 101):
@@ -217,7 +217,7 @@ def test_an_array_grows_to_what_is_wanted_at_once(lib: Any) -> None:
 
 
 def test_an_array_that_no_memory_can_hold_is_refused(lib: Any) -> None:
-    """Nothing wraps around: the old array and its capacity stay."""
+    """No size wraps around; the old array and its capacity stay."""
     capacity = ffi.new("size_t *")
     array = lib.kl_room_for(ffi.NULL, capacity, 1, 8)
     for wanted in (2**62, 2**64 - 1):

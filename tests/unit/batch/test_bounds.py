@@ -1,4 +1,4 @@
-"""Bytes from outside: cut, changed and made up, they get a status and never an accident."""
+"""Bytes from outside: truncated, changed or made up, they give a status and never a crash."""
 
 import itertools
 import random
@@ -31,7 +31,7 @@ def parse(data, function=lib.kl_batch_parse):
 
 @pytest.mark.parametrize("data", VECTORS.values(), ids=VECTORS)
 def test_cut_at_every_byte(data):
-    """Too short, with the size that is wanted as soon as the header is there."""
+    """Too short; the batch's size is reported as soon as its header is complete."""
     for size in range(len(data)):
         status, out = parse(data[:size])
         assert status == lib.KL_E_BUFFER_TOO_SMALL
@@ -43,7 +43,7 @@ def test_cut_at_every_byte(data):
 
 @pytest.mark.parametrize("data", VECTORS.values(), ids=VECTORS)
 def test_every_bit_changed(data):
-    """Detected from the crc on; before it are the leader's fields and the length."""
+    """Detected from the crc on; before the crc are the leader's fields and the length."""
     for pos in range(len(data)):
         for bit in range(8):
             broken = bytearray(data)
@@ -61,7 +61,7 @@ def test_every_bit_changed(data):
 
 @pytest.mark.parametrize("data", VECTORS.values(), ids=VECTORS)
 def test_records_cut_or_changed(data):
-    """Without the crc's protection: decoded within bounds, or refused."""
+    """Without the crc to detect it: decoded within bounds, or refused."""
     header, records = golden.parse(data), data[golden.HEADER_BYTES :]
     for size in range(len(records)):
         assert not records_pass(header, records[:size])
@@ -86,7 +86,7 @@ def records_pass(header, records):
 
 
 def judged(header, records, rules, strict):
-    """What a walk says, and the largest timestamp that it found."""
+    """A check: its status, the largest timestamp it found, and its message if it failed."""
     largest = ffi.new("int64_t *")
     status = lib.kl_records_check(header, records, len(records), strict, rules, largest)
     return status, largest[0] if status == lib.KL_OK else None, status and str(failure(status))
@@ -108,7 +108,7 @@ ROWS = {
 
 @pytest.mark.parametrize("rows", ROWS.values(), ids=ROWS)
 def test_the_quick_walk_and_the_long_one_agree(rows):
-    """With bytes changed at the ends of records, where the numbers are; by time and key, too."""
+    """With bytes changed at the ends of records, where the numbers are; also with rules."""
     data = batches.batch(rows)
     header, records = golden.parse(data), bytes(data[golden.HEADER_BYTES :])
     assert judged(header, records, ffi.NULL, 1) == judged(header, records, ffi.NULL, 0)
@@ -203,7 +203,7 @@ def header_with(**changes):
     ids=str,
 )
 def test_lengths_that_cannot_be(changes):
-    """Refused from the header alone, with the field's name."""
+    """Refused from the header alone, and the field is named."""
     data = header_with(**changes)
     status, out = parse(data)
     assert status == lib.KL_E_CORRUPT_MESSAGE
@@ -221,7 +221,7 @@ def test_largest_lengths_ask_for_more_bytes():
 
 
 def test_zeros_are_corrupt():
-    """A preallocated tail, however much of it is left."""
+    """A preallocated tail of any size."""
     for size in (17, 60, 61, 100):
         assert parse(bytes(size))[0] == lib.KL_E_CORRUPT_MESSAGE
     assert parse(bytes(16))[0] == lib.KL_E_BUFFER_TOO_SMALL
@@ -261,7 +261,7 @@ def test_gaps_and_empty_batches():
 
 
 def test_delete_horizon_deltas():
-    """Deltas back from a base timestamp that lies years ahead."""
+    """Deltas back from a base timestamp years in the future."""
     horizon = 1_900_000_000_000
     row = batches.Row(b"", timestamp_ms=1_700_000_000_000)
     header = ffi.new("kl_batch *", {"base_timestamp": horizon, "record_count": 1})
@@ -277,7 +277,7 @@ def test_log_append_time_overrides_the_deltas():
 
 
 def test_find():
-    """The first record at or after both the time and the offset."""
+    """The first record at or after the time and at or after the offset."""
     data = batches.batch([batches.Row(b"", timestamp_ms=t) for t in (5, 9, 2, 9)], base_offset=10)
     header, records, found = golden.parse(data), data[61:], ffi.new("kl_record *")
     answers = {(0, 0): 10, (6, 0): 11, (6, 12): 13, (9, 13): 13, (10, 0): -1, (0, 14): -1}
@@ -307,7 +307,7 @@ def step(walker):
 
 
 def test_walk_of_a_file_cut_anywhere(tmp_path):
-    """The good batches, then the reason at the position of the torn one."""
+    """The whole batches, then the error at the position of the torn one."""
     data = b"".join(VECTORS[name] for name in BATCHES)
     ends = [0, 94, 164, 242]
     for size in range(len(data) + 1):
@@ -322,7 +322,7 @@ def test_walk_of_a_file_cut_anywhere(tmp_path):
 
 
 def test_walk_allocates_for_no_length_that_the_file_has_not(tmp_path):
-    """Two gigabytes announced, a hundred bytes there."""
+    """The header claims two gigabytes; about a hundred bytes are in the file."""
     path = tmp_path / "short.log"
     path.write_bytes(BIG + header_with(batch_length=2**31 - 1))
     walker = walk(path)
@@ -332,7 +332,7 @@ def test_walk_allocates_for_no_length_that_the_file_has_not(tmp_path):
 
 
 def test_walk_over_batches_larger_than_its_chunk(tmp_path):
-    """Large and small ones in turn, with and without their bodies."""
+    """Large and small batches in turn, with and without their bodies."""
     parts = [batches.batch([batches.Row(bytes(n))]) for n in (10, 700_000, 20, 900_000, 5, 300_000)]
     path = tmp_path / "large.log"
     path.write_bytes(b"".join(parts))
@@ -368,7 +368,7 @@ def test_walk_of_what_is_no_file(tmp_path):
 
 
 def test_snapshot_with_a_count_that_cannot_be():
-    """A right checksum does not make a wrong count right."""
+    """A wrong count is refused even with a correct checksum."""
     for count, entries in ((1, 0), (-1, 0), (2**31 - 1, 1), (0, 1)):
         body = struct.pack(">i", count) + bytes(46 * entries)
         data = struct.pack(">hI", 1, lib.kl_crc32c(body, len(body))) + body

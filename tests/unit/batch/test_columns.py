@@ -39,7 +39,7 @@ class Column:
         self._validity(shift)
 
     def fixed(self, shift):
-        """Nulls keep their bytes; all pieces have one length, that of the first."""
+        """Nulls take up bytes too; every piece has the length of the longest."""
         width = max((_length(p, 0) for p in self.pieces), default=0)
         self.pieces = [None if p is None else p.ljust(width, b".") for p in self.pieces]
         self.data = b"".join(piece or bytes(width) for piece in self.pieces)
@@ -69,7 +69,7 @@ def _length(piece, null):
 
 
 class Columns:
-    """kl_columns over rows, and what they decode to."""
+    """A kl_columns over rows, and the rows it must decode to."""
 
     def __init__(self, rows, kinds, shift=0):
         key, value, name, header_value = kinds
@@ -134,7 +134,7 @@ def test_round_trip(rows, kinds, shift, out_bytes):
 
 @given(ROWS.filter(bool))
 def test_same_bytes_as_the_second_opinion(rows):
-    """One batch of everything is what plain Python makes of the same rows."""
+    """One batch of all rows has the same bytes as one encoded in plain Python."""
     rows = [row._replace(timestamp_ms=row.timestamp_ms >> 2) for row in rows]
     ((_, _, whole),) = encode(Columns(rows, ["lengths32"] * 4))
     assert whole == batches.batch(rows)
@@ -214,7 +214,7 @@ def index(ctype, *values):
     ],
 )
 def test_lengths_and_offsets_are_not_believed(good_rows, kind, entries):
-    """The rows before a bad one are encoded; the next call, or this one, names the row."""
+    """The rows before a bad one are encoded; this call or the next one names the bad row."""
     columns = one_column(
         kind=getattr(lib, kind), data=DATA, data_bytes=10, index=entries, index_count=len(entries)
     )
@@ -257,7 +257,7 @@ def test_a_header_needs_a_name():
 
 
 def test_a_record_that_does_not_fit():
-    """Refused when it is the first, left for the next batch when it is not."""
+    """Refused if it is the first record of the batch, otherwise left for the next batch."""
     rows = [batches.Row(b"short"), batches.Row(b"x" * 500), batches.Row(b"short")]
     columns = Columns(rows, ["lengths32"] * 4)
     assert encode_status(columns.c, 100) == (lib.KL_OK, 1, 1)
@@ -290,16 +290,17 @@ def test_seal_checks_its_room():
     check(lib.kl_batch_seal(out, 100, encoded, stamp))
     header = golden.parse(bytes(ffi.buffer(out)))
     assert (header.producer_id, header.producer_epoch, header.attributes) == (7, 3, 16)
-    assert (header.base_sequence, header.last_sequence) == (2**31 - 1, 0)  # it wraps
+    assert (header.base_sequence, header.last_sequence) == (2**31 - 1, 0)  # the sequence wraps
     (length,) = struct.unpack_from(">i", bytes(ffi.buffer(out)), 8)
     assert length == 88
 
 
 def test_headers_that_change_during_the_call_do_not_run_over_the_end():
-    """Another thread may write to the caller's arrays: here the batch does, to their lengths."""
+    """Another thread may write to the caller's arrays; here the encoder itself overwrites the
+    lengths."""
     room, behind = 60, 200
     out = ffi.new("uint8_t[]", room + behind)
-    lengths = ffi.cast("int32_t *", out + 8)  # the key comes to lie there: 5 bytes before it
+    lengths = ffi.cast("int32_t *", out + 8)  # the key is written over it, after 5 other bytes
     lengths[0] = 1
     key = ffi.from_buffer(b"kkk" + struct.pack("<i", 150) + b"k" * 33)
     data, names = ffi.from_buffer(b"v" * 150), ffi.new("int32_t[]", [1])

@@ -1,4 +1,4 @@
-"""Records of batches in memory: the same that a log reads; damage fails and never crashes."""
+"""Records decoded from batches in memory; damage raises an error and never crashes."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def decode(data: bytes) -> list[Record]:
 
 @pytest.fixture(params=CODECS)
 def batches(request: pytest.FixtureRequest, tmp_path: Path) -> tuple[bytes, list[Record]]:
-    """Bytes of a log, and the records that it reads from them itself."""
+    """Bytes of a log, and the records that the log itself reads from them."""
     with Log(tmp_path / "t-0") as log:
         for part in range(5):
             log.append_many(
@@ -53,7 +53,7 @@ def test_a_batch_that_is_cut_off_ends_it(batches: tuple[bytes, list[Record]]) ->
 
 
 def test_damage_fails_and_never_crashes(batches: tuple[bytes, list[Record]], rng: Any) -> None:
-    """Wrong bits in the head and in the body, with and without a look at the checksum."""
+    """Wrong bits in headers and bodies, with and without checking the crc."""
     data, wanted = batches
     for _ in range(300):
         bad = bytearray(data)
@@ -71,7 +71,7 @@ def test_damage_fails_and_never_crashes(batches: tuple[bytes, list[Record]], rng
 
 
 def test_a_failure_in_a_cycle_is_collected(batches: tuple[bytes, list[Record]]) -> None:
-    """A traceback keeps the frame with the views; the collector has to take them apart."""
+    """A traceback keeps the frame with the views; the garbage collector must release both."""
     data, _ = batches
     for _ in range(20):
         try:

@@ -57,7 +57,7 @@ def test_batch_headers(name):
 
 @pytest.mark.parametrize("name", BATCHES)
 def test_records(name):
-    """The lines of the document, grouped by record, are what the decoder finds."""
+    """The decoder finds the document's lines, grouped by record."""
     data = golden.data(name)
     header = golden.parse(data)
     decoded = golden.decode(header, data[golden.HEADER_BYTES :])
@@ -82,7 +82,7 @@ def test_records(name):
 
 
 def test_varints():
-    """As the encoder writes them and the decoder reads them: as a record's timestamp delta."""
+    """Checked with the encoder and the decoder, as a record's timestamp delta."""
     for line in golden.text("varints").splitlines():
         written, value = line.split()
         data, number = bytes.fromhex(written), int(value)
@@ -110,7 +110,7 @@ def partition(tmp_path: Path) -> Path:
 
 
 def test_files_beside_the_log(partition):
-    """Recovery makes all other files of the partition from the `.log`: the documented bytes."""
+    """Recovery makes the other files from the `.log` alone, with the documented bytes."""
     config = {"index.interval.bytes": 100}
     with kafkalog.Log(partition, config=config) as log:
         assert log.end_offset == 105
@@ -128,7 +128,7 @@ def test_files_beside_the_log(partition):
 
 
 def test_side_car(partition):
-    """Sealing the documented partition writes the documented bytes, and they mean what it says."""
+    """Sealing the documented partition writes the documented bytes, with the documented fields."""
     (partition / "partition.metadata").write_text(golden.text("partition.metadata"))
     with kafkalog.Log(partition, config={"index.interval.bytes": 100}) as log:
         log.roll()
@@ -153,7 +153,7 @@ def test_side_car(partition):
 
 
 def test_files_are_read_as_documented(partition):
-    """A reader takes the documented bytes for what the document says they are."""
+    """A reader reads the documented values from the documented bytes."""
     for name, file in (
         ("offset-index", f"{BASE}.index"),
         ("time-index", f"{BASE}.timeindex"),
@@ -163,7 +163,7 @@ def test_files_are_read_as_documented(partition):
         (partition / file).write_bytes(golden.data(name))
     epochs = golden.text("leader-epoch-checkpoint")
     (partition / "leader-epoch-checkpoint").write_text(epochs)
-    # Without marker and recovery point the index of the tail is not believed but rebuilt.
+    # Without a marker and a recovery point, the tail's index would be rebuilt, not read.
     flushed = checkpoint.render_offsets({TopicPartition("golden", 0): 105})
     (partition / checkpoint.RECOVERY_POINT).write_bytes(flushed)
     last = [f"{BASE}.log", (partition / f"{BASE}.log").stat().st_size]

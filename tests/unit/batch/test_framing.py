@@ -1,4 +1,4 @@
-"""What the codecs write is what Kafka's Java client writes; what they read is what any does."""
+"""Codecs write what Kafka's Java client writes, and read what any client writes."""
 
 import gzip
 import itertools
@@ -83,7 +83,7 @@ def test_snappy_is_xerial_with_blocks_of_32_kib():
 def test_lz4_is_a_frame_of_independent_64_kib_blocks():
     body = codecs.compress(codecs.LZ4, TEXT)
     assert body[:7] == bytes.fromhex("04224d18604082")
-    assert body[-4:] == bytes(4)  # the end mark, and no checksum behind it
+    assert body[-4:] == bytes(4)  # the end mark, and no checksum after it
     pos, sizes, out = 7, [], b""
     while size := struct.unpack_from("<I", body, pos)[0]:
         assert not size >> 31  # this text always gets smaller
@@ -195,7 +195,7 @@ def test_zstd_that_was_flushed_now_and_then():
 
 
 def test_real_batches(kafka_cases):
-    """What Java and librdkafka compressed: each body has the bytes that its header promises."""
+    """Java's and librdkafka's batches: each body holds the record count that its header states."""
     seen = set()
     for path in sorted(kafka_cases.glob("codecs/log/*/*.log")):
         data, pos = path.read_bytes(), 0
@@ -212,7 +212,7 @@ def test_real_batches(kafka_cases):
 
 
 def _records(body):
-    """Records in a body, by their lengths alone."""
+    """The number of records in a body, found from their lengths alone."""
     count = pos = 0
     while pos < len(body):
         length = shift = 0
@@ -233,4 +233,4 @@ def test_a_gzip_checksum_that_is_wrong():
     body[-8] ^= 1
     with pytest.raises(errors.CorruptMessage, match=r"gzip: .*incorrect data check"):
         codecs.decompress(codecs.GZIP, body)
-    assert zlib.decompress(bytes(body[10:-8]), -15) == TEXT  # only the check is wrong
+    assert zlib.decompress(bytes(body[10:-8]), -15) == TEXT  # only the checksum is wrong

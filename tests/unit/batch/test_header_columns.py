@@ -1,4 +1,4 @@
-"""Headers as an Arrow array of lists, compared with the same as lists of Python."""
+"""Headers as an Arrow array of lists, compared with Python lists."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def test_in_chunks(tmp_path: Path) -> None:
 
 
 def test_what_lies_behind_a_null_list_is_nobodys(tmp_path: Path) -> None:
-    """A null may have pairs behind it, which count for nothing."""
+    """Pairs stored under a null list are ignored."""
     pairs = arrow([[("a", b"1")], [("b", b"2")], [("c", b"3")]])
     hidden = pa.ListArray.from_arrays(
         pairs.offsets, pairs.flatten(), mask=pa.array([False, True, False])

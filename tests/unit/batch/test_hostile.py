@@ -1,4 +1,4 @@
-"""Bytes from outside that are no good: refused by name, and never with more memory."""
+"""Invalid bytes from outside are refused with the codec's name, within the memory limit."""
 
 import os
 import struct
@@ -72,7 +72,7 @@ def test_bytes_behind_the_end(codec):
 
 
 def harmless(codec, body, limit=1 << 20):
-    """Either a body within the limit, or one of the two refusals."""
+    """Whether the result is a body within the limit or one of the two refusals."""
     try:
         return len(codecs.decompress(codec, body, limit)) <= limit
     except (errors.CorruptMessage, errors.MessageTooLarge) as problem:
@@ -120,7 +120,7 @@ def test_pieces_of_a_body_in_any_order(codec, data):
         (codecs.LZ4, b"\x04\x22\x4d\x18\x60\x40\x82\xff\xff\xff\x7f", "in a block of 2147483647"),
         (codecs.ZSTD, b"", "cut off at byte 0"),
         (codecs.ZSTD, b"\x28\xb5\x2f\xfe" + bytes(9), "wanted fd2fb528"),
-        # A single segment that claims 2**62 bytes, with one raw block of none.
+        # A single segment that claims 2**62 bytes, with one empty raw block.
         (
             codecs.ZSTD,
             b"\x28\xb5\x2f\xfd\xe0" + struct.pack("<Q", 1 << 62) + b"\1\0\0",
@@ -144,7 +144,7 @@ def test_a_zstd_window_above_what_level_22_wants():
 
 
 def rle_bomb(blocks):
-    """A zstd frame of `blocks` runs of 128 KiB, four bytes each."""
+    """A zstd frame of `blocks` runs of 128 KiB, each stored in four bytes."""
     run = struct.pack("<I", (128 << 10) << 3 | 2)[:3] + b"\0"
     last = struct.pack("<I", (128 << 10) << 3 | 3)[:3] + b"\0"
     return b"\x28\xb5\x2f\xfd\x00" + bytes([7 << 3]) + run * (blocks - 1) + last
@@ -155,7 +155,7 @@ def test_the_zstd_bomb_is_a_frame():
 
 
 def bombs():
-    """Small bodies that hold, or say that they hold, some GiB."""
+    """Small bodies that hold, or claim to hold, several GiB."""
     zeros = bytes(64 << 20)
     member = codecs.compress(codecs.GZIP, zeros, 9)
     frame = lz4.frame.compress(zeros, block_size=7, store_size=False)
@@ -170,7 +170,7 @@ def bombs():
 
 
 def test_bombs_stop_at_the_limit_without_the_memory(tmp_path):
-    """In a process that may have 48 MiB more than it has when it starts to decompress."""
+    """In a process limited to 48 MiB more than it uses when it starts to decompress."""
     made = list(bombs())
     for index, (codec, body) in enumerate(made):
         (tmp_path / f"{index}.{codec}").write_bytes(body)
@@ -211,7 +211,7 @@ def many(count=12):
 
 @pytest.fixture
 def four_threads(monkeypatch):
-    """As on a machine with four processors."""
+    """Decompress as on a machine with four processors."""
     monkeypatch.setattr(codecs, "_threads", lambda: 4)
     monkeypatch.setattr(codecs, "_pool", None)
     yield
@@ -259,7 +259,7 @@ def test_many_with_one_that_fails(four_threads, bad):
 
 
 def test_no_thread_looks_at_the_data_after_an_interrupt(four_threads, monkeypatch):
-    """Ctrl-C in the caller's own share: the call ends only when the others have ended."""
+    """Ctrl-C during the caller's own share: the call returns only when all threads have ended."""
     running = threading.Event()
     finish = threading.Event()
     ended = []
@@ -285,12 +285,12 @@ def test_no_thread_looks_at_the_data_after_an_interrupt(four_threads, monkeypatc
     count = len(ended)
     assert count >= 1
     codecs._pool.shutdown(wait=True)
-    assert len(ended) == count  # none went on behind our back
+    assert len(ended) == count  # no thread continued afterwards
 
 
 def test_a_forked_child_has_its_own_threads(four_threads):
     texts, items = many()
-    codecs.decompress_many(items)  # the pool exists
+    codecs.decompress_many(items)  # creates the pool
     child = os.fork()
     if child == 0:
         same = [bytes(body) for body in codecs.decompress_many(items)] == texts

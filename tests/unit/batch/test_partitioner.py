@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 
 from kafkalog.batch.partitioner import murmur2, partition_for_key
 
-# Signed 32-bit values of Kafka's own test of Utils.murmur2.
+# Signed 32-bit values from Kafka's own test of Utils.murmur2.
 JAVA = {
     b"21": -973932308,
     b"abc": 479470107,
@@ -24,7 +24,7 @@ def test_the_hash_is_that_of_the_java_client(key: bytes) -> None:
 
 @given(st.binary(max_size=64), st.integers(1, 1000))
 def test_another_implementation_agrees(key: bytes, partitions: int) -> None:
-    """kafka-python's port, which knows nothing of ours."""
+    """kafka-python's port, which is independent of ours."""
     theirs = pytest.importorskip("kafka.partitioner.default").murmur2
     assert partition_for_key(key, partitions) == (theirs(key) & 0x7FFFFFFF) % partitions
 

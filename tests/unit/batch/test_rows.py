@@ -1,4 +1,4 @@
-"""The batches that coordinators write are those that rows of columns become."""
+"""The batches that coordinators write from rows are the same as those made from columns."""
 
 from __future__ import annotations
 

@@ -23,7 +23,8 @@ LOST: tuple[tuple[str, ...], ...] = (
     (".kafka_cleanshutdown", "*.snapshot", "*.txnindex", "*.index"),
     *((pattern,) for pattern in ("*.snapshot", "*.txnindex", "*.index", "*.timeindex")),
 )
-"""What may be gone when a log is opened again: nothing, all but the batches, or one kind."""
+"""Patterns of files to delete before the log is opened again: none, all but the batches, or one
+kind."""
 
 
 class Entry(NamedTuple):
@@ -48,10 +49,10 @@ def read(
 
 
 class History:
-    """A log, the records that were appended to it, and which of those are left."""
+    """A log, the records that were appended to it, and which of them are left."""
 
     def __init__(self, path: Path, rng: random.Random, first_ms: int = 0, **config: object) -> None:
-        """`first_ms`: no record is older."""
+        """`first_ms`: timestamp in ms that no record is older than."""
         self.rng = rng
         self.first_ms = first_ms
         self.clock = ManualClock()
@@ -126,7 +127,7 @@ class History:
             self.aborted.update(offsets)
 
     def compact(self, act: Callable[[], int]) -> None:
-        """`act` compacts and says up to which offset."""
+        """`act` compacts the log and returns the offset up to which it did."""
         now_ms = self.clock.now_ms()
         end = act()
         latest = {
@@ -155,7 +156,7 @@ class History:
             self.clock.advance(self.rng.randrange(2 * RETENTION_MS))
 
     def reopen(self, lost: tuple[str, ...]) -> None:
-        """Close and open; what is `lost`, see LOST, is gone."""
+        """Close the log, delete the files that match `lost` (see LOST), and open it again."""
         self.log.close()
         for pattern in lost:
             for path in self.path.glob(pattern):
@@ -187,7 +188,7 @@ class History:
         assert report.clean, report.findings
 
     def producers(self) -> list[tuple[int, int, int, int]]:
-        """What must survive: which producer may append what next."""
+        """Producer id, epoch, last sequence and open transaction's start, which must survive."""
         return [
             (p.producer_id, p.producer_epoch, p.last_sequence, p.txn_start_offset)
             for p in self.log.producers

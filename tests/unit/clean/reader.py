@@ -1,8 +1,8 @@
-"""A process that reads a log whole, again and again, while another compacts it.
+"""A process that reads a whole log repeatedly while another process compacts it.
 
-`python -m tests.unit.clean.reader PATH KEYS`: each pass must find every key, at growing
-offsets, with values that are never older than in the pass before.  Until its input closes;
-then it prints how many passes there were.
+`python -m tests.unit.clean.reader PATH KEYS`: each pass must find every key, at increasing
+offsets, with values that are never older than in the previous pass. When its input closes, the
+process prints how many passes it made.
 """
 
 import select
@@ -13,10 +13,10 @@ import kafkalog
 
 
 def look(log, keys, newest):
-    """One pass, up to an end that did not move during it; the newest number of each key.
+    """One pass, up to an end that did not move during it. Returns the newest number of each key.
 
-    What is appended during a pass may replace what lies before its end: only with that is a
-    pass whole.
+    A record appended during a pass may replace one before the pass's old end, so a pass is
+    complete only once it includes all records appended in the meantime.
     """
     found = {}
     start = log.start_offset
@@ -27,7 +27,7 @@ def look(log, keys, newest):
             assert record.offset > last, (record.offset, last)
             last = record.offset
             number = int(record.value)
-            assert number == record.offset, record  # the writer's only values
+            assert number == record.offset, record  # the writer writes no other value
             found[record.key] = number
         start = scan.end_offset
         log.refresh()

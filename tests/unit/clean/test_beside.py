@@ -33,7 +33,7 @@ def numbered(log, rng, count):
 
 @pytest.mark.slow
 def test_a_reader_sees_the_old_or_the_new(rng, tmp_path):
-    """Every key is there in each pass of two other processes, whatever is exchanged."""
+    """Every key is there in each pass of two other processes, whichever segments are replaced."""
     path = tmp_path / "topic-0"
     config = {**CONFIG, "segment.bytes": 8_000}
     with kafkalog.Log(path, config=config) as log:
@@ -98,7 +98,7 @@ def test_appends_and_reads_go_on_in_this_process(rng, tmp_path):
 
 
 class Interrupted:
-    """A throttle that lets something happen between two steps of a round."""
+    """A throttle that calls a function between two steps of a round."""
 
     def __init__(self, act, after=2):
         self._act = act
@@ -114,7 +114,7 @@ class Interrupted:
 
 @pytest.fixture
 def log(rng, tmp_path):
-    """Some segments to be compacted, more than one step's worth."""
+    """A log with segments to compact that need more than one step."""
     with kafkalog.Log(tmp_path / "topic-0", config=WIDE) as log:
         for _ in range(6):
             numbered(log, rng, 2_000)
@@ -137,7 +137,7 @@ def test_only_one_at_a_time(log):
 
 @pytest.mark.parametrize("after", [1, 4])
 def test_a_truncation_meanwhile(log, after):
-    """The round ends where it is; what it finished holds, the next begins with what is left."""
+    """The round stops; what it finished stays, and the next round starts with the rest."""
     before = {r.key: r.offset for r in log.read() if r.offset < 5_000}
     done = interrupted(log, lambda: log.truncate(5_000), after)
     assert done.end_offset <= log.segments[-1].base_offset <= 5_000
@@ -159,7 +159,7 @@ def test_a_deletion_meanwhile(log):
 
 
 def test_a_close_meanwhile(log):
-    """It waits for the step, not for the round; nothing unfinished is left behind."""
+    """Close waits for the current step, not for the whole round; no unfinished file remains."""
     before = read(log)
     with pytest.raises(kafkalog.Closed):
         interrupted(log, log.close, 1)
@@ -184,7 +184,7 @@ def test_a_failure_leaves_no_files(log):
 
 
 def test_truncation_lowers_the_checkpoint(log):
-    """Else records that take the place of truncated ones would count as compacted."""
+    """Otherwise records appended after the truncation would count as compacted."""
     end = log.compact().end_offset
     state = handle_of(log).owner.state
     assert state.cleaner(handle_of(log).tp) == end
@@ -198,8 +198,8 @@ def test_truncation_lowers_the_checkpoint(log):
 
 @pytest.mark.parametrize("place", [6, 30, 70])
 def test_damage_stays_and_is_named(log, place):
-    """A batch that fails its checksum, or has an offset of elsewhere, is neither dropped nor
-    given a new checksum."""
+    """A batch with a wrong checksum or with another place's offset is neither dropped nor given
+    a new checksum."""
     segment = sorted(Path(log.path).glob("*.log"))[2]
     data = bytearray(segment.read_bytes())
     data[list(batches.headers(data))[5].pos + place] ^= 1
@@ -216,11 +216,11 @@ def test_the_policy_must_say_so(tmp_path):
 
 
 def test_compact_and_delete_together(tmp_path):
-    """Retention takes old segments, compaction what is left."""
+    """Retention deletes old segments; compaction handles the rest."""
     clock = ManualClock()
     config = {
         **CONFIG, "cleanup.policy": "compact,delete", "retention.ms": 10_000,
-        "segment.bytes": 100,  # none fits another
+        "segment.bytes": 100,  # no two fit into one
     }  # fmt: skip
     with kafkalog.Log(tmp_path / "topic-0", config=config, clock=clock) as log:
         for key in (b"a", b"b", b"a", b"b", b"c"):
@@ -236,7 +236,7 @@ def test_compact_and_delete_together(tmp_path):
 
 
 def test_what_replaces_is_on_disk_first(log, monkeypatch):
-    """A record goes only when the later one of its key would survive a power cut."""
+    """A record is removed only once the later one of its key would survive a power failure."""
     flushed = []
     real = compaction._run
 

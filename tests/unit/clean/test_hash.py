@@ -1,4 +1,4 @@
-"""The hash of keys is SipHash-2-4-128: its authors' vectors, and a second writing of it."""
+"""The hash of keys is SipHash-2-4-128: its authors' vectors, and a second implementation."""
 
 import pytest
 

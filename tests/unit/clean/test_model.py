@@ -1,4 +1,4 @@
-"""Random histories: what compaction leaves is what a model of a few lines says."""
+"""Random histories: compaction leaves the records that a short model predicts."""
 
 import random
 
@@ -18,7 +18,7 @@ def test_a_random_history(number, rng, tmp_path):
         for _ in range(40):
             history.step()
         before = history.producers()
-        history.reopen(history.rng.choice(LOST))  # so that the compaction is the first to look
+        history.reopen(history.rng.choice(LOST))  # so that compaction is the first to use the files
         history.compact(lambda: history.log.compact().end_offset)
         history.check()
         assert history.producers() == before
@@ -37,7 +37,7 @@ def test_once_compacted_nothing_changes(rng, tmp_path):
         history.end_transaction()
     history.log.roll()
     history.compact(lambda: history.log.compact().end_offset)
-    for _ in range(4):  # segments that became small are merged until none fits another
+    for _ in range(4):  # segments that became small are merged until no two fit into one
         again = history.log.compact()
         assert again.records_after == again.records_before
     inodes = {p.name: p.stat().st_ino for p in history.path.glob("*.log")}
@@ -68,7 +68,7 @@ def test_tombstones_and_markers_go_in_their_time(tmp_path):
 
 @pytest.mark.parametrize("map_bytes", [16 * 24, 40 * 24, 1 << 20])
 def test_a_map_that_is_too_small_takes_rounds(map_bytes, rng, tmp_path):
-    """The result is that of one round; a batch with more keys than the map still fits."""
+    """The result is the same as of one round; a batch with more keys than the map still fits."""
     history = History(tmp_path / "topic-0", rng)
     history.keys = [b"key-%d" % i for i in range(300)]
     for _ in range(40):
@@ -92,7 +92,7 @@ def test_a_map_that_is_too_small_takes_rounds(map_bytes, rng, tmp_path):
 
 
 def test_records_without_keys_go(tmp_path):
-    """They can only be there from before the policy: a compacted topic refuses them."""
+    """They can only be older than the policy: a compacted topic refuses them."""
     path = tmp_path / "topic-0"
     history = History(path, random.Random(1), **{"cleanup.policy": "delete"})
     history.log.append_many([b"1", b"2", b"3"], keys=[b"a", None, b"c"])
@@ -106,7 +106,7 @@ def test_records_without_keys_go(tmp_path):
 
 
 def test_only_what_may_be_touched(tmp_path):
-    """Not the active segment, nor at or above an open transaction, nor younger records."""
+    """Not the active segment, not from an open transaction on, not records that are too young."""
     history = History(tmp_path / "topic-0", random.Random(1), **{"min.compaction.lag.ms": 10_000})
     log, clock = history.log, history.clock
     for i in range(10):
@@ -115,14 +115,14 @@ def test_only_what_may_be_touched(tmp_path):
             log.roll()
         clock.advance(3_000)
     done = log.compact()
-    # Segments [0, 2), [2, 4), ... of times 0 and 3 s, 6 and 9 s, ...; now is 30 s.
+    # Segments [0, 2), [2, 4), ... with times 0 and 3 s, 6 and 9 s, ...; it is now 30 s.
     assert done.end_offset == 6
     assert [r[0] for r in read(log)] == [5, 6, 7, 8, 9]
     log.close()
 
 
 def test_shown_is_what_is_read(rng, tmp_path):
-    """The judge itself: an untouched history reads as its model."""
+    """A test of the judge: a history that was never compacted reads as its model."""
     history = History(tmp_path / "topic-0", rng)
     for _ in range(60):
         history.step()

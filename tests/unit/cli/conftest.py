@@ -14,7 +14,7 @@ from tests.support import lines
 
 
 class Ran(NamedTuple):
-    """What a command left behind."""
+    """The result of a command: exit status, stdout, stderr."""
 
     status: int
     out: str
@@ -30,7 +30,7 @@ Command = Callable[..., Ran]
 
 @pytest.fixture
 def kafkalog(capsys: pytest.CaptureFixture[str]) -> Command:
-    """Run `kafkalog` with these words."""
+    """Run `kafkalog` with the given words."""
 
     def run(*words: object) -> Ran:
         capsys.readouterr()
@@ -43,5 +43,5 @@ def kafkalog(capsys: pytest.CaptureFixture[str]) -> Command:
 
 @pytest.fixture(scope="session")
 def log_files(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A folder of log files as programs write them."""
+    """A folder of log files like those that programs write."""
     return lines.write(tmp_path_factory.mktemp("lines"))

@@ -1,4 +1,4 @@
-"""Whatever happens to the bytes of a partition: dump and verify answer, repair mends."""
+"""Whatever happens to a partition's bytes, dump and verify finish, and repair repairs them."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ SOURCES = [
     "unclean/killed/log/u-prealloc-0",
     "compaction/log/c-txn-long-0",
 ]
-# Batches with a right checksum that contradict each other: which one is wrong nobody knows.
+# Batches with a right checksum that contradict each other: nothing shows which one is wrong.
 UNDECIDED = {"batch-order", "batch-range", "batch-header", "batch-epoch", "batch-records"}
 
 changes = st.lists(
@@ -39,7 +39,7 @@ changes = st.lists(
 
 
 def spoil(folder: Path, which: int, how: str, where: float, size: int) -> None:
-    """One change to one file of the folder."""
+    """Make one change to one file of the folder."""
     files = sorted(p for p in folder.iterdir() if p.is_file())
     path = files[which % len(files)]
     data = bytearray(path.read_bytes())
@@ -68,7 +68,7 @@ def test_any_damage(
     source: str,
     spoilt: list[tuple[int, str, float, int]],
 ) -> None:
-    """No exception, an end, and after a repair nothing that could have been mended is left."""
+    """No command raises or hangs, and a repair leaves no damage that it could repair."""
     top = tmp_path_factory.mktemp("damage")
     folder = copy_tree(cases.folder() / source, top / Path(source).name)
     try:

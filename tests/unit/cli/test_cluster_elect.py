@@ -1,4 +1,4 @@
-"""`kafkalog cluster elect`: the leader that it reports leads, whichever node is asked."""
+"""`kafkalog cluster elect`: the reported leader leads, whichever node is asked."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from kafkalog.testing.cluster import NODES, TestCluster
 def test_the_asked_node_hears_of_the_election_late(
     kafkalog_cluster: TestCluster, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """The controller elects; the asked node learns of it from the controller some time later."""
+    """The controller elects; the node that was asked learns of it only later."""
     cluster = kafkalog_cluster
     every, controller = [*cluster.nodes], cluster.controller
     first, asked = [node for node in every if node != controller]

@@ -1,5 +1,5 @@
-"""`kafkalog cluster id`, `endpoints`, `log-dirs`, `quorum` and `unregister`, and what else Kafka's
-tools do: `topics delete-records`, the settings of groups and of client metrics."""
+"""`kafkalog cluster id`, `endpoints`, `log-dirs`, `quorum` and `unregister`, and other commands
+of Kafka's tools: `topics delete-records`, settings of groups and of client metrics."""
 
 from __future__ import annotations
 
@@ -77,7 +77,7 @@ def test_the_quorum(kafkalog: Command, here: tuple[str, str]) -> None:
 
 
 def test_a_broker_is_unregistered(kafkalog: Command, here: tuple[str, str], peer: Peer) -> None:
-    """A single node has no other, and says so; another cluster is asked for what it is told."""
+    """A single node refuses to remove another; a real cluster gets the id that was given."""
     ran = kafkalog("cluster", "unregister", "7", *here)
     assert ran.status == 1
     assert "broker 7: BROKER_ID_NOT_REGISTERED: Broker ID 7 is not currently registered" in ran.err
@@ -136,7 +136,7 @@ def test_a_file_of_offsets_that_is_none(
 def test_settings_of_groups_and_client_metrics(
     kafkalog: Command, peer: Peer, kind: str, number: int, source: int
 ) -> None:
-    """Of a broker that has any: ours has none."""
+    """Sent to a broker that has such settings: ours has none."""
     entity = {"resource_type": number, "resource_name": "g"}
     setting = {"name": "interval.ms", "value": "5000", "config_source": source}
     peer.on(apis.INCREMENTAL_ALTER_CONFIGS, {"responses": [{"error_code": 0,

@@ -1,4 +1,4 @@
-"""What a plan of `kafkalog cluster` promises: whole, even, and few moves."""
+"""The plans of `kafkalog cluster`: complete, even, and with few moves."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def copied(moves: dict[TopicPartition, plan.Move]) -> int:
 
 
 def loads(found: plan.Layout, nodes: list[int]) -> tuple[list[int], list[int]]:
-    """Replicas and heads of each node."""
+    """Number of replicas and of preferred leaders of each node, in the order of `nodes`."""
     held, heads = (
         Counter(n for row in found.values() for n in row),
         Counter(row[0] for row in found.values() if row),
@@ -48,7 +48,7 @@ def test_what_is_even_stays() -> None:
 
 
 def test_a_new_node_gets_its_share_and_no_more() -> None:
-    """Twelve replicas on three nodes, and a fourth node comes: three are copied, and no more."""
+    """Of twelve replicas on three nodes, exactly three are copied to a fourth."""
     now = layout((1, 2, 3), (2, 3, 1), (3, 1, 2), (1, 2, 3))
     then = plan.evened(now, dict.fromkeys((1, 2, 3, 4)))
     assert copied(plan.moves(now, then)) == 3
@@ -56,7 +56,7 @@ def test_a_new_node_gets_its_share_and_no_more() -> None:
 
 
 def test_a_leader_is_handed_on_over_several_nodes() -> None:
-    """1 leads three, 3 none; nobody has both 1 and 3, but 2 can pass one on."""
+    """1 leads three, 3 none; no partition is on both 1 and 3, but 2 can pass the lead on."""
     now = layout((1, 2), (1, 2), (1, 2), (2, 3), (2, 3))
     then = plan.evened(now, dict.fromkeys((1, 2, 3)))
     _, heads = loads(then, [1, 2, 3])
@@ -69,7 +69,7 @@ def test_more_copies_and_less() -> None:
     assert all(row[0] == now[tp][0] and len(row) == 2 for tp, row in then.items())
     back = plan.evened(then, dict.fromkeys((1, 2, 3)), 1)
     assert loads(back, [1, 2, 3]) == ([1, 1, 1], [1, 1, 1])
-    assert all(set(back[tp]) <= set(then[tp]) for tp in then), "nothing is copied for it"
+    assert all(set(back[tp]) <= set(then[tp]) for tp in then), "nothing is copied"
 
 
 def test_racks_share_a_partition() -> None:
@@ -98,8 +98,8 @@ def test_who_has_the_only_copy_keeps_it_where_nobody_else_is() -> None:
 
 @pytest.mark.parametrize("seed", SEEDS)
 def test_any_plan_is_whole_and_even(seed: int) -> None:
-    """Each partition has its replicas once, on other nodes; nobody has two more than another; no
-    plan copies more than what must."""
+    """Each partition has its replicas on different nodes; no node has two more than another;
+    planning again moves nothing."""
     now, nodes = drawn(seed)
     chance = random.Random(-seed)
     after = chance.sample(nodes, chance.randrange(1, len(nodes) + 1))
@@ -118,7 +118,7 @@ def test_a_drained_node_has_nothing_and_nothing_else_moves(seed: int) -> None:
     now, nodes = drawn(seed)
     then = plan.drained(now, 1, dict.fromkeys(nodes))
     for tp, move in plan.moves(now, then).items():
-        assert any(node == 1 for node in now[tp]), "who does not have it moves nothing"
+        assert any(node == 1 for node in now[tp]), "only the partitions of node 1 move"
         assert len(move.adding) <= 1
     for tp, row in then.items():
         assert len(set(row)) == len(row) == len(now[tp])

@@ -41,7 +41,7 @@ def test_a_topic(data, capsys):
 
 
 def test_nothing_is_done_before_it_is_asked_for(data, capsys):
-    """It says how far it would go and how many records have no key, and writes nothing."""
+    """It reports the offset it would reach and how many records have no key; it writes nothing."""
     with Manager(data) as manager:
         manager.get("accounts", 1).append_many([b"no key"] * 3)
     before = fingerprint(data)
@@ -56,7 +56,7 @@ def test_nothing_is_done_before_it_is_asked_for(data, capsys):
 
 
 def test_a_topic_that_is_not_compacted_is_left_alone(data, tmp_path, capsys):
-    """Where nobody says so, and where the metadata say otherwise."""
+    """Neither the default nor the metadata's cleanup.policy has compact."""
     words = ["compact", "--dir", str(data), "--topic", "accounts", "--roll", "--execute"]
     assert cli.main(words) == 2
     assert "cleanup.policy: found delete, wanted one with compact" in capsys.readouterr().err

@@ -1,4 +1,4 @@
-"""`kafkalog consume` and `kafkalog topics`: what is there, in every shape asked for."""
+"""`kafkalog consume` and `kafkalog topics`: records and partitions, in every output format."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def directory(tmp_path: Path) -> Path:
 
 
 def in_json(data: bytes | None) -> tuple[str, str | None]:
-    """How a byte string is shown in JSON: suffix of its name, and its text."""
+    """How a byte string appears in JSON: its field name's suffix, and its text."""
     if data is None:
         return "", None
     try:
@@ -81,7 +81,7 @@ def test_consume_says_what_kafkas_consumer_read(
 
 
 def test_values_are_bytes(tmp_path: Path, capfdbinary: pytest.CaptureFixture[bytes]) -> None:
-    """What is no UTF-8 comes out as it went in."""
+    """Bytes that are not UTF-8 are written unchanged."""
     from kafkalog.cli import main
 
     with Manager(tmp_path / "d") as manager:
@@ -94,7 +94,7 @@ def test_values_are_bytes(tmp_path: Path, capfdbinary: pytest.CaptureFixture[byt
 
 
 def values(ran: Any) -> list[str]:
-    """The lines."""
+    """The lines of a successful command's output."""
     assert ran.status == 0, ran.err
     return list(ran.out.splitlines())
 
@@ -137,9 +137,9 @@ def test_patterns(kafkalog: Command, directory: Path) -> None:
 def test_damage_ends_it_after_what_was_good(
     kafkalog: Command, kafka_cases: Path, tmp_path: Path
 ) -> None:
-    """Every record before the damaged batch is shown; then one line says why it ends."""
+    """Every record before the damaged batch is shown; then one line reports the error."""
     source = kafka_cases / "segments" / "log"
-    directory = copy_tree(source, tmp_path / "d")  # with its clean marker: nothing is recovered
+    directory = copy_tree(source, tmp_path / "d")  # with its clean marker, so nothing is recovered
     log = sorted((directory / "seg4096-0").glob("*.log"))[1]
     data = bytearray(log.read_bytes())
     data[-1] ^= 1  # the last of several batches
@@ -155,7 +155,7 @@ def test_damage_ends_it_after_what_was_good(
 
 
 def test_mistakes_are_one_line(kafkalog: Command, directory: Path) -> None:
-    """Names that are not there, and offsets that are out of range."""
+    """Unknown names, malformed values, and offsets out of range."""
     for status, words in (
         (2, ["--dir", directory, "--topic", "tt"]),
         (2, ["--dir", directory, "--topic", "t", "--partition", 5]),
@@ -171,7 +171,7 @@ def test_mistakes_are_one_line(kafkalog: Command, directory: Path) -> None:
 
 
 def start(*words: object, **how: Any) -> subprocess.Popen[bytes]:
-    """`kafkalog` as a process of its own."""
+    """`kafkalog` as a separate process."""
     return subprocess.Popen(
         [sys.executable, "-m", "kafkalog", *map(str, words)], cwd=ROOT, stdout=subprocess.PIPE,
         stderr=subprocess.PIPE, **how,
@@ -182,7 +182,7 @@ def start(*words: object, **how: Any) -> subprocess.Popen[bytes]:
 def test_follow_shows_what_comes_and_ctrl_c_ends_it_quietly(
     directory: Path, partition: list[object]
 ) -> None:
-    """A reader process next to a writer; status 130 and not a word."""
+    """A reader process next to a writer; it exits with status 130 and an empty stderr."""
     process = start(
         "consume", "--dir", directory, "--topic", "t", "--offset", "9", "--follow", *partition
     )
@@ -204,7 +204,7 @@ def test_follow_shows_what_comes_and_ctrl_c_ends_it_quietly(
 
 
 def test_follow_waits_for_a_partition_that_was_never_written(tmp_path: Path) -> None:
-    """A topic that was made and nothing more: the first record is shown when it comes."""
+    """A topic that was only created: its first record is shown when it arrives."""
     with Manager(tmp_path / "d") as manager:
         manager.create_topic("t", 2)
         process = start("consume", "--dir", tmp_path / "d", "--topic", "t", "--follow")
@@ -219,7 +219,7 @@ def test_follow_waits_for_a_partition_that_was_never_written(tmp_path: Path) -> 
 
 
 def test_a_reader_that_has_enough_is_no_failure(tmp_path: Path) -> None:
-    """`kafkalog consume | head -1`: the pipe breaks, quietly."""
+    """`kafkalog consume | head -1`: the broken pipe is not reported."""
     with Log(tmp_path / "t-0") as log:
         log.append_many([b"x" * 100] * 50_000)
     process = start("consume", "--dir", tmp_path, "--topic", "t")
@@ -253,7 +253,7 @@ def test_topics(kafkalog: Command, directory: Path) -> None:
 
 
 def test_topics_draws(kafkalog: Command, directory: Path, tmp_path: Path) -> None:
-    """An SVG of one topic; of several, it asks which."""
+    """An SVG of one topic; with several topics the command asks for one."""
     target = tmp_path / "t.svg"
     ran = kafkalog("topics", "--dir", directory, "--topic", "t", "--draw", target)
     assert ran.status == 0, ran.err
@@ -264,7 +264,7 @@ def test_topics_draws(kafkalog: Command, directory: Path, tmp_path: Path) -> Non
 
 
 def test_topics_of_kafkas_directories(kafkalog: Command, kafka_cases: Path) -> None:
-    """The ends are the broker's own answers."""
+    """The offsets are those that the broker itself returned."""
     for source in CASES:
         ends = source.parent / "expected" / "ends.jsonl"
         if not ends.exists():
@@ -281,7 +281,7 @@ def test_topics_of_kafkas_directories(kafkalog: Command, kafka_cases: Path) -> N
 
 
 def test_topics_shows_the_users(kafkalog: Command, tmp_path: Path) -> None:
-    """Kafka's own are shown when they are asked for, or named."""
+    """Internal topics are shown only when asked for, or when named."""
     with Manager(tmp_path) as manager:
         for name in ("mine", "__consumer_offsets"):
             manager.create_topic(name, 1)
@@ -294,7 +294,7 @@ def test_topics_shows_the_users(kafkalog: Command, tmp_path: Path) -> None:
 
 
 def test_a_directory_does_what_a_cluster_does(kafkalog: Command, directory: Path) -> None:
-    """Several topics, a pattern of their names, an end after silence."""
+    """Several topics, a pattern of topic names, and a timeout that ends the command."""
     with Manager(directory) as manager:
         manager.create_topic("t2", 1)
         manager.get("t2", 0).append(b"other")

@@ -1,4 +1,4 @@
-"""`kafkalog dump --json` says what Kafka's DumpLogSegments said of the same files."""
+"""`kafkalog dump --json` reports what Kafka's DumpLogSegments reported on the same files."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ FILE = re.compile(r"^Dumping (?:\./)?(\S+)$")
 
 
 def said_by_kafka(dump: Path) -> dict[str, list[str]]:
-    """File name in the case -> the lines about it; a file that is repeated is taken once."""
+    """File name in the case -> the lines about it; for a repeated file, only the last ones."""
     files: dict[str, list[str]] = {}
     into: list[str] = []
     for line in dump.read_text().splitlines():
@@ -36,7 +36,7 @@ def said_by_kafka(dump: Path) -> dict[str, list[str]]:
 
 
 def as_kafka(row: dict[str, Any]) -> str | None:
-    """A row of ours in DumpLogSegments' words."""
+    """A row of our output, formatted as DumpLogSegments does."""
     kind = row["kind"]
     if kind == "batch":
         horizon = row["delete_horizon"]
@@ -80,7 +80,7 @@ def as_kafka(row: dict[str, Any]) -> str | None:
 
 
 def producer_as_kafka(row: dict[str, Any]) -> str:
-    """A producer of a snapshot; one with markers only has no batch to tell of."""
+    """A producer of a snapshot; if it only wrote markers, it has no fields of a batch."""
     start = row["txn_start_offset"]
     text = (
         f"producerId: {row['producer_id']} producerEpoch: {row['producer_epoch']} "
@@ -99,8 +99,8 @@ def producer_as_kafka(row: dict[str, Any]) -> str:
 
 
 def comparable(line: str) -> str:
-    """Without decoded keys, the name of a record's timestamp type, and the blank behind a producer
-    without batches that Kafka wrote before 4.4."""
+    """A line without decoded keys, the name of a record's timestamp type, and the blank that
+    Kafka before 4.4 wrote after a producer without batches."""
     line = re.sub(r"(headerKeys: \[[^\]]*\](?: endTxnMarker: \w+ coordinatorEpoch: \d+)?).*", r"\1",
                   line)  # fmt: skip
     return re.sub(r"^(\| offset: \d+) \w+: ", r"\1 ", line).rstrip()
@@ -124,7 +124,7 @@ def test_dump_says_what_kafka_says(kafkalog: Command, dump: Path, case: Path) ->
 
 
 def test_dump_of_a_directory_changes_nothing(kafkalog: Command, kafka_cases: Path) -> None:
-    """Every data directory there is, read only, to its end or to a reason."""
+    """Every data directory of the cases is dumped read-only, to its end or to an error."""
     for case, directory in data_directories():
         before = fingerprint(directory)
         ran = kafkalog("dump", directory)
@@ -150,7 +150,7 @@ def test_dump_of_a_damaged_file_says_where_and_goes_on(
 
 
 def test_dump_names_an_old_format(kafkalog: Command, kafka_cases: Path) -> None:
-    """Formats 0 and 1 are not read, and it says so."""
+    """Formats 0 and 1 are not supported, and dump reports that."""
     folder = kafka_cases / "oldformats" / "log" / "v1-none-java-0"
     if not folder.is_dir():
         pytest.skip("this data set has no such partition")
@@ -160,7 +160,7 @@ def test_dump_names_an_old_format(kafkalog: Command, kafka_cases: Path) -> None:
 
 
 def test_dump_tells_a_preallocated_tail(kafkalog: Command, kafka_cases: Path) -> None:
-    """Zeros after the last batch are no damage."""
+    """Zeros after the last batch are not damage."""
     folder = kafka_cases / "unclean" / "killed" / "log" / "u-prealloc-0"
     ran = kafkalog("dump", folder)
     assert ran.status == 0
@@ -184,7 +184,7 @@ def test_dump_from_an_offset(kafkalog: Command, kafka_cases: Path) -> None:
 
 
 def test_dump_refuses_what_is_not_kafkas(kafkalog: Command, tmp_path: Path) -> None:
-    """Another file, an empty folder, a missing path: one line, status 2."""
+    """Another kind of file, an empty folder, a missing path: one line, status 2."""
     (tmp_path / "notes.txt").write_text("hello")
     for path in (tmp_path / "notes.txt", tmp_path, tmp_path / "none.log"):
         ran = kafkalog("dump", path)

@@ -1,4 +1,4 @@
-"""`kafkalog features`, in the words of Kafka's tool."""
+"""`kafkalog features`, with the output of Kafka's tool."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""JSON and CSV as records: the fast ways and the slow ones agree, and numbers stay numbers."""
+"""JSON and CSV as records: the fast and the slow parsers agree, and numbers stay numbers."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ Told = tuple[list[tuple[bytes, bytes | None, int | None]], int, list[int], str]
 
 
 def told(path: Path, shape: Shape) -> Told:
-    """Records, blank lines, the lines that were bad, and what ended it."""
+    """Records, blank lines, the numbers of bad lines, and the error that ended it."""
     rows: list[tuple[bytes, bytes | None, int | None]] = []
     bad: list[int] = []
     blank, end = 0, ""
@@ -74,7 +74,7 @@ CELLS = st.one_of(
 @given(st.lists(st.lists(CELLS, min_size=3, max_size=3), max_size=30), st.booleans())
 @example([["", "", ""]], False)
 def test_rows_of_csv(tmp_path_factory, rows, quoted) -> None:
-    """As csv.writer writes them: by columns as row by row, and the cells are the same."""
+    """As csv.writer writes them: by columns and row by row alike, and the cells are the same."""
     path = tmp_path_factory.mktemp("csv") / "rows.csv"
     out = io.StringIO(newline="")
     writer = csv.writer(out, quoting=csv.QUOTE_ALL if quoted else csv.QUOTE_MINIMAL)
@@ -101,7 +101,7 @@ def test_rows_of_csv(tmp_path_factory, rows, quoted) -> None:
 @example(b"a,b\n1,\xff\n")
 @example(b"a,b\n1\n1,2,3\n4,5\n")
 def test_anything_that_is_called_csv(tmp_path_factory, data) -> None:
-    """Bad rows, blank ones and the end are reported alike."""
+    """Both parsers report bad rows, blank rows and the end alike."""
     path = tmp_path_factory.mktemp("csv") / "rows.csv"
     path.write_bytes(data)
     assert with_fast_ways(path, PLAIN) == without_fast_ways(path, PLAIN)
@@ -109,7 +109,7 @@ def test_anything_that_is_called_csv(tmp_path_factory, data) -> None:
 
 @pytest.mark.parametrize("ways", [with_fast_ways, without_fast_ways])
 def test_a_cell_is_as_long_as_a_record_may_be(tmp_path, ways) -> None:
-    """Also behind a bad row, from which on it goes row by row; what is longer is a bad row."""
+    """Also after a bad row, where row-by-row parsing starts; a longer cell makes a bad row."""
     path = tmp_path / "rows.csv"
     long, longer = "x" * 200_000, "y" * 1_000_001
     path.write_text(f"a,b\n1,{long}\n2,3,4\n5,{long}\n6,{longer}\n7,8\n")
@@ -120,7 +120,7 @@ def test_a_cell_is_as_long_as_a_record_may_be(tmp_path, ways) -> None:
 
 
 def test_a_line_end_inside_of_a_cell_is_whole_wherever_a_block_ends(tmp_path) -> None:
-    """pyarrow drops an LF at a block's beginning when the block before it ended in CR."""
+    """pyarrow drops an LF at the start of a block if the previous block ended in CR."""
     path = tmp_path / "rows.csv"
     for shift in range(257):
         path.write_bytes(b'a,b\n%s,"one\r\ntwo"\r\n' % (b"x" * shift) + b'"\r\r\n",y\r\n' * 60)
@@ -155,7 +155,7 @@ def test_lines_of_json(tmp_path_factory, lines, value) -> None:
 
 
 def test_the_fast_ways_are_taken(tmp_path, monkeypatch) -> None:
-    """A regular file goes by blocks to its end: no row alone."""
+    """A regular file is parsed in blocks to its end, never row by row."""
     rows = [{"id": i, "at": 1_700_000_000_000 + i, "who": f"c{i % 7}"} for i in range(20_000)]
     (tmp_path / "r.jsonl").write_text("\n".join(map(json.dumps, rows)))
     with open(tmp_path / "r.csv", "w", newline="") as file:

@@ -1,4 +1,4 @@
-"""Percentiles, histograms, durations: small arithmetic of the commands."""
+"""The commands' arithmetic: percentiles, histograms, durations."""
 
 from __future__ import annotations
 

@@ -15,7 +15,7 @@ from kafkalog.types import TopicPartition
 
 @pytest.fixture
 def data(tmp_path: Path) -> Path:
-    """A directory that two readers hold."""
+    """A directory on which two readers have holds."""
     now_ms = int(time.time() * 1000)
     with Log(tmp_path / "t-0") as log:
         log.append(b"x")

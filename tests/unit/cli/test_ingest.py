@@ -1,4 +1,4 @@
-"""`kafkalog ingest`: real lines in, the same lines out; mistakes named by file and line."""
+"""`kafkalog ingest`: real lines in, the same lines out; errors name the file and the line."""
 
 from __future__ import annotations
 
@@ -38,19 +38,19 @@ TIMES = {
 
 
 def records(directory: Path, topic: str, partition: int = 0) -> list[Record]:
-    """Everything in a partition."""
+    """All records of a partition."""
     with Log(directory / f"{topic}-{partition}", mode="r") as log:
         return list(log.read())
 
 
 def lines_of(path: Path) -> list[bytes]:
-    """A file's lines as records: without ends, and without empty ones."""
+    """A file's lines as records: without line ends, and without empty lines."""
     lines = [line.removesuffix(b"\r") for line in path.read_bytes().split(b"\n")]
     return [line for line in lines if line]
 
 
 def ms(text: str) -> int:
-    """Of an ISO 8601 time in UTC."""
+    """Milliseconds since the epoch, from an ISO 8601 time in UTC."""
     moment = datetime.fromisoformat(text.replace("Z", "+00:00"))
     return round(moment.timestamp() * 1000)
 
@@ -93,7 +93,7 @@ def test_times_in_many_notations(
 def test_a_key_decides_the_partition_as_in_javas_client(
     kafkalog: Command, log_files: Path, tmp_path: Path
 ) -> None:
-    """All records of one key are in one partition, in order; no match is no key."""
+    """All records of one key are in one partition, in order; a line without a match has no key."""
     file = log_files / "shell.log"
     ran = kafkalog(
         "ingest", file, "--dir", tmp_path / "d", "--topic", "ssh", "--partitions", 4,
@@ -113,7 +113,7 @@ def test_a_key_decides_the_partition_as_in_javas_client(
 
 
 def test_json_lines(kafkalog: Command, tmp_path: Path) -> None:
-    """Keys and times from fields, nested too; the value is the line as it was."""
+    """Keys and times come from fields, also nested ones; the value is the unchanged line."""
     rows = [
         {"at": "2026-07-04T12:00:00.5Z", "user": {"id": 7}, "text": "äöü"},
         {"at": 1_783_166_400_000, "user": {"id": None}, "text": ""},
@@ -151,7 +151,7 @@ def test_json_that_is_no_record(kafkalog: Command, tmp_path: Path) -> None:
 
 
 def test_csv(kafkalog: Command, tmp_path: Path) -> None:
-    """A row is a JSON object, or the one field that was asked for; quotes may span lines."""
+    """A row becomes a JSON object, or the chosen field alone; quotes may span lines."""
     path = tmp_path / "rows.csv"
     path.write_text('id,at,note\n1,2026-01-01,"a, b"\n2,2026-01-02 03:04:05,"two\nlines"\n')
     words = ["--dir", tmp_path / "d", "--key", "id", "--timestamp", "at"]
@@ -174,7 +174,7 @@ def test_csv(kafkalog: Command, tmp_path: Path) -> None:
 
 
 def test_compressed_inputs(kafkalog: Command, log_files: Path, tmp_path: Path) -> None:
-    """gzip (of several members) and zstd (of several frames), by their names."""
+    """Files are recognized by name: gzip (several members) and zstd (several frames)."""
     data = (log_files / "machine.log").read_bytes() + b"\n"
     cut = data.index(b"\n", len(data) // 2) + 1
     (tmp_path / "a.log.gz").write_bytes(gzip.compress(data[:cut]) + gzip.compress(data[cut:]))
@@ -195,7 +195,7 @@ def test_a_damaged_compressed_input_is_named(kafkalog: Command, tmp_path: Path, 
     for bad in (whole[: len(whole) // 2], b"no such format", whole[:200] + b"\0" + whole[201:]):
         (tmp_path / name).write_bytes(bad)
         ran = kafkalog("ingest", tmp_path / name, "--dir", tmp_path / "d", "--topic", "t")
-        if ran.status == 0:  # a truncated zstd stream is only known by its missing end
+        if ran.status == 0:  # a truncated zstd stream is only recognized by its missing end
             assert name.endswith("zst")
             continue
         assert ran.status == 1
@@ -206,7 +206,7 @@ def test_a_damaged_compressed_input_is_named(kafkalog: Command, tmp_path: Path, 
 def test_the_standard_input(
     kafkalog: Command, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """`-` is text, or JSON when its first byte says so."""
+    """`-` is text, or JSON if its first byte shows it."""
     for text, topic in ((b"a\nb\nc", "text"), (b'{"k":1}\n{"k":2}\n', "json")):
         buffer = io.BufferedReader(io.BytesIO(text))  # type: ignore[arg-type]
         monkeypatch.setattr(sys, "stdin", SimpleNamespace(buffer=buffer))
@@ -220,7 +220,7 @@ def test_the_standard_input(
 def test_a_bad_line_stops_the_run_and_what_was_before_it_stays(
     kafkalog: Command, tmp_path: Path
 ) -> None:
-    """File, line, reason and the number of records; status 1."""
+    """It reports file, line, reason and the number of records; status 1."""
     path = tmp_path / "rows.jsonl"
     path.write_text('{"a":1}\n{"a":2}\n{"a":\n{"a":4}\n')
     ran = kafkalog("ingest", path, "--dir", tmp_path / "d", "--topic", "t")
@@ -231,7 +231,7 @@ def test_a_bad_line_stops_the_run_and_what_was_before_it_stays(
 
 
 def test_max_errors_skips_and_tells(kafkalog: Command, tmp_path: Path) -> None:
-    """Up to N bad lines are skipped, each with its place; one more ends it."""
+    """Up to N bad lines are skipped and reported; one more ends the run."""
     path = tmp_path / "rows.csv"
     path.write_text("a,b\n1,2\n3\n4,5\n6,7,8\n9,10\n")
     words = ["ingest", path, "--dir", tmp_path / "d", "--topic"]
@@ -244,7 +244,7 @@ def test_max_errors_skips_and_tells(kafkalog: Command, tmp_path: Path) -> None:
 
 
 def test_a_line_without_a_time(kafkalog: Command, tmp_path: Path) -> None:
-    """An error by default; or it belongs to the line before it, as a stack trace does."""
+    """An error by default; optionally it gets the time of the line before, as in a stack trace."""
     path = tmp_path / "app.log"
     path.write_text("2026-01-01T00:00:00Z boom\n  at main()\n2026-01-01T00:00:05Z on\n")
     words = ["ingest", path, "--dir", tmp_path / "d", "--timestamp-regex", r"^(20\S+)", "--topic"]
@@ -259,7 +259,7 @@ def test_a_line_without_a_time(kafkalog: Command, tmp_path: Path) -> None:
 
 
 def test_a_value_that_no_batch_can_hold_is_named(kafkalog: Command, tmp_path: Path) -> None:
-    """By its line, whatever is around it."""
+    """The message names the line of the value, wherever it is in the file."""
     path = tmp_path / "big.txt"
     path.write_bytes(b"small\n" + b"x" * 50_000 + b"\nmore\n" + b"y" * 20_001)
     words = ["--dir", tmp_path / "d", "--set", "max.message.bytes=20000", "--max-errors", 5]
@@ -274,7 +274,7 @@ def test_a_value_that_no_batch_can_hold_is_named(kafkalog: Command, tmp_path: Pa
 
 
 def test_settings_reach_the_log(kafkalog: Command, log_files: Path, tmp_path: Path) -> None:
-    """segment.bytes rolls; a misspelt name and a wrong value are refused before anything."""
+    """segment.bytes rolls; a misspelt name and a wrong value are refused first."""
     words = ["ingest", log_files / "desktop.log", "--dir", tmp_path / "d", "--topic", "t"]
     assert kafkalog(*words, "--set", "segment.bytes=100000").status == 0
     assert len(list((tmp_path / "d" / "t-0").glob("*.log"))) >= 3
@@ -284,7 +284,7 @@ def test_settings_reach_the_log(kafkalog: Command, log_files: Path, tmp_path: Pa
 
 
 def test_blank_lines_are_counted(kafkalog: Command, tmp_path: Path) -> None:
-    """They are no records, and nobody has to wonder where they went."""
+    """They make no records, but the summary reports their number."""
     texts = {
         "a.txt": "a\n\nb\n\n\n",
         "a.jsonl": '{"a":1}\n\n  \n\n{"a":2}\n',
@@ -335,7 +335,7 @@ def test_usage_mistakes(kafkalog: Command, log_files: Path, tmp_path: Path) -> N
 
 
 def test_a_directory_that_is_owned(kafkalog: Command, log_files: Path, tmp_path: Path) -> None:
-    """Somebody writes to it: one line with the owner's pid."""
+    """Another process writes to it: one line with the owner's pid."""
     script = (
         "import sys; from kafkalog.directory.manager import Manager\n"
         "with Manager(sys.argv[1]): print('open', flush=True); sys.stdin.read()"
@@ -353,7 +353,7 @@ def test_a_directory_that_is_owned(kafkalog: Command, log_files: Path, tmp_path:
 
 
 def test_a_progress_bar_on_a_terminal(log_files: Path, tmp_path: Path) -> None:
-    """A real process on a pseudo terminal: the bar and the rate on stderr, the sum on stdout."""
+    """A real process on a pseudo terminal: bar and rate on stderr, the summary on stdout."""
     big = tmp_path / "big.log"
     big.write_bytes(((log_files / "windows.log").read_bytes() + b"\n") * 60)
     ours, theirs = pty.openpty()
@@ -377,7 +377,7 @@ def test_a_progress_bar_on_a_terminal(log_files: Path, tmp_path: Path) -> None:
 
 
 def test_no_progress_bar_elsewhere(kafkalog: Command, log_files: Path, tmp_path: Path) -> None:
-    """Not a byte on stderr when it is no terminal."""
+    """Nothing is written to stderr if it is not a terminal."""
     ran = kafkalog("ingest", log_files / "desktop.log", "--dir", tmp_path / "d", "--topic", "t")
     assert ran.err == ""
 
@@ -385,7 +385,7 @@ def test_no_progress_bar_elsewhere(kafkalog: Command, log_files: Path, tmp_path:
 def test_the_topics_settings_in_the_metadata_hold(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """The times of its log, the largest batch; --set cannot say something else."""
+    """The metadata decides timestamp types and the largest batch; --set may not contradict it."""
     data, lines = tmp_path / "served", tmp_path / "lines"
     lines.write_text("one\ntwo\n")
     with Broker(data) as broker, Raw(broker.bootstrap_servers) as client:

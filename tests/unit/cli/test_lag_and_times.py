@@ -1,4 +1,4 @@
-"""Lags, and numbers that name a time, are what they are to Kafka's tools."""
+"""Lags, and numbers that stand for times, mean what they mean in Kafka's tools."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from tests.unit.cli.conftest import Command, Ran
 
 @pytest.fixture
 def at(kafkalog: Command, servers: str) -> Command:
-    """Run `kafkalog WORDS --bootstrap-server ...`; it has to succeed."""
+    """Run `kafkalog WORDS --bootstrap-server ...`; it must succeed."""
 
     def run(*words: object) -> Ran:
         ran = kafkalog(*words, "--bootstrap-server", servers)
@@ -23,14 +23,14 @@ def at(kafkalog: Command, servers: str) -> Command:
 
 @pytest.fixture
 def topic(at: Command, unique: str) -> str:
-    """Of one partition."""
+    """A topic of one partition."""
     at("topics", "create", unique, "--partitions", 1)
     at("offsets", unique)
     return unique
 
 
 def test_a_lag_is_told_as_it_is(at: Command, servers: str, topic: str) -> None:
-    """Below zero beyond the end; and how much of it is still there."""
+    """Negative past the end of the log; `readable` counts the records that still exist."""
     tp = TopicPartition(topic, 0)
     found = []
     with Producer(servers) as producer, Admin(servers) as admin:
@@ -51,7 +51,7 @@ def test_a_lag_is_told_as_it_is(at: Command, servers: str, topic: str) -> None:
 def test_a_number_that_names_a_time_is_of_milliseconds(
     at: Command, servers: str, topic: str, time_ms: str, offset: int
 ) -> None:
-    """Of every option that takes a time."""
+    """In every option that takes a time."""
     with Producer(servers) as producer:
         for at_ms in (5000, 9000):
             producer.send(topic, b"v", timestamp_ms=at_ms)

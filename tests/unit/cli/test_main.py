@@ -23,7 +23,7 @@ ROOT = Path(__file__).parents[3]
 
 @pytest.mark.parametrize("command", sorted(COMMANDS))
 def test_help_has_an_example_and_the_exit_codes(kafkalog: Command, command: str) -> None:
-    """`--help` of each command, and an example that its own parser takes."""
+    """`--help` of each command has an example and the exit codes."""
     ran = kafkalog(command, "--help")
     assert ran.status == 0
     assert "example:\n" in ran.out and f"kafkalog {command}" in ran.out
@@ -43,7 +43,7 @@ def examples() -> list[str]:
 
 @pytest.mark.parametrize("line", examples())
 def test_examples_are_taken_by_their_parsers(line: str) -> None:
-    """A newcomer copies them: none may be refused."""
+    """Newcomers copy them, so none may be refused."""
     import shlex
 
     words = shlex.split(line.split(" | ")[0], comments=True)
@@ -53,7 +53,7 @@ def test_examples_are_taken_by_their_parsers(line: str) -> None:
 
 
 def test_help_of_all_names_every_command(kafkalog: Command) -> None:
-    """Also without any word."""
+    """Also with no arguments at all."""
     for words in ([], ["--help"]):
         ran = kafkalog(*words)
         assert ran.status == 0
@@ -62,7 +62,7 @@ def test_help_of_all_names_every_command(kafkalog: Command) -> None:
 
 
 def test_mistakes_are_one_line_and_status_2(kafkalog: Command) -> None:
-    """An unknown command gets the nearest known one; argparse names its options."""
+    """An unknown command gets the nearest known one as a hint; argparse names the options."""
     ran = kafkalog("consme")
     assert (ran.status, ran.err) == (2, "kafkalog: no command 'consme'; did you mean consume?\n")
     ran = kafkalog("consume", "--dir")
@@ -76,7 +76,7 @@ def test_mistakes_are_one_line_and_status_2(kafkalog: Command) -> None:
 
 
 def test_help_imports_nothing_heavy() -> None:
-    """Neither the C core nor numpy: what --help costs is Python's own start."""
+    """Neither the C core nor numpy: --help takes only as long as Python's own start."""
     code = (
         "import sys; from kafkalog.cli import main; main(['--help']); main(['ingest', '--help']);"
         "bad = [m for m in ('numpy', 'pyarrow', 'cffi', 'kafkalog._native', 'zstandard')"
@@ -88,7 +88,7 @@ def test_help_imports_nothing_heavy() -> None:
 
 
 def test_python_dash_m(tmp_path: Path) -> None:
-    """`python -m kafkalog` is the command, with its exit status."""
+    """`python -m kafkalog` runs the command and returns its exit status."""
     ran = subprocess.run(
         [sys.executable, "-m", "kafkalog", "verify", str(tmp_path / "none")], cwd=ROOT,
         capture_output=True, text=True, check=False,
@@ -117,7 +117,7 @@ def test_python_dash_m(tmp_path: Path) -> None:
 def test_streams_that_are_closed_or_full(
     tmp_path: Path, shell: str, status: int, told: str
 ) -> None:
-    """One line on stderr, if there is one; and no file of the data becomes the output."""
+    """At most one line on stderr; the output never ends up in a data file."""
     with Log(tmp_path / "d" / "t-0") as log:
         log.append(b"x" * 100_000)
     (tmp_path / "t.txt").write_text("a\n")
@@ -147,7 +147,7 @@ def test_a_failure_that_is_often_met_says_what_to_do(kafkalog: Command, tmp_path
 
 
 def served(folder: Path, listen: str) -> tuple[int, str]:
-    """`kafkalog serve` as a process, since it sets up its process's logging: status, stderr."""
+    """Status and stderr of `kafkalog serve`, run as a process because it configures logging."""
     command = [sys.executable, "-m", "kafkalog", "serve", "--dir", "d", "--listen", listen]
     ran = subprocess.run(command, cwd=folder, capture_output=True, text=True, timeout=LIMIT_S,
                          env={**os.environ, "PYTHONPATH": str(ROOT)})  # fmt: skip
@@ -155,14 +155,14 @@ def served(folder: Path, listen: str) -> tuple[int, str]:
 
 
 def test_debug_shows_the_traceback(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """KAFKALOG_DEBUG=1: the exception itself."""
+    """KAFKALOG_DEBUG=1 raises the exception itself."""
     monkeypatch.setenv("KAFKALOG_DEBUG", "1")
     with pytest.raises(FileNotFoundError):
         main(["verify", str(tmp_path / "none")])
 
 
 def test_the_help_of_an_action_has_its_own_options(kafkalog: Command) -> None:
-    """As a word or as Kafka's option; what another action has is refused, and named."""
+    """For an action as a word or as Kafka's option; other actions' options are refused by name."""
     for words in (["topics", "create"], ["topics", "--create"]):
         shown = kafkalog(*words, "--help").out
         assert "usage: kafkalog topics create" in shown
@@ -181,7 +181,7 @@ def test_the_help_of_an_action_has_its_own_options(kafkalog: Command) -> None:
 def test_the_environment_names_the_broker(
     kafkalog: Command, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    """KAFKALOG_BOOTSTRAP_SERVERS; the option goes over it, and so does --dir."""
+    """--bootstrap-server and --dir override KAFKALOG_BOOTSTRAP_SERVERS."""
     words = ["topics", "list", "--request-timeout-ms", 200]
     assert "--bootstrap-server" in kafkalog(*words).err
     monkeypatch.setenv("KAFKALOG_BOOTSTRAP_SERVERS", "localhost:1")
@@ -198,7 +198,7 @@ def test_failpoints_are_not_for_users(kafkalog: Command) -> None:
 
 
 def test_failpoints(kafkalog: Command) -> None:
-    """Listed by the test build, explained by the other one."""
+    """The test build lists them; the normal build says how to get it."""
     from kafkalog._native import lib
 
     ran = kafkalog("failpoints")
@@ -212,12 +212,12 @@ def test_failpoints(kafkalog: Command) -> None:
 
 
 def test_the_document_is_fresh() -> None:
-    """docs/cli.md is what the parsers say."""
+    """docs/cli.md is what the parsers render."""
     assert (ROOT / "docs" / "cli.md").read_text() == render_markdown()
 
 
 def test_codecs_are_the_engines() -> None:
-    """The names that --compression offers, in the order of their numbers."""
+    """--compression offers the engine's codecs, in the order of their numbers."""
     from kafkalog.batch.codecs import codec_name
 
     assert [codec_name(i) for i in range(5)] == list(CODECS)
@@ -252,7 +252,7 @@ def test_times_in(text: str, ms: int) -> None:
     ],
 )
 def test_a_number_that_an_option_gives_is_of_milliseconds(text: str, ms: int) -> None:
-    """However small: as the help and Kafka's tools say."""
+    """However small, as the help and Kafka's tools document it."""
     assert parse_moment(text) == ms
 
 
@@ -263,7 +263,7 @@ def test_what_is_no_time_for_an_option(text: str) -> None:
 
 
 def test_times_by_format() -> None:
-    """A format without a year takes the given one, leap days too."""
+    """A format without a year uses the given year, also for leap days."""
     from datetime import timezone
     from zoneinfo import ZoneInfo
 

@@ -1,4 +1,4 @@
-"""How commands behave where the world is against them: no permission, Ctrl-C, a full output."""
+"""How commands behave on trouble: missing permissions, Ctrl-C, an output that is full."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ TIMEOUT_S = 60
 
 
 def started(folder: Path, *words: str) -> subprocess.Popen[str]:
-    """A command as a process, between pipes."""
+    """A command in a process whose input and output are pipes."""
     return subprocess.Popen(
         [sys.executable, "-m", "kafkalog", *words], cwd=folder, text=True, stdin=subprocess.PIPE,
         stdout=subprocess.PIPE, stderr=subprocess.PIPE,
@@ -75,7 +75,7 @@ HELPS = ["--help", "--version", "", *(f"{name} --help" for name in sorted(COMMAN
     [*((words, True) for words in HELPS), ("--help", False), ("serve --help", False)],
 )
 def test_a_help_that_cannot_be_written_is_a_failure(words: str, buffered: bool) -> None:
-    """One line on stderr, and not status 0."""
+    """One line on stderr, and a status other than 0."""
     env = {**os.environ, "PYTHONPATH": str(ROOT), "PYTHONUNBUFFERED": "" if buffered else "1"}
     ran = subprocess.run(f"{sys.executable} -m kafkalog {words} > /dev/full", shell=True, env=env,
                          capture_output=True, text=True, timeout=TIMEOUT_S)  # fmt: skip
@@ -130,15 +130,15 @@ for line in sys.stdin:
         told.seek(0)
         print(json.dumps([status, told.read().decode()]), flush=True)
 """
-"""What nobody may read, the interpreter and its modules among it, is loaded before."""
+"""Modules that the unprivileged user may not read, even the interpreter's, are loaded first."""
 
 
 @pytest.fixture(scope="module")
 def refused() -> Iterator[dict[tuple[str, str], tuple[int, str, str]]]:
-    """Of each command, at a directory of root's and at one below it: status, words and the
-    directory, when nobody runs it."""
+    """Each command, run by an unprivileged user on a directory of root's and on one below it:
+    exit status, output, and the directory."""
     if os.geteuid() != 0:
-        pytest.skip("only root becomes somebody else")
+        pytest.skip("only root can run as another user")
     with tempfile.TemporaryDirectory() as folder:
         os.chmod(folder, 0o755)
         theirs = f"{folder}/theirs"
@@ -164,7 +164,7 @@ def refused() -> Iterator[dict[tuple[str, str], tuple[int, str, str]]]:
 def test_without_permission_a_command_says_so(
     refused: dict[tuple[str, str], tuple[int, str, str]], command: str, below: str
 ) -> None:
-    """One line that names the place and the reason, whether it lies there or somewhere in it."""
+    """One line that names the directory and the reason, also for a directory below it."""
     status, told, directory = refused[command, below]
     assert status in (1, 2), told
     assert "Permission denied" in told and directory in told
@@ -176,7 +176,7 @@ def test_without_permission_a_command_says_so(
 
 @pytest.fixture(scope="module")
 def large(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A directory of which more is printed than a pipe holds."""
+    """A directory with more to print than a pipe can hold."""
     folder = tmp_path_factory.mktemp("large")
     with Log(folder / "d" / "t-0") as log:
         log.append_many([bytes(100)] * 20_000)
@@ -189,8 +189,8 @@ def large(tmp_path_factory: pytest.TempPathFactory) -> Path:
      "ingest - --dir e --topic t"],
 )  # fmt: skip
 def test_ctrl_c_ends_what_waits(large: Path, words: str) -> None:
-    """For an output that nobody reads, or an input that nobody writes: status 130, one line or
-    none."""
+    """It waits for an output that is not read, or an input that is not written: status 130, and at
+    most one line."""
     process = started(large, *words.split())
     wait_for(lambda: sleeps(process.pid), "it waits")
     process.send_signal(signal.SIGINT)
@@ -200,7 +200,7 @@ def test_ctrl_c_ends_what_waits(large: Path, words: str) -> None:
 
 
 def sleeps(pid: int) -> bool:
-    """Whether a process waits in a pipe, with the C core loaded."""
+    """Whether a process waits on a pipe, with the C core loaded."""
     try:
         loaded = "_native/_kl" in Path(f"/proc/{pid}/maps").read_text()
         return loaded and "pipe" in Path(f"/proc/{pid}/wchan").read_text()
@@ -215,7 +215,7 @@ def sleeps(pid: int) -> bool:
      "perf consume --topic t", "perf end-to-end --topic t"],
 )  # fmt: skip
 def test_ctrl_c_ends_what_waits_for_a_broker(tmp_path: Path, words: str) -> None:
-    """One that takes connections and answers nothing."""
+    """The broker accepts connections and answers nothing."""
     with socket.create_server(("127.0.0.1", 0)) as silent:
         silent.settimeout(TIMEOUT_S)
         port = silent.getsockname()[1]

@@ -1,4 +1,4 @@
-"""`kafkalog offsets` says of a directory what it says of the broker that serves it."""
+"""`kafkalog offsets` prints the same for a directory as for the broker that serves it."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ DAY_MS = 86_400_000
 
 @pytest.fixture(scope="module")
 def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Broker]:
-    """Three topics: `times` with records of all kinds, `open` with a transaction that goes on, and
-    `never`, which nobody wrote to."""
+    """Three topics: `times` with records of several times, `open` with an open transaction, and
+    `never` without records."""
     path = tmp_path_factory.mktemp("offsets") / "data"
     with Broker(path, listeners="127.0.0.1:0") as broker:
         for name in ("times", "open", "never"):

@@ -1,4 +1,4 @@
-"""The commands that talk to a broker: Apache Kafka's, and ours."""
+"""The commands that talk to a broker: Apache Kafka's and ours."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ ROOT = Path(__file__).parents[3]
 
 @pytest.fixture
 def at(kafkalog: Command, servers: str) -> Command:
-    """Run `kafkalog WORDS --bootstrap-server ...`; it has to succeed."""
+    """Run `kafkalog WORDS --bootstrap-server ...`; it must succeed."""
 
     def run(*words: object) -> Ran:
         ran = kafkalog(*words, "--bootstrap-server", servers)
@@ -37,7 +37,7 @@ def at(kafkalog: Command, servers: str) -> Command:
 
 @pytest.fixture
 def topic(at: Command, unique: str) -> str:
-    """A topic of three partitions, in which all leaders are at work."""
+    """A topic of three partitions whose leaders all answer."""
     at("topics", "create", unique, "--partitions", 3)
     at("offsets", unique)
     return unique
@@ -45,7 +45,7 @@ def topic(at: Command, unique: str) -> str:
 
 @pytest.fixture
 def typed(monkeypatch: pytest.MonkeyPatch) -> Callable[[bytes], None]:
-    """What the next command reads from its standard input."""
+    """Set what the next command reads from its standard input."""
 
     def give(data: bytes) -> None:
         monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(data)))
@@ -61,7 +61,7 @@ Settings = Callable[..., None]
 
 @pytest.fixture
 def has(at: Command, wait_until: Callable[..., None]) -> Settings:
-    """Wait until these words describe these settings: a broker learns of a change by and by."""
+    """Wait until these words describe these settings: a broker learns of a change with a delay."""
 
     def wait(wanted: dict[str, str], *words: object) -> None:
         def found() -> dict[str, str]:
@@ -82,7 +82,7 @@ def lines(ran: Ran) -> list[str]:
 def test_topics_from_birth_to_death(
     at: Command, kafkalog: Command, has: Settings, servers: str, unique: str
 ) -> None:
-    """Created, listed, described, altered, deleted; in our words and in Kafka's."""
+    """Created, listed, described, altered, deleted; with our words and with Kafka's options."""
     words = ["topics", "--bootstrap-server", servers]
     assert at("topics", "create", unique, "--partitions", 2, "--config", "retention.ms=9000000").out
     ran = kafkalog(*words, "--create", "--topic", unique)
@@ -110,7 +110,7 @@ def test_topics_from_birth_to_death(
 
 @pytest.mark.parametrize("action", [["delete"], ["alter", "--partitions", "9"]])
 def test_a_topic_that_another_deleted_a_moment_ago(kafkalog: Command, action: list[str]) -> None:
-    """The node that was asked for it lists it still; Kafka's does so while it answers others."""
+    """The node that was asked still lists the topic, as a node of Kafka does for a moment."""
     with Peer() as peer:
         peer.on(apis.METADATA, lambda request, version: peer.metadata({"gone": 1, "here": 1}))
         unknown = {"name": "gone", "error_code": 3}
@@ -127,7 +127,7 @@ def test_a_topic_that_another_deleted_a_moment_ago(kafkalog: Command, action: li
 def test_mistakes_are_one_line_and_status_2(
     kafkalog: Command, servers: str, unique: str, topic: str
 ) -> None:
-    """What the user has wrong is said at once, with what would be right."""
+    """The message names the user's mistake and the correction, immediately."""
     for words, told in (
         (["topics", "crate", "x"], "did you mean create?"),
         (["topics", "--create", "--delete", "--topic", "x"], "create and delete"),
@@ -215,7 +215,7 @@ def test_files_of_all_kinds(at: Command, tmp_path: Path, topic: str, codec: str)
 def test_keys_before_a_separator(
     at: Command, kafkalog: Command, servers: str, typed: Typed, topic: str
 ) -> None:
-    """In our words and in those of Kafka's console tools."""
+    """With our options and with those of Kafka's console tools."""
     typed(b"a:1\nb:2:3\n")
     at("produce", "--topic", topic, "--property", "parse.key=true", "--property",
        "key.separator=:", "--partition", 0, "--sync")  # fmt: skip
@@ -237,7 +237,7 @@ def test_keys_before_a_separator(
 def test_a_topic_is_copied_record_by_record(
     at: Command, typed: Typed, tmp_path: Path, topic: str, unique: str
 ) -> None:
-    """consume --format json | produce --format records: nothing is lost, not even bytes."""
+    """consume --format json | produce --format records: nothing is lost, not even raw bytes."""
     headers = [{"name": "h", "value_base64": "gA=="}, {"name": "n", "value": None}]
     record = {"key_base64": "/w==", "value": None, "timestamp": 10**12, "headers": headers}
     other = {"key": None, "value": {"nested": [1]}, "timestamp": -1}
@@ -289,7 +289,7 @@ def test_client_properties_by_kafkas_names(at: Command, typed: Typed, topic: str
 
 
 def start(*words: object) -> subprocess.Popen[bytes]:
-    """`kafkalog` as a process of its own."""
+    """`kafkalog` as a separate process."""
     return subprocess.Popen(
         [sys.executable, "-m", "kafkalog", *map(str, words)], cwd=ROOT, stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
@@ -297,7 +297,7 @@ def start(*words: object) -> subprocess.Popen[bytes]:
 
 
 def test_follow_in_a_group_and_ctrl_c(at: Command, typed: Typed, servers: str, topic: str) -> None:
-    """What comes is shown; Ctrl-C is quiet, commits what was shown and leaves the group."""
+    """New records are shown; Ctrl-C is quiet, commits what was shown and leaves the group."""
     typed(b"before\n")
     at("produce", "--topic", topic)
     process = start("consume", "--topic", topic, "--group", topic, "--follow",
@@ -344,7 +344,7 @@ def committed(at: Command, group: str) -> dict[int, int]:
 
 def test_groups_read_and_are_reset(at: Command, kafkalog: Command, servers: str, topic: str,
                                    tmp_path: Path) -> None:  # fmt: skip
-    """Reads by group go on; every way to reset; delete."""
+    """Reading in a group resumes where it ended; every way to reset; delete."""
     for p in range(3):
         rows = [{"value": f"{p}-{i}", "timestamp": 1_000_000 * (i + 1)} for i in range(10)]
         (tmp_path / "in").write_text("\n".join(map(json.dumps, rows)))
@@ -410,7 +410,7 @@ def test_a_group_with_members_is_described_and_left_alone(
 def test_a_group_of_another_protocol_has_its_members_shown(
     at: Command, servers: str, topic: str
 ) -> None:
-    """Connect's workers, a schema registry: alive, with nothing committed and no partitions."""
+    """Connect's workers, a schema registry: active, with nothing committed and no partitions."""
     from kafkalog.wire import apis
     from tests.support.raw import Raw
 
@@ -488,7 +488,7 @@ def test_offsets(at: Command, tmp_path: Path, topic: str) -> None:
 
 
 def test_perf(at: Command, topic: str) -> None:
-    """It measures, draws, and counts right; how fast is not the question here."""
+    """It measures, draws, and counts correctly; the speed itself is not tested."""
     ran = at("perf", "produce", "--topic", topic, "--num-records", 3_000, "--record-size", 50)
     assert ran.out.startswith("3,000 records, 146.5 KiB in ")
     assert "latency: p50 " in ran.out and "█" in ran.out
@@ -526,7 +526,7 @@ def test_perf_tells_what_it_has_when_it_is_interrupted(servers: str, topic: str)
 
 
 def test_nobody_there(kafkalog: Command) -> None:
-    """One line, at once, for every command."""
+    """Every command prints one line, immediately."""
     from tests.support.apache import free_port
 
     where = ["--bootstrap-server", f"127.0.0.1:{free_port()}"]
@@ -552,7 +552,7 @@ def test_nobody_there(kafkalog: Command) -> None:
 
 
 def test_a_transaction_is_shown_and_aborted(at: Command, servers: str, topic: str) -> None:
-    """Listed, described, not hanging, and ended all the same where that is wanted."""
+    """It is listed, described, not reported as hanging, and still aborted on request."""
     from confluent_kafka import Producer
 
     name = f"{topic}-id"
@@ -571,5 +571,5 @@ def test_a_transaction_is_shown_and_aborted(at: Command, servers: str, topic: st
     words = ["--topic", topic, "--partition", 2]
     at("transactions", "abort", *words, "--start-offset", 0, "--yes")
     (row,) = [r for r in at("offsets", topic, "--json").rows() if r["partition"] == 2]
-    assert row["latest"] == 2  # the record, and the marker
+    assert row["latest"] == 2  # the record and the marker
     producer.abort_transaction(30)

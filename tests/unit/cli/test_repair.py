@@ -1,4 +1,4 @@
-"""`kafkalog repair`: shows, then does; cuts only what is bad, and keeps what it cuts."""
+"""`kafkalog repair`: it shows the plan before acting, cuts only damage, and keeps what it cuts."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ VARIANTS = unclean_directories()
 
 
 def records_of(path: Path) -> list[tuple[int, bytes | None, bytes | None]]:
-    """Every record that a reader gets; markers and aborted ones are not its business here."""
+    """Every record that a reader gets, including aborted ones, without markers."""
     with Log(path, mode="r") as log:
         return [(r.offset, r.key, r.value) for r in log.read()]
 
@@ -35,7 +35,7 @@ def records_of(path: Path) -> list[tuple[int, bytes | None, bytes | None]]:
 def test_every_damaged_directory_is_mended(
     kafkalog: Command, case: str, source: Path, tmp_path: Path
 ) -> None:
-    """First nothing is written; then all is clean, and no good record is gone."""
+    """Without --execute nothing is written; with it all is clean, and no good record is lost."""
     directory = copy_tree(source, tmp_path / "log")
     before = fingerprint(directory)
     good = verify(directory).counters
@@ -44,7 +44,7 @@ def test_every_damaged_directory_is_mended(
     assert shown.status == (0 if verify(directory).clean else 1)
     ran = kafkalog("repair", directory, "--execute")
     left = damage(verify(directory, deep=True))
-    # A checkpoint past the end is not repair's: the next open for writing corrects it.
+    # A checkpoint past the end is not repair's job: the next open for writing corrects it.
     assert left <= {"checkpoint-range"}, ran.out
     assert ran.status == (1 if left else 0), ran.out
     after = verify(directory).counters
@@ -57,7 +57,7 @@ def test_every_damaged_directory_is_mended(
 def test_what_is_cut_is_kept_and_the_good_records_behind_it_stay(
     kafka_cases: Path, tmp_path: Path
 ) -> None:
-    """Damage in the middle of a sealed segment: one batch is cut out, all others are read."""
+    """Damage in the middle of a sealed segment: one batch is cut out, all others can be read."""
     [partition] = [p for p in partitions() if p.case == "segments" and p.folder == "seg4096-0"]
     folder = copy_tree(partition.path, tmp_path / "seg4096-0")
     log = sorted(folder.glob("*.log"))[3]
@@ -82,7 +82,7 @@ def test_what_is_cut_is_kept_and_the_good_records_behind_it_stay(
 
 
 def test_indexes_made_again_answer_as_kafkas(kafka_cases: Path, tmp_path: Path) -> None:
-    """All indexes deleted and rebuilt: the same lookups, and entries no sparser than Kafka's."""
+    """All indexes are deleted and rebuilt: their bytes are Kafka's."""
     source = kafka_cases / "segments" / "log" / "seg4096-1"
     folder = copy_tree(source, tmp_path / "seg4096-1")
     for path in [*folder.glob("*.index"), *folder.glob("*.timeindex")]:
@@ -98,7 +98,7 @@ def test_indexes_made_again_answer_as_kafkas(kafka_cases: Path, tmp_path: Path) 
 
 
 def test_aborted_transactions_and_epochs_are_made_again(kafka_cases: Path, tmp_path: Path) -> None:
-    """Byte for byte what Kafka had written."""
+    """They are byte for byte what Kafka had written."""
     source = kafka_cases / "transactions" / "log" / "tx-a-0"
     folder = copy_tree(source, tmp_path / "tx-a-0")
     lists = sorted(folder.glob("*.txnindex"))
@@ -117,7 +117,7 @@ def test_aborted_transactions_and_epochs_are_made_again(kafka_cases: Path, tmp_p
 
 
 def test_a_damaged_snapshot_is_set_aside(kafka_cases: Path, tmp_path: Path) -> None:
-    """It is renamed, not removed, and a second one does not replace the first."""
+    """It is renamed, not removed, and a second one does not overwrite the first."""
     source = kafka_cases / "transactions" / "log" / "tx-a-0"
     folder = copy_tree(source, tmp_path / "tx-a-0")
     snapshot = sorted(folder.glob("*.snapshot"))[2]
@@ -134,7 +134,7 @@ def test_a_damaged_snapshot_is_set_aside(kafka_cases: Path, tmp_path: Path) -> N
 def test_a_clean_directory_needs_nothing(
     kafkalog: Command, kafka_cases: Path, tmp_path: Path
 ) -> None:
-    """Status 0, and not a byte is changed, with --execute too."""
+    """Status 0, and not a byte changes, even with --execute."""
     directory = copy_tree(kafka_cases / "segments" / "log", tmp_path / "log")
     before = fingerprint(directory)
     assert kafkalog("repair", directory).out == "nothing to do\n"
@@ -143,7 +143,7 @@ def test_a_clean_directory_needs_nothing(
 
 
 def test_old_formats_are_left_alone(kafkalog: Command, kafka_cases: Path, tmp_path: Path) -> None:
-    """What cannot be read is never cut."""
+    """Batches in a format that cannot be read are never cut."""
     directory = copy_tree(kafka_cases / "oldformats" / "log", tmp_path / "log")
     before = fingerprint(directory, "*.log")
     ran = kafkalog("repair", directory, "--execute")
@@ -166,7 +166,7 @@ def test_repair_refuses_a_log_that_is_open(tmp_path: Path) -> None:
 
 
 def test_a_sealed_segment_of_which_nothing_is_left(tmp_path: Path) -> None:
-    """Cut within its first batch: what is left goes, and the folder can be looked at again."""
+    """The first batch is truncated: its rest is cut, and the folder can be repaired again."""
     folder = tmp_path / "own-0"
     with Log(folder, config={"segment.bytes": 200}) as log:
         for _ in range(4):
@@ -180,7 +180,7 @@ def test_a_sealed_segment_of_which_nothing_is_left(tmp_path: Path) -> None:
 
 
 def test_a_plan_is_pure(tmp_path: Path) -> None:
-    """Made from the report alone: the files need not exist."""
+    """It is made from the report alone: the files need not exist."""
     report = Report()
     log = tmp_path / "t-0" / "00000000000000000000.log"
     report.add("batch-checksum", log, "crc", "crc", position=100, offset=7, length=50)
@@ -204,11 +204,11 @@ def metadata_of(data: Path) -> Path:
 def test_records_of_the_metadata_that_go_are_named_and_asked_for(
     kafkalog: Command, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A damaged batch of the metadata is not cut without a yes, and the topics in it are named."""
+    """A damaged batch of the metadata is cut only after a yes, and the topics in it are named."""
     file = metadata_of(tmp_path / "data")
     data = bytearray(file.read_bytes())
     at = data.index(b"events")
-    for place in (at + 7, at + 8):  # behind the name: it is not one header bit
+    for place in (at + 7, at + 8):  # after the name, and not just one header bit
         data[place] ^= 0x10
     file.write_bytes(data)
     shown = kafkalog("repair", tmp_path / "data")
@@ -233,7 +233,7 @@ def test_records_of_the_metadata_that_go_are_named_and_asked_for(
 def test_a_question_goes_to_the_terminal_and_not_into_the_output(
     kafkalog: Command, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, typed: bytes, done: bool
 ) -> None:
-    """What is printed stays JSON; Ctrl-D is a no."""
+    """The output stays JSON; Ctrl-D counts as no."""
     file = metadata_of(tmp_path / "data")
     data = bytearray(file.read_bytes())
     at = data.index(b"events")
@@ -254,7 +254,7 @@ def test_a_question_goes_to_the_terminal_and_not_into_the_output(
 def test_a_wrong_header_bit_of_the_metadata_costs_nothing(
     kafkalog: Command, tmp_path: Path
 ) -> None:
-    """Nothing goes, so nothing is asked."""
+    """No record is lost, so repair does not ask."""
     file = metadata_of(tmp_path / "data")
     data = file.read_bytes()
     start = data.index(b"events")

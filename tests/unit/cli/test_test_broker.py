@@ -1,4 +1,4 @@
-"""`kafkalog test-broker`: a broker as suites of other languages have it."""
+"""`kafkalog test-broker`: a test broker for suites in other languages."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ COMMAND = [sys.executable, "-m", "kafkalog", "test-broker"]
 
 
 class Process:
-    """One that runs, with its pipes."""
+    """A running test broker, with its pipes."""
 
     def __init__(self, root: Path, *arguments: str, **how: Any) -> None:
         how = {"stdin": subprocess.PIPE, **how}
@@ -37,14 +37,14 @@ class Process:
         return self.process.stdout.readline().rstrip("\n")
 
     def say(self, command: str) -> str:
-        """What is answered to a command."""
+        """Send a command and return its answer."""
         assert self.process.stdin is not None
         self.process.stdin.write(command + "\n")
         self.process.stdin.flush()
         return self.line()
 
     def end(self) -> int:
-        """Close its input; how it ended."""
+        """Close its input and return its exit status."""
         assert self.process.stdin is not None
         self.process.stdin.close()
         return self.process.wait(LIMIT_S)
@@ -114,7 +114,7 @@ def test_a_signal_ends_it_in_order(start: Callable[..., Process], number: signal
 
 
 def test_it_ends_when_its_parent_is_gone(root: Path, wait_until: Wait) -> None:
-    """Although its input is none that could end: a parent that is killed tells nobody."""
+    """Its input cannot end here, and a parent that is killed says nothing."""
     program = (
         "import subprocess, sys, time\n"
         f"one = subprocess.Popen({COMMAND!r}, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,"
@@ -136,7 +136,7 @@ def test_it_ends_when_its_parent_is_gone(root: Path, wait_until: Wait) -> None:
 
 
 def ended(pid: int) -> bool:
-    """Whether a process is only remembered still, by an init that does not look."""
+    """Whether a process has ended but was not reaped."""
     return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] == "Z"
 
 

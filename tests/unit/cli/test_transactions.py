@@ -1,4 +1,4 @@
-"""`kafkalog transactions` with a broker of ours: real producers, and one that hangs on purpose."""
+"""`kafkalog transactions` with our broker: real producers, and one that hangs on purpose."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ CONFIG = {
 WAIT_S = LIMIT_S
 HOUR_MS = 3_600_000
 HANGS = 7_007
-"""A producer id that no coordinator gave."""
+"""A producer id that no coordinator assigned."""
 
 
 def now_ms() -> int:
@@ -44,7 +44,7 @@ class Place:
         self.servers, self._directory = broker.bootstrap_servers, directory
 
     def write(self, partition: int, age_ms: int, producer_id: int = HANGS) -> None:
-        """Two records in a transaction, that no coordinator was asked for."""
+        """Append two records in a transaction that no coordinator knows."""
         at_ms = now_ms() - age_ms
         rows = [Row(value, b"k", at_ms) for value in (b"a", b"b")]
         data = batch(
@@ -80,10 +80,10 @@ def at(kafkalog: Command, place: Place) -> Command:
 
 @pytest.fixture
 def producer(place: Place) -> Any:
-    """A real one, of the transactional id `pay`, in a transaction in t-0, whose record is old."""
+    """A real producer with transactional id `pay`, whose transaction in t-0 has an old record."""
     from confluent_kafka import Producer
 
-    quiet = {"log_level": 0}  # it goes after its broker
+    quiet = {"log_level": 0}  # it ends after its broker
     made = Producer({"bootstrap.servers": place.servers, "transactional.id": "pay", **quiet})
     made.init_transactions(WAIT_S)
     made.begin_transaction()
@@ -113,8 +113,8 @@ def test_a_transaction_is_listed_and_described(at: Command, producer: Any) -> No
 def test_an_open_transaction_of_a_coordinator_does_not_hang(
     at: Command, place: Place, producer: Any
 ) -> None:
-    """However long ago it wrote: its coordinator knows of it, and will end it.  Where it has not
-    joined, it hangs."""
+    """Its coordinator knows of it and will end it, however old its last record is. In a partition
+    that the transaction has not joined, it hangs."""
     (row,) = at("list", "--json").rows()
     words = ["find-hanging", "--topic", "t", "--max-transaction-timeout", 1]
     with Raw(place.servers) as raw:
@@ -132,7 +132,7 @@ def test_an_open_transaction_of_a_coordinator_does_not_hang(
 
 
 def test_one_that_ends_while_it_is_looked_for_does_not_hang(kafkalog: Command) -> None:
-    """Its coordinator does not have it open any more; the partition is asked once more."""
+    """Its coordinator no longer has it open, so the partition is asked again."""
     listed = {"transactional_id": "pay", "producer_id": 9, "transaction_state": "CompleteAbort"}
     one = {"producer_id": 9, "last_timestamp": 1, "current_txn_start_offset": 5,
            "producer_epoch": 0, "coordinator_epoch": 0}  # fmt: skip
@@ -150,7 +150,7 @@ def test_one_that_ends_while_it_is_looked_for_does_not_hang(kafkalog: Command) -
         peer.on(apis.FIND_COORDINATOR, {"coordinators": [where]})
         peer.on(apis.DESCRIBE_TRANSACTIONS, {"transaction_states": [{**listed, "topics": []}]})
         words = ["transactions", "find-hanging", "--topic", "t", "--json"]
-        for hangs in ([5], []):  # it is there still; it has gone
+        for hangs in ([5], []):  # it is still open; it has ended
             ran = kafkalog(*words, "--bootstrap-server", peer.servers)
             assert (ran.status, [row["start_offset"] for row in ran.rows()]) == (0, hangs)
         assert peer.count(apis.DESCRIBE_PRODUCERS) == 4
@@ -158,7 +158,7 @@ def test_one_that_ends_while_it_is_looked_for_does_not_hang(kafkalog: Command) -
 
 
 def test_one_that_hangs_is_found_and_ended(at: Command, place: Place) -> None:
-    """By broker, topic and partition; the last stable offset goes on behind it."""
+    """By broker, topic and partition; then the last stable offset moves past it."""
     place.write(0, age_ms=0)  # too young
     place.write(1, age_ms=HOUR_MS)
     assert place.ends(1) == (0, 2)
@@ -214,19 +214,19 @@ def test_whoever_has_an_id_is_fenced_and_its_transaction_aborted(
     assert ran.out.endswith(" has epoch 2 now\n")
     (told,) = at("describe", "pay", "--json").rows()
     assert told["state"] == "Empty"
-    assert place.ends(0) == (2, 2)  # its record and the marker
+    assert place.ends(0) == (2, 2)  # after its record and the marker
     with pytest.raises(Exception, match="fenced"):
         producer.commit_transaction(WAIT_S)
     ran = at("force-terminate", "of-nobody", "--yes")
     assert (ran.status, "no transactional id 'of-nobody'" in ran.err) == (1, True)
-    assert "of-nobody" not in at().out  # nor is there one now
+    assert "of-nobody" not in at().out  # and none was created
 
 
 @pytest.mark.parametrize(("typed", "ended"), [(b"n\n", False), (b"y\n", True), (b"\4", False)])
 def test_abort_asks_first(
     at: Command, place: Place, monkeypatch: pytest.MonkeyPatch, typed: bytes, ended: bool
 ) -> None:
-    """It asks at the terminal; without a terminal the answer is no."""
+    """It asks on the terminal; without a terminal the answer is no."""
     place.write(0, age_ms=HOUR_MS)
     words = ["abort", "--topic", "t", "--partition", 0, "--start-offset", 0]
     monkeypatch.setattr(sys, "stdin", io.StringIO("y\n"))

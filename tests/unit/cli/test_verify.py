@@ -1,4 +1,4 @@
-"""`kafkalog verify`: nothing to say of what Kafka wrote, and every damage named and placed."""
+"""`kafkalog verify`: Kafka's files have no findings, and all damage is named with its place."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ CLEAN = [(c, d) for c, d in data_directories() if c not in UNCLEAN | OLD]
 
 
 def damage(report: Report) -> set[str]:
-    """What is called damage."""
+    """The kinds of damage in a report."""
     return {f.what for f in report.findings if f.severity == "damage"}
 
 
@@ -50,7 +50,7 @@ def change(path: Path, position: int, data: bytes) -> None:
 
 @pytest.mark.parametrize(("case", "directory"), CLEAN, ids=[f"{c}-{d.name}" for c, d in CLEAN])
 def test_what_kafka_wrote_is_clean(case: str, directory: Path) -> None:
-    """No damage and no warning anywhere, the records included; not a byte is changed."""
+    """No damage and no warning in any case, records included; not a byte changes."""
     before = fingerprint(directory)
     report = verify(directory, deep=True)
     assert [f for f in report.findings if f.severity != "note"] == []
@@ -60,14 +60,14 @@ def test_what_kafka_wrote_is_clean(case: str, directory: Path) -> None:
 
 
 def test_old_formats_are_unchecked_not_damaged(kafka_cases: Path) -> None:
-    """What cannot be read is not called clean, and not called damaged either."""
+    """What cannot be read is reported as neither clean nor damaged."""
     report = verify(kafka_cases / "oldformats" / "log")
     assert not report.clean
     assert {f.severity for f in report.findings} <= {"unchecked", "note", "warning"}
 
 
 def test_a_killed_brokers_files_are_clean(kafka_cases: Path) -> None:
-    """Preallocated zeros are reported as notes, and are no damage."""
+    """Preallocated zeros are reported as notes, not as damage."""
     report = verify(kafka_cases / "unclean" / "killed" / "log", deep=True)
     assert report.clean
     assert {"tail-zeros", "index-zeros"} <= {f.what for f in report.findings}
@@ -88,14 +88,14 @@ def test_a_killed_brokers_files_are_clean(kafka_cases: Path) -> None:
 def test_what_was_damaged_is_found_in_every_partition(
     kafka_cases: Path, folder: str, wanted: set[str]
 ) -> None:
-    """The variants of the killed broker: at least the change that was made, and no other."""
+    """Variants of the killed broker's files: only the change that was made is found."""
     directory = kafka_cases / "unclean" / folder / "log"
     report = verify(directory)
     assert damage(report) <= wanted
     if folder != "noindex":
         told = {Path(f.file).parent.name for f in report.findings if f.severity == "damage"}
         partitions = {p.name for p in directory.iterdir() if p.is_dir()}
-        # A segment that is all zeros looks like one that was preallocated and never written.
+        # A segment of only zeros looks as if it was preallocated and never written.
         assert len(partitions - told) <= (1 if folder == "zero4096" else 0)
     else:
         assert {f.what for f in report.findings if f.severity == "warning"} == {"index-missing"}
@@ -103,7 +103,7 @@ def test_what_was_damaged_is_found_in_every_partition(
 
 
 def test_a_flipped_bit_has_its_place_and_the_rest_is_still_read(segments: Path) -> None:
-    """One batch is damaged: file, position, length and the next good batch."""
+    """One batch is damaged: file, position and length are reported, and all others are read."""
     before = verify(segments)
     log = sorted(segments.glob("*.log"))[3]
     size = log.stat().st_size
@@ -117,7 +117,7 @@ def test_a_flipped_bit_has_its_place_and_the_rest_is_still_read(segments: Path) 
 
 
 def test_bytes_that_are_no_batch_are_searched_through(segments: Path) -> None:
-    """A length field that leads nowhere: the next good batch is found by looking."""
+    """A wrong length field: the next good batch is found by searching."""
     log = sorted(segments.glob("*.log"))[0]
     before = verify(log)
     change(log, 8, struct.pack(">i", 0x7FFFFFF0))
@@ -129,14 +129,14 @@ def test_bytes_that_are_no_batch_are_searched_through(segments: Path) -> None:
 
 
 def test_a_segment_in_the_wrong_place_is_found(segments: Path) -> None:
-    """A whole valid segment of other offsets, under this one's name."""
+    """A valid segment of other offsets, under this segment's name."""
     logs = sorted(segments.glob("*.log"))
     logs[2].write_bytes(logs[5].read_bytes())
     assert "batch-range" in damage(verify(segments))
 
 
 def test_batches_in_the_wrong_order_are_found(segments: Path) -> None:
-    """Two good batches exchanged: every checksum is right, and the offsets fall."""
+    """Two good batches are swapped: every checksum is right, but the offsets decrease."""
     log = sorted(segments.glob("*.log"))[1]
     data = log.read_bytes()
     first = 12 + struct.unpack_from(">i", data, 8)[0]
@@ -153,13 +153,13 @@ Damage = Callable[[Path], Any]
 
 
 def swap_entries(path: Path, size: int) -> None:
-    """Exchange the first two entries of an index."""
+    """Swap the first two entries of an index."""
     data = path.read_bytes()
     path.write_bytes(data[size : 2 * size] + data[:size] + data[2 * size :])
 
 
 def test_index_damage_is_found(segments: Path) -> None:
-    """Each kind of damage to an offset or time index, one at a time, and none before."""
+    """Each kind of damage to an offset or time index, one at a time."""
     indexes = [p for p in sorted(segments.glob("*.index")) if p.stat().st_size >= 24]
     times = [p for p in sorted(segments.glob("*.timeindex")) if p.stat().st_size >= 36]
     index, time_index = indexes[0], times[0]
@@ -218,13 +218,13 @@ def test_state_damage_is_found(transactions: Path) -> None:
 def test_what_a_power_cut_leaves_of_a_new_topics_id_is_no_damage(
     transactions: Path, left: bytes
 ) -> None:
-    """It reaches the disk with the first records; an open writes it again."""
+    """The id is synced with the first records; opening the log writes it again."""
     (transactions / "partition.metadata").write_bytes(left)
     assert verify(transactions).clean
 
 
 def emptied_snapshot() -> bytes:
-    """A snapshot that is whole and lists no producer, where one has a transaction open."""
+    """A snapshot that is valid and lists no producer, although one has a transaction open."""
     from kafkalog._native import lib
 
     body = struct.pack(">i", 0)
@@ -232,7 +232,7 @@ def emptied_snapshot() -> bytes:
 
 
 def test_leftovers_are_told_and_are_no_damage(segments: Path) -> None:
-    """Files of deletions and swaps, and an index without its segment."""
+    """Files of an unfinished deletion and swap."""
     (segments / "00000000000000000000.log.deleted").write_bytes(b"")
     (segments / "00000000000000000065.index.swap").write_bytes(b"")
     report = verify(segments)
@@ -241,7 +241,7 @@ def test_leftovers_are_told_and_are_no_damage(segments: Path) -> None:
 
 
 def test_a_missing_segment_is_found(segments: Path) -> None:
-    """By its indexes, and by the offsets between its neighbours when they are gone, too."""
+    """By its indexes, or by the gap between its neighbours' offsets if those are missing too."""
     logs = sorted(segments.glob("*.log"))
     gone = logs[4]
     gone.unlink()
@@ -252,13 +252,13 @@ def test_a_missing_segment_is_found(segments: Path) -> None:
     gone.with_suffix(".timeindex").unlink()
     [finding] = [f for f in verify(segments).findings if f.severity != "note"]
     assert (finding.what, finding.file) == ("segment-gap", str(logs[5]))
-    # What an interrupted deletion at the log's head leaves is no damage.
+    # Leftovers of an interrupted deletion at the log's start are not damage.
     logs[0].unlink()
     assert "orphan" in {f.what for f in verify(segments).findings}
 
 
 def test_a_partition_without_a_segment(tmp_path: Path) -> None:
-    """A topic that was made and never written to is clean."""
+    """A topic that was created and never written to is clean."""
     with Manager(tmp_path / "d") as manager:
         manager.create_topic("t", 3)
     report = verify(tmp_path / "d")
@@ -269,7 +269,7 @@ def test_a_partition_without_a_segment(tmp_path: Path) -> None:
 def test_verify_deep_finds_records_that_are_not_what_the_header_says(
     segments: Path, tmp_path: Path
 ) -> None:
-    """The checksum is right, the records inside are not: only the deep check can know."""
+    """The checksum is right, the records are not: only a deep check can find that."""
     from tests.support.batches import Row, batch
 
     folder = tmp_path / "made-0"
@@ -287,7 +287,7 @@ def test_verify_deep_finds_records_that_are_not_what_the_header_says(
 
 
 def test_what_this_project_writes_is_clean(tmp_path: Path) -> None:
-    """While it is open, after it was closed, and after it was rolled."""
+    """While the log is open with rolls, and after it was closed."""
     with Log(tmp_path / "own-0", config={"segment.bytes": 20_000}) as log:
         for i in range(50):
             log.append_many([b"value %d" % j for j in range(i * 20)], timestamps_ms=None)
@@ -299,7 +299,7 @@ def test_what_this_project_writes_is_clean(tmp_path: Path) -> None:
 
 
 def test_exit_status_and_json(kafkalog: Command, segments: Path) -> None:
-    """0 clean, 1 damage, 2 nothing to check; the JSON holds every finding."""
+    """0 clean, 1 damage, 2 nothing to check; the JSON has every finding."""
     assert kafkalog("verify", segments).status == 0
     ran = kafkalog("verify", segments, "--json")
     assert ran.rows()[0]["clean"] is True
@@ -318,7 +318,7 @@ def test_exit_status_and_json(kafkalog: Command, segments: Path) -> None:
 
 
 def test_verify_beside_a_writer_finds_nothing(tmp_path: Path) -> None:
-    """Batches appear, segments roll and go, and indexes grow while all is being checked."""
+    """Batches are appended, segments roll and are deleted, and indexes grow during the check."""
     path, done = tmp_path / "own-0", threading.Event()
     with Log(path, config={"segment.bytes": 200_000, "retention.bytes": 2_000_000}) as log:
 
@@ -343,7 +343,7 @@ def test_verify_beside_a_writer_finds_nothing(tmp_path: Path) -> None:
 
 
 def test_a_snapshot_that_is_being_written_or_deleted_is_no_damage(tmp_path: Path) -> None:
-    """A roll makes one, and retention takes one away after the names were listed."""
+    """A roll writes one, and retention deletes one after the names were listed."""
     path = tmp_path / "own-0"
     with Log(path) as log:
         log.append_many([b"x"] * 100)
@@ -355,12 +355,12 @@ def test_a_snapshot_that_is_being_written_or_deleted_is_no_damage(tmp_path: Path
 
 
 def test_an_append_in_flight_is_no_damage(tmp_path: Path) -> None:
-    """Another process holds the lock and its last write is half done when it is looked at."""
+    """A half-written tail is damage only as long as it stays; the complete log is clean."""
     with Log(tmp_path / "own-0") as log:
         log.append_many([b"x" * 100] * 100)
         path = tmp_path / "own-0" / "00000000000000000000.log"
         whole = path.read_bytes()
-        # A tail that stays torn is damage, even where a writer holds the lock.
+        # A tail that stays half written is damage, even where a writer holds the lock.
         path.write_bytes(whole + whole[: len(whole) // 2])
         assert damage(verify(tmp_path / "own-0")) == {"tail-bytes"}
         path.write_bytes(whole)
@@ -371,7 +371,7 @@ def test_an_append_in_flight_is_no_damage(tmp_path: Path) -> None:
 def test_indexes_that_a_living_writer_has_in_memory_are_not_missing(
     tmp_path: Path, cut: bool
 ) -> None:
-    """Nor after a truncation; once it is killed they are, and the next opening makes them."""
+    """Nor after a truncation; after a kill they are missing, and the next open rebuilds them."""
     folder = tmp_path / "a-0"
     with Log(folder, config={"segment.bytes": 2000, "index.interval.bytes": 100}) as log:
         for number in range(40):

@@ -1,4 +1,4 @@
-"""A small tree, a controller of it, and ZooKeeper's part in a decision, for the tests here."""
+"""A small tree, a controller over it, and ZooKeeper's part in a decision, for these tests."""
 
 from __future__ import annotations
 
@@ -35,14 +35,14 @@ from kafkalog.wire.tables.internal import ALTER_PARTITION
 
 EPOCH, EPOCH_VERSION = 4, 3
 WRITTEN_AT = 150
-"""After the brokers of before were registered, before those of another life are."""
+"""After the earlier brokers registered, and before those that restarted did."""
 WRITTEN_NOW = 1000
 LISTENER = "PLAINTEXT"
 T = TypeVar("T")
 
 
 class Shown(NamedTuple):
-    """A partition's state, shortly."""
+    """A partition's state, in short form."""
 
     leader: int
     leader_epoch: int
@@ -52,11 +52,11 @@ class Shown(NamedTuple):
 
 
 NOTHING = Shown(0, 0, (), 0)
-"""An answer's state of a partition where it gives none."""
+"""The state in a partition's answer that has no state."""
 
 
 class Cluster:
-    """Brokers with the epochs 101, 102, ...; topics as a tree has them."""
+    """Brokers with the epochs 101, 102, ..., and a tree with topics."""
 
     def __init__(self, brokers: Sequence[int] = (1, 2, 3), unclean: bool = False) -> None:
         self.tree = {tree.CONTROLLER_EPOCH: Znode(tree.write_epoch(EPOCH), EPOCH_VERSION)}
@@ -73,25 +73,25 @@ class Cluster:
         self.tree[tree.broker_path(broker)] = Znode(data, 0, epoch)
 
     def begin(self) -> None:
-        """Another controller, which knows what the tree says."""
+        """Start another controller, which knows what the tree says."""
         self.context = Context(Reign(9, EPOCH, EPOCH_VERSION, self.unclean), self.loaded())
         self.told = Gathered(self.context, LISTENER)
 
     def loaded(self) -> Loaded:
-        """What the tree says."""
+        """The metadata in the tree."""
         found = load(self.tree, 9)
         assert found.problems == ()
         return found
 
     def topic(self, name: str, replicas: dict[int, tuple[int, ...]]) -> tree.TopicNode:
-        """The assignment of a topic, put into the tree."""
+        """Write the assignment of a topic into the tree."""
         topic_id = uuid.uuid5(uuid.NAMESPACE_DNS, name)
         node = tree.TopicNode(topic_id, replicas, {}, {})
         self.tree[tree.topic_path(name)] = Znode(tree.write_topic(node))
         return node
 
     def led(self, key: tuple[str, int], replicas: tuple[int, ...], state: Shown) -> None:
-        """A partition, and its topic, as they were before this controller."""
+        """Write a partition and its topic as an earlier controller left them."""
         self.topic(key[0], {key[1]: replicas})
         written = tree.PartitionState(*state[:3], EPOCH - 1, state.recovering)
         data = tree.write_partition(written)
@@ -101,7 +101,7 @@ class Cluster:
         self.begin()
 
     def brokers(self, *living: int, **epochs: int) -> dict[int, Broker]:
-        """The registrations of these; `b1=200`: of 1 another, with that epoch."""
+        """Register exactly these brokers; `b1=200`: register broker 1 again, with that epoch."""
         for path in [path for path in self.tree if path.startswith(tree.BROKERS)]:
             if int(path.rpartition("/")[2]) not in living:
                 del self.tree[path]
@@ -113,8 +113,8 @@ class Cluster:
         return dict(self.loaded().image.brokers)
 
     def decide(self, deciding: Deciding[T]) -> T:
-        """Carry a decision out, and keep what is to be sent; what the controller knows is what
-        the tree says."""
+        """Carry out a decision and keep the requests to send. Then what the controller knows must
+        be what the tree says."""
         try:
             asked = next(deciding)
             while True:
@@ -129,14 +129,14 @@ class Cluster:
         for topic, one in loaded.image.partitions():
             key = (topic.name, one.partition)
             if topic.name in self.context.deleted or key in self.context.stale:
-                continue  # half of it may be gone; it is to be read again
+                continue  # half of it may be gone; it must be read again
             if key in self.context.partitions:
                 assert self.context.partitions[key] == one
                 if one.leader_epoch >= 0:
                     assert self.context.written_by[key] == loaded.written_by[key]
 
     def _commit(self, one: Folder | Write | Assignment | Change | Removal) -> Committed:
-        """As ZooKeeper does it: all or none."""
+        """Commit as ZooKeeper does: all or nothing."""
         assert one.operations[0] == Check(tree.CONTROLLER_EPOCH, EPOCH_VERSION)
         done = dict(self.tree)
         for at, each in enumerate(one.operations):
@@ -165,7 +165,7 @@ class Cluster:
         self, sender: int, *asked: tuple[tuple[str, int], Wanted], epoch: int | None = None,
         version: int = 3,
     ) -> list[tuple[ErrorCode, Shown]]:  # fmt: skip
-        """AlterPartition, as it comes from the wire and goes there; each partition's answer."""
+        """Send AlterPartition through the wire format; returns each partition's answer."""
         rows = [
             {
                 "topic_id": self.context.ids.get(key[0], uuid.uuid5(uuid.NAMESPACE_DNS, key[0])),
@@ -197,19 +197,19 @@ class Cluster:
         ]  # fmt: skip
 
     def read_again(self) -> None:
-        """What a decision found to be other than the controller knew."""
+        """Read the states that a decision found changed by others."""
         for key in list(self.context.stale):
             znode = self.tree[tree.partition_path(*key)]
             self.context.read(key, tree.read_partition(*key, znode.data), znode.version)
 
     def shown(self, key: tuple[str, int]) -> Shown:
-        """A partition, shortly."""
+        """A partition's state, in short form."""
         one = self.context.partitions[key]
         return Shown(one.leader, one.leader_epoch, one.isr, one.partition_epoch,
                      bool(one.leader_recovery_state))  # fmt: skip
 
     def requests(self) -> list[tuple[int, str, list[tuple[str, int]]]]:
-        """Each request: to which broker, of which kind, about which partitions."""
+        """Each request: broker, kind, partitions."""
         found = []
         for send in self.sent:
             for version in send.api.versions:

@@ -1,4 +1,4 @@
-"""A controller of three brokers, for the tests here."""
+"""A controller of three brokers, for these tests."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from tests.unit.cluster.driven import Driven, topic
 
 @pytest.fixture
 def of() -> Driven:
-    """Brokers 1, 2 and 3; topic t with a partition on each, led by 1."""
+    """Brokers 1, 2 and 3; topic t with one partition on all of them, led by 1."""
     found = Driven()
     found.register(1, 2, 3)
     found.elect()

@@ -1,4 +1,4 @@
-"""A controller with a tree for a ZooKeeper and nobody at the other end of the network."""
+"""A controller with a tree instead of ZooKeeper, and no brokers on the network."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ T_ID = uuid.uuid5(uuid.NAMESPACE_DNS, "t")
 
 
 class Driven:
-    """Does each effect at once; what is sent is kept, and answered when the test says so."""
+    """Carries out each effect immediately; requests are kept until the test answers them."""
 
     def __init__(self, options: Options | None = None) -> None:
         self.znodes = {tree.CONTROLLER_EPOCH: Znode(tree.write_epoch(1), 0)}
@@ -51,12 +51,12 @@ class Driven:
         self.timers: list[Timer] = []
         self.resigned = False
         self.before: Callable[[Commit], None] = lambda _: None
-        """Called before something is written."""
+        """Called before each write."""
 
     # ---- the tree ----------------------------------------------------------------------------
 
     def make(self, path: str, data: bytes = b"") -> None:
-        """A znode, and what it stands in."""
+        """Create a znode and its parents."""
         parent = path.rpartition("/")[0]
         if parent and parent not in self.znodes:
             self.make(parent)
@@ -64,7 +64,7 @@ class Driven:
             assert self.commit([Create(path, data)]).done
 
     def commit(self, operations: Sequence[Operation]) -> Committed:
-        """As ZooKeeper does it: all or none, and watches fire."""
+        """Commit as ZooKeeper does, all or nothing, and fire the watches."""
         done, fired = dict(self.znodes), list[tuple[str, bool]]()
         for at, one in enumerate(operations):
             found, parent = done.get(one.path), one.path.rpartition("/")[0]
@@ -112,7 +112,7 @@ class Driven:
         return found if one.children else self.znodes.get(one.path)
 
     def register(self, *brokers: int) -> None:
-        """Brokers live, each in a life of its own."""
+        """Register brokers, each as newly started."""
         for number in brokers:
             endpoint = tree.Endpoint("PLAINTEXT", f"host{number}", 9092, "PLAINTEXT")
             data = tree.write_broker(tree.BrokerNode((endpoint,), None, 0, {}))
@@ -121,7 +121,7 @@ class Driven:
         self.run()
 
     def die(self, *brokers: int) -> None:
-        """End brokers' sessions; the controller has not handled that yet."""
+        """End brokers' sessions; the controller does not handle that yet."""
         for number in brokers:
             if tree.broker_path(number) in self.znodes:
                 assert self.commit([Delete(tree.broker_path(number))]).done
@@ -129,7 +129,7 @@ class Driven:
     # ---- the controller ------------------------------------------------------------------------
 
     def elect(self) -> None:
-        """It becomes the controller."""
+        """Make it the controller."""
         znode = self.znodes[tree.CONTROLLER_EPOCH]
         epoch = tree.read_epoch(znode.data) + 1
         done = self.commit([Set(tree.CONTROLLER_EPOCH, tree.write_epoch(epoch), znode.version)])
@@ -139,7 +139,7 @@ class Driven:
         self.run()
 
     def ask(self, token: str, api: Api, version: int, **fields: Any) -> Any:
-        """A request over the wire's form; the answer, if there is one by now."""
+        """Send a request through the wire format; returns the answer, if there is one by now."""
         request = api.decode_request(version, api.encode_request(version, fields))
         self.events.append(Asked(token, api, request, version))
         self.run()
@@ -149,7 +149,7 @@ class Driven:
         return api.decode_response(version, api.encode_response(version, body))
 
     def answer(self, wanted: Callable[[Send], bool], **fields: Any) -> None:
-        """Answer those requests that `wanted` chooses."""
+        """Answer the requests that `wanted` selects."""
         sent, self.sent = self.sent, []
         for one in sent:
             if wanted(one):
@@ -162,7 +162,7 @@ class Driven:
         self.run()
 
     def run(self) -> None:
-        """Until nothing is left to be done."""
+        """Handle events until none is left."""
         while self.events:
             for effect in self.controller.handle(self.events.popleft(), 0):
                 if isinstance(effect, Commit):
@@ -187,7 +187,7 @@ class Driven:
                     self.resigned = True
 
     def state(self, topic: str, partition: int) -> tuple[int, int, tuple[int, ...]] | None:
-        """A partition's leader, leader epoch and ISR, as the tree has them and as it knows."""
+        """A partition's leader, leader epoch and ISR, which tree and controller agree on."""
         znode = self.znodes.get(tree.partition_path(topic, partition))
         if znode is None:
             return None
@@ -201,7 +201,7 @@ class Driven:
 
 
 def topic(of: Driven, replicas: dict[int, tuple[int, ...]], name: str = "t") -> None:
-    """Somebody makes a topic, or more partitions of it."""
+    """Write a topic into the tree, or add partitions to it."""
     node = tree.TopicNode(uuid.uuid5(uuid.NAMESPACE_DNS, name), replicas, {}, {})
     path, data = tree.topic_path(name), tree.write_topic(node)
     change = Set(path, data) if path in of.znodes else Create(path, data)
@@ -210,15 +210,15 @@ def topic(of: Driven, replicas: dict[int, tuple[int, ...]], name: str = "t") -> 
 
 
 def kinds(of: Driven) -> list[tuple[int, str]]:
-    """What was sent, and to which broker."""
+    """The broker and the kind of each request that was sent."""
     return [(one.broker, one.api.name) for one in of.sent]
 
 
 def stops(broker: int, send: Send) -> bool:
-    """Whether that is what it says to this broker."""
+    """Whether a request is StopReplica to this broker."""
     return send.broker == broker and send.api is STOP_REPLICA
 
 
 def broker_epoch(of: Driven, broker: int) -> int:
-    """Of its registration."""
+    """The epoch of a broker's registration."""
     return of.znodes[tree.broker_path(broker)].created

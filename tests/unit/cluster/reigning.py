@@ -1,4 +1,4 @@
-"""Nodes that may be the controller, over what stands for ZooKeeper, and brokers on real sockets.
+"""Nodes that may be the controller, over a stand-in for ZooKeeper, and brokers on real sockets.
 
 Driver, session, election and senders are the real ones.
 """
@@ -34,7 +34,7 @@ OBEYED: Mapping[Any, Mapping[str, Any]] = {
 
 
 class Held:
-    """An answer of a peer that comes when it is let."""
+    """An answer of a peer that is held back until `goes_on` is set."""
 
     def __init__(self, body: Mapping[str, Any]) -> None:
         self._body = body
@@ -66,8 +66,8 @@ class Broker(Peer):
         super().__exit__()
 
     def led(self, topic: str) -> list[tuple[int, int, int]]:
-        """Of each LeaderAndIsr about partition 0 of a topic: the controller's epoch, the leader,
-        the leader's epoch."""
+        """For each LeaderAndIsr about partition 0 of a topic: controller epoch, leader, leader
+        epoch."""
         return [
             (request.controller_epoch, row.leader, row.leader_epoch)
             for request in list(self.sent(LEADER_AND_ISR))
@@ -77,19 +77,19 @@ class Broker(Peer):
 
 
 class Scene:
-    """One tree, and the nodes that live by it."""
+    """One tree, and the nodes that use it."""
 
     def __init__(self, stack: ExitStack) -> None:
         self._stack = stack
         self.stand_in = stack.enter_context(StandIn())
         self.session: Session = open_session(self.stand_in.hosts, lambda _: None)
-        """Somebody else's."""
+        """A session of none of the nodes."""
         stack.callback(self.session.close)
         self.session.ensure(tree.PERSISTENT)
 
     def node(self, number: int, begin: bool = True) -> Driver:
-        """One that stands for election, and is none of the brokers; `begin` False: once it is
-        started."""
+        """A node that stands for election and is no broker; `begin` False: the test starts it
+        itself."""
         made = Driver(self.stand_in.hosts, number, Options(LISTENER, rebalances=False), USUAL)
         self._stack.callback(made.stop)
         if begin:
@@ -102,15 +102,15 @@ class Scene:
     def topic(
         self, name: str, replicas: Mapping[int, tuple[int, ...]], topic_id: uuid.UUID | None = None
     ) -> None:
-        """Somebody makes a topic; its id follows from its name if none is said."""
+        """Write a topic into the tree; by default its id follows from its name."""
         topic_id = topic_id or uuid.uuid5(uuid.NAMESPACE_DNS, name)
         node = tree.TopicNode(topic_id, replicas, {}, {})
         assert self.session.commit([Create(tree.topic_path(name), tree.write_topic(node))]).done
 
-    # ---- what is so ------------------------------------------------------------------------------
+    # ---- the state -------------------------------------------------------------------------------
 
     def reigns(self, node: Driver, epoch: int) -> None:
-        """Wait until it does, of that epoch, as it knows and as the tree says."""
+        """Wait until the node is the controller of that epoch, by its own state and by the tree."""
 
         def so() -> bool:
             office = node._controller.office
@@ -122,26 +122,26 @@ class Scene:
         assert found is not None and found.owner == session_of(node)
 
     def settled(self, node: Driver) -> None:
-        """Wait until a node has done all that was asked of it before."""
+        """Wait until a node has handled all earlier requests."""
         answers: queue.SimpleQueue[Any] = queue.SimpleQueue()
         ask(node, apis.LIST_PARTITION_REASSIGNMENTS, answers.put, timeout_ms=0, topics=None)
         answers.get(timeout=LIMIT_S)
 
     @property
     def epoch(self) -> int:
-        """Of the controller, as the tree says."""
+        """The controller epoch in the tree."""
         found = self.session.read(tree.CONTROLLER_EPOCH)
         return 0 if found is None else tree.read_epoch(found.data)
 
     def znode(self, topic: str, partition: int = 0) -> Znode:
-        """Of a partition's state, once it is there."""
+        """The znode of a partition's state, once it exists."""
         path = tree.partition_path(topic, partition)
         found = wait_for(lambda: self.session.read(path), f"{path} is written")
         assert isinstance(found, Znode)
         return found
 
     def state(self, topic: str, partition: int = 0) -> tree.PartitionState:
-        """A partition's, once it has one."""
+        """A partition's state, once it has one."""
         return tree.read_partition(topic, partition, self.znode(topic, partition).data)
 
     def led(self, topic: str, leader: int, partition: int = 0) -> tree.PartitionState:
@@ -150,13 +150,13 @@ class Scene:
         return self.state(topic, partition)
 
     def meddles(self, topic: str, state: tree.PartitionState, partition: int = 0) -> None:
-        """Somebody else writes a partition's state."""
+        """Write a partition's state as another process would."""
         change = Set(tree.partition_path(topic, partition), tree.write_partition(state))
         assert self.session.commit([change]).done
 
     def before(self, path: str, happens: Callable[[Callable[[], Any]], None]) -> None:
-        """Let something happen once, before the next commit that changes this path is done: it is
-        given what does the commit."""
+        """Call `happens` once, before the next commit that changes this path; it gets a function
+        that does the commit."""
         left = [happens]
 
         def meet(operations: Any, commit: Callable[[], Any]) -> Any:
@@ -168,14 +168,14 @@ class Scene:
 
 
 class Led(NamedTuple):
-    """A controller, and three brokers of which the first leads topic t."""
+    """A controller and three brokers; the first one leads topic t."""
 
     node: Driver
     brokers: Sequence[Broker]
 
 
 def led(scene: Scene, partitions: int = 1) -> Led:
-    """The topic has so many partitions, and nothing is left to be done."""
+    """Create topic t with that number of partitions, and wait until nothing is left to do."""
     brokers = [scene.broker(number) for number in (1, 2, 3)]
     node = scene.node(11)
     scene.reigns(node, 1)
@@ -187,21 +187,21 @@ def led(scene: Scene, partitions: int = 1) -> Led:
 
 
 def session_of(node: Driver) -> int:
-    """The id of the session that a node stands by."""
+    """The id of a node's session."""
     return node._session.id
 
 
 def ask(
     node: Driver, api: Api, answer: Callable[[Any], None], version: int = -1, **fields: Any
 ) -> None:
-    """Somebody asks, over the wire's form; the last version, where none is said."""
+    """Send a request through the wire format; by default of the last version."""
     version = api.max_version if version < 0 else version
     request = api.decode_request(version, api.encode_request(version, fields))
     node.ask(api, request, version, answer)
 
 
 def ask_for_ids(node: Driver, broker: Broker, answer: Callable[[Any], None]) -> None:
-    """A broker wants a block of producer ids."""
+    """Ask for a block of producer ids, as a broker does."""
     ask(node, apis.ALLOCATE_PRODUCER_IDS, answer, broker_id=broker.number,
         broker_epoch=broker.epoch)  # fmt: skip
 

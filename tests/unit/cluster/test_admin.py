@@ -1,4 +1,4 @@
-"""What clients ask of a controller: topics made, enlarged, deleted, settings changed."""
+"""Requests of clients to a controller: create, grow and delete topics, change settings."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ def test_a_topic_is_made(of: Driven) -> None:
 
 
 def test_a_topic_is_given_to_who_is_not_there(of: Driven) -> None:
-    """It waits for them."""
+    """A partition waits until one of its brokers is alive."""
     (row,) = create(of, {"name": "t", "assignments": chosen([8, 9], [2, 8])})
     assert row.error_code == 0
     assert (of.state("t", 0), of.state("t", 1)) == (None, (2, 0, (2,)))
@@ -66,7 +66,7 @@ def test_a_topic_is_given_to_who_is_not_there(of: Driven) -> None:
     ("topic", "code"),
     [
         ({"name": "a/b"}, ErrorCode.INVALID_TOPIC_EXCEPTION),
-        ({"name": "x.y"}, ErrorCode.INVALID_TOPIC_EXCEPTION),  # there is x_y
+        ({"name": "x.y"}, ErrorCode.INVALID_TOPIC_EXCEPTION),  # x_y exists
         ({"name": "__cluster_metadata"}, ErrorCode.INVALID_REQUEST),
         ({"name": "t", "num_partitions": 0}, ErrorCode.INVALID_PARTITIONS),
         ({"name": "t", "num_partitions": 10_001}, ErrorCode.INVALID_PARTITIONS),

@@ -1,4 +1,4 @@
-"""A directory that was served alone becomes a node's."""
+"""A directory of a single broker is adopted by a node of a cluster."""
 
 from __future__ import annotations
 

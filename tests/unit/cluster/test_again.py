@@ -1,4 +1,4 @@
-"""What was refused, failed, or was written by another: taken up again, or left as it is."""
+"""What was refused, failed, or was written by others: retried, or left alone."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from tests.unit.cluster.driven import T_ID, Driven, broker_epoch, kinds, stops, 
 
 
 def test_what_another_wrote_is_read_again(of: Driven) -> None:
-    """Between what is known and what is written: the decision is made again."""
+    """The state changes between the decision and the write: the decision is made again."""
     path = tree.partition_path("t", 0)
 
     def meddle(commit: Commit) -> None:
@@ -34,7 +34,7 @@ def test_what_another_wrote_is_read_again(of: Driven) -> None:
 
 
 def wants(of: Driven, led: isr.Isr) -> isr.Isr:
-    """The leader proposes an ISR; after the answer."""
+    """Send the ISR that the leader proposes; returns its state after the answer."""
     assert led.proposal is not None and led.due
     row = {
         "partition_index": 0, "leader_epoch": led.leader_epoch, "leader_recovery_state": 0,
@@ -50,7 +50,7 @@ def wants(of: Driven, led: isr.Isr) -> isr.Isr:
 
 
 def hears(of: Driven, led: isr.Isr) -> isr.Isr:
-    """The leader gets all that was sent to it."""
+    """Deliver to the leader everything that was sent to it."""
     for send in of.sent:
         if send.broker == led.leader and send.api is LEADER_AND_ISR:
             (topic,) = send.body["topic_states"]
@@ -59,7 +59,7 @@ def hears(of: Driven, led: isr.Isr) -> isr.Isr:
                 row["leader"], row["leader_epoch"], row["partition_epoch"],
                 tuple(row["replicas"]), tuple(row["isr"]),
             )  # fmt: skip
-            if found.leader_epoch > led.leader_epoch:  # Kafka's brokers look at no other
+            if found.leader_epoch > led.leader_epoch:  # Kafka's brokers ignore any other
                 led = isr.told(led, found) or led
     of.sent.clear()
     return led
@@ -71,9 +71,9 @@ def gone(node: int) -> FollowerState:
 
 @pytest.mark.parametrize("notified", [False, True])
 def test_a_leader_is_told_what_another_wrote(of: Driven, notified: bool) -> None:
-    """Its proposal is refused because of a change that it has not heard of.  Then it hears of it,
-    and its next one is written: the replica that is gone leaves the ISR.  `notified`: the
-    controller knows before it is asked."""
+    """Its proposal is refused because of a change that it does not know. Then it hears of the
+    change, and its next proposal is written: the replica that is gone leaves the ISR.
+    `notified`: the controller learns of the change before the proposal."""
     path = tree.partition_path("t", 0)
     other = tree.PartitionState(1, 0, (1, 2, 3), 2)
     assert of.commit([Set(path, tree.write_partition(other))]).done
@@ -92,7 +92,7 @@ def test_a_leader_is_told_what_another_wrote(of: Driven, notified: bool) -> None
 
 
 def test_who_dropped_a_topic_is_not_told_to_lead_it(of: Driven) -> None:
-    """What another wrote of a topic that is to go is known to nobody but the controller."""
+    """Only the controller learns of another's write to a topic that is being deleted."""
     of.make(f"{tree.DELETE_TOPICS}/t")
     of.run()
     of.sent.clear()
@@ -107,7 +107,7 @@ def test_who_dropped_a_topic_is_not_told_to_lead_it(of: Driven) -> None:
 
 
 def clocks(of: Driven) -> list[int]:
-    """When it is to be tried again, of all that was set since it was asked."""
+    """The times of the retries that were set since the last call."""
     found = [one.at_ms for one in of.timers if one.clock is Clock.RETRY]
     of.timers.clear()
     return found
@@ -120,8 +120,8 @@ def ticks(of: Driven, clock: Clock) -> None:
 
 @pytest.mark.parametrize("all_of_it", [False, True])
 def test_a_deletion_that_failed_is_tried_again_by_the_time(all_of_it: bool) -> None:
-    """Only a broker that failed is asked again: later each time, and at most a minute later,
-    also where leaderships are not balanced.  `all_of_it`: the request was refused as a whole."""
+    """Only a broker that failed is asked again, each time later, at most a minute later, even
+    without balancing of leaders. `all_of_it`: the request was refused as a whole."""
     of = Driven(Options("PLAINTEXT", rebalances=False))
     of.register(1, 2)
     of.elect()
@@ -149,7 +149,7 @@ def test_a_deletion_that_failed_is_tried_again_by_the_time(all_of_it: bool) -> N
 
 
 def test_a_removal_that_was_refused_is_tried_again_by_the_time(of: Driven) -> None:
-    """Somebody keeps something below the topic for a while."""
+    """A foreign znode stays below the topic's for a while."""
     below = f"{tree.topic_path('t')}/other"
     of.make(below)
     of.make(f"{tree.DELETE_TOPICS}/t")
@@ -174,7 +174,7 @@ def test_a_removal_that_was_refused_is_tried_again_by_the_time(of: Driven) -> No
 
 
 class Died(Exception):
-    """A controller did."""
+    """The controller died."""
 
 
 def moves(of: Driven) -> tree.TopicNode:
@@ -182,7 +182,7 @@ def moves(of: Driven) -> tree.TopicNode:
 
 
 def ends(commit: Commit) -> bool:
-    """Whether this write says that a move of the topic has ended."""
+    """Whether this write ends a move of the topic."""
     path = tree.topic_path("t")
     return any(
         isinstance(one, Set) and one.path == path and not tree.read_topic("t", one.data).removing
@@ -196,7 +196,7 @@ def move(of: Driven) -> None:
 
 
 def test_who_goes_is_stopped_before_the_end_of_a_move_is_written(of: Driven) -> None:
-    """So a controller that dies in between leaves no copy behind: the next one stops it again."""
+    """If the controller dies in between, no replica is left behind: the next one stops it again."""
 
     def dies(commit: Commit) -> None:
         if ends(commit):
@@ -217,7 +217,7 @@ def test_who_goes_is_stopped_before_the_end_of_a_move_is_written(of: Driven) -> 
 
 
 def test_the_end_of_a_move_that_cannot_be_written_comes_another_time(of: Driven) -> None:
-    """Somebody has changed the topic: it comes when that is read."""
+    """The topic was changed; the end is written once the change was read."""
     path = tree.topic_path("t")
     found = []
 
@@ -243,7 +243,7 @@ def test_the_end_of_a_move_that_cannot_be_written_comes_another_time(of: Driven)
 
 
 def test_a_move_whose_end_is_refused_as_it_begins_comes_another_time(of: Driven) -> None:
-    """The new replica is in sync by then, and its leader asks nothing more."""
+    """By then the new replica is in sync, and its leader sends no further request."""
     path = tree.topic_path("t")
     of.register(4)
     rows = [{"partition_index": 0, "replicas": [4, 2]}]
@@ -263,7 +263,7 @@ def test_a_move_whose_end_is_refused_as_it_begins_comes_another_time(of: Driven)
 
 
 def refusal(code: ErrorCode, *partitions: int, name: str = "t") -> dict[str, object]:
-    """An answer to StopReplica: of these partitions of the topic, of the first where none is."""
+    """An answer to StopReplica that refuses these partitions of the topic; none means 0."""
     rows = [{"topic_name": name, "partition_index": number, "error_code": code}
             for number in partitions or (0,)]  # fmt: skip
     return {"partition_errors": rows}
@@ -273,14 +273,14 @@ FAILS = refusal(ErrorCode.UNKNOWN_SERVER_ERROR)
 
 
 def strays(of: Driven) -> object:
-    """What the controller knows of copies that are to go."""
+    """The replicas that must be deleted, as the controller knows them."""
     office = of.controller.office
     assert office is not None
     return office.context.strays
 
 
 def test_a_copy_that_a_move_leaves_behind_is_dropped_in_the_end(of: Driven) -> None:
-    """Its broker could not drop it: it is asked again, later each time, until it has."""
+    """Its broker could not delete it: it is asked again, each time later, until it has."""
     move(of)
     assert clocks(of) == []
     waits = []
@@ -302,8 +302,8 @@ def test_a_copy_that_a_move_leaves_behind_is_dropped_in_the_end(of: Driven) -> N
 def test_copies_on_a_disk_that_failed_are_dropped_when_their_broker_comes(
     of: Driven, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """It answers the same for as long as it runs: it is not asked again, and warned of once, not
-    once a partition."""
+    """Until the broker restarts its answer would be the same: it is not asked again, and there is
+    one warning, not one per partition."""
     topic(of, {0: (1, 2, 3), 1: (1, 2, 3)})
     rows = [{"partition_index": number, "replicas": [2, 1]} for number in (0, 1)]
     topics = [{"name": "t", "partitions": rows}]
@@ -322,8 +322,8 @@ def test_copies_on_a_disk_that_failed_are_dropped_when_their_broker_comes(
 
 @pytest.mark.parametrize("waits", ["a copy", "a topic"])
 def test_who_never_comes_back_slows_no_retry(of: Driven, waits: str) -> None:
-    """A broker is away for good, with a copy or a topic that is to go: what fails for others is
-    tried again after a second, and so is what fails after that."""
+    """A broker is gone for good, with a replica or a topic to delete. What fails on others is
+    still retried after a second, and so is what fails later."""
     of.die(3)
     of.run()
     if waits == "a copy":
@@ -371,7 +371,7 @@ def test_a_copy_of_a_broker_that_is_away_is_dropped_when_it_comes(of: Driven) ->
 
 @pytest.mark.parametrize("why", ["it comes", "it is behind", "it failed", "its topic is to go"])
 def test_who_reigns_no_more_tells_nobody_to_delete(of: Driven, why: str) -> None:
-    """Nothing else is written just then by which a controller could notice that it is deposed."""
+    """No other write would show the controller that it was deposed."""
     if why == "it comes":
         of.die(3)
         of.run()
@@ -393,7 +393,7 @@ def test_who_reigns_no_more_tells_nobody_to_delete(of: Driven, why: str) -> None
 
 
 def test_a_copy_that_is_to_go_is_known_to_the_nodes_next_reign(of: Driven) -> None:
-    """What waited for brokers is dropped where the outcome of a write is not known."""
+    """Requests that still wait for brokers are lost when the outcome of a write is unknown."""
     move(of)
     of.sent.clear()
     of.elect()
@@ -405,7 +405,7 @@ def test_a_copy_that_is_to_go_is_known_to_the_nodes_next_reign(of: Driven) -> No
 
 
 def test_a_deletion_waits_for_no_copy_that_a_move_left_behind(of: Driven) -> None:
-    """Its broker is asked once more, with the others, and on when the topic is gone."""
+    """Its broker is asked again with the others, and also after the topic is gone."""
     move(of)
     of.answer(partial(stops, 3), **FAILS)
     of.sent.clear()
@@ -429,8 +429,8 @@ def test_a_deletion_waits_for_no_copy_that_a_move_left_behind(of: Driven) -> Non
 def test_a_copy_of_a_topic_that_is_gone_is_dropped_when_its_broker_comes(
     of: Driven, again: bool
 ) -> None:
-    """It was moved off while the broker was away, then the topic was deleted.  `again`: there is
-    another topic of that name, which the broker is to keep: that one is not dropped."""
+    """The replica was moved off while the broker was away, then the topic was deleted. `again`:
+    the broker must keep a replica of a new topic with that name, which is not deleted."""
     of.die(3)
     of.run()
     move(of)

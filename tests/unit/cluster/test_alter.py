@@ -1,4 +1,4 @@
-"""Leaders ask for another ISR: what passes, and the error of each that does not."""
+"""Leaders ask for another ISR: what is accepted, and the error of each refusal."""
 
 from __future__ import annotations
 
@@ -46,9 +46,9 @@ def test_the_isr_grows_and_shrinks(isr: tuple[int, ...], version: int) -> None:
         (asked(), ErrorCode.INVALID_REQUEST),
         (asked(2, 3), ErrorCode.INVALID_REQUEST),  # the leader is not in it
         (asked(1, 2, 2), ErrorCode.INVALID_REQUEST),
-        (asked(1, 4), ErrorCode.INVALID_REQUEST),  # keeps nothing of it
+        (asked(1, 4), ErrorCode.INVALID_REQUEST),  # 4 is not a replica
         (asked(1, recovering=True), ErrorCode.INVALID_REQUEST),  # it has recovered
-        (asked(1, 2, 3, epochs=200), ErrorCode.INELIGIBLE_REPLICA),  # of other lives
+        (asked(1, 2, 3, epochs=200), ErrorCode.INELIGIBLE_REPLICA),  # epochs of other registrations
     ],
 )
 def test_what_does_not_pass(wanted: Wanted, error: ErrorCode) -> None:
@@ -58,7 +58,7 @@ def test_what_does_not_pass(wanted: Wanted, error: ErrorCode) -> None:
 
 
 def test_a_leader_that_is_behind_leads_on_in_another_epoch() -> None:
-    """It asks no more before it hears what it did not know, and of its epoch it hears no more."""
+    """It accepts the state that it missed only in a new epoch, and asks no more until then."""
     of = cluster()
     behind = asked(1, partition_epoch=NOW.partition_epoch - 1)
     assert of.alter(1, (KEY, behind)) == [(ErrorCode.INVALID_UPDATE_VERSION, NOTHING)]
@@ -70,7 +70,7 @@ def test_a_leader_that_is_behind_leads_on_in_another_epoch() -> None:
 
 
 def test_asked_again_it_is_answered_again() -> None:
-    """The answer was lost: nothing is written, also where the partition's epoch is the old one."""
+    """The answer was lost. Nothing is written, although the request has the old partition epoch."""
     of = cluster()
     first = of.alter(1, (KEY, asked(1, 2, 3)))
     assert of.alter(1, (KEY, asked(1, 2, 3))) == first
@@ -78,7 +78,7 @@ def test_asked_again_it_is_answered_again() -> None:
 
 
 def test_who_is_not_there_is_not_in_sync() -> None:
-    """Dead brokers, and brokers about to end (KIP-841), whatever others say."""
+    """Dead brokers, and brokers that are shutting down (KIP-841), whatever the leader says."""
     of = cluster()
     of.decide(brokers.brokers_are(of.context, of.told, of.brokers(1, 2)))
     assert of.alter(1, (KEY, asked(1, 2, 3))) == [(ErrorCode.INELIGIBLE_REPLICA, NOTHING)]
@@ -102,7 +102,7 @@ def test_who_asks_in_another_life_is_refused_as_a_whole() -> None:
 
 
 def test_a_partition_recovers() -> None:
-    """After an unclean election: alone until it has, then as others."""
+    """After an unclean election the leader is alone in the ISR until it has recovered."""
     of = cluster(Shown(1, 5, (1,), 7, recovering=True))
     both = asked(1, 2, recovering=True)
     assert of.alter(1, (KEY, both)) == [(ErrorCode.INVALID_REQUEST, NOTHING)]

@@ -1,4 +1,4 @@
-"""Brokers come, go, and ask to be let go: one table of steps each."""
+"""Brokers start, die, and ask for controlled shutdown: a table of steps for each."""
 
 from __future__ import annotations
 
@@ -27,17 +27,17 @@ def cluster(state: Shown, living: tuple[int, ...] = (1, 2, 3), unclean: bool = F
 @pytest.mark.parametrize(
     ("state", "living", "unclean", "wanted"),
     [
-        # The leader dies: the first of the assignment that is in sync and lives.
+        # The leader dies: the first live in-sync replica of the assignment leads.
         (Shown(1, 5, (3, 1, 2), 7), (2, 3), False, Shown(2, 6, (3, 2), 8)),
-        # A follower dies: out of the ISR, under a new epoch.
+        # A follower dies: it leaves the ISR, in a new epoch.
         (Shown(1, 5, (1, 2, 3), 7), (1, 3), False, Shown(1, 6, (1, 3), 8)),
-        # One that was not in sync: nothing is written.
+        # A replica that was not in sync dies: nothing is written.
         (Shown(1, 5, (1, 2), 7), (1, 2), False, Shown(1, 5, (1, 2), 7)),
-        # The last one in sync: it stays, and nobody leads.
+        # The last in-sync replica dies: it stays in the ISR, and there is no leader.
         (Shown(1, 5, (1,), 7), (2, 3), False, Shown(NO_LEADER, 6, (1,), 8)),
-        # The same where data may be lost: a live replica leads, and says that it recovers.
+        # The same with unclean elections: a live replica leads, and is marked as recovering.
         (Shown(1, 5, (1,), 7), (2, 3), True, Shown(2, 6, (2,), 8, recovering=True)),
-        # All at once: each of them has everything.
+        # All in-sync replicas die at once: each has every record, so all stay in the ISR.
         (Shown(1, 5, (1, 2), 7), (3,), False, Shown(NO_LEADER, 6, (1, 2), 8)),
         (Shown(1, 5, (1, 2, 3), 7), (), False, Shown(NO_LEADER, 6, (1, 2, 3), 8)),
     ],
@@ -51,7 +51,7 @@ def test_brokers_die(state: Shown, living: tuple[int, ...], unclean: bool, wante
 
 
 def test_a_broker_comes_back() -> None:
-    """First all learn which brokers live; the one that was last in sync leads again."""
+    """First all learn which brokers are alive; the last in-sync replica leads again."""
     of = cluster(Shown(NO_LEADER, 6, (1,), 8), (2, 3))
     of.decide(brokers.brokers_are(of.context, of.told, of.brokers(1, 2, 3)))
     assert of.shown(KEY) == Shown(1, 7, (1,), 9)
@@ -69,7 +69,7 @@ def test_a_follower_comes_back_out_of_sync() -> None:
 
 
 def test_a_new_life_is_not_believed_at_once() -> None:
-    """The same broker under another epoch, seen only afterwards: it leaves the ISR first."""
+    """The same broker with a new epoch, its death unseen: it first leaves the ISR."""
     of = cluster(Shown(1, 5, (1, 2, 3), 7))
     of.decide(brokers.brokers_are(of.context, of.told, of.brokers(1, 2, 3, b1=201)))
     assert of.shown(KEY) == Shown(2, 6, (2, 3), 8)
@@ -84,7 +84,7 @@ def test_the_only_one_dies_and_comes_back_unseen() -> None:
 
 
 def test_a_broker_moves_without_dying() -> None:
-    """Other endpoints under the same epoch: all brokers get them, and nothing else happens."""
+    """It has other endpoints in the same epoch: all brokers get them, and nothing else changes."""
     of = cluster(Shown(1, 5, (1, 2, 3), 7))
     now = of.brokers(1, 2, 3)
     now[2] = now[2]._replace(endpoints=(("PLAINTEXT", "elsewhere", 1, 0),))
@@ -99,7 +99,7 @@ def test_a_broker_moves_without_dying() -> None:
 
 
 def test_a_disk_fails() -> None:
-    """Its broker lives on, and leads there no more."""
+    """The broker stays alive, but no longer leads the partition on that disk."""
     of = cluster(Shown(1, 5, (1, 2), 7))
     of.decide(brokers.directories_lost(of.context, of.told, 1, [KEY, ("gone", 0)]))
     assert of.shown(KEY) == Shown(2, 6, (2,), 8)
@@ -110,7 +110,7 @@ def test_a_disk_fails() -> None:
 
 
 def test_a_new_controller_tells_all_and_mends() -> None:
-    """What changed while there was none."""
+    """It handles what changed while there was no controller."""
     of = cluster(Shown(1, 5, (1, 2), 7), (2, 3))
     of.decide(brokers.begin(of.context, of.told))
     assert of.shown(KEY) == Shown(2, 6, (2,), 8)
@@ -130,12 +130,12 @@ def test_a_new_controller_tells_all_and_mends() -> None:
 @pytest.mark.parametrize(
     ("state", "broker", "left", "wanted", "requests"),
     [
-        # It leads: another one in sync does, and the ISR is without it.
+        # It leads: another in-sync replica takes over, and it leaves the ISR.
         (Shown(1, 5, (1, 2, 3), 7), 1, [], Shown(2, 6, (2, 3), 8), {(n, LEAD) for n in (1, 2, 3)}),
-        # It follows: it stops, and those that stay get the new state.
+        # It follows: it stops, and the remaining replicas get the new state.
         (Shown(1, 5, (1, 2, 3), 7), 3, [], Shown(1, 6, (1, 2), 8),
          {(1, LEAD), (2, LEAD), (3, STOP)}),
-        # Nobody else is in sync: it leads on, and the answer says so.
+        # No other replica is in sync: it stays leader, and the answer lists the partition.
         (Shown(1, 5, (1,), 7), 1, [KEY], Shown(1, 5, (1,), 7), set()),
         # It follows out of sync: it stops, and nothing is written.
         (Shown(1, 5, (1, 2), 7), 3, [], Shown(1, 5, (1, 2), 7), {(3, STOP)}),
@@ -150,7 +150,7 @@ def test_a_broker_is_let_go(
     assert answer == (ErrorCode.NONE, left)
     assert of.shown(KEY) == wanted
     assert {(one, kind) for one, kind, _ in of.requests() if kind != KNOW} == requests
-    # Asked again, as a broker does: nothing more is written.
+    # A broker asks repeatedly: nothing more is written.
     again = of.decide(brokers.let_go(of.context, of.told, broker, 100 + broker))
     assert (again, of.shown(KEY)) == (answer, wanted)
 
@@ -162,7 +162,7 @@ def test_who_is_let_go_is_not_elected() -> None:
     assert of.shown(KEY) == Shown(3, 7, (3,), 9)
     of.decide(brokers.brokers_are(of.context, of.told, of.brokers(2)))
     assert of.shown(KEY) == Shown(NO_LEADER, 8, (3,), 10)
-    # It ends and starts again: it may be elected once more, where it is in sync.
+    # It stops and starts again: it may be elected again once it is in sync.
     of.decide(brokers.brokers_are(of.context, of.told, of.brokers(2, b2=300)))
     assert of.context.ending == set()
 
@@ -182,11 +182,11 @@ def test_a_partition_with_one_copy_does_not_hold_its_broker() -> None:
     assert of.shown(KEY) == Shown(1, 5, (1,), 7)
 
 
-# ---- what is not as it was read ----------------------------------------------------------------
+# ---- states that others changed ----------------------------------------------------------------
 
 
 def test_a_state_that_somebody_else_wrote_is_read_again() -> None:
-    """Nothing is decided on it until then; the others go on."""
+    """No decision touches its partition until then; other partitions are not affected."""
     of = cluster(Shown(1, 5, (1, 2, 3), 7))
     of.refuse = lambda _: True
     of.decide(brokers.brokers_are(of.context, of.told, of.brokers(2, 3)))
@@ -202,9 +202,9 @@ def test_a_state_that_somebody_else_wrote_is_read_again() -> None:
 
 @pytest.mark.parametrize("seed", range(8))
 def test_any_order_of_events(seed: int) -> None:
-    """Whatever comes: epochs rise only, the ISR is never empty and holds the leader, and a decision
-    that is made once is made: asked again, nothing is due.  (That the controller's view is the
-    tree's is held at each step.)"""
+    """Whatever the order, epochs only rise, the ISR is never empty and has the leader in it, and a
+    decision is final: repeating it changes nothing.  (Each step also checks that the controller's
+    view is the tree's.)"""
     rng = random.Random(seed)
     of, lives, epochs = Cluster((1, 2, 3, 4)), {1, 2, 3, 4}, {}
     for at in range(3):
@@ -261,23 +261,23 @@ def test_any_order_of_events(seed: int) -> None:
 @pytest.mark.parametrize(
     ("state", "living", "reborn", "wanted"),
     [
-        # The leader came back: one that is in sync and never left leads.
+        # The leader restarted: an in-sync replica that did not restart leads.
         (Shown(1, 5, (1, 2, 3), 7), (1, 2, 3), (1,), Shown(2, 6, (2, 3), 8)),
-        # A follower came back: out of the ISR.
+        # A follower restarted: it leaves the ISR.
         (Shown(1, 5, (1, 2, 3), 7), (1, 2, 3), (2,), Shown(1, 6, (1, 3), 8)),
-        # All of the ISR did: the same ones, in another epoch, for records may be others now.
+        # All of the ISR restarted: it stays, in a new epoch, since records may have been lost.
         (Shown(1, 5, (1, 2), 7), (1, 2, 3), (1, 2), Shown(1, 6, (1, 2), 8)),
         (Shown(1, 5, (1,), 7), (1, 2, 3), (1,), Shown(1, 6, (1,), 8)),
-        # The leader is gone, and the one that came back is all that is left of the ISR.
+        # The leader is dead, and the replica that restarted is all that is left of the ISR.
         (Shown(1, 5, (1, 2), 7), (2, 3), (2,), Shown(2, 7, (2,), 9)),
-        # One that was not in sync: nothing is written.
+        # A replica that was not in sync restarted: nothing is written.
         (Shown(1, 5, (1, 2), 7), (1, 2, 3), (3,), Shown(1, 5, (1, 2), 7)),
     ],
 )
 def test_brokers_came_back_while_nobody_reigned(
     state: Shown, living: tuple[int, ...], reborn: tuple[int, ...], wanted: Shown
 ) -> None:
-    """Registered later than the partition's state was written: they died unseen."""
+    """They registered after the partition's state was written: their deaths went unseen."""
     of = cluster(state)
     of.brokers(*living, **{f"b{one}": 200 + one for one in reborn})
     of.begin()

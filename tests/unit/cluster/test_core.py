@@ -1,4 +1,4 @@
-"""A controller from its election on: what it hears, what it does, what the tree says then."""
+"""A controller from its election on: events, effects, and the tree after them."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ def test_a_leader_dies_and_comes_back(of: Driven) -> None:
     of.register(1)
     assert of.state("t", 0) == (2, 1, (2, 3))
     assert kinds(of)[-1] == (1, "LeaderAndIsr")
-    assert (1, "UpdateMetadata") in kinds(of)[:-1], "who lives is known before who is followed"
+    assert (1, "UpdateMetadata") in kinds(of)[:-1], "live brokers before leaders"
 
 
 def test_what_was_there_before_the_reign_is_mended(of: Driven) -> None:
@@ -132,7 +132,7 @@ def test_topics_are_kept_where_deleting_is_off() -> None:
 
 
 def test_a_disk_fails(of: Driven) -> None:
-    """The broker says that one did, is asked which partitions it held, and leads them no more."""
+    """The broker reports it, is asked which partitions it held, and no longer leads them."""
     path = f"{tree.LOG_DIR_EVENT}0000000001"
     assert of.commit([Create(path, tree.write_log_dir_event(1))]).done
     of.run()
@@ -146,8 +146,8 @@ def test_a_disk_fails(of: Driven) -> None:
 
 @pytest.mark.parametrize("replicas", [(1, 2), (1,)])
 def test_a_disk_is_there_again(replicas: tuple[int, ...]) -> None:
-    """The broker takes the partition that it could not keep: its replica counts as any other, is
-    shown to clients, and leads where it is the last."""
+    """The broker gets back the partition that it could not keep: its replica counts as any other,
+    clients see it, and it leads if it is the last one."""
     of = Driven()
     of.register(1, 2)
     of.elect()
@@ -180,13 +180,13 @@ def test_a_disk_is_there_again(replicas: tuple[int, ...]) -> None:
     disk(ErrorCode.KAFKA_STORAGE_ERROR)
     of.make(f"{tree.DELETE_TOPICS}/t")
     of.run()
-    assert STOP_REPLICA not in {one.api for one in of.sent}, "a copy is out of reach"
+    assert STOP_REPLICA not in {one.api for one in of.sent}, "one replica is out of reach"
     disk(ErrorCode.NONE)
     assert (1, "StopReplica") in kinds(of)
 
 
 def test_first_replicas_lead_again(of: Driven) -> None:
-    """By a znode, by a request, and by the time, as soon as they are in sync."""
+    """By a znode, by a request, and by the timer, once they are in sync."""
 
     def back(epoch: int, version: int) -> None:
         state = tree.PartitionState(2, epoch, (1, 2, 3), 2)
@@ -290,8 +290,8 @@ def test_producer_ids_are_given_out_once(of: Driven) -> None:
 
 
 def test_who_is_behind_is_told_all_again(of: Driven) -> None:
-    """The live brokers first: the request that named them may be what was dropped, and the broker
-    follows no leader that it does not know."""
+    """It gets the live brokers first: the request that named them may have been dropped, and a
+    broker follows no leader that it does not know."""
     of.events.append(Behind(2))
     of.run()
     assert kinds(of) == [(2, "UpdateMetadata"), (2, "LeaderAndIsr"), (2, "UpdateMetadata")]
@@ -314,7 +314,7 @@ def test_watches_that_were_lost_are_left_again(of: Driven) -> None:
 
 
 def test_what_waits_is_bounded_and_answered(of: Driven) -> None:
-    """Nobody waits for an answer that never comes, however many ask."""
+    """However many requests there are, none waits for an answer that never comes."""
     request = CONTROLLED_SHUTDOWN.decode_request(
         3, CONTROLLED_SHUTDOWN.encode_request(3, {"broker_id": 9})
     )
@@ -323,7 +323,7 @@ def test_what_waits_is_bounded_and_answered(of: Driven) -> None:
     of.die(1)
     looks = [effect for event in of.events for effect in of.controller.handle(event, 0)]
     of.events.clear()
-    assert len(looks) == 1  # the brokers are read: other requests wait
+    assert len(looks) == 1  # while the brokers are read, other requests wait
     for number in range(ASKED_MAX + 2):
         asked = Asked(number, CONTROLLED_SHUTDOWN, request, 3)
         for one in of.controller.handle(asked, 0):

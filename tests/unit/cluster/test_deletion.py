@@ -1,4 +1,4 @@
-"""Topics go: from the brokers, then from the tree."""
+"""Topics are deleted, first on the brokers, then in the tree."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ OK = ErrorCode.NONE
 
 
 def cluster() -> Cluster:
-    """A topic that is to be deleted, and another one."""
+    """A topic to delete, and another one."""
     of = Cluster((1, 2))
     for name in ("t", "other"):
         node = of.topic(name, {0: (1, 2), 1: (2,)})
@@ -26,7 +26,7 @@ def cluster() -> Cluster:
 
 
 def names(of: Cluster) -> set[str]:
-    """The znodes that speak of the topic."""
+    """The znodes of the topic t."""
     return {path for path in of.tree if "t" in path.split("/")}
 
 
@@ -52,7 +52,7 @@ def test_a_topic_is_deleted() -> None:
 
 
 def test_a_topic_waits_for_a_broker_that_is_away() -> None:
-    """When it comes it gets StopReplica for the topic, and no LeaderAndIsr."""
+    """When it returns, it gets StopReplica for the topic, and no LeaderAndIsr."""
     of = cluster()
     of.decide(brokers.brokers_are(of.context, of.told, of.brokers(1)))
     of.decide(deletion.topics_to_delete(of.context, of.told, ["t"]))
@@ -76,7 +76,7 @@ def test_what_a_broker_cannot_drop_is_asked_again() -> None:
 
 
 def test_who_has_not_answered_is_not_asked_twice() -> None:
-    """What failed is tried again, and that alone; not once the topic waits for a broker."""
+    """Only failures are retried, and none while the topic waits for a broker."""
     of = cluster()
     of.decide(deletion.topics_to_delete(of.context, of.told, ["t"]))
     drop(of, 2, ErrorCode.KAFKA_STORAGE_ERROR, P1)
@@ -96,8 +96,8 @@ def test_who_has_not_answered_is_not_asked_twice() -> None:
 
 
 def test_who_has_dropped_a_topic_is_not_told_to_keep_it() -> None:
-    """It would make the copy again that nobody asks it to drop a second time: also when it comes
-    again, while the topic waits for another broker."""
+    """It would create the replica again, and nobody would ask it to delete that. This holds even if
+    it restarts while the topic waits for another broker."""
     of = cluster()
     of.decide(deletion.topics_to_delete(of.context, of.told, ["t"]))
     drop(of, 2, OK, P0, P1)
@@ -121,14 +121,14 @@ def test_a_topic_that_is_moved_waits() -> None:
 
 
 def test_a_controller_that_died_half_way_is_followed() -> None:
-    """Some of the znodes are gone; brokers have nothing left to drop."""
+    """Some of the znodes are gone; the brokers have nothing left to delete."""
     of = cluster()
     del of.tree[tree.partition_path("t", 1)]
     of.tree[f"{tree.DELETE_TOPICS}/never"] = Znode(b"")
     of.begin()
     of.decide(brokers.begin(of.context, of.told))
     assert (2, STOP, [P0, P1]) in of.requests()
-    assert of.context.deleted == {"t"}  # of the other there is nothing, and that is gone, too
+    assert of.context.deleted == {"t"}  # the other topic never existed, and its znode is gone
     for broker in (1, 2):
         drop(of, broker, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, P0, P1)
     assert names(of) == set() and of.context.deleted == set()
@@ -136,7 +136,7 @@ def test_a_controller_that_died_half_way_is_followed() -> None:
 
 
 def test_a_tree_that_refuses_is_asked_again() -> None:
-    """That the topic is to go stays written until the rest is gone."""
+    """The znode that marks the topic for deletion stays until the rest is gone."""
     of = cluster()
     of.decide(deletion.topics_to_delete(of.context, of.told, ["t"]))
     of.refuse = lambda one: isinstance(one, Delete) and one.path == tree.topic_path("t")

@@ -1,4 +1,4 @@
-"""A controller's thread, over a stand-in for ZooKeeper: open requests are answered at its end."""
+"""A controller's thread, over a stand-in for ZooKeeper, answers open requests when it stops."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def stand_in() -> Iterator[StandIn]:
 
 
 class Slow(Driver):
-    """Its thread takes a question out of the queue, and goes on when it is let."""
+    """Its thread takes a request out of the queue, then waits until `goes_on` is set."""
 
     def __init__(self, stand_in: StandIn) -> None:
         super().__init__(stand_in.hosts, NODE, Options("PLAINTEXT"), USUAL)
@@ -47,7 +47,7 @@ class Slow(Driver):
 
 
 def test_what_is_asked_while_it_ends_is_answered(stand_in: StandIn) -> None:
-    """What the thread had taken out of the queue by then, what is in it, and what comes later."""
+    """The request that the thread has taken, those in the queue, and later ones."""
     driver = Slow(stand_in)
     driver.start()
     wait_for(lambda: driver.reigns, "it is elected")
@@ -57,7 +57,7 @@ def test_what_is_asked_while_it_ends_is_answered(stand_in: StandIn) -> None:
     assert driver.taken.wait(LIMIT_S)
     with ThreadPoolExecutor(1) as pool:
         ending = pool.submit(driver.stop)
-        wait_for(lambda: not driver.takes, "its end has begun")
+        wait_for(lambda: not driver.takes, "it is stopping")
         driver.ask(apis.ALLOCATE_PRODUCER_IDS, None, 0, answers.append)
         driver.goes_on.set()
         ending.result(LIMIT_S)
@@ -67,7 +67,7 @@ def test_what_is_asked_while_it_ends_is_answered(stand_in: StandIn) -> None:
 def test_what_cannot_be_deleted_now_is_tried_again_by_itself(
     stand_in: StandIn, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """Nothing else happens in the cluster, and leaderships are not balanced."""
+    """Nothing else happens in the cluster, and leaders are not balanced."""
     topic, below = tree.topic_path("t"), f"{tree.topic_path('t')}/other"
     deleted = f"{tree.DELETE_TOPICS}/t"
     data = tree.write_topic(tree.TopicNode(uuid.UUID(int=7), {}, {}, {}))
@@ -85,14 +85,14 @@ def test_what_cannot_be_deleted_now_is_tried_again_by_itself(
             )
             assert session.read(topic) and session.read(deleted)
             assert session.commit([Delete(below)]).done
-            wait_for(lambda: session.read(deleted) is None, "it is tried again")
+            wait_for(lambda: session.read(deleted) is None, "the deletion is retried")
             assert session.read(topic) is None
         finally:
             driver.stop()
 
 
 def test_what_is_written_of_many_partitions_is_on_its_way_together() -> None:
-    """All before the first is answered: not a round trip each."""
+    """All writes are sent before the first is answered: no round trip for each."""
     count = 50
     with reigning.scene() as scene:
         of = reigning.led(scene, count)
@@ -104,7 +104,7 @@ def test_what_is_written_of_many_partitions_is_on_its_way_together() -> None:
 
 
 def test_what_is_written_behind_what_is_refused_is_done() -> None:
-    """In the order in which it was decided; what was refused is read again, and decided again."""
+    """Writes stay in the order of the decisions; a refused one is read and decided again."""
     with reigning.scene() as scene:
         of = reigning.led(scene, 3)
         other = tree.PartitionState(1, 0, (1, 3), 1)
@@ -120,7 +120,7 @@ def test_what_is_written_behind_what_is_refused_is_done() -> None:
 def test_a_name_that_is_deleted_and_made_again_while_a_broker_is_behind(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """It drops the old one before it hears of the new one, and hears of all else."""
+    """It deletes the old topic before it hears of the new one, and misses nothing else."""
     monkeypatch.setattr(sender, "WAITING_MAX", 10)
     others = [f"other{number}" for number in range(20)]
     new = uuid.UUID(int=9)
@@ -137,20 +137,20 @@ def test_a_name_that_is_deleted_and_made_again_while_a_broker_is_behind(
             scene.topic(name, {0: (1, 2, 3)})
             scene.led(name, 1)
         scene.settled(of.node)
-        assert scene.session.read(deleted), "one has not dropped it yet"
+        assert scene.session.read(deleted), "one broker has not deleted it yet"
         held.goes_on.set()
-        wait_for(lambda: scene.session.read(deleted) is None, "the old one is gone")
+        wait_for(lambda: scene.session.read(deleted) is None, "the old topic is gone")
         scene.topic("t", {0: (3, 2)}, new)
         told = [(LEADER_AND_ISR.name, "t", new), *((LEADER_AND_ISR.name, name) for name in others)]
-        wait_for(lambda: {*told} <= {*heard(behind)}, "it has heard of all")
+        wait_for(lambda: {*told} <= {*heard(behind)}, "it has heard of all topics")
         found = heard(behind)
         stopped = [at for at, one in enumerate(found) if one[:2] == (STOP_REPLICA.name, "t")]
         assert stopped and max(stopped) < found.index(told[0])
-        assert len(behind.sent(LEADER_AND_ISR)) < len(others), "much was told at once"
+        assert len(behind.sent(LEADER_AND_ISR)) < len(others), "one request had many topics"
 
 
 def heard(broker: reigning.Broker) -> list[tuple[Any, ...]]:
-    """(request, topic), and the topic's id of a topic t that is to be led or followed."""
+    """(request, topic); LeaderAndIsr about topic t also has the topic's id."""
     return [
         (name, one.topic_name, *([one.topic_id] if one.topic_name == "t" and leads else []))
         for name, _, request in list(broker.requests)

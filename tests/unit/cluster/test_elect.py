@@ -1,4 +1,4 @@
-"""The rules of elections, one row each; tests/kafka/cluster asks Kafka's controller the same."""
+"""The rules of elections, one row each; tests/kafka/cluster checks them on Kafka's controller."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def test_a_new_partition(live: set[int], wanted: Leadership | None) -> None:
         ((3, 1), {2, 3}, False, Leadership(3, 6, (3,))),
         ((1,), {2, 3}, False, None),
         ((1,), {2, 3}, True, Leadership(2, 6, (2,), recovering=True)),
-        ((3, 1), {2, 3}, True, Leadership(3, 6, (3,))),  # clean where it can be
+        ((3, 1), {2, 3}, True, Leadership(3, 6, (3,))),  # clean if possible
         ((1,), {4}, True, None),
     ],
 )
@@ -43,7 +43,7 @@ def test_a_leader_that_died(
 
 
 def test_a_partition_that_is_moved() -> None:
-    """Its leader only: the ISR is what its followers make it."""
+    """Only its leader changes; its ISR depends on the followers."""
     assert leader_election.elect_for_reassignment(NOW, (4, 2), {2, 4}) == Leadership(
         2, 6, (3, 1, 2)
     )
@@ -71,7 +71,7 @@ def test_a_broker_that_is_about_to_end() -> None:
         (NOW, 1, Leadership(-1, 6, (3, 2))),
         (NOW, 2, Leadership(1, 6, (3, 1))),
         (NOW, 9, None),
-        (Leadership(1, 5, (1,)), 1, Leadership(-1, 6, (1,))),  # the last one stays
+        (Leadership(1, 5, (1,)), 1, Leadership(-1, 6, (1,))),  # the last one stays in the ISR
     ],
 )
 def test_a_replica_that_left(now: Leadership, broker: int, wanted: Leadership | None) -> None:

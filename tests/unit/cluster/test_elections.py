@@ -1,4 +1,4 @@
-"""Elections that are asked for, and the balance of leaders."""
+"""Requested elections, and the balancing of leaders."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ def test_a_partition_that_never_had_a_leader_is_not_led_uncleanly() -> None:
 
 
 def test_leaders_are_balanced() -> None:
-    """A broker that comes back has its share again, once it is in sync and lacks too much."""
+    """A broker that returns gets its share again once it is in sync and leads too few."""
     of = Cluster((1, 2))
     node = of.topic("t", {n: (1, 2) if n < 4 else (2, 1) for n in range(8)})
     of.decide(topics.topic_is(of.context, of.told, "t", node))

@@ -1,4 +1,4 @@
-"""Ways to the controller."""
+"""Connections to the controller."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def controller(answer: object) -> Peer:
 
 
 def test_who_waits_for_a_controller_of_before_asks_the_next_one() -> None:
-    """Not once its answer is late by all patience: a follower would stay in sync so long."""
+    """It does not wait for the old one's timeout: a follower would stay in sync that long."""
     with (
         controller(SILENCE) as old, controller({"error_code": 0, "topics": []}) as new,
         joined({7: old, 8: new}) as member, ThreadPoolExecutor(1) as pool,
@@ -49,7 +49,7 @@ def test_a_close_waits_for_no_answer() -> None:
 
 
 def test_who_has_another_line_waits_for_nobody() -> None:
-    """An ISR is changed while the controller makes a topic for a client."""
+    """An ISR changes while the controller creates a topic for a client."""
     with (
         controller({"error_code": 0, "topics": []}) as peer, joined({7: peer}) as member,
         ThreadPoolExecutor(1) as pool,

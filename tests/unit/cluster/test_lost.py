@@ -1,5 +1,5 @@
-"""What can be lost at each step of a controller's, at its real driver, session, election and
-senders: docs/replication.md has the table."""
+"""What a controller can lose at each step, with its real driver, session, election and senders:
+docs/replication.md has the table."""
 
 from __future__ import annotations
 
@@ -41,12 +41,12 @@ def scene(monkeypatch: pytest.MonkeyPatch) -> Iterator[Scene]:
         yield made
 
 
-# ---- the place of the controller, and its epoch --------------------------------------------------
+# ---- the controller's znode, and its epoch -------------------------------------------------------
 
 
 @DONE
 def test_the_answer_about_the_controllers_place_is_lost(scene: Scene, done: bool) -> None:
-    """Its owner says whether it is ours; that and the epoch's increment are one write."""
+    """The znode's owner shows whether it is ours; one write creates it and raises the epoch."""
     scene.stand_in.lose(tree.CONTROLLER, done)
     node = scene.node(1)
     scene.reigns(node, 1)
@@ -54,14 +54,14 @@ def test_the_answer_about_the_controllers_place_is_lost(scene: Scene, done: bool
 
 @DONE
 def test_the_answer_about_the_first_epoch_is_lost(scene: Scene, done: bool) -> None:
-    """/controller_epoch is made before anybody is elected."""
+    """/controller_epoch is created before the first election."""
     scene.stand_in.lose(tree.CONTROLLER_EPOCH, done)
     scene.reigns(scene.node(1), 1)
 
 
 @DONE
 def test_another_is_elected_while_the_answer_is_lost(scene: Scene, done: bool) -> None:
-    """The first candidate's session ends before it could look."""
+    """The first candidate's session ends before it could look at the znode."""
     node, others = scene.node(1, begin=False), []
 
     def lost(commit: Callable[[], Any]) -> None:
@@ -83,7 +83,7 @@ def test_another_is_elected_while_the_answer_is_lost(scene: Scene, done: bool) -
 
 
 def test_an_earlier_life_of_the_node_is_another(scene: Scene) -> None:
-    """It has the same number; its session, which nobody has missed yet, owns the place."""
+    """It has the same number; the znode belongs to its old session, which has not expired yet."""
     with open_session(scene.stand_in.hosts, lambda _: None) as before:
         before.commit([Create(tree.CONTROLLER_EPOCH, tree.write_epoch(4))])
         place = tree.write_controller(tree.ControllerNode(1, 0))
@@ -103,8 +103,8 @@ def test_a_session_that_ends_ends_the_reign(scene: Scene) -> None:
 
 @DONE
 def test_a_place_of_an_epoch_that_is_over_is_given_up(scene: Scene, done: bool) -> None:
-    """Somebody wrote another epoch: the controller is refused, and gives its place up, whatever
-    becomes of that; else nobody would reign as long as its session lives."""
+    """Somebody wrote another epoch: the controller is refused and deletes its znode, whatever the
+    outcome; otherwise there would be no controller as long as its session lives."""
     broker = scene.broker(7)
     node = scene.node(1)
     scene.reigns(node, 1)
@@ -125,8 +125,8 @@ def test_a_place_of_an_epoch_that_is_over_is_given_up(scene: Scene, done: bool) 
 def test_who_is_refused_the_controllers_place_waits(
     scene: Scene, caplog: pytest.LogCaptureFixture, path: str, why: str, waits: bool
 ) -> None:
-    """It says why, and stands again after a pause, in which it can be stopped; but where somebody
-    was quicker it only has to look again."""
+    """It logs the reason and stands again after a pause, in which it can be stopped. If another
+    node was quicker, it just looks again."""
     left = 3
 
     def refuses(operations: Any, commit: Callable[[], Any]) -> Any:
@@ -143,7 +143,7 @@ def test_who_is_refused_the_controllers_place_waits(
 
 
 def test_a_place_is_given_up_only_while_it_is_ours(scene: Scene) -> None:
-    """Another is elected between the look and the write."""
+    """Another is elected between the read and the write."""
     node = scene.node(1)
     scene.reigns(node, 1)
     scene.settled(node)
@@ -156,7 +156,7 @@ def test_a_place_is_given_up_only_while_it_is_ours(scene: Scene) -> None:
         scene.reigns(others[0], 6)
 
     scene.before(tree.CONTROLLER, elected)
-    node._events.put(Seen(tree.CONTROLLER, False))  # as when anybody touched it
+    node._events.put(Seen(tree.CONTROLLER, False))  # as if somebody had changed it
     wait_for(lambda: others, "another is elected")
     scene.settled(node)
     scene.reigns(others[0], 6)
@@ -172,13 +172,13 @@ def path_of(partition: int) -> str:
 
 @DONE
 def test_the_answer_about_a_leader_is_lost(scene: Scene, done: bool) -> None:
-    """The loss sends no request: the tree is read again, and names the leader, in one epoch."""
+    """Nothing is sent after the loss: the tree is read again, and has the leader, in one epoch."""
     of = led(scene)
     scene.stand_in.lose(T, done)
     of.brokers[0].session.close()
     state = tree.PartitionState(2, 1, (2, 3), 1)
     assert scene.led("t", 2) == state
-    wait_for(lambda: (1, 2, 1) in of.brokers[1].led("t"), "it is told to lead")
+    wait_for(lambda: (1, 2, 1) in of.brokers[1].led("t"), "it is asked to lead")
     scene.settled(of.node)
     assert scene.state("t") == state
     assert {*of.brokers[1].led("t")} <= {(1, 1, 0), (1, 2, 1)}
@@ -187,7 +187,7 @@ def test_the_answer_about_a_leader_is_lost(scene: Scene, done: bool) -> None:
 
 @DONE
 def test_the_answer_about_one_of_many_is_lost(scene: Scene, done: bool) -> None:
-    """What was written before it stays, what comes behind it is written once the tree was read."""
+    """Earlier writes stay; later ones are made again once the tree was read."""
     of = led(scene, 3)
     scene.stand_in.lose(path_of(1), done)
     of.brokers[0].session.close()
@@ -197,7 +197,7 @@ def test_the_answer_about_one_of_many_is_lost(scene: Scene, done: bool) -> None:
 
 @DONE
 def test_the_answer_about_producer_ids_is_lost(scene: Scene, done: bool) -> None:
-    """The caller gets NOT_CONTROLLER, and asks again; nobody gets the block that was written."""
+    """The caller gets NOT_CONTROLLER and retries; nobody gets the block that was written."""
     of = led(scene)
     scene.stand_in.lose(tree.PRODUCER_IDS, done)
     answers: queue.SimpleQueue[Any] = queue.SimpleQueue()
@@ -211,7 +211,7 @@ def test_the_answer_about_producer_ids_is_lost(scene: Scene, done: bool) -> None
 
 @DONE
 def test_the_answer_about_an_isr_is_lost(scene: Scene, done: bool) -> None:
-    """The leader hears of no controller, asks the same again, and hears that it is so."""
+    """The leader gets NOT_CONTROLLER, sends the same request again, and gets the new ISR."""
     of = led(scene)
     scene.stand_in.lose(T, done)
     row = {
@@ -235,7 +235,7 @@ def test_the_answer_about_an_isr_is_lost(scene: Scene, done: bool) -> None:
 
 @DONE
 def test_the_answer_about_a_new_topic_is_lost(scene: Scene, done: bool) -> None:
-    """The caller gets NOT_CONTROLLER; a second request says whether it is there."""
+    """The caller gets NOT_CONTROLLER; a second request shows whether the topic exists."""
     of = led(scene)
     scene.stand_in.lose(tree.topic_path("new"), done)
     answers: queue.SimpleQueue[Any] = queue.SimpleQueue()
@@ -253,7 +253,7 @@ def test_the_answer_about_a_new_topic_is_lost(scene: Scene, done: bool) -> None:
 @DONE
 @pytest.mark.parametrize("path", [T, tree.topic_path("t"), f"{tree.DELETE_TOPICS}/t"])
 def test_the_answer_about_a_removal_is_lost(scene: Scene, path: str, done: bool) -> None:
-    """A topic that is half removed is removed, and the next of its name is another."""
+    """A half-deleted topic is deleted, and the next one of its name is another topic."""
     led(scene)
     wanted = f"{tree.DELETE_TOPICS}/t"
     scene.stand_in.lose(path, done, after=int(path == wanted))
@@ -264,21 +264,21 @@ def test_the_answer_about_a_removal_is_lost(scene: Scene, path: str, done: bool)
     assert scene.led("t", 2) == tree.PartitionState(2, 0, (2,), 1)
 
 
-# ---- a session ends between what is decided and what is written ----------------------------------
+# ---- a session ends between a decision and its write ---------------------------------------------
 
 
 def test_a_session_ends_before_a_write(scene: Scene) -> None:
-    """Nobody else was elected: it is written, and the next controller goes on from it."""
+    """Nobody else was elected: it is written, and the next reign continues from there."""
     of = led(scene)
     scene.before(T, lambda _: scene.stand_in.expire(session_of(of.node)))
     of.brokers[0].session.close()
     scene.reigns(of.node, 2)
     assert scene.led("t", 2) == tree.PartitionState(2, 1, (2, 3), 1)
-    wait_for(lambda: (2, 2, 1) in of.brokers[1].led("t"), "the next reign tells it")
+    wait_for(lambda: (2, 2, 1) in of.brokers[1].led("t"), "the next reign sends it")
 
 
 def elect_another(scene: Scene, node: driver.Driver) -> driver.Driver:
-    """The controller's session ends, which it has not noticed, and another is elected."""
+    """End the controller's session, which it does not notice yet, and elect another node."""
     scene.stand_in.expire(session_of(node))
     other = scene.node(12)
     scene.reigns(other, 2)
@@ -286,7 +286,7 @@ def elect_another(scene: Scene, node: driver.Driver) -> driver.Driver:
 
 
 def test_a_deposed_controllers_write_is_refused(scene: Scene) -> None:
-    """Another was elected, and decided, before it was written: the epoch is another."""
+    """Another was elected and decided before the write: the controller epoch has changed."""
     of, others = led(scene), []
 
     def deposed(_: object) -> None:
@@ -299,13 +299,13 @@ def test_a_deposed_controllers_write_is_refused(scene: Scene) -> None:
     scene.settled(of.node)
     assert scene.state("t") == tree.PartitionState(2, 1, (2, 3), 2)
     assert scene.znode("t").version == 1
-    wait_for(lambda: (2, 2, 1) in of.brokers[1].led("t"), "the other one tells it")
+    wait_for(lambda: (2, 2, 1) in of.brokers[1].led("t"), "the other one sends it")
     assert (1, 2, 1) not in of.brokers[1].led("t")
     scene.reigns(others[0], 2)
 
 
 def test_who_asks_a_deposed_controller_hears_so(scene: Scene) -> None:
-    """Its block of producer ids is not written; the next controller's is the first."""
+    """Its block of producer ids is not written; the next controller gives the first block."""
     of, others = led(scene), []
     scene.before(tree.PRODUCER_IDS, lambda _: others.append(elect_another(scene, of.node)))
     answers: queue.SimpleQueue[Any] = queue.SimpleQueue()
@@ -316,19 +316,19 @@ def test_who_asks_a_deposed_controller_hears_so(scene: Scene) -> None:
 
 
 def test_a_controller_is_deposed_amid_its_writes(scene: Scene) -> None:
-    """What it wrote before stays, and the next one tells it; what comes behind is refused."""
+    """Its earlier writes stay, and the next controller sends them; its later ones are refused."""
     of, others = led(scene, 3), []
     scene.before(path_of(1), lambda _: others.append(elect_another(scene, of.node)))
     of.brokers[0].session.close()
     states = [scene.led("t", 2, number) for number in range(3)]
     assert [one.controller_epoch for one in states] == [1, 2, 2]
     assert {one.leader_epoch for one in states} == {1}
-    wait_for(lambda: (2, 2, 1) in of.brokers[1].led("t"), "the next reign tells it")
+    wait_for(lambda: (2, 2, 1) in of.brokers[1].led("t"), "the next reign sends it")
     assert (1, 2, 1) not in of.brokers[1].led("t")
 
 
 def test_a_deposed_controllers_request_is_refused(scene: Scene) -> None:
-    """It was on its way when another was elected, and comes behind the other's first one."""
+    """It was in flight when another was elected, and arrives after that one's first request."""
     with obeying(scene, 7) as (member, obey):
         node = scene.node(11)
         scene.reigns(node, 1)
@@ -354,14 +354,14 @@ def test_a_deposed_controllers_request_is_refused(scene: Scene) -> None:
 
 
 class Obey:
-    """A broker's membership, behind real senders; requests of one epoch wait in flight."""
+    """A broker's membership behind real senders; requests of one epoch are held in flight."""
 
     def __init__(self, member: Member) -> None:
         self.member = member
         self.on_its_way = -1
         self.held, self.goes_on = threading.Event(), threading.Event()
         self.answers: queue.SimpleQueue[tuple[int, int]] = queue.SimpleQueue()
-        """Of those that waited."""
+        """The answers to requests that were held."""
 
     def __call__(self, api: Api, request: Any, _: int) -> Any:
         waits = request.controller_epoch == self.on_its_way
@@ -396,7 +396,7 @@ PLACE = [tree.Endpoint("PLAINTEXT", "127.0.0.1", 9092, "PLAINTEXT")]
 
 @DONE
 def test_the_answer_about_a_registration_is_lost(scene: Scene, done: bool) -> None:
-    """The znode's owner says whether it is this broker's; its epoch is that of the one write."""
+    """The znode's owner shows whether it is this broker's; its epoch is that of its one write."""
     path = tree.broker_path(7)
     scene.stand_in.lose(path, done)
     with open_session(scene.stand_in.hosts, lambda _: None) as session:
@@ -407,8 +407,8 @@ def test_the_answer_about_a_registration_is_lost(scene: Scene, done: bool) -> No
 
 @pytest.mark.parametrize("another", [False, True])
 def test_the_session_ends_over_a_registration(scene: Scene, another: bool) -> None:
-    """What was said is gone with it, and is said again; `another`: one of the same number
-    registers first.  Its epoch is nobody else's."""
+    """The registration is gone with the session, and is made again. `another`: a broker of the
+    same number registers first. Nobody else gets its epoch."""
     path = tree.broker_path(7)
     with (
         open_session(scene.stand_in.hosts, lambda _: None) as session,
@@ -434,7 +434,7 @@ def test_the_session_ends_over_a_registration(scene: Scene, another: bool) -> No
 
 
 def test_a_registration_that_is_refused_says_why() -> None:
-    """Nothing is there for it to stand in."""
+    """The parent znode does not exist."""
     with (
         StandIn() as empty,
         open_session(empty.hosts, lambda _: None) as session,

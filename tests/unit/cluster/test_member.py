@@ -1,4 +1,4 @@
-"""A broker's membership, over what stands for ZooKeeper; nobody reigns."""
+"""A broker's membership, over a stand-in for ZooKeeper; there is no controller."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ from tests.support.waiting import wait_for
 
 
 def test_without_a_controller_who_wants_a_producer_id_comes_again() -> None:
-    """As Kafka's RPCProducerIdManager has it, for clients that take no other error as passing."""
+    """As in Kafka's RPCProducerIdManager: clients treat no other error as retriable here."""
     with StandIn() as inside:
         member = Member(inside.hosts, 1, "PLAINTEXT", BrokerConfig())
         try:
@@ -46,26 +46,26 @@ def test_without_a_controller_who_wants_a_producer_id_comes_again() -> None:
 
 
 def test_a_config_that_cannot_be_read_holds_up_nothing(caplog: pytest.LogCaptureFixture) -> None:
-    """What it said before holds on, what changed with it is obeyed, and what becomes of the session
-    behind it is heard."""
+    """Its last readable version stays in effect, other changes are applied, and events of the
+    session after it are handled."""
     with StandIn() as inside, registered(inside) as (member, told):
         bad, good = ("topics", "bad"), ("topics", "good")
         put(member, bad, entities.write_config({"retention.ms": "5"}))
-        wait_for(lambda: member.image.config(TOPIC, "bad"), "it is obeyed")
+        wait_for(lambda: member.image.config(TOPIC, "bad"), "it is applied")
         put(member, bad, b"{", good)
         put(member, good, entities.write_config({"retention.ms": "7"}))
-        wait_for(lambda: member.image.config(TOPIC, "good"), "the other one is obeyed")
+        wait_for(lambda: member.image.config(TOPIC, "good"), "the other one is applied")
         assert member.image.config(TOPIC, "bad") == {"retention.ms": "5"}
-        assert caplog.text.count("/config/topics/bad: ") == 1, "once"
+        assert caplog.text.count("/config/topics/bad: ") == 1, "reported once"
         before = member.epoch
-        member.session.commit([Delete(tree.broker_path(1))])  # as with the end of a session
+        member.session.commit([Delete(tree.broker_path(1))])  # as when a session ends
         told(Life.EXPIRED)
         told(Life.CONNECTED)
         wait_for(lambda: member.epoch > before, "it is registered again")
 
 
 def test_a_deposed_controller_deletes_nothing_of_a_broker_that_has_just_started() -> None:
-    """The next one has not spoken to it yet, but the tree says that there is one."""
+    """The next controller has not sent it a request yet, but the tree has its epoch."""
     with StandIn() as inside:
         with open_session(inside.hosts, lambda _: None) as other:
             assert other.commit([Create(tree.CONTROLLER_EPOCH, tree.write_epoch(5))]).done
@@ -84,13 +84,13 @@ def test_a_deposed_controller_deletes_nothing_of_a_broker_that_has_just_started(
 
 
 def asked(api: Api, **fields: Any) -> Any:
-    """A request, as it comes from the wire."""
+    """A request, decoded from the wire format."""
     version = api.max_version
     return api.decode_request(version, api.encode_request(version, fields))
 
 
 def test_nobodys_failure_keeps_a_change_from_the_others(caplog: pytest.LogCaptureFixture) -> None:
-    """Neither that of a log which ends just now, nor that of a listener."""
+    """Neither a log that is just being closed, nor a listener that raises."""
     with StandIn() as inside, registered(inside) as (member, _):
         heard: list[Change] = []
 
@@ -101,16 +101,16 @@ def test_nobodys_failure_keeps_a_change_from_the_others(caplog: pytest.LogCaptur
         member.listen(fails)
         member.listen(heard.append)
         put(member, ("topics", "t"), entities.write_config({"retention.ms": "5"}))
-        wait_for(lambda: heard, "it is told")
+        wait_for(lambda: heard, "it is notified")
         put(member, ("topics", "u"), entities.write_config({"retention.ms": "5"}))
-        wait_for(lambda: len(heard) == 2, "the next is told")
+        wait_for(lambda: len(heard) == 2, "the next is notified")
         assert [change.resources for change in heard] == [((TOPIC, "t"),), ((TOPIC, "u"),)]
     assert caplog.text.count("it ends") >= 2
 
 
 @contextmanager
 def registered(inside: StandIn) -> Iterator[tuple[Member, Told]]:
-    """A member that lives, and how its session would tell it something."""
+    """A registered member, and a function that passes it events of its session."""
     member = Member(inside.hosts, 1, "PLAINTEXT", BrokerConfig())
     try:
         member.session.ensure([tree.BROKERS, CHANGES])
@@ -121,7 +121,7 @@ def registered(inside: StandIn) -> Iterator[tuple[Member, Told]]:
 
 
 def put(member: Member, entity: tuple[str, str], data: bytes, *more: tuple[str, str]) -> None:
-    """Somebody wrote a config's znode, and says so, of others as well."""
+    """Write a config's znode, and notify of its change; also of `more` entities."""
     path = entities.config_path(entity)
     member.session.ensure([path.rpartition("/")[0]])
     there = member.session.read(path) is not None

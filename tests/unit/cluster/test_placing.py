@@ -1,4 +1,4 @@
-"""Where the copies of new partitions go: Kafka's own examples, and what always holds."""
+"""Where the replicas of new partitions are placed: Kafka's own examples, and invariants."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from kafkalog.cluster.controller.placement import Start, place
 
 
 def test_round_robin_then_shifted() -> None:
-    """Five brokers, ten partitions, three copies: the example of Kafka's AdminUtils."""
+    """Five brokers, ten partitions, three replicas: the example of Kafka's AdminUtils."""
     racks: dict[int, str | None] = dict.fromkeys(range(5))
     found = place(racks, 10, 3, random.Random(0), Start(0, 0))
     assert found == [
@@ -21,7 +21,7 @@ def test_round_robin_then_shifted() -> None:
 
 
 def test_racks_alternate() -> None:
-    """Six brokers in three racks: likewise."""
+    """Six brokers in three racks: Kafka's other example."""
     racks = {0: "rack1", 1: "rack3", 2: "rack3", 3: "rack2", 4: "rack2", 5: "rack1"}
     found = place({**racks}, 12, 3, random.Random(0), Start(0, 0))
     assert found == [
@@ -32,8 +32,8 @@ def test_racks_alternate() -> None:
 
 @pytest.mark.parametrize("seed", range(20))
 def test_what_always_holds(seed: int) -> None:
-    """No broker twice; each leads its share; as many racks as there can be; racks that only some
-    have said count for nothing."""
+    """No broker twice; each leads its share; as many racks as possible. Racks that only some
+    brokers have are ignored."""
     chance = random.Random(seed)
     brokers = chance.randrange(1, 9)
     named = chance.random() < 0.5

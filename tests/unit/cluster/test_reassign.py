@@ -1,4 +1,4 @@
-"""Partitions are moved to other brokers: begun, ended, changed their minds about, refused."""
+"""Partitions are reassigned to other brokers: started, completed, replaced, cancelled, refused."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def cluster(replicas: tuple[int, ...] = (1, 2), state: Shown | None = None) -> C
 
 
 def move(of: Cluster, *replicas: int, key: tuple[str, int] = KEY) -> ErrorCode:
-    """Somebody asks, over the wire."""
+    """Request a reassignment through the wire format."""
     return asked(of, list(replicas), key)
 
 
@@ -49,7 +49,7 @@ def asked(of: Cluster, replicas: list[int] | None, key: tuple[str, int]) -> Erro
 
 
 def kept(of: Cluster, key: tuple[str, int] = KEY) -> tuple[tuple[int, ...], ...]:
-    """The replicas, the adding and the removing ones."""
+    """The replicas, the adding replicas and the removing replicas."""
     one = of.context.partitions[key]
     return one.replicas, one.adding_replicas, one.removing_replicas
 
@@ -69,7 +69,7 @@ def listed(of: Cluster, *keys: tuple[str, int]) -> dict[tuple[str, int], tuple[A
 
 
 def in_sync(of: Cluster, *isr: int, key: tuple[str, int] = KEY) -> Shown:
-    """The leader says so; what it is answered."""
+    """Let the leader report this ISR; returns the state in the answer."""
     now = of.shown(key)
     wanted = Wanted(now.leader, now.leader_epoch, tuple((one, 100 + one) for one in isr), False,
                     now.partition_epoch)  # fmt: skip
@@ -79,7 +79,7 @@ def in_sync(of: Cluster, *isr: int, key: tuple[str, int] = KEY) -> Shown:
 
 
 def test_a_partition_is_moved() -> None:
-    """Old and new keep it until the new are in sync; then one of them leads, and the old go."""
+    """Old and new replicas stay until the new are in sync; then one leads, the old are deleted."""
     of = cluster()
     assert move(of, 3, 4) is NONE
     assert kept(of) == ((3, 4, 1, 2), (3, 4), (1, 2)) == listed(of)[KEY] == listed(of, KEY)[KEY]
@@ -109,7 +109,7 @@ def test_a_partition_is_moved() -> None:
 @pytest.mark.parametrize(
     ("wanted", "now", "leader", "stopped"),
     [
-        ((2, 1), (1, 2), 1, []),  # another order: the preferred leader is elected on request
+        ((2, 1), (1, 2), 1, []),  # another order: the preferred leader is elected only on request
         ((1,), (1, 2), 1, [2]),
         ((2,), (1, 2), 2, [1]),  # the leader leaves
     ],
@@ -126,7 +126,7 @@ def test_what_needs_no_copy_ends_at_once(
 
 
 def test_a_move_is_given_up() -> None:
-    """Also where a new replica leads by then; the new ones drop what they have."""
+    """Even if a new replica already leads; the new replicas are deleted."""
     of = cluster()
     assert cancel(of) is ErrorCode.NO_REASSIGNMENT_IN_PROGRESS
     move(of, 3, 4)
@@ -147,14 +147,14 @@ def test_another_move_takes_its_place() -> None:
     in_sync(of, 1, 2, 3)
     assert move(of, 2, 4) is NONE
     assert kept(of) == ((2, 4, 1), (4,), (1,))
-    assert of.shown(KEY) == Shown(1, 7, (1, 2), 10), "3 is not in sync any more, for it has to go"
+    assert of.shown(KEY) == Shown(1, 7, (1, 2), 10), "3 is no longer in sync, since it is removed"
     assert [row for row in of.requests() if row[1] == STOP] == [(3, STOP, [KEY])]
     in_sync(of, 1, 2, 4)
     assert kept(of) == ((2, 4), (), ()) and of.shown(KEY).leader == 2
 
 
 def test_who_has_the_last_copy_stays() -> None:
-    """Neither a move nor its end drops what nobody else has."""
+    """Neither a move nor its cancellation deletes the only copy."""
     of = cluster((1, 2), Shown(1, 5, (1,), 7))
     assert move(of, 2) is NONE
     assert kept(of) == ((2, 1), (), (1,)) and of.shown(KEY) == Shown(1, 6, (1,), 8)
@@ -174,7 +174,7 @@ def test_who_has_the_last_copy_stays() -> None:
         (KEY, (), BAD),
         (KEY, (1, 1), BAD),
         (KEY, (-1, 1), BAD),
-        (KEY, (1, 9), BAD),  # it does not live
+        (KEY, (1, 9), BAD),  # 9 is not alive
         (("t", 9), (1, 9), BAD),
         (("t", 9), (1,), ErrorCode.UNKNOWN_TOPIC_OR_PARTITION),
         (("other", 0), (1,), ErrorCode.UNKNOWN_TOPIC_OR_PARTITION),
@@ -211,7 +211,7 @@ def test_the_next_controller_goes_on() -> None:
     path = tree.partition_path(*KEY)
     state = tree.PartitionState(1, 6, (1, 2, 3), 4)
     of.tree[path] = Znode(tree.write_partition(state), of.tree[path].version + 1)
-    of.begin()  # the one before died when the leader had asked
+    of.begin()  # the old controller died after the leader's request
     of.decide(brokers.begin(of.context, of.told))
     assert kept(of) == ((3, 2), (), ()) and of.shown(KEY).leader == 3
 
@@ -225,7 +225,7 @@ def test_a_partition_that_was_never_led_has_nothing_to_move() -> None:
 
 
 def test_a_topic_that_somebody_changed_meanwhile_is_left_alone() -> None:
-    """The other change stays; the request is refused, and is to be tried again."""
+    """The other change stays; the request is refused, and must be retried."""
     of = cluster()
     of.topic("t", {0: (1, 2), 1: (2, 1)})
     of.tree[tree.topic_path("t")] = of.tree[tree.topic_path("t")]._replace(version=1)
@@ -236,7 +236,7 @@ def test_a_topic_that_somebody_changed_meanwhile_is_left_alone() -> None:
 
 
 def test_many_partitions_of_a_topic() -> None:
-    """More than one write takes: none undoes what the one before did."""
+    """They need more than one write, and none undoes an earlier one."""
     of = cluster()
     count = reassign.AT_ONCE + 2
     of.topic("t", dict.fromkeys(range(count), (1, 2)))
@@ -254,7 +254,7 @@ def test_many_partitions_of_a_topic() -> None:
 
 
 def by_tree(of: Cluster, **wanted: tuple[int, ...]) -> dict[tuple[str, int], reassign.Refusal]:
-    """A tool wrote this; `t0`: of partition 0 of the topic t."""
+    """Write a reassignment as a tool does; `t0`: partition 0 of topic t."""
     keys = {(name[:-1], int(name[-1])): replicas for name, replicas in wanted.items()}
     of.tree[tree.REASSIGNMENT] = Znode(tree.write_reassignment(keys))
     read = tree.read_reassignment(of.tree[tree.REASSIGNMENT].data)
@@ -267,7 +267,7 @@ def left(of: Cluster) -> dict[tuple[str, int], tuple[int, ...]] | None:
 
 
 def test_the_old_way_in() -> None:
-    """What is done is taken out, what cannot be done too; the last takes the znode with it."""
+    """Completed and refused moves are removed from the znode; the last one deletes it."""
     of = cluster()
     of.led(("u", 0), (1, 2), Shown(1, 5, (1, 2), 7))
     of.tree["/admin"] = Znode(None)
@@ -295,8 +295,8 @@ def test_who_asks_later_is_obeyed() -> None:
 
 @pytest.mark.parametrize("seed", range(30))
 def test_in_any_order(seed: int) -> None:
-    """Moves, their ends, deaths: the leader keeps a copy, an in-sync replica has one that is not
-    dropped, and a move that may end has ended."""
+    """Moves, cancellations, deaths: the leader keeps its replica, no in-sync replica is deleted,
+    and a move that can complete is complete."""
     draw = random.Random(seed)
     of = cluster(state=Shown(1, 5, (1, 2), 7))
     living = [1, 2, 3, 4]
@@ -323,7 +323,7 @@ def test_in_any_order(seed: int) -> None:
 
 
 def test_who_lost_a_partitions_disk_and_gives_it_up_may_keep_it_again() -> None:
-    """What is known of the disk goes with the partition; if it comes back, its broker is asked."""
+    """The disk's failure is forgotten with the replica; a new replica is placed there again."""
     of = cluster()
     of.decide(brokers.directories_lost(of.context, of.told, 1, [KEY]))
     assert move(of, 2, 3) is NONE
@@ -331,7 +331,7 @@ def test_who_lost_a_partitions_disk_and_gives_it_up_may_keep_it_again() -> None:
     assert kept(of) == ((2, 3), (), ())
     assert of.context.lost_directories == {1: set()}
     assert of.context.strays == {"t": {(0, 1)}}
-    of.decide(brokers.directories_lost(of.context, of.told, 1, [KEY]))  # an answer of before
+    of.decide(brokers.directories_lost(of.context, of.told, 1, [KEY]))  # an earlier answer
     assert of.context.lost_directories == {1: set()} and of.sent == []
     assert move(of, 1, 2) is NONE
     assert (1, LEAD, [KEY]) in of.requests()

@@ -1,4 +1,4 @@
-"""What tells one broker the controller's requests, over a real socket."""
+"""Sending the controller's requests to one broker, over a real socket."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ def begin(peer: Peer) -> Iterator[Begin]:
 
 
 def test_each_is_asked_until_it_is_answered(peer: Peer, begin: Begin) -> None:
-    """In the order in which they were sent."""
+    """Requests are answered in the order in which they were sent."""
     peer.on(API, CLOSE, ANSWER)
     heard: queue.SimpleQueue[Answered | Behind] = queue.SimpleQueue()
     sender = begin(heard.put)
@@ -67,7 +67,7 @@ def test_each_is_asked_until_it_is_answered(peer: Peer, begin: Begin) -> None:
 def test_what_nobody_thought_of_does_not_end_it(
     peer: Peer, begin: Begin, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """It says what it was, and asks again."""
+    """The sender logs the exception and sends again."""
     heard: queue.SimpleQueue[Answered | Behind] = queue.SimpleQueue()
     failing = [RuntimeError("unheard of")]
 
@@ -90,14 +90,14 @@ HEAD = {"controller_id": 1, "controller_epoch": 1, "broker_epoch": 1}
 
 
 def stop(topic: str, delete: bool = True, epoch: int = -2) -> Send:
-    """Stop with partition 0 of a topic."""
+    """StopReplica for partition 0 of a topic."""
     row = {"partition_index": 0, "leader_epoch": epoch, "delete_partition": delete}
     states = [{"topic_name": topic, "partition_states": [row]}]
     return Send(BROKER, STOP_REPLICA, HEAD | {"topic_states": states})
 
 
 def lives(*brokers: int) -> Send:
-    """The live brokers, and something of a topic."""
+    """UpdateMetadata with the live brokers and a partition."""
     row = {"partition_index": 0, "controller_epoch": 1, "leader": 1, "leader_epoch": 0, "isr": [1],
            "zk_version": 0, "replicas": [1], "offline_replicas": []}  # fmt: skip
     states = [{"topic_name": "t", "topic_id": uuid.UUID(int=7), "partition_states": [row]}]
@@ -106,7 +106,7 @@ def lives(*brokers: int) -> Send:
 
 
 def deleted(topic: str, number: int) -> Send:
-    """Partition 0 of a topic with that id is being deleted, partition 1 is not yet."""
+    """UpdateMetadata: partition 0 of a topic with that id is being deleted, partition 1 is not."""
     send = lives(1)
     (state,) = send.body["topic_states"]
     (row,) = state["partition_states"]
@@ -116,7 +116,7 @@ def deleted(topic: str, number: int) -> Send:
 
 
 def shown(peer: Peer) -> list[Any]:
-    """What came, in its order, shortly."""
+    """The requests that arrived, in order and in short form."""
     short: dict[str, Callable[[Any], Any]] = {
         API.name: lambda request: request.broker_id,
         STOP_REPLICA.name: lambda request: [one.topic_name for one in request.topic_states],
@@ -127,8 +127,8 @@ def shown(peer: Peer) -> list[Any]:
 
 
 def test_who_is_too_far_behind_is_told_what_is_nowhere_else(peer: Peer, begin: Begin) -> None:
-    """The replicas to stop and the live brokers, in their order; then what was sent behind that;
-    then the controller hears that it is to send all again.  The rest is not sent."""
+    """It gets the replicas to stop and the live brokers, in order, and later requests. Then the
+    controller learns that it must send everything again. The rest is not sent."""
     held, heard = Held(ANSWER), queue.SimpleQueue[Answered | Behind]()
     peer.on(API, held, ANSWER)
     peer.on(STOP_REPLICA, {"error_code": 0, "partition_errors": []})
@@ -139,7 +139,7 @@ def test_who_is_too_far_behind_is_told_what_is_nowhere_else(peer: Peer, begin: B
     first = [lives(1), stop("t"), *map(say, range(1, 200)), lives(1, 2), stop("u"), stop("t")]
     for request in [*first, *map(say, range(200, 200 + WAITING_MAX - len(first)))]:
         sender.send(request)
-    sender.send(say(999))  # too much
+    sender.send(say(999))  # one too many
     sender.send(stop("v"))
     sender.send(say(1000))
     held.goes_on.set()
@@ -152,8 +152,8 @@ def test_who_is_too_far_behind_is_told_what_is_nowhere_else(peer: Peer, begin: B
 
 
 def test_what_it_is_to_stop_with_is_never_dropped(peer: Peer, begin: Begin) -> None:
-    """More of that than may wait, and nothing else: all of it is said, much of it at once, and the
-    broker is not behind.  What is to be deleted is, though it is to be stopped once more."""
+    """More StopReplica requests than may wait, and nothing else: all are sent, most in one request,
+    and the broker is not behind. A later stop without deletion does not undo a deletion."""
     held, heard = Held(ANSWER), queue.SimpleQueue[Answered | Behind]()
     peer.on(API, held, ANSWER)
     peer.on(STOP_REPLICA, {"error_code": 0, "partition_errors": []})
@@ -175,8 +175,8 @@ def test_what_it_is_to_stop_with_is_never_dropped(peer: Peer, begin: Begin) -> N
 
 
 def test_what_is_deleted_is_never_dropped(peer: Peer, begin: Begin) -> None:
-    """The controller forgets a topic once all have dropped it: a broker that was behind would keep
-    it in its metadata for ever.  By their ids: two topics of one name are two."""
+    """The controller forgets a topic once all brokers have deleted it, so a broker that missed it
+    would keep it in its metadata. Ids count: two topics of one name are two."""
     held, heard = Held(ANSWER), queue.SimpleQueue[Answered | Behind]()
     peer.on(API, held, ANSWER)
     peer.on(UPDATE_METADATA, {"error_code": 0})
@@ -185,7 +185,7 @@ def test_what_is_deleted_is_never_dropped(peer: Peer, begin: Begin) -> None:
     assert held.came.wait(LIMIT_S)
     first = [deleted("t", 1), deleted("t", 1), lives(1), deleted("t", 2), deleted("u", 3), lives(2)]
     for request in [*first, *map(say, range(2 * WAITING_MAX))]:
-        sender.send(request)  # too much, twice
+        sender.send(request)  # too many, twice
     held.goes_on.set()
     while not isinstance(heard.get(timeout=LIMIT_S), Behind):
         pass

@@ -1,4 +1,4 @@
-"""What a broker makes of its controller's requests: each rule, and whole histories of a cluster."""
+"""How a broker handles its controller's requests: each rule, and histories of a whole cluster."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def standing(node: int, epoch: int) -> Standing:
 
 
 class Broker:
-    """One that obeys, and keeps what it has to do."""
+    """A broker that obeys, and keeps the effects it must carry out."""
 
     def __init__(self, node: int, epoch: int) -> None:
         self.now = standing(node, epoch)
@@ -46,7 +46,7 @@ class Broker:
         self.gone: list[str] = []
 
     def take(self, send: Send, version: int | None = None) -> Any:
-        """A request, as it comes from the wire; the response, as it goes there."""
+        """Handle a request; request and response go through the wire format."""
         version = send.api.max_version if version is None else version
         data = send.api.encode_request(version, send.body)
         request = send.api.decode_request(version, data)
@@ -64,7 +64,7 @@ class Broker:
 
 
 def told(of: Cluster, node: int) -> tuple[Broker, list[Send]]:
-    """A broker, and what a new controller has for it, after the list of live brokers."""
+    """A broker, and a new controller's requests for it after the list of live brokers."""
     of.decide(brokers.begin(of.context, of.told))
     return Broker(node, 100 + node), [send for send in of.sent if send.broker == node][1:]
 
@@ -96,7 +96,7 @@ def test_a_new_controller(node: int, kind: type, lead_version: int, know_version
 
 
 def other(send: Send, **fields: Any) -> Send:
-    """The same, but for these fields; `row_...`: of each partition."""
+    """The same request with other fields; `row_...`: of each partition."""
     rows = {k.removeprefix("row_"): v for k, v in fields.items() if k.startswith("row_")}
     body = {**send.body, **{k: v for k, v in fields.items() if not k.startswith("row_")}}
     body["topic_states"] = [
@@ -125,7 +125,7 @@ def test_what_is_of_the_past_is_refused(fields: dict[str, int], code: ErrorCode)
 
 
 def test_who_is_not_registered_yet_obeys_nobody() -> None:
-    """What comes then was meant for the life before, whose epoch nobody here knows any more."""
+    """What arrives then was meant for an earlier registration, whose epoch is unknown here."""
     of = Cluster((1, 2))
     of.led(KEY, (1, 2), Shown(1, 5, (1, 2), 7))
     of.decide(brokers.begin(of.context, of.told))
@@ -137,8 +137,8 @@ def test_who_is_not_registered_yet_obeys_nobody() -> None:
 
 
 def test_a_registration_is_known_with_the_brokers() -> None:
-    """It came to know its epoch after the controller had sent the live brokers: its next ISR is
-    proposed by the epoch that the controller knows."""
+    """The broker learns its epoch after the controller sent the live brokers: it proposes its next
+    ISR with the epoch that the controller knows."""
     of = Cluster((1, 2))
     of.led(KEY, (1, 2), Shown(1, 5, (1, 2), 7))
     of.decide(brokers.begin(of.context, of.told))
@@ -161,7 +161,7 @@ def test_who_says_no_epoch_of_ours_is_obeyed() -> None:
 @pytest.mark.parametrize(
     ("fields", "code"),
     [
-        ({}, ErrorCode.STALE_CONTROLLER_EPOCH),  # the same again
+        ({}, ErrorCode.STALE_CONTROLLER_EPOCH),  # unchanged
         ({"row_leader_epoch": 4}, ErrorCode.STALE_CONTROLLER_EPOCH),
         ({"row_leader_epoch": 4, "row_partition_epoch": 9}, ErrorCode.STALE_CONTROLLER_EPOCH),
         ({"row_partition_epoch": 6}, ErrorCode.STALE_CONTROLLER_EPOCH),
@@ -181,7 +181,7 @@ def test_only_a_newer_leadership_counts(fields: dict[str, Any], code: ErrorCode)
 
 
 def test_another_topic_of_the_name_is_refused() -> None:
-    """What is here is to be dropped first."""
+    """The topic that the broker has must be deleted first."""
     broker, (lead, _) = told(cluster(), 2)
     broker.take(lead)
     of = Cluster()
@@ -211,8 +211,8 @@ def test_a_replica_is_stopped(epoch: int, code: int, delete: bool) -> None:
 
 
 def test_a_log_that_failed_is_told_whatever_is_wanted() -> None:
-    """By a leadership that is known, by a newer one, and by the end of it; the others are as they
-    were."""
+    """For a known leadership, for a newer one, and for StopReplica; other partitions are not
+    affected."""
     of = cluster()
     broker, (lead, _) = told(of, 1)
     broker.take(lead)
@@ -232,7 +232,7 @@ def test_a_log_that_failed_is_told_whatever_is_wanted() -> None:
 
 
 def test_a_replica_that_is_not_here_is_stopped_all_the_same() -> None:
-    """Its files may be."""
+    """Its files may still exist."""
     of = cluster()
     of.told.stop(2, KEY, delete=True)
     (stop,) = of.told.sends()
@@ -245,7 +245,7 @@ def test_a_replica_that_is_not_here_is_stopped_all_the_same() -> None:
 
 
 class World:
-    """A controller and three brokers: each hears in order what is for it, sooner or later."""
+    """A controller and three brokers: each receives its requests in order, sooner or later."""
 
     def __init__(self, dice: random.Random) -> None:
         self.dice = dice
@@ -278,7 +278,7 @@ class World:
             self.decide(deletion.topics_to_delete(self.of.context, self.of.told, [name]))
 
     def live(self) -> None:
-        """One dies, or comes back: with nothing of what it knew, and no letters of before."""
+        """Let a broker die, or return without state and without older requests."""
         node = self.dice.choice((1, 2, 3))
         if self.brokers.pop(node, None) is None:
             self.epochs[node] += 10
@@ -310,7 +310,7 @@ class World:
         self.decide(decision)
 
     def check(self) -> None:
-        """All have heard all: what each knows is what the controller knows."""
+        """Check, once all requests are received, that brokers and controller know the same."""
         context = self.of.context
         shown = {
             key: one._replace(offline_replicas=context.offline_replicas(key))

@@ -1,4 +1,4 @@
-"""Topics come, grow and go."""
+"""Topics are created, grow and are deleted."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ P0, P1 = ("t", 0), ("t", 1)
 
 
 def test_a_new_topic_is_led() -> None:
-    """By the first that lives; its replicas hear that it is new, and all brokers hear of it."""
+    """By its first live replica; the replicas learn that it is new, and all brokers learn of it."""
     of = Cluster((1, 2, 4))
     of.decide(topics.topic_is(of.context, of.told, "t", of.topic("t", {0: (1, 2), 1: (3, 2)})))
     assert (of.shown(P0), of.shown(P1)) == (Shown(1, 0, (1, 2), 0), Shown(2, 0, (2,), 0))
@@ -25,7 +25,7 @@ def test_a_new_topic_is_led() -> None:
 
 
 def test_a_topic_waits_for_who_keeps_it() -> None:
-    """Until then there is no state of it, and no broker hears of it."""
+    """Until then the partition has no state, and no broker hears of it."""
     of = Cluster((1, 2))
     of.decide(topics.topic_is(of.context, of.told, "t", of.topic("t", {0: (3,)})))
     assert of.sent == [] and tree.partition_path("t", 0) not in of.tree
@@ -37,7 +37,7 @@ def test_a_topic_waits_for_who_keeps_it() -> None:
 
 
 def test_a_topic_grows() -> None:
-    """Its new partitions are led; the others are left alone."""
+    """Its new partitions get leaders; the others do not change."""
     of = Cluster()
     of.decide(topics.topic_is(of.context, of.told, "t", of.topic("t", {0: (1, 2)})))
     node = of.topic("t", {0: (1, 2), 1: (2, 3)})
@@ -51,7 +51,7 @@ def test_a_topic_grows() -> None:
 
 
 def test_a_controller_that_died_half_way_is_followed() -> None:
-    """It had made what the state stands in, and not the state."""
+    """It had created the parent znodes of the state, but not the state itself."""
     of = Cluster()
     node = of.topic("t", {0: (1, 2)})
     of.tree[tree.partitions_path("t")] = of.tree[tree.partitions_path("t") + "/0"] = Znode(b"")

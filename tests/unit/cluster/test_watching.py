@@ -1,4 +1,4 @@
-"""What follows a session with ZooKeeper, over what stands for it: nothing ends it."""
+"""Following a session with ZooKeeper, over a stand-in for it: nothing ends that."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ PROBLEMS = [errors.BadZnode("as said"), errors.ZooKeeperAway("as said"), Runtime
 
 
 class Told:
-    """What it hears, and reports; each report fails as often as `failing` says."""
+    """Receives events and reports; each report fails as often as `failing` says."""
 
     def __init__(self, problem: Exception) -> None:
         self.problem = problem
@@ -57,7 +57,7 @@ def watching(told: Told) -> Iterator[StandIn]:
 
 
 def change(inside: StandIn, name: str) -> None:
-    """Somebody says that a topic's settings changed."""
+    """Notify of a change to a topic's settings."""
     said = entities.write_change(("topics", name))
     with open_session(inside.hosts, lambda _: None) as session:
         assert session.commit([Create(entities.CHANGE, said, sequence=True)]).done
@@ -72,20 +72,20 @@ def test_a_change_that_cannot_be_taken_holds_up_no_new_session(problem: Exceptio
         wait_for(lambda: told.failing["changed"] < 1_000_000, "it failed")
         told.events.put(Life.EXPIRED)
         told.events.put(Life.CONNECTED)
-        wait_for(lambda: told.begun, "the new session is told")
+        wait_for(lambda: told.begun, "the new session is reported")
         told.failing["changed"] = 0
-        wait_for(lambda: told.changed, "it is told again, though nothing else happens")
+        wait_for(lambda: told.changed, "it is reported again, though nothing else happens")
     assert (told.begun, told.changed) == (1, [[("topics", "t")]])
 
 
 @pytest.mark.parametrize("problem", PROBLEMS, ids=lambda one: type(one).__name__)
 def test_a_new_session_is_told_until_it_is_taken(problem: Exception) -> None:
-    """Then changes since are notified."""
+    """Then later changes are reported."""
     told = Told(problem)
     with watching(told) as inside:
         told.failing["begun"] = 2
         told.events.put(Life.EXPIRED)
         told.events.put(Life.CONNECTED)
         change(inside, "t")
-        wait_for(lambda: told.changed, "it is told")
+        wait_for(lambda: told.changed, "it is reported")
     assert (told.begun, told.failing["begun"], told.changed) == (1, 0, [[("topics", "t")]])

@@ -1,4 +1,4 @@
-"""server.properties: what is obeyed, and that the rest is named."""
+"""server.properties: which settings take effect, and that all others are named."""
 
 from __future__ import annotations
 
@@ -93,7 +93,7 @@ def test_of_several_directories_one_is_used_and_that_is_said() -> None:
 
 
 def test_what_is_said_of_each_name_is_true(tmp_path: Path) -> None:
-    """No setting that has an effect is said to be ignored, nor the other way round."""
+    """A setting is reported as ignored exactly if it has no effect."""
     with_effect = dict.fromkeys(ServerConfig.names(), "1")
     found = sorted_out(with_effect)
     assert found.config == with_effect
@@ -107,7 +107,7 @@ def test_what_is_said_of_each_name_is_true(tmp_path: Path) -> None:
 
 
 def test_the_settings_of_the_metadata_log_are_in_effect(tmp_path: Path) -> None:
-    """From a file to what the broker does: each change of the metadata brings a snapshot."""
+    """From the file to the broker: here each change of the metadata creates a snapshot."""
     path = tmp_path / "server.properties"
     path.write_text(
         "metadata.log.max.record.bytes.between.snapshots=1\n"
@@ -123,4 +123,4 @@ def test_the_settings_of_the_metadata_log_are_in_effect(tmp_path: Path) -> None:
                 before = set(folder.glob("*.checkpoint"))
                 assert raw.create(name).error_code == 0
                 assert set(folder.glob("*.checkpoint")) - before
-        assert not (folder / f"{0:020d}.log").exists()  # cut off behind a snapshot
+        assert not (folder / f"{0:020d}.log").exists()  # deleted after a snapshot

@@ -1,4 +1,4 @@
-"""Every setting: its default, its range, and the words in which a wrong one is refused."""
+"""Every setting: its default, its range, and the message when a value is refused."""
 
 import re
 
@@ -39,7 +39,7 @@ DEFAULTS = {
     "min.insync.replicas": 1,
     "preallocate": False,
     "retention.bytes": -1,
-    "retention.ms": -1,  # Kafka: 604800000; here nothing goes unless a setting says so
+    "retention.ms": -1,  # Kafka: 604800000; here nothing is deleted unless a setting says so
     "segment.bytes": 1073741824,
     "segment.index.bytes": 10485760,
     "segment.jitter.ms": 0,
@@ -65,13 +65,13 @@ def settings_of(scope: Setting) -> type:
 
 
 def test_the_topic_settings_are_kafkas_with_kafkas_defaults():
-    """Names and defaults as Kafka's, but for the retention."""
+    """Names and defaults are Kafka's, except for the retention."""
     assert dict(TopicConfig()) == DEFAULTS
 
 
 @pytest.mark.parametrize("setting", ALL, ids=lambda s: s.name)
 def test_every_setting_takes_its_own_default_as_text_and_as_value(setting):
-    """What a file would hold parses to the value, and the value to itself."""
+    """The default's text parses to its value, and the value parses to itself."""
     of = settings_of(setting).of
     text = setting.show(setting.default).split(" ")[0]
     assert of({setting.name: text})[setting.name] == setting.default
@@ -115,7 +115,7 @@ def wrong_values(setting: Setting) -> list[object]:
 
 @pytest.mark.parametrize("setting", ALL, ids=lambda s: s.name)
 def test_a_wrong_value_is_refused_by_name_found_and_wanted(setting):
-    """The message names the setting, what was found, and what would do."""
+    """The message names the setting, what was found, and what was wanted."""
     for value in wrong_values(setting):
         with pytest.raises(InvalidSetting) as refused:
             settings_of(setting).of({setting.name: value})
@@ -150,7 +150,7 @@ def test_the_ends_of_a_range_are_inside(name, low, high):
 
 
 def test_lists_come_as_text_or_as_sequences():
-    """Commas with blanks, a list, a tuple; nothing is the empty list; no word twice."""
+    """Text with commas and blanks, a list, a tuple; empty text is the empty list; no duplicates."""
     for value in ("compact,delete", " compact , delete ", ["compact", "delete"]):
         assert TopicConfig.of({"cleanup.policy": value}).cleanup_policy == ("compact", "delete")
     assert TopicConfig.of({"cleanup.policy": ""}).cleanup_policy == ()
@@ -173,14 +173,14 @@ def test_lists_come_as_text_or_as_sequences():
     ],
 )
 def test_an_unknown_name_is_refused_with_the_nearest(wrong, near):
-    """The one that was meant is in the message."""
+    """The message contains the name that was meant."""
     with pytest.raises(UnknownSetting, match=re.escape(near)) as refused:
         TopicConfig.of({wrong: 1})
     assert wrong in str(refused.value)
 
 
 def test_a_broker_refuses_a_topic_setting_and_names_its_own():
-    """segment.bytes is log.segment.bytes there."""
+    """The broker's name of segment.bytes is log.segment.bytes."""
     with pytest.raises(UnknownSetting, match=r"log\.segment\.bytes"):
         BrokerConfig.of({"segment.bytes": 100})
     with pytest.raises(UnknownSetting, match="text"):
@@ -188,7 +188,7 @@ def test_a_broker_refuses_a_topic_setting_and_names_its_own():
 
 
 def test_brokers_names_give_the_topics_defaults():
-    """Each synonym, and the coarser ones behind it, in Kafka's order."""
+    """Each synonym, then the coarser ones, in Kafka's order of precedence."""
     for setting in TopicConfig.table.values():
         if setting.synonym:
             broker = BrokerConfig.of({setting.synonym: setting.default})
@@ -206,7 +206,7 @@ def test_brokers_names_give_the_topics_defaults():
 
 
 def test_the_flush_scheduler_interval_is_also_the_default_of_flush_ms():
-    """As in Kafka; log.flush.interval.ms goes before it."""
+    """As in Kafka; log.flush.interval.ms takes precedence."""
     broker = BrokerConfig.of({"log.flush.scheduler.interval.ms": 500})
     assert broker.log_flush_scheduler_interval_ms == broker.topic.flush_ms == 500
     broker = BrokerConfig.of({"log.flush.scheduler.interval.ms": 500, "log.flush.interval.ms": 900})
@@ -214,7 +214,7 @@ def test_the_flush_scheduler_interval_is_also_the_default_of_flush_ms():
 
 
 def test_what_a_topic_says_goes_over_its_defaults():
-    """And what it leaves open comes from them."""
+    """Settings that the topic does not have come from its defaults."""
     defaults = TopicConfig.of({"retention.ms": 5, "segment.bytes": 100})
     made = TopicConfig.of({"retention.ms": 7, "segment.ms": None}, defaults)
     assert (made.retention_ms, made.segment_bytes, made.segment_ms) == (7, 100, 604_800_000)
@@ -224,7 +224,7 @@ def test_what_a_topic_says_goes_over_its_defaults():
 
 
 def test_settings_are_fixed_once_made():
-    """A mapping without a way to change it; equal and hashable by value."""
+    """A mapping that cannot be changed, equal and hashable by value."""
     made = TopicConfig.of({"retention.ms": 5})
     assert TopicConfig.of(made) is made
     with pytest.raises(AttributeError, match=r"retention\.ms"):
@@ -242,7 +242,7 @@ def test_settings_are_fixed_once_made():
 
 
 def test_settings_that_contradict_each_other_are_refused():
-    """A record cannot be kept from compaction for longer than it may wait for it."""
+    """min.compaction.lag.ms may not be above max.compaction.lag.ms."""
     with pytest.raises(InvalidSetting, match=r"min\.compaction\.lag\.ms: found 5, wanted at most"):
         TopicConfig.of({"min.compaction.lag.ms": 5, "max.compaction.lag.ms": 4})
 
@@ -269,7 +269,7 @@ def test_the_rendered_document_names_every_setting_once():
 
 
 def test_properties_are_read_as_java_reads_them():
-    """Comments, the three separators, joined lines, escapes, the last of a name."""
+    """Comments, the three separators, joined lines, escapes, the last value of a name."""
     text = (
         "#\n#Fri Nov 20 15:41:06 UTC 2026\n! also\nnode.id=1\n  a\\ b : c\\\n     d\n"
         "bare\nempty=\nversion 1\nk\\=ey=v=w\nu=\\u00e9\\\\\n\nnode.id=2\\\r\n3\nend=x"
@@ -295,5 +295,5 @@ def test_plain_properties_survive_the_way_through_a_file(values):
 
 @given(st.text(max_size=200))
 def test_no_text_breaks_the_parser(text):
-    """Whatever stands in the file, the answer is names and values."""
+    """Any text gives names and values."""
     assert all(isinstance(k + v, str) for k, v in parse_properties(text).items())

@@ -1,7 +1,7 @@
-"""Two coordinators that the same script runs against: Apache Kafka's over its port, and ours.
+"""The two coordinators that each script runs against: Apache Kafka's over its port, and ours.
 
-A script sees both through `Side`.  What they answer is written down with the ids of members
-replaced by their order, so that the two transcripts can be compared.
+A script sees both through `Side`.  Their answers are recorded with member ids replaced by their
+order, so that the two transcripts can be compared.
 """
 
 from __future__ import annotations
@@ -26,9 +26,9 @@ CLIENT = "client"
 PATIENCE_S = LIMIT_S
 ARRIVAL_S = 0.1
 LOOK_S = 0.02
-"""Between two looks that cost more than to see an answer: at the machine's sockets, at a group."""
+"""Pause between two checks that cost more than a look at an answer: of sockets, of groups."""
 SETTINGS = {
-    # Members that begin a group together have to come in this time, whatever the machine does.
+    # Members that start a group together must arrive in this time, however slow the machine is.
     "group.initial.rebalance.delay.ms": 2_000,
     "group.min.session.timeout.ms": 100,
     "offset.metadata.max.bytes": 64,
@@ -36,16 +36,16 @@ SETTINGS = {
 }
 TOPICS = {"t": 2, "u": 1}
 MEMBER_ID = re.compile(r"(client|host-\w)-[-0-9a-f]{12,}")
-# Not of the coordinator, or words for people.
+# Fields that do not depend on the coordinator, and texts for people.
 LEFT_OUT = {"throttle_time_ms", "error_message"}
 
 
 def plain(value: Any, names: dict[str, str]) -> Any:
-    """A response as comparable data, with `names` in place of member ids."""
+    """A response as comparable data, with member ids replaced by `names`."""
     if isinstance(value, Struct):
         return {name: plain(v, names) for name, v in value if name not in LEFT_OUT}
     if isinstance(value, list):
-        # Kafka keeps members and topics in hash maps.
+        # Kafka keeps members and topics in hash maps, so their order differs.
         return sorted((plain(item, names) for item in value), key=repr)
     if isinstance(value, str):
         return names.get(value) or MEMBER_ID.sub(r"\1-?", value)
@@ -53,17 +53,17 @@ def plain(value: Any, names: dict[str, str]) -> Any:
 
 
 def unread_bytes(ports: tuple[int, int]) -> int:
-    """What waits in the socket of this machine that has these ports, its own and its peer's."""
-    for family in ("tcp6", "tcp"):  # a JVM listens to both by one of the former
+    """Bytes that wait in this machine's socket with these ports, its own and its peer's."""
+    for family in ("tcp6", "tcp"):  # a JVM's tcp6 socket listens to both
         for line in Path(f"/proc/net/{family}").read_text().splitlines()[1:]:
             _, own, peer, _, queues, *_ = line.split()
             if (int(own.rpartition(":")[2], 16), int(peer.rpartition(":")[2], 16)) == ports:
                 return int(queues.rpartition(":")[2], 16)
-    return 0  # it is closed
+    return 0  # the socket is closed
 
 
 class Pending:
-    """A request that was sent to Kafka; its answer comes on a thread of its own."""
+    """A request that was sent to Kafka; its answer arrives on a separate thread."""
 
     def __init__(self, port: int, api: Api, version: int, fields: dict[str, Any]) -> None:
         self.api = api
@@ -79,8 +79,8 @@ class Pending:
         threading.Thread(target=self._receive, daemon=True).start()
 
     def read(self) -> bool:
-        """Whether the other side has taken all that was sent out of its socket: how long that takes
-        is the machine's."""
+        """Whether Kafka has read the whole request from its socket, which takes as long as the
+        machine needs."""
         return self.done.is_set() or not unread_bytes(self._ports)
 
     def _receive(self) -> None:
@@ -96,33 +96,33 @@ class Pending:
 
 
 class Side(ABC):
-    """A coordinator, and what it said so far."""
+    """A coordinator, and the transcript of its answers."""
 
     def __init__(self) -> None:
         self.transcript: list[tuple[str, Any]] = []
         self.names: dict[str, str] = {}
         self.groups: set[str] = set()
-        """Those of this script, among those of all others."""
+        """The groups of this script; others exist too."""
 
     @abstractmethod
     def send(self, api: Api, version: int, fields: dict[str, Any]) -> Any:
-        """Send a request on a connection of its own."""
+        """Send a request on a separate connection."""
 
     @abstractmethod
     def answered(self, sent: Any) -> bool:
-        """Whether the answer is there."""
+        """Whether the answer has arrived."""
 
     @abstractmethod
     def until(self, condition: Callable[[], bool], what: str, pause_s: float = 0.005) -> None:
-        """Let time pass until the condition holds; `pause_s`: between two looks."""
+        """Let time pass until the condition holds; `pause_s`: between two checks."""
 
     def park(self, api: Api, version: int, fields: dict[str, Any]) -> Any:
-        """Send a request that may have to wait, so that it comes before the next one."""
+        """Send a request that may have to wait, so that it arrives before the next one."""
         self.groups.add(fields["group_id"])
         return self.send(api, version, fields)
 
     def see(self, label: str, sent: Any) -> Any:
-        """The answer of a request, as soon as there is one; noted in the transcript."""
+        """Wait for the answer to a request, and add it to the transcript."""
         self.until(lambda: self.answered(sent), label)
         body = sent.body
         self.name(getattr(body, "member_id", ""))
@@ -137,7 +137,7 @@ class Side(ABC):
             self.names.setdefault(member_id, f"member {len(self.names)}")
 
     def ask(self, api: Api, version: int, **fields: Any) -> Any:
-        """Send a request and note its answer."""
+        """Send a request, and add its answer to the transcript."""
         self.groups.add(fields.get("group_id", ""))
         return self.see(f"{api.name} v{version} {self._told(fields)}",
                         self.send(api, version, fields))  # fmt: skip
@@ -157,7 +157,7 @@ class KafkaSide(Side):
         self.port = port
 
     def prepare(self) -> None:
-        """Make the topics, and have Kafka make __consumer_offsets."""
+        """Create the topics, and have Kafka create __consumer_offsets."""
         topics = [
             {"name": name, "num_partitions": count, "replication_factor": 1}
             for name, count in TOPICS.items()
@@ -169,10 +169,10 @@ class KafkaSide(Side):
         self.wait_for_groups()
 
     def wait_for_groups(self) -> None:
-        """Until all partitions of __consumer_offsets are loaded."""
+        """Wait until all partitions of __consumer_offsets are loaded."""
         self.until(self._reachable, "a connection")
         asked = {"key": "g", "key_type": 0}
-        every = [f"g{number}" for number in range(40)]  # some in each of a few partitions
+        every = [f"g{number}" for number in range(40)]  # several per partition
 
         def coordinates() -> bool:
             found = self.send(apis.FIND_COORDINATOR, 3, asked)
@@ -195,7 +195,7 @@ class KafkaSide(Side):
         sent: Pending = super().park(api, version, fields)
         sent.done.wait(LOOK_S)
         self.until(sent.read, "the request is read", LOOK_S)
-        # Nobody tells that it got from there to the group; answered or not, after this time it has.
+        # Nothing shows when the group has it: after this time it has, answered or not.
         sent.done.wait(ARRIVAL_S)
         return sent
 
@@ -208,7 +208,7 @@ class KafkaSide(Side):
 
 
 class OurSide(Side):
-    """Ours, in virtual time."""
+    """Our coordinator, in virtual time."""
 
     def __init__(self) -> None:
         super().__init__()

@@ -1,4 +1,4 @@
-"""The coordinator of groups behind a desk: what its clients ask, in a line each."""
+"""The coordinator of groups behind a desk: each client request in one line."""
 
 from __future__ import annotations
 
@@ -23,12 +23,12 @@ def subscription(*topics: str) -> bytes:
 
 
 def config(**settings: int) -> GroupConfig:
-    """Settings by their names in Python."""
+    """A GroupConfig from settings by their Python names."""
     return GroupConfig({name.replace("_", "."): value for name, value in settings.items()})
 
 
 class Desk(Bench[GroupCore]):
-    """One coordinator of groups, its journal and its time."""
+    """One coordinator of groups, its journal and its clock."""
 
     def __init__(
         self,
@@ -38,11 +38,11 @@ class Desk(Bench[GroupCore]):
         seed: int = 1,
         partitions: int = PARTITIONS,
     ) -> None:
-        """`topics`: those that exist and their partitions; None: any."""
+        """`topics`: the existing topics and their partition counts; None: any topic exists."""
         self.settings = settings or config()
         self.topics = topics
         self.names: dict[UUID, str] = {}
-        """Of the topics whose ids were asked for."""
+        """The topics whose ids were requested."""
         self._random = random.Random(seed)
         super().__init__(journal, partitions)
 
@@ -55,7 +55,7 @@ class Desk(Bench[GroupCore]):
         return 1000 if self.topics is None else self.topics.get(topic, 0)
 
     def id_of(self, topic: str) -> UUID:
-        """Of a topic that there is: the same as long as nothing is put into `names`."""
+        """The id of an existing topic: always the same unless a test changes `names`."""
         if not self._count(topic):
             return ZERO_UUID
         for topic_id, name in self.names.items():
@@ -103,7 +103,7 @@ class Desk(Bench[GroupCore]):
         instance: str | None = None,
         **other: Any,
     ) -> Reply:
-        """SyncGroup of who has this answer to JoinGroup."""
+        """SyncGroup of the member with this answer to JoinGroup."""
         given = assignments or {}
         fields = {
             "group_id": group,
@@ -112,7 +112,7 @@ class Desk(Bench[GroupCore]):
             "assignments": [{"member_id": m, "assignment": a} for m, a in given.items()],
         }
         if version >= 5:
-            kind = joined.protocol_type or "consumer"  # JoinGroup names it from version 7 on
+            kind = joined.protocol_type or "consumer"  # JoinGroup's answer has it from version 7 on
             fields |= {"protocol_type": kind, "protocol_name": joined.protocol_name}
         if instance is not None:
             fields["group_instance_id"] = instance
@@ -177,7 +177,7 @@ class Desk(Bench[GroupCore]):
         return self.call(apis.OFFSET_COMMIT, version, fields)
 
     def committed(self, group: str = "g", stable: bool = False) -> dict[tuple[str, int], Any]:
-        """All that OffsetFetch says of a group."""
+        """All offsets of a group in OffsetFetch's answer."""
         fields = {"groups": [{"group_id": group, "topics": None}], "require_stable": stable}
         reply = self.call(apis.OFFSET_FETCH, 9, fields)
         (found,) = reply.groups
@@ -206,20 +206,20 @@ class Desk(Bench[GroupCore]):
     # ---- several steps ---------------------------------------------------------------------
 
     def new_id(self, group: str = "g", **join: Any) -> str:
-        """A member id, given out but not used."""
+        """A member id that was assigned but not used yet."""
         reply = self.join(group=group, **join)
         assert reply.error is ErrorCode.MEMBER_ID_REQUIRED
         return str(reply.member_id)
 
     def stable(self, count: int = 2, group: str = "g", **join: Any) -> list[Any]:
-        """A stable group of so many members: their answers to JoinGroup, the leader's first."""
+        """A stable group of `count` members: their answers to JoinGroup, the leader's first."""
         replies = [self.join(self.new_id(group, **join), group, **join) for _ in range(count)]
         self.wait(2 * self.settings.group_initial_rebalance_delay_ms)
         self.settle(replies, group)
         return replies
 
     def settle(self, replies: Sequence[Any], group: str = "g") -> None:
-        """SyncGroup of everybody, the leader's last: to Stable."""
+        """Send SyncGroup for every member, the leader last, so that the group is Stable."""
         led = [r for r in replies if r.member_id == r.leader]
         followed = [r for r in replies if r.member_id != r.leader]
         synced = [self.sync(reply, group=group) for reply in followed]

@@ -1,8 +1,8 @@
-"""What each API says of a group of each type: one table, for us and for Apache Kafka.
+"""The answer of each API for a group of each type: one table, for us and for Apache Kafka.
 
-The groups are those of the golden node `node-4.4`, after their members are gone, except the
-classic group's.  A result is Kafka's name of the error; of an OffsetFetch also what is committed
-for partition 0.
+The groups are those of the golden node `node-4.4`, after the members of all but the classic group
+are gone.  A result is Kafka's name of the error; for OffsetFetch also the committed offset of
+partition 0.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from kafkalog.wire.error_codes import ErrorCode
 __all__ = ["CASE", "GROUPS", "OURS", "TABLE", "Ask", "said"]
 
 Ask = Callable[[Api, int, dict[str, Any]], Any]
-"""Sends a request; the body of its answer."""
+"""Sends a request and returns the body of its answer."""
 CASE = "node-4.4"
 GROUPS = {"classic": "classic", "consumer": "consumer", "share": "share",
           "streams": "word-count", "absent": "none"}  # fmt: skip
@@ -112,7 +112,7 @@ UNKNOWN, ABSENT, ILLEGAL = "UNKNOWN_MEMBER_ID", "GROUP_ID_NOT_FOUND", "ILLEGAL_G
 NOT_CLASSIC = f"{ABSENT} Dead"
 NO_FILTER = ("classic consumer Stable", "consumer consumer Empty", "share share Empty",
              "streams streams Empty", "-")  # fmt: skip
-# In this order: what changes a group comes last.
+# Requests that change a group come last.
 TABLE: Mapping[str, tuple[Callable[[Ask, str], str], tuple[str | None, ...]]] = {
     # request: classic, consumer, share, streams, absent; None: not asked
     "DescribeGroups 5": (
@@ -176,12 +176,12 @@ OURS = {
     ("DescribeGroups 5", "consumer"): "NONE Empty",
     ("DescribeGroups 6", "consumer"): "NONE Empty",
 }
-"""Where we differ: without ConsumerGroupDescribe, DescribeGroups is what shows such a group, whose
-offsets are kept and which a classic member takes over."""
+"""Where we differ: without ConsumerGroupDescribe, DescribeGroups shows such a group, whose offsets
+are kept and which a classic member can take over."""
 
 
 def said(ask: Ask) -> dict[tuple[str, str], tuple[str | None, str]]:
-    """By request and type of group: what the table wants, and what was found."""
+    """By request and type of group: the result in the table, and the result found."""
     found = {}
     for request, (asked, wanted) in TABLE.items():
         for (kind, group), answer in zip(GROUPS.items(), wanted, strict=True):

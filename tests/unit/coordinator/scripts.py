@@ -1,4 +1,4 @@
-"""What is asked of both coordinators, one function a subject.  See sides.py."""
+"""The requests to both coordinators, one function per subject.  See both_sides.py."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ RANGE = [{"name": "range", "metadata": subscription("t")}]
 BOTH = [*RANGE, {"name": "roundrobin", "metadata": subscription("t")}]
 SESSION_MS = 30_000
 SHORT_MS = 5_000
-"""Of members that go; what has to be done until then is done by a machine that stands still for
-most of it, too."""
+"""Session timeout of members that are removed, in ms: long enough for the steps before that, even
+on a machine that stalls for most of it."""
 TOGETHER = 8
 
 
@@ -69,7 +69,7 @@ def sync(side: Side, group: str, joined: Any, assignments: Any = (), version: in
 
 
 def stable(side: Side, group: str, count: int = 2, version: int = 9, **fields: Any) -> list[Any]:
-    """A stable group of so many members; their JoinGroup answers, the leader's first."""
+    """A stable group of `count` members; their JoinGroup answers, the leader's first."""
     ids = [given_id(side, group, version, **fields) for _ in range(count)]
     sent = [join(side, group, version, member_id=each, **fields) for each in ids]
     joined = [side.see("joined", each) for each in sent]
@@ -122,7 +122,7 @@ def fetch(side: Side, group: str, version: int = 7, topics: Any = (("t", [0, 1])
 
 
 def absent_group(side: Side) -> None:
-    """Every API, about a group that is not there."""
+    """Every API, for a group that does not exist."""
     for version in range(10):
         side.see(f"join v{version}", join(side, "none", version, member_id="nobody"))
     for version in range(6):
@@ -153,7 +153,7 @@ def absent_group(side: Side) -> None:
 
 
 def empty_name(side: Side) -> None:
-    """The group of the empty name."""
+    """The group with the empty name."""
     side.see("join", join(side, "", 9))
     side.ask(apis.SYNC_GROUP, 5, group_id="", generation_id=1, member_id="a",
              protocol_type="consumer", protocol_name="range")  # fmt: skip
@@ -171,7 +171,7 @@ def empty_name(side: Side) -> None:
 
 
 def wrong_joins(side: Side) -> None:
-    """JoinGroups that cannot be."""
+    """Invalid JoinGroups."""
     side.see("short session", join(side, "wrong", session_timeout_ms=99))
     side.see("long session", join(side, "wrong", session_timeout_ms=1_800_001))
     side.see("no protocols", join(side, "wrong", protocols=[]))
@@ -199,7 +199,7 @@ def wrong_joins(side: Side) -> None:
 
 
 def first_member(side: Side, version: int) -> None:
-    """A group's begin, step by step, in a version of JoinGroup."""
+    """The start of a group, step by step, in one version of JoinGroup."""
     group = f"first-{version}"
     describe(side, group)
     if version >= 4:
@@ -255,7 +255,7 @@ def first_member(side: Side, version: int) -> None:
 
 
 def two_members(side: Side) -> None:
-    """A second member comes; both rebalance; a follower joins for no reason; one leaves."""
+    """A second member joins; both rebalance; a follower joins for no reason; one leaves."""
     (first,) = stable(side, "two", 1)
     second_id = given_id(side, "two")
     describe(side, "two")
@@ -314,10 +314,10 @@ def leaving_joins(side: Side) -> None:
 
 
 def sessions(side: Side) -> None:
-    """Members that are not heard of, and members that do not sync, are removed."""
+    """Members without heartbeats, and members that do not sync, are removed."""
     short = {"session_timeout_ms": SHORT_MS, "rebalance_timeout_ms": SHORT_MS}
     (first,) = stable(side, "sessions", 1, **short)
-    # Nothing tells when an id that nobody came with is forgotten: long before the member goes.
+    # Nothing shows when an unused member id expires: long before the member's session does.
     gone_id = given_id(side, "sessions", **{**short, "session_timeout_ms": 100})
     reach(side, "sessions", "Empty")
     heartbeat(side, "sessions", 1, first.member_id)
@@ -331,7 +331,7 @@ def sessions(side: Side) -> None:
 
 
 def reach(side: Side, group: str, state: str) -> None:
-    """Wait for a state, without noting what is seen on the way: it may last for a moment only."""
+    """Wait for a state without recording the states before it, which may be very short."""
     seen: list[Any] = []
 
     def reached() -> bool:
@@ -375,7 +375,7 @@ def static_members(side: Side, version: int) -> None:
 
 
 def static_rebalances(side: Side) -> None:
-    """A static member comes back while its group rebalances, or with another favourite."""
+    """A static member comes back while its group rebalances, or with another preferred protocol."""
     who = {"group_instance_id": "host-a"}, {"group_instance_id": "host-b"}
     sent = [join(side, "statics", protocols=BOTH, **each) for each in who]
     joined = [side.see("joined", each) for each in sent]
@@ -399,7 +399,7 @@ def static_rebalances(side: Side) -> None:
 
 
 def votes(side: Side, wishes: str) -> None:
-    """The protocol that most members prefer, of those that all speak."""
+    """The protocol that most members prefer, of those that all support."""
     group = f"votes {wishes}"
     kinds = [
         {"protocols": [{"name": name, "metadata": name.encode()} for name in wish]}
@@ -453,7 +453,7 @@ def offsets(side: Side) -> None:
 
 
 def offset_deletes(side: Side) -> None:
-    """OffsetDelete from a group that is alive."""
+    """OffsetDelete from a group with members."""
     (member,) = stable(side, "alive", 1)
     commit(side, "alive", generation_id_or_member_epoch=1, member_id=member.member_id,
            topics=[("t", 0, 3), ("u", 0, 4)])  # fmt: skip
@@ -470,7 +470,7 @@ def offset_deletes(side: Side) -> None:
 
 @contextmanager
 def all_asked(start: Callable[[], Side]) -> Iterator[dict[str, Future[Side]]]:
-    """Each script asks a side of its own, several at once: mostly they wait for clocks."""
+    """Each script runs on a separate side, several at once, since they mostly wait for clocks."""
 
     def run(script: Script) -> Side:
         side = start()
@@ -482,7 +482,7 @@ def all_asked(start: Callable[[], Side]) -> Iterator[dict[str, Future[Side]]]:
         pool.shutdown(cancel_futures=True)
 
 
-# Those that take longest come first.
+# The slowest scripts come first.
 SCRIPTS: dict[str, Script] = {
     script.__name__: script
     for script in (

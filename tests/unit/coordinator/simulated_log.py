@@ -1,4 +1,4 @@
-"""A partition as transactions see it: epochs, sequences, what is open and how it ended."""
+"""A partition as transactions see it: epochs, sequences, open transactions and their ends."""
 
 from __future__ import annotations
 
@@ -14,17 +14,17 @@ OK = ErrorCode.NONE
 
 @dataclass
 class Known:
-    """What a partition knows of a producer id."""
+    """A partition's state of a producer id."""
 
     epoch: int
     last: int = -1
-    """Its last sequence of the epoch."""
+    """The last sequence in the epoch."""
     open: list[str] | None = None
-    """Tags of what its open transaction has written."""
+    """Tags of the batches in its open transaction."""
 
 
 class Partition:
-    """As a log treats transactional batches and markers."""
+    """Treats transactional batches and markers as a log does."""
 
     def __init__(self) -> None:
         self.known: dict[int, Known] = {}
@@ -36,7 +36,7 @@ class Partition:
         return known is not None and known.open is not None and known.epoch == producer[1]
 
     def append(self, producer: tuple[int, int], sequence: int, tag: str) -> tuple[ErrorCode, bool]:
-        """The outcome, and whether something was written."""
+        """The error, and whether the batch was written."""
         known = self.known.setdefault(producer[0], Known(producer[1]))
         if producer[1] < known.epoch:
             return ErrorCode.INVALID_PRODUCER_EPOCH, False

@@ -1,8 +1,8 @@
-"""A world in which a coordinator is watched: virtual time, a journal, a network, and what may go
-wrong in each; chance comes from one seed.
+"""A world for a coordinator: virtual time, a journal, a network, and the faults of each; one seed
+decides all chance.
 
-The coordinator is the real one (its core, which the thread only feeds).  Its clients, and what
-must hold, each simulation has of its own.
+The coordinator is the real one (its core, which the thread only feeds).  Each simulation adds its
+own clients and invariants.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ C = TypeVar("C", bound=Core[Any])
 
 @dataclass
 class Faults:
-    """How often what goes wrong; all 0: nothing does."""
+    """Probabilities of faults; all 0: nothing fails."""
 
     delay_ms: int = 5
     lost: float = 0.0
@@ -34,30 +34,30 @@ class Faults:
     twice: float = 0.0
     """Requests that arrive twice."""
     slow: float = 0.0
-    """Those that take up to Patience.slow_ms."""
+    """Messages that take up to Patience.slow_ms."""
     append_fails: float = 0.0
     append_fails_written: float = 0.0
-    """Reported as failed, and yet in the journal."""
+    """Reported as failed, but in the journal."""
     append_slow: float = 0.0
     marker_fails: float = 0.0
     crash: float = 0.0
-    """After each event."""
+    """After each event, of the coordinator."""
     dies: float = 0.0
-    """A client, in each second."""
+    """Of a client, in each second."""
     busy: float = 0.0
-    """A consumer that is told to join again."""
+    """Of a consumer that must rejoin."""
 
 
 @dataclass(frozen=True)
 class Patience:
-    """How long things take that take long."""
+    """Upper bounds of slow operations."""
 
     request_ms: int
-    """Until a client no longer waits for an answer."""
+    """How long a client waits for an answer."""
     slow_ms: int
-    """A message, at most."""
+    """A slow message, at most."""
     append_ms: int
-    """An append, at most."""
+    """A slow append, at most."""
 
 
 class World(Time, Generic[C]):
@@ -69,29 +69,29 @@ class World(Time, Generic[C]):
         self.faults = Faults()
         self.journal = MemoryJournal()
         self.life = 0
-        """Of the coordinator: it has died so often, less one."""
+        """How often the coordinator was started."""
         self._append_errors = append_errors
         self._ready_ms = 0
 
-    # ---- what each simulation has of its own ------------------------------------------------
+    # ---- what each simulation adds ----------------------------------------------------------
 
     @abstractmethod
     def new_core(self) -> C:
-        """The coordinator, which knows nothing yet."""
+        """A coordinator without state."""
 
     @abstractmethod
     def keeps_unfinished(self) -> bool:
-        """Whether a crash keeps an append whose outcome is not known yet."""
+        """Whether an append in flight survives a crash."""
 
     def effect(self, effect: Any) -> None:
-        """What a step wants done outside."""
-        raise AssertionError(f"nobody does {effect} here")
+        """Carry out an effect of a step."""
+        raise AssertionError(f"unexpected effect: {effect}")
 
     def arrives(self, api: Api, fields: dict[str, Any]) -> None:
-        """A request comes to the coordinator."""
+        """Called when a request arrives at the coordinator."""
 
     def crashed(self) -> None:
-        """The coordinator died and is back."""
+        """Called after the coordinator died and restarted."""
 
     # ---- time ------------------------------------------------------------------------------
 
@@ -100,7 +100,7 @@ class World(Time, Generic[C]):
         return WALL_MS + self.now_ms
 
     def run(self, until_ms: int, done: Callable[[], bool] = lambda: False) -> None:
-        """Let things happen until a time, or until `done`."""
+        """Run events until a time, or until `done`."""
         while not done():
             timer_ms = self.core.timers.next_ms()
             event_ms = until_ms + 1 if self.next_ms is None else self.next_ms
@@ -120,7 +120,7 @@ class World(Time, Generic[C]):
     # ---- the coordinator -------------------------------------------------------------------
 
     def restart(self) -> None:
-        """The coordinator dies, and another one reads the journal."""
+        """Let the coordinator die, and a new one read the journal."""
         self.life += 1
         self._ready_ms = 0
         self.note(f"coordinator {self.life} starts")
@@ -143,7 +143,7 @@ class World(Time, Generic[C]):
             self.effect(effect)
 
     def _append(self, append: Append) -> None:
-        """The journal: in order, but slow or failing at times."""
+        """Append to the journal: in order, but sometimes slow or failing."""
         rng, faults, life = self.rng, self.faults, self.life
         error, written = ErrorCode.NONE, True
         if rng.random() < faults.append_fails:
@@ -179,7 +179,7 @@ class World(Time, Generic[C]):
     def post(
         self, request: Callable[[Callable[[Any], None]], None], then: Callable[[Any], None]
     ) -> None:
-        """Let a request arrive, once, twice or never; `then` gets its answer, or None."""
+        """Let a request arrive once, twice or never; `then` gets its answer, or None."""
         over: list[bool] = []
 
         def arrive(body: Any) -> None:
@@ -201,13 +201,13 @@ class World(Time, Generic[C]):
         self, api: Api, version: int, fields: dict[str, Any], then: Callable[[Any], None],
         client: str = "client",
     ) -> None:  # fmt: skip
-        """Send a request to the coordinator, see post."""
+        """Send a request to the coordinator; see post."""
 
         def request(answered: Callable[[Any], None]) -> None:
             reply, life = Reply(api, version), self.life
 
             def answer(body: dict[str, Any]) -> None:
-                reply(body)  # at most once
+                reply(body)  # fails on a second answer
                 if life == self.life:
                     answered(reply.body)
 

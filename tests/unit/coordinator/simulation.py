@@ -1,13 +1,13 @@
-"""Groups: a coordinator and its consumers in a world in which things go wrong, see world.py.
+"""Groups: a coordinator and its consumers in a world with faults, see simulated_world.py.
 
 What must hold whatever happens:
 
-S1  no two members own a partition in the same generation, as they were told by SyncGroup
-S2  an assignment that a member was told is one that the leader of that generation made
+S1  no two members own a partition in the same generation, by their SyncGroup answers
+S2  a member's assignment is one that the leader of its generation made
 S3  a commit that was acknowledged, or a later one, is there, also after restarts
-S4  every request is answered at most once (Reply holds that)
+S4  every request is answered at most once (Reply checks that)
 S5  once faults end the group settles in bounded time: Stable, all partitions owned
-S6  what the coordinator knows is what it would know after a restart, when nothing is under way
+S6  with nothing in flight, a restart would not change what the coordinator knows
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ REJOIN = {
 
 
 class GroupWorld(World[GroupCore]):
-    """With what members were told, and what was acknowledged."""
+    """A world that records members' assignments and acknowledged commits."""
 
     def __init__(self, seed: int, core: Callable[..., GroupCore] = GroupCore) -> None:
         super().__init__(seed, PATIENCE, APPEND_ERRORS)
@@ -57,11 +57,11 @@ class GroupWorld(World[GroupCore]):
         self.told: dict[int, dict[str, frozenset[int]]] = {}
         self.made: dict[int, list[dict[str, bytes]]] = {}
         self.arrived: dict[int, int] = {}
-        """Offsets that were to be committed, and which of these came first."""
+        """Offsets in requests to commit, and the order in which they arrived."""
         self.acknowledged: dict[int, int] = {}
-        """By partition: the last one that was acknowledged, in the order of arrival."""
+        """By partition: the latest acknowledged commit, by its order of arrival."""
         self.loses_unfinished = False
-        """A crash loses what the journal had not finished yet; else it is all there."""
+        """A crash loses unfinished appends to the journal; otherwise it loses none."""
         self.offset = 0
         self.restart()
 
@@ -83,12 +83,12 @@ class GroupWorld(World[GroupCore]):
     # ---- what must hold --------------------------------------------------------------------
 
     def check_told(self, consumer: Consumer, assignment: bytes) -> None:
-        """A member was told its partitions of a generation (S1, S2)."""
+        """Check a member's partitions of a generation (S1, S2)."""
         generation, member_id = consumer.generation, consumer.member_id
         made = self.made.get(generation, [])
         if consumer.instance is None:
             known = any(one.get(member_id, b"") == assignment for one in made)
-        else:  # it may have been made for the id that it had before
+        else:  # it may have been made for its previous id
             known = not assignment or any(assignment in one.values() for one in made)
         if not known:
             raise Violated(f"S2: generation {generation}: nobody assigned {assignment!r}")
@@ -101,7 +101,7 @@ class GroupWorld(World[GroupCore]):
         owners[who] = owners.get(who, frozenset()) | mine
 
     def check_commits(self) -> None:
-        """What was acknowledged is there (S3)."""
+        """Every acknowledged commit is there (S3)."""
         group = self.core.shards[0].groups.get(GROUP)
         for partition, arrival in self.acknowledged.items():
             found = None if group is None else group.offset(TOPIC, partition)
@@ -109,7 +109,7 @@ class GroupWorld(World[GroupCore]):
                 raise Violated(f"S3: partition {partition}: {found} is older than acknowledged")
 
     def check_journal(self) -> None:
-        """The journal says what the coordinator knows, unless something is under way (S6)."""
+        """The journal has what the coordinator knows, unless something is in flight (S6)."""
         group = self.core.shards[0].groups.get(GROUP)
         if group is None or group.writing or group.commits or group.state is not State.STABLE:
             return
@@ -122,7 +122,7 @@ class GroupWorld(World[GroupCore]):
 
     @staticmethod
     def picture(group: Group | None) -> Any:
-        """What the coordinator knows of the group."""
+        """The coordinator's state of the group."""
         if group is None:
             return None
         members = sorted(
@@ -136,7 +136,7 @@ class GroupWorld(World[GroupCore]):
 
 @dataclass
 class Consumer:
-    """A member as clients are: joins, syncs, heartbeats, commits; may die at any time."""
+    """A member that acts as clients do: joins, syncs, heartbeats, commits; may die at any time."""
 
     world: GroupWorld
     name: str
@@ -147,24 +147,24 @@ class Consumer:
     owned: tuple[int, ...] = ()
     alive: bool = True
     life: int = 0
-    """Answers of an earlier life, or of an earlier attempt to join, are not heard."""
+    """Answers to an earlier process, or to an earlier attempt to join, are ignored."""
     stable: bool = False
     busy: bool = False
-    """Goes on with its heartbeats but does not join again while it may."""
+    """Keeps its heartbeats up, but delays its rejoin as long as it may."""
     topics: list[str] = field(default_factory=lambda: [TOPIC])
 
     def start(self) -> None:
-        if self.life == 0:  # else it died before, and may have started since
+        if self.life == 0:  # otherwise it has died, and may have restarted
             self._join()
 
     def die(self) -> None:
-        """Without a word."""
+        """Die without leaving the group."""
         self.alive = False
         self.life += 1
         self.world.note(f"{self.name} dies")
 
     def revive(self) -> None:
-        """A new process: it knows nothing but its instance id."""
+        """Start a new process, which knows only its instance id."""
         self.alive, self.member_id, self.generation, self.owned = True, "", -1, ()
         self.stable = False
         self.life += 1
@@ -198,7 +198,7 @@ class Consumer:
     # ---- joining ---------------------------------------------------------------------------
 
     def _rejoin(self, error: ErrorCode | None = None) -> None:
-        self.life += 1  # what is under way no longer matters
+        self.life += 1  # answers in flight no longer matter
         self.owned, self.stable = (), False
         if error is ErrorCode.UNKNOWN_MEMBER_ID:
             self.member_id = ""
@@ -262,8 +262,8 @@ class Consumer:
         def heard(answer: Any) -> None:
             error = None if answer is None else ErrorCode(answer.error_code)
             called = error is ErrorCode.REBALANCE_IN_PROGRESS
-            # A static member that neither joins nor falls silent holds its group up for ever, with
-            # Kafka, too: it joins once faults end.  Another is put out when the rebalance does.
+            # A static member that neither joins nor falls silent blocks its group, with Kafka, too:
+            # it joins once faults end.  A dynamic one is removed when the rebalance times out.
             stays = self.busy and (self.instance is None or world.faults.busy > 0)
             self.busy = called and (stays or world.rng.random() < world.faults.busy)
             if (error in REJOIN and not self.busy) or error is ErrorCode.FENCED_INSTANCE_ID:
@@ -306,7 +306,7 @@ class Consumer:
 
 
 def settled(world: GroupWorld, consumers: list[Consumer]) -> bool:
-    """Whether all that live share all partitions of one generation."""
+    """Whether the live members share all partitions in one generation."""
     alive = [consumer for consumer in consumers if consumer.alive]
     group = world.core.shards[0].groups.get(GROUP)
     if group is None or not alive or group.state is not State.STABLE:
@@ -321,9 +321,9 @@ def state(world: GroupWorld) -> Any:
 
 
 def simulate(seed: int, core: Callable[..., GroupCore] = GroupCore) -> GroupWorld:
-    """One run: faults for a while, then peace, in which the group must settle.
+    """One run: faults for a while, then none, until the group must settle.
 
-    Raises: Violated, with the trace of what happened as its note.
+    Raises: Violated, with the trace of events as its note.
     """
     world = GroupWorld(seed, core)
     with telling(world, seed):
@@ -363,7 +363,7 @@ def _simulate(world: GroupWorld) -> None:
         world.check_commits()
         if (
             not world.faults.append_fails and rng.random() < 0.1
-        ):  # a failure may or may not have been written
+        ):  # a failed append may or may not be written
             world.check_journal()
         if world.now_ms < FAULTY_MS:
             world.later(1_000, second)
@@ -376,9 +376,9 @@ def _simulate(world: GroupWorld) -> None:
             consumer.revive()
     world.run(
         world.now_ms + PATIENCE.request_ms + PATIENCE.slow_ms
-    )  # what was lost or slow is over
+    )  # lost and slow messages are over
     if not any(consumer.alive for consumer in consumers):
-        consumers[0].revive()  # a slow request of its own earlier life had fenced it
+        consumers[0].revive()  # a slow request of its earlier process fenced it
     _must_settle(world, consumers)
     alive = [consumer for consumer in consumers if consumer.alive]
     if len(alive) > 1:

@@ -1,15 +1,15 @@
-"""Transactions: a coordinator, its producers and their partitions in a world in which things go
-wrong, see world.py.
+"""Transactions: a coordinator, its producers and their partitions in a world with faults, see
+simulated_world.py.
 
 What must hold whatever happens:
 
-X1  a transaction is whole or not there: all that was written under it ends the same way, as its
-    producer was told
-X2  once faults end no transaction stays open for longer than its timeout and a look
-X3  a producer writes nothing after a newer one of its transactional id was told that it may
-X4  of version 2: nothing of one transaction lands in another
-X5  what the coordinator knows is what it would know after a restart, when nothing is under way
-X6  while nothing goes wrong a producer of version 2 is told to come again at most, never refused
+X1  a transaction is atomic: all of its batches end the same way, the way that its producer was
+    answered
+X2  once faults end no transaction stays open for longer than its timeout and one check interval
+X3  a producer writes nothing after a newer one of its transactional id may write
+X4  of version 2: no batch of one transaction becomes part of another
+X5  with nothing in flight, a restart would not change what the coordinator knows
+X6  without faults a producer of version 2 gets at most retriable errors, and is never refused
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ from tests.unit.coordinator.transaction_calls import settings
 IDS = ("one", "two")
 PARTITIONS = 4
 OLD_ID = 500
-"""The first producer id of those that were given out before it all begins."""
+"""The first of the producer ids that were assigned before the run."""
 TIMEOUT_MS = 20_000
 PATIENCE = Patience(request_ms=5_000, slow_ms=15_000, append_ms=40_000)
 FAULTY_MS = 120_000
@@ -55,7 +55,7 @@ APPEND_ERRORS = [
 
 
 class TransactionWorld(World[TransactionCore]):
-    """With partitions that are written to, and what producers were told."""
+    """A world with partitions to write to, and a record of the producers' answers."""
 
     def __init__(self, seed: int, core: Callable[..., TransactionCore] = TransactionCore) -> None:
         super().__init__(seed, PATIENCE, APPEND_ERRORS)
@@ -65,14 +65,14 @@ class TransactionWorld(World[TransactionCore]):
         self.parts = {TopicPartition("a", n): Partition() for n in range(PARTITIONS)}
         self.guards = Guards()
         self.entitled: dict[str, tuple[int, int]] = {}
-        """By transactional id: the newest producer id and epoch that a new producer was given."""
+        """By transactional id: the newest producer id and epoch of a new producer."""
         self.given: dict[tuple[int, int], int] = {}
-        """Producer ids and epochs, and who got them."""
+        """Producer ids and epochs, and the numbers of the producers that got them."""
         self.told: dict[str, bool] = {}
-        """By tag: what its producer was told of its end."""
+        """By tag: the end that its producer got an answer for; True: committed."""
         self.version2: set[str] = set()
         self.calm = False
-        """Nothing goes wrong: whoever is refused has found a mistake."""
+        """A run without faults: any refusal is a bug."""
         self.written = 0
         for number, name in enumerate(IDS):
             if self.rng.random() < 0.3:  # the epochs of its producer id are nearly used up
@@ -92,16 +92,16 @@ class TransactionWorld(World[TransactionCore]):
         return self.rng.random() < 0.5
 
     def effect(self, effect: Marker) -> None:
-        """A marker is written to its partition."""
+        """Write a marker to its partition."""
         marker, life = effect, self.life
 
         def write() -> None:
             if life != self.life:
-                return  # it died with its process
+                return  # the request died with the coordinator's process
             error = OK
             if self.rng.random() < self.faults.marker_fails:
                 error = ErrorCode.KAFKA_STORAGE_ERROR
-            if error is OK or self.rng.random() < 0.5:  # told as failed, and yet there
+            if error is OK or self.rng.random() < 0.5:  # reported as failed, but written
                 with self.guards.ending(marker.where, marker.producer_id):
                     found = self.parts[marker.where].mark(marker)
                 error = found if error is OK else error
@@ -113,7 +113,7 @@ class TransactionWorld(World[TransactionCore]):
         self.later(self.travel_ms(), write)
 
     def produce(self, producer: Producer, where: TopicPartition, sequence: int, tag: str) -> None:
-        """A batch, as a broker takes it: verified where its transaction is not open yet."""
+        """Produce a batch as on a broker: verified unless its transaction is open there."""
         identity, v2 = producer.identity, producer.version == 2
 
         def request(answered: Callable[[Any], None]) -> None:
@@ -161,7 +161,7 @@ class TransactionWorld(World[TransactionCore]):
     # ---- what must hold --------------------------------------------------------------------
 
     def check(self) -> None:
-        """X1 and X4, of what has ended."""
+        """Check X1 and X4 for transactions that have ended."""
         ends: dict[str, set[bool]] = {}
         for where, part in self.parts.items():
             for tags, commit in part.ended:
@@ -175,10 +175,10 @@ class TransactionWorld(World[TransactionCore]):
             if len(found) > 1:
                 raise Violated(f"X1: {tag} was committed and aborted")
             if tag in self.told and found != {self.told[tag]}:
-                raise Violated(f"X1: {tag} is {found}, its producer was told {self.told[tag]}")
+                raise Violated(f"X1: {tag} ended as {found}, its producer got {self.told[tag]}")
 
     def refused(self, producer: Producer, what: str, error: ErrorCode) -> None:
-        """X6."""
+        """Check X6."""
         if self.calm and producer.version == 2:
             raise Violated(f"X6: {what} of {producer.tag}, {producer.identity}: {error.name}")
 
@@ -191,7 +191,7 @@ class TransactionWorld(World[TransactionCore]):
         ]
 
     def check_journal(self) -> None:
-        """X5."""
+        """Check X5."""
         shard = self.core.shards[0]
         if any(one.pending is not None for one in shard.ids.values()):
             return
@@ -211,12 +211,12 @@ class TransactionWorld(World[TransactionCore]):
 
 @dataclass
 class Producer:
-    """A client of a transactional id, as Java's is; may die at any time."""
+    """A client with a transactional id that acts as Java's; may die at any time."""
 
     world: TransactionWorld
     name: str
     number: int
-    """Of those of the id: newer ones have higher numbers."""
+    """Newer producers of the same id have higher numbers."""
     version: int
     identity: tuple[int, int] = (-1, -1)
     alive: bool = True
@@ -296,7 +296,7 @@ class Producer:
         if error is OK:
             self.left.remove(where)
         elif error is None and self.world.rng.random() < 0.3:
-            self.failed = True  # it gives up on the batch, which may come yet
+            self.failed = True  # it gives up on the batch, which may still arrive
             self.left.remove(where)
         elif error is None or error in AGAIN:
             self._later(50, lambda: self._again(where, sequence, tag))
@@ -334,7 +334,7 @@ class Producer:
                     self.identity = answer.producer_id, answer.producer_epoch
                     self.sequences.clear()
                 if self.version == 1 and self.failed:
-                    self.die()  # it does not know its sequences any more
+                    self.die()  # it no longer knows its sequences
                     return
                 self._later(self.world.rng.choice([0, 5, 500]), self._begin)
             elif error is None or error in AGAIN:
@@ -347,14 +347,14 @@ class Producer:
         self.world.send(api, version, fields, self._heard(ended))
 
     def die(self) -> None:
-        """Without a word; what it sent may arrive yet."""
+        """Die without ending the transaction; requests in flight may still arrive."""
         if self.alive:
             self.alive = False
             self.world.note(f"{self.name} {self.number} dies")
 
 
 def simulate_calm(seed: int) -> TransactionWorld:
-    """One run in which nothing goes wrong, but that messages take their time.
+    """One run without faults; only messages take time.
 
     Raises: Violated, as simulate.
     """
@@ -370,9 +370,9 @@ def simulate_calm(seed: int) -> TransactionWorld:
 
 
 def simulate(seed: int, core: Callable[..., TransactionCore] = TransactionCore) -> TransactionWorld:
-    """One run: faults for a while, then peace, in which all transactions must end.
+    """One run: faults for a while, then none, until all transactions must end.
 
-    Raises: Violated, with the trace of what happened as its note.
+    Raises: Violated, with the trace of events as its note.
     """
     world = TransactionWorld(seed, core)
     with telling(world, seed):
@@ -409,7 +409,7 @@ def _simulate(world: TransactionWorld) -> None:
             for one in alive:
                 if rng.random() < world.faults.dies:
                     one.die()
-            # Now and then another one starts while the old one does not know.
+            # Sometimes another producer starts while the old one is unaware of it.
             if not alive or (len(alive) < 3 and rng.random() < 0.02):
                 start(name)
         world.check()
@@ -428,6 +428,6 @@ def _simulate(world: TransactionWorld) -> None:
     if world.open():
         raise Violated(f"X2: open after {SETTLE_MS} ms: {world.open()}")
     world.check()
-    if not failing:  # what failed may be written all the same
+    if not failing:  # a failed append may be written anyway
         world.run(world.now_ms + 60_000)
         world.check_journal()

@@ -1,6 +1,6 @@
 """The coordinator behind a broker's port answers as it does at the desk.
 
-The scripts that Apache Kafka is asked, too, over sockets, the data plane and real files.
+The scripts that also run against Apache Kafka, over sockets, the data plane and real files.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from tests.unit.coordinator.scripts import SCRIPTS, all_asked
 
 @pytest.fixture(scope="module")
 def asked(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, Future[Side]]]:
-    """A broker of ours with the topics of the scripts."""
+    """Our broker with the topics of the scripts."""
     settings: dict[str, object] = {**SETTINGS, **MORE, "listeners": "PLAINTEXT://127.0.0.1:0"}
     directory: Path = tmp_path_factory.mktemp("broker") / "data"
     with Broker(directory, config=settings) as broker:

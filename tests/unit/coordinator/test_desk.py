@@ -1,4 +1,4 @@
-"""A group's life in a few lines, through a restart."""
+"""A short life of a group, with a restart."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from tests.unit.coordinator.group_calls import Desk, subscription
 
 
 def test_a_group_outlives_the_coordinator() -> None:
-    """Members, assignments and offsets come back from the journal; heartbeats go on."""
+    """Members, assignments and offsets come back from the journal; heartbeats continue."""
     desk = Desk()
     first, second = desk.stable(2, protocols=(("range", subscription("t")),))
     desk.commit({("t", 0): 5}, first.member_id, 1, metadata="ü日", leader_epoch=3)

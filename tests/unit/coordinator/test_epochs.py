@@ -1,5 +1,5 @@
-"""The last epochs of a producer id: whoever ends what, the transactional id goes on with another
-one, and no client is given an epoch that could not be fenced."""
+"""The last epochs of a producer id: whatever ends a transaction, the transactional id continues
+with another producer id, and no client gets an epoch that could not be fenced."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ from tests.unit.coordinator.virtual_core import WALL_MS
 OK = ErrorCode.NONE
 OLD, NEW = 7, 1000
 LAST = OLD, EPOCH_MAX - 1
-"""Of the ids that the office gives the first is NEW."""
+"""NEW is the first producer id that the office assigns."""
 TIMEOUT_MS = 60_000
 LOOK_MS = 10_000
 
 
 def office_at(epoch: int, *partitions: int, level: int = 2) -> Office:
-    """One whose transactional id "t" is at this epoch of OLD; with a transaction, if any."""
+    """An office whose id "t" is at this epoch of OLD; in a transaction if it has partitions."""
     office = Office()
     office.level = level
     joined = frozenset(TopicPartition("a", number) for number in partitions)
@@ -38,7 +38,7 @@ def office_at(epoch: int, *partitions: int, level: int = 2) -> Office:
 
 
 class NoneLeft(Iterator[int]):
-    """Producer ids that cannot be had now."""
+    """Producer ids of which none can be assigned now."""
 
     def __next__(self) -> int:
         raise NoSpace("the disk is full")
@@ -54,7 +54,7 @@ def test_a_new_client_behind_the_last_epoch_has_a_new_producer_id() -> None:
 
 
 def test_the_client_that_had_the_last_epoch_goes_on_with_a_new_producer_id() -> None:
-    """Asked again, as its answer was lost, it is not fenced."""
+    """A repeated request, after a lost answer, does not fence it."""
     office = office_at(EPOCH_MAX - 1)
     for _ in range(2):
         assert given(office.init(producer=LAST)) == (OK, NEW, 0)
@@ -75,7 +75,7 @@ def test_an_end_that_uses_up_the_epochs_gives_a_new_producer_id(commit: bool) ->
 
 @pytest.mark.parametrize("how", ["writes", "verifies", "ends", "starts over"])
 def test_who_was_told_the_next_producer_id_waits_for_the_end_to_be_complete(how: str) -> None:
-    """It goes on with it at once, as Kafka's clients do, before all partitions know of the end."""
+    """Kafka's clients use it immediately, before all partitions have the end."""
     office = office_at(EPOCH_MAX - 1, 1)
     office.waiting = []
     assert given(office.end(LAST, version=5)) == (OK, NEW, 0)
@@ -97,9 +97,9 @@ def test_who_was_told_the_next_producer_id_waits_for_the_end_to_be_complete(how:
 
 
 def test_a_timeout_at_the_last_epoch_leaves_its_client_one_that_can_be_fenced() -> None:
-    """It aborts what it does not know to be aborted, and is told what it goes on with; that one
-    may end by its timeout, too.  Kafka 4.1 gives it EPOCH_MAX, whose transaction never ends
-    (KAFKA-20090)."""
+    """The client aborts a transaction that it does not know to be aborted, and gets a new producer
+    id; its transactions can also time out.  Kafka 4.1 gives it EPOCH_MAX, whose transaction never
+    ends (KAFKA-20090)."""
     office = office_at(EPOCH_MAX - 1, 1)
     office.wait(TIMEOUT_MS + LOOK_MS)
     assert [(m.producer_id, m.epoch, m.commit) for m in office.marks] == [(OLD, EPOCH_MAX, False)]
@@ -115,7 +115,7 @@ def test_a_client_that_begins_anew_within_its_last_transaction(level: int) -> No
     office = office_at(EPOCH_MAX - 1, 1, level=level)
     assert office.init(producer=LAST).error is ErrorCode.CONCURRENT_TRANSACTIONS
     reply = office.init(producer=LAST)
-    if level == 1:  # the abort has fenced it
+    if level == 1:  # the abort fenced it
         assert reply.error is ErrorCode.PRODUCER_FENCED
     else:
         assert given(reply) == (OK, NEW, 0)
@@ -148,7 +148,7 @@ def test_what_kafka_left_open_at_an_epoch_beyond_the_last_one_ends(level: int, h
 
 
 def test_without_a_new_producer_id_what_is_open_ends_later() -> None:
-    """All others whose time is over end as well."""
+    """All other transactions that timed out are aborted."""
 
     office = office_at(EPOCH_MAX - 1, 1)
     others = [f"other-{number}" for number in range(16)]

@@ -1,4 +1,4 @@
-"""When a partition of the journal is read, and when once more."""
+"""When a partition of the journal is read, and when it is read again."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ LOADING, GONE = ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, ErrorCode.NOT_COORDINATO
 
 @pytest.fixture
 def core() -> GroupCore:
-    """Partition 0, the only one, is read in epoch 5."""
+    """A core that reads partition 0, the only one, in epoch 5."""
     made = GroupCore(config(), lambda: "id")
     made.begin_load(0, 1, 5)
     return made
@@ -31,7 +31,7 @@ def answer(core: GroupCore) -> ErrorCode:
 
 
 def test_a_look_before_the_lead_is_made_again_once_it_leads(core: GroupCore, step: Step) -> None:
-    """And not when the time comes; the lead in another epoch is nothing."""
+    """And it is not read by the timer again; leading in another epoch has no effect."""
     core.not_loaded(0, 5, step)
     for epoch in (4, 6):
         core.leads(0, epoch, step)
@@ -44,7 +44,7 @@ def test_a_look_before_the_lead_is_made_again_once_it_leads(core: GroupCore, ste
 
 
 def test_a_lead_that_begins_before_the_refusal_is_heard(core: GroupCore, step: Step) -> None:
-    """The look may have begun before it: one more is made, and no third without a wait."""
+    """The read may have begun before: it is repeated once, and again only after a wait."""
     core.leads(0, 5, step)
     assert step.loads == []
     core.not_loaded(0, 5, step)
@@ -65,7 +65,7 @@ def test_what_is_read_is_not_read_again(core: GroupCore, step: Step) -> None:
 
 
 def test_a_lead_on_when_it_is_time_to_read_again(core: GroupCore, step: Step) -> None:
-    """Both in one step: it is read in the later epoch, and once."""
+    """Both in one step: it is read once, in the later epoch."""
     core.not_loaded(0, 5, step)
     step.now_ms = LOAD_AGAIN_MS
     core.lead_on(0, 6, step)
@@ -77,7 +77,7 @@ def test_a_lead_on_when_it_is_time_to_read_again(core: GroupCore, step: Step) ->
 def test_a_partition_that_is_lost_in_the_step_in_which_it_is_to_be_read(
     core: GroupCore, step: Step, again: str
 ) -> None:
-    """It is not read, and no step that comes believes that it is here."""
+    """It is not read, and later steps treat it as not here."""
     core.not_loaded(0, 5, step)
     getattr(core, again)(0, 5, step)
     assert step.loads == [(0, 5)]

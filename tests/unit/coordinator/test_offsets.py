@@ -1,4 +1,4 @@
-"""Committed offsets: what is kept, what is refused, when they end."""
+"""Committed offsets: which are kept, which are refused, when they expire."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def desk() -> Desk:
 
 
 def last_record(desk: Desk) -> tuple[Any, int, Any]:
-    """Key, version and value of what was written last."""
+    """Key, version and value of the last written record."""
     found = [r for batches in desk.journal.batches.values() for b in batches for r in b.records]
     (record,) = found[-1:]
     name, _, key = OFFSETS.decode_key(record.key or b"")
@@ -94,7 +94,7 @@ def test_records_are_version_4_or_1_with_an_expiry_of_their_own(desk: Desk) -> N
 
 
 def by_id(desk: Desk, topic_id: UUID, *partitions: int) -> list[tuple[int, int]]:
-    """(offset, error) of each partition, asked for by version 10."""
+    """(offset, error) of each partition, from OffsetFetch version 10."""
     topics = [{"topic_id": topic_id, "partition_indexes": list(partitions)}]
     reply = desk.call(apis.OFFSET_FETCH, 10, {"groups": [{"group_id": "g", "topics": topics}]})
     (found,) = reply.groups[0].topics
@@ -103,7 +103,7 @@ def by_id(desk: Desk, topic_id: UUID, *partitions: int) -> list[tuple[int, int]]
 
 
 def test_topics_have_ids(desk: Desk) -> None:
-    """KIP-848: one that is not known fails its own partitions only."""
+    """KIP-848: an unknown id fails only its own partitions."""
     known, strange = desk.id_of("t"), UUID(int=99)
     parts = [{"partition_index": 0, "committed_offset": 7, "committed_metadata": ""}]
     topics = [{"topic_id": one, "partitions": parts} for one in (strange, known)]
@@ -119,7 +119,7 @@ def test_topics_have_ids(desk: Desk) -> None:
 
 
 def test_an_offset_of_a_recreated_topic_is_of_its_id(desk: Desk) -> None:
-    """Also when the coordinator has it from the journal; by name it is still there."""
+    """Also after a restart; requests by name still find it."""
     desk.commit({T0: 7})
     desk.names = {UUID(int=50): "t"}
     for _ in range(2):
@@ -131,7 +131,7 @@ def test_an_offset_of_a_recreated_topic_is_of_its_id(desk: Desk) -> None:
 
 
 def test_an_offset_whose_topic_id_nobody_wrote_is_of_any(desk: Desk) -> None:
-    """As an older version of its record has it."""
+    """Older versions of the record have no topic id."""
     desk.commit({T0: 7}, version=4, retention_ms=MINUTE_MS)
     desk.restart()
     assert by_id(desk, desk.id_of("t"), 0) == [(7, NONE)]
@@ -173,7 +173,7 @@ def test_a_failing_journal(error: ErrorCode, told: ErrorCode) -> None:
 
 
 def test_a_slow_journal(desk: Desk) -> None:
-    """The client is told in time; what is written after all is known then."""
+    """The client gets an error in time; a commit that is written later still counts."""
     desk.held = []
     reply = desk.commit({T0: 1})
     desk.wait(4_999)
@@ -234,7 +234,7 @@ def test_several_groups_in_one_request(desk: Desk) -> None:
 
 
 def transactional(desk: Desk, producer_id: int, offsets: dict[tuple[str, int], int]) -> None:
-    """What a TxnOffsetCommit leaves in the journal."""
+    """Write into the journal what a TxnOffsetCommit leaves there."""
     values = {
         TopicPartition(*where): CommittedOffset(offset, -1, "", 0, -1, 0)
         for where, offset in offsets.items()
@@ -250,7 +250,7 @@ def marker(desk: Desk, producer_id: int, kind: int) -> None:
 
 
 def partition_of(desk: Desk) -> int:
-    """Where the group's records lie."""
+    """The partition of the group's records."""
     return partition_for("g", desk.partitions)
 
 
@@ -293,8 +293,8 @@ def test_a_transaction_ends_while_the_coordinator_runs(desk: Desk) -> None:
 def test_what_is_deleted_does_not_come_back_with_a_transaction(
     desk: Desk, how: str, before: bool
 ) -> None:
-    """In the journal as in memory, whether there was a commit before or not; what is committed
-    after the deletion counts."""
+    """In the journal as in memory, with or without an earlier commit; commits after the deletion
+    count."""
     if before:
         desk.commit({T0: 1})
     transactional(desk, 7, {T0: 5})
@@ -329,11 +329,11 @@ def test_an_end_finds_nothing_of_what_was_deleted(desk: Desk, how: str) -> None:
     assert desk.offsets() == ({} if how == "group" else {U0: 1})
 
 
-# ---- the end of offsets --------------------------------------------------------------------
+# ---- expiry of offsets ---------------------------------------------------------------------
 
 
 def test_a_group_without_members_expires(desk: Desk) -> None:
-    """Offsets by the time of their commit; then the group, with tombstones for all."""
+    """Offsets by their commit time; then the group itself, with tombstones for all."""
     desk.commit({T0: 1})
     desk.wait(5 * MINUTE_MS)
     desk.commit({T1: 2})
@@ -346,7 +346,7 @@ def test_a_group_without_members_expires(desk: Desk) -> None:
 
 
 def test_an_empty_group_expires_all_at_once(desk: Desk) -> None:
-    """From when its last member left, however old the commits are."""
+    """Its retention starts when the last member leaves, however old the commits are."""
     (member,) = desk.stable(1, session_ms=30 * MINUTE_MS)
     desk.commit({T0: 1}, member.member_id, 1)
     desk.wait(20 * MINUTE_MS)
@@ -361,7 +361,7 @@ def test_an_empty_group_expires_all_at_once(desk: Desk) -> None:
 
 
 def test_a_stable_group_expires_what_nobody_reads(desk: Desk) -> None:
-    """Of consumers, and only topics to which no member subscribes."""
+    """Only in consumer groups, and only for topics to which no member subscribes."""
     consumers = [("range", subscription("t"))]
     (member,) = desk.stable(1, protocols=consumers, session_ms=30 * MINUTE_MS)
     desk.commit({T0: 1, U0: 2}, member.member_id, 1)
@@ -376,7 +376,7 @@ def test_a_stable_group_expires_what_nobody_reads(desk: Desk) -> None:
 
 
 def test_an_expiry_of_its_own(desk: Desk) -> None:
-    """A retention in the request goes before the broker's."""
+    """A retention in the request overrides the broker's."""
     desk.commit({T0: 1}, version=4, retention_ms=2 * MINUTE_MS)
     desk.commit({T1: 1}, version=4, retention_ms=60 * MINUTE_MS)
     desk.commit({U0: 1}, version=4)
@@ -403,7 +403,7 @@ def test_a_commit_on_its_way_is_not_expired(desk: Desk) -> None:
     desk.wait(3_000)
     desk.release()
     desk.restart()
-    assert desk.offsets() in ({T0: 2}, {})  # alone it may have gone before
+    assert desk.offsets() in ({T0: 2}, {})  # the first commit may expire earlier
     desk.commit({T0: 3})
     desk.held = []
     desk.commit({T0: 4})
@@ -420,7 +420,7 @@ def test_members_who_were_given_an_id_keep_the_group(desk: Desk) -> None:
 
 
 def test_a_topic_is_deleted(desk: Desk) -> None:
-    """Its offsets go, also of groups that are alive."""
+    """Its offsets are deleted, also those of active groups."""
     (member,) = desk.stable(1, "alive")
     desk.commit({T0: 1, U0: 2}, member.member_id, 1, "alive")
     desk.commit({T0: 1, U0: 2})
@@ -434,7 +434,7 @@ def test_a_topic_is_deleted(desk: Desk) -> None:
 
 
 def test_offset_delete(desk: Desk) -> None:
-    """Of topics that nobody subscribes to, one result for each partition."""
+    """Only for topics without subscribers; one result for each partition."""
     (member,) = desk.stable(1, protocols=[("range", subscription("t"))])
     desk.commit({T0: 1, U0: 2, ("u", 1): 3}, member.member_id, 1)
     topics = [
@@ -455,7 +455,7 @@ def test_offset_delete(desk: Desk) -> None:
 
 
 def test_delete_groups(desk: Desk) -> None:
-    """Each group once, with its own result."""
+    """Each group has one result, even if named twice."""
     desk.stable(1, "alive")
     for name in ("a", "b"):
         desk.commit({T0: 1}, group=name)
@@ -474,7 +474,7 @@ def test_delete_groups(desk: Desk) -> None:
 
 
 def test_a_deletion_takes_a_commit_on_its_way_with_it(desk: Desk) -> None:
-    """Whatever is in the journal before the deletion is gone after it."""
+    """All that is in the journal before the deletion is deleted by it."""
     desk.commit({T0: 1})
     desk.held = []
     committed = desk.commit({T1: 2})

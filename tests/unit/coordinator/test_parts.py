@@ -53,7 +53,7 @@ def new_id() -> str:
     ],
 )
 def test_java_hash(text: str, value: int) -> None:
-    """As Java computes it: the last one over two surrogates."""
+    """As Java computes it; the last text has two surrogates."""
     assert java_hash(text) == value
 
 
@@ -67,7 +67,7 @@ def test_the_smallest_hash_is_partition_0() -> None:
 
 
 def test_timers_come_up_in_order_at_their_last_time(rng: random.Random) -> None:
-    """Against a plain dict."""
+    """Compared with a plain dict."""
     timers, model = Timers(), {}
     now_ms = 0
     for _ in range(5_000):
@@ -96,7 +96,7 @@ def test_timers_come_up_in_order_at_their_last_time(rng: random.Random) -> None:
 
 
 class SlowJournal(MemoryJournal):
-    """Outcomes come from another thread, when the test says so."""
+    """The test decides when outcomes arrive, from another thread."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -139,7 +139,7 @@ def clock() -> ManualClock:
 
 
 class Brought(Coordinator[GroupCore]):
-    """Requests are done by who brings them, where nobody else is at it, as a broker's are."""
+    """The submitting thread does the request if no other thread is at work, as in a broker."""
 
     def submit(self, api: Api, request: Call, *, here: bool = True) -> None:
         super().submit(api, request, here=here)
@@ -173,7 +173,7 @@ def commit(coordinator: Groups, offset: int) -> Reply:
 
 
 def state(coordinator: Groups, wait_until: Wait) -> int:
-    """Of OffsetFetch, as a probe."""
+    """The error of an OffsetFetch, used as a probe."""
     reply = submit(coordinator, apis.OFFSET_FETCH, 7, group_id="g", topics=None)
     wait_until(lambda: not reply.waits, "an answer")
     return int(reply.error_code)
@@ -200,7 +200,7 @@ def test_requests_are_answered_while_partitions_load(
 def test_what_was_read_in_an_earlier_epoch_is_dropped(
     coordinator: Groups, journal: SlowJournal, wait_until: Wait
 ) -> None:
-    """Led in 5, in 7 and on in 8 while the first look was under way: only the last one counts."""
+    """Epochs 5, 7 and, continuing, 8 begin during the first read: only the last read counts."""
     partition = partition_for("g", 4)
     whole, began, go_on = journal.read, queue.Queue[int](), threading.Semaphore(0)
 
@@ -229,7 +229,7 @@ def test_what_was_read_in_an_earlier_epoch_is_dropped(
 def test_what_the_metadata_say_while_a_look_is_begun_again(
     coordinator: Groups, journal: SlowJournal, wait_until: Wait, led: bool
 ) -> None:
-    """It counts, though the look in the earlier epoch is asked for behind it."""
+    """The later metadata win, though the read in the earlier epoch is requested after them."""
     partition = partition_for("g", 4)
     whole, looks = journal.read, queue.Queue[int]()
 
@@ -241,7 +241,7 @@ def test_what_the_metadata_say_while_a_look_is_begun_again(
 
     def again(step: Step) -> None:
         coordinator.core.leads(partition, 5, step)
-        coordinator.resign(partition)  # as from another thread, before the step is carried out
+        coordinator.resign(partition)  # as if from another thread, before the step is carried out
         if led:
             coordinator.load({partition: 7}, 4)
 
@@ -263,7 +263,7 @@ def test_what_the_metadata_say_while_a_look_is_begun_again(
 def test_what_was_read_before_the_topic_was_deleted_is_dropped(
     coordinator: Groups, journal: SlowJournal, wait_until: Wait
 ) -> None:
-    """The next topic of the name begins in the same epoch."""
+    """The next topic of that name starts in the same epoch."""
     partition = partition_for("g", 4)
     began, go_on = queue.Queue[int](), threading.Semaphore(0)
 
@@ -331,7 +331,7 @@ def test_answers_wait_for_the_journal_without_a_thread(
     assert codes(failed) == [ErrorCode.NOT_COORDINATOR]
     journal.fails = MemoryError()
     failed = commit(coordinator, 13)
-    wait_until(lambda: not failed.waits, "a failure that nobody thought of")
+    wait_until(lambda: not failed.waits, "an unexpected failure")
     assert codes(failed) == [ErrorCode.UNKNOWN_SERVER_ERROR]
     assert state(coordinator, wait_until) == 0
 
@@ -352,7 +352,7 @@ def test_timers_run_on_the_clock(coordinator: Groups, clock: ManualClock, wait_u
 def test_closing_answers_everything(
     coordinator: Groups, journal: SlowJournal, wait_until: Wait
 ) -> None:
-    """What is being written first, then who waits for others; later requests at once."""
+    """Writes in flight first, then waiting requests; later requests immediately."""
     loaded(coordinator, wait_until)
     fields = {"group_id": "h", "session_timeout_ms": 10_000, "rebalance_timeout_ms": 10_000,
               "member_id": "", "protocol_type": "consumer",
@@ -376,7 +376,7 @@ def test_closing_answers_everything(
 def test_closing_waits_for_the_journal_only_so_long(
     coordinator: Groups, journal: SlowJournal, wait_until: Wait
 ) -> None:
-    """Also where the clock stands still."""
+    """Even if the clock does not advance."""
     loaded(coordinator, wait_until)
     written = commit(coordinator, 1)
     wait_until(lambda: journal.waiting, "written")
@@ -386,7 +386,7 @@ def test_closing_waits_for_the_journal_only_so_long(
 
 
 def refused(coordinator: Groups, api: Api, version: int) -> Reply:
-    """An empty request, which a closed coordinator answers at once."""
+    """Submit an empty request, which a closed coordinator answers immediately."""
     return submit(coordinator, api, version)
 
 
@@ -396,7 +396,7 @@ def test_an_error_of_ours_is_an_answer(
     monkeypatch: pytest.MonkeyPatch,
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    """It is logged, told, and does not end the thread."""
+    """It is logged and answered, and the thread continues."""
     loaded(coordinator, wait_until)
 
     def broken(*_: object) -> None:
@@ -413,7 +413,7 @@ def test_an_error_of_ours_is_an_answer(
 
 @KINDS
 def test_requests_from_many_threads(kind: type[Groups], wait_until: Wait) -> None:
-    """On the real clock: each is answered, and the last commit of each partition counts."""
+    """On the real clock, each request is answered and written."""
     store = MemoryJournal()
     coordinator = kind(GroupCore(config(), new_id), store, SystemClock(), name="group")
     coordinator.start()
@@ -438,7 +438,7 @@ def test_requests_from_many_threads(kind: type[Groups], wait_until: Wait) -> Non
 
 @pytest.fixture
 def brought(clock: ManualClock, wait_until: Wait) -> Iterator[tuple[Groups, SlowJournal]]:
-    """Whose journal says at once how an append came out, but where it is told not to."""
+    """A coordinator whose journal completes an append when the test says so."""
     journal = SlowJournal()
     made = Brought(GroupCore(config(), new_id), journal, clock, name="group")
     made.start()
@@ -450,7 +450,7 @@ def brought(clock: ManualClock, wait_until: Wait) -> Iterator[tuple[Groups, Slow
 def test_who_comes_alone_has_its_answer_before_it_returns(
     brought: tuple[Groups, SlowJournal],
 ) -> None:
-    """No other thread has a part in it."""
+    """No other thread is involved."""
     coordinator, journal = brought
     journal.append = partial(MemoryJournal.append, journal)  # type: ignore[method-assign]
     for offset in range(3):
@@ -460,7 +460,7 @@ def test_who_comes_alone_has_its_answer_before_it_returns(
 def test_the_outcome_of_one_append_never_overtakes_that_of_another(
     brought: tuple[Groups, SlowJournal], wait_until: Wait
 ) -> None:
-    """One that is known at once comes behind one that was known before and waits to be told."""
+    """An immediate outcome comes after an earlier outcome that has not been handled yet."""
     coordinator, journal = brought
     first = commit(coordinator, 1)
 
@@ -481,7 +481,7 @@ def test_the_outcome_of_one_append_never_overtakes_that_of_another(
 def test_who_brings_a_request_works_for_those_that_come_meanwhile(
     brought: tuple[Groups, SlowJournal], wait_until: Wait
 ) -> None:
-    """They return at once; and its own thread goes on where that one has done enough."""
+    """They return immediately; the coordinator's own thread takes over after a while."""
     coordinator, journal = brought
     at_work, go_on = threading.Event(), threading.Event()
     ran: list[int] = []
@@ -510,7 +510,7 @@ def test_who_brings_a_request_works_for_those_that_come_meanwhile(
 def test_who_may_not_be_kept_only_brings(
     brought: tuple[Groups, SlowJournal], wait_until: Wait
 ) -> None:
-    """Where a broker has so few threads that two which wait for a disk would be all of them."""
+    """A broker may have so few threads that two waiting for a disk would be all of them."""
     coordinator, journal = brought
     ran: list[int] = []
 
@@ -529,7 +529,7 @@ def test_who_may_not_be_kept_only_brings(
 
 
 def test_the_batches_of_a_log(log_dir: Path) -> None:
-    """Compressed ones, transactional ones, markers, null keys and values."""
+    """Compressed and transactional batches, markers, null keys and values."""
     with kafkalog.Log(log_dir) as log:
         log.append(b"v", key=b"k")
         log.append_many([b"a" * 1000, None, b""], keys=[b"1", None, b"3"], compression="zstd")
@@ -546,7 +546,7 @@ def test_the_batches_of_a_log(log_dir: Path) -> None:
 
 
 def test_a_timer_that_fails_does_not_drop_the_others_of_its_tick() -> None:
-    """A fault of ours in one group; the sessions that end at the same time end all the same."""
+    """One group has a bug; sessions that end at the same time still end."""
     desk = Desk()
     for name in ("one", "broken", "other"):
         desk.stable(1, name)

@@ -1,4 +1,4 @@
-"""Patterns of strangers: what they match RE2 says, here by pyarrow, which has it inside."""
+"""Clients' patterns: they match what RE2 matches, here through pyarrow, which contains RE2."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ def test_a_pattern_has_bounds(pattern: str) -> None:
 
 
 def test_no_pattern_takes_longer_than_its_text() -> None:
-    """With what goes back and tries again, each of these takes years."""
+    """With backtracking, each of these would take years."""
     text = "a" * 3_000
     for pattern in ("(a+)+b", "(a|a)*b", "(.*)(.*)(.*)(.*)b", "(a?){300}b"):
         found = Pattern(pattern)

@@ -1,4 +1,4 @@
-"""The records that groups are written as: docs/format.md, and back again in every version."""
+"""The records of groups: written as docs/format.md says, and read back in every version."""
 
 from __future__ import annotations
 
@@ -75,7 +75,7 @@ def test_commits_of_every_version_are_read(version: int) -> None:
 
 
 def test_a_leader_that_is_nobody() -> None:
-    """Whoever is there leads."""
+    """An existing member leads instead."""
     _, written = group_record(example(), {})
     assert written is not None
     _, fields = OFFSETS.decode_value("GroupMetadata", written)
@@ -94,6 +94,6 @@ def test_tombstones_of_newer_groups_end_assignments_first() -> None:
 
 @pytest.mark.parametrize("metadata", [b"", b"\0", b"\xff\xff", b"\0\0\x7f\xff\xff\xff"])
 def test_subscriptions_that_cannot_be_read(metadata: bytes) -> None:
-    """They are none, and memory is not allocated for what they claim."""
+    """They count as absent, and no memory is allocated for the length they claim."""
     assert topics_of(metadata) is None
     assert topics_of(subscription("a", "b")) == {"a", "b"}

@@ -1,4 +1,4 @@
-"""Rebalances from begin to end, as consumers live through them."""
+"""Rebalances from start to end, as consumers see them."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def test_members_that_come_together_share_the_first_generation(desk: Desk) -> No
         desk.wait(2_500)
     assert not any(reply.waits for reply in replies[:8])
     assert replies[0].generation_id == 1
-    assert len(replies[0].members) == 8  # it began at 20 s, whoever came by then is in it
+    assert len(replies[0].members) == 8  # it starts at 20 s, with all members that joined by then
 
 
 def test_second_member_joins_a_stable_group(desk: Desk) -> None:
@@ -135,7 +135,7 @@ def static_pair(desk: Desk, **join: Any) -> list[Any]:
 
 @pytest.mark.parametrize("version", [5, 8, 9])
 def test_a_static_member_restarts(desk: Desk, version: int) -> None:
-    """No rebalance: a new id, the old assignment; who uses the old id is fenced."""
+    """No rebalance: it gets a new id and the old assignment; the old id is fenced."""
     leader, follower = static_pair(desk, version=version)
     for old, name in ((follower, "b"), (leader, "a")):
         new = desk.join(instance=name, version=version)
@@ -146,7 +146,7 @@ def test_a_static_member_restarts(desk: Desk, version: int) -> None:
         assert desk.heartbeat(old.member_id, 1, instance=name) is FENCED
         assert desk.join(old.member_id, instance=name, version=version).error is FENCED
         assert desk.heartbeat(new.member_id, 1, instance=name) is NONE
-    # The leader's: an old client must not compute an assignment, a new one is told not to.
+    # The leader: an old client must not compute an assignment; a new one has skip_assignment.
     assert new.skip_assignment is (version >= 9)
     assert (new.leader == new.member_id) is (version >= 9)
     assert len(new.members) == (2 if version >= 9 else 0)
@@ -155,7 +155,7 @@ def test_a_static_member_restarts(desk: Desk, version: int) -> None:
 
 
 def test_a_static_member_comes_back_with_other_topics(desk: Desk) -> None:
-    """Then there is a rebalance, else nobody would read them."""
+    """This causes a rebalance; otherwise nobody would read them."""
     metadata = [("range", subscription("t"))]
     static_pair(desk, protocols=metadata)
     assert desk.join(instance="b", protocols=metadata).error is NONE
@@ -165,7 +165,7 @@ def test_a_static_member_comes_back_with_other_topics(desk: Desk) -> None:
 
 
 def test_a_static_member_whose_new_id_cannot_be_written(desk: Desk) -> None:
-    """It keeps the old one, and its new process may try again."""
+    """The old id stays valid, and the new process may retry."""
     _, follower = static_pair(desk)
     desk.errors = [ErrorCode.NOT_ENOUGH_REPLICAS]
     assert desk.join(instance="b").error is ErrorCode.COORDINATOR_NOT_AVAILABLE
@@ -175,7 +175,7 @@ def test_a_static_member_whose_new_id_cannot_be_written(desk: Desk) -> None:
 
 
 def test_a_static_member_that_stays_away(desk: Desk) -> None:
-    """It is waited for as long as its session, not only as long as the rebalance."""
+    """The group waits for its session timeout, not just for the rebalance timeout."""
     leader, _ = static_pair(desk, session_ms=100_000, rebalance_ms=10_000)
     again = desk.join(leader.member_id, instance="a", session_ms=100_000, rebalance_ms=10_000)
     desk.wait(10_000)
@@ -208,7 +208,7 @@ def test_an_administrator_removes_a_static_member(desk: Desk) -> None:
 
 
 def test_the_coordinator_restarts(desk: Desk) -> None:
-    """Members go on with their heartbeats; their sessions restart."""
+    """Members continue with heartbeats; their sessions start again."""
     first, second = desk.stable(2)
     desk.commit({("t", 0): 9}, first.member_id, 1)
     desk.wait(9_999)
@@ -223,7 +223,7 @@ def test_the_coordinator_restarts(desk: Desk) -> None:
 
 
 def test_a_restart_in_the_middle_of_a_rebalance(desk: Desk) -> None:
-    """The generation before is back; the next one has a number that nobody was told of."""
+    """The previous generation is restored; the number of the new one was never written."""
     first, second = desk.stable(2)
     again = [desk.join(m.member_id) for m in (first, second)]
     assert [reply.generation_id for reply in again] == [2, 2]
@@ -243,7 +243,7 @@ def test_partitions_are_added(desk: Desk) -> None:
 
 
 def test_the_last_member_leaves(desk: Desk) -> None:
-    """A new generation of nobody; offsets stay, also after a restart."""
+    """The group gets a new, empty generation; offsets stay, also after a restart."""
     (member,) = desk.stable(1)
     desk.commit({("t", 0): 9}, member.member_id, 1)
     desk.leave((member.member_id, None))
@@ -270,7 +270,7 @@ def test_a_group_is_full() -> None:
 
 
 def test_a_static_member_comes_back_to_a_full_group() -> None:
-    """It takes its own place."""
+    """It takes its old place."""
     desk = Desk(config(group_max_size=2))
     static_pair(desk)
     assert desk.join(instance="c").error is ErrorCode.GROUP_MAX_SIZE_REACHED
@@ -290,7 +290,7 @@ def test_a_loaded_group_that_is_too_large_shrinks() -> None:
 
 
 def test_an_id_that_was_given_out_expires(desk: Desk) -> None:
-    """Others do not wait for it for ever."""
+    """Others wait for it only until its session timeout."""
     (member,) = desk.stable(1, session_ms=20_000)
     lost = desk.new_id(session_ms=10_000)
     again = desk.join(member.member_id, session_ms=20_000)
@@ -301,7 +301,7 @@ def test_an_id_that_was_given_out_expires(desk: Desk) -> None:
 
 
 def test_the_first_join_of_a_member_expires(desk: Desk) -> None:
-    """Whoever sent it is gone after five minutes, whatever its session timeout."""
+    """A join that waits for five minutes expires, whatever its session timeout."""
     stays = [desk.stable(1, rebalance_ms=1_700_000)[0]]
     gone = desk.join(desk.new_id(rebalance_ms=1_700_000), rebalance_ms=1_700_000)
     for _ in range(40):
@@ -320,7 +320,7 @@ def test_a_join_that_is_repeated_takes_the_place_of_the_first(desk: Desk) -> Non
 
 
 def test_writing_the_assignment_fails(desk: Desk) -> None:
-    """Everybody is told, and joins again."""
+    """Every member gets an error and joins again."""
     replies = [desk.join(desk.new_id()) for _ in range(2)]
     desk.wait(9_000)
     parked = desk.sync(replies[1])
@@ -340,7 +340,7 @@ def test_writing_the_assignment_fails(desk: Desk) -> None:
 
 
 def test_writing_the_assignment_takes_too_long(desk: Desk) -> None:
-    """A late success of a generation that is over changes nothing."""
+    """A late success for an old generation changes nothing."""
     replies = [desk.join(desk.new_id()) for _ in range(2)]
     desk.wait(9_000)
     desk.held = []

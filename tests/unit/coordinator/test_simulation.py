@@ -1,6 +1,6 @@
-"""The simulation finds nothing wrong with the coordinator, and finds what is planted in it.
+"""The simulation finds no bug in the coordinator, and finds the bugs that are planted in it.
 
-Each run has a seed that is told where it finds something.
+A run that finds something reports its seed.
 """
 
 from __future__ import annotations
@@ -34,12 +34,12 @@ def test_groups_keep_their_promises_whatever_happens(part: int) -> None:
 
 
 LATE_ID = 4119604851
-"""A static member came back, its new id was written late: the group knew the old one."""
+"""A static member came back, and its new id was written late: the group knew the old one."""
 FENCED_BY_ITSELF = 1872507992
-"""The only member is fenced by a slow request of its earlier life when faults are over already:
-whoever runs it starts it again, and the group settles."""
+"""A slow request of an earlier process fences the only member after the faults have ended: it is
+started again, and the group settles."""
 STILL_BUSY = 4006781
-"""A static member that only sends heartbeats; it is kept, as Kafka keeps it, until it is silent."""
+"""A static member that only sends heartbeats; as in Kafka, it is kept until they stop."""
 
 
 @pytest.mark.parametrize("seed", [LATE_ID, FENCED_BY_ITSELF, STILL_BUSY])
@@ -65,12 +65,12 @@ def answers_before_the_journal(patch: pytest.MonkeyPatch) -> None:
 
 
 def keeps_the_dead(patch: pytest.MonkeyPatch) -> None:
-    """Members whose session is over stay."""
+    """Members stay after their session timed out."""
     patch.setattr(rebalance, "expire_session", lambda *_: None)
 
 
 def forgets_the_generation(patch: pytest.MonkeyPatch) -> None:
-    """A loaded group counts its generations from the start."""
+    """A loaded group starts again with generation 0."""
     load = loader.records.loaded_group
 
     def loaded(group: Group, value: Any) -> None:
@@ -81,7 +81,7 @@ def forgets_the_generation(patch: pytest.MonkeyPatch) -> None:
 
 
 def lets_old_generations_sync(patch: pytest.MonkeyPatch) -> None:
-    """SyncGroup does not look at the generation."""
+    """SyncGroup ignores the generation."""
     check = groups._check_sync
 
     def checked(group: Any, request: Any) -> ErrorCode:
@@ -92,12 +92,12 @@ def lets_old_generations_sync(patch: pytest.MonkeyPatch) -> None:
 
 
 def forgets_who_waits(patch: pytest.MonkeyPatch) -> None:
-    """After the leader's assignment failed to be written nobody is told."""
+    """If the leader's assignment cannot be written, no waiting member gets an answer."""
     patch.setattr(rebalance, "reset", lambda *_: None)
 
 
 def takes_failures_for_success(patch: pytest.MonkeyPatch) -> None:
-    """An append that failed counts as done."""
+    """A failed append counts as successful."""
     settled = core.GroupCore.settled
     patch.setattr(
         core.GroupCore, "settled", lambda self, number, _e, step: settled(
@@ -106,7 +106,7 @@ def takes_failures_for_success(patch: pytest.MonkeyPatch) -> None:
 
 
 def waits_for_ever(patch: pytest.MonkeyPatch) -> None:
-    """A rebalance does not end without those who do not come."""
+    """A rebalance waits forever for members that do not join."""
 
     def expire(shard: Any, step: Step, group: Group) -> None:
         if group.initial is not None or group.state is not State.PREPARING:
@@ -117,7 +117,7 @@ def waits_for_ever(patch: pytest.MonkeyPatch) -> None:
 
 
 def loses_commits_on_deletion(patch: pytest.MonkeyPatch) -> None:
-    """The look for expired offsets takes all of an empty group."""
+    """The check for expired offsets removes all offsets of an empty group."""
     patch.setattr(offsets, "expired", lambda group, *_: list(group.known_offsets()))
     again = "_look_for_expired"
     patch.setattr(core.GroupCore, again, lambda self, partition, step: self.timers.set(
@@ -140,8 +140,8 @@ CANARIES = [
 def test_the_simulation_finds_what_is_planted(
     plant: Callable[[pytest.MonkeyPatch], None], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Each of these mistakes breaks a promise within a few runs."""
+    """Each of these bugs breaks an invariant within a few runs."""
     plant(monkeypatch)
     with pytest.raises(Violated, match=r"S\d"):
-        for seed in range(CANARY_RUNS):  # always the same, so that it is found or not
+        for seed in range(CANARY_RUNS):  # the same seeds in each run
             simulate(seed)

@@ -1,6 +1,6 @@
-"""The simulation finds nothing wrong with transactions, and finds what is planted in them.
+"""The simulation finds no bug in transactions, and finds the bugs that are planted in them.
 
-Each run has a seed that is told where it finds something.
+A run that finds something reports its seed.
 """
 
 from __future__ import annotations
@@ -35,13 +35,13 @@ def test_transactions_keep_their_promises_whatever_happens(part: int) -> None:
 
 
 def test_nobody_is_refused_while_nothing_goes_wrong() -> None:
-    """X6."""
+    """X6 holds without faults."""
     for number in rounds(RUNS):
         assert simulate_calm(SEED + number).written
 
 
 def is_hasty(patch: pytest.MonkeyPatch) -> None:
-    """A request before the end is complete is refused for that."""
+    """A request that arrives before the end is complete is refused."""
     add = requests.add_partitions
 
     def hasty(shard: Any, step: Any, asked: Any, partitions: Any, version: int, then: Any) -> None:
@@ -55,7 +55,7 @@ def is_hasty(patch: pytest.MonkeyPatch) -> None:
 
 
 def knows_no_next_one(patch: pytest.MonkeyPatch) -> None:
-    """The same of who was told its next producer id."""
+    """The same for a producer that already has its next producer id."""
     patch.setattr(requests, "_is_next", lambda *_: False)
 
 
@@ -70,7 +70,7 @@ def test_who_is_refused_for_nothing_is_found(
 
 
 def takes_failures_for_success(patch: pytest.MonkeyPatch) -> None:
-    """An append that failed counts as done."""
+    """A failed append counts as successful."""
     settled = TransactionCore.settled
     patch.setattr(
         TransactionCore, "settled", lambda self, number, _e, step: settled(
@@ -84,12 +84,12 @@ def never_looks_for_late_ones(patch: pytest.MonkeyPatch) -> None:
 
 
 def forgets_what_was_decided(patch: pytest.MonkeyPatch) -> None:
-    """A restart does not go on with ends that were prepared."""
+    """A restart does not continue prepared ends."""
     patch.setattr(loader, "resume", lambda *_: None)
 
 
 def sends_markers_once(patch: pytest.MonkeyPatch) -> None:
-    """A marker that failed counts as written."""
+    """A failed marker counts as written."""
     marked = TransactionCore.marked
     patch.setattr(
         TransactionCore, "marked", lambda self, marker, _e, step: marked(
@@ -98,7 +98,7 @@ def sends_markers_once(patch: pytest.MonkeyPatch) -> None:
 
 
 def fences_nobody(patch: pytest.MonkeyPatch) -> None:
-    """A new producer is given the epoch of the old one."""
+    """A new producer gets the epoch of the old one."""
     given = requests.initialized
 
     def same(status: Status, *args: Any) -> Status | None:
@@ -109,7 +109,7 @@ def fences_nobody(patch: pytest.MonkeyPatch) -> None:
 
 
 def lets_anybody_write(patch: pytest.MonkeyPatch) -> None:
-    """Batches are not verified: whoever comes begins a transaction."""
+    """Batches are not verified: any producer begins a transaction."""
     patch.setattr(requests, "verify", lambda _s, _a, partitions: dict.fromkeys(
         partitions, ErrorCode.NONE))  # fmt: skip
 
@@ -135,7 +135,7 @@ CANARIES = [
     keeps_the_epoch,
 ]
 BEGINS = {"lets_anybody_write": 18, "keeps_the_epoch": 90}
-"""Seeds shortly before the first that finds it."""
+"""Seeds shortly before the first one that finds the bug."""
 
 
 @pytest.mark.parametrize("plant", CANARIES, ids=lambda plant: plant.__name__)

@@ -1,4 +1,4 @@
-"""What each request does in each state of a classic group, row by row."""
+"""What each request does in each state of a classic group, one test each."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def desk() -> Desk:
 
 
 def empty(desk: Desk) -> Any:
-    """A group that was left by its only member: the member's JoinGroup."""
+    """An empty group; returns the JoinGroup answer of the member that left it."""
     (member,) = desk.stable(1)
     desk.leave((member.member_id, None))
     assert desk.state() == "Empty"
@@ -35,7 +35,7 @@ def empty(desk: Desk) -> Any:
 
 
 def preparing(desk: Desk) -> list[Any]:
-    """Two members, of whom the second joined again."""
+    """Two members; the second has joined again."""
     members = desk.stable(2)
     changed = [("range", b"new")]
     assert desk.join(members[1].member_id, protocols=changed).waits
@@ -52,7 +52,7 @@ def completing(desk: Desk) -> list[Any]:
 
 
 def dead(desk: Desk) -> Any:
-    """A group whose deletion is on its way into the journal."""
+    """A group whose deletion is being written to the journal."""
     member = empty(desk)
     desk.held = []
     assert desk.delete("g").waits
@@ -78,7 +78,7 @@ def test_empty_sync_heartbeat_leave(desk: Desk) -> None:
 
 
 def test_empty_commit(desk: Desk) -> None:
-    """Only without a generation, as a consumer without a group."""
+    """Only commits without a generation, as of a consumer without a group."""
     member = empty(desk)
     assert codes(desk.commit(OFFSETS)) == [NONE]
     assert codes(desk.commit(OFFSETS, member.member_id, 1)) == [UNKNOWN]
@@ -89,7 +89,7 @@ def test_empty_commit(desk: Desk) -> None:
 
 
 def test_preparing_join(desk: Desk) -> None:
-    """Parked until all came."""
+    """A join waits until all members have joined."""
     leader, follower = preparing(desk)
     new = desk.join(desk.new_id())
     assert new.waits
@@ -110,14 +110,14 @@ def test_preparing_sync_heartbeat(desk: Desk) -> None:
 
 
 def test_preparing_leave(desk: Desk) -> None:
-    """The last who is missing leaves: the rebalance is complete."""
+    """The last missing member leaves: the rebalance is complete."""
     leader, _ = preparing(desk)
     assert desk.leave((leader.member_id, None)).members[0].error_code == NONE
     assert desk.state() == "CompletingRebalance"
 
 
 def test_preparing_commit(desk: Desk) -> None:
-    """For the present generation only: members give up their partitions."""
+    """Only for the current generation: members are about to give up their partitions."""
     leader, _ = preparing(desk)
     assert codes(desk.commit(OFFSETS, leader.member_id, 1)) == [NONE]
     assert codes(desk.commit(OFFSETS, leader.member_id, 2)) == [ErrorCode.ILLEGAL_GENERATION]
@@ -129,7 +129,7 @@ def test_preparing_commit(desk: Desk) -> None:
 
 
 def test_completing_join(desk: Desk) -> None:
-    """The same again: the answer was lost.  Something else: a rebalance."""
+    """The same join again: its answer was lost.  A different join: a rebalance."""
     leader, follower = completing(desk)
     again = desk.join(leader.member_id)
     assert (again.error, again.generation_id, len(again.members)) == (NONE, 1, 2)
@@ -141,7 +141,7 @@ def test_completing_join(desk: Desk) -> None:
 
 
 def test_completing_sync(desk: Desk) -> None:
-    """Followers wait for the leader; who is not assigned anything gets nothing."""
+    """Followers wait for the leader; a member without an assignment gets an empty one."""
     leader, follower = completing(desk)
     parked = desk.sync(follower)
     assert parked.waits
@@ -178,7 +178,7 @@ def test_completing_commit(desk: Desk) -> None:
 
 
 def test_stable_join(desk: Desk) -> None:
-    """The leader's, or a changed one, begins a rebalance; any other is told what is."""
+    """The leader's join, or a changed one, starts a rebalance; others get the current state."""
     leader, follower = desk.stable(2)
     same = desk.join(follower.member_id)
     assert (same.generation_id, same.leader, same.members) == (1, leader.member_id, [])
@@ -218,7 +218,7 @@ def test_stable_commit_is_a_heartbeat(desk: Desk) -> None:
 
 
 def test_dead_is_not_available(desk: Desk) -> None:
-    """While a deletion is not finished nobody gets in; afterwards the group is new."""
+    """While a deletion is in flight nobody can join; afterwards the group is new."""
     member = dead(desk)
     assert desk.state() == "Dead"
     assert desk.join().error is GONE
@@ -256,11 +256,11 @@ def codes(reply: Any) -> list[ErrorCode]:
     return [ErrorCode(p.error_code) for topic in reply.topics for p in topic.partitions]
 
 
-# ---- before there is a group to speak of -----------------------------------------------------
+# ---- no group yet ------------------------------------------------------------------------------------
 
 
 def test_loading(desk: Desk) -> None:
-    """Members go on as if nothing were, all else comes back later."""
+    """Heartbeats succeed; all other requests get a retriable error."""
     desk.core.shards.clear()
     desk.core.loading = dict.fromkeys(range(4), EPOCH)
     load = ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
@@ -285,7 +285,7 @@ def test_loading(desk: Desk) -> None:
 
 @pytest.mark.parametrize("count", [0, 4])
 def test_another_broker_coordinates(desk: Desk, count: int) -> None:
-    """Also where there is no __consumer_offsets yet."""
+    """Also if __consumer_offsets does not exist yet."""
     desk.core.shards.clear()
     desk.core.partition_count = count
     assert desk.join().error is ErrorCode.NOT_COORDINATOR
@@ -319,14 +319,14 @@ def test_subscriptions_are_read() -> None:
 
 
 def lead_again(desk: Desk, partition: int, step: Step) -> None:
-    """In epoch 7, which nothing that was decided before is for."""
+    """Lead the partition again, in epoch 7, for which no earlier decision was made."""
     desk.core.resign(partition, step)
     desk.core.begin_load(partition, 4, 7)
     desk.core.end_load(desk.core.new_shard(partition, 7), step)
 
 
 def test_what_a_step_decided_is_not_appended_in_the_next_epoch(desk: Desk) -> None:
-    """Though the partition was lost and read again in the same step."""
+    """Even if the partition is lost and read again in the same step."""
     desk.later.append(lambda step: lead_again(desk, partition_for("g", 4), step))
     assert codes(desk.commit(OFFSETS)) == [ErrorCode.NOT_COORDINATOR]
     assert not any(desk.journal.batches.values())
@@ -336,7 +336,7 @@ def test_what_a_step_decided_is_not_appended_in_the_next_epoch(desk: Desk) -> No
 
 
 def test_who_leads_on_appends_in_the_next_epoch(desk: Desk) -> None:
-    """And knows what it knew."""
+    """It keeps its state."""
     assert codes(desk.commit(OFFSETS)) == [NONE]
     desk.held = []
     assert desk.commit(OFFSETS).waits

@@ -1,4 +1,4 @@
-"""Transactional ids: epochs, partitions, ends, time, and what a restart finds."""
+"""Transactional ids: epochs, partitions, ends, timeouts, restarts."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ def test_what_is_refused(office: Office, fields: dict[str, object], error: Error
 
 
 def test_a_producer_that_says_who_it_is_may_go_on(office: Office) -> None:
-    """KIP-360: its epoch is raised, once however often it asks; somebody else's is fenced."""
+    """KIP-360: its epoch is raised once, however often it asks; other producers are fenced."""
     first = office.new()
     reply = office.init(producer=first)
     assert (reply.producer_id, reply.producer_epoch) == (1000, 1)
@@ -84,7 +84,7 @@ def test_a_new_client_ends_the_open_transaction_of_the_old_one(office: Office) -
 def test_a_producer_that_asks_again_in_its_transaction_is_not_fenced_by_its_abort(
     office: Office,
 ) -> None:
-    """Of version 2: it is given the epoch that its abort took, once however often it asks."""
+    """In version 2 it gets the epoch of its abort, however often it asks."""
     producer = office.new()
     office.batch(producer, 1)
     office.waiting = []
@@ -164,7 +164,7 @@ def test_an_end_is_decided_then_told_then_complete(office: Office, commit: bool)
 
 
 def test_who_comes_before_the_end_is_complete_waits_for_it(office: Office) -> None:
-    """For a while: then it is told to come again."""
+    """Only for a while: then it gets a retriable error."""
     producer = office.new()
     office.add(producer, 1)
     office.waiting = []
@@ -191,7 +191,7 @@ def test_who_comes_before_the_end_is_complete_waits_for_it(office: Office) -> No
 
 @pytest.mark.parametrize("written", [True, False])
 def test_the_next_end_waits_for_the_one_before(office: Office, written: bool) -> None:
-    """A producer that gives up at once on what it was about to write is not fenced for that."""
+    """A producer that immediately gives up its next transaction is not fenced for that."""
     producer = office.new()
     office.batch(producer, 1)
     office.waiting = []
@@ -237,7 +237,7 @@ def test_a_marker_that_fails_is_written_again(office: Office) -> None:
 
 
 def test_a_marker_of_a_coordinator_that_is_not_believed_is_not_done(office: Office) -> None:
-    """What was decided is open there yet: it is told again, at leisure, and at each start."""
+    """The transaction is still open there: the marker is retried later, and at each start."""
     producer = office.new()
     office.add(producer, 1)
     office.refusals = [ErrorCode.TRANSACTION_COORDINATOR_FENCED] * 2
@@ -251,8 +251,8 @@ def test_a_marker_of_a_coordinator_that_is_not_believed_is_not_done(office: Offi
 
 
 def test_markers_of_an_earlier_shard_do_not_end_the_next_transaction(office: Office) -> None:
-    """Its partition of the journal was given up and read again: a marker of before that is told
-    as written leaves that of the new shard on its way."""
+    """Its partition of the journal was given up and read again: the outcome of an older marker does
+    not complete the new shard's marker, which is still in flight."""
     producer = office.new()
     office.batch(producer, 1)
     office.waiting = []
@@ -325,7 +325,7 @@ def test_a_partition_that_is_gone_needs_no_marker(office: Office) -> None:
 
 
 def test_what_is_not_written_down_is_not_so(office: Office) -> None:
-    """A failed append changes nothing; one whose outcome comes late counts."""
+    """A failed append changes nothing; one with a late outcome counts."""
     producer = office.new()
     office.errors = [ErrorCode.NOT_ENOUGH_REPLICAS]
     assert office.add(producer, 1) == [ErrorCode.COORDINATOR_NOT_AVAILABLE]
@@ -344,7 +344,7 @@ def test_what_is_not_written_down_is_not_so(office: Office) -> None:
 
 
 def test_an_end_is_written_down_though_the_journal_stood_still(office: Office) -> None:
-    """Longer than anybody waits for it: the journal gives the append up."""
+    """The append takes longer than any client waits: the journal gives it up."""
     producer = office.new()
     office.add(producer, 1)
     office.waiting = []
@@ -370,7 +370,7 @@ def test_an_id_that_was_never_written_down_is_not_there(office: Office) -> None:
 
 
 def test_each_end_raises_the_epoch(office: Office) -> None:
-    """KIP-890: what is late of an old transaction has another epoch than a new one."""
+    """KIP-890: late batches of an old transaction have another epoch than the new one."""
     producer = office.new()
     office.batch(producer, 1)
     reply = office.end(producer, version=5)
@@ -419,7 +419,7 @@ def test_a_transaction_that_takes_too_long_is_aborted(office: Office) -> None:
 
 
 def test_time_passes_for_a_transaction_while_no_coordinator_is_there(office: Office) -> None:
-    """A directory may never be open for as long as from one look to the next."""
+    """A directory may never be open for as long as the interval between two checks."""
     producer = office.new(timeout_ms=30_000)
     office.add(producer, 1)
     office.now_ms += 29_000
@@ -446,7 +446,7 @@ def test_ids_that_nobody_uses_are_forgotten() -> None:
 
 
 def test_so_many_ids_are_kept() -> None:
-    """A new one has room when another is forgotten; those that are there go on."""
+    """A new id has room once another is forgotten; existing ids continue."""
     office = Office(settings(kafkalog_transactional_ids_max=3, transactional_id_expiration_ms=1))
     for name in "abc":
         office.new(name)
@@ -461,7 +461,7 @@ def test_so_many_ids_are_kept() -> None:
 
 
 def test_a_restart_goes_on_where_the_journal_ends(office: Office) -> None:
-    """In each state: who is open stays so, with the rest of its time; who decided tells it."""
+    """In each state: an open transaction keeps its remaining time, a decided one its markers."""
     empty, ongoing = office.new("empty"), office.new("open", 40_000)
     office.add(ongoing, 1, name="open")
     commit, abort = office.new("commit"), office.new("abort")
@@ -543,6 +543,6 @@ def test_a_status_comes_back_as_it_was_written(level: int, state: State) -> None
     _, value = status_record("t", status, level)
     assert value is not None
     found = loaded_status(value)
-    if level == 0:  # what has no field in that version
+    if level == 0:  # fields that the version does not have
         status = status._replace(previous_id=-1, next_id=-1, version=0)
     assert found == status

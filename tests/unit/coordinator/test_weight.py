@@ -1,4 +1,4 @@
-"""What groups take in memory is counted, and bounded in sum."""
+"""The memory of groups is counted, and its sum is bounded."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ LIMIT = 40_000
 
 
 def weighed(group: Group) -> int:
-    """What a group takes, counted again."""
+    """The bytes of a group, counted independently."""
     committed = [o for partitions in group.offsets.values() for o in partitions.values()]
     pending = [o for offsets in group.pending_offsets.values() for o in offsets.values()]
     return (
@@ -35,7 +35,7 @@ def weighed(group: Group) -> int:
 
 
 def check(desk: Desk) -> None:
-    """The sums are those of what is there."""
+    """Check that the sums are those of the existing groups."""
     groups = [g for shard in desk.core.shards.values() for g in shard.groups.values()]
     assert [g.weight.bytes for g in groups] == [weighed(g) for g in groups]
     assert desk.core.weight.bytes == sum(map(weighed, groups))
@@ -43,8 +43,8 @@ def check(desk: Desk) -> None:
 
 @pytest.mark.parametrize("seed", [1, 2, 3, 11_031])
 def test_whatever_happens_the_sum_is_of_what_is_there(seed: int) -> None:
-    """Joins, rejoins, static members that come back, leaves, commits, deletions, time, restarts,
-    journals that fail."""
+    """Joins, rejoins, static members that return, leaves, commits, deletions, timeouts, restarts,
+    failing journals."""
     rng = random.Random(seed)
     desk = Desk(config(offsets_retention_minutes=1), seed=seed)
     joined: list[tuple[str, Any]] = []
@@ -89,7 +89,7 @@ def test_whatever_happens_the_sum_is_of_what_is_there(seed: int) -> None:
 
 
 def test_who_would_take_more_than_there_is_room_for_is_told_so() -> None:
-    """New groups, members and commits; what is there goes on."""
+    """New groups, members and commits; existing ones continue."""
     desk = Desk(config(kafkalog_groups_max_bytes=LIMIT))
     members = desk.stable(2, "old")
     desk.settle(members, "old")
@@ -106,7 +106,7 @@ def test_who_would_take_more_than_there_is_room_for_is_told_so() -> None:
     assert {p.error_code for p in refused.topics[0].partitions} == {FULL}
     assert desk.commit({("t", 0): 5}, group="new").topics[0].partitions[0].error_code == FULL
     assert "new" not in desk.listed()
-    # What was there: heartbeats, commits in place, joining again with about as much to say.
+    # Existing members: heartbeats, commits to the same partitions, a rejoin of similar size.
     one = members[0]
     assert desk.heartbeat(one.member_id, one.generation_id, "old") == ErrorCode.NONE
     again = desk.commit({("t", 0): 6}, group="reader")
@@ -117,7 +117,7 @@ def test_who_would_take_more_than_there_is_room_for_is_told_so() -> None:
 
 
 def test_what_transactions_keep_beside_what_is_committed_counts() -> None:
-    """The same partitions again, by one producer after the other, none of which ends."""
+    """Several producers commit to the same partitions, and none of them ends."""
     desk = Desk(config(kafkalog_groups_max_bytes=LIMIT))
     desk.commit({("t", partition): 1 for partition in range(10)})
 
@@ -133,14 +133,14 @@ def test_what_transactions_keep_beside_what_is_committed_counts() -> None:
     room = (LIMIT - desk.core.weight.bytes) // (10 * offset_bytes(""))
     assert [commit(producer_id) for producer_id in range(room)] == [{ErrorCode.NONE}] * room
     assert commit(room) == {FULL}
-    assert commit(0) == {ErrorCode.NONE}  # in the place of what it committed before
+    assert commit(0) == {ErrorCode.NONE}  # replaces its earlier commit
     assert desk.core.weight.bytes <= LIMIT
     check(desk)
 
 
 @pytest.mark.parametrize("version", [3, 5])
 def test_names_of_any_length_count(version: int) -> None:
-    """Of clients, of instances, of protocol types: all are kept with a member or its id."""
+    """Names of clients, instances and protocol types are all kept with a member or its id."""
     desk = Desk(config(kafkalog_groups_max_bytes=LIMIT // 2))
     long = "n" * 17_000
     assert desk.join(group="a", version=version, client_id=long).error == FULL
@@ -152,7 +152,7 @@ def test_names_of_any_length_count(version: int) -> None:
 
 
 def test_no_member_that_is_there_takes_more_little_by_little() -> None:
-    """What it says and what its leader gives it has a small size, or there is room for it."""
+    """A member's metadata and assignment must be small, or there must be room for them."""
     desk = Desk(config(kafkalog_groups_max_bytes=LIMIT))
     (one,) = desk.stable(1)
     for kib in range(1, 100):
@@ -183,7 +183,7 @@ def test_there_is_room_again_when_others_went() -> None:
 
 
 def test_a_lowered_bound_loses_nothing() -> None:
-    """What the journal has is loaded in any case."""
+    """Everything in the journal is loaded anyway."""
     desk = Desk()
     desk.settle(desk.stable(3))
     desk.commit({("t", p): p for p in range(50)}, group="reader")

@@ -1,4 +1,4 @@
-"""What transactional ids and open transactions take in memory is counted, and bounded in sum."""
+"""The memory of transactional ids and open transactions is counted, and its sum is bounded."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ LIMIT = 30_000
 
 
 def check(office: Office) -> None:
-    """The sum is that of what is there, nothing being on its way."""
+    """Check the sum while no write is in flight."""
     ids = [one for shard in office.core.shards.values() for one in shard.ids.values()]
     taken = [
         name_bytes(one.transactional_id) + len(one.status.partitions) * PARTITION_BYTES
@@ -31,7 +31,7 @@ def check(office: Office) -> None:
 
 @pytest.mark.parametrize("seed", [1, 2, 11_031])
 def test_whatever_happens_the_sum_is_of_what_is_there(seed: int) -> None:
-    """New ids, joins, ends, timeouts, expiry, restarts, journals that fail."""
+    """New ids, joins, ends, timeouts, expiry, restarts, failing journals."""
     rng = random.Random(seed)
     office = Office(settings(transactional_id_expiration_ms=1_000_000))
     known: dict[str, tuple[int, int]] = {}
@@ -61,8 +61,8 @@ def test_whatever_happens_the_sum_is_of_what_is_there(seed: int) -> None:
 
 
 def test_who_would_take_more_than_there_is_room_for_comes_again() -> None:
-    """New ids with long names, and partitions that join; what is there goes on, and its end makes
-    room."""
+    """New ids with long names, and new partitions, get a retriable error; existing transactions
+    continue, and their ends make room."""
     office = Office(settings(kafkalog_transactions_max_bytes=LIMIT))
     producer = office.new()
     assert office.init("n" * LIMIT).error is FULL
@@ -75,7 +75,7 @@ def test_who_would_take_more_than_there_is_room_for_comes_again() -> None:
     assert set(office.add(other, *range(some), topic="b", name="other")) == {OK}
     assert office.core.weight.bytes <= LIMIT
     assert office.add(other, some, topic="b", name="other") == [FULL]
-    assert office.add(other, 0, topic="b", name="other") == [OK]  # it has joined before
+    assert office.add(other, 0, topic="b", name="other") == [OK]  # already part of it
     assert office.init("new").error is FULL
     assert office.end(producer, version=5).error is OK
     assert office.init("new").error is OK
@@ -85,8 +85,8 @@ def test_who_would_take_more_than_there_is_room_for_comes_again() -> None:
 
 
 def test_the_longest_id_has_room_in_the_journal() -> None:
-    """As long as a string of the protocol: else it would be kept for ever, and none behind it be
-    forgotten."""
+    """Its limit is that of a string in the protocol; otherwise its tombstone could never be
+    written, and no later id would expire."""
     office = Office(settings(transactional_id_expiration_ms=1_000_000))
     for longer in ("n" * 32_768, "\u00fc" * 16_384):
         with pytest.raises(ArgumentError, match="found a string of 32768 bytes"):
@@ -114,7 +114,7 @@ def test_what_is_on_its_way_counts() -> None:
 
 
 def test_a_lowered_bound_loses_nothing() -> None:
-    """What the journal has is loaded in any case, and goes on."""
+    """Everything in the journal is loaded anyway, and continues."""
     office = Office()
     producer = office.new()
     office.batch(producer, 1, 2)
@@ -135,7 +135,7 @@ def test_an_id_that_is_named_again_and_again_is_described_once() -> None:
 
 
 def test_the_numbers_are_about_what_is_taken() -> None:
-    """Of open transactions whose ends are decided and not told, which take most."""
+    """Measured with decided transactions whose markers are not written: they take most."""
     office = Office()
     office.waiting = []
     office.new("first")

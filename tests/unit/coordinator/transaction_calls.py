@@ -1,6 +1,6 @@
-"""The coordinator of transactions in its office: what its clients ask, in a line each.
+"""The coordinator of transactions in its office: each client request in one line.
 
-Markers are written to lists, one a partition, when the test says so or at once.
+Markers are written to lists, immediately or when the test says so.
 """
 
 from __future__ import annotations
@@ -23,12 +23,12 @@ OFFSETS = TopicPartition("__consumer_offsets", 7)
 
 
 def settings(**given: int) -> TransactionConfig:
-    """Settings by their names in Python."""
+    """A TransactionConfig from settings by their Python names."""
     return TransactionConfig({name.replace("_", "."): value for name, value in given.items()})
 
 
 class Office(Bench[TransactionCore]):
-    """One coordinator of transactions, its journal, its partitions and its time."""
+    """One coordinator of transactions, its journal, its partitions and its clock."""
 
     def __init__(
         self, config: TransactionConfig | None = None, journal: MemoryJournal | None = None,
@@ -39,11 +39,11 @@ class Office(Bench[TransactionCore]):
         self.topics: dict[str, int] = defaultdict(lambda: 10_000)
         self.ids: Iterator[int] = count(1000)
         self.marks: list[Marker] = []
-        """Those that were written."""
+        """The markers that were written."""
         self.waiting: list[Marker] | None = None
-        """With a list, markers wait in it."""
+        """A list in which markers wait; None: they are written immediately."""
         self.refusals: list[ErrorCode] = []
-        """Outcomes of the next markers; none: all go well."""
+        """Outcomes of the next markers; empty: all succeed."""
         super().__init__(journal, partitions)
 
     def new_core(self) -> TransactionCore:
@@ -63,13 +63,13 @@ class Office(Bench[TransactionCore]):
         self.told(effect, error)
 
     def told(self, marker: Marker, error: ErrorCode = ErrorCode.NONE) -> None:
-        """The outcome of a marker."""
+        """Report the outcome of a marker to the coordinator."""
         if error is ErrorCode.NONE:
             self.marks.append(marker)
         self.step(lambda step: self.core.marked(marker, error, step))
 
     def mark_all(self) -> None:
-        """Write the markers that wait, and let none wait any more."""
+        """Write the waiting markers, and later ones immediately."""
         waiting, self.waiting = self.waiting or [], None
         for marker in waiting:
             self.told(marker)
@@ -90,7 +90,7 @@ class Office(Bench[TransactionCore]):
         return self.ask(apis.INIT_PRODUCER_ID, version, **fields)
 
     def new(self, name: str = "t", timeout_ms: int = 60_000) -> tuple[int, int]:
-        """Producer id and epoch of a fresh producer."""
+        """Producer id and epoch of a new producer."""
         reply = self.init(name, timeout_ms)
         assert reply.error is ErrorCode.NONE
         return reply.producer_id, reply.producer_epoch
@@ -122,7 +122,7 @@ class Office(Bench[TransactionCore]):
         self, producer: tuple[int, int], *partitions: int, verify: bool = False, name: str = "t",
         version: int = 5,
     ) -> list[ErrorCode]:  # fmt: skip
-        """As brokers ask."""
+        """Send AddPartitionsToTxn as brokers do."""
         reply = self.ask(apis.ADD_PARTITIONS_TO_TXN, version, transactions=[{
             "transactional_id": name, "producer_id": producer[0], "producer_epoch": producer[1],
             "verify_only": verify, "topics": [{"name": "a", "partitions": list(partitions)}],

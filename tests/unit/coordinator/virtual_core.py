@@ -28,7 +28,7 @@ EPOCH = 5
 
 
 class MemoryJournal:
-    """What a disk would hold: the batches of each partition."""
+    """The batches of each partition, as a disk would have them."""
 
     def __init__(self) -> None:
         self.batches: dict[int, list[JournalBatch]] = defaultdict(list)
@@ -46,7 +46,7 @@ class MemoryJournal:
     def put_of(
         self, partition: int, records: Iterable[JournalRecord], producer: Producer | None
     ) -> None:
-        """Append a batch, or a marker, as a coordinator has it written."""
+        """Append a batch, or a marker, as a coordinator writes it."""
         if producer is None:
             self.put(partition, records)
             return
@@ -62,12 +62,12 @@ class MemoryJournal:
         done: Callable[[ErrorCode], None],
         producer: Producer | None = None,
     ) -> None:
-        """As Journal.append: at once, and never in vain."""
+        """Journal.append, which succeeds immediately here."""
         self.put_of(partition, records, producer)
         done(ErrorCode.NONE)
 
     def read(self, partition: int, epoch: int = EPOCH) -> Iterator[JournalBatch]:
-        """As Journal.read."""
+        """Journal.read."""
         return iter(list(self.batches[partition]))
 
 
@@ -106,31 +106,31 @@ C = TypeVar("C", bound=Core[Any])
 
 
 class Bench(Generic[C]):
-    """One coordinator, its journal and its time."""
+    """One coordinator, its journal and its clock."""
 
     def __init__(self, journal: MemoryJournal | None, partitions: int) -> None:
-        """`partitions`: of its journal's topic."""
+        """`partitions`: the partition count of its journal's topic."""
         self.partitions = partitions
         self.journal = journal or MemoryJournal()
         self.now_ms = 0
         self.errors: list[ErrorCode] = []
-        """Outcomes of the next appends; none: all go well."""
+        """Outcomes of the next appends; empty: all succeed."""
         self.held: list[Append] | None = None
-        """With a list, appends wait in it."""
+        """A list in which appends wait; None: they complete immediately."""
         self.later: list[Callable[[Step], None]] = []
-        """What comes in the same step as the next event."""
+        """Events to handle in the same step as the next one."""
         self.restart()
 
     @abstractmethod
     def new_core(self) -> C:
-        """The coordinator under test, which knows nothing yet."""
+        """The coordinator under test, without state."""
 
     def effect(self, effect: Any) -> None:
-        """What a step wants done outside."""
-        raise AssertionError(f"nobody does {effect} here")
+        """Carry out an effect of a step."""
+        raise AssertionError(f"unexpected effect: {effect}")
 
     def restart(self) -> None:
-        """A new coordinator, of what the journal says."""
+        """Start a new coordinator from the journal."""
         self.core = self.new_core()
         for partition in range(self.partitions):
             self.load(partition)
@@ -147,7 +147,7 @@ class Bench(Generic[C]):
         return WALL_MS + self.now_ms
 
     def step(self, event: Callable[[Step], None]) -> None:
-        """Let something happen, and what follows from it, also where it fails, as the thread
+        """Handle an event and what follows from it, even if it fails, as the thread
         does."""
         step = Step(self.now_ms, self.wall_ms)
         try:
@@ -178,7 +178,7 @@ class Bench(Generic[C]):
             self.journal.put_of(append.partition, append.records, append.producer)
 
     def release(self, error: ErrorCode = ErrorCode.NONE) -> None:
-        """End the appends that were held, all with this outcome; go on without holding."""
+        """Complete the held appends, all with this outcome, and later ones immediately."""
         held, self.held = self.held or [], None
         for append in held:
             self._write(append, error)

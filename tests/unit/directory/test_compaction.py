@@ -25,7 +25,7 @@ def clock():
 
 @pytest.fixture
 def directory(tmp_path, clock):
-    """Open the data directory; closed at the end, whatever happens."""
+    """Open the data directory; it is closed at the end in any case."""
     opened = []
 
     def make(**config):
@@ -59,7 +59,7 @@ def test_only_those_whose_policy_says_so(directory, clock, wait_until):
     clock.advance(BACKOFF_MS)
     wait_until(lambda: checkpoint(manager) == ["one 0 200", "two 0 200"], "both checkpoints")
     assert [len(list(log.read())) for log in logs.values()] == [2, 2, 200]
-    # Little is dirty now: nothing to do at the next look.
+    # Log "one" now has little to clean: the next round leaves it alone.
     size = logs["one"].size_bytes
     fill(logs["two"], clock)
     logs["one"].append_many([b"x"] * 3, keys=[b"a"] * 3)
@@ -96,9 +96,9 @@ def test_a_damaged_log_is_left_alone_and_named(directory, clock, wait_until):
 
 
 def test_a_log_without_room_is_compacted_later(directory, clock, native_test, caplog):
-    """A full disk is no damage: one line says so, however often, and the next round does it."""
+    """A full disk is not damage: it is logged once, however often, and a later round succeeds."""
     _, lib = native_test
-    manager = directory(log_cleaner_enable=False)  # its rounds are run here, one by one
+    manager = directory(log_cleaner_enable=False)  # the test runs its rounds
     log = manager.create_partition("one")
     fill(log, clock)
     clock.advance(BACKOFF_MS)
@@ -128,10 +128,10 @@ def test_it_can_be_turned_off(directory, clock):
 
 
 def test_a_close_does_not_wait_for_a_throttled_round(directory, clock, wait_until):
-    """One byte a second would take for ever; its clock stands still besides."""
+    """At one byte a second it would take forever, and its clock does not advance either."""
     manager = directory(log_cleaner_io_max_bytes_per_second=1)
     log = manager.create_partition("large")
-    fill(log, clock, 1_000)  # more than one step, and few segments to sync before it
+    fill(log, clock, 1_000)  # more than one step, but few segments to sync first
     before = list(log.read())
     clock.advance(BACKOFF_MS)
     wait_until(lambda: manager._cleaner._throttle._wake in clock._waiters, "the throttle's wait")

@@ -1,4 +1,4 @@
-"""Many partitions at once: made, closed and deleted with a few waits for the disk."""
+"""Many partitions are created, closed and deleted at once, with few syncs."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ COUNT = 40
 
 @pytest.fixture
 def syncs(native_test):
-    """How often the disk was waited for since the last call."""
+    """Returns the number of syncs since its last call."""
     lib, last = native_test[1], [0]
 
     def count() -> int:
@@ -37,7 +37,7 @@ def write_all(manager: Manager, topic: str) -> None:
 
 
 def test_the_waits_for_the_disk_are_as_many_for_one_partition_as_for_forty(tmp_path, syncs):
-    """Of making, of closing and of deleting."""
+    """True when they are created, closed and deleted."""
     manager = Manager(tmp_path / "data", {"log.initial.task.delay.ms": 3_600_000})
     syncs()
     manager.create_topic("one")
@@ -57,7 +57,7 @@ def test_the_waits_for_the_disk_are_as_many_for_one_partition_as_for_forty(tmp_p
 
 
 def test_what_was_closed_together_is_whole(tmp_path):
-    """Opened by the marker, without a look at a batch."""
+    """The marker vouches for the logs: they open without reading a batch."""
     path = tmp_path / "data"
     with Manager(path) as manager:
         manager.create_topic("many", COUNT)
@@ -73,7 +73,7 @@ def test_what_was_closed_together_is_whole(tmp_path):
 
 
 def test_a_failed_wait_vouches_for_nothing(tmp_path, native_test):
-    """Recovered at the next opening, and whole: only the disk's word was missing."""
+    """The next open recovers the logs, which are complete: only the sync was missing."""
     path = tmp_path / "data"
     manager = Manager(path)
     manager.create_topic("many", COUNT)
@@ -94,7 +94,7 @@ def test_a_failed_wait_vouches_for_nothing(tmp_path, native_test):
 
 @pytest.mark.parametrize("left", [b"", bytes(43)], ids=["empty", "zeros"])
 def test_an_owner_that_a_power_cut_took_is_written_again(tmp_path, left):
-    """What was in a new folder is on disk with its log's first flush only."""
+    """A new folder's files reach the disk only with its log's first flush."""
     path = tmp_path / "data"
     with Manager(path) as manager:
         manager.create_topic("a")
@@ -108,7 +108,7 @@ def test_an_owner_that_a_power_cut_took_is_written_again(tmp_path, left):
 
 
 def test_the_first_flush_puts_the_owner_on_disk(tmp_path, syncs):
-    """Else a power cut could leave durable records in a folder of nobody's."""
+    """Otherwise a power failure could leave durable records in a folder without an owner."""
     with Manager(tmp_path / "data") as manager:
         manager.create_topic("a")
         log = manager.get("a")
@@ -119,12 +119,12 @@ def test_the_first_flush_puts_the_owner_on_disk(tmp_path, syncs):
         log.append(b"y")
         syncs()
         log.flush()
-        # The records both times; the first time also partition.metadata, the epochs, their names.
+        # Both times the records; first also partition.metadata, the epochs and their names.
         assert (first, syncs()) == (4, 1)
 
 
 def test_a_log_that_is_deleted_is_not_written_any_more(tmp_path, native_test):
-    """Its folder is renamed as it is; the directory is clean nevertheless."""
+    """Its folder is renamed without a write; the directory still closes cleanly."""
     path = tmp_path / "data"
     with Manager(path) as manager:
         manager.create_topic("a")

@@ -1,4 +1,4 @@
-"""A partition's folder that is a link: to a place of its own, or to what is another's."""
+"""A partition's folder that is a link: to a place that nobody else uses, or to another's."""
 
 import logging
 import os
@@ -18,7 +18,7 @@ from tests.support.waiting import LIMIT_S
 
 @pytest.fixture
 def path(tmp_path: Path) -> Path:
-    """A data directory with topic a of three partitions, a record in each."""
+    """A data directory with topic a: three partitions with one record each."""
     path = tmp_path / "data"
     with Manager(path) as manager:
         manager.create_topic("a", 3)
@@ -28,7 +28,7 @@ def path(tmp_path: Path) -> Path:
 
 
 def put_link(folder: Path, target: Path) -> None:
-    """`target` gets what the folder held, where it has nothing yet."""
+    """Replace a folder by a link to `target`, which gets the files if it does not exist yet."""
     if target.exists():
         for file in folder.iterdir():
             file.unlink()
@@ -39,7 +39,7 @@ def put_link(folder: Path, target: Path) -> None:
 
 
 def test_a_link_to_another_partitions_folder_is_refused(path):
-    """Whichever of the two is asked for first, and the other goes on."""
+    """In either order of opening; the other partition works."""
     put_link(path / "a-1", path / "a-0")
     for first in (0, 1):
         with Manager(path) as manager:
@@ -78,7 +78,7 @@ def test_a_link_into_another_data_directory_is_refused(path, tmp_path):
 
 
 def test_a_link_to_a_place_of_its_own_is_followed(path, tmp_path):
-    """As Kafka does: a partition may lie on another disk."""
+    """As in Kafka: a partition may be on another disk."""
     put_link(path / "a-1", tmp_path / "elsewhere")
     with Manager(path) as manager:
         log = manager.get("a", 1)
@@ -87,7 +87,7 @@ def test_a_link_to_a_place_of_its_own_is_followed(path, tmp_path):
 
 
 def test_a_link_that_leads_nowhere_is_refused(path, tmp_path):
-    """As long as its disk is away; neither is the partition empty, nor is its name free."""
+    """While its disk is away, the partition does not count as empty, nor its name as free."""
     put_link(path / "a-1", tmp_path / "elsewhere")
     (tmp_path / "elsewhere").rename(tmp_path / "away")
     with Manager(path) as manager:
@@ -118,7 +118,7 @@ def test_a_link_whose_disk_is_away_stops_no_other(path, tmp_path):
 def test_a_deleted_partitions_link_goes_and_what_it_leads_to_stays(
     path, tmp_path, wait_until, caplog, away
 ):
-    """Also what an earlier run of the program left to be removed."""
+    """Also if an earlier process left the folder to be removed."""
     target = tmp_path / "elsewhere"
     put_link(path / "a-1", target)
     kept = sorted(os.listdir(target))
@@ -132,9 +132,9 @@ def test_a_deleted_partitions_link_goes_and_what_it_leads_to_stays(
         clock.advance(120_000)
         wait_until(
             lambda: not [name for name in os.listdir(path) if name.endswith("-delete")],
-            "the link goes",
+            "the link is gone",
         )
-        wait_until(lambda: str(target) in caplog.text, "it is told where the records lie")
+        wait_until(lambda: str(target) in caplog.text, "the place of the records is logged")
         assert sorted(os.listdir(tmp_path / "away" if away else target)) == kept
         assert not manager.problems
         assert manager.create_partition("a", 1).end_offset == 0
@@ -151,11 +151,11 @@ sys.stdin.read()
 
 
 def test_a_log_that_another_process_writes_to_by_another_way_is_refused(path, tmp_path):
-    """No link tells of it where a file system is mounted twice; nothing waits for the other."""
+    """If a file system is mounted twice there is no link to show it; the open fails immediately."""
     target = tmp_path / "elsewhere"
     put_link(path / "a-1", target)
     with Manager(path) as manager:
-        manager.get("a", 1).append(b"ours")  # this takes the lock that a standalone Log takes
+        manager.get("a", 1).append(b"ours")  # takes the lock that a standalone Log takes
         program = [sys.executable, "-c", WRITER, str(target)]
         found = subprocess.run(
             program, capture_output=True, timeout=LIMIT_S, check=False, input=b""

@@ -44,14 +44,14 @@ def path(tmp_path):
 
 
 def run_child(code: str, *args: object) -> subprocess.CompletedProcess:
-    """Run Python code in a process of its own; `args` are its sys.argv[1:]."""
+    """Run Python code in a separate process; `args` are its sys.argv[1:]."""
     command = [sys.executable, "-c", textwrap.dedent(code), *map(str, args)]
     env = os.environ | {"PYTHONPATH": os.pathsep.join(sys.path)}
     return subprocess.run(command, env=env, capture_output=True, text=True, timeout=LIMIT_S)
 
 
 def crash_after_append(path, topic: str, partition: int, count: int) -> None:
-    """Append and die, with the directory open."""
+    """Append in a process that dies while the directory is open."""
     code = """
         import os, sys
         from kafkalog.directory.manager import Manager
@@ -82,7 +82,7 @@ def test_a_new_directory_gets_an_identity_and_keeps_it(path):
 
 
 def test_a_damaged_identity_is_refused_and_the_lock_given_back(path):
-    """Nobody knows whose it is."""
+    """Its owner is unknown; the lock is released."""
     Manager(path).close()
     (path / "meta.properties").write_bytes(b"version=9\n")
     for _ in range(2):
@@ -93,7 +93,7 @@ def test_a_damaged_identity_is_refused_and_the_lock_given_back(path):
 @pytest.mark.parametrize("mode", ["r", "w"])
 @pytest.mark.parametrize("data", [b"", b"version=1\n", b"version=9\n"])
 def test_a_damaged_identity_is_named_with_what_to_do(path, data, mode):
-    """And that does it."""
+    """And that repairs it."""
     with Manager(path) as manager:
         manager.create_topic("a")
         manager.get("a").append(b"x")
@@ -108,14 +108,14 @@ def test_a_damaged_identity_is_named_with_what_to_do(path, data, mode):
 
 
 def test_two_managers_cannot_own_one_directory(path):
-    """In one process, at once, with the owner's pid; free again after close."""
+    """In one process: refused immediately, with the owner's pid; free again after close."""
     with Manager(path), pytest.raises(Locked, match=str(os.getpid())):
         Manager(path)
     Manager(path).close()
 
 
 def test_two_processes_cannot_own_one_directory(path):
-    """The second one fails at once and names the first's pid; a killed owner leaves no lock."""
+    """The second one fails immediately and names the owner's pid; a killed owner leaves no lock."""
     code = """
         import os, sys
         from kafkalog.errors import Locked
@@ -159,14 +159,14 @@ def test_partition_folders_without_an_identity_are_not_taken_by_accident(path):
     ],
 )
 def test_wrong_arguments_are_refused_before_anything_is_made(path, arguments, error):
-    """No directory, no lock."""
+    """Neither a directory nor a lock is created."""
     with pytest.raises(error):
         Manager(path, **arguments)
     assert not path.exists()
 
 
 def test_a_reader_of_nothing_is_told_so(path):
-    """It makes no directory."""
+    """It creates no directory."""
     with pytest.raises(NotFound):
         Manager(path, mode="r")
     assert not path.exists()
@@ -204,7 +204,7 @@ def test_a_damaged_partition_metadata_is_named_by_its_path(path):
 
 
 def test_what_cannot_be_made_is_refused(path):
-    """A name that is taken, one that no topic has, a number below 0."""
+    """An existing name, a name that no topic can have, a negative number."""
     with Manager(path) as manager:
         manager.create_topic("a", 2)
         with pytest.raises(TopicExists):
@@ -224,7 +224,7 @@ def test_what_cannot_be_made_is_refused(path):
 
 
 def test_foreign_entries_are_left_alone(path):
-    """What is no partition's folder is not shown, not opened, not removed."""
+    """Entries that are no partition's folder are not listed, opened or removed."""
     Manager(path).close()
     (path / "lost+found").mkdir()
     (path / "notes.txt").write_text("mine")
@@ -247,7 +247,7 @@ def test_of_ten_thousand_partitions_none_is_opened_until_it_is_asked_for(path):
 
 
 def test_settings_reach_the_logs_topic_by_topic(path):
-    """A function of the topic's name; the broker's names below it."""
+    """A function of the topic's name; the broker's settings are the defaults."""
 
     def topic_config(topic):
         return {"segment.bytes": 5_000} if topic == "small" else None
@@ -268,7 +268,7 @@ def test_settings_reach_the_logs_topic_by_topic(path):
 
 
 def test_a_log_is_the_same_object_as_long_as_it_is_open(path):
-    """Threads that ask at once get one; after its close a new one goes on."""
+    """Concurrent threads get the same object; after its close a new one continues."""
     with Manager(path) as manager:
         manager.create_topic("a")
         found = []
@@ -285,14 +285,14 @@ def test_a_log_is_the_same_object_as_long_as_it_is_open(path):
         found[0].close()
         again = manager.get("a")
         assert again is not found[0]
-        # Closed by ourselves: nothing is to be recovered, though the directory is in use.
+        # We closed it: nothing needs recovery, although the directory is in use.
         assert again.recovery.segments_recovered == 0
         assert again.append(b"2") == 1
         assert values(again) == [b"1", b"2"]
 
 
 def test_a_clean_close_writes_the_checkpoints_and_last_the_marker(path):
-    """In Kafka's files; the next opening recovers nothing."""
+    """They are Kafka's files; the next open recovers nothing."""
     with Manager(path) as manager:
         manager.create_topic("a", 2)
         for number in range(5):
@@ -310,7 +310,7 @@ def test_a_clean_close_writes_the_checkpoints_and_last_the_marker(path):
 
 
 def test_the_marker_goes_with_the_first_append_not_with_the_opening(path):
-    """A session that only looks leaves a clean directory, whatever ends it."""
+    """A session that only reads leaves a clean directory, however it ends."""
     with Manager(path) as manager:
         manager.create_topic("a", 2)
         manager.get("a").append(b"x")
@@ -325,7 +325,7 @@ def test_the_marker_goes_with_the_first_append_not_with_the_opening(path):
 
 
 def test_after_a_crash_everything_appended_is_there(path):
-    """Recovered when the log is first asked for."""
+    """The log is recovered when it is first opened."""
     with Manager(path) as manager:
         manager.create_topic("a", 2)
     crash_after_append(path, "a", 0, 20)
@@ -338,7 +338,7 @@ def test_after_a_crash_everything_appended_is_there(path):
 
 
 def test_what_was_never_opened_after_a_crash_keeps_the_directory_unclean(path):
-    """No marker vouches for a log that nobody has looked at; recover_all looks at all."""
+    """No marker vouches for a log that was not opened; recover_all opens all logs."""
     with Manager(path) as manager:
         manager.create_topic("a", 3)
     crash_after_append(path, "a", 2, 5)
@@ -352,7 +352,7 @@ def test_what_was_never_opened_after_a_crash_keeps_the_directory_unclean(path):
 
 
 def test_a_folder_that_was_put_there_later_is_not_vouched_for(path, tmp_path):
-    """The marker stands for what its checkpoints name; the rest is read."""
+    """The marker vouches for the folders in its checkpoints; others are recovered."""
     with Manager(path) as manager:
         manager.create_topic("a")
     with Manager(tmp_path / "other") as other:
@@ -367,7 +367,7 @@ def test_a_folder_that_was_put_there_later_is_not_vouched_for(path, tmp_path):
 
 
 def test_a_folder_that_is_put_there_meanwhile_is_found(path, tmp_path):
-    """A copy of a partition, dropped into an open directory."""
+    """A copy of a partition is moved into an open directory."""
     with Log(tmp_path / "b-0") as log:
         log.append(b"x")
     with Manager(path) as manager:
@@ -395,7 +395,7 @@ def test_deleted_records_stay_deleted(path):
 
 
 def test_a_truncation_is_never_undone_by_an_old_checkpoint(path):
-    """The recovery point is lowered first; what is written again is checked after a crash."""
+    """The recovery point is lowered first; rewritten offsets are checked after a crash."""
     with Manager(path) as manager:
         log = manager.create_partition("a")
         for number in range(10):
@@ -410,7 +410,7 @@ def test_a_truncation_is_never_undone_by_an_old_checkpoint(path):
 
 
 def test_a_closed_directory_answers_closed(path):
-    """And so do its logs; close twice is harmless."""
+    """And so do its logs; a second close has no effect."""
     manager = Manager(path)
     log = manager.create_partition("a")
     manager.close()
@@ -426,7 +426,7 @@ def test_a_closed_directory_answers_closed(path):
 
 
 def test_a_deleted_partition_is_renamed_at_once_and_removed_later(path, wait_until):
-    """Kafka's -delete name; its log answers Closed; a new one of its name starts at 0."""
+    """It gets Kafka's -delete name; its log raises Closed; a new log of its name starts at 0."""
     clock = ManualClock()
     with Manager(path, clock=clock) as manager:
         log = manager.create_partition("a")
@@ -450,7 +450,7 @@ def test_a_deleted_partition_is_renamed_at_once_and_removed_later(path, wait_unt
 
 
 def test_a_removal_that_a_crash_interrupted_goes_on(path, wait_until):
-    """Folders with Kafka's -delete ending go; -stray and -future ones are not ours to judge."""
+    """Folders with Kafka's -delete suffix are removed; -stray and -future ones are left alone."""
     Manager(path).close()
     unique = "3b78c64cfac84fca8867828f39e99cbe"
     for kind in ("delete", "stray", "future"):
@@ -469,7 +469,7 @@ def test_a_removal_that_a_crash_interrupted_goes_on(path, wait_until):
 
 
 def test_a_reader_changes_nothing_and_needs_no_lock(path):
-    """It opens next to the writer; a call that would change something is refused."""
+    """It opens next to the writer; calls that would change something are refused."""
     with Manager(path) as writer:
         log = writer.create_partition("a")
         log.append(b"x")
@@ -492,7 +492,7 @@ def test_a_reader_changes_nothing_and_needs_no_lock(path):
 
 
 def test_kafkas_directories_open_for_reading(kafka_cases):
-    """Starts and ends as its own tools say, for each case that is there."""
+    """Starts and ends are those of Kafka's own tools, in each case."""
     for case in ("codecs", "segments", "deleted", "transactions", "bigoffsets"):
         folder = kafka_cases / case
         expected = [json.loads(line) for line in (folder / "expected" / "ends.jsonl").open()]
@@ -538,14 +538,14 @@ def test_a_forked_child_cannot_use_it_and_the_parent_is_unharmed(path):
 
 
 def test_opening_a_log_that_was_closed_cleanly_asks_the_system_little(tmp_path, native_test):
-    """Ten thousand are opened at a start: each look twice at the same thing costs a second."""
+    """At a start ten thousand are opened: each repeated call to the system costs a second."""
     ffi, hooks = native_test
     with Manager(tmp_path) as manager:
         manager.create_topic("a", 2)
         for partition in range(2):
             manager.get("a", partition).append(b"one")
     with Manager(tmp_path) as manager:
-        manager.get("a", 0)  # what is looked at once a process is behind us
+        manager.get("a", 0)  # calls made once per process are over
         before = hooks.kl_io_calls(ffi.NULL), hooks.kl_io_calls(b"openat")
         manager.get("a", 1)
         calls, opened = (
@@ -560,7 +560,7 @@ def test_opening_a_log_that_was_closed_cleanly_asks_the_system_little(tmp_path, 
 
 
 def test_a_log_that_cannot_obey_does_not_keep_the_others_from_it(path, caplog):
-    """The settings of the first of three are wrong: it is named, the others obey theirs."""
+    """The first of three has wrong settings: it is named, and the others apply theirs."""
     settings = {}
     with Manager(path, topic_config=settings.get) as manager:
         logs = {name: manager.create_partition(name) for name in "abc"}
@@ -586,7 +586,7 @@ class DeletedWhileMade:
 
 
 def test_a_folder_that_nobody_wants_any_more_is_removed_in_time(path):
-    """And not only by the next start; a namesake does not get its offsets."""
+    """It does not stay until the next start; a new topic of the name does not get its offsets."""
     clock = ManualClock()
     with Manager(path, clock=clock) as manager:
         manager.use(DeletedWhileMade())

@@ -1,4 +1,4 @@
-"""Periodic jobs: what is due when, and that one failing job stops no other."""
+"""Periodic jobs: when each is due, and a failing job stops no other."""
 
 import logging
 import threading
@@ -16,7 +16,7 @@ from tests.support.waiting import LIMIT_S
 
 @given(st.dictionaries(st.text(max_size=3), st.integers(0, 100)), st.integers(0, 100))
 def test_due_is_exactly_what_has_come(times, now_ms):
-    """In the order of their times; the rest is not due before next_due_ms."""
+    """In the order of their times; no other is due before next_due_ms."""
     names = due(times, now_ms)
     assert set(names) == {name for name, at in times.items() if at <= now_ms}
     assert [times[n] for n in names] == sorted(times[n] for n in names)
@@ -25,7 +25,7 @@ def test_due_is_exactly_what_has_come(times, now_ms):
 
 
 def test_nothing_to_wait_for_is_for_ever():
-    """No jobs."""
+    """There are no jobs."""
     assert next_due_ms({}) == FOREVER
 
 
@@ -37,7 +37,7 @@ def jobs(runs, *periods, delay_ms=0):
 
 
 def test_jobs_run_at_their_periods():
-    """Each on its own, first after the delay."""
+    """Each job has its own period, and first runs after the delay."""
     clock, runs = ManualClock(), []
     scheduler = Scheduler("test", clock, jobs(runs, 10, 25, FOREVER, delay_ms=5))
     for _ in range(12):
@@ -58,7 +58,7 @@ def test_a_missed_run_is_not_made_up_for():
 
 
 def test_a_job_that_meets_what_was_closed_on_purpose_has_not_failed(tmp_path, caplog):
-    """Every job of a data directory, begun just before it was closed."""
+    """Every job of a data directory starts just before the directory is closed."""
     clock = ManualClock()
     with Manager(tmp_path / "data", topic_config={"retention.ms": 0}, clock=clock) as manager:
         manager.create_topic("a", 2)
@@ -71,7 +71,7 @@ def test_a_job_that_meets_what_was_closed_on_purpose_has_not_failed(tmp_path, ca
 
 
 def test_a_failing_job_is_reported_and_stops_no_other(caplog):
-    """It is logged, kept, tried again, and forgotten when it succeeds."""
+    """The failure is logged and kept, the job retried, and the failure forgotten on success."""
     clock, runs = ManualClock(), []
     broken = [True]
 
@@ -93,7 +93,7 @@ def test_a_failing_job_is_reported_and_stops_no_other(caplog):
 
 
 def test_the_thread_wakes_with_the_clock(wait_until):
-    """It sleeps until the clock moves, runs what is due, and ends with stop."""
+    """It sleeps until the clock advances, runs due jobs, and ends with stop."""
     clock, runs = ManualClock(), []
     scheduler = Scheduler("test", clock, jobs(runs, 60_000, delay_ms=60_000))
     scheduler.start()
@@ -111,7 +111,7 @@ def test_the_thread_wakes_with_the_clock(wait_until):
 
 @pytest.mark.parametrize("ms", [1, 3, 290, 579, 1_001])
 def test_a_time_in_seconds_that_is_not_exact_is_still_met(ms, wait_until):
-    """A millisecond in a float of seconds may lie just below itself."""
+    """A time in ms, as a float of seconds, may be slightly too small."""
     clock, runs = ManualClock(), []
     scheduler = Scheduler("test", clock, jobs(runs, ms, delay_ms=ms))
     scheduler.start()
@@ -121,7 +121,7 @@ def test_a_time_in_seconds_that_is_not_exact_is_still_met(ms, wait_until):
 
 
 def test_stop_waits_for_the_running_job():
-    """And no further one starts."""
+    """And no other job starts."""
     clock = ManualClock()
     entered, leave, after = threading.Event(), threading.Event(), []
 
@@ -144,14 +144,14 @@ def test_stop_waits_for_the_running_job():
 
 
 def test_stop_before_start_is_harmless():
-    """And so is stop twice."""
+    """And so is a second stop."""
     scheduler = Scheduler("test", ManualClock(), [])
     scheduler.stop()
     scheduler.stop()
 
 
 def test_a_new_period_counts_from_now(wait_until):
-    """Even when the job was never to run."""
+    """Even if the job was never due."""
     clock, runs = ManualClock(), []
     scheduler = Scheduler("test", clock, jobs(runs, FOREVER))
     scheduler.start()

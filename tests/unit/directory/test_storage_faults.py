@@ -1,4 +1,4 @@
-"""A data directory whose disk fails: what is promised is kept, or it is said aloud."""
+"""A data directory whose disk fails: promises are kept, or the failure is reported."""
 
 import errno
 import os
@@ -20,7 +20,7 @@ A0 = TopicPartition("a", 0)
 
 @pytest.fixture
 def io(native_test):
-    """`io(call, nth, error)`: the nth call of that kind fails from then on; reset at the end."""
+    """`io(call, nth, error)`: that kind of call fails from the nth on; reset at the end."""
     ffi, lib = native_test
     lib.kl_io_reset()
     yield lambda call, nth, error, sticky=1: lib.kl_io_fail(call or ffi.NULL, nth, error, sticky, 0)
@@ -30,7 +30,7 @@ def io(native_test):
 
 @pytest.mark.parametrize("call", [b"openat", b"pwrite", b"fsync", b"renameat"])
 def test_a_checkpoint_that_cannot_be_written_leaves_the_old_one(tmp_path, io, native_test, call):
-    """In the file and in memory; when the disk works again, so does the checkpoint."""
+    """It stays in the file and in memory, and can be written once the disk works again."""
     state = DirectoryState(tmp_path)
     state.save({A0: 5})
     io(call, 1, errno.ENOSPC)
@@ -63,17 +63,17 @@ def test_every_failing_call_of_a_close_leaves_a_directory_that_opens(tmp_path, i
             manager.close()
             failed = False
         except OSError:
-            # Unless it was the very last step that failed, nothing vouches for the directory.
+            # Unless the very last step failed, the directory does not count as clean.
             pass
         lib.kl_io_reset()
         with Manager(path) as manager:
             assert [r.value for r in manager.get("a").read()] == [b"%d" % n for n in range(10)]
         nth += 1
-    assert nth > 10  # there were that many calls to fail
+    assert nth > 10  # more than ten calls could fail
 
 
 def test_a_close_that_failed_vouches_for_nothing(tmp_path, io, native_test):
-    """No marker, and the next opening recovers."""
+    """It leaves no marker, and the next open recovers the log."""
     lib = native_test[1]
     manager = Manager(tmp_path / "data")
     log = manager.create_partition("a")
@@ -89,7 +89,7 @@ def test_a_close_that_failed_vouches_for_nothing(tmp_path, io, native_test):
 
 
 def test_a_truncation_does_not_begin_when_its_checkpoint_fails(tmp_path, io, native_test):
-    """The log keeps its records, and takes the truncation later."""
+    """The log keeps its records, and can be truncated later."""
     with Manager(tmp_path / "data") as manager:
         log = manager.create_partition("a")
         for number in range(10):
@@ -106,7 +106,7 @@ def test_a_truncation_does_not_begin_when_its_checkpoint_fails(tmp_path, io, nat
 
 
 def test_a_partition_that_could_not_be_made_can_be_made_later(tmp_path, io, native_test):
-    """Half of a folder does not block its name."""
+    """A half-made folder does not block its name."""
     with Manager(tmp_path / "data") as manager:
         for call in (b"mkdirat", b"pwrite", b"fsync"):
             io(call, 1, errno.ENOSPC)
@@ -120,7 +120,7 @@ def test_a_partition_that_could_not_be_made_can_be_made_later(tmp_path, io, nati
 
 
 def test_a_topic_is_made_whole_or_not_at_all(tmp_path, io, native_test):
-    """The partitions before the one that failed go again."""
+    """Partitions created before the failure are removed again."""
     with Manager(tmp_path / "data") as manager:
         io(b"mkdirat", 3, errno.ENOSPC)
         with pytest.raises(NoSpace):

@@ -1,4 +1,4 @@
-"""A data directory's background work, on a clock that stands still until a test moves it."""
+"""A data directory's background work, on a clock that only the test advances."""
 
 import logging
 import os
@@ -32,13 +32,13 @@ HOUR_MS = 3_600_000
 
 @pytest.fixture
 def clock():
-    """Starts now: the age of a .deleted file is what the file system says of its renaming."""
+    """A clock that starts now: the age of a .deleted file is that of its rename on disk."""
     return ManualClock(SystemClock().now_ms())
 
 
 @pytest.fixture
 def directory(tmp_path, clock):
-    """Opens the directory with settings; closed at the end of the test."""
+    """Opens the directory with settings, and closes it at the end of the test."""
     managers = []
 
     def open_(broker=None, topic=None):
@@ -67,7 +67,7 @@ def fill(log, clock, count: int, value: bytes = b"x" * 100) -> None:
 
 
 def test_only_a_setting_makes_a_topic_lose_records():
-    """And only under a policy that deletes."""
+    """And only with a policy that deletes."""
     assert not retains(TopicConfig())
     assert retains(TopicConfig.of({"retention.ms": 0}))
     assert retains(TopicConfig.of({"retention.bytes": 0}))
@@ -75,7 +75,7 @@ def test_only_a_setting_makes_a_topic_lose_records():
 
 
 def test_how_long_records_may_stay_in_memory():
-    """flush.ms, or the interval of kafkalog.durability=interval where that is shorter."""
+    """flush.ms, or the interval of kafkalog.durability=interval if that is shorter."""
     assert flush_period_ms(TopicConfig()) == FOREVER
     assert flush_period_ms(TopicConfig.of({"flush.ms": 7})) == 7
     interval = {"kafkalog.durability": "interval"}
@@ -86,7 +86,7 @@ def test_how_long_records_may_stay_in_memory():
 
 
 def test_the_data_plane_gets_every_setting_that_it_obeys():
-    """Under its own names; a compacted topic rolls by its longest lag."""
+    """By its own names; a compacted topic rolls after its longest lag."""
     given = {
         "segment.bytes": 1_001, "segment.ms": 1_002, "segment.jitter.ms": 1_003,
         "message.timestamp.before.max.ms": 1_004,
@@ -126,7 +126,7 @@ def test_checkpoints_are_written_at_their_times(directory, clock, wait_until):
 
 
 def test_a_failing_job_is_named_and_tried_again(directory, clock, wait_until, caplog):
-    """Here a folder lies where the temporary file of a checkpoint goes."""
+    """Here a folder has the name of a checkpoint's temporary file."""
     manager = directory()
     fill(manager.create_partition("a"), clock, 1)
     block = os.path.join(manager.path, f"{HIGH_WATERMARK}.tmp")
@@ -146,7 +146,7 @@ def test_a_failing_job_is_named_and_tried_again(directory, clock, wait_until, ca
 
 
 def test_nothing_is_flushed_unless_a_setting_says_so(directory, clock):
-    """As Kafka: the disk is the operating system's business."""
+    """As in Kafka: the operating system decides when to write."""
     manager = directory()
     log = manager.create_partition("a")
     fill(log, clock, 3)
@@ -159,19 +159,19 @@ def test_nothing_is_flushed_unless_a_setting_says_so(directory, clock):
 def test_records_are_flushed_when_they_have_been_in_memory_for_too_long(
     directory, clock, wait_until, settings
 ):
-    """flush.ms, and the interval; again and again."""
+    """With flush.ms and with the interval; repeatedly."""
     manager = directory(topic=settings)
     log = manager.create_partition("a")
     for end in (3, 6, 9):
         fill(log, clock, 3)
         clock.advance(1_000)
-        # One look may come before the time is over, as seen from the last flush.
+        # One check may come too early, counted from the last flush.
         clock.advance(1_000)
         wait_until(lambda end=end: log.flushed_offset == end, "the flush")
 
 
 def test_many_logs_are_flushed_together(directory, clock):
-    """Each is on disk afterwards; a closed one is passed over."""
+    """Each is on disk afterwards; a closed one is skipped."""
     manager = directory()
     manager.create_topic("a", 8)
     logs = manager.recover_all()
@@ -183,7 +183,7 @@ def test_many_logs_are_flushed_together(directory, clock):
 
 
 def test_a_log_that_closes_while_others_are_looked_at_keeps_no_flush_from_them(tmp_path, clock):
-    """It was among the open ones when the list was made."""
+    """It was still open when the list of logs was made."""
 
     class Closing(Manager):
         def handles(self):
@@ -210,7 +210,7 @@ def test_a_log_that_closes_while_others_are_looked_at_keeps_no_flush_from_them(t
 
 
 def test_old_segments_go_by_themselves(directory, clock, wait_until):
-    """In opened logs and in those that nobody has opened yet; the files go a minute later."""
+    """In open logs and in logs not opened yet; the files are removed a minute later."""
     settings = {"retention.ms": HOUR_MS, "segment.bytes": 1_000}
     manager = directory(topic=settings)
     manager.create_topic("a", 2)
@@ -235,7 +235,7 @@ def test_old_segments_go_by_themselves(directory, clock, wait_until):
 
 
 def test_a_record_of_the_future_keeps_its_segment_and_is_told_of_once(directory, clock, caplog):
-    """As Apache Kafka keeps it; a clock that is a little wrong is no matter."""
+    """As in Apache Kafka; a clock that is slightly wrong does not matter."""
     manager = directory(topic={"retention.ms": HOUR_MS, "segment.bytes": 1_000})
     log = manager.create_partition("a")
     fill(log, clock, 10)
@@ -269,7 +269,7 @@ def test_nothing_is_deleted_without_a_setting(directory, clock):
 
 
 def test_retention_by_size_leaves_what_fits(directory, clock):
-    """The oldest go until less than one more segment is over the limit."""
+    """The oldest are deleted until the rest exceeds the limit by less than one segment."""
     manager = directory(topic={"segment.bytes": 1_000, "retention.bytes": 2_500})
     log = manager.create_partition("a")
     fill(log, clock, 60)
@@ -279,12 +279,12 @@ def test_retention_by_size_leaves_what_fits(directory, clock):
 
 
 def test_a_damaged_log_does_not_keep_retention_from_the_others(directory, clock, caplog):
-    """It is named; the rest is done."""
+    """It is named; the others are handled."""
     settings = {"retention.ms": 0, "segment.bytes": 1_000}
     manager = directory(topic=settings)
     manager.create_topic("a", 2)
     fill(manager.get("a", 1), clock, 30)
-    # A folder in the place of the first one's segment.
+    # A folder has the name of the first one's segment.
     os.mkdir(os.path.join(manager.path, "a-0", f"{0:020}.log"))
     clock.advance(1_000)
     with caplog.at_level(logging.ERROR), pytest.raises(Exception, match="0000"):
@@ -306,14 +306,14 @@ def test_a_folder_that_cannot_be_removed_does_not_keep_the_others(directory, clo
         manager.delete_partition(topic)
     leaving = {name[:1]: path / name for name in os.listdir(path) if name.endswith("-delete")}
     shutil.rmtree(leaving["a"])
-    leaving["a"].write_bytes(b"no folder")  # what removes folders refuses it, for root as well
+    leaving["a"].write_bytes(b"no folder")  # removing it as a folder fails, even for root
     clock.advance(60_000)
     wait_until(
         lambda: [name for name in leaving if leaving[name].exists()] == ["a"], "the others go"
     )
     wait_until(lambda: any("removal" in one for one in manager.problems), "it is named")
     leaving["a"].unlink()
-    clock.advance(60_000)  # it is tried again, and then forgotten
+    clock.advance(60_000)  # retried, and then forgotten
     wait_until(lambda: not manager.problems, "all is well")
     assert not manager.upkeep.removals.leaving
 
@@ -329,7 +329,7 @@ def test_a_partition_that_cannot_be_taken_out_does_not_keep_the_others(directory
 
 
 def test_silent_producers_are_forgotten(directory, clock, wait_until):
-    """After producer.id.expiration.ms, looked for every ten minutes."""
+    """After producer.id.expiration.ms, checked every ten minutes."""
     manager = directory({"producer.id.expiration.ms": HOUR_MS})
     log = manager.create_partition("a")
     log.append_marker(7, 0, commit=True, timestamp_ms=clock.now_ms())

@@ -1,4 +1,4 @@
-"""Checkpoint files and the clean marker: Kafka's text, read strictly, needed never."""
+"""Checkpoint files and the clean marker: Kafka's text, parsed strictly, never required."""
 
 import errno
 import itertools
@@ -42,20 +42,20 @@ entries = st.dictionaries(tps, st.integers(0, 2**63 - 1), max_size=20)
 
 @given(entries)
 def test_what_is_rendered_is_parsed(found):
-    """Any topics, partitions and offsets that can be."""
+    """Any valid topics, partitions and offsets."""
     assert parse_offsets(render_offsets(found)) == found
 
 
 @given(st.lists(st.sampled_from(["a 0 5", "a 0", "b 1 9223372036854775808", "c 2147483648 1"])))
 def test_what_is_kept_of_a_damaged_file_can_be_read(lines):
-    """Whole lines stay, and what they say is not refused the next time."""
+    """Whole valid lines are kept, and the file written from them can be read again."""
     kept = readable_offsets("\n".join([*lines, ""]).encode())
     assert parse_offsets(render_offsets(kept)) == kept == ({A0: 5} if "a 0 5" in lines else {})
 
 
 @given(st.binary(max_size=200))
 def test_no_bytes_break_the_parser(data):
-    """Entries, or a refusal; nothing else."""
+    """The parser returns entries or refuses; nothing else."""
     try:
         found = parse_offsets(data)
     except CorruptLog:
@@ -65,7 +65,7 @@ def test_no_bytes_break_the_parser(data):
 
 @given(entries.filter(bool), st.data())
 def test_a_torn_file_is_refused(found, data):
-    """Every prefix, also one that only lacks digits of the last offset."""
+    """Every proper prefix, even one that only lacks digits of the last offset."""
     whole = render_offsets(found)
     with pytest.raises(CorruptLog):
         parse_offsets(whole[: data.draw(st.integers(1, len(whole) - 1))])
@@ -95,19 +95,19 @@ def test_a_torn_file_is_refused(found, data):
     ],
 )
 def test_a_malformed_file_is_refused_with_its_line(data, word):
-    """Which line, what was found, what was wanted."""
+    """The message names the line, what was found and what was wanted."""
     with pytest.raises(CorruptLog, match=word):
         parse_offsets(data)
 
 
 def test_an_empty_file_has_no_entries():
-    """A crash right after the renaming can leave zero bytes."""
+    """A crash right after the rename can leave zero bytes."""
     assert parse_offsets(b"") == {}
     assert parse_offsets(b"0\n0\n") == {}
 
 
 def test_kafkas_own_checkpoints_are_read(kafka_cases):
-    """Those of a directory in which DeleteRecords and retention were used."""
+    """Checkpoints of a directory in which DeleteRecords and retention were used."""
     state = DirectoryState(kafka_cases / "deleted" / "log", "r")
     assert state.clean
     assert state.log_start(TopicPartition("all-gone", 0)) == 304
@@ -122,7 +122,7 @@ def test_kafkas_own_checkpoints_are_read(kafka_cases):
 
 
 def test_what_is_saved_is_there_at_the_next_opening(tmp_path):
-    """Each kind in its own file; what was not named stays."""
+    """Each kind has its own file; entries that were not passed stay."""
     with_state(tmp_path, lambda s: s.save({A0: 5, B0: 7}, {A0: 2}, {A0: 4}))
     with_state(tmp_path, lambda s: s.save({A0: 6}))
     state = DirectoryState(tmp_path)
@@ -142,7 +142,7 @@ def with_state(path, work):
 
 
 def test_none_and_forget_take_entries_out(tmp_path):
-    """Of one file, and of all."""
+    """None removes an entry from one file, `forget` from all."""
 
     def work(state):
         state.save({A0: 5, A1: 5}, {A0: 2, A1: 3}, {A1: 5})
@@ -161,7 +161,7 @@ def test_none_and_forget_take_entries_out(tmp_path):
 
 
 def test_an_unchanged_file_is_not_written_again(tmp_path):
-    """Idle directories cost no fsync."""
+    """An idle directory costs no fsync."""
 
     def work(state):
         state.save({A0: 5}, {}, {})
@@ -176,7 +176,7 @@ def test_an_unchanged_file_is_not_written_again(tmp_path):
 
 
 def test_a_noted_log_is_written_by_the_next_save(tmp_path):
-    """Known at once, on disk with the next write of each file."""
+    """Its entries are known immediately, and on disk with the next write of each file."""
 
     def work(state):
         state.note(A0, 9, None, 8)
@@ -190,7 +190,7 @@ def test_a_noted_log_is_written_by_the_next_save(tmp_path):
 
 
 def test_the_first_use_of_a_new_log_writes_down_all_new_ones(tmp_path):
-    """Once; with no recovery point a hole in the middle would not be seen."""
+    """Only once; without a recovery point a hole in the middle would not be noticed."""
 
     def work(state):
         state.note(A0, 0, None, 0)
@@ -208,7 +208,7 @@ def test_the_first_use_of_a_new_log_writes_down_all_new_ones(tmp_path):
 
 
 def test_a_name_that_is_used_again_has_no_checkpoint_left(tmp_path):
-    """On disk, before its folder is made; what is not there already is not written."""
+    """Its entries leave the disk before its folder is created; without any, nothing is written."""
 
     def work(state):
         state.renew([A1, B0])
@@ -224,7 +224,7 @@ def test_a_name_that_is_used_again_has_no_checkpoint_left(tmp_path):
 
 
 def test_a_truncation_lowers_every_checkpoint_before_it_begins(tmp_path):
-    """And leaves alone what lies below it."""
+    """Checkpoints below the truncation stay as they are."""
 
     def work(state):
         state.save({A0: 80, A1: 80}, {A0: 60}, {A0: 90, A1: 40})
@@ -251,7 +251,7 @@ def io(native_test):
 
 
 def test_files_that_are_saved_together_wait_together(tmp_path, io):
-    """Each its own bytes, at the same time, and then all their names."""
+    """All files' bytes are synced at the same time, then all their names at once."""
 
     def work(state):
         state.save({A0: 5})
@@ -291,7 +291,7 @@ MALFORMED = [b"0\n5\na 0 1\n", b"0\n1\na 0", b"\xff"]
     ],
 )
 def test_a_damaged_checkpoint_never_stops_an_opening(tmp_path, name, damage):
-    """It is not believed, it is named, and the next save replaces it."""
+    """It is ignored and reported, and the next save replaces it."""
     with_state(tmp_path, lambda s: s.save({A0: 5}, {A0: 2}, {A0: 4}))
     (tmp_path / name).write_bytes(damage)
     state = DirectoryState(tmp_path)
@@ -311,7 +311,7 @@ def test_a_damaged_checkpoint_never_stops_an_opening(tmp_path, name, damage):
 
 
 def test_an_absurdly_large_checkpoint_is_not_read(tmp_path):
-    """The limit holds before anything of it is in memory."""
+    """The limit is checked before any of it is read into memory."""
     with open(tmp_path / RECOVERY_POINT, "wb") as file:
         file.truncate(1 << 40)
     state = DirectoryState(tmp_path, "r")
@@ -321,7 +321,7 @@ def test_an_absurdly_large_checkpoint_is_not_read(tmp_path):
 
 
 def test_a_reader_needs_no_lock_and_writes_nothing(tmp_path):
-    """It opens next to a writer; a save is refused, and not a byte changes."""
+    """It opens next to a writer; a save is refused, and not a byte of the directory changes."""
     writer = DirectoryState(tmp_path)
     writer.save({A0: 5})
     before = sorted(os.listdir(tmp_path))
@@ -335,7 +335,7 @@ def test_a_reader_needs_no_lock_and_writes_nothing(tmp_path):
 
 
 def test_a_second_owner_is_refused_until_the_first_has_closed(tmp_path):
-    """At once, with the pid of the owner."""
+    """It is refused immediately, with the owner's pid."""
     first = DirectoryState(tmp_path)
     with pytest.raises(Locked, match=str(os.getpid())):
         DirectoryState(tmp_path)
@@ -344,7 +344,7 @@ def test_a_second_owner_is_refused_until_the_first_has_closed(tmp_path):
 
 
 def test_a_missing_directory_is_made_only_when_asked(tmp_path):
-    """Mode 0700; a reader never makes one."""
+    """It gets mode 0700; a reader never creates one."""
     path = tmp_path / "new"
     for mode in ("r", "w"):
         with pytest.raises(NotFound):
@@ -360,7 +360,7 @@ def test_a_missing_directory_is_made_only_when_asked(tmp_path):
 
 @pytest.mark.parametrize("damage", MALFORMED)
 def test_log_starts_that_cannot_be_read_are_refused(tmp_path, damage):
-    """Records that were deleted would be shown again; the sentence names the remedy."""
+    """Otherwise deleted records would be visible again; the message names the remedy."""
     with_state(tmp_path, lambda s: s.save({A0: 5}, {A0: 2}, {A0: 4}))
     (tmp_path / LOG_START).write_bytes(damage)
     for mode in ("r", "w"):
@@ -370,7 +370,7 @@ def test_log_starts_that_cannot_be_read_are_refused(tmp_path, damage):
 
 @pytest.mark.parametrize("damage", [None, b"", b"0\n1\na 0 1\n", *MALFORMED])
 def test_after_a_clean_close_the_marker_repeats_them(tmp_path, damage):
-    """Whatever became of the file; a writer makes it again."""
+    """Whatever happened to the file; a writer writes it again."""
     with_state(tmp_path, lambda s: (s.save({A0: 5}, {A0: 2}, {A0: 4}), s.mark_clean()))
     whole = (tmp_path / LOG_START).read_bytes()
     for mode in ("r", "w"):
@@ -387,7 +387,7 @@ def test_after_a_clean_close_the_marker_repeats_them(tmp_path, damage):
 
 @pytest.mark.parametrize("ended", [False, True])
 def test_a_reader_believes_a_writer_that_begins_while_it_looks(tmp_path, monkeypatch, ended):
-    """Between its look at the marker and that at the log starts, which are newer."""
+    """The writer begins between the reads of the marker and of the log starts, which are newer."""
     with_state(tmp_path, lambda s: (s.save({A0: 5}, {A0: 2}, {A0: 4}), s.mark_clean()))
     read = Directory.read
 
@@ -404,11 +404,11 @@ def test_a_reader_believes_a_writer_that_begins_while_it_looks(tmp_path, monkeyp
 
 
 def test_a_new_log_start_takes_the_marker_away_first(tmp_path):
-    """It would repeat the old one."""
+    """The marker would otherwise restore the old one."""
     with_state(tmp_path, lambda s: (s.save({A0: 5}, {A0: 2}, {A0: 4}), s.mark_clean()))
 
     def work(state):
-        state.save(log_starts={A0: 2})  # as it is
+        state.save(log_starts={A0: 2})  # unchanged
         assert (tmp_path / CLEAN_MARKER).exists()
         state.save(log_starts={A0: 3})
         assert not (tmp_path / CLEAN_MARKER).exists()
@@ -417,7 +417,7 @@ def test_a_new_log_start_takes_the_marker_away_first(tmp_path):
 
 
 def test_the_marker_of_many_partitions_is_seen(tmp_path):
-    """It has a line for each, which together are longer than any small file."""
+    """It has an entry for each, and is longer than the limit of other small files."""
     many = [TopicPartition("a", number) for number in range(5_000)]
 
     def work(state):
@@ -435,7 +435,7 @@ def test_the_marker_of_many_partitions_is_seen(tmp_path):
 
 @pytest.mark.parametrize("bit", range(0, 8 * 150, 7))
 def test_a_marker_with_a_wrong_bit_vouches_for_nothing(tmp_path, bit):
-    """Or says what it said: log starts come from one of the two."""
+    """Or it says what it did before: log starts come from the marker or the file, both right."""
     with_state(tmp_path, lambda s: (s.save({A0: 5}, {A0: 2}, {A0: 4}), s.mark_clean()))
     data = bytearray((tmp_path / CLEAN_MARKER).read_bytes())
     data[bit // 8 % len(data)] ^= 1 << bit % 8
@@ -449,7 +449,7 @@ def test_a_marker_with_a_wrong_bit_vouches_for_nothing(tmp_path, bit):
 
 
 def test_the_marker_says_whether_the_directory_was_closed_cleanly(tmp_path):
-    """In Kafka's form; it stays until a log removes it."""
+    """It has Kafka's format, and stays until a log removes it."""
     state = DirectoryState(tmp_path)
     assert not state.clean
     state.mark_clean()
@@ -474,7 +474,7 @@ def test_an_empty_marker_of_an_older_kafka_counts(tmp_path):
 
 @pytest.mark.parametrize("change", ["grown", "shorter", "another", "none"])
 def test_the_marker_of_a_lone_folder_vouches_for_its_last_segment(tmp_path, change):
-    """A folder that was written elsewhere since is not believed to be clean."""
+    """A folder that another program has changed since does not count as clean."""
     last = tmp_path / f"{20:020}.log"
     (tmp_path / f"{0:020}.log").write_bytes(b"x" * 9)
     last.write_bytes(b"x" * 5)
@@ -497,7 +497,7 @@ def test_the_marker_of_a_lone_folder_vouches_for_its_last_segment(tmp_path, chan
 
 
 def test_of_several_files_one_that_cannot_be_replaced_leaves_no_other(tmp_path):
-    """A folder stands where the second would be: the first is replaced, nothing else is left."""
+    """A folder has the second file's name: the first file is replaced, no other is left behind."""
     (tmp_path / "b").mkdir()
     with Directory(tmp_path) as directory, pytest.raises(KafkalogError):
         directory.replace_all({"a": b"1", "b": b"2", "c": b"3"})

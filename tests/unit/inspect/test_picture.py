@@ -1,4 +1,4 @@
-"""The picture of a topic is a well-formed drawing of everything it is given."""
+"""The picture of a topic is a well-formed drawing of everything in it."""
 
 import xml.etree.ElementTree as ElementTree
 
@@ -8,7 +8,7 @@ SVG = "{http://www.w3.org/2000/svg}"
 
 
 def segment(base: int, records: int, first_ms: int = 0, step_ms: int = 1000) -> SegmentShape:
-    """A segment of 100-byte records, one index entry each ten records."""
+    """A segment of 100-byte records, with an index entry every ten records."""
     entries = range(base + 9, base + records, 10)
     return SegmentShape(
         base,

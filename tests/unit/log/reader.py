@@ -1,7 +1,7 @@
 """A process that reads a log while another writes it, and checks every byte that it gets.
 
-`python -m tests.unit.log.reader PATH SEED`: reads at random until its input closes and it has
-read and scanned often enough to tell something, then prints as JSON how often each happened.
+`python -m tests.unit.log.reader PATH SEED`: reads at random until its input closes and both reads
+and scans happened often enough, then prints as JSON how often each outcome happened.
 """
 
 import collections
@@ -15,12 +15,12 @@ from tests.damage.crash.ledger import number_of
 
 ENOUGH = 10
 PER_OFFSET = 1000  # record numbers that share an offset, one per truncation
-# A log that changes under its reader may say so; anything else ends this process.
+# A log that changes under its reader may raise these; any other error ends this process.
 EXPECTED = (kafkalog.OffsetOutOfRange, kafkalog.errors.StaleLog)
 
 
 def check(records, start, stop):
-    """The records are whole, at their own offsets, without a gap from the first asked for."""
+    """Check that records are intact, at their own offsets, without a gap from `start` on."""
     expected = start
     for record in records:
         found = record.offset
@@ -31,7 +31,7 @@ def check(records, start, stop):
 
 
 def look(log, rng, counts):
-    """One read of one kind; what happened is counted."""
+    """Do one random kind of read, and count its outcome."""
     log.refresh()
     start = rng.randint(log.start_offset, max(log.start_offset, log.end_offset - 1))
     stop = start + rng.randint(1, 200)

@@ -19,7 +19,7 @@ RIGHT: dict[str, Any] = {
     "value": b"v", "values": [b"v"], "buffer": b"", "offset": 0, "start": 0, "stop": 1, "time": 0,
     "epoch": 0, "producer_id": 1, "producer_epoch": 0, "commit": True,
 }  # fmt: skip
-# What ends it, waits for ever, or wants a socket.
+# Methods that close the log, wait forever, or need a socket.
 SKIPPED = {"close", "follow", "follow_arrow", "send_to", "wait"}
 
 
@@ -33,7 +33,7 @@ def methods() -> Iterator[tuple[str, list[inspect.Parameter]]]:
 
 
 def call(method: Any, **arguments: Any) -> None:
-    """Call it, and begin what it gives to be read."""
+    """Call a method, and start to read its result."""
     found = method(**arguments)
     if hasattr(found, "__next__"):
         next(found, None)
@@ -42,7 +42,7 @@ def call(method: Any, **arguments: Any) -> None:
 
 
 def raw_errors(method: Any, name: str, parameters: list[inspect.Parameter]) -> Iterator[str]:
-    """What a method answers to absurd arguments, one at a time, that is no KafkalogError."""
+    """A method's errors for absurd arguments, one at a time, that are not a KafkalogError."""
     for one in parameters:
         for absurd in ABSURD:
             others = {p.name: RIGHT[p.name] for p in parameters if p.default is p.empty}
@@ -55,7 +55,7 @@ def raw_errors(method: Any, name: str, parameters: list[inspect.Parameter]) -> I
 
 
 def test_wrong_arguments_are_told_by_an_error_of_ours(tmp_path: Path) -> None:
-    """Each of some thousand calls is answered, or refused by a KafkalogError."""
+    """Each of several thousand calls succeeds or raises a KafkalogError."""
     with Log(tmp_path / "a-0") as log:
         log.append(b"x")
         found = [line for name, parameters in methods()
@@ -64,7 +64,7 @@ def test_wrong_arguments_are_told_by_an_error_of_ours(tmp_path: Path) -> None:
 
 
 def test_wrong_arguments_of_the_opening(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.chdir(tmp_path)  # a path of one letter is made where we are
+    monkeypatch.chdir(tmp_path)  # a path of one letter is created in the current directory
     parameters = list(inspect.signature(Log).parameters.values())
     RIGHT["path"] = tmp_path / "b-0"
 
@@ -100,7 +100,7 @@ def test_the_error_names_argument_found_and_wanted(
 
 
 def test_a_read_takes_no_memory_for_what_is_not_there(tmp_path: Path) -> None:
-    """Three gigabytes asked of a small log."""
+    """Three gigabytes are requested from a small log."""
     import tracemalloc
 
     with Log(tmp_path / "a-0") as log:

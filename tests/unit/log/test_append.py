@@ -1,4 +1,4 @@
-"""What an append promises: all of a call's batches or none, and never the process."""
+"""What an append promises: all of a call's batches or none, and no crash."""
 
 import errno
 import random
@@ -29,7 +29,7 @@ def values(log: kafkalog.Log) -> list[bytes]:
 
 
 def test_a_refused_sequence_leaves_nothing_of_the_call(log_dir):
-    """Sequences were looked at between the writes: the batches before stayed."""
+    """All sequences are checked before the first write; otherwise earlier batches would stay."""
     with kafkalog.Log(log_dir) as log:
         log.append_batches(sent(b"a", 7, 0))
         for wrong in (
@@ -63,7 +63,7 @@ def test_batches_that_are_repeated_among_new_ones(log_dir):
 
 @pytest.mark.parametrize("call", [b"pwrite", b"fallocate"])
 def test_a_failed_write_leaves_nothing_of_the_call(log_dir, native_test, call):
-    """Each batch was a write of its own: the disk could fill between them."""
+    """All batches are one write; otherwise the disk could fill up between them."""
     _, lib = native_test
     several = b"".join(batches.batch([Row(bytes(9000), timestamp_ms=T)]) for _ in range(20))
     with kafkalog.Log(log_dir) as log:
@@ -85,7 +85,7 @@ def test_a_failed_write_leaves_nothing_of_the_call(log_dir, native_test, call):
 
 
 def test_a_call_goes_into_one_segment(log_dir):
-    """It rolls before it, or is refused when it is larger than a segment."""
+    """The log rolls before it, or refuses it if it is larger than a segment."""
     ten = b"".join(batches.batch([Row(bytes(500), timestamp_ms=T)]) for _ in range(10))
     with kafkalog.Log(log_dir, config={"segment.bytes": 10_000}) as log:
         for _ in range(3):
@@ -98,7 +98,7 @@ def test_a_call_goes_into_one_segment(log_dir):
 
 
 def test_offsets_and_sequences_as_one_by_one(tmp_path):
-    """Any mixture of batches is the same log, whether they came together or alone."""
+    """Any mixture of batches gives the same log, appended together or one by one."""
     draw = random.Random(SEED)
     sequences = dict.fromkeys(range(4), 0)
     with kafkalog.Log(tmp_path / "a-0") as one, kafkalog.Log(tmp_path / "b-0") as many:
@@ -126,11 +126,11 @@ def test_offsets_and_sequences_as_one_by_one(tmp_path):
 
 @pytest.mark.slow
 def test_a_value_of_a_gigabyte(log_dir, native_test):
-    """Under max.message.bytes 2^31 - 1 it ended the process, by an assertion."""
+    """With max.message.bytes 2^31 - 1 it must not end the process by an assertion."""
     _, lib = native_test
     most = {"max.message.bytes": 2**31 - 1, "segment.bytes": 2**31 - 1}
     with kafkalog.Log(log_dir, config=most) as log:
-        try:  # it gets as far as the disk, which need not take it
+        try:  # it gets as far as the disk, which need not store it
             assert lib.kl_io_fail(b"fallocate", 1, errno.ENOSPC, 100, 0) == 0
             with pytest.raises(kafkalog.NoSpace):
                 log.append(bytes(1_080_000_000))
@@ -144,7 +144,7 @@ def test_a_value_of_a_gigabyte(log_dir, native_test):
     [(-1, 2**31), (-1, 2**31 - 1), (2**30, 2**30), (-1, 2**62), (2**63 - 1, 5), (-2, 5), (5, -2)],
 )
 def test_sizes_that_no_record_has(log_dir, key_bytes, value_bytes):
-    """They are refused before a byte of them is looked at."""
+    """They are refused before a byte of them is read."""
     most = {"max.message.bytes": 2**31 - 1, "segment.bytes": 2**31 - 1}
     with kafkalog.Log(log_dir, config=most) as log:
         offset = lib.kl_log_append(
@@ -156,7 +156,7 @@ def test_sizes_that_no_record_has(log_dir, key_bytes, value_bytes):
 
 @pytest.mark.parametrize("timestamp_ms", [-2, -5, -(2**62), 1 - 2**63])
 def test_a_timestamp_before_1970(log_dir, timestamp_ms):
-    """append_many stored it, verify refused what was stored, and append took it for now."""
+    """Every kind of append refuses it, so that verify finds none stored."""
     with kafkalog.Log(log_dir) as log:
         for append in (
             lambda: log.append(b"x", timestamp_ms=timestamp_ms),
@@ -177,7 +177,7 @@ def test_a_timestamp_before_1970(log_dir, timestamp_ms):
     ],
 )
 def test_a_timestamp_of_the_caller_is_held_to_the_limits(log_dir, config, ahead_ms):
-    """One record was compared with its own time: every time was within the limits."""
+    """A single record's timestamp is compared with the clock, not with itself."""
     timestamp_ms = time.time_ns() // 1_000_000 + ahead_ms
     with kafkalog.Log(log_dir, config=config) as log:
         for append in (
@@ -208,7 +208,7 @@ def test_times_are_those_of_the_log_s_clock(log_dir, kind):
 
 @pytest.mark.parametrize("compression", ["none", "lz4"])
 def test_no_timestamp(log_dir, compression):
-    """-1 is Kafka's word for none: it is stored as it is, by each way."""
+    """-1 is Kafka's value for none: every kind of append stores it unchanged."""
     with kafkalog.Log(log_dir) as log:
         log.append(b"a", timestamp_ms=-1)
         log.append_many([b"b", b"c"], timestamps_ms=[-1, 5], compression=compression)
@@ -217,7 +217,7 @@ def test_no_timestamp(log_dir, compression):
 
 
 def test_a_producer_s_timestamp_before_1970(log_dir):
-    """Kafka's broker stores it; so do we, and what we store our own check accepts."""
+    """Kafka's broker stores it, and so do we; verify accepts it."""
     with kafkalog.Log(log_dir) as log:
         log.append_batches(batches.batch([Row(b"a", timestamp_ms=-5), Row(b"b", timestamp_ms=-9)]))
         log.append_batches(batches.batch([Row(b"a", timestamp_ms=-5)], codec="lz4"))
@@ -226,7 +226,7 @@ def test_a_producer_s_timestamp_before_1970(log_dir):
 
 
 def test_a_last_offset_delta_at_the_end_of_its_numbers(log_dir):
-    """One more than it was computed, in 32 bits."""
+    """One more than it must not overflow 32 bits."""
     whole = bytearray(batches.batch([Row(b"a", timestamp_ms=T)]))
     whole[23:27] = (2**31 - 1).to_bytes(4, "big")
     data = batches.seal(bytes(whole[21:]))
@@ -237,7 +237,7 @@ def test_a_last_offset_delta_at_the_end_of_its_numbers(log_dir):
 
 
 def test_more_offsets_than_a_segment_has(log_dir):
-    """Batches that nobody looked into may claim any number of records."""
+    """Batches that were not decoded may claim any number of records."""
     whole = bytearray(batches.batch([Row(b"a", timestamp_ms=T)], codec="lz4"))
     whole[23:27] = (2**31 - 2).to_bytes(4, "big")
     whole[57:61] = (2**31 - 1).to_bytes(4, "big")
@@ -257,7 +257,7 @@ def test_more_offsets_than_a_segment_has(log_dir):
 
 @pytest.mark.parametrize("place", [0, 1, 2])
 def test_a_control_batch_comes_alone(log_dir, place):
-    """What it ends is noted with it; a coordinator sends none among others."""
+    """The end of its transaction is noted with it; a coordinator never mixes it with others."""
     key, value = b"\0\0\0\1", b"\0\0\0\0\0\0"
     marker = bytearray(batches.batch([Row(value, key, T)], producer_id=7, producer_epoch=0)[21:])
     marker[0:2] = b"\0\x30"  # transactional, control
@@ -273,7 +273,7 @@ def test_a_control_batch_comes_alone(log_dir, place):
 
 
 def test_a_batch_takes_the_room_of_its_rows(log_dir):
-    """`batch_bytes` is a limit: so much was allocated and cleared for each batch."""
+    """`batch_bytes` is a limit: that much must not be allocated and cleared for each batch."""
     with kafkalog.Log(log_dir, config={"max.message.bytes": 1 << 30}) as log:
         tracemalloc.start()
         try:

@@ -1,4 +1,4 @@
-"""What a caller gets wrong is named, with what was found and what is wanted."""
+"""A wrong argument is named, with what was found and what was wanted."""
 
 import warnings
 from datetime import datetime, timedelta, timezone
@@ -70,7 +70,7 @@ def test_time_may_be_a_datetime(log):
     ms = int(moment.timestamp() * 1000)
     log.append_many([b"a", b"b", b"c"], timestamps_ms=[ms - 1, ms, ms + 1])
     assert log.offset_at(ms) == 1
-    assert log.offset_at(moment) == 2  # half a millisecond behind b
+    assert log.offset_at(moment) == 2  # half a millisecond after b
     assert log.offset_at(moment.replace(microsecond=500_000)) == 1
     elsewhere = moment.astimezone(timezone(timedelta(hours=-5)))
     assert log.offset_at(elsewhere) == 2

@@ -1,4 +1,4 @@
-"""Which log, and how far: pure decisions over segments' facts."""
+"""Which log is compacted, and how far: pure decisions from facts about segments."""
 
 import sys
 from typing import NamedTuple
@@ -33,7 +33,7 @@ def test_all_but_the_active_segment():
 
 @pytest.mark.parametrize(("last_stable", "end"), [(50, 40), (40, 40), (39, 30), (30, 30), (5, 0)])
 def test_not_at_or_above_an_open_transaction(last_stable, end):
-    """Nor any part of the segment that holds its first record."""
+    """Nor any part of the segment with its first record."""
     assert look(last_stable=last_stable).end == end
 
 
@@ -49,7 +49,7 @@ def test_not_what_is_younger_than_the_lag(now_ms, end):
     [(-1, 0, 0, 400), (10, 10, 100, 300), (15, 15, 200, 300), (40, 40, 400, 0), (51, 0, 0, 400)],
 )
 def test_what_is_dirty(checkpoint, first, clean, dirty):
-    """A checkpoint above the end is none; a segment that it lies in counts for both."""
+    """A checkpoint above the end counts as none; its own segment counts as clean and as dirty."""
     found = look(checkpoint=checkpoint)
     assert (found.first_dirty, found.clean_bytes, found.dirty_bytes) == (first, clean, dirty)
     assert found.ratio == dirty / (clean + dirty)
@@ -67,7 +67,7 @@ def test_due_by_ratio():
 
 @pytest.mark.parametrize(("now_ms", "wanted"), [(8_000, False), (8_001, True)])
 def test_due_by_age(now_ms, wanted):
-    """The first batch of the oldest dirty segment is of 3 s."""
+    """The first batch of the oldest dirty segment is from second 3."""
     config = TopicConfig.of({"max.compaction.lag.ms": 5_000, "min.cleanable.dirty.ratio": 0.9})
     assert due(look(checkpoint=30), config, now_ms) == wanted
     assert not due(look(checkpoint=40), config, now_ms)
@@ -81,7 +81,7 @@ def test_the_filthiest_first():
 
 
 class Waited:
-    """A clock whose waits pass at once and are counted."""
+    """A clock whose waits end immediately and are summed up."""
 
     def __init__(self):
         self.s = 0.0
@@ -103,7 +103,7 @@ def test_a_throttle_holds_the_rate():
     for _ in range(8):
         throttle.done(250)
     assert clock.s == 2
-    clock.s = 100  # an idle time is not made up for
+    clock.s = 100  # idle time does not count later
     throttle.done(500)
     assert clock.s == 100.5
     free = Throttle(sys.float_info.max, clock)

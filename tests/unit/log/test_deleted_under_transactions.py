@@ -1,4 +1,4 @@
-"""Records are deleted below, within and behind what an open transaction has written."""
+"""Records are deleted before, within and after the records of an open transaction."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def write(log: Log, *values: bytes, sequence: int) -> None:
 
 
 def filled(path: Path, rolled: bool) -> Log:
-    """Offsets 0 and 1, 3 and 4 are of a transaction, 2 and 5 of nobody's."""
+    """Offsets 0, 1, 3 and 4 are part of a transaction, 2 and 5 of none."""
     log = Log(path, config=CONFIG)
     write(log, b"t0", b"t1", sequence=0)
     log.append(b"p2", timestamp_ms=1_000)
@@ -56,7 +56,7 @@ def committed(log: Log) -> list[bytes | None]:
 def test_records_of_an_open_transaction_are_deleted(
     tmp_path: Path, start: int, rolled: bool, end: str, commit: bool
 ) -> None:
-    """What is left waits for the end, as before, and ends as it does."""
+    """The remaining records still wait for the end, and get its outcome."""
     log = filled(tmp_path / "log-0", rolled)
     log.delete_before(start)
     assert log.start_offset == start
@@ -81,7 +81,7 @@ def test_records_of_an_open_transaction_are_deleted(
 
 @pytest.mark.parametrize("end", ENDS)
 def test_retention_takes_the_begin_of_an_open_transaction(tmp_path: Path, end: str) -> None:
-    """The same by age: the segment in which it began is gone, its end is its own."""
+    """The same by age: the segment in which it began is gone; its end still counts."""
     config = {**CONFIG, "retention.ms": 1_000}
     with Log(tmp_path / "log-0", config=config) as log:
         write(log, b"t0", sequence=0)

@@ -1,4 +1,4 @@
-"""The call that is made per record goes around cffi: what it must not forget."""
+"""The call that is made per record bypasses cffi: what it must still do."""
 
 import gc
 import inspect
@@ -17,7 +17,7 @@ ONE = batches.batch([batches.Row(b"v")])
 
 
 def test_the_handle_keeps_its_log(tmp_path: Path) -> None:
-    """A log that is closed while another thread appends to it is freed behind that append."""
+    """A log that is closed while another thread appends to it is freed after that append."""
     with kafkalog.Log(tmp_path / "t-0") as log:
         owner = log._handle.husk().c
         handle, gone = direct_handle(owner), weakref.ref(owner)
@@ -31,7 +31,7 @@ def test_the_handle_keeps_its_log(tmp_path: Path) -> None:
 
 
 def test_what_is_not_plain_is_left_to_others(tmp_path: Path) -> None:
-    """Kinds of bytes and numbers other than the plain ones, what is refused, and other keywords."""
+    """Other kinds of bytes and numbers, refused values, and other keywords use the general path."""
 
     class Text(bytes):
         pass
@@ -69,7 +69,7 @@ def test_what_is_not_plain_is_left_to_others(tmp_path: Path) -> None:
 
 
 def test_the_method_in_c_is_the_one_that_the_class_defines(tmp_path: Path) -> None:
-    """By name, signature and text, in a class over it, and of a Log alone."""
+    """In name, signature and docstring, also in a subclass; and only for a Log."""
     method = kafkalog.Log.append
     assert method.__name__ == "append"
     assert str(inspect.signature(method)).startswith("(self, /, value, *, key=None, headers=()")
@@ -115,7 +115,7 @@ def test_records_around_the_small_batchs_size_come_back(tmp_path: Path, size: in
 
 
 def test_a_codec_that_a_log_gets_is_obeyed_from_then_on(tmp_path: Path) -> None:
-    """The call that is made per record asks the log, not the object that was bound."""
+    """The call that is made per record uses the log's settings, not those of the bound method."""
     with kafkalog.Log(tmp_path / "t-0", config={"compression.type": "lz4"}) as packed:
         assert packed.append(b"v" * 1_000) == 0
         due = ffi.new("int32_t *")
@@ -143,7 +143,7 @@ COUNTED = [
 
 @pytest.mark.parametrize("name", COUNTED)
 def test_a_function_in_c_counts_its_arguments(name: str) -> None:
-    """It read whatever lies behind the last one."""
+    """It must not read memory after the last one."""
     function = getattr(_native, name)
     for given in ((), (1,) * 9):
         with pytest.raises(TypeError, match=r"arguments|wanted"):

@@ -1,4 +1,4 @@
-"""The leader epochs of a log: when one is known, and when it is forgotten."""
+"""The leader epochs of a log: when one is recorded, and when it is removed."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ def epochs(log: Log) -> list[tuple[int, int]]:
 
 
 def test_an_epoch_without_a_record_goes_with_a_truncation_at_the_end(log_dir: Path) -> None:
-    """As in Kafka: otherwise a leader that wrote nothing names an epoch that no other log has."""
+    """As in Kafka: otherwise a leader without records names an epoch that no other log has."""
     with Log(log_dir) as log:
         log.append(b"0")
         handle_of(log).lead(3)
@@ -53,7 +53,7 @@ def test_an_empty_log_forgets_all(log_dir: Path) -> None:
 
 @pytest.mark.parametrize("cut", [0, 1, 2])
 def test_a_cut_at_the_start_leaves_no_record_below_it(log_dir: Path, cut: int) -> None:
-    """What was deleted is still in the file, of an epoch that a new leader never had."""
+    """Deleted records are still in the file, in an epoch that a new leader never had."""
     leader = log_dir.with_name("leader-0")
     append_alone(leader, (2, 4))
     append_alone(log_dir, (3, 4))
@@ -70,7 +70,7 @@ def test_a_cut_at_the_start_leaves_no_record_below_it(log_dir: Path, cut: int) -
 
 
 def test_a_cut_inside_the_batch_of_the_start_leaves_none_below_it(log_dir: Path) -> None:
-    """The cut goes to where the batch begins, which is below the start."""
+    """The log is truncated at the start of the batch, which is below the log start."""
     append_alone(log_dir, (3, 4))
     with Log(log_dir) as log:
         log.append_many([b"a", b"b", b"c"])

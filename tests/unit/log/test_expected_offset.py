@@ -1,4 +1,4 @@
-"""append(..., expected_offset=n): one batch, whole or absent, and only where it is expected."""
+"""append(..., expected_offset=n): one batch, complete or absent, and only at that offset."""
 
 import os
 import shutil
@@ -34,7 +34,7 @@ def test_rows_that_do_not_fit_one_batch_are_refused(tmp_path):
 
 
 def test_threads_that_retry_lose_nothing_and_agree(tmp_path):
-    """Each reads the last count, adds one, and appends if nobody was quicker."""
+    """Each reads the last count, adds one, and appends if no other thread was quicker."""
     with kafkalog.Log(tmp_path / "counter-0") as log:
         log.append(b"0", expected_offset=0)
 
@@ -57,7 +57,7 @@ def test_threads_that_retry_lose_nothing_and_agree(tmp_path):
 
 
 def test_one_batch_is_whole_or_absent_wherever_it_is_torn(tmp_path):
-    """A crash in the middle of the write leaves any part of it: none of its rows, or all."""
+    """A crash during the write leaves any part of the batch: all of its rows count, or none."""
     with kafkalog.Log(tmp_path / "orders-0") as log:
         log.append(b"before")
         before = os.path.getsize(tmp_path / "orders-0" / f"{0:020d}.log")

@@ -1,4 +1,4 @@
-"""What a step that failed leaves behind: nothing that crashes, stays or is somebody else's."""
+"""After a failed step nothing crashes, nothing is left over, no other file is touched."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ NO_SPACE = 2, errno.ENOSPC
 
 @pytest.fixture
 def no_segment(native_test: tuple[Any, Any]) -> Iterator[Any]:
-    """Call it, and the next segment cannot be made."""
+    """A function: after a call the next segment cannot be created."""
     _, hooks = native_test
     hooks.kl_failpoint_reset()
     yield lambda: hooks.kl_failpoint_set(b"segment.create.before_file", *NO_SPACE, 1)
@@ -45,7 +45,7 @@ def page_of(folder: Path) -> Path:
 
 
 def test_a_log_that_lost_its_last_segment_leaves_no_page(tmp_path: Path, no_segment: Any) -> None:
-    """Its readers would wait for the end of a change that never ends."""
+    """Otherwise its readers would wait for the end of a change that never ends."""
     log = kafkalog.Log(tmp_path / "t-0", config=CONFIG)
     fill(log)
     assert page_of(log.path).exists()
@@ -60,7 +60,7 @@ def test_a_log_that_lost_its_last_segment_leaves_no_page(tmp_path: Path, no_segm
 def test_a_deletion_that_failed_goes_on_where_it_stopped(
     tmp_path: Path, native_test: tuple[Any, Any], reached: int
 ) -> None:
-    """It does not go on with later ones: an open of the folder would then find a hole."""
+    """It does not continue with later ones: an open of the folder would then find a gap."""
     hooks = native_test[1]
     with kafkalog.Log(tmp_path / "t-0", config=CONFIG) as log:
         fill(log)
@@ -81,7 +81,7 @@ def test_a_deletion_that_failed_goes_on_where_it_stopped(
 def test_a_log_begins_again_only_when_no_old_name_is_left(
     tmp_path: Path, native_test: tuple[Any, Any]
 ) -> None:
-    """Its first segment may have the name of one that a deletion left."""
+    """Its first segment may have the name of one that a failed deletion left."""
     hooks = native_test[1]
     with kafkalog.Log(tmp_path / "t-0", config=CONFIG) as log:
         fill(log)
@@ -101,7 +101,7 @@ def test_a_log_begins_again_only_when_no_old_name_is_left(
 
 
 def test_an_open_that_cannot_begin_again_fails(tmp_path: Path, no_segment: Any) -> None:
-    """The start lies above the end, and there is no room for the segment that begins there."""
+    """The log start is above the end, and there is no room for a segment at the start."""
     with kafkalog.Log(tmp_path / "t-0") as log:
         fill(log)
     config = ffi.new("kl_log_config *", {"segment_bytes": 4_000, "segment_index_bytes": 4_000})
@@ -114,7 +114,7 @@ def test_an_open_that_cannot_begin_again_fails(tmp_path: Path, no_segment: Any) 
 
 
 def test_a_reader_whose_segments_went_away(tmp_path: Path) -> None:
-    """A look that fails leaves what was seen before."""
+    """After a failed refresh the reader keeps what it saw before."""
     with kafkalog.Log(tmp_path / "t-0", config=CONFIG) as log:
         fill(log)
     with kafkalog.Log(tmp_path / "t-0", mode="r") as reader:
@@ -133,19 +133,19 @@ def test_a_reader_whose_segments_went_away(tmp_path: Path) -> None:
 def test_a_late_reader_writes_no_index_of_a_segment_that_is_gone(
     tmp_path: Path, native_test: tuple[Any, Any], wait_until: Any, call: bytes
 ) -> None:
-    """It looked before the deletion, and rebuilds the index that it no longer finds."""
+    """It saw the segment before the deletion, and rebuilds an index that it no longer finds."""
     folder = tmp_path / "t-0"
     with kafkalog.Log(folder, config=CONFIG) as log:
         fill(log)
     bases = sorted(int(path.stem) for path in folder.glob("*.log"))
 
     def read(log: kafkalog.Log) -> None:
-        with contextlib.suppress(errors.OffsetOutOfRange):  # what it began to read is gone
+        with contextlib.suppress(errors.OffsetOutOfRange):  # the records are deleted
             list(log.read(bases[0] + 3))
 
     with kafkalog.Log(folder, config=CONFIG) as log:
         log.append(b"first", key=b"k0")
-        log.flush()  # a sync asks for its file, too
+        log.flush()  # a sync opens its file, too
         with held(native_test[1], call, lambda: read(log), wait_until):
             assert delete_segments(log, bases[2]) == 2
         segments = {path.stem for path in folder.glob("*.log")}
@@ -155,14 +155,14 @@ def test_a_late_reader_writes_no_index_of_a_segment_that_is_gone(
 def test_a_late_reader_takes_back_the_index_of_a_segment_that_went(
     tmp_path: Path, native_test: tuple[Any, Any], wait_until: Any
 ) -> None:
-    """It had looked at the segment's name before, and wrote it when the deletion was over."""
+    """It saw the segment's name before the deletion, and wrote the index after it."""
     folder = tmp_path / "t-0"
     with kafkalog.Log(folder, config=CONFIG) as log:
         fill(log)
     bases = sorted(int(path.stem) for path in folder.glob("*.log"))
 
     def read(log: kafkalog.Log) -> None:
-        with contextlib.suppress(errors.OffsetOutOfRange):  # what it began to read is gone
+        with contextlib.suppress(errors.OffsetOutOfRange):  # the records are deleted
             list(log.read(bases[1] + 3))
 
     with kafkalog.Log(folder, config=CONFIG) as log:
@@ -175,7 +175,7 @@ def test_a_late_reader_takes_back_the_index_of_a_segment_that_went(
 
 
 def test_an_index_entry_at_position_0_is_none(tmp_path: Path) -> None:
-    """Nobody makes one: an appended index takes none either, nor does a reader of the page."""
+    """No writer makes one; neither an appended index nor a reader of the page accepts one."""
     folder = tmp_path / "t-0"
     with kafkalog.Log(folder, config=CONFIG) as log:
         fill(log)
@@ -201,7 +201,7 @@ STEPS = [
 def test_a_compaction_that_fails_leaves_a_log_that_goes_on(
     tmp_path: Path, native_test: tuple[Any, Any], call: bytes, wrong: int
 ) -> None:
-    """At each of its calls; and no half of what it made."""
+    """It fails at each of its calls, and leaves no half-made file."""
     hooks = native_test[1]
     for nth in range(1, 100):
         with kafkalog.Log(tmp_path / f"t-{nth}", config=CONFIG) as log:
@@ -216,7 +216,7 @@ def test_a_compaction_that_fails_leaves_a_log_that_goes_on(
                 failed = False
             done = hooks.kl_io_calls(call) < nth
             hooks.kl_io_reset()
-            if failed or call != b"renameat":  # no such refusal, where there is nothing to rename
+            if failed or call != b"renameat":  # a failed rename may pass unreported, and leave one
                 assert not list(Path(log.path).glob("*.cleaned"))
                 assert not list(Path(log.path).glob("*.swap"))
             log.append(b"behind", key=b"b")
@@ -235,8 +235,8 @@ def test_a_compaction_that_fails_leaves_a_log_that_goes_on(
 def test_a_torn_tail_that_cannot_be_kept_says_why(
     tmp_path: Path, native_test: tuple[Any, Any], call: bytes, wrong: int
 ) -> None:
-    """With the system's number, by which it is known what passes; also where the half copy cannot
-    be removed.  The tail is not cut then."""
+    """The error has the system's errno, which shows whether it may pass; this holds even if the
+    half copy cannot be removed.  The tail is not cut then."""
     hooks = native_test[1]
     folder = tmp_path / "t-0"
     with kafkalog.Log(folder) as log:
@@ -283,15 +283,15 @@ def test_a_log_that_is_offline_names_what_failed_first(
 def test_a_sync_for_which_a_file_cannot_be_opened_is_not_one_that_failed(
     tmp_path: Path, native_test: tuple[Any, Any], call: bytes
 ) -> None:
-    """Nothing was tried, so nothing is lost: the next one does it."""
+    """Nothing was synced, so nothing is lost: the next sync succeeds."""
     hooks = native_test[1]
     for nth in range(1, 12):
         with kafkalog.Log(tmp_path / f"t-{nth}", config=CONFIG) as log:
-            hooks.kl_io_hold(b"fdatasync", hooks.KL_HOLD_ALL)  # of the round that a roll asks for
+            hooks.kl_io_hold(b"fdatasync", hooks.KL_HOLD_ALL)  # of the round that a roll requests
             fill(log, 12)  # a segment that was sealed has files to be synced
             hooks.kl_io_fail(call, nth, errno.EIO, 0, 0)
             hooks.kl_io_hold(b"fdatasync", hooks.KL_HOLD_NONE)
-            # The roll's round may meet it, for which nobody waits.
+            # The failure may hit the roll's round, for which nobody waits.
             with contextlib.suppress(errors.IoFailed):
                 log.flush()
             hooks.kl_io_reset()
@@ -303,14 +303,14 @@ def test_a_sync_for_which_a_file_cannot_be_opened_is_not_one_that_failed(
 def test_a_flush_tells_that_no_file_could_be_opened(
     tmp_path: Path, native_test: tuple[Any, Any]
 ) -> None:
-    """It was called want of memory.  As often as it is tried: by the roll's round, too."""
+    """Not as a lack of memory.  The roll's round opens files, too."""
     hooks = native_test[1]
     with kafkalog.Log(tmp_path / "t-0", config=CONFIG) as log:
         hooks.kl_io_hold(b"fdatasync", hooks.KL_HOLD_ALL)
         fill(log, 12)
         hooks.kl_io_fail(b"openat", 1, errno.EIO, 1, 0)
         hooks.kl_io_hold(b"fdatasync", hooks.KL_HOLD_NONE)
-        # Which of its files or directories is the first depends on what the round has done.
+        # Which file or directory comes first depends on how far the round got.
         with pytest.raises(errors.IoFailed, match=r"could be opened|cannot open") as told:
             log.flush()
         assert told.value.errno == errno.EIO
@@ -322,7 +322,7 @@ def test_a_flush_tells_that_no_file_could_be_opened(
 def test_a_close_beside_a_failure_is_not_clean(
     tmp_path: Path, native_test: tuple[Any, Any], wait_until: Wait
 ) -> None:
-    """An append takes the log offline while a close waits for it, with all before on disk."""
+    """An append takes the log offline while a close waits for it; all before it is on disk."""
     hooks, closing = native_test[1], list[int]()
     hooks.kl_io_reset()
     log = kafkalog.Log(tmp_path / "t-0")
@@ -335,7 +335,7 @@ def test_a_close_beside_a_failure_is_not_clean(
 
     with ThreadPoolExecutor(2) as pool:
         hooks.kl_io_hold_one(b"renameat", 1)
-        later_ms = 1_000 + 30 * 86_400_000  # a roll comes first
+        later_ms = 1_000 + 30 * 86_400_000  # it rolls first
         append = pool.submit(log.append, b"w", timestamp_ms=later_ms)
         wait_until(lambda: hooks.kl_io_waiting(b"renameat") == 1, "the roll is held")
         hooks.kl_io_fail(b"pwrite", 4, errno.EIO, 0, 0)
@@ -355,8 +355,8 @@ def test_a_close_beside_a_failure_is_not_clean(
 def test_what_follows_a_torn_append_has_its_blocks(
     tmp_path: Path, native_test: tuple[Any, Any]
 ) -> None:
-    """Taking back what was torn gives its blocks back, too: a full disk shows when they are
-    reserved again, where it passes, and not at the write."""
+    """Removing the torn bytes frees their blocks, too.  So a full disk shows when blocks are
+    reserved again, a failure that passes, and not at the write."""
     hooks = native_test[1]
     with kafkalog.Log(tmp_path / "t-0", config=CONFIG) as log:
         fill(log, 1)

@@ -1,4 +1,4 @@
-"""Batches in memory as Records and as columns: what a log of the same bytes reads."""
+"""Batches in memory as Records and as columns are those that a log of the same bytes reads."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ ROWS = 300
 
 @pytest.fixture(params=CODECS)
 def batches(request: pytest.FixtureRequest, tmp_path: Path) -> tuple[bytes, list[Record]]:
-    """Bytes of a log, and the records that it reads from them itself."""
+    """Bytes of a log, and the records that the log itself reads from them."""
     with Log(tmp_path / "t-0") as log:
         for part in range(5):
             log.append_many(
@@ -44,7 +44,7 @@ def records(decoder: Decoder, data: Any, start: int = 0, aborted: Any = ()) -> l
 
 
 def test_the_records_are_those_of_the_log(batches: tuple[bytes, list[Record]]) -> None:
-    """From any start, of any kind of memory, by one decoder again and again."""
+    """From any start, from any kind of memory, with one decoder repeatedly."""
     data, wanted = batches
     decoder = Decoder()
     for start in (0, 1, ROWS - 1, ROWS, 5 * ROWS - 1, 5 * ROWS):
@@ -66,7 +66,7 @@ def test_columns_are_those_of_a_scan(tmp_path: Path) -> None:
     some = Decoder(("offset", "value"))
     (found,) = some.batches("t", 0, data, 10, stop=20)
     assert (found.columns, [*found.numpy("offset")]) == (("value", "offset"), [*range(10, 20)])
-    (found,) = some.batches("t", 0, data, 990)  # the next call knows nothing of it
+    (found,) = some.batches("t", 0, data, 990)  # the next call starts afresh
     assert [*found.numpy("offset")] == [*range(990, 1000)]
     (found,) = Decoder(COLUMNS).batches("t", 0, data, 10)
     pyarrow = pytest.importorskip("pyarrow")
@@ -88,7 +88,7 @@ def test_a_batch_that_is_cut_off_waits_for_the_next_answer(
 
 
 def test_damage_comes_behind_what_is_good(batches: tuple[bytes, list[Record]]) -> None:
-    """And names the partition; the decoder goes on with the next answer."""
+    """The error names the partition; the decoder works with the next answer."""
     data, wanted = batches
     sizes = [batch.batch_bytes for batch, _ in whole_batches(data)]
     bad = bytearray(data)
@@ -123,7 +123,7 @@ def test_wrong_bits_never_crash(batches: tuple[bytes, list[Record]], rng: Any) -
 
 
 def transactional(base_offset: int, producer_id: int) -> bytes:
-    """Two records."""
+    """A batch of two records in a transaction."""
     rows = [Row(b"v", b"k", 1_000), Row(b"w", b"k", 1_000)]
     return batch(
         rows, producer_id=producer_id, producer_epoch=0, base_sequence=base_offset,
@@ -150,7 +150,7 @@ def test_aborted_transactions_are_left_out() -> None:
     decoder = Decoder()
     every = [0, 1, 2, 3, 4, 5, 7, 8, 11, 12]
     assert [r.offset for r in records(decoder, data)] == every
-    # The second one ends behind what was answered.
+    # The second aborted transaction ends after these bytes.
     aborted = ((1, 0), (1, 11))
     assert [r.offset for r in records(decoder, data, 0, aborted)] == [2, 3, 7, 8]
     assert [r.offset for r in records(decoder, data, 8, aborted)] == [8]

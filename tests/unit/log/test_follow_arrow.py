@@ -1,4 +1,4 @@
-"""`Log.follow_arrow`: what is appended, as batches of columns."""
+"""`Log.follow_arrow`: appended records as batches of columns."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ def values(batches: Any) -> list[bytes]:
 
 
 def test_what_is_there_and_what_comes(tmp_path: Path) -> None:
-    """By another thread; a stop is a closed log, as for `follow`."""
+    """Records of another thread arrive; closing the log ends it, as for `follow`."""
     with kafkalog.Log(tmp_path / "log") as log:
         log.append_many([b"a", b"b"])
         batches = log.follow_arrow(1, columns=["value"])
@@ -49,7 +49,7 @@ def test_it_ends_when_nothing_comes(tmp_path: Path) -> None:
 
 
 def test_markers_are_passed_over(tmp_path: Path) -> None:
-    """A transaction that is aborted leaves nothing to show, and nothing to wait at."""
+    """An aborted transaction gives no records, and does not block."""
     with kafkalog.Store(tmp_path / "store") as store:
         with kafkalog.Producer(store, transactional_id="one") as producer:
             producer.begin_transaction()
@@ -57,7 +57,7 @@ def test_markers_are_passed_over(tmp_path: Path) -> None:
             producer.abort_transaction()
             with producer.transaction():
                 producer.send("t", b"kept")
-        # The commit's marker may come after its answer.
+        # The commit's marker may be written after the answer.
         batches = store["t"][0].follow_arrow(0, isolation="read_committed")
         assert values([next(batches)]) == [b"kept"]
 
@@ -80,7 +80,7 @@ def test_what_is_wrong_is_said_at_once(tmp_path: Path, named: dict[str, Any], sa
 
 
 def test_a_task_follows(tmp_path: Path) -> None:
-    """What is there and what comes; the loop runs on while it waits, and can cancel it."""
+    """It gets existing and new records; the event loop keeps running, and can cancel it."""
 
     async def follow(log: kafkalog.Log) -> list[bytes]:
         seen: list[bytes] = []

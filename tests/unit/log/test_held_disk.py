@@ -56,18 +56,18 @@ def disk(native_test: tuple[Any, Any]) -> Iterator[Any]:
 
 
 class OthersHeld(AssertionError):
-    """What was held was another thread's call: what a flush notes behind it, as may be."""
+    """The held call was another thread's, perhaps the note after a flush."""
 
 
 class NotHeld(Exception):
-    """The work ended before: it makes no such call, or not so many."""
+    """The work ended first: it makes no such call, or fewer."""
 
 
 @contextmanager
 def held(
     disk: Any, call: bytes, work: Callable[[], object], wait_until: Wait, nth: int = 1
 ) -> Iterator[None]:
-    """`work` under way in a thread, held in its nth such call; others' calls pass."""
+    """Run `work` in a thread, held in its nth such call; other threads' calls pass."""
     pool = ThreadPoolExecutor(1)
     disk.kl_io_hold_one(call, nth)
     try:
@@ -89,8 +89,8 @@ def held(
 def meanwhile(
     log: kafkalog.Log, other: kafkalog.Log, log_start: int, *, writes: bool = True
 ) -> None:
-    """What everyone else does with this log and another: each ends, and with what is right.
-    Without `writes` this log is only read."""
+    """What other threads do with this log and another: each ends, with the right result. Without
+    `writes` this log is only read."""
 
     def write(log: kafkalog.Log) -> None:
         end = log.end_offset
@@ -136,7 +136,7 @@ def meanwhile(
 
 @pytest.fixture
 def logs(tmp_path: Path, disk: Any) -> Iterator[tuple[kafkalog.Log, kafkalog.Log]]:
-    """Two logs of some segments, opened again, so that no index is in memory."""
+    """Two logs of several segments, reopened so that no index is in memory."""
     for name in ("log-0", "log-1"):
         with kafkalog.Log(tmp_path / name, config=CONFIG) as log:
             fill(log)
@@ -145,14 +145,14 @@ def logs(tmp_path: Path, disk: Any) -> Iterator[tuple[kafkalog.Log, kafkalog.Log
         kafkalog.Log(tmp_path / "log-1", config=CONFIG) as other,
     ):
         assert len(log.segments) > 4
-        for each in (log, other):  # what marks a folder as closed is gone
+        for each in (log, other):  # removes the marker of a closed folder
             each.append(b"first", key=b"k0", timestamp_ms=2_000)
         yield log, other
         disk.kl_io_reset()
 
 
 def delete_segments(log: kafkalog.Log, before_offset: int) -> int:
-    """The part of a deletion that the log itself does; how many segments went."""
+    """The log's own part of a deletion; returns how many segments it deleted."""
     deleted, bases = ffi.new("size_t *"), ffi.new("int64_t[]", 1)
     check(lib.kl_log_delete_segments(log._c, before_offset, bases, 1, deleted))
     return int(deleted[0])
@@ -173,7 +173,7 @@ def test_retention_that_waits_for_the_disk(
 def test_a_segment_that_retention_must_sync_first(
     disk: Any, logs: tuple[kafkalog.Log, kafkalog.Log], wait_until: Wait
 ) -> None:
-    """What lies before the new start is not gone before what replaces it is on disk."""
+    """Records before the new start are not deleted until the records after it are on disk."""
     log, other = logs
     disk.kl_io_hold(b"fdatasync", disk.KL_HOLD_ALL)
     fill(log)
@@ -194,7 +194,7 @@ def test_a_segment_that_retention_must_sync_first(
 def test_compaction_that_waits_for_the_disk(
     disk: Any, logs: tuple[kafkalog.Log, kafkalog.Log], wait_until: Wait
 ) -> None:
-    """At each of its syncs of the folder: before, in and behind the exchange."""
+    """Held at each of its syncs of the folder: before, during and after the swap."""
     log, other = logs
     syncs = 0
     fill(log)
@@ -205,7 +205,7 @@ def test_compaction_that_waits_for_the_disk(
             for again in range(5):
                 fill(log, 20)
                 log.roll()
-                log.flush()  # else the roll's own syncs may be what is held
+                log.flush()  # otherwise the roll's own syncs might be held
                 try:
                     with held(disk, b"fsync", log.compact, wait_until, nth):
                         meanwhile(log, other, log.start_offset)
@@ -223,7 +223,7 @@ def test_compaction_that_waits_for_the_disk(
 def test_a_cold_index_that_waits_for_the_disk(
     disk: Any, logs: tuple[kafkalog.Log, kafkalog.Log], wait_until: Wait
 ) -> None:
-    """The index of a sealed segment is being read; those of the others and the end are not."""
+    """Only the index of one sealed segment is being read; other segments and the end are free."""
     log, other = logs
     [*_, sealed, _active] = log.segments
     first = sealed.base_offset + 5
@@ -258,13 +258,13 @@ def test_a_roll_that_waits_for_the_disk(
 def test_an_append_that_rolls(
     disk: Any, logs: tuple[kafkalog.Log, kafkalog.Log], wait_until: Wait
 ) -> None:
-    """Its batch was given its offset before."""
+    """Its batch has its offset before the roll."""
     log, other = logs
     log.flush()
     segments, end = len(log.segments), log.end_offset
     with held(disk, b"renameat", lambda: fill(log, 20), wait_until):
         meanwhile(log, other, 0, writes=False)
-        log.flush()  # what there is waits for no roll
+        log.flush()  # existing records do not wait for a roll
     assert log.end_offset == end + 20
     assert len(log.segments) > segments
     assert log.verify(deep=True).clean
@@ -284,7 +284,7 @@ def test_a_new_leader_epoch_that_waits_for_the_disk(
 def test_a_first_append_that_waits_for_the_disk(
     disk: Any, logs: tuple[kafkalog.Log, kafkalog.Log], wait_until: Wait
 ) -> None:
-    """What marks the folder as closed goes, durably."""
+    """It durably removes the marker of a closed folder."""
     log, other = logs
     log.close()
     with (
@@ -303,8 +303,8 @@ def test_a_truncation_that_waits_for_the_disk(
     call: bytes,
     sealed: bool,
 ) -> None:
-    """At each of its syncs readers no longer see what is cut, except before the first change, when
-    the notes of it are removed; and an append waits until it is done."""
+    """At each of its syncs readers no longer see truncated records, except before the first change,
+    when notes of them are removed; an append waits until it is done."""
     log, other = logs
     times = 0
     for nth in range(1, 12):
@@ -369,7 +369,7 @@ def test_a_log_that_begins_again_and_waits_for_the_disk(
 def test_a_close_that_waits_for_the_disk(
     disk: Any, logs: tuple[kafkalog.Log, kafkalog.Log], wait_until: Wait, call: bytes
 ) -> None:
-    """When it is done the log is closed, also for an append that waits."""
+    """When it is done the log is closed, also for an append that was waiting."""
     log, other = logs
     log.flush()
     end = log.end_offset
@@ -380,7 +380,7 @@ def test_a_close_that_waits_for_the_disk(
             assert not appending.done()
         with pytest.raises(kafkalog.errors.Closed):
             appending.result(timeout=PATIENCE_S)
-    with suppress(kafkalog.errors.Closed):  # below it, it is already
+    with suppress(kafkalog.errors.Closed):  # the log under it is closed already
         log.close()
     with kafkalog.Log(log.path, config=CONFIG) as again:
         assert again.end_offset == end
@@ -397,7 +397,7 @@ def test_a_flush_that_waits_for_the_disk(
 
 
 def test_a_flush_that_gives_up_is_counted_once(disk: Any, tmp_path: Path, wait_until: Wait) -> None:
-    """By the round that served it, or by itself: else the process would stop here."""
+    """Either the round or the flush itself counts it; otherwise the process would stop here."""
     with kafkalog.Log(tmp_path / "log-0") as log:
         log.append(b"unflushed")
         disk.kl_io_hold_one(b"fdatasync", 1)
@@ -425,7 +425,7 @@ def test_a_purge_that_waits_for_the_disk(
 def test_a_slice_that_is_sent_while_its_bytes_are_cut_off(
     disk: Any, tmp_path: Path, wait_until: Wait
 ) -> None:
-    """The log goes on in another file; the receiver gets the promised old bytes, and no others."""
+    """The log continues in another file; the receiver gets exactly the promised old bytes."""
     with kafkalog.Log(tmp_path / "log-0") as log:
         for i in range(20):
             log.append(b"old%04d" % i, timestamp_ms=i)
@@ -450,8 +450,8 @@ def asleep(thread_id: int) -> bool:
 def test_a_follower_that_waited_for_a_deletion_looks_at_the_log_again(
     tmp_path: Path, disk: Any, wait_until: Wait
 ) -> None:
-    """An empty log begins at the batch that holds its start.  While this waited for the deletion
-    that had emptied it, another append came: it was taken away."""
+    """An empty log begins at the batch that contains its start.  While this append waited for the
+    deletion that emptied the log, another one came, which must not be removed."""
     with kafkalog.Log(tmp_path / "t-0") as log:
         log.append_many([b"v"] * 10)
         log.roll()
@@ -476,19 +476,19 @@ def test_a_follower_that_waited_for_a_deletion_looks_at_the_log_again(
 def test_a_flush_beside_a_sync_of_the_cache_hears_that_it_failed(
     tmp_path: Path, disk: Any, wait_until: Wait
 ) -> None:
-    """The kernel tells one of two syncs: the flush said that all was on disk, and the next one that
-    it was not."""
+    """The kernel reports the failure to one of two syncs, but the flush must not claim that all is
+    on disk."""
     first, second = kafkalog.Log(tmp_path / "a-0"), kafkalog.Log(tmp_path / "b-0")
     second.append(b"x")
     second.flush()
     lib.kl_set_max_open_files(1)
     try:
-        first.append(b"x")  # its file is open, and written to
+        first.append(b"x")  # its file is open, with unsynced data
         disk.kl_io_fail(b"fdatasync", 1, errno.EIO, 0, 0)
         disk.kl_io_hold_one(b"fdatasync", 1)
         with ThreadPoolExecutor(1) as other, ThreadPoolExecutor(1) as flusher:
             thread_id = flusher.submit(threading.get_native_id).result()
-            opening = other.submit(second.append, b"y")  # which wants a file: the first one's goes
+            opening = other.submit(second.append, b"y")  # needs a file: the first log's is closed
             wait_until(lambda: disk.kl_io_waiting(b"fdatasync") == 1, "the cache syncs it")
             flushing = flusher.submit(first.flush)
             wait_until(lambda: asleep(thread_id) or flushing.done(), "it waits for that sync")

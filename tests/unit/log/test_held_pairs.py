@@ -1,4 +1,4 @@
-"""Two calls that change one log, one of them held in the disk: the other waits or goes round it."""
+"""Two calls that change one log, one held by the disk: the other waits, or does not need it."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ DELETED = {**CONFIG, "cleanup.policy": "delete"}
 
 
 def begin(log: kafkalog.Log, producer_id: int) -> None:
-    """A transaction of one record."""
+    """Begin a transaction with one record."""
     log.append_batches(
         batches.batch([Row(b"v" * 300, timestamp_ms=NOW_MS)], producer_id=producer_id,
                       producer_epoch=0, base_sequence=0, transactional=True)
@@ -56,7 +56,7 @@ def abort(log: kafkalog.Log, producer_id: int) -> None:
 
 @pytest.fixture
 def lost(tmp_path: Path, disk: Any) -> Iterator[tuple[kafkalog.Log, Path]]:
-    """A log whose first segment lost the list of its aborted transactions."""
+    """A log whose first segment has lost the list of its aborted transactions."""
     folder = tmp_path / "t-0"
     with kafkalog.Log(folder, config=DELETED) as log:
         log.append(b"first", timestamp_ms=NOW_MS)
@@ -80,7 +80,7 @@ def ask(log: kafkalog.Log) -> Callable[[], object]:
 def test_a_lost_list_of_aborted_transactions_that_waits_for_the_disk(
     disk: Any, lost: tuple[kafkalog.Log, Path], wait_until: Wait
 ) -> None:
-    """The thread that needs it rebuilds it, and no other waits."""
+    """The thread that needs it rebuilds it, and no other thread waits."""
     log, file = lost
 
     def use() -> None:
@@ -99,7 +99,7 @@ def test_a_lost_list_of_aborted_transactions_that_waits_for_the_disk(
 def test_a_lost_list_of_aborted_transactions_beside_a_truncation(
     disk: Any, lost: tuple[kafkalog.Log, Path], wait_until: Wait, nth: int
 ) -> None:
-    """Which writes those of the segment that it cuts."""
+    """The truncation writes the list of the segment that it truncates."""
     log, _ = lost
     with (
         suppress(NotHeld),
@@ -116,7 +116,7 @@ def test_a_lost_list_of_aborted_transactions_beside_a_truncation(
 def test_a_truncation_beside_a_compaction_that_writes(
     disk: Any, logs: tuple[kafkalog.Log, kafkalog.Log], wait_until: Wait, wholly: bool
 ) -> None:
-    """Both give the file that they write the name that an open removes."""
+    """Both write a file with the suffix that an open removes."""
     log, other = logs
     cut = log.segments[0].base_offset if wholly else log.segments[1].base_offset - 2
 
@@ -143,7 +143,7 @@ def test_a_truncation_beside_a_compaction_that_writes(
 def test_a_flush_while_a_copy_takes_a_segments_name(
     tmp_path: Path, disk: Any, wait_until: Wait
 ) -> None:
-    """A round of syncs would open one file or the other, and end before anybody knows which."""
+    """A sync round could open either file, and end before it is known which one counts."""
     tried = []
     for nth in range(1, 8):
         with kafkalog.Log(tmp_path / f"t-{nth}") as log:
@@ -169,7 +169,7 @@ def test_a_flush_while_a_copy_takes_a_segments_name(
 
 @pytest.mark.parametrize("cut", [6, 7])
 def test_a_truncation_into_a_gap_that_compaction_left(tmp_path: Path, cut: int) -> None:
-    """The log ends with the last batch before it: a crash takes nothing of what comes then."""
+    """The log ends with the last batch before the gap; a crash loses no later record."""
     folder, crashed = tmp_path / "t-0", tmp_path / "crashed" / "t-0"
     with kafkalog.Log(folder, config=CONFIG) as log:
         for _ in range(8):

@@ -1,4 +1,4 @@
-"""Retention holds: a reader that lags keeps its segments, within bounds."""
+"""Retention holds: a lagging reader keeps its segments, within limits."""
 
 import logging
 from pathlib import Path
@@ -23,7 +23,7 @@ def hold(offset: int, name: str = "stream", until_ms: int = 10, max_bytes: int =
     return Hold(name, until_ms, max_bytes, {TP: offset})
 
 
-# ---- what goes
+# ---- what is deleted
 
 
 @given(
@@ -43,12 +43,12 @@ def test_what_is_wanted_stays_within_its_bytes_and_nothing_else_does(sizes, data
     assert found.time <= time and found.size <= size and found.start <= expiry.start
     assert sum(sizes[gone:going]) <= room
     assert all(one.next_offset > wanted for one in segments[gone:going])
-    if gone and segments[gone - 1].next_offset > wanted:  # only for want of room
+    if gone and segments[gone - 1].next_offset > wanted:  # only for lack of room
         assert sum(sizes[gone - 1 : going]) > room
 
 
 def test_a_log_keeps_what_a_hold_wants(tmp_path):
-    """Of its own partition, until the hold ends; then it goes as if there had been none."""
+    """Only of the hold's partition, until it ends; then the usual retention applies."""
     clock = ManualClock(1_000 * DAY_MS)
     config = {"retention.ms": 1_000, "segment.bytes": 1_000, "file.delete.delay.ms": 0}
     with kafkalog.Log(tmp_path / "t-0", config=config, clock=clock) as log:

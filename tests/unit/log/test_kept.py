@@ -1,4 +1,4 @@
-"""What a recovery takes out of a log is kept, and the files that keep it have a bound."""
+"""What a recovery cuts from a log is kept in files, whose number is bounded."""
 
 import errno
 from pathlib import Path
@@ -15,7 +15,7 @@ KEPT_MAX = 1000
 
 
 def torn(folder: Path, tail: bytes) -> Path:
-    """The `.log` of a log whose writer died in an append."""
+    """The `.log` of a log whose writer died during an append."""
     with kafkalog.Log(folder) as log:
         log.append(b"whole")
     for marker in folder.glob(".kafka_cleanshutdown"):
@@ -32,7 +32,7 @@ def keep(folder: Path, count: int) -> None:
 
 
 def test_with_too_many_of_them_nothing_is_cut(tmp_path):
-    """The error tells which they are and what to do."""
+    """The error names them and says what to do."""
     folder = tmp_path / "t-0"
     path = torn(folder, b"torn tail")
     keep(folder, KEPT_MAX)
@@ -48,7 +48,7 @@ def test_with_too_many_of_them_nothing_is_cut(tmp_path):
 
 
 def test_what_nobody_wrote_needs_no_room(tmp_path):
-    """Zeros are not kept, so that a log with the last file opens."""
+    """Zeros are not kept, so the log opens even with the last file used."""
     folder = tmp_path / "t-0"
     torn(folder, bytes(100))
     keep(folder, KEPT_MAX)
@@ -57,7 +57,7 @@ def test_what_nobody_wrote_needs_no_room(tmp_path):
 
 
 def test_what_waits_for_room_is_not_copied_each_time(tmp_path, native_test):
-    """An append that is tried again and again on a full disk writes nothing."""
+    """An append that is retried on a full disk writes nothing."""
     _, hooks = native_test
     folder = tmp_path / "t-0"
     path = torn(folder, b"torn tail" * 1_000)
@@ -80,7 +80,7 @@ def test_what_waits_for_room_is_not_copied_each_time(tmp_path, native_test):
 
 
 def test_a_tail_that_waits_for_room_goes_with_no_retention(tmp_path, native_test):
-    """Where all segments are to go, the one with the tail stays until there is room to keep it."""
+    """If all segments must go, the one with the tail stays until there is room to keep it."""
     _, hooks = native_test
     folder = tmp_path / "t-0"
     config = {"segment.bytes": 1_000, "file.delete.delay.ms": 60_000}
@@ -109,7 +109,7 @@ def test_a_tail_that_waits_for_room_goes_with_no_retention(tmp_path, native_test
 
 
 def test_repair_keeps_no_more_of_them_either(tmp_path):
-    """What an earlier one kept is not replaced, and there is a bound."""
+    """It does not replace what an earlier repair kept, and has the same bound."""
     folder = tmp_path / "t-0"
     path = torn(folder, b"torn tail")
     keep(folder, KEPT_MAX)

@@ -1,4 +1,4 @@
-"""A missing `.txnindex`: what was aborted is found again, whatever asks for it first."""
+"""A missing `.txnindex`: aborted transactions are found again, whatever needs them first."""
 
 import shutil
 from collections.abc import Callable
@@ -35,7 +35,7 @@ def committed(log: kafkalog.Log) -> list[tuple[int, bytes | None]]:
 
 @pytest.fixture
 def lost(tmp_path: Path) -> Path:
-    """A key's committed value, then an aborted one, in a sealed segment that has lost its list."""
+    """A key's committed value, then an aborted one, in a sealed segment without its list."""
     path = tmp_path / "log-0"
     with kafkalog.Log(path, config=COMPACTED) as log:
         log.append(b"committed", key=b"k", timestamp_ms=TIME_MS)
@@ -49,7 +49,7 @@ def lost(tmp_path: Path) -> Path:
 
 
 def expect(path: Path, wanted: list[tuple[int, bytes]]) -> None:
-    """Also when it is opened again, and by verify."""
+    """Check the log in both modes, and with verify."""
     for mode in ("w", "r"):
         with kafkalog.Log(path, mode=mode, config=COMPACTED) as log:
             assert committed(log) == wanted
@@ -57,7 +57,7 @@ def expect(path: Path, wanted: list[tuple[int, bytes]]) -> None:
 
 
 def test_a_compaction_keeps_the_committed_value(lost: Path) -> None:
-    """It is the first to look at the segment: no reader has asked before."""
+    """It is the first to need the list: no reader has asked before."""
     with kafkalog.Log(lost, config=COMPACTED) as log:
         assert log.compact().records_after == 2
         assert committed(log) == COMMITTED
@@ -65,7 +65,7 @@ def test_a_compaction_keeps_the_committed_value(lost: Path) -> None:
 
 
 def test_a_compaction_of_what_was_aborted_above_it(tmp_path: Path) -> None:
-    """The transaction ends in a later segment, whose list is the one that is gone."""
+    """The transaction ends in a later segment, and that one's list is missing."""
     path = tmp_path / "log-0"
     with kafkalog.Log(path, config=COMPACTED) as log:
         log.append(b"committed", key=b"k", timestamp_ms=TIME_MS)
@@ -86,7 +86,7 @@ def test_a_compaction_of_what_was_aborted_above_it(tmp_path: Path) -> None:
 
 
 def test_a_cut_in_the_segment_keeps_its_list(lost: Path) -> None:
-    """The sealed segment becomes the active one: from then on nothing vouches for its list."""
+    """The sealed segment becomes the active one, and no side-car vouches for its list any more."""
     with kafkalog.Log(lost, config=COMPACTED) as log:
         log.truncate(3)
         assert committed(log) == [(0, b"committed")]
@@ -95,7 +95,7 @@ def test_a_cut_in_the_segment_keeps_its_list(lost: Path) -> None:
 
 @pytest.mark.parametrize("mode", ["r", "w"])
 def test_of_the_last_segment_of_a_directory_that_kafka_closed(tmp_path: Path, mode: str) -> None:
-    """Kafka's marker holds no sum of it: a producer that had transactions is reason to look."""
+    """Kafka's marker has no checksum of it: a producer with transactions is a reason to look."""
     from kafkalog.directory.manager import Manager
 
     root = tmp_path / "data"
@@ -115,24 +115,24 @@ def test_of_the_last_segment_of_a_directory_that_kafka_closed(tmp_path: Path, mo
 def test_a_list_that_is_looked_for_during_a_truncation(
     lost: Path, native_test: tuple[Any, Any], wait_until: Callable[..., None]
 ) -> None:
-    """A list is not rebuilt when segments have changed since the look, so the next look at it
-    must find that nobody knows it yet."""
+    """A list is not rebuilt if segments changed after the look, so the next look must find it still
+    unknown."""
     _, lib = native_test
     with kafkalog.Log(lost, config=COMPACTED) as log:
         log.append(b"cut", key=b"c", timestamp_ms=TIME_MS)
         log.roll()
         log.append(b"deleted", key=b"c", timestamp_ms=TIME_MS)
-        log.flush()  # what a roll does behind it renames files, too
+        log.flush()  # a roll's background work renames files, too
         lib.kl_io_reset()
         with ThreadPoolExecutor(2) as pool:
             try:
-                lib.kl_io_hold_one(b"renameat", 1)  # the cut is shown, the names are not gone
+                lib.kl_io_hold_one(b"renameat", 1)  # shown as truncated, not renamed yet
                 cutting = pool.submit(lib.kl_log_truncate, log._c, 5)
                 wait_until(lambda: lib.kl_io_waiting(b"renameat") == 1, "a segment is going")
                 lib.kl_io_hold_one(b"openat", 1)
                 looking = pool.submit(log.aborted, 0, 4)
                 wait_until(lambda: lib.kl_io_waiting(b"openat") == 1, "the list is looked for")
-                lib.kl_io_hold_one(b"fsync", 1)  # the names are gone, the cut one is not copied
+                lib.kl_io_hold_one(b"fsync", 1)  # renamed, the truncated one not copied yet
                 lib.kl_io_hold(b"renameat", lib.KL_HOLD_NONE)
                 wait_until(lambda: lib.kl_io_waiting(b"fsync") == 1, "the segment is gone")
                 lib.kl_io_hold(b"openat", lib.KL_HOLD_NONE)
@@ -146,7 +146,7 @@ def test_a_list_that_is_looked_for_during_a_truncation(
 
 
 def looks(lib: Any, log: kafkalog.Log, start: int, stop: int) -> int:
-    """How many segments are asked what was aborted in [start, stop)."""
+    """How many segments are read for aborted transactions in [start, stop)."""
     lib.kl_failpoint_reset()
     assert log.aborted(start, stop) == ()
     return int(lib.kl_failpoint_hits(b"log.aborted.look"))
@@ -155,7 +155,7 @@ def looks(lib: Any, log: kafkalog.Log, start: int, stop: int) -> int:
 def test_where_nothing_was_aborted_no_segment_is_asked_twice(
     tmp_path: Path, native_test: tuple[Any, Any]
 ) -> None:
-    """A read_committed reader asks at each step; it was all segments behind its place each time."""
+    """A read_committed reader asks at each step; it must not read all later segments each time."""
     _, lib = native_test
     with kafkalog.Log(tmp_path / "log-0") as log:
         append_aborted(log)  # offsets 0 and 1
@@ -163,11 +163,11 @@ def test_where_nothing_was_aborted_no_segment_is_asked_twice(
             log.append(b"v", timestamp_ms=TIME_MS + i)
             log.roll()
         assert looks(lib, log, 2, 3) == 41
-        assert looks(lib, log, 2, 3) == 2  # its own, where there is one, and the active one
+        assert looks(lib, log, 2, 3) == 2  # the range's own segment, and the active one
         assert looks(lib, log, 20, 21) == 1
         log.append(b"v", timestamp_ms=TIME_MS)
         log.roll()
-        assert looks(lib, log, 20, 21) == 2  # what has been rolled since
+        assert looks(lib, log, 20, 21) == 2  # the newly rolled one, too
         assert looks(lib, log, 20, 21) == 1
         log.delete_before(10)
         assert looks(lib, log, 20, 21) == 1
@@ -175,7 +175,7 @@ def test_where_nothing_was_aborted_no_segment_is_asked_twice(
 
 
 def test_an_abort_in_a_segment_that_was_quiet_before_a_cut_is_found(tmp_path: Path) -> None:
-    """The cut makes a sealed segment the active one, which then gets one."""
+    """The truncation makes a sealed segment active again; only then it gets one."""
     with kafkalog.Log(tmp_path / "log-0") as log:
         for i in range(10):
             log.append(b"v", timestamp_ms=TIME_MS + i)
@@ -190,7 +190,7 @@ def test_an_abort_in_a_segment_that_was_quiet_before_a_cut_is_found(tmp_path: Pa
 
 
 def test_a_look_at_what_was_aborted_keeps_no_side_car(tmp_path: Path) -> None:
-    """One that asked all of a log's segments left 0.02 % of its bytes in memory."""
+    """Otherwise a question about all segments would leave 0.02 % of the log in memory."""
     path = tmp_path / "log-0"
     with kafkalog.Log(path) as log:
         for i in range(5):

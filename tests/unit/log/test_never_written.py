@@ -1,4 +1,4 @@
-"""A partition that was made, and that nobody opened for writing yet, is an empty log."""
+"""A partition that was created but not opened for writing yet is an empty log."""
 
 from pathlib import Path
 
@@ -27,7 +27,7 @@ def test_it_is_read_as_an_empty_log(made):
 
 
 def test_its_first_record_is_seen(made):
-    """By a reader that was there before it, with and without the writer's page."""
+    """By a reader opened before it, with and without the writer's page."""
     with kafkalog.Log(made / "events-0", mode="r") as reader:
         assert reader.end_offset == 0
         with Manager(made) as manager:

@@ -1,4 +1,4 @@
-"""A reader that looked at a log before it changed makes nothing of what it saw then."""
+"""A reader does not use what it saw of a log before the log changed."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def waits_for_a_lock(thread: int) -> bool:
 def test_a_look_at_a_segment_that_was_sealed_since(
     hooks: Any, tmp_path: Path, wait_until: Wait
 ) -> None:
-    """Its indexes were let go, too: those of the part that was seen are not the segment's."""
+    """Its indexes were freed, too; an index of only the part seen is not used for the segment."""
     with kafkalog.Log(tmp_path / "t-0", config=CONFIG) as log:
         fill(log)
     with kafkalog.Log(tmp_path / "t-0", config=CONFIG) as log:
@@ -61,8 +61,8 @@ def test_a_look_at_a_segment_that_was_sealed_since(
 def test_a_cut_behind_the_last_batch_keeps_what_is_sent(
     hooks: Any, tmp_path: Path, wait_until: Wait
 ) -> None:
-    """A leader's gap is longer than a segment can be: the cut in it takes no byte away, the next
-    one does."""
+    """A gap from a leader is longer than a segment can be: a truncation in the gap removes no byte,
+    the next one does."""
     later = 2**31 + 100
     rows = [Row(b"old%04d" % i, timestamp_ms=i) for i in range(20)]
     with kafkalog.Log(tmp_path / "t-0") as log:

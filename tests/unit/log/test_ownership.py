@@ -1,5 +1,5 @@
-"""Whose a log is: a folder that stands alone keeps its own lock and checkpoints, a folder in a
-data directory shares the directory's.
+"""The owner of a log: a standalone folder keeps its own lock and checkpoints, a folder in a data
+directory uses the directory's.
 """
 
 import os
@@ -22,11 +22,11 @@ def fill(log, count: int = 10) -> None:
         log.append(b"%d" % number)
 
 
-# ---- alone ------------------------------------------------------------------------------------
+# ---- standalone ------------------------------------------------------------------------------
 
 
 def test_a_lone_log_writes_nothing_outside_of_its_folder(tmp_path):
-    """Lock, checkpoints and marker lie inside."""
+    """Lock, checkpoints and marker are inside."""
     with Log(tmp_path / "events-3") as log:
         fill(log)
         assert (log.topic, log.partition) == ("events", 3)
@@ -47,7 +47,7 @@ def test_a_lone_log_has_one_writer(tmp_path):
 
 
 def test_a_lone_log_that_was_closed_is_not_recovered(tmp_path):
-    """And one whose last segment was changed elsewhere is."""
+    """One whose last segment another program changed is recovered."""
     with Log(tmp_path / "events") as log:
         fill(log)
     with Log(tmp_path / "events") as log:
@@ -61,7 +61,7 @@ def test_a_lone_log_that_was_closed_is_not_recovered(tmp_path):
 
 
 def test_the_start_of_a_lone_log_survives(tmp_path):
-    """delete_before is remembered in the folder, also by a reader."""
+    """The folder keeps the start of delete_before; a reader sees it, too."""
     with Log(tmp_path / "events") as log:
         fill(log)
         log.delete_before(4)
@@ -73,14 +73,14 @@ def test_the_start_of_a_lone_log_survives(tmp_path):
 
 
 def test_a_refused_opening_gives_the_lock_back(tmp_path):
-    """An unknown setting, and the next try works."""
+    """After an unknown setting the next open works."""
     with pytest.raises(ValueError, match="nearest"):
         Log(tmp_path / "events", config={"segment.byte": 1})
     Log(tmp_path / "events").close()
 
 
 def test_a_folder_that_no_topic_could_be_named_after_needs_a_topic(tmp_path):
-    """Then its name does not matter."""
+    """With a topic its name does not matter."""
     with pytest.raises(InvalidTopic, match="topic="):
         Log(tmp_path / "my events")
     assert os.listdir(tmp_path) == []
@@ -93,7 +93,7 @@ def test_a_folder_that_no_topic_could_be_named_after_needs_a_topic(tmp_path):
 
 
 def test_a_reader_of_a_missing_folder_is_told_so(tmp_path):
-    """In a data directory and outside of one."""
+    """Both in a data directory and outside of one."""
     with pytest.raises(NotFound):
         Log(tmp_path / "a-0", "r")
     Manager(tmp_path).close()
@@ -106,7 +106,7 @@ def test_a_reader_of_a_missing_folder_is_told_so(tmp_path):
 
 
 def test_a_log_in_a_data_directory_uses_the_directorys_lock_and_checkpoints(tmp_path):
-    """Nothing of its own in the folder; another process's manager is kept out."""
+    """The folder has neither; another process's manager is refused."""
     Manager(tmp_path).close()
     with Log(tmp_path / "a-0") as log:
         fill(log)
@@ -121,7 +121,7 @@ def test_a_log_in_a_data_directory_uses_the_directorys_lock_and_checkpoints(tmp_
 
 
 def test_logs_of_one_directory_share_its_manager(tmp_path):
-    """The last one that closes gives the directory back."""
+    """The last one to close releases the directory."""
     Manager(tmp_path).close()
     one, two = Log(tmp_path / "a-0"), Log(tmp_path / "a-1")
     assert handle_of(one).owner is handle_of(two).owner
@@ -142,7 +142,7 @@ def test_logs_of_one_directory_share_its_manager(tmp_path):
 
 
 def test_a_log_beside_an_open_manager_belongs_to_it(tmp_path):
-    """get stands over the same log; the manager's close closes it, and not the other way."""
+    """get returns the same log; the manager's close closes it, but not the other way round."""
     with Manager(tmp_path) as manager:
         manager.create_topic("a", 2)
         log = Log(tmp_path / "a-0")
@@ -159,7 +159,7 @@ def test_a_log_beside_an_open_manager_belongs_to_it(tmp_path):
 
 
 def test_a_folder_of_another_name_is_not_made_in_a_data_directory(tmp_path):
-    """Kafka would refuse to start there."""
+    """Otherwise Kafka would refuse to start there."""
     Manager(tmp_path).close()
     with pytest.raises(InvalidTopic, match="events-0"):
         Log(tmp_path / "events")
@@ -168,7 +168,7 @@ def test_a_folder_of_another_name_is_not_made_in_a_data_directory(tmp_path):
 
 
 def test_settings_of_a_log_go_over_its_directorys(tmp_path):
-    """Both count, the nearer one more."""
+    """Both apply; the log's own settings override the directory's."""
     with Manager(tmp_path, {"log.segment.bytes": 9_000, "log.roll.hours": 1}) as manager:
         manager.create_topic("a")
         with Log(tmp_path / "a-0", config={"segment.bytes": 5_000}) as log:
@@ -176,7 +176,7 @@ def test_settings_of_a_log_go_over_its_directorys(tmp_path):
 
 
 def test_a_copy_without_hidden_files_brings_its_start_with_it_too(tmp_path):
-    """As `cp a-0/* there/a-0` leaves it: no lock, no marker; the deleted stay gone."""
+    """As after `cp a-0/* there/a-0`: no lock, no marker; deleted records stay deleted."""
     with Log(tmp_path / "a-0") as log:
         fill(log)
         log.delete_before(4)
@@ -188,7 +188,7 @@ def test_a_copy_without_hidden_files_brings_its_start_with_it_too(tmp_path):
 
 
 def test_a_log_that_stood_alone_brings_its_start_with_it(tmp_path):
-    """Adopted by a directory: the start is kept, its own files go, it is read once."""
+    """Adopted by a directory, it keeps its start, loses its own files, and is read once."""
     with Log(tmp_path / "a-0") as log:
         fill(log)
         log.delete_before(4)
@@ -204,7 +204,7 @@ def test_a_log_that_stood_alone_brings_its_start_with_it(tmp_path):
 
 
 def test_a_log_that_stands_alone_in_use_is_not_taken_over(tmp_path):
-    """Its folder's own lock holds against the manager, too."""
+    """The lock in its folder excludes the manager, too."""
     with Log(tmp_path / "a-0") as log:
         fill(log, 1)
         with Manager(tmp_path, adopt=True) as manager:
@@ -216,7 +216,7 @@ def test_a_log_that_stands_alone_in_use_is_not_taken_over(tmp_path):
 
 
 def test_a_failed_opening_leaves_nothing_taken(tmp_path):
-    """Of the shared manager, too."""
+    """Nor does the shared manager stay open."""
     Manager(tmp_path).close()
     with pytest.raises(ValueError, match="nearest"):
         Log(tmp_path / "a-0", config={"segment.byte": 1})

@@ -1,4 +1,4 @@
-"""What a log remembers of its producers is bounded, in time and in number."""
+"""A log's state of producers is bounded in time and in number."""
 
 import time
 from collections.abc import Iterable
@@ -33,7 +33,7 @@ def ids(log: kafkalog.Log) -> list[int]:
 
 
 def test_a_producer_is_forgotten_by_our_clock(log_dir):
-    """A client's timestamp in the far future kept it for ever, and one of long ago too short."""
+    """A client's timestamp must not keep it forever, if in the future, nor too briefly, if old."""
     now_ms = time.time_ns() // 1_000_000
     with kafkalog.Log(log_dir) as log:
         log.append_batches(sent(1, now_ms + 10**12) + sent(2, 1_000))
@@ -44,7 +44,7 @@ def test_a_producer_is_forgotten_by_our_clock(log_dir):
 
 
 def test_a_timestamp_of_the_future_does_not_outlive_a_restart(log_dir):
-    """What is read back was heard of at the latest when it is read."""
+    """A producer that is read back counts as last heard of when it is read, at the latest."""
     now_ms = time.time_ns() // 1_000_000
     with kafkalog.Log(log_dir) as log:
         log.append_batches(sent(1, now_ms + 10**12))
@@ -55,18 +55,18 @@ def test_a_timestamp_of_the_future_does_not_outlive_a_restart(log_dir):
 
 @pytest.mark.slow
 def test_the_one_silent_longest_makes_room(log_dir):
-    """A million ids cost 200 MiB, and 0.7 s a roll."""
+    """Without a bound a million ids would cost 200 MiB, and 0.7 s at each roll."""
     with kafkalog.Log(log_dir) as log:
         log.append_batches(b"".join(sent(i) for i in range(PRODUCERS_MAX)))
         log.append_batches(sent(0, sequence=1))
         assert len(log.producers) == PRODUCERS_MAX
         log.append_batches(sent(10**6) + sent(10**6 + 1))
         assert len(log.producers) == PRODUCERS_MAX
-        assert ids(log)[:2] == [0, 3]  # 0 was heard of again; 1 and 2 made room
+        assert ids(log)[:2] == [0, 3]  # 0 was heard of again; 1 and 2 were forgotten
         log.append_batches(sent(0, sequence=2))
         with pytest.raises(kafkalog.errors.OutOfOrderSequenceNumber):
             log.append_batches(sent(3, sequence=7))
-        log.append_batches(sent(1, sequence=7))  # not known any more: any sequence
+        log.append_batches(sent(1, sequence=7))  # forgotten, so any sequence
         log.roll()
         known = log.producers
     with kafkalog.Log(log_dir) as log:
@@ -80,12 +80,12 @@ def opened(producer_id: int, sequence: int = 0) -> bytes:
 
 @pytest.mark.slow
 def test_when_all_are_in_transactions_nobody_joins_them(log_dir):
-    """None of them may be forgotten: a new producer gets an error, until one of them ends."""
+    """None of them may be forgotten: a new producer gets an error until a transaction ends."""
     with kafkalog.Log(log_dir) as log:
         log.append_batches(b"".join(opened(i) for i in range(PRODUCERS_MAX - 1)))
         with pytest.raises(errors.NoMemory, match="100000 others are in transactions"):
             log.append_batches(opened(10**6) + opened(10**6 + 1) + opened(10**6 + 2))
-        log.append_batches(sent(2 * 10**6) + sent(2 * 10**6 + 1))  # one makes room for the other
+        log.append_batches(sent(2 * 10**6) + sent(2 * 10**6 + 1))  # the second replaces the first
         log.append_batches(opened(10**6))
         assert len(log.producers) == PRODUCERS_MAX
         for data in (opened(10**6 + 1), sent(10**6 + 1), sent(10**6 + 1) + sent(10**6 + 2)):
@@ -111,7 +111,7 @@ def test_when_all_are_in_transactions_nobody_joins_them(log_dir):
 
 
 def test_to_make_room_costs_the_same_however_many_are_in_transactions(log_dir):
-    """Each one that came looked through all that may not be forgotten."""
+    """A new producer must not search all that may not be forgotten."""
     spent = []
     with kafkalog.Log(log_dir) as log:
         for first, count in ((0, 1_000), (10_000, PRODUCERS_MAX - 2_000)):
@@ -128,7 +128,7 @@ def test_to_make_room_costs_the_same_however_many_are_in_transactions(log_dir):
 
 
 def test_ids_that_were_chosen_cost_what_others_cost(tmp_path):
-    """A mix without a key was turned round: ids that all met in one place of the table."""
+    """The hash has a secret; otherwise chosen ids could all have the same place in the table."""
     inverse = pow(0x9E3779B97F4A7C15, -1, 1 << 64)
     chosen = [((k << 32 | k) * inverse) % (1 << 64) for k in range(1, 40_000)]
     chosen = [one for one in chosen if one < 1 << 63]
@@ -144,7 +144,7 @@ def test_ids_that_were_chosen_cost_what_others_cost(tmp_path):
 
 
 def allocations(lib: Any, log: kafkalog.Log, sequence_of: Iterable[tuple[int, int]]) -> int:
-    """What one append of such batches (producer id, sequence) asks of the allocator."""
+    """Allocations in one append of batches, each by (producer id, sequence)."""
     sent_ones = b"".join(sent(producer_id, sequence=n) for producer_id, n in sequence_of)
     lib.kl_io_reset()
     log.append_batches(sent_ones)
@@ -152,20 +152,20 @@ def allocations(lib: Any, log: kafkalog.Log, sequence_of: Iterable[tuple[int, in
 
 
 def test_a_producer_takes_room_once_however_many_batches_it_sends(log_dir, native_test):
-    """270,000 of 70 bytes in one append took 68 MiB, which the log kept."""
+    """Otherwise 270,000 of 70 bytes in one append take 68 MiB, which the log keeps."""
     _, lib = native_test
     with kafkalog.Log(log_dir) as log:
         log.append(b"x")
         assert allocations(lib, log, ((7, i) for i in range(2_000))) < 50
         assert allocations(lib, log, ((7, 2_000 + i) for i in range(2_000))) < 50
         both = ((8 + i % 2, i // 2) for i in range(2_000))
-        allocations(lib, log, both)  # room for 2,000, as they take turns; given back
+        allocations(lib, log, both)  # room for 2,000, since they alternate; released again
         assert allocations(lib, log, ((100 + i, 0) for i in range(200))) > 200
     lib.kl_io_reset()
 
 
 def test_what_forgotten_producers_took_is_given_back(log_dir, native_test):
-    """25 MB of a log whose producers have come and gone, for as long as it was open."""
+    """Otherwise 25 MB stay in a log whose producers have come and gone, until it is closed."""
     _, lib = native_test
     with kafkalog.Log(log_dir) as log:
         allocations(lib, log, ((i, 0) for i in range(1_000)))

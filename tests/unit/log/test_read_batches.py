@@ -1,4 +1,4 @@
-"""Batches as they lie on disk, read with any room."""
+"""Batches as they are on disk, read with any limit."""
 
 import tracemalloc
 
@@ -8,7 +8,7 @@ import kafkalog
 
 
 def test_room_is_taken_for_what_is_there(log_dir):
-    """3 GiB of room were taken to read 69 bytes."""
+    """A limit of 3 GiB must not allocate that to read 69 bytes."""
     with kafkalog.Log(log_dir) as log:
         log.append(b"x")
         whole = log.read_batches(0)
@@ -25,7 +25,7 @@ def test_room_is_taken_for_what_is_there(log_dir):
 
 
 def test_more_than_the_room_that_is_taken_at_once(log_dir):
-    """All of a segment comes when it is asked for, and no more than that."""
+    """A whole segment is returned on request, and no more than that."""
     with kafkalog.Log(log_dir) as log:
         offset = log.append_many([bytes(1000)] * 6000, batch_bytes=100_000).base_offset
         data = (log_dir / f"{offset:020}.log").read_bytes()

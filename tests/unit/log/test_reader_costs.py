@@ -1,4 +1,4 @@
-"""What a reader in another process pays next to a live writer: counted, not timed."""
+"""The costs of a reader next to a live writer in another process: counted, not timed."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ import pytest
 import kafkalog
 
 INTERVAL = 4096
-BOUND = 16 * INTERVAL  # the walk of an interval, and what a read transfers at once
+BOUND = 16 * INTERVAL  # walking an interval, and one read's transfer
 VALUE = b"v" * 900
 CONFIG = {"index.interval.bytes": INTERVAL, "file.delete.delay.ms": 0}
 NO_SPACE = 28
 
 
 def bytes_read() -> int:
-    """What this process has read so far by calls, from files and whatever else."""
+    """The bytes that this process has read so far by system calls, from files or elsewhere."""
     said = Path("/proc/self/io").read_text()
     return int(said.partition("rchar: ")[2].partition("\n")[0])
 
@@ -33,7 +33,7 @@ def counted(native_test: tuple[Any, Any]) -> Iterator[Any]:
 
 
 def fill(log: kafkalog.Log, count: int) -> None:
-    """Batches of about 1 KB, each offset its own time."""
+    """Append batches of about 1 KB; each record's timestamp is its offset."""
     start = log.end_offset
     log.append_many(
         [VALUE] * count, timestamps_ms=list(range(start, start + count)), batch_bytes=1000
@@ -59,7 +59,7 @@ def costs_of(reader: kafkalog.Log, rng: random.Random, end: int) -> list[int]:
 
 
 def test_a_random_read_of_a_large_active_segment_reads_an_interval(tmp_path, rng):
-    """Also the first one, also of what came since; it was all headers below the place."""
+    """Also the first read, and reads of new records; it must not walk all headers before that."""
     with kafkalog.Log(tmp_path / "log-0", config=CONFIG) as log:
         fill(log, 20_000)
         with kafkalog.Log(tmp_path / "log-0", mode="r") as reader:
@@ -67,12 +67,12 @@ def test_a_random_read_of_a_large_active_segment_reads_an_interval(tmp_path, rng
                 costs = costs_of(reader, rng, log.end_offset)
                 assert max(costs) < BOUND, costs
                 fill(log, 500)
-            log.roll()  # from here on it is the sealed one's own index
+            log.roll()  # from here on it uses the sealed segment's index
             costs_of(reader, rng, log.end_offset)
 
 
 def test_a_reader_whose_writer_has_no_room_to_show_entries_walks_once(tmp_path, rng, counted):
-    """Memory files are full: what one walk found is kept, and goes on with the segment."""
+    """Memory files are full: the entries of one walk are kept, and extended with the segment."""
     config = {**CONFIG, "segment.bytes": 1 << 26, "preallocate": True}
     with kafkalog.Log(tmp_path / "log-0", config=config) as log:
         log.append(VALUE, timestamp_ms=0)
@@ -80,7 +80,7 @@ def test_a_reader_whose_writer_has_no_room_to_show_entries_walks_once(tmp_path, 
         fill(log, 10_000)
         with kafkalog.Log(tmp_path / "log-0", mode="r") as reader:
             first = cost_of(reader, 9_000)
-            assert first > 1 << 20  # nothing says where things are
+            assert first > 1 << 20  # there are no index entries
             for _ in range(3):
                 costs = costs_of(reader, rng, log.end_offset)
                 assert max(costs) < 4 * BOUND, costs  # the last 64 KiB have no entries
@@ -88,7 +88,7 @@ def test_a_reader_whose_writer_has_no_room_to_show_entries_walks_once(tmp_path, 
 
 
 def test_a_reader_of_a_log_that_nobody_has_open_walks_once(tmp_path, rng):
-    """The index on disk ends early: somebody else wrote it, or lost it."""
+    """The index on disk is too short: another program wrote it, or it was lost."""
     path = tmp_path / "log-0"
     with kafkalog.Log(path, config=CONFIG) as log:
         fill(log, 10_000)
@@ -97,13 +97,13 @@ def test_a_reader_of_a_log_that_nobody_has_open_walks_once(tmp_path, rng):
     before = bytes_read()
     with kafkalog.Log(path, mode="r", config=CONFIG) as reader:
         cost_of(reader, 9_000)
-        assert bytes_read() - before > 1 << 20  # when it was opened, or now
+        assert bytes_read() - before > 1 << 20  # during the open, or now
         costs = costs_of(reader, rng, 10_000)
         assert max(costs) < BOUND, costs
 
 
 def test_a_roll_makes_a_reader_open_what_is_new(tmp_path, counted):
-    """And not its 50 other segments; the writer's syncs open some files in between, too."""
+    """Not its 50 other segments; the writer's syncs open some files in between, too."""
     opens = []
     with kafkalog.Log(tmp_path / "log-0", config=CONFIG) as log:
         fill(log, 10)
@@ -121,7 +121,7 @@ def test_a_roll_makes_a_reader_open_what_is_new(tmp_path, counted):
 
 
 def test_what_a_change_left_is_not_what_was_there_before(tmp_path):
-    """A cut, a deletion, a cut of the active segment that grows again."""
+    """A truncation, a deletion, a truncation of the active segment, which grows again."""
     with (
         kafkalog.Log(tmp_path / "log-0", config=CONFIG) as log,
         kafkalog.Log(tmp_path / "log-0", mode="r") as reader,
@@ -137,7 +137,7 @@ def test_what_a_change_left_is_not_what_was_there_before(tmp_path):
         assert [r.offset for r in reader.read()] == list(range(20, 100))
         assert reader.offset_at(1010) == 45
         fill(log, 1000)
-        assert reader[900].value == VALUE  # it has the active segment's entries now
+        assert reader[900].value == VALUE  # it now has the active segment's entries
         log.truncate(200)
         log.append_many([b"x" * 3000] * 300, batch_bytes=3000, timestamps_ms=[5000] * 300)
         assert {len(reader[offset].value) for offset in range(200, 500, 7)} == {3000}
@@ -145,7 +145,7 @@ def test_what_a_change_left_is_not_what_was_there_before(tmp_path):
 
 
 def test_a_first_look_at_segments_reads_nothing(tmp_path, counted):
-    """Their names, sizes and offsets are known; times and entries are read where they are asked."""
+    """Names, sizes and offsets are known; timestamps and entries are read only on request."""
     with kafkalog.Log(tmp_path / "log-0", config=CONFIG) as log:
         for _ in range(20):
             fill(log, 10)
@@ -156,8 +156,8 @@ def test_a_first_look_at_segments_reads_nothing(tmp_path, counted):
         segments = log.segments
         assert [s.base_offset for s in segments] == list(range(50, 201, 10))
         assert sum(s.size_bytes for s in segments) == log.size_bytes
-        log.flush()  # checkpoints ask where the first one begins
-        assert log.apply_retention() is not None  # and retention by size only how large they are
+        log.flush()  # checkpoints only need the first one's base offset
+        assert log.apply_retention() is not None  # and retention by size only their sizes
         assert counted.kl_io_calls(b"pread") == 0
         oldest = log.segments[0]
         assert (oldest.first_timestamp_ms, oldest.largest_timestamp_ms) == (
@@ -169,7 +169,7 @@ def test_a_first_look_at_segments_reads_nothing(tmp_path, counted):
 
 
 def test_a_segment_that_is_gone_says_so(tmp_path):
-    """What it knew it still knows; what it would read is not there."""
+    """Known values stay; reading another raises StaleLog."""
     with kafkalog.Log(tmp_path / "log-0", config=CONFIG) as log:
         fill(log, 10)
         log.roll()

@@ -28,7 +28,7 @@ CONFIG = {"segment.bytes": 20_000, "index.interval.bytes": 500, "file.delete.del
 
 
 def append(log, count, generation, codec=None):
-    """Records whose numbers tell their offsets, whose times are their offsets, too."""
+    """Append records whose numbers contain their offsets and whose timestamps are their offsets."""
     offsets = range(log.end_offset, log.end_offset + count)
     numbers = [offset * PER_OFFSET + generation % PER_OFFSET for offset in offsets]
     log.append_many(
@@ -60,7 +60,7 @@ def change(log, rng, generation):
 @pytest.mark.explore
 @pytest.mark.timeout(patience_s(300))
 def test_readers_get_a_right_answer_or_a_clear_error(rng, tmp_path):
-    """Never wrong bytes, never a signal: each reader lives to the end and has seen much."""
+    """Never wrong bytes, never a crash: each reader runs to the end and has read a lot."""
     path = tmp_path / "log-0"
     with kafkalog.Log(path, config=CONFIG) as log:
         append(log, 100, 0)
@@ -139,9 +139,9 @@ print(seen[0])
 
 
 def test_a_log_that_is_written_anew_while_a_reader_looks_for_its_place(tmp_path):
-    """Its headers are not where they were: no fault of the log, and it looks again."""
+    """Its headers have moved: this is not damage, and the reader looks again."""
     path = tmp_path / "log-0"
-    config = {"index.interval.bytes": 1 << 20}  # the place is found by walking headers
+    config = {"index.interval.bytes": 1 << 20}  # walking headers finds the place
     with kafkalog.Log(path, config=config) as log:
         for _ in range(200):
             log.append(b"old" + bytes(20))
@@ -159,7 +159,7 @@ def test_a_log_that_is_written_anew_while_a_reader_looks_for_its_place(tmp_path)
 
 
 def test_a_view_of_a_segment_outlives_its_deletion(tmp_path):
-    """A borrowed index of a sealed segment is as it was after the segment is gone."""
+    """A borrowed index of a sealed segment does not change after the segment is gone."""
     with kafkalog.Log(tmp_path / "log-0", config=CONFIG) as log:
         append(log, 400, 0)
         index = log.segments[0].offset_index
@@ -171,7 +171,7 @@ def test_a_view_of_a_segment_outlives_its_deletion(tmp_path):
 
 
 def test_a_truncation_under_a_committed_read_shows_nothing_aborted(tmp_path):
-    """What replaces the truncated records was aborted: an error, or none of it is shown."""
+    """The records that replace truncated ones are aborted: an error, or none of them is shown."""
 
     def transaction(log, producer, count, commit):
         for i in range(count):
@@ -200,7 +200,7 @@ def test_a_truncation_under_a_committed_read_shows_nothing_aborted(tmp_path):
 
 
 def test_lost_aborts_and_a_lost_index_of_one_segment(tmp_path, native_test, wait_until):
-    """Two threads, one after the other, rebuild both and record them in the side-car."""
+    """Two threads in turn rebuild both and record them in the side-car."""
     folder, now_ms = tmp_path / "t-0", time.time_ns() // 1_000_000
     with kafkalog.Log(folder, config=CONFIG) as log:
         rows = [Row(b"v" * 300, timestamp_ms=now_ms)]
@@ -239,7 +239,7 @@ def test_lost_aborts_and_a_lost_index_of_one_segment(tmp_path, native_test, wait
 
 @pytest.mark.slow
 def test_threads_share_a_log(tmp_path, rng):
-    """8 threads append and read one handle, then one closes it: each ends with Closed."""
+    """8 threads append to and read one handle, then it is closed: each ends with Closed."""
     log = kafkalog.Log(tmp_path / "log-0", config=CONFIG)
     failures, taken = [], []
     started = threading.Barrier(9)

@@ -1,6 +1,6 @@
-"""A snapshot keeps the last batch of each producer; an open finds the four before it in the log.
+"""A snapshot keeps each producer's last batch; an open finds the four before it in the log.
 
-A client that sent five batches and heard of none sends them all again to the node that comes back.
+A client that sent five batches and got no answer sends them all again to the node that returns.
 """
 
 import random
@@ -19,11 +19,11 @@ REMEMBERED = 5
 """KL_PRODUCER_BATCHES of producers.h."""
 
 SEGMENTS = 6
-"""How many are looked into: SEGMENTS_MAX of recall.c."""
+"""How many segments are searched: SEGMENTS_MAX of recall.c."""
 
 
 class Sent(NamedTuple):
-    """A batch of which its producer heard nothing."""
+    """A batch whose producer got no answer."""
 
     data: bytes
     offset: int
@@ -41,7 +41,7 @@ def send(log: kafkalog.Log, data: bytes) -> Sent:
 
 
 def answered(log: kafkalog.Log, sent: list[Sent]) -> None:
-    """Each as the duplicate that it is: nothing is stored."""
+    """Check that each is answered as a duplicate, and nothing is stored."""
     end = log.end_offset
     assert [log.append_batches(one.data).base_offset for one in sent] == [s.offset for s in sent]
     assert log.end_offset == end
@@ -115,7 +115,7 @@ def test_each_in_a_segment_of_its_own(log_dir):
 
 
 def test_after_a_cut(log_dir):
-    """A follower's: the snapshot of the last roll, and what is found below and behind it."""
+    """As on a follower: the last roll's snapshot, and batches found before and after it."""
     with kafkalog.Log(log_dir) as log:
         sent = [send(log, make(i)) for i in range(4)]
         log.roll()
@@ -184,13 +184,13 @@ def test_what_retention_took_is_not_known(log_dir):
         refused(log, sent[2])
         log.roll()
         log.delete_before(5)
-    with kafkalog.Log(log_dir) as log:  # the snapshot's own stays
+    with kafkalog.Log(log_dir) as log:  # the batch in the snapshot stays
         answered(log, sent[4:])
         refused(log, sent[3])
 
 
 def test_batches_that_do_not_follow_each_other_are_left_out(log_dir):
-    """A log that other software wrote has anything in it."""
+    """A log that other software wrote may contain anything."""
     with kafkalog.Log(log_dir) as log:
         send(log, make(0))
         send(log, make(0, 2))
@@ -211,7 +211,7 @@ def test_batches_that_do_not_follow_each_other_are_left_out(log_dir):
 
 
 def test_a_damaged_header_leaves_the_last_one(log_dir):
-    """The open does not fail because of it: a read of that place reports it."""
+    """The open does not fail; a read at that place reports it."""
     with kafkalog.Log(log_dir) as log:
         sent = [send(log, make(i)) for i in range(5)]
         log.roll()
@@ -235,7 +235,7 @@ def test_a_reader_beside(log_dir):
 
 
 def wanted(history: list[tuple[int, Sent]], reach: int) -> list[Sent]:
-    """The newest five of the last epoch, from offset `reach` on, and the last one anyway."""
+    """The newest five of the last epoch, from offset `reach` on; at least the last one."""
     newest = [sent for epoch, sent in history if epoch == history[-1][0]][-REMEMBERED:]
     return [sent for sent in newest if sent.offset >= reach] or newest[-1:]
 

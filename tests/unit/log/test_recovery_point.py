@@ -1,4 +1,4 @@
-"""What a kill costs: the segments that were not flushed, whatever the log's size is."""
+"""After a kill only unflushed segments are recovered, however large the log is."""
 
 from pathlib import Path
 
@@ -36,7 +36,7 @@ def test_a_flush_moves_the_recovery_point_of_a_log_that_stands_alone(tmp_path):
 
 @pytest.mark.parametrize("settings", [{}, {"flush.messages": 7}], ids=["rolls", "flush.messages"])
 def test_successive_kills_do_not_add_up(tmp_path, settings, wait_until):
-    """Nobody calls flush: syncs come from rolls, or from flush.messages."""
+    """Without calls of flush: syncs come from rolls, or from flush.messages."""
     config = CONFIG | settings
     killed = tmp_path / "killed0" / "log-0"
     kafkalog.Log(killed, config=config).close()
@@ -62,7 +62,7 @@ def noted(note: Path) -> int:
 
 
 def test_a_note_that_is_none_costs_time_only(tmp_path):
-    """Cut, flipped, empty: the log is read from the checkpoint on."""
+    """Truncated, changed, empty: the log is read from the checkpoint on."""
     path = tmp_path / "log-0"
     with kafkalog.Log(path, config=CONFIG) as log:
         fill(log, 5, flush=True)
@@ -86,7 +86,7 @@ def test_a_note_that_is_none_costs_time_only(tmp_path):
 
 
 def test_no_note_is_left_of_what_is_cut(tmp_path):
-    """It goes before the first byte does, also when a directory's manager cuts."""
+    """It is removed before the first byte, also when a directory's manager truncates."""
     path = tmp_path / "log-0"
     note = path / "flushed-offset"
     with kafkalog.Log(path, config=CONFIG) as log:
@@ -101,7 +101,7 @@ def test_no_note_is_left_of_what_is_cut(tmp_path):
 
 
 def test_a_note_above_the_end_of_a_closed_log_is_none(tmp_path):
-    """What is written below it is no more on disk than anything else."""
+    """Records appended below it do not count as being on disk."""
     path = tmp_path / "log-0"
     with kafkalog.Log(path, config=CONFIG) as log:
         fill(log, 5, flush=True)
@@ -120,7 +120,7 @@ def test_a_note_above_the_end_of_a_closed_log_is_none(tmp_path):
 
 
 def test_a_note_above_the_end_of_a_killed_log_tells_of_a_loss(tmp_path):
-    """Its checksum is right, and all below it was on disk."""
+    """Its checksum is right, so everything below it was on disk."""
     path = tmp_path / "log-0"
     with kafkalog.Log(path, config=CONFIG) as log:
         fill(log, 5, flush=True)
@@ -139,7 +139,7 @@ def note_far_above(path, end):
 
 
 def test_a_recovery_is_paid_for_once(tmp_path):
-    """Nothing was flushed, and it is killed again after the recovery, and again."""
+    """Nothing was flushed, and the process is killed again after each recovery."""
     path = tmp_path / "log-0"
     with kafkalog.Log(path, config=CONFIG) as log:
         fill(log, 30, flush=False)
@@ -165,7 +165,7 @@ def test_in_a_data_directory(tmp_path):
     with Manager(killed, topic_config=CONFIG) as manager:
         log = manager.get("events", 0)
         assert log.recovery.segments_recovered > 30
-        log.flush()  # what was asked for already
+        log.flush()  # already requested
         manager.upkeep.checkpoints.recovery_points()
         again = trees.copy_tree(killed, tmp_path / "killed1")
     with Manager(again, topic_config=CONFIG) as manager:
@@ -173,7 +173,7 @@ def test_in_a_data_directory(tmp_path):
 
 
 def test_a_truncation_takes_it_back(tmp_path):
-    """Else bytes that are written again would be taken for flushed ones."""
+    """Otherwise rewritten bytes would count as flushed."""
     path = tmp_path / "log-0"
     with kafkalog.Log(path, config=CONFIG) as log:
         fill(log, 10, flush=True)

@@ -1,5 +1,5 @@
-"""A log whose files somebody removes while it is open: what is appended then would be lost.  A
-flush fails and names the file."""
+"""A log whose files are removed while it is open: later records would be lost, so a flush fails and
+names the file."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from tests.unit.log.test_held_disk import CONFIG, fill
 
 
 def remove_files(folder: Path) -> None:
-    """As `rm folder/*` does: hidden files stay, among them `.lock`."""
+    """Remove files as `rm folder/*` does: hidden files such as `.lock` stay."""
     for path in folder.glob("[!.]*"):
         path.unlink()
 
@@ -33,7 +33,7 @@ def test_a_flush_names_the_file_that_was_removed(tmp_path: Path, remove: Any) ->
 
 
 def test_a_file_that_was_moved_is_there(tmp_path: Path) -> None:
-    """Nothing is lost: its new name leads to it."""
+    """Nothing is lost: the file exists under its new name."""
     with kafkalog.Log(tmp_path / "t-0", config=CONFIG) as log:
         fill(log, 1)
         log.flush()

@@ -1,4 +1,4 @@
-"""Which segments may go: Kafka's rules, decided from numbers alone."""
+"""Which segments may be deleted: Kafka's rules, decided from numbers alone."""
 
 from typing import NamedTuple
 
@@ -30,29 +30,29 @@ def decide(segments, config=None, high_watermark=None, log_start=0, now_ms=1_000
 
 
 def test_nothing_goes_unless_a_setting_says_so():
-    """However old and large."""
+    """However old and large they are."""
     assert decide(log(0, 0, 0, size=1 << 40), now_ms=1 << 50) is None
 
 
 def test_segments_older_than_retention_ms_go():
-    """The newest record of a segment decides; exactly as old stays."""
+    """A segment's newest record decides; one of exactly that age stays."""
     segments = log(100, 300, 899, 900, 950)
     assert decide(segments, {"retention.ms": 100}) == Expiry(30, 3, 0, 0)
 
 
 def test_a_late_record_keeps_its_segment_and_all_behind_it():
-    """The walk ends at the first segment that stays."""
+    """Deletion stops at the first segment that stays."""
     assert decide(log(100, 999, 100, 100), {"retention.ms": 100}) == Expiry(10, 1, 0, 0)
 
 
 def test_a_segment_without_timestamps_is_as_old_as_its_file():
-    """-1 is no time."""
+    """-1 means that it has no timestamp."""
     segments = [Segment(0, 10, 100, -1, 800), Segment(10, 20, 100, -1, 950), *log(0)[:0]]
     assert decide(segments, {"retention.ms": 100}) == Expiry(10, 1, 0, 0)
 
 
 def test_when_all_are_old_the_active_one_goes_too():
-    """It is rolled first: the offset is the log's end."""
+    """It is rolled first, so the offset is the log's end."""
     assert decide(log(0, 0), {"retention.ms": 100}) == Expiry(20, 2, 0, 0)
     assert decide(log(0), {"retention.ms": 0}, now_ms=1) == Expiry(10, 1, 0, 0)
 
@@ -70,19 +70,19 @@ def test_an_empty_active_segment_stays():
      (200, Expiry(20, 0, 2, 0)), (1, Expiry(30, 0, 3, 0)), (0, Expiry(40, 0, 4, 0))],
 )  # fmt: skip
 def test_the_excess_over_retention_bytes_goes(limit, expected):
-    """A segment goes when what is left is still at least the limit."""
+    """A segment is deleted if the rest is still at least the limit."""
     assert decide(log(0, 0, 0, 0), {"retention.bytes": limit}) == expected
 
 
 def test_size_counts_what_age_has_left():
-    """Both rules, one after the other."""
+    """Both rules apply, one after the other."""
     segments = log(0, 950, 950, 950)
     config = {"retention.ms": 100, "retention.bytes": 200}
     assert decide(segments, config) == Expiry(20, 1, 1, 0)
 
 
 def test_nothing_at_or_above_the_high_watermark_goes():
-    """A segment goes when all of it is committed."""
+    """A segment is deleted only if all of it is committed."""
     config = {"retention.ms": 0}
     assert decide(log(0, 0, 0), config, high_watermark=9) is None
     assert decide(log(0, 0, 0), config, high_watermark=10) == Expiry(10, 1, 0, 0)
@@ -90,7 +90,7 @@ def test_nothing_at_or_above_the_high_watermark_goes():
 
 
 def test_what_lies_below_the_log_start_goes_whatever_the_settings():
-    """After delete_before; the segment that holds the start stays, and so does the active one."""
+    """After delete_before the segment that contains the start stays, and so does the active one."""
     assert decide(log(0, 0, 0), log_start=9) is None
     assert decide(log(0, 0, 0), log_start=10) == Expiry(10, 0, 0, 1)
     assert decide(log(0, 0, 0), log_start=25) == Expiry(20, 0, 0, 2)
@@ -98,7 +98,7 @@ def test_what_lies_below_the_log_start_goes_whatever_the_settings():
 
 
 def test_a_compacted_topic_loses_only_what_lies_below_its_start():
-    """Unless its policy says delete, too."""
+    """Unless its policy also has delete."""
     config = {"cleanup.policy": "compact", "retention.ms": 0, "retention.bytes": 0}
     assert decide(log(0, 0, 0), config) is None
     assert decide(log(0, 0, 0), config, log_start=10) == Expiry(10, 0, 0, 1)
@@ -108,7 +108,7 @@ def test_a_compacted_topic_loses_only_what_lies_below_its_start():
 
 
 def test_a_clock_that_goes_back_deletes_nothing():
-    """Segments from the future are young."""
+    """Segments with future timestamps count as young."""
     assert decide(log(5_000, 6_000), {"retention.ms": 100}, now_ms=10) is None
 
 
@@ -122,7 +122,7 @@ def test_a_clock_that_goes_back_deletes_nothing():
 def test_only_whole_segments_below_the_high_watermark_ever_go(
     shape, retention_ms, retention_bytes, high_watermark, log_start
 ):
-    """And from the oldest on, without a gap; the counts say how many."""
+    """They are deleted from the oldest on, without a gap; the counts add up."""
     segments = [Segment(10 * i, 10 * i + 10, s, t, 500) for i, (s, t) in enumerate(shape)]
     config = {"retention.ms": retention_ms, "retention.bytes": retention_bytes}
     found = decide(segments, config, min(high_watermark, 10 * len(shape)), log_start)

@@ -1,4 +1,4 @@
-"""What a scan holds of compressed batches, however much they are decompressed."""
+"""A scan's memory for compressed batches, however large they are decompressed."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ with kafkalog.Log(sys.argv[1], mode="r") as log:
 
 
 def test_large_batches_are_taken_one_by_one(tmp_path: Path) -> None:
-    """6 of 32 MiB, 2 KB each on disk: all of a step were held at once, and their rows too."""
+    """6 of 32 MiB, 2 KB each on disk: a step must not hold them all at once with their rows."""
     with kafkalog.Log(tmp_path / "t-0", config=LARGE) as log:
         for _ in range(6):
             log.append_many([bytes(MIB)] * 32, compression="zstd", batch_bytes=1 << 30)
@@ -50,7 +50,7 @@ with kafkalog.Store(sys.argv[1]) as store:
 
 
 def test_threads_ahead_of_who_reads_have_a_bound_together(tmp_path: Path) -> None:
-    """64 batches of 32 MiB in 8 partitions: 36 of them would be decoded ahead, 1.2 GB."""
+    """64 batches of 32 MiB in 8 partitions: unbounded, 36 of them, 1.2 GB, are decoded ahead."""
     with kafkalog.Store(tmp_path) as store:
         store.create_topic("t", 8, config=LARGE)
         first, *others = (store["t"][partition] for partition in range(8))
@@ -62,12 +62,12 @@ def test_threads_ahead_of_who_reads_have_a_bound_together(tmp_path: Path) -> Non
     done = subprocess.run(words, capture_output=True, text=True, timeout=100, check=True)
     rows, grown = map(int, done.stdout.split())
     assert rows == 64 * 32
-    assert grown < 850 * MIB  # 256 ahead, for each of 8 threads a block and its records
+    assert grown < 850 * MIB  # 256 ahead, and for each of 8 threads a block and its records
 
 
 @pytest.mark.parametrize("codec", ["gzip", "snappy", "lz4", "zstd"])
 def test_large_and_small_ones_between_each_other(tmp_path: Path, codec: str) -> None:
-    """Every record once, in its order, whichever way its batch went."""
+    """Every record once, in order, however its batch is decoded."""
     sizes = [10, 9 * MIB, 20, 30, 30 * MIB, 30 * MIB, 30 * MIB, 40, *range(50, 120)]
     with kafkalog.Log(tmp_path / "t-0", config=LARGE) as log:
         for number, size in enumerate(sizes):

@@ -12,7 +12,7 @@ BATCH = 16 << 10
 
 @pytest.mark.parametrize("size", [1, BATCH, 40_000, 64 << 10, 1 << 20])
 def test_sending_goes_on_behind_what_was_sent(log_dir, size):
-    """Also when the index's entry next to the limit begins the batch that passes it."""
+    """Also if the index entry closest to the limit is that of the batch beyond it."""
     with kafkalog.Log(log_dir) as log:
         log.append_many([b"%0100d" % i for i in range(5_000)], batch_bytes=BATCH)
         ours, theirs = socket.socketpair()

@@ -21,7 +21,7 @@ def fill(log, count, of=20):
 
 @pytest.fixture
 def log(tmp_path):
-    """200 records of 20 a batch in several segments, the first 100 or so deleted."""
+    """Batches of 20 records in several segments; about the first 100 records are deleted."""
     with kafkalog.Log(tmp_path / "orders-0", config=SMALL) as opened:
         fill(opened, 400)
         opened.delete_before(105)
@@ -95,7 +95,7 @@ def test_an_index_that_is_no_number_is_named(log, wrong):
 
 
 def test_retention_in_the_middle_of_an_iteration_is_passed_over(log):
-    """What was deleted is not there; the rest comes, each record once, in order."""
+    """Deleted records are missing; the others come once each, in order."""
     seen = []
     for record in log:
         seen.append(record.offset)
@@ -107,7 +107,7 @@ def test_retention_in_the_middle_of_an_iteration_is_passed_over(log):
 
 
 def decoded(log, monkeypatch):
-    """How many record batches lookups have had decoded, as a list that grows."""
+    """A list with an entry for each batch that lookups have decoded."""
     from kafkalog.log.scan import scan
 
     calls = []
@@ -123,7 +123,7 @@ def decoded(log, monkeypatch):
 
 @pytest.mark.parametrize("codec", ["none", "zstd"])
 def test_lookups_in_one_batch_decode_it_once(tmp_path, monkeypatch, codec):
-    """The first one does not keep it: the next may be anywhere else."""
+    """The first lookup does not keep the batch, since the next may be anywhere."""
     with kafkalog.Log(tmp_path / "orders-0") as log:
         headers = [[("h", b"%d" % i)] if i % 3 else [] for i in range(3000)]
         keys = [None if i % 2 else b"k%d" % i for i in range(3000)]

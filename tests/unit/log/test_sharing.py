@@ -1,4 +1,4 @@
-"""One partition in one process: a second open shares it, and its topic's settings hold."""
+"""One partition in one process: a second open shares it, and its topic's settings apply."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from tests.support.waiting import LIMIT_S
 
 
 def test_a_log_beside_a_broker_shares_the_partition(tmp_path: Path) -> None:
-    """Whichever opens first: all is in one log, and no close takes it from the others."""
+    """Whichever opens first, all use one log, and no close affects the others."""
     with Broker(tmp_path) as broker, Raw(broker.bootstrap_servers) as client:
         client.create("t")
         with Log(tmp_path / "t-0") as first:
@@ -43,7 +43,7 @@ def test_a_log_beside_a_broker_shares_the_partition(tmp_path: Path) -> None:
 
 
 def test_threads_open_and_close_logs_of_one_directory(tmp_path: Path) -> None:
-    """The last one closes the directory while another opens it: that one waits for its turn."""
+    """The last one closes the directory while another thread opens it: that one waits."""
     Manager(tmp_path).close()
     begin, failures = threading.Barrier(2), []
 
@@ -67,7 +67,7 @@ def test_threads_open_and_close_logs_of_one_directory(tmp_path: Path) -> None:
 
 
 def test_a_closed_face_answers_closed_while_the_log_goes_on(tmp_path: Path) -> None:
-    """Each call of it; the other face is not disturbed, and close may be repeated."""
+    """Each of its calls raises; the other face is not affected, and close may be repeated."""
     Manager(tmp_path).close()
     with Log(tmp_path / "a-0") as stays:
         stays.append(b"x")
@@ -94,7 +94,7 @@ def test_a_closed_face_answers_closed_while_the_log_goes_on(tmp_path: Path) -> N
 def test_a_log_that_is_dropped_without_close_is_given_back(
     tmp_path: Path, wait_until: Callable[..., None]
 ) -> None:
-    """As one that stands alone: its directory can be opened again, whole."""
+    """As with a standalone log: its directory can be opened again, and is complete."""
     Manager(tmp_path).close()
     log = Log(tmp_path / "a-0")
     log.append(b"kept")
@@ -118,7 +118,7 @@ def test_a_log_that_is_dropped_without_close_is_given_back(
 
 
 def test_the_topics_settings_hold_for_whoever_writes(tmp_path: Path) -> None:
-    """Next to a broker and without one: the largest batch, keys where it is compacted, times."""
+    """With and without a broker: the largest batch, keys in compacted topics, timestamps."""
     with Broker(tmp_path) as broker, Raw(broker.bootstrap_servers) as client:
         client.create("small", max_message_bytes="200")
         client.create("keyed", cleanup_policy="compact")
@@ -137,7 +137,7 @@ def _hold(directory: Path) -> None:
 
 
 def test_a_setting_that_is_not_the_topics_is_refused(tmp_path: Path) -> None:
-    """By name, found and wanted; the same value is no contradiction."""
+    """The error names it, what was found and what was wanted; the same value is accepted."""
     with Broker(tmp_path) as broker, Raw(broker.bootstrap_servers) as client:
         client.create("t", max_message_bytes="200")
         with pytest.raises(ArgumentError, match=r"max\.message\.bytes: found 300, wanted 200"):
@@ -148,16 +148,16 @@ def test_a_setting_that_is_not_the_topics_is_refused(tmp_path: Path) -> None:
 
 
 def test_a_partition_that_the_metadata_does_not_name_is_not_made(tmp_path: Path) -> None:
-    """Else the next broker finds a folder that nobody knows."""
+    """Otherwise the next broker would find an unknown folder."""
     Broker(tmp_path).close()
     with pytest.raises(UnknownTopicOrPartition, match="names no partition new-0"):
         Log(tmp_path / "new-0")
     assert not (tmp_path / "new-0").exists()
-    Manager(tmp_path).close()  # nothing is left locked
+    Manager(tmp_path).close()  # no lock is left
 
 
 def test_close_returns_when_the_log_is_closed(tmp_path: Path) -> None:
-    """Also to the one that came second, while the first is at work."""
+    """Also a second close returns only when the first is done."""
     log = Log(tmp_path / "a-0")
     log.append(b"x")
     handle = handle_of(log)
@@ -186,7 +186,7 @@ def test_close_returns_when_the_log_is_closed(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("how", [copy.copy, copy.deepcopy, pickle.dumps])
 def test_an_open_handle_is_not_copied(tmp_path: Path, how: Callable[[object], object]) -> None:
-    """By name, with what to do instead."""
+    """The error names it and what to do instead."""
     with Log(tmp_path / "a-0") as log, pytest.raises(ArgumentError, match="open Log"):
         how(log)
     with Manager(tmp_path / "d") as manager, pytest.raises(ArgumentError, match="open data dir"):
@@ -194,6 +194,6 @@ def test_an_open_handle_is_not_copied(tmp_path: Path, how: Callable[[object], ob
 
 
 def test_a_bool_is_no_partition(tmp_path: Path) -> None:
-    """It would stand in a checkpoint as `True`."""
+    """Otherwise a checkpoint would contain `True`."""
     with pytest.raises(ArgumentError, match="partition: found True, wanted 0 to"):
         Log(tmp_path / "a", partition=True)

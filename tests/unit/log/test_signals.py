@@ -1,4 +1,4 @@
-"""Forks and Ctrl-C: a child's handles are dead, a wait ends at once."""
+"""Forks and Ctrl-C: a child's handles are dead, a wait ends immediately."""
 
 import contextlib
 import os
@@ -18,7 +18,7 @@ TRIES = 5
 
 
 def in_child(work):
-    """Fork, run `work` in the child; what it returned, as text."""
+    """Fork and run `work` in the child; returns its result as text."""
     read_fd, write_fd = os.pipe()
     pid = os.fork()
     if pid == 0:
@@ -39,7 +39,7 @@ def in_child(work):
 
 @pytest.mark.filterwarnings("ignore:.*fork.*:DeprecationWarning")
 def test_handles_in_a_forked_child_are_dead(tmp_path):
-    """Every call names the fork; the parent goes on, and still owns the directory."""
+    """Every call reports the fork; the parent continues, and still owns the directory."""
     path = tmp_path / "log-0"
     log = kafkalog.Log(path)
     log.append(b"before")
@@ -76,7 +76,7 @@ def test_handles_in_a_forked_child_are_dead(tmp_path):
 
 
 def test_a_child_opens_logs_of_its_own(tmp_path):
-    """Sync threads do not survive a fork; they start again."""
+    """Sync threads do not survive a fork; the child starts new ones."""
     with kafkalog.Log(tmp_path / "parent-0") as log:
         log.append(b"x")
         log.flush()
@@ -106,15 +106,15 @@ WAITS = {
 @pytest.mark.slow
 @pytest.mark.parametrize("wait", WAITS)
 def test_ctrl_c_ends_a_wait(wait, tmp_path):
-    """A real SIGINT to a process that waits for what never comes; for flush, on a disk that never
-    answers.  The wait is sliced, so that the signal is seen within a tenth of a second."""
+    """A real SIGINT to a process that waits forever; for flush, on a disk that never answers.  The
+    wait is sliced, so that the signal is seen within a tenth of a second."""
     assert WAIT_SLICE_MS <= 100
     environment = dict(os.environ)
     if wait == "flush":
         source, library = tmp_path / "slow.c", tmp_path / "slow.so"
         source.write_text(SLOW_DISK)
         subprocess.run(["cc", "-shared", "-fPIC", "-o", library, source], check=True)
-        # A sanitizer's run-time, when there is one, has to come first.
+        # A sanitizer's runtime, if there is one, must come first.
         before = environment.get("LD_PRELOAD")
         environment["LD_PRELOAD"] = f"{before}:{library}" if before else str(library)
     program = (
@@ -138,7 +138,7 @@ def test_ctrl_c_ends_a_wait(wait, tmp_path):
 
 
 def _until_asleep(pid):
-    """Return when the process waits for something (state S in /proc)."""
+    """Return once the process waits for something (state S in /proc)."""
 
     def asleep():
         with open(f"/proc/{pid}/stat") as stat:
@@ -159,13 +159,13 @@ APPENDS = {
 
 @pytest.mark.parametrize("call", APPENDS)
 def test_ctrl_c_ends_the_wait_for_a_disk_that_was_quick_so_far(call, tmp_path, native_test):
-    """The sync goes on in another thread: a caller that ran it, or waited for it in C, would not
-    see the signal."""
+    """The sync runs in another thread: a caller that ran it, or waited for it in C, would not see
+    the signal."""
     _, lib = native_test
     lib.kl_io_reset()
     every = 10**9 if call == "flush" else 1
     with kafkalog.Log(tmp_path / "log-0", config={"flush.messages": every}) as log:
-        for _ in range(3):  # now it is known how quick it is
+        for _ in range(3):  # so that it counts as quick
             log.append(b"before")
             log.flush()
         end = log.end_offset
@@ -176,7 +176,7 @@ def test_ctrl_c_ends_the_wait_for_a_disk_that_was_quick_so_far(call, tmp_path, n
         def interrupt() -> None:
             wait_for(lambda: lib.kl_io_waiting(b"fdatasync") == 1, "the disk is asked")
             signal.pthread_kill(threading.main_thread().ident, signal.SIGINT)
-            if not left.wait(LIMIT_S):  # else this test never ends
+            if not left.wait(LIMIT_S):  # otherwise this test would never end
                 lib.kl_io_reset()
 
         lib.kl_io_hold(b"fdatasync", lib.KL_HOLD_ALL)

@@ -1,4 +1,4 @@
-"""The page in shared memory by which readers learn what a writer shows."""
+"""The page in shared memory through which a writer publishes to readers."""
 
 import fcntl
 import os
@@ -42,12 +42,12 @@ def given_away(tmp_path: Path) -> Path:
 
 @root
 def test_root_on_another_users_folder_has_a_page(given_away):
-    """It is the folder's owner's, and a reader goes by it: nothing is shown early."""
+    """It belongs to the folder's owner, and readers use it: nothing is visible early."""
     with kafkalog.Log(given_away) as log:
         log.append(b"shown")
         page = page_of(given_away, USER)
         assert (page.stat().st_uid, page.parent.stat().st_uid) == (USER, USER)
-        # Bytes that the writer has not published: a reader that takes the file's end sees them.
+        # Bytes that are not published: a reader that used the file's end would see them.
         with kafkalog.Log(given_away, mode="r") as reader:
             assert reader.end_offset == 1
             [file] = given_away.glob("*.log")
@@ -66,12 +66,12 @@ PROGRAM = "import sys, kafkalog; kafkalog.Log(sys.argv[1]).close()"
 
 
 def open_elsewhere(path: Path) -> None:
-    """In a process of its own: pages are swept once in each."""
+    """Open the log in a separate process: each process sweeps pages once."""
     subprocess.run([sys.executable, "-c", PROGRAM, str(path)], check=True)
 
 
 def test_the_sweep_leaves_other_containers_pages_alone(tmp_path):
-    """A pid means nothing in another namespace; a dead one's page of our own goes."""
+    """A pid means nothing in another namespace; a dead process's page in ours is removed."""
     path = tmp_path / "log-0"
     with kafkalog.Log(path) as log:
         log.append(b"x")
@@ -103,7 +103,7 @@ sys.stdin.read()
 
 @contextmanager
 def writer_elsewhere(path: Path) -> Iterator[subprocess.Popen[str]]:
-    """A process that appended one record and has the log open; killed at the end."""
+    """A process that has appended one record and keeps the log open; it is killed at the end."""
     command = [sys.executable, "-c", WRITER, str(path)]
     pipe = subprocess.PIPE
     with subprocess.Popen(command, stdin=pipe, stdout=pipe, text=True) as writer:
@@ -115,7 +115,7 @@ def writer_elsewhere(path: Path) -> Iterator[subprocess.Popen[str]]:
 
 
 def test_a_reader_goes_on_with_the_next_writer_after_a_kill(tmp_path):
-    """The first one's page is swept by the second, which makes another file of that name."""
+    """The second writer sweeps the first one's page, and creates another file of that name."""
     path = tmp_path / "log-0"
     with ExitStack() as stack:
         with writer_elsewhere(path):
@@ -127,7 +127,7 @@ def test_a_reader_goes_on_with_the_next_writer_after_a_kill(tmp_path):
 
 
 def test_a_reader_does_not_wait_for_a_writer_that_was_killed(tmp_path, wait_until):
-    """The next writer may be another program, which says nothing in any page."""
+    """The next writer may be another program, which uses no page."""
     path = tmp_path / "log-0"
     with ExitStack() as stack:
         with writer_elsewhere(path):
@@ -141,13 +141,13 @@ def test_a_reader_does_not_wait_for_a_writer_that_was_killed(tmp_path, wait_unti
 
 
 def test_a_page_that_is_being_made_is_not_swept(tmp_path, native_test, wait_until):
-    """Another process starts, and removes what dead ones left.  Without its page a
-    writer's readers would take what lies in the files for what is shown."""
+    """Another process starts and removes the pages of dead ones.  Without its page a writer's
+    readers would take the ends of the files for what is published."""
     _, hooks = native_test
     path = tmp_path / "log-0"
     begin = f"import kafkalog; kafkalog.Log({str(tmp_path / 'other-0')!r}).close()"
     hooks.kl_io_reset()
-    hooks.kl_io_hold_one(b"fallocate", 1)  # of the page: the log has none before its first write
+    hooks.kl_io_hold_one(b"fallocate", 1)  # of the page: the log needs none before its first write
     try:
         with ThreadPoolExecutor(1) as pool:
             opening = pool.submit(kafkalog.Log, path)
@@ -170,8 +170,8 @@ def is_locked(page: Path) -> bool:
 
 
 def test_a_page_that_grew_is_still_locked(tmp_path):
-    """By the lock a writer in another container, to which the pid in the page says nothing, sees
-    that somebody has the log open."""
+    """A writer in another container, to which the pid in the page means nothing, sees by the lock
+    that the log is open."""
     path = tmp_path / "log-0"
     with kafkalog.Log(path, config={"index.interval.bytes": 100}) as log:
         sizes = []
@@ -186,7 +186,7 @@ def test_a_page_that_grew_is_still_locked(tmp_path):
 
 @pytest.fixture
 def others_place() -> Iterator[Path]:
-    """Where USER's pages would lie, made by another user before USER had any."""
+    """The folder for USER's pages, created by another user before USER had any."""
     place = SHM / f"kafkalog-{USER}"
     place.mkdir(mode=0o700)
     os.chown(place, USER + 1, -1)
@@ -194,7 +194,7 @@ def others_place() -> Iterator[Path]:
 
 
 def claim(folder: Path, place: Path, kept: Path) -> None:
-    """A page in `place` that says that a living process writes to `folder`, owned as the place."""
+    """Put a page into `place`, with its owner: it claims that a live process writes `folder`."""
     page = bytearray(page_of(kept, os.geteuid()).read_bytes())
     found, (magic, *_) = folder.stat(), struct.unpack_from("<Q", page)
     struct.pack_into("<QQQ", page, 0, magic, found.st_dev, found.st_ino)
@@ -205,7 +205,7 @@ def claim(folder: Path, place: Path, kept: Path) -> None:
 
 @root
 def test_a_page_in_a_place_of_somebody_elses_is_not_believed(given_away, others_place, tmp_path):
-    """Anyone can make a folder in /dev/shm, and would keep a log from being opened with it."""
+    """Anyone can create a folder in /dev/shm, and could otherwise block a log from being opened."""
     with kafkalog.Log(tmp_path / "kept-0") as kept:
         kept.append(b"x")
         claim(given_away, others_place, tmp_path / "kept-0")
@@ -217,7 +217,7 @@ def test_a_page_in_a_place_of_somebody_elses_is_not_believed(given_away, others_
 
 @root
 def test_nor_is_one_that_took_a_place_later(given_away, tmp_path):
-    """The user's own place was there when this process looked, and is gone."""
+    """The user's own folder existed when this process looked, and is gone now."""
     with kafkalog.Log(tmp_path / "kept-0") as kept:
         kept.append(b"x")
         with kafkalog.Log(given_away) as log:

@@ -25,7 +25,7 @@ SYNC_THREADS = 16
 
 @pytest.fixture
 def held(native_test: tuple[Any, Any]) -> Iterator[Any]:
-    """The test build's library; every fdatasync waits until it is let go."""
+    """The test build's library; every fdatasync waits until it is released."""
     _, lib = native_test
     lib.kl_io_reset()
     lib.kl_io_hold(b"fdatasync", 1)
@@ -34,9 +34,9 @@ def held(native_test: tuple[Any, Any]) -> Iterator[Any]:
 
 
 def test_many_logs_are_synced_at_once(held: Any, tmp_path: Path, wait_until: Wait) -> None:
-    """As many as there are sync threads, and no more: the others come after them."""
+    """As many as there are sync threads at once; the others follow."""
     count = SYNC_THREADS + 8
-    before = sync_threads()  # those of other disks that earlier tests wrote to
+    before = sync_threads()  # threads for other disks that earlier tests wrote to
     with ExitStack() as stack:
         logs = [kafkalog.Log(tmp_path / f"log-{i}") for i in range(count)]
         for log in logs:
@@ -55,7 +55,7 @@ def test_many_logs_are_synced_at_once(held: Any, tmp_path: Path, wait_until: Wai
 
 
 def sync_threads() -> set[str]:
-    """The ids of this process's threads that sync."""
+    """The ids of this process's sync threads."""
     found = set()
     for task in Path("/proc/self/task").iterdir():
         with contextlib.suppress(OSError):  # it may have ended
@@ -91,7 +91,7 @@ def test_one_log_that_waits_holds_up_no_other(
 
 
 def test_a_forked_child_has_sync_threads_of_its_own(tmp_path: Path) -> None:
-    """Those of the parent do not exist in it, whatever they did at that moment."""
+    """The parent's threads do not exist in it, whatever they were doing at the fork."""
     program = """
         import os, sys, kafkalog
         from concurrent.futures import ThreadPoolExecutor

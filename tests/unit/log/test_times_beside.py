@@ -1,4 +1,4 @@
-"""Searches for times while the log's owner is busy: each sees the old or the new, whole."""
+"""Searches for times while the log's owner is busy: each sees the old state or the new one."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from tests.unit.log.test_held_disk import NotHeld, held
 Wait = Callable[..., None]
 CONFIG = {"file.delete.delay.ms": 0, "index.interval.bytes": 100}
 CALLS_MAX = 40
-"""More than a search makes."""
+"""More calls than a search makes."""
 
 
 @pytest.fixture
@@ -32,7 +32,7 @@ def hooks(native_test: tuple[Any, Any]) -> Iterator[Any]:
 
 
 def batch(log: Log, first_ms: int, value_bytes: int) -> None:
-    """Three records in a compressed batch, each of about so many bytes that stay."""
+    """Append three records in a compressed batch, each of about so many incompressible bytes."""
     values = [b"-" * 200 + random.Random(first_ms + i).randbytes(value_bytes) for i in range(3)]
     log.append_many(values, timestamps_ms=range(first_ms, first_ms + 3), compression="zstd")
 
@@ -73,7 +73,7 @@ def test_a_search_is_held_in_each_of_its_reads(
     hooks: Any, tmp_path: Path, wait_until: Wait, beside: str,
     search: Callable[[Log], object], change: Callable[[Log], None],
 ) -> None:  # fmt: skip
-    """The batch that it found becomes another one."""
+    """The batch that it found is replaced."""
     for nth in range(1, CALLS_MAX):
         path = tmp_path / f"{nth}" / "log-0"
         with Log(path, config=CONFIG) as log:
@@ -103,7 +103,7 @@ def test_a_search_is_held_in_each_of_its_reads(
 def test_a_search_that_is_overtaken_between_its_calls(
     tmp_path: Path, search: Callable[[Log], object], change: Callable[[Log], None]
 ) -> None:
-    """It knows the place and the size of a batch, and another one lies there when it looks."""
+    """It knows a batch's position and size, but another batch is there when it looks."""
     with Log(tmp_path / "log-0", config=CONFIG) as log:
         batch(log, 10, 50)
         batch(log, 20, 50)

@@ -1,4 +1,4 @@
-"""Verify while files of the log are being changed: what is half done is no finding."""
+"""Verify while the log's files are being changed: a half-done change is no finding."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ STEPS = 40
 
 
 def grow(log: kafkalog.Log, *epochs: int) -> None:
-    """Some segments, of each epoch records and an aborted transaction."""
+    """Append several segments, with records and an aborted transaction in each epoch."""
     for epoch in epochs:
         handle_of(log).lead(epoch)
         fill(log, 8)
@@ -67,7 +67,7 @@ def compact(log: kafkalog.Log) -> None:
 
 @pytest.fixture(scope="module")
 def grown(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A log of some segments, to be copied."""
+    """A log of several segments, for copying."""
     folder = tmp_path_factory.mktemp("grown") / "t-0"
     with kafkalog.Log(folder, config=CONFIG) as log:
         grow(log, 1, 2, 3)
@@ -76,7 +76,7 @@ def grown(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @contextmanager
 def opened(grown: Path, folder: Path) -> Iterator[kafkalog.Log]:
-    """A copy of its own, in which all that is there is on disk."""
+    """Open a separate copy in which everything is on disk."""
     with kafkalog.Log(copy_tree(grown, folder), config=CONFIG) as log:
         grow(log, 4)
         log.flush()
@@ -84,7 +84,7 @@ def opened(grown: Path, folder: Path) -> Iterator[kafkalog.Log]:
 
 
 class Looks:
-    """Each look at the partition; behind the first one what is held goes on, to its end."""
+    """Records verify's looks at the partition; after the first one the held change is completed."""
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch, go_on: Callable[[], None]) -> None:
         self.found: list[set[str]] = []
@@ -103,7 +103,7 @@ class Looks:
 def seen_by(
     monkeypatch: pytest.MonkeyPatch, disk: Any, log: kafkalog.Log, working: Future[object]
 ) -> tuple[list[Finding], list[set[str]]]:
-    """What verify tells, and what it saw in each of its looks."""
+    """Verify's findings, and what it saw in each of its looks."""
 
     def go_on() -> None:
         disk.kl_io_reset()
@@ -135,7 +135,7 @@ def test_what_a_change_of_files_shows_in_passing_is_no_finding(
     change: Change,
     calls: list[bytes],
 ) -> None:
-    """Held in each of its calls, seen so, and then let go."""
+    """The change is held in each of its calls, seen in that state, and then completed."""
     seen: set[str] = set()
     for call in calls:
         for nth in range(1, STEPS):
@@ -160,7 +160,7 @@ def test_what_a_change_of_files_shows_in_passing_is_no_finding(
 def test_damage_is_told_while_files_are_changed(
     disk: Any, grown: Path, tmp_path: Path, wait_until: Wait, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Each look finds it; what it finds once is let go."""
+    """Each look finds the damage; what only one look finds is dropped."""
     with opened(grown, tmp_path / "t-0") as log, ThreadPoolExecutor(1) as pool:
         damaged = Path(log.path) / f"{log.segments[2].base_offset:020d}.log"
         data = bytearray(damaged.read_bytes())

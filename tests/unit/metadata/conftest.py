@@ -1,4 +1,4 @@
-"""Images and requests for tests of what is pure."""
+"""Images and requests for tests of pure functions."""
 
 import uuid
 from collections.abc import Callable, Iterable
@@ -29,7 +29,7 @@ ASKED: dict[int, Callable[[Any], Any]] = {
 
 
 def applied(image: MetadataImage, records: Iterable[tuple[str, Any]]) -> MetadataImage:
-    """The image after records that went through their bytes."""
+    """The image after these records, which are encoded and decoded first."""
     replay = Replay(image)
     count = 0
     for name, fields in records:
@@ -41,7 +41,7 @@ def applied(image: MetadataImage, records: Iterable[tuple[str, Any]]) -> Metadat
 
 
 def request(api: Api, version: int | None = None, /, **fields: Any) -> Any:
-    """What a broker makes of a request that it decoded."""
+    """The request as a broker decodes and translates it."""
     version = api.max_version if version is None else version
     return ASKED[api.key](api.decode_request(version, api.encode_request(version, fields)))
 
@@ -59,7 +59,7 @@ def site() -> Site:
 
 @pytest.fixture
 def with_topics(empty: MetadataImage) -> Callable[..., MetadataImage]:
-    """`with_topics(orders=3)`: an image with topics of so many partitions."""
+    """`with_topics(orders=3)`: an image of topics with these partition counts."""
 
     def make(**topics: int) -> MetadataImage:
         image = empty

@@ -1,4 +1,4 @@
-"""A life of a metadata log, step by step: what the crash tests interrupt."""
+"""The steps in the life of a metadata log that the crash tests interrupt."""
 
 import json
 from collections.abc import Callable, Iterator
@@ -18,7 +18,7 @@ Report = Callable[..., None]
 
 
 def summary(image: MetadataImage) -> dict[str, Any]:
-    """What a step changes, without what differs from run to run."""
+    """The metadata that steps change, without values that differ between runs."""
     found = {
         "topics": {name: len(topic.partitions) for name, topic in sorted(image.topics.items())},
         "configs": sorted([kind, name, dict(sorted(values.items()))]
@@ -55,7 +55,7 @@ def configure(metadata: MetadataLog, kind: int, name: str, **configs: str | None
 
 
 class Failed(Exception):
-    """A step that was answered with an error."""
+    """The answer to a step was an error."""
 
 
 def done(results: list[dict[str, Any]]) -> None:
@@ -69,7 +69,7 @@ STEPS: list[Callable[[MetadataLog], Any]] = [
     lambda m: create(m, "second", 1),
     lambda m: m.allocate_producer_ids(),
     lambda m: configure(m, 2, "first", retention_ms=None, flush_ms="9"),
-    lambda m: create(m, "many", MANY, preallocate="true"),  # a transaction of several batches
+    lambda m: create(m, "many", MANY, preallocate="true"),  # a transaction in several batches
     lambda m: configure(m, 4, "", log_retention_ms="77"),
     lambda m: grow(m, "first", 4),
     lambda m: m.take_snapshot(),
@@ -83,7 +83,7 @@ STEPS: list[Callable[[MetadataLog], Any]] = [
 
 
 def opened(path: Path) -> tuple[ExitStack, Manager, MetadataLog]:
-    """The directory opened as a broker does it."""
+    """Open the directory as a broker does."""
     with ExitStack() as stack:
         config = {"metadata.max.retention.bytes": 2000, "log.initial.task.delay.ms": 600_000}
         manager = stack.enter_context(Manager(path, config))
@@ -97,7 +97,7 @@ def opened(path: Path) -> tuple[ExitStack, Manager, MetadataLog]:
 def life(
     report: Report, path: str, failpoint: str | None = None, after: int = 0, begin: int = 0
 ) -> None:
-    """Every step from `begin` on, each reported with the metadata after it."""
+    """Run every step from `begin` on, and report the metadata after each."""
     from kafkalog import _native
 
     if failpoint is not None:
@@ -115,7 +115,7 @@ def life(
 
 
 def check_folders(manager: Manager, metadata: MetadataLog) -> None:
-    """Every partition has a folder of its topic's id, and no folder is anybody else's."""
+    """Every partition has a folder with its topic's id, and there are no other folders."""
     image = metadata.image
     here = {tp for tp in manager.partitions() if tp.topic != "__cluster_metadata"}
     assert here == {
@@ -129,7 +129,7 @@ def check_folders(manager: Manager, metadata: MetadataLog) -> None:
 
 
 def expected(path: Path) -> Iterator[dict[str, Any]]:
-    """The metadata after each step of a life that nothing interrupts."""
+    """The metadata after each step of an uninterrupted life."""
     stack, manager, metadata = opened(path)
     with stack:
         yield summary(metadata.image)

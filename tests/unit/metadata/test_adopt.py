@@ -1,4 +1,4 @@
-"""`kafkalog adopt`: directories whose topics no metadata names."""
+"""`kafkalog adopt`: directories with topics that no metadata lists."""
 
 import json
 import os
@@ -55,7 +55,7 @@ def test_topics_of_folders_are_taken_in(
     assert "Their records are kept" in out
     status, out = run(capsys, "--dir", str(directory))
     assert (status, "nothing to adopt" in out) == (0, True)
-    # Kafka's default, or a broker's, would delete after a week.
+    # Kafka's default, or the broker's setting, would delete records after a week.
     with (
         Manager(directory, {"log.retention.ms": 1}) as manager,
         MetadataLog.open(manager) as metadata,

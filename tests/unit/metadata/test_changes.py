@@ -1,4 +1,4 @@
-"""Records and the image that they make: any sequence, any bytes."""
+"""Records and the image that they produce: any sequence, any bytes."""
 
 import contextlib
 import uuid
@@ -78,7 +78,7 @@ def without_time(image: MetadataImage) -> MetadataImage:
 
 @given(st.lists(RECORDS, max_size=40))
 def test_a_snapshot_says_what_the_records_said(records: list[tuple[str, Any]]) -> None:
-    """And what does not fit is refused without a change."""
+    """A record that does not fit is refused, and changes nothing."""
     base = empty_image("cluster", 1)
     replay = Replay(base)
     for name, fields in records:
@@ -93,13 +93,13 @@ def test_a_snapshot_says_what_the_records_said(records: list[tuple[str, Any]]) -
     image = replay.settle(0, 0, 0)
     assert {topic.id: name for name, topic in image.topics.items()} == dict(image.names)
     again = applied(base, snapshot_entries(image))
-    # Nothing tells in a snapshot what a topic that is gone had as settings.
+    # A snapshot has no settings of deleted topics.
     assert without_time(again) == without_time(image)
 
 
 @given(st.lists(st.lists(RECORDS, max_size=12), max_size=5))
 def test_a_change_tells_what_a_look_at_all_would(rounds: list[list[tuple[str, Any]]]) -> None:
-    """Also of what came with several batches, and of a record that was refused in the middle."""
+    """Also for changes in several batches, and with records that were refused in between."""
     replay = Replay(empty_image("cluster", 1))
     old = replay.image
     for records in rounds:
@@ -169,11 +169,11 @@ def test_a_snapshot_with_a_changed_byte_is_refused(
     path.write_bytes(bytes(data) + more)
     with contextlib.suppress(CorruptLog):
         found = [raw.value for raw in read_snapshot(str(path)) if raw.control is None]
-        assert found == values  # a base offset or an epoch, which no checksum covers
+        assert found == values  # the byte is of a base offset or an epoch, which have no checksum
 
 
 def test_versions_follow_the_level_of_the_directory() -> None:
-    """What Kafka of that time can read."""
+    """Kafka of that level can read the versions."""
     levels = {
         7: (1, 1, 0, 0),
         8: (2, 1, 0, 0),
@@ -205,7 +205,7 @@ def test_every_record_that_is_read_is_kept_or_said_to_say_nothing() -> None:
 
 
 def test_what_kafka_4_4_registers_is_in_our_snapshots() -> None:
-    """Cordoned log directories (KIP-1066), and controllers that are taken out (KIP-1208)."""
+    """Cordoned log directories (KIP-1066) and unregistered controllers (KIP-1208)."""
     level = {"name": "metadata.version", "feature_level": 33}
     base = applied(empty_image("c", 1), [("FeatureLevelRecord", level)])
     broker = {"broker_id": 1, "broker_epoch": 5, "log_dirs": IDS[:2], "cordoned_log_dirs": IDS[:1]}

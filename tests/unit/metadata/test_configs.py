@@ -31,7 +31,7 @@ def incremental(
     image: MetadataImage, resource: tuple[int, str], *changes: tuple[str, int, str | None],
     validate_only: bool = False,
 ) -> tuple[MetadataImage, str]:  # fmt: skip
-    """The image after one resource's change, and how it went."""
+    """The image after one resource's change, and the error's name."""
     asked = {
         "resource_type": resource[0],
         "resource_name": resource[1],
@@ -52,7 +52,7 @@ def incremental(
 
 
 def described(image: MetadataImage, resource: tuple[int, str], *keys: str, **more: Any) -> Any:
-    """The one result of DescribeConfigs, its settings by name."""
+    """The error of DescribeConfigs for one resource, and its settings by name."""
     asked = {
         "resource_type": resource[0],
         "resource_name": resource[1],
@@ -66,7 +66,7 @@ def described(image: MetadataImage, resource: tuple[int, str], *keys: str, **mor
 
 
 def test_a_broker_says_null_where_others_speak_for_a_setting() -> None:
-    """As Kafka: clients are told the listeners' own addresses then."""
+    """As in Kafka: clients then get the addresses of the listeners themselves."""
     asked = request(apis.DESCRIBE_CONFIGS, resources=[{
         "resource_type": BROKER, "resource_name": "1",
         "configuration_keys": ["advertised.listeners"],
@@ -215,7 +215,7 @@ def test_a_topics_setting_names_all_its_sources(image: MetadataImage) -> None:
     assert chain(told["flush.ms"]) == [("log.flush.interval.ms", str(2**63 - 1), 5)]
     assert (told["preallocate"]["value"], told["preallocate"]["config_type"]) == ("false", 1)
     assert (told["cleanup.policy"]["value"], told["cleanup.policy"]["config_type"]) == ("delete", 7)
-    # What is told is in effect.
+    # The described values are in effect.
     assert topic_overrides(image, "a", STATIC.topic)["retention.ms"] == 10
     assert topic_overrides(image, "b", STATIC.topic)["retention.ms"] == 20
 
@@ -275,7 +275,7 @@ def test_what_cannot_be_described(
     assert not told
 
 
-# ---- whatever is asked ---------------------------------------------------------------------------
+# ---- any requests ---------------------------------------------------------------------------
 
 NAMES = [
     "cleanup.policy", "flush.ms", "min.compaction.lag.ms", "max.compaction.lag.ms", "nonsense",
@@ -292,7 +292,7 @@ CHANGES = st.lists(
 def test_whatever_is_accepted_is_obeyed(
     steps: list[tuple[str, list[tuple[str, int, str | None]]]],
 ) -> None:
-    """After any changes every topic's settings can be made, and are what is described."""
+    """After any changes each topic's settings are valid, and equal to the described ones."""
 
     image = empty_image("cluster", 1)
     for name in "ab":

@@ -1,4 +1,4 @@
-"""Killed at every failpoint, or with a disk that fails: a change is there as a whole or not."""
+"""Killed at every failpoint, or with a failing disk: a change is complete or absent."""
 
 import contextlib
 import errno
@@ -34,17 +34,17 @@ def states(memory: Path) -> list[dict[str, Any]]:
 
 
 def check(path: Path, states: list[dict[str, Any]], reached: int) -> None:
-    """After a crash: the last step that was reported, or the one after it; then it goes on."""
+    """After a crash the metadata is that of the last reported step or the next; later steps run."""
     stack, manager, metadata = story.opened(path)
     with stack:
         found = story.summary(metadata.image)
         possible = states[reached : reached + 2]
         assert found in possible
         for tp in manager.partitions():
-            manager.get(*tp)  # only now a folder without an id gets it
+            manager.get(*tp)  # opening gives a folder its missing id
         story.check_folders(manager, metadata)
         done = reached + possible.index(found)
-        # A snapshot changes nothing, so that the step after it may be the one that is there.
+        # A snapshot changes nothing, so several steps may have this metadata: take the last.
         while done + 1 < len(states) and states[done + 1] == found:
             done += 1
         for number, step in enumerate(story.STEPS[done : done + 3], done + 1):
@@ -62,8 +62,8 @@ def check(path: Path, states: list[dict[str, Any]], reached: int) -> None:
 def test_a_kill_at_every_failpoint_leaves_whole_changes(
     zygote: Zygote, memory: Path, states: list[dict[str, Any]]
 ) -> None:
-    """At the first pass of a failpoint and at the last of the next; in the long form at both of
-    each, exploring at more of them."""
+    """Killed at the first pass of one failpoint and at the last pass of the next; the long form
+    kills at both passes of each, and exploring at seven."""
     root = Path(tempfile.mkdtemp(dir=memory))
     hits: dict[str, int] = {}
     for words in zygote.start(WORK, path=str(root / "all")).reports():
@@ -101,10 +101,10 @@ def test_a_failing_disk_leaves_whole_changes(
     sticky: int,
     error: int,
 ) -> None:
-    """A call fails during one step; the step is done or not, and a restart goes on."""
+    """A call fails during one step; the step is complete or absent, and a restart continues."""
     lib = native_test[1]
     root = Path(tempfile.mkdtemp(dir=memory))
-    # A topic, a change of several batches, one topic less; exploring, every step.
+    # Create a topic, a change of several batches, delete a topic; exploring: every step.
     for number in range(len(story.STEPS)) if EXPLORING else (0, 4, 8):
         path, nth, failed = root / f"step-{number}", 1, True
         while failed and nth < 6:
@@ -125,7 +125,7 @@ def test_a_failing_disk_leaves_whole_changes(
                 assert story.summary(metadata.image) in states[number : number + 2]
             finally:
                 lib.kl_io_reset()
-                # A disk that failed for good is told at the close as well.
+                # If the disk fails permanently, close raises an error too.
                 with contextlib.suppress(KafkalogError, OSError):
                     stack.close()
             check(path, states, reached)

@@ -1,4 +1,4 @@
-"""What UpdateFeatures would change, and what it refuses, in Kafka's words."""
+"""What UpdateFeatures changes and what it refuses, with Kafka's messages."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def raw(tmp_path: Path) -> Iterator[Raw]:
 
 
 def change(raw: Raw, *changes: tuple[str, int, int], dry: bool = False) -> tuple[int, str | None]:
-    """The error and message of version 2."""
+    """The error and the message of UpdateFeatures version 2."""
     updates = [
         {"feature": name, "max_version_level": level, "upgrade_type": kind}
         for name, level, kind in changes
@@ -45,7 +45,7 @@ def levels(raw: Raw) -> dict[str, int]:
 
 
 def test_levels_go_down_and_up(raw: Raw) -> None:
-    """A dry run changes nothing; the same level is no change and no error."""
+    """A dry run changes nothing; the same level again is neither a change nor an error."""
     before = levels(raw)
     assert before[TV] == 2
     assert change(raw, (TV, 1, 2), dry=True) == (OK, None)
@@ -77,7 +77,7 @@ def test_levels_go_down_and_up(raw: Raw) -> None:
     ],
 )  # fmt: skip
 def test_what_is_refused_says_why(raw: Raw, name: str, level: int, kind: int, why: str) -> None:
-    """Of several features none is changed."""
+    """None of several features is changed."""
     before = levels(raw)
     told = f"{PREFIX}Invalid update version {level} for feature {name}. {why}"
     assert change(raw, ("eligible.leader.replicas.version", 0, 2), (name, level, kind)) == (
@@ -101,7 +101,7 @@ def test_metadata_are_not_taken_back(raw: Raw) -> None:
 def test_a_level_between_which_no_record_changed_is_taken_back(
     raw: Raw, high: int, low: int, kind: int
 ) -> None:
-    """Kafka's MetadataVersion says at which levels the records changed."""
+    """Kafka's MetadataVersion lists the levels at which records changed."""
     if high > LEVEL_NEW:
         assert change(raw, ("metadata.version", high, 1)) == (OK, None)
         assert change(raw, ("metadata.version", low, 1))[0] == BAD
@@ -118,7 +118,7 @@ def test_a_level_at_which_records_changed_is_not_taken_back(raw: Raw, changed: i
 
 
 def test_older_versions_name_each_feature(raw: Raw) -> None:
-    """And know one kind of downgrade at first."""
+    """The first version has only one kind of downgrade."""
     asked = [{"feature": TV, "max_version_level": 1, "allow_downgrade": True}]
     found = raw.call(apis.UPDATE_FEATURES, 0, feature_updates=asked)
     (one,) = found.results
@@ -133,7 +133,7 @@ def test_older_versions_name_each_feature(raw: Raw) -> None:
 def test_a_restart_keeps_the_levels_and_clients_obey_them(
     tmp_path: Path, wait_until: Callable[..., None]
 ) -> None:
-    """Ends that raise the epoch are written as version 2 wants it, and are not without."""
+    """Clients and the transaction coordinator see the lower level after the restart."""
     with Broker(tmp_path / "data") as broker, Cluster(broker.bootstrap_servers) as cluster:
         assert update_features(cluster, {TV: 1}, 2) == {TV: None}
         assert update_features(cluster, {TV: 9}, UPGRADE).errors.keys() == {TV}
@@ -146,7 +146,7 @@ def test_a_restart_keeps_the_levels_and_clients_obey_them(
 
 
 def test_eligible_replicas_want_the_clusters_own_least_in_sync(raw: Raw) -> None:
-    """As Kafka writes it when they are turned on: then no broker has one of its own."""
+    """Turning them on sets it, as in Kafka, and removes every broker's own value."""
     elr, name = "eligible.leader.replicas.version", "min.insync.replicas"
     assert change(raw, (elr, 0, 2)) == (OK, None)
     assert raw.alter(4, "", min_insync_replicas=None).error_code == OK

@@ -1,5 +1,5 @@
-"""Directories that Kafka's `kafka-storage format` made and no broker has run on yet: what they were
-formatted with is what their metadata begin with, and the file is left as it is."""
+"""Directories made by Kafka's `kafka-storage format` on which no broker has run yet: the metadata
+starts with what they were formatted with, and that file does not change."""
 
 from __future__ import annotations
 
@@ -24,18 +24,18 @@ BOB: Record = ("UserScramCredentialRecord", {
 
 
 def levels(**wanted: int) -> list[Record]:
-    """Features by name, with underscores for dots."""
+    """FeatureLevelRecords by feature name, with underscores for dots."""
     return [("FeatureLevelRecord", {"name": name.replace("_", "."), "feature_level": level})
             for name, level in wanted.items()]  # fmt: skip
 
 
 FIRST_SNAPSHOT = "__cluster_metadata-0/00000000000000000000-0000000000.checkpoint"
 PLACES = pytest.mark.parametrize("place", [layout.BOOTSTRAP, FIRST_SNAPSHOT])
-"""Where `kafka-storage format` says it: of Kafka 4.1, and of Kafka 4.4."""
+"""Files that `kafka-storage format` writes: in Kafka 4.1, and in Kafka 4.4."""
 
 
 def formatted(path: Path, records: list[Record], place: str = layout.BOOTSTRAP) -> bytes:
-    """Format a directory as Kafka does for a quorum of its settings; what it says in `place`."""
+    """Format a directory as Kafka does for a static quorum; returns the bytes of `place`."""
     path.mkdir()
     meta = layout.new_meta_properties(1)._replace(cluster_id="AAAAAAAAAAAAAAAAAAAAAg")
     (path / layout.META_PROPERTIES).write_bytes(layout.render_meta_properties(meta))
@@ -49,7 +49,7 @@ def formatted(path: Path, records: list[Record], place: str = layout.BOOTSTRAP) 
 
 @PLACES
 def test_a_directory_for_those_who_log_in_is_not_served(tmp_path: Path, place: str) -> None:
-    """Its credentials were overwritten, and everybody was served."""
+    """Otherwise its credentials would be overwritten, and every client served."""
     path = tmp_path / "d"
     data = formatted(path, [*levels(metadata_version=27), BOB], place)
     for _ in range(2):
@@ -64,7 +64,7 @@ def test_a_directory_for_those_who_log_in_is_not_served(tmp_path: Path, place: s
 
 @PLACES
 def test_its_levels_are_kept(tmp_path: Path, place: str) -> None:
-    """Without eligible leader replicas nothing is said of min.insync.replicas, with them it is."""
+    """min.insync.replicas is set only with eligible leader replicas."""
     newer = {"eligible_leader_replicas_version": 1, "share_version": 2, "streams_version": 1}
     for level, more in ((25, {}), (33, newer)):
         path = tmp_path / str(level)
@@ -96,8 +96,8 @@ def test_what_we_do_not_know_is_refused(tmp_path: Path) -> None:
 
 
 def test_a_damaged_one_that_says_more_is_not_replaced(tmp_path: Path) -> None:
-    """Its credentials would be lost; what says no more than ours is created again, as after a power
-    cut in a first start."""
+    """Its credentials would be lost. A file without more content than ours is written again, as
+    after a power failure during a first start."""
     path = tmp_path / "d"
     data = formatted(path, [BOB, *levels(metadata_version=27)])
     torn = data[:-10]

@@ -1,4 +1,4 @@
-"""The metadata log of a directory: written whole, read again, followed by folders."""
+"""The metadata log of a directory: written in full, read again, and followed by the folders."""
 
 import errno
 import itertools
@@ -119,7 +119,7 @@ def test_a_change_tells_its_listeners_in_order(metadata: MetadataLog) -> None:
 
     def listen(change: Change) -> None:
         told.append(change)
-        # The folders of both are there: who still reads the old ones must be able to end it.
+        # All folders of both exist, so that readers of the old ones can finish.
         for image in (change.old, change.new):
             for topic in image.topics.values():
                 assert all(manager.has(TopicPartition(topic.name, n)) for n in topic.partitions)
@@ -190,13 +190,13 @@ def test_settings_change_under_an_open_log(metadata: MetadataLog) -> None:
 
 
 def test_a_large_change_is_a_transaction(data: Path) -> None:
-    """Of which a reader sees all or nothing, and an unfinished one is aborted."""
+    """A reader sees all or nothing of it, and an unfinished one is aborted."""
     with Manager(data) as manager, MetadataLog.open(manager) as metadata:
         metadata.batch_bytes = 1000
         create(metadata, "many", 50)
         said = summary(metadata.image)
         log = manager.get("__cluster_metadata", 0)
-        # What a crash in the middle of another one leaves.
+        # The rest of another transaction that a crash interrupted.
         begun = [encode("BeginTransactionRecord", {}, metadata.image)]
         fields = {"name": "half", "topic_id": uuid.UUID(int=5000)}
         begun.append(encode("TopicRecord", fields, metadata.image))
@@ -251,7 +251,7 @@ def test_snapshots_come_by_bytes_and_by_time(data: Path) -> None:
         assert count() == 2
         said = summary(metadata.image)
         metadata.take_snapshot()
-        assert count() == 2  # the oldest went
+        assert count() == 2  # the oldest was deleted
     with Manager(data) as manager, MetadataLog.open(manager) as metadata:
         assert summary(metadata.image) == said
 
@@ -283,8 +283,8 @@ NEWER = {
 
 
 def newer(data: Path, *values: bytes) -> int:
-    """A directory with topic a, and records that only a newer Kafka knows; the offset of the
-    first of them."""
+    """Create a directory with topic a, and records that only a newer Kafka knows; returns the first
+    one's offset."""
     with Manager(data) as manager, MetadataLog.open(manager) as metadata:
         create(metadata, "a", 1)
         log = manager.get("__cluster_metadata", 0)
@@ -314,7 +314,7 @@ def test_metadata_that_are_not_wholly_known_are_only_read(data: Path, what: str)
 
 
 def test_what_hangs_on_an_unknown_record_is_passed_over_by_a_reader(data: Path) -> None:
-    """A newer registration's change, and partitions of a topic that is not known."""
+    """Changes to a newer registration, and partitions of an unknown topic."""
     image = empty_image("c", 1)
     change = encode("BrokerRegistrationChangeRecord", {"broker_id": 7, "fenced": -1}, image)
     part = encode("PartitionRecord", {"partition_id": 0, "topic_id": uuid.uuid4()}, image)
@@ -361,7 +361,7 @@ def test_leader_epochs_rise_after_a_crash_only(data: Path) -> None:
 
 
 def test_a_log_that_went_ahead_of_the_metadata_is_followed(data: Path) -> None:
-    """It was written, and crashed, without a broker."""
+    """It was written without a broker, and crashed."""
     with Manager(data) as manager, MetadataLog.open(manager) as metadata:
         create(metadata, "a", 1)
         manager.get("a", 0).append(b"x")
@@ -390,7 +390,7 @@ def test_missing_folders_are_made_and_deletions_end(data: Path) -> None:
         gone = metadata.image.topics["b"].id
         shutil.copytree(data / "b-0", data / "kept")
         delete(metadata, "b")
-    # The crash came between the record and the folder.
+    # As after a crash between the record and the folder.
     (data / "kept").rename(data / "b-0")
     with Manager(data) as manager, MetadataLog.open(manager) as metadata:
         assert not manager.has(TopicPartition("b", 0))
@@ -403,7 +403,7 @@ def test_missing_folders_are_made_and_deletions_end(data: Path) -> None:
 def test_a_topic_costs_one_sync_to_make_and_one_to_delete(
     metadata: MetadataLog, native_test: Any
 ) -> None:
-    """That of the metadata, which remember the folders: their names follow before a first use."""
+    """Only the metadata is synced, which lists the folders; their names follow before first use."""
     hooks = native_test[1]
 
     def syncs() -> tuple[int, int]:
@@ -425,7 +425,7 @@ def test_a_topic_costs_one_sync_to_make_and_one_to_delete(
 def test_no_snapshot_forgets_a_topic_whose_folders_may_come_back(
     metadata: MetadataLog, native_test: Any
 ) -> None:
-    """Behind a snapshot no record says any more that the topic of such a folder was removed."""
+    """After a snapshot no record would show that the topic of such a folder was removed."""
     hooks = native_test[1]
     create(metadata, "a", 1)
     delete(metadata, "a")
@@ -441,7 +441,7 @@ def test_no_snapshot_forgets_a_topic_whose_folders_may_come_back(
 
 
 def test_a_cut_that_brings_back_an_unused_topic_without_its_id_blocks_no_name(data: Path) -> None:
-    """Neither its folder's new name nor its id was on disk: there is nothing in it to keep."""
+    """Neither its folder's new name nor its id was on disk, so there is nothing to keep."""
     with Manager(data) as manager, MetadataLog.open(manager) as metadata:
         create(metadata, "gone", 2)
         manager.get("gone", 1)

@@ -1,4 +1,4 @@
-"""Topics made from the command line, where a broker has left its metadata or not."""
+"""Topics created on the command line, with or without a broker's metadata."""
 
 from pathlib import Path
 
@@ -21,7 +21,7 @@ def test_a_directory_with_metadata_learns_of_the_topic(tmp_path: Path) -> None:
     lines = tmp_path / "lines"
     lines.write_text("one\ntwo\n")
     words = ["ingest", str(lines), "--dir", str(data), "--topic", "t", "--partitions", "2"]
-    assert main([*words, "--set", "segment.bytes=2000"]) == 2  # the metadata say its settings
+    assert main([*words, "--set", "segment.bytes=2000"]) == 2  # the metadata has its settings
     assert main(words) == 0
     with Manager(data) as manager, MetadataLog.open(manager) as metadata:
         assert not metadata.problems
@@ -36,7 +36,7 @@ def test_a_directory_with_metadata_learns_of_the_topic(tmp_path: Path) -> None:
 
 
 def test_a_log_is_not_written_under_metadata_that_are_not_wholly_known(tmp_path: Path) -> None:
-    """They may say how it is to be kept; it is read."""
+    """The unknown records may concern the log; it can only be read."""
     with Manager(tmp_path) as manager, MetadataLog.open(manager) as metadata:
         create(metadata, "t", 1)
         log = manager.get("__cluster_metadata", 0)

@@ -1,4 +1,4 @@
-"""Brokers and controllers that are unregistered: what is forgotten, and what is refused."""
+"""Unregistering brokers and controllers: what is removed, and what is refused."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def ask(raw: Raw, api: apis.Api, **who: int) -> tuple[int, Any]:
 
 
 def test_a_controller_that_is_gone_is_forgotten(broker: Broker) -> None:
-    """At the level at which metadata say so; a directory that Kafka wrote may have one."""
+    """From the level that has the record on; a directory that Kafka wrote may have such one."""
     metadata = broker._node.alone()
     metadata.write([("RegisterControllerRecord", GONE)])
     with Raw(broker.bootstrap_servers) as raw:
@@ -51,7 +51,7 @@ def test_a_controller_that_is_gone_is_forgotten(broker: Broker) -> None:
 
 
 def test_a_node_does_not_unregister_itself(broker: Broker) -> None:
-    """It leads all there is, and serves on."""
+    """It leads every partition, and continues to serve."""
     with Raw(broker.bootstrap_servers) as raw:
         assert ask(raw, apis.UNREGISTER_BROKER, broker_id=1) == (
             ErrorCode.INVALID_REQUEST, "Broker cannot unregister itself while it serves.",

@@ -1,4 +1,4 @@
-"""Changes that come from several threads at once go to the disk with one sync."""
+"""Changes from several threads at once share one sync."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ Results = Future[list[dict[str, Any]]]
 
 @pytest.fixture
 def io(native_test: tuple[Any, Any]) -> Iterator[Any]:
-    """The hooks of the disk, which do nothing afterwards."""
+    """The disk hooks, reset afterwards."""
     lib = native_test[1]
     lib.kl_io_reset()
     yield lib
@@ -52,7 +52,7 @@ def codes(found: Results) -> list[ErrorCode]:
 
 
 def waits(metadata: MetadataLog, count: int) -> Callable[[], bool]:
-    """Whether so many wait for their turn."""
+    """A condition: `count` changes wait for their turn."""
     return lambda: len(metadata._turns) == count
 
 
@@ -60,8 +60,8 @@ def waits(metadata: MetadataLog, count: int) -> Callable[[], bool]:
 def behind_one(
     metadata: MetadataLog, io: Any, wait_until: Wait, count: int
 ) -> Iterator[Callable[..., Results]]:
-    """`ask(call, ...)`: a change that comes while another is being synced; `count` of them come
-    before the disk goes on."""
+    """`ask(call, ...)`: request a change while another is being synced; `count` changes must wait
+    before the disk continues."""
     with ThreadPoolExecutor(count + 1) as threads:
         io.kl_io_hold(b"fdatasync", 1)
         threads.submit(create, metadata, "first")
@@ -72,7 +72,7 @@ def behind_one(
 
 
 def test_those_who_wait_share_a_sync(metadata: MetadataLog, io: Any, wait_until: Wait) -> None:
-    """Each is told of its own, in the order in which they came; who listens hears of all."""
+    """Each gets its own result, in order of arrival; listeners get all changes at once."""
     heard: list[Change] = []
     metadata.listen(heard.append)
     before = io.kl_io_calls(b"fdatasync")
@@ -95,7 +95,7 @@ def test_those_who_wait_share_a_sync(metadata: MetadataLog, io: Any, wait_until:
 def test_a_sync_that_fails_fails_all_that_share_it(
     metadata: MetadataLog, io: Any, wait_until: Wait
 ) -> None:
-    """But for who had nothing to write."""
+    """Except for the request that had nothing to write."""
     with behind_one(metadata, io, wait_until, 3) as ask:
         asked = [ask(create, metadata, name) for name in ("a", "b")]
         nothing = ask(metadata.create_topics, NewTopics([NewTopic("c", 1, 1)], True))
@@ -114,7 +114,7 @@ def test_one_that_cannot_be_written_fails_alone(
         for name in ("a", "b", "c"):
             asked.append(ask(create, metadata, name))
             wait_until(waits(metadata, len(asked)), "it waits")
-        io.kl_io_fail(b"pwrite", 3, errno.ENOSPC, 0, 0)  # the folder of `first`, a, b
+        io.kl_io_fail(b"pwrite", 3, errno.ENOSPC, 0, 0)  # after the writes of `first` and a
     found = [codes(one)[0] for one in asked]
     assert found == [ErrorCode.NONE, ErrorCode.KAFKA_STORAGE_ERROR, ErrorCode.NONE]
     assert set(metadata.image.topics) == {"first", "a", "c"}
@@ -128,7 +128,7 @@ def test_a_folder_that_cannot_be_made_takes_back_its_own_topic(
         wait_until(waits(metadata, 1), "it waits")
         asked += [ask(create, metadata, "b")]
         wait_until(waits(metadata, 2), "they wait")
-        io.kl_io_fail(b"mkdirat", 2, errno.ENOSPC, 0, 0)  # after that of `first`
+        io.kl_io_fail(b"mkdirat", 2, errno.ENOSPC, 0, 0)  # after the folder of `first`
     assert codes(asked[1]) == [ErrorCode.NONE]
     assert codes(asked[0]) != [ErrorCode.NONE]
     assert set(metadata.image.topics) == {"first", "b"}

@@ -1,5 +1,5 @@
-"""CreateTopics, DeleteTopics, CreatePartitions and their kin: every error of Kafka, one result
-per item."""
+"""CreateTopics, DeleteTopics, CreatePartitions and related requests: every error of Kafka, one
+result per item."""
 
 import string
 import uuid
@@ -276,7 +276,7 @@ def test_one_node_has_nothing_to_elect_or_move(with_topics: Callable[..., Metada
     assert controller.list_partition_reassignments() == []
 
 
-# ---- whatever is asked --------------------------------------------------------------------
+# ---- any requests --------------------------------------------------------------------
 
 NAMES = st.sampled_from(["a", "b", "a.b", "a_b", "", ".", "ü", "x" * 250, "__consumer_offsets"])
 TOPICS = st.lists(
@@ -306,7 +306,7 @@ TOPICS = st.lists(
 
 @given(st.lists(st.tuples(st.sampled_from("cd"), TOPICS, st.booleans()), max_size=6))
 def test_any_requests_in_a_row(steps: list[tuple[str, list[dict[str, Any]], bool]]) -> None:
-    """One result for each name; what says NONE is so, what does not has changed nothing."""
+    """One result for each name: with NONE it was done, with an error nothing changed."""
     image = empty_image("cluster", 1)
     site = Site(DIRECTORY, BrokerConfig())
     for kind, topics, only in steps:
@@ -336,7 +336,7 @@ def test_any_requests_in_a_row(steps: list[tuple[str, list[dict[str, Any]], bool
 def test_names_that_fold_alike_are_found_among_many(
     with_topics: Callable[..., MetadataImage], site: Site, there: str
 ) -> None:
-    """By trying the names that fold so where there are fewer of them than topics."""
+    """By looking up all colliding names, if there are fewer of them than topics."""
     image = with_topics(**{there: 1}, **{f"other{n}": 1 for n in range(100)})
     wanted = {"a.b.c", "a_b_c"} - {there}
     found = [result["error_message"] for name in sorted(wanted)

@@ -1,4 +1,4 @@
-"""What of an answer is copied."""
+"""Which records of a Fetch answer are copied."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from tests.support.stable import stable_ends
 
 
 def fetched(store: kafkalog.Store, offset: int = 0) -> Fetched:
-    """What a reader of committed records is answered."""
+    """The answer to a reader of committed records."""
     tp = TopicPartition("t", 0)
     with Cluster(store) as cluster:
         fetcher = Fetcher(cluster, {tp: offset}, FetchOptions(committed=True))
@@ -27,7 +27,7 @@ def fetched(store: kafkalog.Store, offset: int = 0) -> Fetched:
 
 
 def values(store: kafkalog.Store, one: Fetched) -> list[bytes | None]:
-    """What the parts hold, by a topic that they are sent to."""
+    """The values in the parts, read from a topic to which they are sent."""
     with kafkalog.Producer(store) as producer:
         for part in parts(one.data, one.start, one.aborted):
             for record in part.records:
@@ -38,7 +38,7 @@ def values(store: kafkalog.Store, one: Fetched) -> list[bytes | None]:
 
 
 def test_neither_markers_nor_what_was_aborted_is_copied(tmp_path: Path) -> None:
-    """Of two producers whose transactions lie between each other."""
+    """Two producers with interleaved transactions."""
     with kafkalog.Store(tmp_path) as store:
         with (
             kafkalog.Producer(store, transactional_id="a") as a,

@@ -1,4 +1,4 @@
-"""Which settings are followed, where groups go on, what a mirror's own records say."""
+"""Which settings are copied, where groups continue, what a mirror's own records contain."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def test_what_is_the_clusters_own_stays() -> None:
 
 @pytest.mark.parametrize(("there", "wanted"), [("100", {"max.message.bytes": "200"}), ("300", {})])
 def test_a_record_that_the_source_takes_the_copy_takes(there: str, wanted: dict[str, str]) -> None:
-    """Wherever the source has its limit from."""
+    """The copy's limit is never below the source's, wherever that is set."""
     source = dict([entry("max.message.bytes", "200", "broker")])
     assert changes(source, dict([entry("max.message.bytes", there, "default")])).wanted == wanted
 

@@ -1,4 +1,4 @@
-"""`kafkalog.Mirror` between two brokers: each record once, as it was, whatever ends it."""
+"""`kafkalog.Mirror` between two brokers: each record once, unchanged, however the mirror ends."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def target(tmp_path: Path) -> Iterator[str]:
 
 
 def test_records_settings_and_groups_come_over(source: str, target: str) -> None:
-    """Keys, values, headers, times and partitions; a second time nothing is left to do."""
+    """Keys, values, headers, times and partitions; a second mirror has nothing left to do."""
     mirrors.fill(source, "over")
     places = mirrors.commit(source, "readers", TOPIC, "over")
     status = kafkalog.Mirror(source, target, TOPIC, groups="read.*").copy()
@@ -55,7 +55,7 @@ def test_records_settings_and_groups_come_over(source: str, target: str) -> None
 
 
 def test_a_mirror_that_is_killed_goes_on_where_it_was(source: str, target: str) -> None:
-    """kill -9 at drawn moments, while somebody writes into the source: each record once."""
+    """kill -9 at random moments between writes to the source: each record is copied once."""
     draw = random.Random(SEED)
     command = [
         *(sys.executable, "-m", "kafkalog", "mirror", "--once", "--from", source, "--to", target),
@@ -112,7 +112,7 @@ def test_new_topics_partitions_and_settings_are_picked_up(source: str, target: s
 
             admin.create_topic("other", 1, config={"segment.ms": "700000"})
             send(source, "other", 0, b"first")
-            wait_for(lambda: "dc1.other" in copy.list_topics(), "the topic is made")
+            wait_for(lambda: "dc1.other" in copy.list_topics(), "the topic is created")
             wait_for(lambda: setting("segment.ms").value == "700000", "its setting is followed")
             admin.create_partitions({"other": 2}).check()
             send(source, "other", 1, b"second")
@@ -121,7 +121,7 @@ def test_new_topics_partitions_and_settings_are_picked_up(source: str, target: s
             wait_for(lambda: mirror.status.records == 2, "both are copied")
             admin.delete_topic("other")
             send(source, TOPIC, 0, b"third")
-            wait_for(lambda: mirror.status.records == 3, "a topic that went stops no other")
+            wait_for(lambda: mirror.status.records == 3, "a deleted topic stops no other")
     finally:
         mirror.stop()
         thread.join()
@@ -132,7 +132,7 @@ def test_new_topics_partitions_and_settings_are_picked_up(source: str, target: s
 
 
 def send(where: str, topic: str, partition: int, value: bytes) -> None:
-    """To a partition that may be a moment old."""
+    """Send to a partition that may have just been created."""
     with kafkalog.Producer(where) as producer:
         producer.send(topic, value, partition=partition).result()
 
@@ -155,8 +155,8 @@ def test_of_two_of_one_name_the_second_ends_the_first(source: str, target: str) 
 
 
 def test_what_is_not_its_own_is_left_aside_by_name(source: str, target: str) -> None:
-    """A topic of the target that others wrote; one of the source that was recreated; a copy that
-    was deleted: none is mixed up, and the others are copied."""
+    """A target topic with foreign records, a source topic that was recreated, a copy that was
+    deleted: none is mixed up, and the others are copied."""
     said: list[str] = []
 
     def aside() -> set[str]:

@@ -1,4 +1,4 @@
-"""Offsets of the source as those of the target: nothing is passed over, little is repeated."""
+"""Source offsets translated to target offsets: no record is skipped, and few are repeated."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def test_as_many_are_taken_as_were_sent(runs: list[tuple[int, int]]) -> None:
 
 
 def history(draw: random.Random) -> tuple[list[Span], dict[int, int], int]:
-    """Spans after some transactions, where each record of the source lies, and how far it is."""
+    """Spans after some transactions, each source offset's target offset, and the source's end."""
     spans, lies = [Span(0, 0, 0)], {}
     source = target = 0
     for _ in range(draw.randrange(1, 200)):
@@ -60,7 +60,7 @@ def history(draw: random.Random) -> tuple[list[Span], dict[int, int], int]:
             for index in sorted(draw.sample(range(count + holes), count)):
                 lies[source + index] = target
                 runs.append((target, target))
-                target += draw.choice([1, 1, 1, 1, 2])  # other things lie between
+                target += draw.choice([1, 1, 1, 1, 2])  # other records in between
             batches.append(Copied(source, last, count))
             source = last + 1 + draw.choice([0, 0, 1, 5])
         spans = thinned(joined(spans, paired(batches, runs)))
@@ -69,14 +69,14 @@ def history(draw: random.Random) -> tuple[list[Span], dict[int, int], int]:
 
 
 def test_nobody_passes_over_a_record() -> None:
-    """Drawn histories: a translation passes over no record at or behind the source's offset, and
-    the last offsets are translated exactly."""
+    """Random histories: a translation skips no record at or after the source's offset, and the
+    latest offsets are translated exactly."""
     for number in rounds(100):
         draw = random.Random(f"{SEED} {number}")
         spans, lies, end = history(draw)
         assert len(spans) <= SPANS_MAX
         assert all(a.source <= b.source and a.target <= b.target for a, b in pairwise(spans))
-        later = max(lies.values()) + 1  # of the record at an offset or behind it
+        later = max(lies.values()) + 1  # target of the record at or after an offset
         for offset in range(end, -1, -1):
             later = lies.get(offset, later)
             at = translated(spans, offset)
@@ -86,7 +86,7 @@ def test_nobody_passes_over_a_record() -> None:
 
 
 def test_older_offsets_are_told_less_exactly_and_the_newest_exactly() -> None:
-    """A marker behind every two records: each has a span, until there are too many."""
+    """A marker after every two records: each pair has a span, until there are too many."""
     spans: list[Span] = [Span(0, 0, 0)]
     for number in range(10_000):
         spans = thinned(joined(spans, [Span(2 * number, 3 * number, 2)]))
@@ -96,7 +96,7 @@ def test_older_offsets_are_told_less_exactly_and_the_newest_exactly() -> None:
     for number in range(0, 10_000, 7):
         at = translated(spans, 2 * number)
         assert at is not None and at <= 3 * number
-        assert 3 * number - at <= 3 * (10_000 - number) // 2, "half as far back again, at most"
+        assert 3 * number - at <= 3 * (10_000 - number) // 2, "half the distance to the end"
 
 
 def test_many_at_once_are_as_few() -> None:

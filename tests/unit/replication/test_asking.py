@@ -1,4 +1,4 @@
-"""A leader remembers exactly what its follower wants, however little the requests say."""
+"""A leader knows exactly what its follower wants, however short the requests are."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ NO_ID = UUID(int=0)
 
 
 class Node:
-    """What a leader remembers of a session."""
+    """A leader's state of a fetch session."""
 
     def __init__(self) -> None:
         self.session_id = 0
         self.known: dict[tuple[Any, int], Any] = {}
 
     def take(self, said: sessions.Ask) -> tuple[int, int]:
-        """The session of the answer, and how many partitions that holds."""
+        """Handle a request; returns the session id and the number of partitions in the answer."""
         ids, by_id = said.after.ids, said.after.by_id
 
         def key(tp: TopicPartition) -> tuple[Any, int]:
@@ -38,7 +38,7 @@ class Node:
 
 
 def test_it_remembers_what_is_wanted() -> None:
-    """Partitions that move, come, go, rest; recreated topics; requests that are lost."""
+    """Partitions that advance, are added, removed or paused; recreated topics; lost requests."""
     for number in rounds(60):
         draw = random.Random(f"{SEED} {number}")
         asking, node = Asking(), Node()
@@ -59,7 +59,7 @@ def test_it_remembers_what_is_wanted() -> None:
                         asking.put(tp, ids[name], at)
             said = asking.next(with_ids=True)
             if draw.random() < 0.1:
-                asking.lost(draw.choice([0, 70, 71]))  # FETCH_SESSION_ID_NOT_FOUND and another
+                asking.lost(draw.choice([0, 70, 71]))  # FETCH_SESSION_ID_NOT_FOUND and more
                 continue
             found = node.take(said)
             by_id = said.after.by_id

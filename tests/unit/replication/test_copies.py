@@ -1,4 +1,4 @@
-"""What a follower's log shares with its own disk, cleaning and settings."""
+"""A follower's log with a full disk, compaction, retention and its own settings."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ SMALL = {"segment.bytes": 1_500, "file.delete.delay.ms": 0}
 
 @pytest.fixture
 def leader(tmp_path: Path) -> Iterator[Log]:
-    """A log of three keys in some segments."""
+    """A log of three keys in several segments."""
     with Log(tmp_path / "leader" / "t-0", config=SMALL) as log:
         fill(log, 40)
         yield log
@@ -33,7 +33,7 @@ def leader(tmp_path: Path) -> Iterator[Log]:
 
 @pytest.fixture
 def begin(tmp_path: Path) -> Iterator[Begin]:
-    """A copy with settings of its own."""
+    """Opens replicas, each with its own settings."""
     made: list[Copy] = []
 
     def make(**config: object) -> Copy:
@@ -60,7 +60,7 @@ def fill(log: Log, count: int) -> None:
 
 
 def take(copy: Copy, leader: Log, shown: int | None = None) -> None:
-    """All that the leader has, by as many answers as it takes; it shows all, or so far."""
+    """Append all that the leader has, in several answers; `shown`: the high watermark in them."""
     shown = leader.high_watermark if shown is None else shown
     while (asked := copy.now().log_end) < leader.end_offset:
         records = leader.read_batches(asked, 1_000, "log_end")
@@ -68,7 +68,7 @@ def take(copy: Copy, leader: Log, shown: int | None = None) -> None:
 
 
 def same(copy: Copy, leader: Log) -> bool:
-    """From the copy's start on."""
+    """Whether the batches from the replica's log start on are equal."""
     start = copy.log.start_offset
     return batches_in(Path(copy.log.path), start) == batches_in(Path(leader.path), start)
 
@@ -76,7 +76,7 @@ def same(copy: Copy, leader: Log) -> bool:
 def test_a_full_disk_is_met_again_and_nothing_is_left_out(
     leader: Log, begin: Begin, disk: Any
 ) -> None:
-    """What did not fit is asked for once more, from where the copy ends."""
+    """Records that did not fit are fetched again, from the end of the replica."""
     copy = begin()
     copy.do(Append(leader.read_batches(0, 1_000, "log_end"), 3, 0), 0)
     end = copy.now().log_end
@@ -92,7 +92,7 @@ def test_a_full_disk_is_met_again_and_nothing_is_left_out(
 
 
 def test_a_copy_is_compacted_by_itself(leader: Log, begin: Begin) -> None:
-    """And goes on with what its leader has, compacted or not."""
+    """It continues with the leader's records, compacted or not."""
     copy = begin(**{"cleanup.policy": "compact", "min.cleanable.dirty.ratio": 0})
     take(copy, leader)
     handle_of(copy.log).show_until(leader.end_offset)
@@ -107,7 +107,7 @@ def test_a_copy_is_compacted_by_itself(leader: Log, begin: Begin) -> None:
 
 
 def test_what_is_not_shown_is_not_compacted(leader: Log, begin: Begin) -> None:
-    """It may be cut, and then the records that it stood for would be gone."""
+    """It may be truncated, and then records that compaction replaced would be lost."""
     copy = begin(**{"cleanup.policy": "compact", "min.cleanable.dirty.ratio": 0})
     take(copy, leader, shown=0)
     copy.log.compact()
@@ -115,7 +115,7 @@ def test_what_is_not_shown_is_not_compacted(leader: Log, begin: Begin) -> None:
 
 
 def lead(copy: Copy) -> None:
-    """And take a record that has the newest epoch."""
+    """Lead, and append a record in the newest epoch."""
     handle_of(copy.log).lead(9)
     copy.log.append(b"ours", key=b"k0", timestamp_ms=1)
 
@@ -132,14 +132,14 @@ CHANGES: dict[str, Callable[[Copy], object]] = {
 def test_a_change_of_role_while_it_is_compacted(
     leader: Log, begin: Begin, change: str, after: int
 ) -> None:
-    """What the round has finished holds, and the copy goes on as if there had been none."""
+    """What the round has finished stays, and the replica continues as without compaction."""
     fill(leader, 360)
     copy = begin(**{"cleanup.policy": "compact", "min.cleanable.dirty.ratio": 0})
     take(copy, leader, shown=300)
     met = Interrupted(lambda: CHANGES[change](copy), after)
     met.step_bytes = 1 << 12
     copy.log.compact(Limits(throttle=met))
-    assert met._left <= 0, "it came behind the round"
+    assert met._left <= 0, "it came after the round"
     wanted = {record.key: record.value for record in leader.read()}
     if change == "leads":
         wanted[b"k0"] = b"ours"
@@ -177,20 +177,20 @@ def test_retention_of_a_copy_goes_as_far_as_it_is_shown(leader: Log, begin: Begi
 def test_settings_that_producers_obey_change_nothing_of_a_copy(
     leader: Log, begin: Begin, config: dict[str, object]
 ) -> None:
-    """Its leader has decided."""
+    """Its leader has already applied them."""
     copy = begin(**config)
     leader.append(b"without a key", timestamp_ms=5)
     take(copy, leader)
     assert same(copy, leader) and copy.now().log_end == leader.end_offset
 
 
-# ---- what is cut -------------------------------------------------------------------------------
+# ---- truncation -------------------------------------------------------------------------------
 
 
 def test_what_was_shown_and_is_cut_is_kept(
     leader: Log, begin: Begin, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """Its leader was elected without being in sync: nothing goes without a copy and a word."""
+    """Its leader was elected unclean: shown records are kept in a file and logged before a cut."""
     copy = begin()
     take(copy, leader, shown=30)
     folder = Path(copy.log.path)
@@ -218,7 +218,7 @@ def test_what_was_not_shown_goes_with_a_word(
     take(copy, leader, shown=20)
     with caplog.at_level(logging.INFO):
         copy.do(Cut(40))
-        assert not caplog.records, "nothing goes"
+        assert not caplog.records, "nothing is cut"
         copy.do(Cut(20))
         assert "20 offsets from 20 up to 40 are cut, as its leader lacks them: " in caplog.text
         copy.do(Restart(55))
@@ -238,7 +238,7 @@ def test_what_cannot_be_kept_is_not_cut(leader: Log, begin: Begin) -> None:
 
 
 def test_many_are_looked_at_at_once(begin: Begin, leader: Log) -> None:
-    """As each tells it; one that is closed says so when it is asked alone."""
+    """As each reports it itself; a closed one raises only if asked alone."""
     copies = [begin() for _ in range(3)]
     take(copies[0], leader)
     take(copies[1], leader, shown=7)
@@ -250,7 +250,7 @@ def test_many_are_looked_at_at_once(begin: Begin, leader: Log) -> None:
 
 
 def test_many_are_on_disk_before_they_lead(begin: Begin, leader: Log) -> None:
-    """Where acks=all means that."""
+    """If acks=all promises that records are on disk."""
     kept, other = begin(), begin(**{"kafkalog.durability": "os"})
     for copy in (kept, other):
         take(copy, leader)

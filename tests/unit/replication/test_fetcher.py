@@ -1,4 +1,4 @@
-"""A fetcher's thread outlives whatever fails, and says what it was."""
+"""A fetcher's thread survives any failure, and logs it."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ QUICK = FetcherOptions(max_wait_ms=50, backoff_ms=20)
 
 @pytest.fixture
 def leader(tmp_path: Path) -> Iterator[kafkalog.Broker]:
-    """It leads `t-0`, which has a record."""
+    """A broker that leads `t-0`, which has one record."""
     config = {"listeners": "PLAINTEXT://127.0.0.1:0"}
     with kafkalog.Broker(tmp_path / "leader", config=config) as broker:
         with kafkalog.Admin(broker.bootstrap_servers) as admin:
@@ -37,7 +37,7 @@ def leader(tmp_path: Path) -> Iterator[kafkalog.Broker]:
 
 
 class FailsOnce(Tcp):
-    """A way that fails at first as nobody thought of."""
+    """A transport whose first connect fails with an unexpected error."""
 
     failed = False
 
@@ -49,7 +49,7 @@ class FailsOnce(Tcp):
 
 
 class CopyFailsOnce(Copy):
-    """A copy whose first answer cannot be done."""
+    """A replica that cannot handle its first answer."""
 
     failed = False
 
@@ -82,6 +82,6 @@ def test_what_nobody_thought_of_does_not_end_it(
 
 
 def test_a_host_that_none_can_be_is_not_reached() -> None:
-    """A broker may tell any: it is as one that does not answer."""
+    """A broker may return any name; it is treated as a host that does not answer."""
     with pytest.raises(errors.PeerGone, match="label"):
         Tcp([]).connect(Address("a" * 64 + ".invalid", 9092), Options())

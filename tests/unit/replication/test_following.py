@@ -1,4 +1,4 @@
-"""What a follower does: each answer by itself, and histories of leaders that come and go."""
+"""What a follower does: with each answer, and in histories of changing leaders."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ COPY = Copied(log_start=5, log_end=30, high_watermark=20, last_epoch=4)
 
 
 def row(**values: Any) -> Any:
-    """A partition's row, as the newest Fetch response has it."""
+    """A partition's row, as in the newest Fetch response."""
     topics = [{"partitions": [{"partition_index": 0, "high_watermark": -1, **values}]}]
     data = apis.FETCH.encode_response(17, {"responses": topics})
     return apis.FETCH.decode_response(17, data).responses[0].partitions[0]
@@ -70,13 +70,13 @@ def test_what_passes_is_tried_again(code: int) -> None:
 @pytest.mark.parametrize(
     ("theirs", "ours", "action"),
     [
-        ((4, 25), (4, 30), Cut(25)),  # the same epoch, shorter there
-        ((4, 40), (4, 30), Cut(30)),  # and longer
+        ((4, 25), (4, 30), Cut(25)),  # the same epoch, theirs is shorter
+        ((4, 40), (4, 30), Cut(30)),  # theirs is longer
         ((3, 18), (3, 22), Cut(18)),
-        ((3, 22), (3, 18), Cut(18)),  # of the same epoch we have less
-        ((3, 22), (2, 15), Cut(15)),  # we never had their epoch: what we have of later ones goes
-        ((2, 9), NOTHING_KNOWN, Cut(9)),  # all that we have is of later epochs
-        (NOTHING_KNOWN, NOTHING_KNOWN, Cut(20)),  # it knows nothing: what is committed stays
+        ((3, 22), (3, 18), Cut(18)),  # the same epoch, ours is shorter
+        ((3, 22), (2, 15), Cut(15)),  # we lack their epoch: our later ones are cut
+        ((2, 9), NOTHING_KNOWN, Cut(9)),  # we only have later epochs
+        (NOTHING_KNOWN, NOTHING_KNOWN, Cut(20)),  # it knows no epoch: committed records stay
     ],
 )
 def test_where_to_cut(theirs: tuple[int, int], ours: tuple[int, int], action: Cut) -> None:
@@ -86,10 +86,10 @@ def test_where_to_cut(theirs: tuple[int, int], ours: tuple[int, int], action: Cu
 @pytest.mark.parametrize(
     ("start", "end", "action"),
     [
-        (0, 25, Cut(25)),  # elected without being in sync
-        (0, 4, Restart(0)),  # and has nothing of what we begin with
-        (40, 50, Restart(40)),  # what we would ask for next was deleted there
-        (7, 50, Rest(ErrorCode.OFFSET_OUT_OF_RANGE)),  # it is there by now
+        (0, 25, Cut(25)),  # an unclean election
+        (0, 4, Restart(0)),  # the leader lacks even our first records
+        (40, 50, Restart(40)),  # the next records were deleted there
+        (7, 50, Rest(ErrorCode.OFFSET_OUT_OF_RANGE)),  # the offset exists by now
     ],
 )
 def test_where_to_go_on(start: int, end: int, action: Action) -> None:
@@ -100,13 +100,13 @@ def test_where_to_go_on(start: int, end: int, action: Action) -> None:
 
 
 class Node:
-    """A copy, and what it knows as leader."""
+    """A replica, and its state as leader."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
         self.copy = Copy(open_copy(folder, {"segment.bytes": 1024}))
         self.fetched: dict[Node, int] = {}
-        """By follower: below it all is there; of this leader's epoch."""
+        """By follower: the offset below which it has all records of this leader's epoch."""
         self.parted = True
 
     @property
@@ -115,11 +115,11 @@ class Node:
 
 
 class History:
-    """Leaders of one partition after each other.
+    """Successive leaders of one partition.
 
-    Clean: a record is shown once all have it, so that any leader elected has it.  Otherwise one
-    other node is enough, and a shown record may be lost.  A node of the old kind asks where its
-    last epoch ended before it fetches; the others learn it from Fetch.
+    Clean: a record is shown once all replicas have it, so that any leader has it.  Otherwise one
+    other replica is enough, and a shown record may be lost.  A node of the old kind asks where its
+    last epoch ended before it fetches; the others learn that from Fetch.
     """
 
     def __init__(self, folder: Path, dice: random.Random, clean: bool) -> None:
@@ -150,7 +150,7 @@ class History:
         log.delete_before(self.dice.randint(log.start_offset, log.high_watermark))
 
     def step(self, node: Node) -> bool:
-        """One request and what comes of it; whether nothing is left to do."""
+        """Do one request; returns whether nothing is left to do."""
         if node is self.leader:
             return True
         now = node.copy.now()
@@ -167,7 +167,7 @@ class History:
         return isinstance(action, Append) and action.records is None
 
     def answer(self, node: Node, asked: Copied) -> Action | EpochEnd:
-        """What the leader says to a Fetch, by Kafka's rules."""
+        """The leader's answer to a Fetch, by Kafka's rules."""
         log = self.leader.log
         if asked.last_epoch >= 0 and node not in self.old:
             epoch, end = log.epoch_end(asked.last_epoch)
@@ -189,14 +189,14 @@ class History:
         )
 
     def show(self) -> None:
-        """What those in sync have is shown."""
+        """Show what all in-sync replicas have."""
         fetched_by = self.leader.fetched
         if all(node in fetched_by for node in self.in_sync):
             until = min(fetched_by[node] for node in self.in_sync)
             handle_of(self.leader.log).show_until(until)
 
     def settle(self) -> None:
-        """All have what the leader has, and know that it is shown."""
+        """Step until all have the leader's records and high watermark."""
         log = self.leader.log
         for _ in range(200):
             done = [self.step(node) for node in self.nodes]
@@ -214,7 +214,7 @@ class History:
         return f"epoch {self.epoch}: " + "; ".join(told)
 
     def check(self) -> None:
-        """Copies are equal where they overlap; what was shown is where it was."""
+        """Replicas are equal where they overlap; shown records are at their offsets."""
         log = self.leader.log
         start, end = max(node.log.start_offset for node in self.nodes), log.end_offset
         whole = batches_in(self.leader.folder, start)
@@ -243,7 +243,7 @@ def histories(tmp_path: Path) -> Iterator[list[History]]:
 @pytest.mark.explore
 @pytest.mark.parametrize("clean", [True, False])
 def test_histories(tmp_path: Path, histories: list[History], clean: bool) -> None:
-    """Whatever happened, all end as the leader is; nothing shown is lost while only nodes that
+    """In the end all equal the leader, and no shown record is lost as long as only replicas that
     have it are elected."""
     for number in rounds(30):
         dice = random.Random(f"{SEED}-{number}-{clean}")

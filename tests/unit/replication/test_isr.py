@@ -1,5 +1,4 @@
-"""The leader's side of its ISR: what is proposed, what an answer means, what is shown until
-then."""
+"""The leader's side of its ISR: proposals, their answers, and what is shown in the meantime."""
 
 from __future__ import annotations
 
@@ -37,7 +36,7 @@ def state(node: int, behind_ms: int) -> FollowerState:
 
 
 def row(code: int = 0, **more: Any) -> Any:
-    """A partition of an AlterPartition response, as it comes from the wire."""
+    """A partition of an AlterPartition response, decoded from the wire format."""
     found = {"error_code": code, "leader_epoch": 5, "partition_epoch": 8, "isr": [1], **more}
     body = {"topics": [{"partitions": [found]}]}
     data = ALTER_PARTITION.encode_response(3, body)
@@ -66,10 +65,10 @@ def test_who_is_late_is_to_leave(behind_ms: int, late: bool) -> None:
     [
         (CaughtUp(0, 3, 103, 5), Proposal((1, 2, 3), (101, 102, 103), held=True)),
         (CaughtUp(0, 3, -1, 5), Proposal((1, 2, 3), (101, 102, 103), held=True)),
-        (CaughtUp(0, 3, 99, 5), None),  # of an earlier life
-        (CaughtUp(0, 3, 103, 4), None),  # under an earlier leader
-        (CaughtUp(0, 2, 102, 5), None),  # it is already
-        (CaughtUp(0, 4, 104, 5), None),  # it keeps nothing of the partition
+        (CaughtUp(0, 3, 99, 5), None),  # of an earlier registration
+        (CaughtUp(0, 3, 103, 4), None),  # in an earlier leader epoch
+        (CaughtUp(0, 2, 102, 5), None),  # it is already in sync
+        (CaughtUp(0, 4, 104, 5), None),  # it is not a replica
     ],
 )
 def test_who_has_all_is_to_join(caught_up: CaughtUp, wanted: Proposal | None) -> None:
@@ -90,7 +89,7 @@ JOINS = LED._replace(proposal=Proposal((1, 2, 3), (101, 102, 103), held=True))
 
 @pytest.mark.parametrize(("log_end", "due"), [(-1, False), (39, False), (40, True), (41, True)])
 def test_who_joins_has_all_that_was_shown_until_it_was_waited_for(log_end: int, due: bool) -> None:
-    """Those in sync showed 40 after it fetched from 39, and before the leader waited for it."""
+    """40 was shown after it fetched from 39, before the leader waited for it."""
     assert JOINS.maximal == {1, 2, 3} and not JOINS.due
     states = [state(2, 0), state(3, 0)._replace(log_end=log_end)]
     assert released(JOINS, states, 40).due is due
@@ -132,7 +131,7 @@ def test_an_answer(answer: Any, wanted: Isr) -> None:
     ],
 )
 def test_what_the_controller_knows_better_is_waited_for(answer: Any) -> None:
-    """The proposed ISR still counts, and nothing is asked again."""
+    """The proposed ISR still counts, and no request is sent."""
     found = answered(ASKED, ASKED, answer)
     assert (found.maximal, found.in_sync, found.due) == ({1, 2}, (1, 2), False)
     assert told(found, LED) is None
@@ -149,7 +148,7 @@ def test_a_late_answer_says_nothing() -> None:
 
 
 class World:
-    """A leader, 1, that never dies; its controller; followers that come and go; lost messages."""
+    """Leader 1, which never dies, its controller, followers that come and go, lost messages."""
 
     def __init__(self, dice: random.Random) -> None:
         self.dice = dice
@@ -162,12 +161,12 @@ class World:
         self.asked: list[Isr] = []
         self.answers: list[tuple[Isr, Any]] = []
         self.orders: list[tuple[Isr, dict[int, int]]] = []
-        """What the controller has said and the leader has not heard, in order."""
+        """Orders of the controller that the leader has not received yet, in order."""
         self.joined: dict[int, int] = {}
-        """By follower: of which life it was when the leader found that it had all."""
+        """By follower: its registration's epoch when the leader found it caught up."""
 
     def others_live(self) -> None:
-        """A follower dies, or comes back."""
+        """Let a follower die, or return."""
         node = self.dice.choice((2, 3))
         if node in self.living:
             del self.living[node]
@@ -213,7 +212,7 @@ class World:
             return
         asked = self.asked.pop(self.dice.randrange(len(self.asked)))
         if self.dice.random() < 0.2:
-            self.asked.append(asked)  # it comes twice
+            self.asked.append(asked)  # the request arrives twice
         assert asked.proposal is not None
         pairs = tuple(zip(asked.proposal.isr, asked.proposal.epochs, strict=True))
         wanted = Wanted(1, asked.leader_epoch, pairs, False, asked.partition_epoch)
@@ -222,7 +221,7 @@ class World:
         if any(send.api is LEADER_AND_ISR for send in self.cluster.sent):
             self.order()
         for node in {*self.cluster.shown(KEY).isr} - {*before}:
-            assert self.joined[node] == self.living[node], "who joins has all, in this life"
+            assert self.joined[node] == self.living[node], "it had all, in this registration"
         if self.dice.random() < 0.1:
             self.answers.append((asked, row(ErrorCode.UNKNOWN_SERVER_ERROR)))
         elif self.dice.random() < 0.7:
@@ -238,12 +237,12 @@ class World:
             self.isr = answered(self.isr, asked, answer)
 
     def check(self) -> None:
-        """No record is shown that a possible leader lacks."""
+        """Check that every possible leader has all records that are shown."""
         now = self.cluster.shown(KEY)
         assert {*now.isr} <= self.isr.maximal, (now, self.isr)
 
     def settle(self) -> None:
-        """Nothing is lost any more: both agree."""
+        """Lose no more messages; leader and controller must agree."""
         for _ in range(20):
             for step in (self.release, self.hear, self.ask, self.decide, self.answer):
                 step()
@@ -259,7 +258,7 @@ class World:
 
 @pytest.mark.explore
 def test_histories() -> None:
-    """Whatever is lost, late or comes twice: the ISR in the tree is within the maximal ISR."""
+    """Whatever is lost, late or duplicated: the ISR in the tree is within the maximal ISR."""
     settled = 0
     for number in rounds(300):
         world = World(random.Random(f"{SEED}-{number}"))

@@ -1,4 +1,4 @@
-"""What a follower asks for says what it has: of a durable copy, what is on its disk."""
+"""A follower's fetch offset promises what it has: with durability, what is on its disk."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ DURABILITY = "kafkalog.durability"
 
 
 class Leader:
-    """A broker that leads `t-0` and never waits for a disk; node 2 is to have a copy."""
+    """A broker that leads `t-0` and never waits for a disk; node 2 must get a replica."""
 
     def __init__(self, broker: kafkalog.Broker) -> None:
         self.broker = broker
@@ -41,7 +41,7 @@ class Leader:
 
     @property
     def promised(self) -> int:
-        """The offset below which the follower is thought to have all."""
+        """The offset below which the leader believes the follower to have all records."""
         (state,) = self.broker._node.reactor.followers("t", 0)
         return state.log_end
 
@@ -62,7 +62,7 @@ def leader(tmp_path: Path) -> Iterator[Leader]:
 
 @pytest.fixture
 def disk(native_test: tuple[Any, Any]) -> Iterator[Any]:
-    """The test build's library, which can hold what calls the disk."""
+    """The test build's library, which can hold calls to the disk."""
     _, lib = native_test
     lib.kl_io_reset()
     yield lib
@@ -70,7 +70,7 @@ def disk(native_test: tuple[Any, Any]) -> Iterator[Any]:
 
 
 def promised_once_synced(leader: Leader, log: Log, end: int, disk: Any) -> None:
-    """With the disk held it has all up to `end`, and does not say so; then it does."""
+    """While syncs are held it has all up to `end` but does not promise that; then it does."""
     wait_for(lambda: log.end_offset == end, "it has all")
     wait_for(
         lambda: disk.kl_io_waiting(b"fdatasync") or leader.promised == end, "it syncs, or asks"
@@ -84,7 +84,7 @@ def promised_once_synced(leader: Leader, log: Log, end: int, disk: Any) -> None:
 def test_a_durable_copy_is_on_disk_before_more_is_asked_for(
     leader: Leader, tmp_path: Path, disk: Any
 ) -> None:
-    """What it has when it begins to follow, and what comes then."""
+    """Both its records from before it follows, and later ones."""
     with open_copy(tmp_path / "copy" / "t-0", {DURABILITY: "fsync"}) as log:
         (batch,) = batches_in(tmp_path / "leader" / "t-0")
         log.append_as_follower(batch)
@@ -101,7 +101,7 @@ def test_a_durable_copy_is_on_disk_before_more_is_asked_for(
 
 
 def test_another_durability_is_obeyed_at_once(leader: Leader, tmp_path: Path, disk: Any) -> None:
-    """From no promise to one what was asked for before goes to disk, too; and back."""
+    """Turned on, it also syncs what was promised before; and it can be turned off again."""
     lax, durable = (TopicConfig.of({DURABILITY: word}) for word in ("os", "fsync"))
     with open_copy(tmp_path / "copy" / "t-0", {DURABILITY: "os"}) as log:
         fetcher = leader.follow(log)

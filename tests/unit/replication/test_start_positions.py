@@ -1,5 +1,5 @@
-"""A follower begins at any position: it ends with the leader's records, and the others that it had
-are kept in a file next to its log, as far as they were shown."""
+"""A follower starts at any position: it ends with the leader's records, and its other records, as
+far as they were shown, are kept in a file next to its log."""
 
 from __future__ import annotations
 
@@ -21,14 +21,14 @@ from tests.support.copies import append_alone, batches_in, open_copy
 from tests.support.waiting import wait_for
 
 HAS = 10
-"""Records of the leader, a batch each: the first in epoch 0, those from COMMON on in its own."""
+"""The leader's records, a batch each: below COMMON in epoch 0, the others in its own epoch."""
 COMMON, EPOCH = 4, 9
 TP = TopicPartition("t", 0)
 OPTIONS = FetcherOptions(max_wait_ms=50, backoff_ms=50)
 
 
 class Leader:
-    """A broker that leads `t-0`, and node 2, which has a copy."""
+    """A broker that leads `t-0`, and node 2, which has a replica."""
 
     def __init__(self, home: Path) -> None:
         self.home = home
@@ -58,7 +58,7 @@ class Leader:
         return self.home / "copy" / "t-0"
 
     def copied(self, until: int) -> None:
-        """What a copy had of it before."""
+        """Let the replica have the records below `until` already."""
         with open_copy(self.copy) as log:
             at = 0
             for batch in batches_in(self.folder, 0, until):
@@ -68,7 +68,7 @@ class Leader:
             handle_of(log).show_until(until)
 
     def follow(self, then: Callable[[Log], None], topic_id: object = None) -> None:
-        """Let the copy be followed until `then` has returned."""
+        """Let the replica follow until `then` has returned."""
         (place,) = parse_servers(self.broker.bootstrap_servers)
         with open_copy(self.copy) as log:
             fetcher = Fetcher(Replica(2), place, lambda _, why: self.told.append(why), OPTIONS)
@@ -100,13 +100,13 @@ def equal(leader: Leader) -> None:
 
 
 def longer(leader: Leader) -> None:
-    """It had what the leader lost: the leader was elected without being in sync."""
+    """It has records that the leader lost in an unclean election."""
     leader.copied(HAS)
     append_alone(leader.copy, (EPOCH, 5))
 
 
 def led_alone(leader: Leader) -> None:
-    """It led an epoch that the leader never heard of."""
+    """It led in an epoch that the leader never heard of."""
     leader.copied(COMMON)
     append_alone(leader.copy, (1, 3))
 
@@ -134,7 +134,7 @@ def begins_behind(leader: Leader) -> None:
 def test_it_ends_with_the_leaders_records(
     leader: Leader, made: Callable[[Leader], None], start: int, kept: int
 ) -> None:
-    """`kept`: batches that it had alone."""
+    """`kept`: how many batches only it had."""
     made(leader)
     before = batches_in(leader.copy) if leader.copy.exists() else []
 
@@ -151,9 +151,9 @@ def test_it_ends_with_the_leaders_records(
 
 
 def test_a_log_of_another_topic_is_not_followed(leader: Leader) -> None:
-    """Nor is a byte of it changed: the ids differ."""
+    """Its topic id differs, and not a byte of it is changed."""
     append_alone(leader.copy, (0, 3))
     before = batches_in(leader.copy)
-    leader.follow(lambda _: wait_for(lambda: bool(leader.told), "it is told"), uuid4())
+    leader.follow(lambda _: wait_for(lambda: bool(leader.told), "it is reported"), uuid4())
     assert batches_in(leader.copy) == before
     assert "TOPIC_ID" in str(leader.told[0]) or "topic" in str(leader.told[0])

@@ -1,4 +1,4 @@
-"""Which copies are held back, and when, by the time that a test gives."""
+"""Which replicas are throttled, and when, by the time that a test passes in."""
 
 from __future__ import annotations
 
@@ -42,15 +42,15 @@ def test_without_a_rate_nothing_is_too_much() -> None:
 
 
 def test_a_rate_is_that_of_one_window_at_least() -> None:
-    """What comes at once is as if it had come in a whole window."""
+    """A burst counts as if it was spread over a whole window."""
     quota = Quota(windows=11, window_s=1)
     quota.set_rate(1_000)
     assert not quota.exceeded(0)
     quota.count(1_000, 0)
-    assert not quota.exceeded(0), "just so much"
+    assert not quota.exceeded(0), "exactly the rate"
     quota.count(1, 0)
     assert quota.exceeded(0) and quota.exceeded(1_000)
-    assert not quota.exceeded(1_001), "over that time it is not more"
+    assert not quota.exceeded(1_001), "over that time it is within the rate"
 
 
 def test_what_is_long_ago_counts_no_more() -> None:
@@ -62,7 +62,7 @@ def test_what_is_long_ago_counts_no_more() -> None:
 
 
 def test_a_rate_of_zero_lets_one_through() -> None:
-    """A follower that has taken nothing yet may ask; then nothing more until it is forgotten."""
+    """A follower may fetch once; then not until that is out of the windows."""
     quota = Quota()
     quota.set_rate(0)
     assert not quota.exceeded(5)
@@ -73,7 +73,7 @@ def test_a_rate_of_zero_lets_one_through() -> None:
 
 @pytest.mark.parametrize("seed", range(3))
 def test_who_asks_first_stays_at_the_rate(seed: int) -> None:
-    """Whatever pieces come in: in the end not more than the rate, and one piece a window."""
+    """Whatever the sizes of the pieces, in the end the rate is met."""
     draw = random.Random(seed)
     rate, piece, whole_s = 50_000, 20_000, 120
     quota = Quota()
@@ -114,7 +114,7 @@ def test_only_what_is_named_counts_and_is_held_back() -> None:
 
 @pytest.fixture
 def leader(tmp_path: Path) -> Iterator[kafkalog.Broker]:
-    """A broker that leads `t`, whose partition 0 has three batches; node 2 is to have a copy."""
+    """A broker that leads `t`, whose partition 0 has three batches; node 2 must get a replica."""
     config = {"listeners": "PLAINTEXT://127.0.0.1:0"}
     with kafkalog.Broker(tmp_path / "leader", config=config) as broker:
         with kafkalog.Admin(broker.bootstrap_servers) as admin:
@@ -133,7 +133,7 @@ def put(broker: kafkalog.Broker) -> None:
 def test_a_copy_that_is_behind_stays_so_until_the_throttle_is_lifted(
     leader: kafkalog.Broker, tmp_path: Path
 ) -> None:
-    """A second one, which is not named, passes it; one that has all is not held back."""
+    """A second replica, which is not throttled, overtakes it."""
     throttle = Throttle(Quota(windows=11, window_s=1_000_000))
     throttle.put("t", ALL)
     throttle.quota.set_rate(0)

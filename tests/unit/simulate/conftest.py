@@ -1,4 +1,4 @@
-"""Clusters of a test."""
+"""Simulated clusters for these tests."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from tests.unit.simulate.scene import Scene
 
 @pytest.fixture
 def make(tmp_path: Path) -> Iterator[Callable[..., Scene]]:
-    """A scene, by its setup; `rules` too."""
+    """Makes a scene from a setup and, optionally, `rules`."""
     made: list[Scene] = []
 
     def another(**setup: object) -> Scene:
@@ -26,5 +26,5 @@ def make(tmp_path: Path) -> Iterator[Callable[..., Scene]]:
 
 @pytest.fixture
 def scene(make: Callable[..., Scene]) -> Scene:
-    """Three nodes, whose disks may forget what is not synced."""
+    """Three nodes whose disks may lose unsynced writes."""
     return make()

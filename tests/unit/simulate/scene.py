@@ -1,4 +1,4 @@
-"""A cluster of one partition, to which something is done step by step."""
+"""A cluster with one partition, for tests that act step by step."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ DURABLE = TopicConfig.of({"kafkalog.durability": "fsync"})
 
 
 class Scene(Cluster):
-    """One partition, of nodes 1, 2 and 3, or fewer."""
+    """One partition with replicas on nodes 1, 2 and 3, or fewer."""
 
     def __init__(self, folder: Path, rules: Rules | None = None, **setup: object) -> None:
         given = Setup(**{"partitions": 1, "durable": False, **setup})  # type: ignore[arg-type]
@@ -30,7 +30,7 @@ class Scene(Cluster):
         self.until(lambda: self.replica(1).leads)
 
     def replica(self, node: int) -> Replica:
-        """Its copy; where it has none yet it is waited for."""
+        """A node's replica; waits until it has one."""
         self.until(lambda: self.tp in self.nodes[node].replicas)
         return self.nodes[node].replicas[self.tp]
 
@@ -43,7 +43,7 @@ class Scene(Cluster):
         return state.leader if state else -1
 
     def send(self, node: int, acks: int = -1) -> list[Produced]:
-        """A record, to a node; its answer will be in the list."""
+        """Send a record to a node; its answer will be in the list."""
         self.count += 1
         answers: list[Produced] = []
         ask = Produce(self.tp, batch(b"%d" % self.count, 7, 0, self.count - 1), acks)
@@ -51,33 +51,33 @@ class Scene(Cluster):
         return answers
 
     def sent(self, node: int, acks: int = -1) -> None:
-        """A record, and it is acknowledged."""
+        """Send a record, and wait until it is acknowledged."""
         answers = self.send(node, acks)
         self.until(lambda: bool(answers))
         assert answers[0].error == "", answers
 
     def led_by(self, node: int) -> None:
-        """That node leads, and knows it."""
+        """Wait until a node leads, and knows it."""
         self.until(lambda: self.leader() == node)
         self.until(lambda: self.nodes[node].up and self.replica(node).leads)
 
     def apart(self, node: int, *others: int) -> None:
-        """Nothing passes between a node and others; none named: everybody."""
+        """Cut a node off from `others`; by default from all."""
         those = others or [one for one in self.network.places if one != node]
         self.network.cut(link for one in those for link in ((node, one), (one, node)))
 
     def controller(self) -> int:
-        """Wait for a controller; the one that it knows."""
+        """Wait for a controller; returns its node."""
         self.until(lambda: any(one.up and one.reigning.reigns for one in self.nodes.values()))
         return next(n for n, one in self.nodes.items() if one.up and one.reigning.reigns)
 
     def reigned_by(self, node: int) -> None:
-        """That node is the controller."""
+        """Elect controllers until it is that node."""
         while self.controller() != node:
             self.resign()
             self.pass_ms(200)
 
     def values(self, node: int) -> list[int]:
-        """The checksums of what a node has."""
+        """The checksums of a node's records."""
         log = self.replica(node).log
         return [one.checksum for one in kept(log, 0, log.end_offset)]

@@ -1,4 +1,4 @@
-"""What random faults seldom meet, step by step: with a planted mistake it is found every time."""
+"""Rare cases, step by step: each finds its planted mistake every time."""
 
 from __future__ import annotations
 
@@ -22,9 +22,9 @@ from tests.unit.simulate.scene import DURABLE, Scene
 
 Make = Callable[..., Scene]
 PATIENT = {"lag_ms": 60_000}
-"""Nobody leaves the ISR for being slow."""
+"""No replica leaves the ISR for being slow."""
 NEVER = 1e9
-"""How much slower a disk is that syncs nothing."""
+"""Slows a disk down so that it syncs nothing."""
 
 
 def on_disk(make: Make, **setup: object) -> Scene:
@@ -32,7 +32,7 @@ def on_disk(make: Make, **setup: object) -> Scene:
 
 
 def dies_unseen(scene: Scene, node: int, leader: int) -> None:
-    """A follower loses power within its session; then it is the only one in sync, and back."""
+    """A follower loses power and returns within its session, and is then alone in the ISR."""
     scene.nodes[node].kill(power_cut=True)
     scene.nodes[node].disk_factor = 1.0
     scene.nodes[leader].kill()
@@ -45,7 +45,7 @@ def dies_unseen(scene: Scene, node: int, leader: int) -> None:
 
 
 def who_leads_shows_what_is_on_disk(make: Make) -> None:
-    """What it took last as a follower it syncs before it counts itself."""
+    """A new leader syncs its last records as a follower before it counts itself in."""
     scene = on_disk(make, nodes=2, replicas=2)
     scene.nodes[1].disk_factor = scene.nodes[2].disk_factor = NEVER
     scene.send(1)
@@ -63,7 +63,7 @@ def who_leads_shows_what_is_on_disk(make: Make) -> None:
 
 
 def a_follower_promises_what_is_on_disk(make: Make) -> None:
-    """What it has taken and not synced yet is not acknowledged."""
+    """Records that it has appended but not synced yet are not acknowledged."""
     scene = on_disk(make, replicas=2, **PATIENT)
     scene.reigned_by(3)
     scene.nodes[2].disk_factor = NEVER
@@ -75,7 +75,7 @@ def a_follower_promises_what_is_on_disk(make: Make) -> None:
 
 
 def what_was_found_is_promised_once_it_is_on_disk(make: Make) -> None:
-    """A node that was killed finds its records in the page cache."""
+    """After a kill a node finds its records in the page cache."""
     scene = on_disk(make, replicas=2, **PATIENT)
     scene.reigned_by(3)
     scene.nodes[2].disk_factor = NEVER
@@ -96,7 +96,7 @@ def what_was_found_is_promised_once_it_is_on_disk(make: Make) -> None:
 
 
 def a_suffix_that_one_follower_has(make: Make) -> None:
-    """It goes where the logs part, and no record below, which only the leader knows committed."""
+    """It is cut where the logs diverge, not below, where only the leader knows of commits."""
     scene = make(**PATIENT)
     leader = scene.replica(1)
     scene.until(lambda: leader.waits == {2, 3})
@@ -121,7 +121,7 @@ def a_suffix_that_one_follower_has(make: Make) -> None:
 
 
 def a_leader_that_comes_back_parted(make: Make) -> None:
-    """S-14704: more is shown by now than where its log is the same: it cuts first."""
+    """S-14704: the high watermark is beyond the point where its log diverges: it cuts first."""
     scene = make()
     scene.sent(1)
     scene.until(lambda: scene.replica(1).handle.high_watermark == 1)
@@ -139,8 +139,8 @@ def a_leader_that_comes_back_parted(make: Make) -> None:
 
 
 def a_fetch_of_an_earlier_epoch(make: Make) -> None:
-    """S-320: it comes late, to the same leader, which has not heard of the leader in between; what
-    it says of the follower's log was true before that one."""
+    """S-320: it arrives late, at the same leader, which has not heard of the leader in between.
+    What it says about the follower's log was true before that one."""
     scene = make(**PATIENT)
     scene.reigned_by(3)
     scene.nodes[1].kill()
@@ -175,7 +175,7 @@ def a_fetch_of_an_earlier_epoch(make: Make) -> None:
 
 
 def who_may_have_joined(make: Make, after: Callable[[Scene, Any], Any]) -> None:
-    """S-497: the word that 3 is in sync is lost; then comes another, which says nothing of it."""
+    """S-497: the answer that 3 is in sync is lost; then another arrives that does not have it."""
     scene = make(nodes=4)
     scene.reigned_by(4)
     leader = scene.replica(1)
@@ -214,7 +214,7 @@ def answered_again(_: Scene, earlier: Any) -> Any:
 
 
 def a_command_that_comes_again(make: Make) -> None:
-    """What the controller said of the leadership before is of the past."""
+    """A repeated LeaderAndIsr for an earlier leader epoch has no effect."""
     told: list[dict[str, Any]] = []
 
     def noted(api: Any, body: dict[str, Any]) -> dict[str, Any]:
@@ -244,7 +244,7 @@ def a_command_that_comes_again(make: Make) -> None:
 
 
 def a_life_that_did_not_catch_up(make: Make) -> None:
-    """S-903: 3 has caught up, dies, and is back without its disk when its joining is decided."""
+    """S-903: 3 catches up, dies, and is back with an empty disk when its joining is decided."""
     scene = make(session_ms=60_000.0)
     scene.reigned_by(2)
     leader = scene.replica(1)
@@ -267,7 +267,7 @@ def a_life_that_did_not_catch_up(make: Make) -> None:
 
 
 def a_decision_of_a_reign_that_is_over(make: Make) -> None:
-    """Z-3: written late, of a proposal that the next controller refused."""
+    """Z-3: a late write of a proposal that the next controller refused."""
     scene = make(session_ms=60_000.0)
     scene.reigned_by(3)
     leader = scene.replica(1)
@@ -293,7 +293,7 @@ def a_decision_of_a_reign_that_is_over(make: Make) -> None:
 
 
 def an_answer_of_before(make: Make) -> None:
-    """S-fetchresp: to a fetch of the epoch before; what is followed now is followed on."""
+    """S-fetchresp: an answer to a fetch in the previous epoch is ignored; following continues."""
     scene = make(**PATIENT)
     scene.reigned_by(3)
     scene.until(lambda: scene.replica(1).waits == {2, 3})
@@ -311,7 +311,7 @@ def an_answer_of_before(make: Make) -> None:
 
 
 def who_joins_when_a_leader_begins(make: Make) -> None:
-    """The new leader does not know yet what is committed: a replica that lacks it does not join."""
+    """A new leader does not know yet what is committed: a replica that lacks it must not join."""
     scene = make(nodes=5, replicas=4)
     scene.reigned_by(5)
     scene.sent(1)
@@ -336,7 +336,7 @@ def leads_alone(scene: Scene, node: int) -> bool:
 
 
 def epochs_that_the_leader_never_had(make: Make) -> None:
-    """S-279: each of two led alone; what one has of an epoch between is no part of the other."""
+    """S-279: two nodes each led alone; neither has the epochs of the other in between."""
     scene = make(unclean=True, nodes=2, replicas=2)
     scene.sent(1)
     for leads in (1, 2):
@@ -359,11 +359,11 @@ def epochs_that_the_leader_never_had(make: Make) -> None:
 
 
 class Found(NamedTuple):
-    """How a mistake is found."""
+    """The scenario that finds a mistake."""
 
     scenario: Callable[[Make], None]
     says: str
-    """The failure names it."""
+    """A pattern that the failure matches."""
 
 
 SCRIPTED: Mapping[str, Found] = {

@@ -1,4 +1,4 @@
-"""What cost others records, step by step, in a cluster of virtual time."""
+"""Cases in which other systems lost records, step by step, in a cluster in virtual time."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from tests.unit.simulate.scene import DURABLE, Scene
 
 
 def test_kip_101_a_follower_that_restarts_keeps_what_is_committed(scene: Scene) -> None:
-    """S-101: its high watermark is of before; the leader dies next, and it leads."""
+    """S-101: its high watermark is old when the leader dies and it takes over."""
     scene.sent(1)
     wanted = scene.values(1)
     scene.nodes[2].kill()
@@ -31,7 +31,7 @@ def test_kip_101_a_follower_that_restarts_keeps_what_is_committed(scene: Scene) 
 
 
 def test_kip_279_suffixes_of_several_leaders_converge(scene: Scene) -> None:
-    """S-279: each leader has records that nobody else got, when the next is elected."""
+    """S-279: each leader has records of its own when the next one is elected."""
     scene.sent(1)
     for leader, following in ((1, 2), (2, 3), (3, 1)):
         scene.led_by(leader)
@@ -44,12 +44,12 @@ def test_kip_279_suffixes_of_several_leaders_converge(scene: Scene) -> None:
         scene.network.heal()
         scene.until(lambda: scene.isr() == {1, 2, 3})
         if scene.leader() != following:
-            return scene.settle()  # another was first; all the same
+            return scene.settle()  # another node was elected, which is fine
     return scene.settle()
 
 
 def test_a_leader_that_dies_before_its_followers_know(scene: Scene) -> None:
-    """S-hw: acknowledged, and followers' high watermarks are of before."""
+    """S-hw: the record is acknowledged, but the followers' high watermarks are old."""
     scene.sent(1)
     wanted = scene.values(1)
     assert scene.replica(2).handle.high_watermark <= 1
@@ -63,7 +63,7 @@ def test_a_leader_that_dies_before_its_followers_know(scene: Scene) -> None:
 
 
 def test_a_leader_cut_off_acknowledges_nothing(scene: Scene) -> None:
-    """S-zombie: it leads on, alone, and shows no more than before."""
+    """S-zombie: it still leads, alone, but its high watermark stays."""
     scene.sent(1)
     scene.until(lambda: scene.replica(1).handle.high_watermark == 1)
     scene.apart(1)
@@ -82,7 +82,7 @@ def test_a_leader_cut_off_acknowledges_nothing(scene: Scene) -> None:
 
 
 def test_kip_497_who_may_have_joined_is_waited_for(scene: Scene) -> None:
-    """S-497: the controller's word that a follower is in sync is lost on its way."""
+    """S-497: the controller's answer that a follower is in sync is lost."""
     reigns = next(one.number for one in scene.nodes.values() if one.reigning.reigns)
     joins = next(one for one in (2, 3) if one != reigns)
     scene.apart(joins, 1)
@@ -102,7 +102,7 @@ def test_kip_497_who_may_have_joined_is_waited_for(scene: Scene) -> None:
 
 
 def test_kip_903_a_node_that_bounced_leaves_the_isr_first(make: Callable[..., Scene]) -> None:
-    """S-903, S-966: within its session it comes back; as another life it has to catch up."""
+    """S-903, S-966: it returns within its session, but registers again and must catch up."""
     scene = make(session_ms=2_000.0)
     before = scene.nodes[2].standing.epoch
     scene.sent(1)
@@ -116,7 +116,7 @@ def test_kip_903_a_node_that_bounced_leaves_the_isr_first(make: Callable[..., Sc
 
 
 def test_an_unclean_election_says_so_and_ends_equal(make: Callable[..., Scene]) -> None:
-    """S-unclean: what only the old leader had is gone, on it too once it comes back."""
+    """S-unclean: records of the old leader alone are lost, also on itself once it returns."""
     scene = make(unclean=True, nodes=2, replicas=2)
     scene.sent(1)
     scene.nodes[2].kill()
@@ -138,7 +138,7 @@ def test_an_unclean_election_says_so_and_ends_equal(make: Callable[..., Scene]) 
 
 
 def test_a_follower_below_the_leaders_log_start(scene: Scene) -> None:
-    """S-retention: it starts over where the leader starts."""
+    """S-retention: it starts over at the leader's log start."""
     scene.nodes[2].kill()
     scene.until(lambda: scene.isr() == {1, 3})
     for _ in range(30):
@@ -151,7 +151,7 @@ def test_a_follower_below_the_leaders_log_start(scene: Scene) -> None:
 
 
 def test_sessions_that_expire_begin_another_life(scene: Scene) -> None:
-    """Z-1: of a broker, and of the controller."""
+    """Z-1: a broker's session, and the controller's; each registers again."""
 
     def newer(node: int, than: int) -> bool:
         return scene.nodes[node].standing.epoch > than
@@ -165,7 +165,7 @@ def test_sessions_that_expire_begin_another_life(scene: Scene) -> None:
 
 
 def test_without_zookeeper_leaders_go_on(make: Callable[..., Scene]) -> None:
-    """Z-2: acks=all, too, while the ISR answers; and no ISR changes."""
+    """Z-2: acks=all works as long as the ISR answers, but no ISR can change."""
     scene = make(session_ms=60_000.0)
     for node in scene.nodes:
         scene.apart(node, ENSEMBLE)
@@ -178,7 +178,7 @@ def test_without_zookeeper_leaders_go_on(make: Callable[..., Scene]) -> None:
 
 
 def test_a_controller_of_before_writes_nothing(scene: Scene) -> None:
-    """Z-3: it slept while another was elected, and wakes in the middle of a decision."""
+    """Z-3: it is paused while another is elected, and resumes in the middle of a decision."""
     old = next(one for one in scene.nodes.values() if one.reigning.reigns)
     other = next(one for one in (2, 3) if one != old.number)
     epoch = old.standing.controller_epoch
@@ -195,7 +195,7 @@ def test_a_controller_of_before_writes_nothing(scene: Scene) -> None:
 
 
 def test_a_power_cut_of_all_takes_nothing_that_was_acknowledged(make: Callable[..., Scene]) -> None:
-    """With durability=fsync: each copy promised what was on its disk."""
+    """With durability=fsync each replica only promises what is on its disk."""
     scene = make(durable=True, topic_config=DURABLE)
     for _ in range(5):
         scene.sent(1)
@@ -211,7 +211,7 @@ def test_a_power_cut_of_all_takes_nothing_that_was_acknowledged(make: Callable[.
 def test_what_a_follower_took_last_is_shown_once_it_is_on_its_disk(
     make: Callable[..., Scene],
 ) -> None:
-    """It leads next, alone: a reader sees nothing that the next power cut takes."""
+    """It leads next, alone: readers see no record that the next power failure could take."""
     scene = make(durable=True, nodes=2, replicas=2, disk_ms=50.0,
                     topic_config=DURABLE)  # fmt: skip
     scene.send(1)
@@ -229,7 +229,7 @@ def test_what_a_follower_took_last_is_shown_once_it_is_on_its_disk(
 
 
 def test_replicas_move_while_a_leader_dies(make: Callable[..., Scene]) -> None:
-    """S-reassign: the new replica cannot join, and the one that is to go leads, until it dies."""
+    """S-reassign: the new replica cannot join, and the one to remove leads until it dies."""
     scene = make(nodes=5)
     scene.reigned_by(5)
     scene.sent(1)
@@ -253,7 +253,7 @@ def test_replicas_move_while_a_leader_dies(make: Callable[..., Scene]) -> None:
 
 
 def test_watches_that_are_late_lost_or_seen_twice(make: Callable[..., Scene]) -> None:
-    """Z-4: what they tell of is read again, and that alone counts."""
+    """Z-4: their paths are read again, and only that counts."""
     scene = make(nodes=4, session_ms=60_000.0)
     scene.reigned_by(4)
     controller = scene.nodes[4]
@@ -283,7 +283,7 @@ def test_watches_that_are_late_lost_or_seen_twice(make: Callable[..., Scene]) ->
 
 
 def test_who_still_believes_to_lead_misses_what_another_took(scene: Scene) -> None:
-    """It refuses the next record, rightly; the same from the real leader would be a record lost."""
+    """It rightly refuses the next record; from the real leader that would mean a lost record."""
     scene.sent(1)
     scene.apart(1)
     scene.until(lambda: scene.leader() in (2, 3))

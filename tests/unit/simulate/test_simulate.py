@@ -1,4 +1,4 @@
-"""Clusters broken by seed: what must hold holds, and planted mistakes are found."""
+"""Clusters with faults from seeds: the invariants hold, and planted mistakes are found."""
 
 from __future__ import annotations
 
@@ -16,17 +16,17 @@ FOUND = {
     "ack-at-append": 3, "no-divergence": 30, "cut-to-watermark": 40, "shrunk-at-once": 30,
     "grown-too-late": 40, "takes-records": 20, "refused-holds": 60, "joins-at-once": 60,
 }  # fmt: skip
-"""Mistakes that are found soon, and within how many seeds."""
+"""Mistakes that are found soon: name to number of seeds."""
 
 FINDS = [
     (100296, None), (500512, False), (600805, False), (500453, False), (10, None), (43, False),
     (4006982, None),
 ]  # fmt: skip
-"""Seeds that found something, which docs/simulation.md names: (seed, durable)."""
+"""Seeds that found something, as docs/simulation.md lists them: (seed, durable)."""
 
 
 def searched(name: str, seeds: int) -> Result | None:
-    """The first seed that finds a mistake; None: none does."""
+    """The result of the first seed that finds a mistake; None if no seed does."""
     mutant = MUTANTS[name]
     for seed in range(seeds):
         setup = drawn_setup(random.Random(f"{seed}-setup"), durable=mutant.durable)
@@ -43,7 +43,7 @@ def test_a_run_is_a_function_of_its_seed() -> None:
 
 @pytest.mark.parametrize("nodes", [3, 5])
 def test_what_is_acknowledged_survives(nodes: int) -> None:
-    """In order, once, in every copy."""
+    """In order, once, and on every replica."""
     acknowledged = 0
     for seed in range(15):
         found = run(seed, nodes=nodes)
@@ -58,12 +58,12 @@ def test_a_planted_mistake_is_found(name: str) -> None:
 
 
 def test_every_mistake_is_found() -> None:
-    """By seeds here, or step by step."""
+    """Either by seeds here, or step by step."""
     assert {*FOUND} | {*SCRIPTED} == {*MUTANTS}
 
 
 def test_a_failure_is_made_small() -> None:
-    """With the fewest steps it fails as it did."""
+    """The minimized steps fail in the same way."""
     found = searched("no-divergence", FOUND["no-divergence"])
     assert found is not None
     mutant = MUTANTS["no-divergence"]
@@ -85,7 +85,7 @@ def test_what_a_seed_has_found_is_mended(seed: int, durable: bool | None) -> Non
 
 
 SEARCHES = 6
-"""The heart of what is searched, with a drawn seed: three searches, a minute each, are CI's."""
+"""The most important search, with random seeds; CI runs three, a minute each."""
 
 
 @pytest.mark.explore

@@ -1,1 +1,1 @@
-"""Tests of what kafkalog gives to other people's tests."""
+"""Tests of what kafkalog offers to other projects' tests."""

@@ -1,4 +1,4 @@
-"""A broker as a test of somebody else's has it."""
+"""A broker as another project's test would use it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A broker for tests: its lives, what a power cut leaves of it, its clock, its helpers."""
+"""A broker for tests: restarts, power failures, its clock, its helpers."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def values(broker: TestBroker, topic: str = "t") -> list[bytes | None]:
     return [record.value for record in broker.records(topic)]
 
 
-# ---- its lives -----------------------------------------------------------------------------------
+# ---- restarts ------------------------------------------------------------------------------------
 
 
 def test_a_restart_keeps_the_address_and_what_is_in_it(broker: TestBroker) -> None:
@@ -62,11 +62,11 @@ def test_its_port_is_nobody_elses_while_it_is_down(broker: TestBroker) -> None:
         assert another.number != number
 
 
-# ---- a power cut ---------------------------------------------------------------------------------
+# ---- a power failure -----------------------------------------------------------------------------
 
 
 def test_a_kill_takes_what_was_not_synced_and_nothing_else(broker: TestBroker) -> None:
-    """What acks=all acknowledged is on disk, what came with acks=1 behind it is not."""
+    """Records acknowledged with acks=all are on disk; later ones with acks=1 are not."""
     with Raw(broker.bootstrap_servers) as raw:
         raw.create("t")
         assert raw.produce("t", b"kept", b"kept too", acks=-1).base_offset == 0
@@ -94,7 +94,7 @@ def test_without_syncs_a_kill_takes_all_but_the_topic(tmp_path: Path) -> None:
 
 
 def test_a_kill_between_segments_cuts_at_the_synced_offset(broker: TestBroker) -> None:
-    """Segments that were begun since are gone with all their files; the one before ends early."""
+    """Later segments are gone with all their files; the one before is truncated."""
     with Raw(broker.bootstrap_servers) as raw:
         raw.create("t", segment_bytes=str(1 << 20))
         raw.produce("t", b"first")
@@ -102,7 +102,7 @@ def test_a_kill_between_segments_cuts_at_the_synced_offset(broker: TestBroker) -
             assert raw.produce("t", bytes(400_000), acks=1).error_code == ErrorCode.NONE
         folder = Path(broker.path, "t-0")
         assert len(list(folder.glob("*.log"))) > 1
-        # A roll syncs what it sealed, in its own time: all of it counts that was by now.
+        # A roll syncs the sealed segment in the background: whatever is synced by now counts.
         broker.kill()
     left = sorted(int(path.stem) for path in folder.glob("*.log"))
     broker.start()
@@ -126,12 +126,12 @@ def test_committed_offsets_and_transactions_survive_a_kill(broker: TestBroker) -
     broker.start()
     assert values(broker) == [b"in it"]
     with Raw(broker.bootstrap_servers) as raw:
-        Client(raw)  # whose beginning ends what was open
+        Client(raw)  # its InitProducerId ends the open transaction
     broker.wait_for_records("t", 1)
 
 
 def test_all_of_a_killed_directory_is_whole(broker: TestBroker) -> None:
-    """Offsets, transactions and metadata, as after any crash."""
+    """Offsets, transactions and metadata are valid, as after any crash."""
     with Raw(broker.bootstrap_servers) as raw:
         raw.create("t", 3)
         for number in range(3):
@@ -142,7 +142,7 @@ def test_all_of_a_killed_directory_is_whole(broker: TestBroker) -> None:
     broker.start()
     broker.stop()
     found = verify(broker.path).findings
-    # Nobody has opened some of the logs since: their indexes are made when somebody does.
+    # Some logs have not been opened since: their indexes are rebuilt when they are.
     assert {one.what for one in found} <= {"index-missing"}, found
 
 
@@ -155,7 +155,7 @@ def test_a_paused_broker_is_silent_and_goes_on(broker: TestBroker) -> None:
         broker.pause()
         raw.send(apis.API_VERSIONS, 0, {})
         other.send(apis.PRODUCE, 9, produce_body("t", b"a"))
-        late = Raw(broker.bootstrap_servers)  # the kernel takes it
+        late = Raw(broker.bootstrap_servers)  # the kernel accepts it
         for one in (raw, other):
             one.socket.settimeout(0.05)
             with pytest.raises(TimeoutError):
@@ -173,11 +173,11 @@ def test_a_paused_broker_is_silent_and_goes_on(broker: TestBroker) -> None:
 def test_a_paused_broker_can_be_stopped_and_killed(broker: TestBroker) -> None:
     for end in (broker.restart, broker.kill):
         broker.pause()
-        broker.pause()  # no more than once
+        broker.pause()  # has no further effect
         end()
         broker.start()
         assert broker.fill("t", ["a"]) == 1
-    broker.resume()  # nothing
+    broker.resume()  # has no effect
 
 
 def produce_body(topic: str, value: bytes) -> dict[str, Any]:
@@ -199,7 +199,7 @@ def test_a_session_expires_without_waiting(broker: TestBroker, wait_until: Wait)
         broker.clock.advance(44_000)
         assert raw.call(apis.HEARTBEAT, 3, **beat).error_code == ErrorCode.NONE
         broker.clock.advance(46_000)
-        # Not by a heartbeat, which would renew the session where it came first.
+        # A heartbeat that arrived first would renew the session.
         wait_until(
             lambda: not raw.call(apis.DESCRIBE_GROUPS, groups=["g"]).groups[0].members,
             "the member is gone",
@@ -208,7 +208,7 @@ def test_a_session_expires_without_waiting(broker: TestBroker, wait_until: Wait)
 
 
 def join(raw: Raw, group: str, wait_until: Wait) -> str:
-    """A member alone in its group, in generation 1; its id."""
+    """Join as the only member of a group, in generation 1; returns the member id."""
     wait_until(
         lambda: raw.call(apis.FIND_COORDINATOR, 2, key=group).error_code == ErrorCode.NONE,
         "there is a coordinator",
@@ -240,7 +240,7 @@ def test_a_transaction_times_out_without_waiting(broker: TestBroker) -> None:
         client.write("t", b"open")
         broker.fill("t", ["behind it"])
         assert values(broker) == []
-        broker.clock.advance(80_000)  # the timeout, and until somebody looks
+        broker.clock.advance(80_000)  # the timeout, and the interval of the check
         assert broker.wait_for_records("t", 1)[0].value == b"behind it"
 
 
@@ -251,7 +251,7 @@ def test_retention_deletes_without_waiting(broker: TestBroker, wait_until: Wait)
     broker.fill("t", ["new"])
     with Raw(broker.bootstrap_servers) as raw:
         assert raw.offsets("t", -2).offset == 0
-        broker.restart()  # the time is the same afterwards
+        broker.restart()  # the clock stays as it is
     broker.clock.advance(2 * WEEK_MS)
     wait_until(lambda: values(broker) == [], "both are deleted")
     broker.fill("t", ["newer"])
@@ -259,7 +259,7 @@ def test_retention_deletes_without_waiting(broker: TestBroker, wait_until: Wait)
 
 
 def test_a_fetch_that_waits_is_answered_when_its_time_has_come(broker: TestBroker) -> None:
-    """The data plane's timers go by the same clock; its wall clock does, too."""
+    """The data plane's timers use the same clock, and so does its wall clock."""
     with Raw(broker.bootstrap_servers) as raw:
         raw.create("t", message_timestamp_type="LogAppendTime")
         broker.clock.advance(WEEK_MS)

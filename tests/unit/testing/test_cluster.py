@@ -1,4 +1,4 @@
-"""`kafkalog_cluster`: three nodes in a process, which die and lose each other."""
+"""`kafkalog_cluster`: three nodes in one process that die and lose each other."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def test_three_nodes_share_what_there_is(kafkalog_cluster: TestCluster) -> None:
 
 
 def test_a_leader_is_killed(kafkalog_cluster: TestCluster) -> None:
-    """What was acknowledged is there, once and in order; it comes back and has all again."""
+    """Acknowledged records are there, once and in order; the killed node catches up again."""
     cluster = kafkalog_cluster
     cluster.create_topic("t")
     with kafkalog.Producer(cluster.bootstrap_servers, acks="all") as producer:
@@ -68,7 +68,7 @@ def test_a_leader_is_killed(kafkalog_cluster: TestCluster) -> None:
 
 @pytest.mark.kafkalog(config={"kafkalog.durability": "os", "replica.lag.time.max.ms": 60_000})
 def test_a_topic_is_as_durable_as_it_is_set(kafkalog_cluster: TestCluster) -> None:
-    """Whatever its nodes began with: acknowledged is on the disk of all in sync."""
+    """Whatever the nodes' setting: an acknowledged record is on disk on all in-sync replicas."""
     cluster = kafkalog_cluster
     durability = {"kafkalog.durability": "fsync"}
     cluster.create_topic("safe", config=durability)
@@ -99,7 +99,7 @@ def test_a_topic_is_as_durable_as_it_is_set(kafkalog_cluster: TestCluster) -> No
 
 
 def test_two_nodes_lose_each_other(kafkalog_cluster: TestCluster) -> None:
-    """A follower that its leader does not hear of leaves those in sync, and comes back."""
+    """A follower that its leader does not hear of leaves the ISR, and returns to it."""
     cluster = kafkalog_cluster
     cluster.create_topic("t")
     leader = cluster.leader("t")
@@ -110,7 +110,7 @@ def test_two_nodes_lose_each_other(kafkalog_cluster: TestCluster) -> None:
     cluster.wait_until(lambda: cluster.in_sync("t") == left, "it has left")
     cluster.stop(lost)
     cluster.start(lost)
-    assert len(cluster.nodes[lost].broker.faults.all) == 1, "they are parted still"
+    assert len(cluster.nodes[lost].broker.faults.all) == 1, "they are still cut off"
     cluster.fill("t", ["2"])
     assert cluster.in_sync("t") != NODES
     cluster.heal()
@@ -138,8 +138,8 @@ def test_a_group_and_a_transaction_go_on_elsewhere(kafkalog_cluster: TestCluster
 def test_who_led_before_and_leads_again_reads_what_others_wrote(
     kafkalog_cluster: TestCluster,
 ) -> None:
-    """Though it never heard that another one led: the epoch says it.  The next epoch is that of one
-    that led on, and costs nothing."""
+    """Although it never heard of another leader: the epoch shows it.  The next epoch is that of a
+    leader that stayed, which reloads nothing."""
     cluster = kafkalog_cluster
     cluster.create_topic("t")
     with kafkalog.Admin(cluster.bootstrap_servers) as admin:
@@ -149,7 +149,7 @@ def test_who_led_before_and_leads_again_reads_what_others_wrote(
     all_in_sync(cluster, OFFSETS_TOPIC)
     node = cluster.nodes[cluster.leader(OFFSETS_TOPIC)].broker._node
     log = node.partitions.log(OFFSETS_TOPIC, 0)
-    log.append(None, key=[*log.read()][-1].key)  # as another leader's record would be here
+    log.append(None, key=[*log.read()][-1].key)  # stands for a record of another leader
     member = node.member
     assert member is not None
     epoch = member.image.topics[OFFSETS_TOPIC].partitions[0].leader_epoch
@@ -169,8 +169,8 @@ def test_who_led_before_and_leads_again_reads_what_others_wrote(
 def test_a_coordinator_that_hears_of_its_lead_first_reads_once_it_leads(
     kafkalog_cluster: TestCluster, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The controller shows the leaders to all (UpdateMetadata) before it makes them lead
-    (LeaderAndIsr): no time has to pass after that."""
+    """The controller sends all brokers the leaders (UpdateMetadata) before it makes them lead
+    (LeaderAndIsr): nothing has to wait after that."""
     monkeypatch.setattr(core, "LOAD_AGAIN_MS", 3_600_000)
     cluster = kafkalog_cluster
     cluster.create_topic("t")
@@ -187,20 +187,20 @@ def test_a_coordinator_that_hears_of_its_lead_first_reads_once_it_leads(
 
 
 def hears_of_its_lead_first(cluster: TestCluster, topic: str) -> None:
-    """As if another node had led the coordinator's partition 0 in between."""
+    """Act as if another node had led the coordinator's partition 0 in between."""
     node = cluster.nodes[cluster.leader(topic)].broker._node
     known = (node.coordinator if topic == OFFSETS_TOPIC else node.transactions).core
     assert node.member is not None
     epoch = node.image.topics[topic].partitions[0].leader_epoch + 2
     shown_leader(node.member, topic, epoch)
-    cluster.wait_until(lambda: known.unread == {0: epoch}, "the look is refused")
+    cluster.wait_until(lambda: known.unread == {0: epoch}, "the read is refused")
     made_leader(node.member, topic, epoch)
     cluster.wait_until(lambda: 0 in known.shards, "its partition is read")
     assert known.shards[0].epoch == epoch
 
 
 def test_a_producer_goes_where_a_refusal_sends_it(kafkalog_cluster: TestCluster) -> None:
-    """KIP-951: by the metadata it would ask the old leader for ever."""
+    """KIP-951: by its metadata alone it would ask the old leader forever."""
     cluster = kafkalog_cluster
     cluster.create_topic("t")
     all_in_sync(cluster)
@@ -213,7 +213,7 @@ def test_a_producer_goes_where_a_refusal_sends_it(kafkalog_cluster: TestCluster)
 
 
 def test_too_few_in_sync_are_told(kafkalog_cluster: TestCluster) -> None:
-    """acks=all is refused with one of three, acks=1 and reading are not; all goes on with three."""
+    """With one of three in sync acks=all is refused, acks=1 and reads are not; later all work."""
     cluster = kafkalog_cluster
     cluster.create_topic("t")
     cluster.fill("t", ["0"])
@@ -244,7 +244,7 @@ def test_too_few_in_sync_are_told(kafkalog_cluster: TestCluster) -> None:
 
 
 def test_who_wants_a_producer_id_comes_again(kafkalog_cluster: TestCluster) -> None:
-    """The controller does not answer: COORDINATOR_LOAD_IN_PROGRESS, which is tried again."""
+    """If the controller does not answer: COORDINATOR_LOAD_IN_PROGRESS, which is retriable."""
     cluster = kafkalog_cluster
     cluster.create_topic("t")
     node = next(node for node in NODES if node != cluster.controller)
@@ -261,7 +261,7 @@ def test_who_wants_a_producer_id_comes_again(kafkalog_cluster: TestCluster) -> N
 
 
 def test_without_pytest_and_one_more_time(tmp_path: Path) -> None:
-    """What is on the disk is there again, in a new cluster on it."""
+    """The records of a killed node are there again once it is back."""
     with TestCluster(tmp_path, config={"default.replication.factor": 1}) as cluster:
         cluster.create_topic("one")
         cluster.create_topic("two", replication_factor=2)

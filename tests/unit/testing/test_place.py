@@ -1,4 +1,4 @@
-"""Where the data of a test's broker lies, and that nothing is left of it in memory."""
+"""Where the data of a test's broker is stored, and that nothing of it stays in memory."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ sys.stdin.read()
 
 @pytest.fixture
 def memory_of_ones_own(memory: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
-    """Another folder for what else lies in memory."""
+    """A separate folder instead of the one in memory."""
     own = Path(tempfile.mkdtemp(dir=memory))
     monkeypatch.setattr(place, "MEMORY", str(own))
     monkeypatch.setattr(place, "_folder", None)

@@ -1,4 +1,4 @@
-"""A change of role that a disk refuses is made when it can be: the controller says it once."""
+"""A role that a disk refuses is taken once it can be: the controller sends it only once."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from tests.support.zookeeper import ZooKeeper
 
 NODES = [1, 2, 3]
 EPOCHS = "leader-epoch-checkpoint.tmp"
-"""What a leader writes before anything else; a folder of that name is in its way."""
+"""The first file that a leader writes; a folder of that name blocks it."""
 
 
 def folder(cluster: TestCluster, node: int) -> Path:
@@ -42,7 +42,7 @@ def in_sync(cluster: TestCluster, nodes: list[int]) -> None:
 
 
 def test_who_could_not_lead_leads_when_it_can(kafkalog_cluster: TestCluster) -> None:
-    """Nobody else would: it is alive, and in sync."""
+    """No other node would lead: this one is alive and in sync."""
     cluster = kafkalog_cluster
     cluster.create_topic("t")
     append(cluster, b"1")
@@ -52,7 +52,7 @@ def test_who_could_not_lead_leads_when_it_can(kafkalog_cluster: TestCluster) -> 
     for node in others:
         (folder(cluster, node) / EPOCHS).mkdir()
     cluster.kill(first)
-    cluster.wait_until(lambda: cluster.leader("t") in others, "another one is to lead")
+    cluster.wait_until(lambda: cluster.leader("t") in others, "another one must lead")
     for node in others:
         (folder(cluster, node) / EPOCHS).rmdir()
     append(cluster, b"2")
@@ -62,13 +62,13 @@ def test_who_could_not_lead_leads_when_it_can(kafkalog_cluster: TestCluster) -> 
 
 
 def test_who_could_not_follow_follows_when_it_can(kafkalog_cluster: TestCluster) -> None:
-    """Its folder cannot be made; the others go on without it."""
+    """Its folder cannot be created; the others continue without it."""
     cluster = kafkalog_cluster
     for node in NODES[1:]:
         folder(cluster, node).write_bytes(b"in its way")
     with kafkalog.Admin(cluster.bootstrap_servers) as admin:
         admin.create_topics([kafkalog.NewTopic("t", assignment=[NODES])]).check()
-    cluster.wait_until(lambda: cluster.leader("t") == NODES[0], "the first one is to lead")
+    cluster.wait_until(lambda: cluster.leader("t") == NODES[0], "the first one must lead")
     for node in NODES[1:]:
         folder(cluster, node).unlink()
     append(cluster, b"1", b"2")
@@ -77,7 +77,7 @@ def test_who_could_not_follow_follows_when_it_can(kafkalog_cluster: TestCluster)
 
 
 def fail(cluster: TestCluster, node: int, hooks: Any) -> None:
-    """Let a write-back of a node's log fail, which is final."""
+    """Let a sync of a node's log fail, which takes the log offline for good."""
     handle = handle_of(cluster.nodes[node].broker._node.partitions.log("t", 0))
     hooks.kl_io_fail(b"fdatasync", 1, errno.EIO, 1, 0)
     try:
@@ -88,7 +88,7 @@ def fail(cluster: TestCluster, node: int, hooks: Any) -> None:
 
 
 def others_lead(cluster: TestCluster, hooks: Any) -> None:
-    """The leader's log goes offline; then another one's of those that are left."""
+    """The leader's log goes offline, then that of its successor."""
     cluster.create_topic("t", config={"min.insync.replicas": "1"})
     append(cluster, b"1")
     in_sync(cluster, NODES)
@@ -105,7 +105,7 @@ def others_lead(cluster: TestCluster, hooks: Any) -> None:
             cluster.wait_until(lambda node=node: knows(cluster, node, left), f"node {node} says so")
     for node in NODES:
         if node not in left:
-            cluster.kill(node)  # a close would say that it failed
+            cluster.kill(node)  # a close would raise the failure
             cluster.start(node)
     in_sync(cluster, NODES)
     assert [one.value for one in cluster.wait_for_records("t", 3)] == values
@@ -124,7 +124,7 @@ def knows(cluster: TestCluster, node: int, left: list[int]) -> bool:
 def test_a_log_that_goes_offline_while_it_is_led(
     kafkalog_cluster: TestCluster, native_test: tuple[Any, Any]
 ) -> None:
-    """Its node reports it unasked, and the lead goes to a replica that can take it."""
+    """Its node reports that by itself, and a replica that can lead takes over."""
     others_lead(kafkalog_cluster, native_test[1])
 
 
@@ -150,7 +150,7 @@ def test_the_same_with_a_real_zookeeper(tmp_path: Path, native_test: tuple[Any, 
 def test_a_full_disk_costs_no_lead(
     kafkalog_cluster: TestCluster, native_test: tuple[Any, Any]
 ) -> None:
-    """It passes, and the leader leads on."""
+    """The condition passes, and the leader still leads."""
     cluster, hooks = kafkalog_cluster, native_test[1]
     cluster.create_topic("t")
     append(cluster, b"1")
@@ -175,7 +175,7 @@ def test_a_full_disk_costs_no_lead(
 def test_who_could_not_delete_says_so(
     kafkalog_cluster: TestCluster, native_test: tuple[Any, Any]
 ) -> None:
-    """The controller would take the copy for gone, and the topic's name for free."""
+    """Otherwise the controller would consider the replica deleted, and the topic's name free."""
     cluster, hooks = kafkalog_cluster, native_test[1]
     cluster.create_topic("t")
     append(cluster, b"1")
@@ -210,8 +210,8 @@ def test_a_log_that_is_offline_is_led_by_another(
     native_test: tuple[Any, Any],
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    """A follower that was in sync does not lead when the leader dies.  A client that asks it for
-    records all the same is no news."""
+    """A follower that was in sync does not lead when the leader dies.  A client that fetches from
+    it anyway causes no traceback in the log."""
     cluster = kafkalog_cluster
     cluster.create_topic("t")
     append(cluster, b"1")
@@ -227,14 +227,14 @@ def test_a_log_that_is_offline_is_led_by_another(
     append(cluster, b"2")
     assert [one.value for one in cluster.wait_for_records("t", 2)] == [b"1", b"2"]
     assert not [one.getMessage() for one in caplog.records if one.exc_info]
-    cluster.kill(second)  # a close would say that it failed
+    cluster.kill(second)  # a close would raise the failure
 
 
 @pytest.mark.parametrize("leads", [True, False], ids=["leader", "follower"])
 def test_a_copy_whose_log_is_gone_does_not_come_back_empty(
     kafkalog_cluster: TestCluster, leads: bool
 ) -> None:
-    """It is out of sync, and leads nothing, until repair has said that it may fetch again."""
+    """It is out of sync and leads nothing until repair allows it to fetch again."""
     cluster = kafkalog_cluster
     cluster.create_topic("t")
     append(cluster, b"1", b"2")
@@ -247,7 +247,7 @@ def test_a_copy_whose_log_is_gone_does_not_come_back_empty(
     (path / f"{0:020}.log").unlink()
     cluster.start(lost)
     append(cluster, b"3")
-    cluster.wait_until(lambda: knows(cluster, lost, others), "its copy is told to be offline")
+    cluster.wait_until(lambda: knows(cluster, lost, others), "its replica is reported as offline")
     assert cluster.in_sync("t") == others
     assert not (path / f"{0:020}.log").exists()
     cluster.stop(lost)

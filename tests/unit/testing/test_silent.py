@@ -1,4 +1,4 @@
-"""A node that is silent, as a process that stands still: its connections stay."""
+"""A node that is silent, like a stopped process: its connections stay open."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from kafkalog.wire.error_codes import ErrorCode
 from tests.support.waiting import wait_for
 
 IO_THREADS = 3
-"""Of a node of the fixture."""
+"""I/O threads of a node of the fixture."""
 TRANSACTIONS = {"key_type": 1, "coordinator_keys": ["id"]}
 PLAIN_ID = {"transactional_id": None, "transaction_timeout_ms": 60_000}
 
@@ -32,8 +32,8 @@ def new(name: str) -> dict[str, Any]:
 def test_who_asks_for_what_the_controller_does_holds_up_nobody(
     kafkalog_cluster: TestCluster, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Topics, producer ids, coordinators: more of each than a node has threads, and all the while
-    it answers clients that need none of that."""
+    """Topics, producer ids, coordinators: more requests of each than a node has threads, and still
+    it answers clients that need none of them."""
     monkeypatch.setattr(controller_link, "ANSWER_MS", 3_600_000)
     cluster = kafkalog_cluster
     controller = cluster.controller
@@ -78,4 +78,4 @@ def test_who_asks_for_what_the_controller_does_holds_up_nobody(
         codes = {one.receive(60_000).topics[0].error_code for one in forwarded}
         assert codes == {ErrorCode.NONE, ErrorCode.TOPIC_ALREADY_EXISTS}
     tp = TopicPartition("used", 0)
-    wait_for(lambda: cluster.nodes[asked].broker._node.image.partition(*tp), "it is made, too")
+    wait_for(lambda: cluster.nodes[asked].broker._node.image.partition(*tp), "it is created, too")

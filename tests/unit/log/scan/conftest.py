@@ -1,4 +1,4 @@
-"""Logs to scan, and what they hold as plain rows."""
+"""Logs to scan, and their records as plain rows."""
 
 from collections.abc import Iterable
 from typing import Any, NamedTuple
@@ -10,7 +10,7 @@ from tests.support import batches
 
 
 class Kept(NamedTuple):
-    """A record that a log holds, and whether its transaction was aborted or is open."""
+    """A record of a log; `aborted`: its transaction was aborted or is open."""
 
     offset: int
     timestamp_ms: int
@@ -21,7 +21,7 @@ class Kept(NamedTuple):
 
 
 class Writer:
-    """Appends batches to a log and keeps what a reader must find."""
+    """Appends batches to a log and keeps the records that a reader must find."""
 
     def __init__(self, log: Any) -> None:
         self.log = log
@@ -48,7 +48,7 @@ def writer(log):
 
 
 def row(i: int) -> batches.Row:
-    """Row `i` of a log in which every kind of field occurs; times go up and down."""
+    """Row `i` of a log with every kind of field; timestamps rise and fall."""
     headers = [("a", b"%d" % i), ("", None), ("naïve", b"")][: i % 5 % 4]
     return batches.Row(
         value=None if i % 11 == 3 else b"value %d" % i * (i % 3),
@@ -60,7 +60,7 @@ def row(i: int) -> batches.Row:
 
 @pytest.fixture
 def mixed(writer):
-    """600 rows in batches of different sizes, one of each codec after the other."""
+    """About 600 rows in batches of different sizes, with each codec in turn."""
     names = list(batches.CODECS)
     first = 0
     for number in range(30):

@@ -1,4 +1,4 @@
-"""A broker's address is no path, and who takes it for one is told what reads there."""
+"""A broker's address is not a path; the error says what can read from it."""
 
 import pytest
 

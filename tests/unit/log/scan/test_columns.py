@@ -1,4 +1,4 @@
-"""Scans as columns: Arrow's layout, NumPy views, and the packages that take them."""
+"""Scans as columns: Arrow's layout, NumPy views, and the packages that read them."""
 
 import datetime
 import gc
@@ -28,7 +28,7 @@ def pa():
 
 @pytest.fixture(scope="module")
 def spark_schema(pa):
-    """The types of Spark's Kafka source; names of nested fields as Spark gives them."""
+    """The types of Spark's Kafka source; nested fields have Spark's names."""
     header = pa.struct([("key", pa.string()), ("value", pa.binary())])
     return pa.schema(
         [
@@ -63,7 +63,7 @@ def as_row(kept):
 def test_the_layout_is_sparks(log, pa, spark_schema):
     scan = log.scan()
     assert pa.schema(scan).equals(spark_schema)
-    table = scan.to_arrow()  # also of no rows
+    table = scan.to_arrow()  # also without rows
     assert table.schema.equals(spark_schema)
     assert table.num_rows == 0
 
@@ -146,7 +146,7 @@ def test_a_record_batch_is_never_split(writer):
 
 
 def test_batches_that_are_kept_are_not_written_over(mixed):
-    """Memory goes round only when nobody looks at it any more."""
+    """Memory is reused only when nobody refers to it any more."""
     kept = []
     for turn, batch in enumerate(mixed.log.scan(batch_rows=20)):
         if turn % 3:
@@ -177,7 +177,7 @@ def test_arrow_outlives_the_log(mixed, pa):
              b"\xe2\x82z", b"\xf0\x9f\x98", b"\xc0\xaf", "😀".encode(), b"\xf8\x88\x80\x80\x80"],
 )  # fmt: skip
 def test_header_names_that_are_not_utf_8(log, pa, name):
-    """They are replaced as Java and Python do it: Arrow's strings must be well-formed."""
+    """Invalid bytes are replaced as in Java and Python: Arrow's strings must be well-formed."""
     stand_in = "N" * len(name)
     made = batches.batch([batches.Row(b"v", headers=[(stand_in, b"x")])] * 2, leader_epoch=0)
     log.append_as_follower(batches.seal(made[21:].replace(stand_in.encode(), name), 0, 0))
@@ -204,12 +204,12 @@ def test_a_stream_that_fails_says_why(writer, pa):
     assert reader.read_next_batch().num_rows == 30
     with pytest.raises(OSError, match="CorruptMessage: orders-3: the batch at offset 30: zstd"):
         reader.read_next_batch()
-    with pytest.raises(errors.CorruptMessage):  # as itself where Python reads
+    with pytest.raises(errors.CorruptMessage):  # Python gets the error itself
         writer.log.scan().to_arrow()
 
 
 def test_a_stream_is_let_go_of(mixed, pa):
-    """Consumed, broken off, or never looked at."""
+    """Whether it is consumed, dropped half way, or never read."""
     assert not capsules._live
     scan = mixed.log.scan(batch_rows=10)
     capsule = scan.__arrow_c_stream__()
@@ -332,7 +332,7 @@ def test_numpy_views_share_the_batch(mixed):
     owner = weakref.ref(view.base)
     del batch
     gc.collect()
-    assert owner() is not None  # what keeps the memory
+    assert owner() is not None  # the owner of the memory
     assert view.tolist() == list(range(len(mixed.kept)))
     valid = [bool(text.validity[i // 8] >> i % 8 & 1) for i in range(len(mixed.kept))]
     assert valid == [one.key is not None for one in mixed.kept]
@@ -359,7 +359,7 @@ def test_empty_and_null_strings_differ(log):
 
 
 def test_nothing_heavy_is_imported_before_its_use(mixed):
-    """Records and counts need neither NumPy nor pyarrow; arrays need no pyarrow."""
+    """Records and counts need neither NumPy nor pyarrow; arrays do not need pyarrow."""
     program = """
         import sys, kafkalog
         with kafkalog.Log(sys.argv[1], mode="r") as log:

@@ -1,4 +1,4 @@
-"""The C surface of a scan, called as a careless caller would, and with calls that fail."""
+"""The C surface of a scan, with careless calls, and with failing system calls."""
 
 import errno
 import sys
@@ -20,7 +20,7 @@ def opened(log, **options):
 
 
 class Stepper:
-    """A scan, step by step."""
+    """A scan in single steps."""
 
     def __init__(self, log, room=8, **options):
         self.c = opened(log, **options)
@@ -35,7 +35,7 @@ class Stepper:
 
 
 def taken(scan):
-    """The block that there is; None: none."""
+    """Take the scan's block; None if it has none."""
     out = ffi.new("kl_block **")
     check(lib.kl_scan_take(scan.c, out))
     return ffi.gc(out[0], lib.kl_block_free) if out[0] else None
@@ -102,7 +102,7 @@ def test_no_more_batches_than_there_is_room_for(writer):
 
 
 def test_long_stretches_without_rows_are_interrupted(log):
-    """So that Ctrl-C is seen while nothing matches."""
+    """Ctrl-C must be noticed even if no record matches."""
     log.append_many([bytes(1000)] * 40_000)
     scan = Stepper(log, columns=lib.KL_COL_VALUE, stop_time_ms=-5)
     assert scan.step() == lib.KL_SCAN_PAUSE
@@ -163,7 +163,7 @@ def failing(native_test):
     ids=["alloc", "pread"],
 )
 def test_any_call_that_fails(mixed, failing, call, number, error):
-    """The rows before are right, the failure is named, and the log is as it was."""
+    """Earlier rows are correct, the failure is named, and the log is unchanged."""
     scan = mixed.log.scan(batch_rows=64)
     wanted = [tuple(kept[:5]) for kept in mixed.kept]
     columns = scan.to_arrow()
@@ -182,7 +182,7 @@ def test_any_call_that_fails(mixed, failing, call, number, error):
         assert table.equals(columns)
         break
     assert failures > 2
-    failing(b"fsync", 10**6, number)  # nothing that happens
+    failing(b"fsync", 10**6, number)  # a call that never happens
     assert scan.to_arrow().equals(columns)
 
 
@@ -200,7 +200,7 @@ def test_to_polars_needs_no_pyarrow(log, rows, monkeypatch):
 
 
 def test_a_block_that_cannot_be_ended_is_no_end(log, native_test):
-    """Without memory for its constant columns: the rows are there when there is some again."""
+    """There is no memory for its constant columns: its rows come once there is memory again."""
     hooks = native_test[1]
     log.append_many([b"v"] * 3_000)
     wanted = log.scan(columns=["topic"]).to_numpy()["topic"].tolist()

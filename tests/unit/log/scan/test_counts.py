@@ -1,4 +1,4 @@
-"""Counting reads the headers of batches alone: as many as there are records, from few bytes."""
+"""Counting reads only the headers of batches: the count is exact, and few bytes are read."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def rows_of(count: int, bytes_each: int = 100) -> list[batches.Row]:
 
 
 def fill(log: kafkalog.Log) -> None:
-    """Transactions that were committed, aborted, or are open, and batches of none."""
+    """Append committed, aborted and open transactions, and batches outside of transactions."""
     sequence = 0
     for number in range(60):
         how: dict[str, Any] = {}
@@ -39,7 +39,7 @@ def fill(log: kafkalog.Log) -> None:
 
 @pytest.fixture(scope="module")
 def topic(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Path, list[kafkalog.Log]]]:
-    """Partitions: as written, compacted, of several segments, begun later, empty."""
+    """Partitions: as written, compacted, with several segments, with a later start, empty."""
     folder = tmp_path_factory.mktemp("counts")
     logs = []
     for number in range(5):
@@ -97,12 +97,12 @@ def test_more_rows_than_a_frame_has(tmp_path: Path, monkeypatch: pytest.MonkeyPa
             store["t"][number].append_many([b"v"] * count)
         frame = kafkalog.polars.scan(store, "t").select("partition").collect()
         assert frame["partition"].to_list() == [n for n, c in enumerate(counts) for _ in range(c)]
-        assert frame.n_chunks() == 7  # of at most 7 rows, whatever polars would like
+        assert frame.n_chunks() == 7  # of at most 7 rows, whatever polars requests
         assert kafkalog.polars.scan(store, "t").select(pl.len()).collect().item() == sum(counts)
 
 
 def read_bytes() -> int:
-    """That this process has read so far, from a cache or a disk."""
+    """The bytes that this process has read so far, from a cache or a disk."""
     return int(dict(line.split(": ") for line in open("/proc/self/io"))["rchar"])
 
 
@@ -120,7 +120,7 @@ def test_few_bytes_are_read(tmp_path: Path, batch_bytes: int, most: int) -> None
 def test_a_damaged_header_is_reported_as_when_records_are_read(
     tmp_path: Path, sealed: bool
 ) -> None:
-    """Its length, magic, or offsets; and in a sealed segment whatever of it was changed."""
+    """Of its length, magic or offsets; in a sealed segment, of any of its bytes."""
     places = [0, 8, 16]  # base offset, length, magic
     if sealed:
         places += [17, 60]  # the CRC, the count
@@ -136,7 +136,7 @@ def test_a_damaged_header_is_reported_as_when_records_are_read(
         path = next(iter(sorted(folder.glob("*.log"))))
         data = bytearray(path.read_bytes())
         data[position + at] ^= 0x40
-        with kafkalog.Log(folder) as log:  # opened first: an open log's tail is looked at
+        with kafkalog.Log(folder) as log:  # opened first, since an open checks the tail
             path.write_bytes(data)
             with pytest.raises(errors.KafkalogError) as read:
                 list(log.scan())

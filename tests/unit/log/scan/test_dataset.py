@@ -1,4 +1,4 @@
-"""Topics as datasets of pyarrow: the same rows as a scan's, from no more than a use wants."""
+"""Topics as pyarrow datasets: the same rows as in a scan, reading only what is needed."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def test_all_rows_by_a_store_a_log_and_a_path(store: kafkalog.Store) -> None:
     for where, topic in ((store, "t"), (store.path, "t")):
         data = kafkalog.arrow.dataset(where, topic)
         assert data.schema.names == FIRST
-        for _ in range(2):  # it is read again
+        for _ in range(2):  # it can be read again
             assert data.to_table().equals(whole.select(FIRST))
         assert data.count_rows() == len(whole)
     with kafkalog.Log(Path(store.path) / "t-1", mode="r") as log:
@@ -73,7 +73,7 @@ def test_columns_in_the_order_asked_for(store: kafkalog.Store) -> None:
 
 
 def comparison(rng: random.Random) -> Any:
-    """One that can be looked at while reading, or one that cannot."""
+    """A comparison that can be pushed down into the scan, or one that cannot."""
     compare = rng.choice(["__eq__", "__ge__", "__gt__", "__le__", "__lt__", "__ne__"])
     kind = rng.randrange(7)
     if kind == 0:
@@ -156,7 +156,7 @@ def test_duckdb_asks_it(store: kafkalog.Store) -> None:
 
 
 def test_records_are_decompressed_only_for_keys_values_headers(tmp_path: Path) -> None:
-    """A damaged body, whose CRC is not looked at, is not seen by what does not need it."""
+    """A damaged body with an unchecked CRC is not noticed if nothing needs it."""
     with kafkalog.Log(tmp_path / "t-0") as log:
         log.append_many([b"v"] * 100, compression="zstd", timestamps_ms=[7] * 100)
     path = next((tmp_path / "t-0").glob("*.log"))
@@ -170,7 +170,7 @@ def test_records_are_decompressed_only_for_keys_values_headers(tmp_path: Path) -
 
 
 def read_bytes() -> int:
-    """That this process has read so far, from a cache or a disk."""
+    """The bytes that this process has read so far, from a cache or a disk."""
     return int(dict(line.split(": ") for line in open("/proc/self/io"))["rchar"])
 
 

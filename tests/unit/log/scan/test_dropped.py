@@ -1,4 +1,4 @@
-"""What a scan leaves behind where it was dropped, and what it says where a package is missing."""
+"""A dropped scan leaves no file open, and a missing package is named."""
 
 from __future__ import annotations
 
@@ -25,14 +25,14 @@ def held(folder: Path) -> list[str]:
     for number in os.listdir("/proc/self/fd"):
         try:
             links.append(os.readlink(f"/proc/self/fd/{number}"))
-        except FileNotFoundError:  # of the listing itself
+        except FileNotFoundError:  # the descriptor of the listing itself
             continue
     return [one for one in links if one.startswith(f"{folder}/") and ".log" in one]
 
 
 @pytest.mark.parametrize("kind", ["scan", "topic", "views", "stream"])
 def test_no_deleted_segment_stays_open(tmp_path: Path, kind: str) -> None:
-    """Half way through, all segments that it read or would read are deleted."""
+    """All segments that it has read or would read are deleted half way through."""
     with kafkalog.Log(tmp_path / "log", config={"segment.bytes": 50_000}) as log:
         log.append_many([bytes(100)] * 10_000, batch_bytes=5_000)
         scan: Any = log.scan(batch_rows=100)
@@ -74,7 +74,7 @@ def test_no_deleted_segment_stays_open(tmp_path: Path, kind: str) -> None:
 def test_a_package_that_is_missing_is_named(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, package: str, ask: Any
 ) -> None:
-    """With the way to have it."""
+    """The error says how to install it."""
     with kafkalog.Log(tmp_path / "log") as log:
         log.append(b"a")
         monkeypatch.setitem(sys.modules, package, None)

@@ -1,4 +1,4 @@
-"""What a scan leaves out in C is what one would leave out in Python."""
+"""A scan's filters in C give the same records as filters in Python."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ KEYS = (None, b"", b"a", b"ab", b"abc", b"b", b"\xff", b"\xff\xff", b"a" * 40)
 
 
 def fill(log: kafkalog.Log, rng: random.Random) -> None:
-    """Batches of all codecs; some of transactions, of which some are aborted and one is open."""
+    """Append batches with all codecs, some in transactions: some aborted, one open."""
     sequence = 0
     for number in range(30):
         rows = [
@@ -44,7 +44,7 @@ def fill(log: kafkalog.Log, rng: random.Random) -> None:
 
 @pytest.fixture(scope="module")
 def logs(tmp_path_factory: pytest.TempPathFactory) -> Iterator[list[kafkalog.Log]]:
-    """One as it was written, one compacted, one that begins later."""
+    """Three logs: as written, compacted, with a later start."""
     opened = []
     for number in range(3):
         rng = random.Random(SEED + number)

@@ -1,5 +1,5 @@
-"""A topic's threads decompress batches together, into memory used again: the same rows, the same
-errors as one batch after another."""
+"""A topic's threads decompress batches together, into reused memory: the same rows and the same
+errors as one batch at a time."""
 
 from __future__ import annotations
 
@@ -22,12 +22,12 @@ from tests.support import batches
 SEED = 20_261_127
 KEYS = (None, b"", b"a", b"ab", b"k" * 40)
 HEADER = 21
-"""Where what the CRC covers begins; records begin 40 bytes later."""
+"""Where the bytes under the CRC begin; records begin 40 bytes later."""
 UNKNOWN = 2**64 - 1
 
 
 def frame(data: bytes, kind: int) -> bytes:
-    """`data` as zstd: frames as clients write them, and as only a careless one does."""
+    """`data` as zstd: frames as clients write them, and as only careless ones do."""
     how: dict[str, Any] = [
         {},
         {"write_content_size": False},
@@ -37,7 +37,7 @@ def frame(data: bytes, kind: int) -> bytes:
     make = zstandard.ZstdCompressor(level=1 + kind, **how)
     if kind == 4:  # two frames
         return make.compress(data[: len(data) // 2]) + make.compress(data[len(data) // 2 :])
-    if kind == 5:  # one to be skipped
+    if kind == 5:  # a skippable frame first
         return b"\x50\x2a\x4d\x18\3\0\0\0abc" + make.compress(data)
     return make.compress(data)
 
@@ -59,7 +59,7 @@ def batch(rng: random.Random, kind: int, **how: Any) -> tuple[bytes, int]:
 
 
 def fill(log: kafkalog.Log, rng: random.Random) -> None:
-    """Runs of one kind of frame; transactions that were committed, aborted, or are open."""
+    """Append runs of one kind of frame, with committed, aborted and open transactions."""
     sequence = 0
     for number in range(90):
         how: dict[str, Any] = {}
@@ -76,7 +76,7 @@ def fill(log: kafkalog.Log, rng: random.Random) -> None:
 
 @pytest.fixture(scope="module")
 def logs(tmp_path_factory: pytest.TempPathFactory) -> Iterator[list[kafkalog.Log]]:
-    """One as it was written, one compacted, one that begins later."""
+    """Three logs: as written, compacted, with a later start."""
     opened = []
     for number in range(3):
         path = tmp_path_factory.mktemp("joined") / f"t-{number}"
@@ -114,7 +114,7 @@ def test_the_rows_of_one_batch_after_another(
 
 
 def said(rows: Any) -> tuple[list[Any], str]:
-    """Offsets that come, and the error that ends them."""
+    """The offsets read, and the error that ended the read."""
     seen: list[Any] = []
     try:
         for some in rows:
@@ -126,7 +126,7 @@ def said(rows: Any) -> tuple[list[Any], str]:
 
 @pytest.mark.parametrize("kind", [0, 1, 2, 4])
 def test_damage_is_reported_as_by_one_batch_after_another(tmp_path: Path, kind: int) -> None:
-    """Of the frame, and of the records in a sound frame; the CRC is right."""
+    """Damage to the frame, or to records in a valid frame; the CRC is right."""
     rng = random.Random(SEED + kind)
     good = [batch(rng, kind)[0] for _ in range(6)]
     at, failed = 3, 0
@@ -157,7 +157,7 @@ def test_damage_is_reported_as_by_one_batch_after_another(tmp_path: Path, kind: 
 
 
 def test_a_body_above_the_limit(tmp_path: Path) -> None:
-    """The limit is looked at before the body is decompressed, together with others or not."""
+    """The limit is checked before a body is decompressed, alone or together with others."""
     config = {"kafkalog.max.decompressed.bytes": 1 << 20}
     with kafkalog.Log(tmp_path / "t-0", config={"max.message.bytes": 8 << 20}) as log:
         for size in (100, 2 << 20, 100):
@@ -190,5 +190,5 @@ def test_where_a_frame_ends(size: int, kind: int) -> None:
     assert content[0] == (UNKNOWN if kind % 2 else size)
     assert lib.kl_zstd_frame(whole + b"more", len(whole) + 4, content) == len(whole)
     for cut in range(len(whole)):
-        data = ffi.from_buffer("uint8_t[]", bytearray(whole[:cut]))  # of no more bytes: ASan looks
+        data = ffi.from_buffer("uint8_t[]", bytearray(whole[:cut]))  # not a byte more, for ASan
         assert lib.kl_zstd_frame(data, cut, content) == 0

@@ -1,4 +1,4 @@
-"""Predicates of polars that a scan looks at while it reads: the same rows from fewer bytes."""
+"""Predicates of polars that are pushed down into a scan: the same rows from fewer bytes."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def store(tmp_path_factory: pytest.TempPathFactory) -> Iterator[kafkalog.Store]:
 
 
 def comparison(rng: random.Random) -> Any:
-    """One that can be looked at while reading, or one that cannot."""
+    """A comparison that can be pushed down into the scan, or one that cannot."""
     compare = rng.choice(["__eq__", "__ge__", "__gt__", "__le__", "__lt__", "__ne__"])
     kind = rng.randrange(7)
     if kind == 0:
@@ -92,7 +92,7 @@ def test_what_follows_head_is_of_its_rows(store: kafkalog.Store) -> None:
 
 
 def test_frames_have_as_many_rows_as_were_asked_for(store: kafkalog.Store) -> None:
-    """Not as many as polars would like."""
+    """Not as many as polars requests."""
     frame = kafkalog.polars.scan(store, "t", partitions=[0], batch_rows=500).select("value")
     assert frame.collect().n_chunks() > 2
 
@@ -122,7 +122,7 @@ def test_what_is_understood() -> None:
 
 
 def read_bytes() -> int:
-    """That this process has read so far, from a cache or a disk."""
+    """The bytes that this process has read so far, from a cache or a disk."""
     return int(dict(line.split(": ") for line in open("/proc/self/io"))["rchar"])
 
 

@@ -1,4 +1,4 @@
-"""Which records a scan gives: ranges, times, isolation, damage."""
+"""The records of a scan: ranges, times, isolation, damage."""
 
 import math
 import os
@@ -32,7 +32,7 @@ def expected(writer, start=0, stop=math.inf, begin=-math.inf, end=math.inf):
 
 
 def found(writer, *span, **how):
-    """What a scan gives as Records; the other ways to look must agree with it."""
+    """A scan's records; its count and its columns must agree with them."""
     scan = writer.log.scan(*span, **how)
     listed = [fields(record) for record in scan.records()]
     assert scan.count() == len(listed)
@@ -56,7 +56,7 @@ def test_an_empty_log(writer):
 @hypothesis.settings(suppress_health_check=[hypothesis.HealthCheck.function_scoped_fixture])
 @hypothesis.given(data=st.data())
 def test_any_range(mixed, data):
-    """Offsets are filtered inside batches, times exactly per record."""
+    """Offsets and times are filtered exactly, also inside batches."""
     end = len(mixed.kept)
     start, stop = data.draw(st.integers(0, end)), data.draw(st.integers(0, end + 9))
     times = st.integers(1_699_999_999_000, 1_700_000_700_000) | st.sampled_from(
@@ -89,7 +89,7 @@ def test_a_start_outside_of_the_log(mixed):
     mixed.log.delete_before(100)
     with pytest.raises(errors.OffsetOutOfRange, match=r"offset 99 .*\[100, "):
         list(mixed.log.scan(99))
-    assert found(mixed) == expected(mixed, 100)  # None is where the log starts
+    assert found(mixed) == expected(mixed, 100)  # None means the log start
 
 
 def test_several_segments(tmp_path):
@@ -119,12 +119,12 @@ def test_a_scan_is_read_anew_each_time(mixed):
 
 
 def test_offsets_with_gaps(tmp_path):
-    """As compaction leaves them: batches that are gone, or keep some records only."""
+    """As after compaction: batches are missing, or have lost some records."""
     with kafkalog.Log(tmp_path / "orders-3") as log:
         kept = batches.batch([row(0), row(1)], base_offset=10, leader_epoch=0)
         wide = bytearray(batches.batch([row(2)], base_offset=12, leader_epoch=0)[21:])
-        wide[2:6] = (99).to_bytes(4, "big")  # lastOffsetDelta: 99 records of it are gone
-        # Only the producer's last sequence is left of it: no times, no records.
+        wide[2:6] = (99).to_bytes(4, "big")  # lastOffsetDelta: it has lost 99 records
+        # It only keeps the producer's last sequence: no times, no records.
         empty = batches.batch([row(3)])[21:27].ljust(36, b"\xff") + bytes(4)
         log.append_as_follower(kept)
         log.append_as_follower(batches.seal(bytes(wide), 12, 0))
@@ -149,7 +149,7 @@ def test_log_append_time(tmp_path):
 
 
 def test_times_that_microseconds_cannot_hold(tmp_path):
-    """Records keep them; Arrow's column ends where int64 does."""
+    """Records keep them; Arrow's column is clipped to int64."""
     times = [-1, 0, 2**53, 2**62, -(2**40)]
     anything = {f"message.timestamp.{side}.max.ms": 2**63 - 1 for side in ("before", "after")}
     with kafkalog.Log(tmp_path / "orders-3", config=anything) as log:
@@ -165,7 +165,7 @@ def test_times_that_microseconds_cannot_hold(tmp_path):
 
 @pytest.fixture
 def transactions(writer):
-    """Two producers interleaved; 7 aborts, then commits, then aborts; 8 commits; 9 is open."""
+    """Interleaved producers: 7 aborts, then commits, then aborts; 8 commits; 9 is open."""
     log, sequence, at = writer.log, {7: 0, 8: 0, 9: 0}, iter(range(10**6))
 
     def send(producer, count, codec, aborted):
@@ -200,7 +200,7 @@ def test_uncommitted_shows_all_but_the_markers(transactions):
 
 
 def test_columns_are_of_committed_records_where_nobody_says(transactions):
-    """However they are read; records are read as Kafka's consumers do, with all that is there."""
+    """All ways to read columns default to committed; records default to all, as in Kafka."""
     log = transactions.log
     wanted = log.scan(isolation="read_committed").to_numpy()["offset"].tolist()
     everything = log.scan(isolation="read_uncommitted").to_numpy()["offset"].tolist()
@@ -228,7 +228,7 @@ def test_committed_shows_no_aborted_and_no_open_transaction(transactions):
 
 
 def test_committed_with_many_aborted_transactions(writer):
-    """They are found by producer and offset, not one after another."""
+    """They are looked up by producer and offset, not one by one."""
     pattern = [(producer, round_) for round_ in range(20) for producer in (3, 5, 4)]
     for producer, round_ in pattern:
         aborted = (producer + round_) % 3 == 0
@@ -250,7 +250,7 @@ def test_an_isolation_level_that_is_none(log):
 
 @pytest.fixture
 def no_codecs(monkeypatch):
-    """Nothing may be decompressed."""
+    """Fail if anything is decompressed."""
 
     def refuse(*_):
         raise AssertionError("a batch was decompressed")
@@ -261,7 +261,7 @@ def no_codecs(monkeypatch):
 
 def test_counting_whole_batches_decompresses_nothing(mixed, no_codecs):
     assert mixed.log.scan().count() == len(mixed.kept)
-    assert mixed.log.scan(7, 441).count() == 434  # dense batches may even be cut
+    assert mixed.log.scan(7, 441).count() == 434  # even from parts of dense batches
 
 
 def test_columns_of_the_header_decompress_nothing(mixed, no_codecs):
@@ -292,7 +292,7 @@ def test_batches_of_earlier_times_are_not_decompressed(writer, monkeypatch):
 
 
 def damage(log, pos):
-    """Flip a bit of the only segment, behind the log's back."""
+    """Flip a bit in the only segment, without the log's knowledge."""
     path = os.path.join(log.path, "0" * 20 + ".log")
     with open(path, "r+b") as file:
         file.seek(pos)

@@ -1,4 +1,4 @@
-"""A stream that fails is let go by its consumer while the exception is still on its way."""
+"""A stream that fails is released by its consumer while the exception is still propagating."""
 
 import os
 
@@ -9,7 +9,7 @@ from tests.support import batches
 
 
 def test_a_loop_over_a_failing_stream_ends_with_its_reason(writer):
-    """Nobody but the loop holds the reader, so it goes in the middle of the unwinding."""
+    """Only the loop holds the reader, so it is released during the unwinding."""
     for first in (0, 10):
         writer.batch([batches.Row(b"value", timestamp_ms=i) for i in range(first, first + 10)])
     with open(os.path.join(writer.log.path, "0" * 20 + ".log"), "r+b") as file:

@@ -1,4 +1,4 @@
-"""Scans over the partitions of a topic, by threads: the same rows in the same order, bounded."""
+"""Scans of a topic's partitions in threads: the same rows and order, in bounded memory."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ SEED = 20_261_123
 
 @pytest.fixture(scope="module")
 def store(tmp_path_factory: pytest.TempPathFactory) -> Iterator[kafkalog.Store]:
-    """Topic `t`: partitions with dense indexes, one compressed; the last is empty."""
+    """Topic `t`: partitions with dense indexes; one is compressed, the last is empty."""
     rng = random.Random(SEED)
     config = {"index.interval.bytes": 1_000}
     with kafkalog.Store(tmp_path_factory.mktemp("store")) as made:
@@ -45,14 +45,14 @@ def store(tmp_path_factory: pytest.TempPathFactory) -> Iterator[kafkalog.Store]:
 
 @pytest.fixture(params=[1, 3])
 def small(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> int:
-    """Threads; and so small pieces that each partition has many."""
+    """The number of threads; pieces are so small that each partition has many."""
     monkeypatch.setattr(topic_scan, "PIECE_BYTES", 5_000)
     monkeypatch.setattr(topic_scan, "PIECE_BLOCKS", 2)
     return int(request.param)
 
 
 def in_turn(store: kafkalog.Store, **options: Any) -> list[Any]:
-    """What scans of one log after another give."""
+    """The rows of scans of one log after another."""
     return [row for log in store["t"] for row in log.scan(**options).to_arrow().to_pylist()]
 
 
@@ -90,7 +90,7 @@ def test_what_is_appended_meanwhile_is_not_seen(tmp_path: Path, small: int) -> N
 
 
 def test_the_ends_of_all_partitions_are_of_one_moment(tmp_path: Path, small: int) -> None:
-    """Also where the first ones take long."""
+    """Even if the first partitions take long."""
     with kafkalog.Store(tmp_path / "store") as store:
         store.create_topic("t", 2)
         for log in store["t"]:
@@ -102,7 +102,7 @@ def test_the_ends_of_all_partitions_are_of_one_moment(tmp_path: Path, small: int
 
 
 def test_what_was_deleted_is_not_looked_for(tmp_path: Path, small: int) -> None:
-    """In the middle of a segment, whose index has entries for it."""
+    """It was deleted from the middle of a segment whose index still has entries for it."""
     with kafkalog.Log(tmp_path / "log", config={"index.interval.bytes": 500}) as log:
         log.append_many([b"v" * 50] * 2_000, batch_bytes=1_000)
         log.delete_before(1_234)
@@ -135,7 +135,7 @@ def threads() -> list[str]:
 
 
 def test_who_stops_in_the_middle_leaves_nothing(store: kafkalog.Store, small: int) -> None:
-    """No thread, be it closed or dropped."""
+    """Whether closed or dropped, it leaves no thread."""
     batches = iter(store.scan("t", threads=small, batch_rows=10))
     next(batches)
     assert threads()
@@ -153,7 +153,7 @@ def pieces_of(store: kafkalog.Store) -> Iterator[Any]:
 
 
 def test_no_more_is_ahead_than_is_said(store: kafkalog.Store, small: int) -> None:
-    """A slow reader has a few blocks of a few pieces in memory."""
+    """A slow reader has only a few blocks of a few pieces in memory."""
     work = topic_scan._Work(pieces_of(store), 16, 2 * small)
     runs = [threading.Thread(target=work.run) for _ in range(small)]
     for one in runs:
@@ -165,7 +165,7 @@ def test_no_more_is_ahead_than_is_said(store: kafkalog.Store, small: int) -> Non
             assert len(held) <= 2 * small and max(held, default=0) <= 2
             return held.count(2) >= small
 
-    wait_for(full, "as much as there may be")
+    wait_for(full, "the read-ahead is full")
     work.end()
     for one in runs:
         one.join()

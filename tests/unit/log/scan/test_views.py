@@ -1,4 +1,4 @@
-"""Batches whose keys and values are Arrow's views: the same rows, copied where that is less."""
+"""Batches with keys and values as Arrow's views: the same rows, copied if that saves memory."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from tests.unit.log.scan.conftest import Writer
 
 pa = pytest.importorskip("pyarrow")
 SEED = 20_261_124
-LENGTHS = (0, 1, 11, 12, 13, 14, 100, 5_000)  # twelve bytes lie in the view itself
+LENGTHS = (0, 1, 11, 12, 13, 14, 100, 5_000)  # up to twelve bytes are in the view itself
 
 
 def some_bytes(rng: random.Random) -> bytes | None:
@@ -26,7 +26,7 @@ def some_bytes(rng: random.Random) -> bytes | None:
 
 @pytest.fixture(scope="module")
 def logs(tmp_path_factory: pytest.TempPathFactory) -> Iterator[list[kafkalog.Log]]:
-    """Two partitions, of several MB: batches as they come, and compressed ones between them."""
+    """Two partitions of several MB: uncompressed batches with compressed ones in between."""
     rng = random.Random(SEED)
     opened = []
     for number in range(2):
@@ -45,7 +45,7 @@ def logs(tmp_path_factory: pytest.TempPathFactory) -> Iterator[list[kafkalog.Log
 
 
 def as_table(scan: Any) -> Any:
-    """What views give, as a scan's own columns."""
+    """The rows of views, with a scan's own column types."""
     found = pa.Table.from_batches(map(pa.record_batch, scan.view_batches()))
     for name in {"key", "value"} & set(found.column_names):
         assert found.schema.field(name).type == pa.binary_view()
@@ -73,7 +73,7 @@ def test_the_same_rows(logs: list[kafkalog.Log], options: dict[str, Any]) -> Non
 
 @pytest.mark.parametrize("codec", batches.CODECS)
 def test_a_batch_that_is_kept_is_not_written_over(writer: Writer, codec: str) -> None:
-    """The memory of dropped ones is used again."""
+    """The memory of dropped batches is reused."""
     values = [b"%04d" % i * 10 for i in range(2_000)]
     for at in range(0, len(values), 20):
         writer.batch((batches.Row(value=one) for one in values[at : at + 20]), codec=codec)
@@ -106,7 +106,7 @@ def test_rows_before_damage(tmp_path: Path) -> None:
 
 
 def test_few_bytes_do_not_keep_all_of_them(tmp_path: Path) -> None:
-    """Keys beside large values are copied: a batch holds little more than they are."""
+    """Keys next to large values are copied: a batch holds little more memory than they need."""
     with kafkalog.Log(tmp_path / "log") as log:
         log.append_many([bytes(10_000)] * 1_000, [b"key %020d" % i for i in range(1_000)])
         held = [pa.record_batch(batch).nbytes for batch in log.scan(columns=["key"]).view_batches()]

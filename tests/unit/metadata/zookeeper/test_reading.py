@@ -1,4 +1,4 @@
-"""What is read of a tree is all that counts, and little is asked for it."""
+"""Reading a tree gives the same as loading all of it, with few requests."""
 
 from __future__ import annotations
 
@@ -20,17 +20,17 @@ NO_STATES = {path: znode for path, znode in ZNODES.items() if "/partitions" not 
 
 
 def standing_in(znodes: dict[str, Znode]) -> StandIn:
-    """Something that answers as a ZooKeeper with these znodes does."""
+    """A stand-in that answers as a ZooKeeper with these znodes."""
     made = StandIn()
     session = open_session(made.hosts, lambda _: None)
-    for path in sorted({*znodes} - {"/"}):  # what it stands in comes first
+    for path in sorted({*znodes} - {"/"}):  # parents come first
         session.ensure([path.rpartition("/")[0]])
         session.commit([Create(path, znodes[path].data or b"")])
     return made
 
 
 def plain(found: Loaded) -> tuple[Any, ...]:
-    """Of the problems, what they say."""
+    """The fields of `found`, with the problems as texts."""
     return (*found[:-1], [str(problem) for problem in found.problems])
 
 
@@ -53,7 +53,7 @@ def test_it_is_what_the_whole_tree_says(znodes: dict[str, Znode], expected: set[
 
 
 def test_a_partition_is_one_question(monkeypatch: pytest.MonkeyPatch) -> None:
-    """10,000 of them are to be read within a second when a controller is elected."""
+    """An elected controller must read 10,000 of them within a second."""
     replicas = dict.fromkeys(range(PARTITIONS), (1, 2, 3))
     topic = tree.write_topic(tree.TopicNode(UUID(int=7), replicas, {}, {}))
     state = tree.write_partition(tree.PartitionState(1, 0, (1, 2, 3), 1))

@@ -1,5 +1,5 @@
-"""A session's requests are on their way together: kazoo's real client, and a server that answers
-when it has what it waits for."""
+"""A session's requests are in flight together: kazoo's real client, and a server that answers once
+it has the requests that it waits for."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ SESSION = 7
 
 
 class Asked(NamedTuple):
-    """A request that is not answered yet."""
+    """A request without an answer yet."""
 
     xid: int
     kind: int
@@ -41,13 +41,13 @@ class Asked(NamedTuple):
 
 
 class Server:
-    """ZooKeeper's protocol, as far as a session's Check and GetData need it.  It answers the next
-    `waits_for[0]` requests, in their order, once all of them have come, then the next."""
+    """ZooKeeper's protocol, as far as a session's Check and GetData need it.  It answers the first
+    `waits_for[0]` requests, in order, once all of them have arrived; then likewise the next."""
 
     def __init__(self, *waits_for: int, refused: str = "", error: int = 0) -> None:
-        """`refused`: the path whose Check finds another version; `error`: of every answer."""
+        """`refused`: the path whose Check finds another version; `error`: in every answer."""
         self.in_flight: list[int] = []
-        """How many had come each time before one was answered."""
+        """How many requests had arrived each time before the first of them was answered."""
         self._waits_for, self._refused, self._error = list(waits_for), refused, error
         self._listener = socket.create_server(("127.0.0.1", 0))
         self.hosts = f"127.0.0.1:{self._listener.getsockname()[1]}"
@@ -106,7 +106,7 @@ def _send(connection: socket.socket, data: bytes) -> None:
 
 @contextlib.contextmanager
 def asked(server: Server) -> Iterator[Session]:
-    """A session with it."""
+    """A session with the server."""
     limit_ms = int(LIMIT_S * 1000)
     try:
         with Session(server.hosts, lambda _: None, Timeouts(limit_ms, limit_ms)) as session:
@@ -116,8 +116,8 @@ def asked(server: Server) -> Iterator[Session]:
 
 
 def test_commits_are_on_their_way_together() -> None:
-    """As many as may be at once, before the first is answered; one after another they would take
-    a round trip each."""
+    """As many as allowed are sent before the first is answered; one by one each would take a round
+    trip."""
     server = Server(WRITES_AT_ONCE, 20)
     with asked(server) as session:
         count = WRITES_AT_ONCE + 20
@@ -146,6 +146,6 @@ LOST = {"ConnectionLoss": -4, "OperationTimeout": -7, "SessionExpired": -112, "S
 
 @pytest.mark.parametrize("error", LOST.values(), ids=LOST.keys())
 def test_what_may_pass_is_told_as_zookeeper_away(error: int) -> None:
-    """Also that the session has moved to another server, as when a request of before comes late."""
+    """Also if the session moved to another server, as when an old request arrives late."""
     with asked(Server(1, error=error)) as session, pytest.raises(ZooKeeperAway):
         session.commit([Check("/a", 0)])

@@ -1,4 +1,4 @@
-"""The tree of a cluster of Kafka 3.9: read, written again, and what is no such thing refused."""
+"""The tree of a Kafka 3.9 cluster: read and written back; other data is refused."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from kafkalog.metadata.zookeeper.documents import ZNODE_BYTES_MAX
 from kafkalog.metadata.zookeeper.loading import Znode, load
 
 CAPTURED = json.loads(Path(__file__).with_name("znodes.json").read_text())
-"""As tests/kafka/cluster/capture.py found them: by path data, version and czxid."""
+"""As captured by tests/kafka/cluster/capture.py: path to data, version and czxid."""
 ZNODES = {
     path: Znode(None if data is None else data.encode(), version, created)
     for path, (data, version, created) in CAPTURED.items()
@@ -43,9 +43,9 @@ KINDS: dict[str, tuple[Callable[..., Any], Callable[..., bytes]]] = {
     ),
     r"(/config/changes/.+)": (entities.read_change, entities.write_change),
 }  # fmt: skip
-"""How a znode with data is read and written, by its path."""
+"""The functions that read and write a znode's data, by its path."""
 OTHERS = re.compile(r"/feature|/kafka-acl.*")
-"""Which are kept as they are."""
+"""Znodes that are kept as they are."""
 
 
 def kind(path: str) -> tuple[Reader, Callable[..., bytes]] | None:
@@ -57,7 +57,7 @@ def kind(path: str) -> tuple[Reader, Callable[..., bytes]] | None:
 
 @pytest.mark.parametrize("path", [path for path, znode in ZNODES.items() if znode.data])
 def test_what_kafka_wrote_is_read_and_written_again(path: str) -> None:
-    """Field by field: a JSON object has no order, and Kafka's have each another."""
+    """Compared field by field: the order in a JSON object is free, and Kafka's varies."""
     data = ZNODES[path].data
     assert data is not None
     found = kind(path)
@@ -201,7 +201,7 @@ def test_what_is_no_such_znode(read: Reader, data: bytes | None, told: str) -> N
 
 
 def test_older_forms() -> None:
-    """Trees outlive their brokers: what Kafka wrote before is read, too."""
+    """Trees outlive their brokers: data from older Kafkas is read, too."""
     old = b'{"version":1,"host":"h","port":9092,"jmx_port":-1,"timestamp":"5"}'
     assert tree.read_broker(4, old).endpoints == (
         tree.Endpoint("PLAINTEXT", "h", 9092, "PLAINTEXT"),
@@ -246,8 +246,8 @@ def test_names_in_paths(name: str | None) -> None:
 
 
 def test_names_in_paths_are_as_javas() -> None:
-    """Every byte that a path may show: what java.net.URLEncoder keeps, and of the rest %XX; but for
-    the space and the asterisk, which Kafka writes so, too."""
+    """Every byte in a path: the bytes that java.net.URLEncoder keeps, all others as %XX; also the
+    space and the asterisk, which Kafka writes that way."""
     kept = "-._" + string.ascii_letters + string.digits
     for code in range(128):
         shown = chr(code) if chr(code) in kept else f"%{code:02X}"
