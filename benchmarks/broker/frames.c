@@ -66,7 +66,7 @@ static double now_s(void) {
     return (double)now.tv_sec + (double)now.tv_nsec / 1e9;
 }
 
-/* Bytes of no pattern, as the ones of load.c. */
+/* Bytes without a pattern, like those of load.c. */
 static void put_record(frame *f, long number, long size, uint32_t *state) {
     int64_t body = 1 + 1 + varint_bytes(number) + 1 + varint_bytes(size) + size + 1;
     put_varint(f, body);

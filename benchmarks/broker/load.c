@@ -109,7 +109,7 @@ static rd_kafka_t *instance(const work *w, rd_kafka_type_t type, client *c) {
 
 /* ---- many at a time --------------------------------------------------------------------- */
 
-/* Hand over a piece; what the queue has no room for is handed over again. */
+/* Queue a piece; retry what the queue has no room for. */
 static void hand_over(rd_kafka_t *rk, rd_kafka_topic_t *topic, int32_t partition, long size,
                       int count) {
     static _Thread_local rd_kafka_message_t piece[PIECE];
@@ -130,7 +130,7 @@ static void *producing(void *argument) {
     const work *w = c->work;
     rd_kafka_t *rk = instance(w, RD_KAFKA_PRODUCER, c);
     rd_kafka_topic_t *topic = rd_kafka_topic_new(rk, w->topic, NULL);
-    /* One message to each partition first: connections and metadata are not what is timed. */
+    /* One message to each partition first: connections and metadata are not timed. */
     for (int p = 0; p < w->partitions; p++) hand_over(rk, topic, p, w->size, 1);
     rd_kafka_flush(rk, GIVE_UP_S * 1000);
     c->done = 0;
@@ -199,7 +199,7 @@ static void *consuming(void *argument) {
     double begun_s = now_s();
     while (c->done < c->messages) {
         if (now_s() - begun_s > GIVE_UP_S) fail("consume", "not there in time");
-        /* It waits for as many as it may give: no more than are still to come. */
+        /* It waits for as many as it may return: ask for no more than are still to come. */
         long left = c->messages - c->done;
         size_t most = left < PIECE ? (size_t)left : PIECE;
         ssize_t count = rd_kafka_consume_batch_queue(queue, POLL_MS, piece, most);
