@@ -316,7 +316,7 @@ class InvalidRecord(KafkalogError, ValueError):
 
 
 class InvalidRequest(KafkalogError, ValueError):
-    """The bytes are not a valid message; says which field, what was found and what wanted."""
+    """The bytes are not a valid message; says which field, what was found and wanted."""
 
     code = 42
 

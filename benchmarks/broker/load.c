@@ -9,7 +9,7 @@
  *
  * One JSON object comes out: seconds from the first message to the last answer, and for what
  * is done one at a time the percentiles of a message, in seconds.  Each of CLIENTS instances,
- * with a thread and connections of its own, consumes MESSAGES or produces its share of them.
+ * with its own thread and connections, consumes MESSAGES or produces its share of them.
  * produce: 10,000 of them to one partition, then as many to the next; `piece=N`: N.
  * latency: a client's next message waits for the answer to its last one.
  * transact: a client's next transaction waits for the commit of its last one; `piece=N`: messages

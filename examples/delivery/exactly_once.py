@@ -15,7 +15,7 @@ def main(servers: str, source: str, target: str) -> None:
         Consumer(servers, source, auto_offset_reset="earliest", **options) as consumer,
         Producer(servers, transactional_id=f"{target}-copy-1") as producer,
     ):
-        producer.init_transactions()  # ends what a dead predecessor left open
+        producer.init_transactions()  # ends a dead one's transaction, which holds offsets back
         while True:
             records = consumer.poll()
             if not records:

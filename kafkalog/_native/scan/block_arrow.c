@@ -40,7 +40,7 @@ static bool is_view(int32_t columns, int32_t column) {
 kl_status kl_block_get(const kl_block *block, int32_t column, kl_block_column *out) {
     memset(out, 0, sizeof *out);
     if (is_view(block->columns, column))
-        return kl_fail(KL_E_ARGUMENT, "column %d consists of views, for Arrow", column);
+        return kl_fail(KL_E_ARGUMENT, "column %d has views, for Arrow only", column);
     if (!(block->columns & column))
         return kl_fail(KL_E_ARGUMENT, "column %d is not among the scanned ones (%d)",
                        column, block->columns);

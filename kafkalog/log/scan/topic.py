@@ -134,7 +134,7 @@ class _Work:
         self.all_begun = self.over = False
 
     def end(self) -> None:
-        """End the pass: there is no reader any more."""
+        """End the pass: nothing reads it any more."""
         with self.lock:
             self.over = True
             for piece in self.begun:
