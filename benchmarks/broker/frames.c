@@ -5,7 +5,7 @@
  * Produce v7, acks=1, to partition 0; a batch holds as many records of SIZE bytes as fit in a
  * megabyte, at most 10,000.  The broker assigns offsets outside of what the checksum covers, so
  * that the same bytes are right each time.  At most IN_FLIGHT requests wait for their answers.
- * One JSON object comes out: seconds from the first byte sent to the last answer, messages. */
+ * Prints one JSON object: seconds from the first byte sent to the last answer, messages. */
 #include <arpa/inet.h>
 #include <endian.h>
 #include <netinet/tcp.h>

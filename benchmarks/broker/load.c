@@ -7,13 +7,13 @@
  *   load through  BOOTSTRAP TOPIC MESSAGES SIZE [name=value ...]
  *   load sync     FILE MESSAGES SIZE
  *
- * One JSON object comes out: seconds from the first message to the last answer, and for what
+ * Prints one JSON object: seconds from the first message to the last answer, and for what
  * is done one at a time the percentiles of a message, in seconds.  Each of CLIENTS instances,
  * with its own thread and connections, consumes MESSAGES or produces its share of them.
  * produce: 10,000 of them to one partition, then as many to the next; `piece=N`: N.
  * latency: a client's next message waits for the answer to its last one.
  * transact: a client's next transaction waits for the commit of its last one; `piece=N`: messages
- * in each; `plain=1`: without transactions, an idempotent producer that flushes in their place.
+ * in each; `plain=1`: without transactions, an idempotent producer that flushes instead.
  * through: from a producer to a consumer that waits.  sync: pwrite and fdatasync, which is what
  * a durable acknowledgement costs without any broker.
  * BOOTSTRAP "mock": librdkafka's own broker in memory. */
