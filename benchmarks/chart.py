@@ -17,7 +17,7 @@ FONT = "font-family=\"'Inter','Helvetica Neue',Arial,'DejaVu Sans',sans-serif\""
 
 
 def draw(title: str, rows: Sequence[Row]) -> str:
-    """The picture: a group of bars for each row, each group with a scale of its own.
+    """The picture: a group of bars for each row, each group with its own scale.
 
     A bar is the median of a side's rounds, the line across its end the slowest and the fastest.
     """
@@ -34,7 +34,7 @@ def draw(title: str, rows: Sequence[Row]) -> str:
 
 
 def _group(parts: list[str], row: Row, y: float) -> float:
-    """The bars of one row from `y` down; where they end."""
+    """Draw the bars of one row from `y` down; returns where they end."""
     better = "longer is better" if row.more_is_better else "shorter is better"
     parts.append(_text(PAD, y + 14, row.work, size=14, weight=700, colour=INK))
     parts.append(_text(RIGHT, y + 14, better, size=11, anchor="end"))

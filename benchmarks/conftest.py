@@ -28,7 +28,7 @@ _began = datetime.now(timezone.utc).strftime("%Y-%m-%d %H:%M UTC")
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """A row has as many rounds as it needs; the limit is for one that hangs."""
+    """A row has as many rounds as it needs; the limit is for a row that hangs."""
     for item in items:
         if Path(__file__).parent in item.path.parents:
             item.add_marker(pytest.mark.timeout(LIMIT_S))
@@ -47,7 +47,7 @@ def folder() -> Iterator[Path]:
 
 @pytest.fixture
 def memory() -> Iterator[Path]:
-    """An empty folder in memory (tmpfs); where there is none, one like `folder`."""
+    """An empty folder in memory (tmpfs); without tmpfs, one like `folder`."""
     where = str(TMPFS) if os.access(TMPFS, os.W_OK) else environment.place()
     with tempfile.TemporaryDirectory(prefix="kafkalog-bench-", dir=where) as path:
         yield Path(path)
@@ -81,19 +81,19 @@ def measure_together(benchmark: Any, request: pytest.FixtureRequest) -> Callable
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_sessionfinish(session: pytest.Session) -> None:
-    """One that failed before its first round has no figures, and must not cost those of others."""
+    """Drop what failed before its first round: without figures it would cost those of others."""
     benchmarks = session.config._benchmarksession.benchmarks  # type: ignore[attr-defined]
     benchmarks[:] = [benchmark for benchmark in benchmarks if benchmark.stats.data]
 
 
 @pytest.hookimpl
 def pytest_benchmark_update_json(output_json: dict[str, Any]) -> None:
-    """What benchmarks/report.py wants to know about the run."""
+    """What benchmarks/report.py needs to know about the run."""
     output_json["environment"] = _environment()
 
 
 def pytest_terminal_summary(terminalreporter: Any) -> None:
-    """The table: each side of each row, then what was wanted and what came of it."""
+    """The table: each side of each row, then its targets and whether they were reached."""
     if not _rows:
         return
     terminalreporter.section("kafkalog")

@@ -25,12 +25,12 @@ PACKAGES = ("numpy", "pyarrow", "cffi", "zstandard", "lz4", "lmdb", "rocksdict",
 
 
 def place() -> str:
-    """Where files are written: KAFKALOG_BENCH_DIR, or the system's folder for such."""
+    """Where files are written: KAFKALOG_BENCH_DIR, or the system's temporary folder."""
     return os.environ.get("KAFKALOG_BENCH_DIR") or tempfile.gettempdir()
 
 
 def describe(folder: Path) -> dict[str, str]:
-    """Everything that a reader of the figures must know; `folder` is what was written to."""
+    """Everything that a reader of the figures must know; `folder` was written to."""
     names = [f"{name} {found}" for name in PACKAGES if (found := _version(name))]
     return {
         "machine": f"{_processor()}, {os.cpu_count()} cores, {_memory_gb()} GB of memory",
@@ -93,11 +93,11 @@ def _build() -> str:
 
 def _java() -> str:
     if shutil.which("java") is None:
-        return "none: what needs it is missing below"
+        return "none: rows that need it are missing below"
     said = subprocess.run(["java", "-version"], capture_output=True, text=True).stderr
     return said.splitlines()[0] if said else "unknown"
 
 
 def _no_path(argument: str) -> str:
-    """A path of this machine says nothing to a reader."""
+    """Without paths of this machine, which mean nothing to a reader."""
     return re.sub(r"/\S*/", "", argument)

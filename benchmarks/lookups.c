@@ -1,6 +1,6 @@
-/* lookups.c: the loops around a lookup, in C, so that no Python is in the time.
+/* lookups.c: the loops around a lookup, in C, so that the time includes no Python.
  *
- * Compiled by lookups.py when a benchmark wants it.  The functions of the log come as
+ * Compiled by lookups.py when a benchmark needs it.  The functions of the log come as
  * pointers out of the built extension, which exports no names of its own. */
 #include <time.h>
 #include <unistd.h>

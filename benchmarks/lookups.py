@@ -1,4 +1,4 @@
-"""lookups.c, compiled when a benchmark wants it."""
+"""lookups.c, compiled when a benchmark needs it."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def _pointer(thing: Any) -> Any:
 
 
 def by_time(log: kafkalog.Log, wanted: Any) -> float:
-    """Seconds in C to find each of `wanted`, an int64 array of times that are offsets, too."""
+    """Seconds in C to find each of `wanted`, an int64 array of times that are also offsets."""
     own, loops = _loops()
     find = _pointer(ffi.addressof(lib, "kl_log_find_time"))
     numbers = own.from_buffer("int64_t[]", wanted)

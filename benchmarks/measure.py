@@ -1,8 +1,8 @@
-"""How everything here is measured: rounds of several sides in turn, and what is wanted of them.
+"""How everything here is measured: rounds of several sides in turn, and their targets.
 
 A row is one kind of work that two or more sides do: kafkalog, its rivals, the floor under all
 of them.  Each round runs every side once, one after another, so that a slow spell of the
-machine meets all of them; what counts is the median of a side's rounds, and a ratio is one of
+machine affects all of them.  A side's figure is the median of its rounds; a ratio is one of
 medians, with the smallest and largest ratio of a single round as its spread.
 """
 
@@ -32,9 +32,9 @@ __all__ = [
 ]
 
 SCALE = float(os.environ.get("KAFKALOG_BENCH_SCALE", "1"))
-"""Below 1: less work a round, to see that the benchmarks run; their figures mean nothing."""
+"""Below 1: less work per round, to check that the benchmarks run; figures mean nothing."""
 BUDGET_S, ROUNDS_MIN = 20.0, 3
-"""What the rounds of a row may take: where one takes long there are fewer, but so many."""
+"""The time for a row's rounds: a slow row gets fewer of them, but at least ROUNDS_MIN."""
 
 
 def scaled(count: int, least: int = 1) -> int:
@@ -46,9 +46,9 @@ def scaled(count: int, least: int = 1) -> int:
 class Side:
     """One competitor of a row, and how it does the work.
 
-    `run` does `count` of the row's units and is what is timed; it is given what `setup`
-    returned, if there is one, as is `done` afterwards.  A `run` that returns a float has taken
-    the time itself, in seconds (or in bytes, where the row is one of bytes).
+    `run` does `count` of the row's units and is timed.  It gets what `setup` returned, if there
+    is one, and so does `done` afterwards.  A `run` that returns a float has measured itself, in
+    seconds (or in bytes, if the row is one of bytes).
     """
 
     name: str
@@ -58,7 +58,7 @@ class Side:
     done: Callable[[Any], object] | None = None
 
     def once(self, writes: int = 0) -> float:
-        """One round that writes so many bytes: seconds, or what `run` returned."""
+        """One round that writes `writes` bytes: seconds, or what `run` returned."""
         given = (self.setup(),) if self.setup else ()
         made_ready(writes)
         gc.collect()
@@ -72,18 +72,18 @@ class Side:
 
 @dataclass(frozen=True)
 class Want:
-    """What is wanted of a side: an absolute figure, or `factor` times as good as another."""
+    """A side's target: an absolute figure, or `factor` times as good as another."""
 
     of: str
     figure: float = 0.0
-    """In the row's unit; at most this where less is better, else at least."""
+    """In the row's unit; the most if less is better, otherwise the least."""
     than: str = ""
     factor: float = 1.0
 
 
 @dataclass(frozen=True)
 class Part:
-    """One of several figures that the same runs give: each has a row of its own."""
+    """One of several figures that the same runs give: each has its own row."""
 
     key: str
     work: str
@@ -98,14 +98,14 @@ class Row:
     key: str
     work: str
     unit: str
-    """"s": seconds for each; "B": bytes; anything that ends in "/s": that many a second."""
+    """"s": seconds for each; "B": bytes; anything that ends in "/s": that many per second."""
     sides: dict[str, list[float]] = field(default_factory=dict)
     """A figure in `unit` for each round, by the name of the side."""
     wants: list[Want] = field(default_factory=list)
     about: str = ""
     """How this kind of work is measured."""
     load: float = 0.0
-    """Processes that wanted to run in the minute before, on average."""
+    """The average number of runnable processes in the minute before."""
 
     @property
     def more_is_better(self) -> bool:
@@ -115,7 +115,7 @@ class Row:
         return statistics.median(self.sides[side])
 
     def ratio(self, side: str, than: str) -> tuple[float, float, float]:
-        """How many times as good as `than`: of medians, the least and the most of a round."""
+        """How many times as good as `than`: of the medians, and the least and most of a round."""
         better = (lambda a, b: a / b) if self.more_is_better else (lambda a, b: b / a)
         pairs = [better(*two) for two in zip(self.sides[side], self.sides[than], strict=False)]
         return better(self.median(side), self.median(than)), min(pairs), max(pairs)
@@ -130,7 +130,7 @@ class Row:
 
 @dataclass(frozen=True)
 class Verdict:
-    """A want and what came of it, as text."""
+    """A target and what was found, as text."""
 
     want: Want
     wanted: str
@@ -139,7 +139,7 @@ class Verdict:
 
 
 def verdicts(row: Row) -> list[Verdict]:
-    """What came of each want whose sides took part."""
+    """The verdict on each target whose sides took part."""
     found = []
     for want in row.wants:
         if want.of not in row.sides or (want.than and want.than not in row.sides):
@@ -148,7 +148,7 @@ def verdicts(row: Row) -> list[Verdict]:
             ratio, low, high = row.ratio(want.of, want.than)
             sign = ">" if want.factor == 1 else "≥"
             wanted = f"{want.of} {sign} {want.factor:g} × {want.than}"
-            # 1 means ahead: as good is not enough.
+            # 1 means ahead: equal is not enough.
             reached = ratio > 1 if want.factor == 1 else ratio >= want.factor
             found.append(Verdict(want, wanted, times((ratio, low, high)), reached))
             continue
@@ -187,7 +187,7 @@ def _three(value: float) -> str:
 
 
 def _rounds(most: int, round_s: float) -> int:
-    """How many rounds there shall be, by how long the one took that does not count."""
+    """The number of rounds, by how long the round took that does not count."""
     if SCALE < 1:
         return min(most, 2)
     return max(min(most, ROUNDS_MIN), min(most, int(BUDGET_S / max(round_s, 1e-9))))
@@ -205,7 +205,7 @@ def measured(
     about: str = "",
     writes: int = 0,
 ) -> Row:
-    """Run the sides in turn, up to `rounds` times; the row, also put into `benchmark`'s JSON.
+    """Run the sides in turn, up to `rounds` times; returns the row (also in the JSON).
 
     The first side is the one that pytest-benchmark shows.  `warm`: a first round of all sides
     does not count.  `about`: what a reader of the figures must know.  `writes`: about how many
@@ -251,11 +251,11 @@ def measured_together(
     about: str = "",
     writes: int = 0,
 ) -> list[Row]:
-    """Run the sides in turn, up to `rounds` times; a row for each part, also put into `benchmark`'s
-    JSON.
+    """Run the sides in turn, up to `rounds` times; returns a row for each part, also put into
+    `benchmark`'s JSON.
 
-    A side returns its figures by the keys of the parts, in their units; one that a side
-    cannot have it leaves out.  `writes`: as for measured.
+    A side returns its figures by the keys of the parts, in their units, and leaves out those
+    that it does not have.  `writes`: as for measured.
     """
     load = os.getloadavg()[0]
     rows = [

@@ -1,8 +1,8 @@
-"""Memory that a round will write to is touched before the round.
+"""Touches the memory that a round will write to, before the round.
 
 A virtual machine gets its memory from the host page by page, and may have to give it back: the
 first touch of a page costs the kernel up to 2 s a GB.  A bulk write into the page cache pays
-that on each new page, which looks like a slow disk, on whichever side meets it.
+that on each new page, which looks like a slow disk, on whichever side it hits.
 """
 
 from __future__ import annotations
@@ -14,13 +14,13 @@ import sys
 __all__ = ["made_ready"]
 
 FACTOR = 2
-"""So many times what is written: the page cache takes other pages than the ones just freed."""
+"""A multiple of what is written: the page cache takes other pages than those just freed."""
 
 
 def made_ready(writes: int) -> None:
     """Let what earlier rounds wrote go to disk, then touch memory for `writes` bytes.
 
-    A process of its own does that, so that its pages are free again when it ends.
+    A separate process does that, so that its pages are free again when it ends.
     """
     if writes <= 0:
         return

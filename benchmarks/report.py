@@ -1,4 +1,4 @@
-"""From the JSON of a run to docs/performance.md, its pictures and the README's table.
+"""Turns the JSON of a run into docs/performance.md, its pictures and the README's table.
 
 `python -m benchmarks.report RUN.json ...`, where a RUN.json is what
 `pytest benchmarks --benchmark-only --benchmark-json RUN.json` wrote, or the results.json that
@@ -38,7 +38,7 @@ AREAS = {
     "partitions": "Many partitions",
     "send": "Into a socket",
     "compaction": "Compaction",
-    "readers": "Readers beside a writer",
+    "readers": "Readers next to a writer",
     "spark": "Spark",
     "wire": "The wire codec",
     "produce": "Broker: produce",
@@ -87,7 +87,7 @@ class Results(NamedTuple):
 
 
 def merge(files: Sequence[dict[str, Any]]) -> Results:
-    """The rows of all files; of those with one key the last."""
+    """The rows of all files; the last one of each key."""
     runs: list[dict[str, str]] = []
     rows: dict[str, tuple[Row, int]] = {}
     for content in files:
@@ -108,7 +108,7 @@ def merge(files: Sequence[dict[str, Any]]) -> Results:
 
 
 def _used(results: Results) -> Results:
-    """Without the runs that no row is left of."""
+    """Without runs that have no rows."""
     kept = sorted({run for _, run in results.rows.values()})
     rows = {key: (row, kept.index(run)) for key, (row, run) in results.rows.items()}
     return Results([results.runs[run] for run in kept], rows)
@@ -135,7 +135,7 @@ def areas(results: Results) -> Iterator[tuple[str, str, list[Row]]]:
 
 
 def rendered() -> Iterator[tuple[Path, str]]:
-    """The document, its pictures and the README, as they follow from results.json; none without
+    """The document, its pictures and the README, as rendered from results.json; nothing without
     it."""
     if not RESULTS.exists():
         return
@@ -175,7 +175,7 @@ def _table(results: Results, rows: Sequence[Row]) -> str:
     for row in rows:
         work, run, first = row.work, str(results.rows[row.key][1] + 1), next(iter(row.sides))
         wanted: dict[str, list[str]] = {}
-        for verdict in verdicts(row):  # a ratio stands at its rival
+        for verdict in verdicts(row):  # a ratio is shown at its rival
             wanted.setdefault(verdict.want.than or verdict.want.of, []).append(
                 _wanted(verdict, row)
             )
@@ -202,7 +202,7 @@ def _wanted(verdict: Verdict, row: Row) -> str:
 
 
 def _runs(results: Results) -> str:
-    """Where the runs took place: what all share once, and a row for each with the rest."""
+    """Where the runs took place: what all share, and a row for each with the rest."""
     runs = results.runs
     facts = dict.fromkeys(name for run in runs for name in run if name not in NOWHERE)
     shared = [name for name in facts if len({run.get(name) for run in runs}) == 1]
@@ -229,7 +229,7 @@ FIGURES = re.compile(
 
 
 def front(text: str, results: Results) -> str:
-    """A text whose tables take their figures from the results.
+    """A text with the figures in its tables taken from the results.
 
     The first cell of such a row ends in `<!-- append-one: kafkalog; -; SQLite -->`: the key, and
     the beginning of the name of the side that each further cell shows; `-`: none.
@@ -240,7 +240,7 @@ def front(text: str, results: Results) -> str:
         cells = [f"{found['work']} <!-- {found['key']}: {found['sides']} -->"]
         for side in found["sides"].split("; "):
             names = [name for name in wanted.sides if name.startswith(side)]
-            names.sort(key=len)  # the name itself before what only begins so
+            names.sort(key=len)  # an exact name before longer ones
             cells.append(amount(wanted.median(names[0]), wanted.unit) if side != "-" else "")
         return f"| {' | '.join(cells)} |"
 
@@ -248,7 +248,7 @@ def front(text: str, results: Results) -> str:
 
 
 def main(names: Sequence[str]) -> int:
-    """Write results.json from the given files, then all that follows from it."""
+    """Write results.json from the given files, then everything that is rendered from it."""
     if not names:
         print("usage: python -m benchmarks.report RUN.json ...", file=sys.stderr)
         return 2

@@ -1,17 +1,17 @@
-"""Logs of any apparent size for lookups: true indexes, true bytes only where one looks.
+"""Logs of any apparent size for lookups: real indexes, and real bytes only where a lookup reads.
 
 Every segment has its full offset and time index, as an appended log of the same batches would
-have them, and a `.log` of its full length, which is a hole (ftruncate) but for
+have them, and a `.log` of its full length, which is a hole (ftruncate) except for
 
 - the header of its first and of its last batch, which opening and the first lookup by time
   read to learn the segment's times;
-- for each offset that is to be looked up, the whole batch that holds it and the one before,
+- for each offset to look up, the whole batch that holds it and the one before,
   because the floor in a sparse index is the entry of the batch before;
 - the whole first and last batch of the log, which opening checks.
 
 All batches are copies of one that kafkalog encoded, with offsets, times and checksum of their
-place.  Checkpoints, snapshot and clean marker are kafkalog's own, so that the log opens as one
-that was closed cleanly.  A scan of it would fail at the first hole; lookups cannot tell.
+place.  Checkpoints, snapshot and clean marker are kafkalog's own, so that the log opens like one
+that was closed cleanly.  A scan of it would fail at the first hole; lookups do not notice.
 """
 
 from __future__ import annotations
@@ -114,7 +114,7 @@ def _write_log(
 
 
 def _write_indexes(name: Path, relative: np.ndarray, base: int, records: int, size: int) -> None:
-    """An entry for each batch but the first, as one is due after every 4 KiB."""
+    """An entry for each batch except the first: one is due after every 4 KiB."""
     last = relative * records + records - 1
     by_offset = np.empty(len(relative), [("offset", ">i4"), ("pos", ">i4")])
     by_offset["offset"], by_offset["pos"] = last, relative * size

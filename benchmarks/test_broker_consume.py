@@ -1,9 +1,9 @@
 """Consume, from the page cache: a C program on librdkafka, Kafka's own tool, a bare socket.
 
 Each broker has the same records, 1,000 B each in batches of the producer's; every consumer
-reads all of them.  "A socket that looks at nothing" asks as a consumer asks, 1 MiB a partition,
-the next request before the last answer is read, and throws the bytes away; bare sendfile is
-what the kernel can do: the same file, 1 MiB a call, no broker.
+reads all of them.  "A socket that looks at nothing" fetches like a consumer, 1 MiB per partition,
+sends the next request before it reads the last response, and discards the bytes; bare sendfile is
+what the kernel can do: the same file, 1 MiB per call, no broker.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from benchmarks.measure import Part, Want, scaled
 
 SIZE = 1000
 TOTAL = {1: 800_000_000, 4: 250_000_000, 16: 60_000_000}
-"""Bytes of values that each of so many consumers reads in a round."""
+"""Bytes of values that each consumer reads in a round, by the number of consumers."""
 STORED = TOTAL[1]
 PIECE = 1 << 20
 BARE = "bare sendfile"
@@ -58,7 +58,7 @@ def filled(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, tuple
 def side(
     broker: Served, key: str, size: int, run: Callable[[], float]
 ) -> Callable[[], dict[str, float]]:
-    """`run`, which takes `size` bytes out of the broker: bytes a second, CPU seconds per GB."""
+    """`run`, which reads `size` bytes from the broker: bytes a second, CPU seconds per GB."""
 
     def once() -> dict[str, float]:
         before_s = broker.cpu_s()
@@ -100,7 +100,7 @@ def test_consume(
 
 def test_java(measure_together: Any, filled: dict[str, tuple[Served, str]]) -> None:
     if KAFKA not in filled:
-        pytest.skip("no Apache Kafka: its tools are not there")
+        pytest.skip("no Apache Kafka: its tools are missing")
     count, key = scaled(STORED // SIZE, 1000), "consume-java"
 
     def run(broker: Served, topic: str) -> Callable[[], float]:
@@ -117,7 +117,7 @@ def test_java(measure_together: Any, filled: dict[str, tuple[Served, str]]) -> N
 
 
 def swallow(bootstrap: str, topic: str, step: int, end: int) -> tuple[int, float]:
-    """Bytes and seconds of answers from each `step`-th offset before `end`, not looked at."""
+    """Bytes and seconds of responses from each `step`-th offset before `end`, discarded."""
     partition = {"partition": 0, "partition_max_bytes": PIECE, "fetch_offset": 0}
     asked = {
         "max_wait_ms": 500, "min_bytes": 1, "max_bytes": PIECE, "isolation_level": 0,
@@ -139,7 +139,7 @@ def swallow(bootstrap: str, topic: str, step: int, end: int) -> tuple[int, float
 
 
 def take(connection: socket.socket, buffer: bytearray) -> int:
-    """One response, thrown away; its bytes."""
+    """Discard one response; returns its bytes."""
     view = memoryview(buffer)
     have = 0
     while have < 4:
@@ -151,7 +151,7 @@ def take(connection: socket.socket, buffer: bytearray) -> int:
 
 
 def records_of_a_piece(bootstrap: str, topic: str) -> int:
-    """How many records are in the batches of one answer of 1 MiB."""
+    """The number of records in the batches of one response of 1 MiB."""
     partition = {"partition": 0, "partition_max_bytes": PIECE, "fetch_offset": 0}
     asked = {
         "max_wait_ms": 500, "min_bytes": 1, "max_bytes": PIECE, "isolation_level": 0,

@@ -1,7 +1,7 @@
 """Start, memory, many partitions, large groups.
 
 Start: from nothing running on a formatted directory to the first acknowledged record, sent by a
-bare socket that tries again each millisecond.  Memory is resident memory of the process.
+bare socket that retries every millisecond.  Memory is resident memory of the process.
 """
 
 from __future__ import annotations
@@ -125,7 +125,7 @@ def test_start(measure: Any, folder: Path) -> None:
 
 
 class Fresh:
-    """An empty directory, and the broker of a test over it once there is one."""
+    """An empty directory, and a test's broker over it once it has begun."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
@@ -141,7 +141,7 @@ class Fresh:
 
 
 def test_a_tests_broker(measure: Any, folder: Path) -> None:
-    """Where the plugin puts it, and on a disk."""
+    """Where the plugin puts its data, and on a disk."""
     from kafkalog.testing.place import Place
 
     number = iter(range(1000))
@@ -234,7 +234,7 @@ class Joining:
             self._find(first)
 
     def _find(self, connection: Connection) -> None:
-        """Until the coordinator is there: its first use makes __consumer_offsets."""
+        """Wait for the coordinator: its first use creates __consumer_offsets."""
         while True:
             asked = {"key": self._group, "key_type": 0}
             found = connection.ask("FIND_COORDINATOR", 2, asked)
@@ -297,7 +297,7 @@ class Joining:
                 connection.socket.sendall(self._sync(joined))
                 waiting[connection] = "sync"
             return
-        if apis.SYNC_GROUP.decode_response(3, data).error_code:  # others came: once more
+        if apis.SYNC_GROUP.decode_response(3, data).error_code:  # others joined: once more
             settled.clear()
             connection.socket.sendall(self._join(members[connection]))
             waiting[connection] = "join"
@@ -361,7 +361,7 @@ def test_commits(measure: Any, running: dict[str, Served]) -> None:
 
 
 class Topics:
-    """Topics of one partition that one client makes and deletes, each with a request of its own."""
+    """Topics of one partition that one client creates and deletes, each with its own request."""
 
     def __init__(self, bootstrap: str, prefix: str, count: int) -> None:
         self._connection = Connection(bootstrap)
@@ -386,14 +386,14 @@ class Topics:
 
 
 def made_topics(topics: Topics) -> Topics:
-    """All of them are there."""
+    """Create all of them."""
     topics.create()
     return topics
 
 
 @pytest.mark.parametrize("what", ["made", "deleted"])
 def test_topics_one_by_one(measure: Any, running: dict[str, Served], what: str) -> None:
-    """A program that makes a topic for each of its tenants, and takes them away again."""
+    """A program that creates a topic for each of its tenants, and deletes them again."""
     number = iter(range(10_000))
 
     def side(name: str, broker: Served) -> Side:

@@ -2,7 +2,7 @@
 Kafka's own tool) loads one broker after another.
 
 acks=1, no compression, 10,000 messages a batch, linger 5 ms, PLAINTEXT over loopback; the
-broker, durability `os`, is a process of its own, compared with Apache Kafka with its default
+broker, durability `os`, is a separate process, compared with Apache Kafka with its default
 settings and the JVM options of its scripts. At most 1 GB a round to a fresh topic, after `sync` and
 with the memory for it touched. The bare sink is the least that a broker can do
 (benchmarks/broker/sink.c); librdkafka's mock has no disk and runs in the client: the limit of
@@ -24,14 +24,14 @@ from benchmarks.measure import Part, Want, scaled
 BYTES = {100: 200_000_000, 1000: 400_000_000, 10_000: 400_000_000}
 JAVA_BYTES = 400_000_000
 IN_FLIGHT = 5
-"""Requests that wait for their answers, as in librdkafka with idempotence."""
+"""Requests in flight, as in librdkafka with idempotence."""
 AS_GOOD = 0.9
 CPU_FACTOR = 1 / 0.3
 
 
 @pytest.fixture
 def running(folder: Path, request: pytest.FixtureRequest) -> Iterator[dict[str, Served]]:
-    """The brokers that a test's parameter `names` says."""
+    """The brokers that a test's parameter `names` lists."""
     try:
         programs.program("load")
     except programs.Missing as reason:

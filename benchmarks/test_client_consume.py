@@ -1,8 +1,8 @@
 """The Python consumers: kafkalog's, record by record, by poll and as Arrow batches, and
-confluent-kafka's `consume`, which also makes an object a record.
+confluent-kafka's `consume`, which also makes an object per record.
 
 Each reads the same records of 100 B from the same broker, ours and then Apache Kafka, in a
-process of its own, from the page cache.  "in this process" is our broker inside of the reader's
+separate process, from the page cache.  "in this process" is our broker inside the reader's
 process, without a port.
 """
 
@@ -67,7 +67,7 @@ def place(request: pytest.FixtureRequest, folder: Path) -> Iterator[Place]:
 
 @pytest.fixture
 def inside(place: Place, folder: Path) -> Iterator[Broker | None]:
-    """Our broker in this process with the same; None for Apache Kafka."""
+    """Our broker in this process with the same topic; None for Apache Kafka."""
     if place.shown != OURS:
         yield None
         return

@@ -1,11 +1,11 @@
 """Three nodes, three replicas: kafkalog on ZooKeeper, Apache Kafka as its own quorum.
 
-All of them run in one machine, each node a process of its own; the session timeout of both is 6 s.
+All run on one machine, each node in its own process; the session timeout of both is 6 s.
 acks=all, min.insync.replicas=2, three partitions, each node leads one; a C program on librdkafka
 produces.  The CPU time is that of all nodes together, and of ZooKeeper.  Kafka never syncs; `fsync`
-is kafkalog.durability=fsync, where an acknowledged record is on the disks of all in sync.
+is kafkalog.durability=fsync, where an acknowledged record is on the disks of all in-sync replicas.
 A fail-over is timed from kill -9 to the first acknowledgement of a record of the same
-partition, a controller's from kill -9 until a topic is made; both contain the session timeout.
+partition, a controller's from kill -9 until a topic is created; both include the session timeout.
 A follower that is stopped for a while catches up with what its leaders have written since; the
 floor is sendfile over a socket into a file.
 """
@@ -151,7 +151,7 @@ def test_catch_up(measure_together: Any, running: dict[str, Cluster], folder: Pa
 
 
 def sendfile(folder: Path, size: int) -> float:
-    """Bytes a second of a file over a socket into another."""
+    """Bytes per second of a file over a socket into another file."""
     source, target = folder / "source", folder / "target"
     with source.open("wb") as file:
         for _ in range(size // (1 << 20) + 1):
@@ -179,7 +179,7 @@ def sendfile(folder: Path, size: int) -> float:
 
 @pytest.fixture(scope="module")
 def crowded(running: dict[str, Cluster]) -> dict[str, str]:
-    """A topic of many partitions of each cluster, for what follows."""
+    """A topic with many partitions in each cluster, for the tests below."""
     return {
         name: one.new_topic(MANY, SAFE) for name, one in running.items() if name != FSYNC
     }  # fmt: skip
@@ -266,7 +266,7 @@ def made(admin: kafkalog.Admin, topic: str) -> bool:
 
 
 def back(cluster: Cluster, node: int, topic: str) -> None:
-    """A node that was killed is in sync again."""
+    """Restart a node that was killed; return when it is in sync."""
     cluster.begin(node)
     cluster.all_there()
     cluster.in_sync(topic)

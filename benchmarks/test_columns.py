@@ -1,12 +1,12 @@
 """A topic as columns, compared with the same columns in columnar files.
 
-Two partitions of records of 100 B, uncompressed, in batches of 64 KiB, of which a query wants the
-values alone, their length in sum; all from the page cache.  Compared with one Arrow IPC file, read
+Two partitions of records of 100 B, uncompressed, in batches of 64 KiB, all from the page cache.  A
+query wants only the values, and sums their lengths.  Compared with one Arrow IPC file, read
 and not mapped into memory, and one of parquet, zstd.  Each tool reads all three.
 
 And a topic compressed with zstd, of records with one of a thousand keys, compared with parquet,
-zstd: rows are counted, filtered by a key, summed, and grouped by key.  There what counts is the
-time of the processors, of all threads together.
+zstd: rows are counted, filtered by a key, summed, and grouped by key.  The figure there is CPU
+time, of all threads together.
 """
 
 from __future__ import annotations
@@ -133,7 +133,7 @@ def pandas(places: Places) -> dict[str, Callable[[], int]]:
 def test_values(
     measure: Any, places: Places, tool: Callable[[Places], dict[str, Callable[[], int]]]
 ) -> None:
-    """Rows a second, the value column alone."""
+    """Rows a second, only the value column."""
     rows = RECORDS * PARTITIONS
 
     def run(read: Callable[[], int]) -> Callable[[], None]:
@@ -237,7 +237,7 @@ QUERIES = {
     "values, their length in sum": 1.0,
     "keys, grouped": 1.0,
 }
-"""And how many times as good as parquet each is wanted."""
+"""Each query, and how many times as good as parquet it should be."""
 
 
 @pytest.mark.parametrize("query", QUERIES)
@@ -248,7 +248,7 @@ def test_zstd(
     tool: Callable[[Pair, bool], dict[str, Callable[[], int]]],
     query: str,
 ) -> None:
-    """Rows a second of the processors' time."""
+    """Rows a second of CPU time."""
     sides = {OURS: tool(pair, True)[query], PARQUET: tool(pair, False)[query]}
     assert len({ask() for ask in sides.values()}) == 1, "the sides disagree"
 

@@ -28,7 +28,7 @@ RECORDS, KEYS = 600_000, 150_000
 SEGMENT_BYTES = 16 << 20
 CONFIG = {"cleanup.policy": "compact", "segment.bytes": SEGMENT_BYTES, "file.delete.delay.ms": 0}
 WARM_UP = 4
-"""Folders that Kafka's cleaner may clean before anything counts."""
+"""Folders that Kafka's cleaner cleans before anything counts."""
 
 
 @pytest.fixture(params=["none", "lz4"])
@@ -45,7 +45,7 @@ def dirty(folder: Path, request: pytest.FixtureRequest) -> Path:
 
 @pytest.fixture
 def cleaner() -> Iterator[kafka_cleaner.Cleaner | None]:
-    """Kafka's; None where it cannot run."""
+    """Kafka's cleaner; None if it cannot run."""
     if kafka_cleaner.unavailable():
         yield None
         return
@@ -62,7 +62,7 @@ def linked(source: str, target: str) -> None:
 
 
 def gone(path: Path) -> None:
-    # Kafka may be removing files there, still.
+    # Kafka may still be removing files there.
     shutil.rmtree(path, ignore_errors=True)
 
 

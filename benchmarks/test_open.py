@@ -1,7 +1,7 @@
 """Opening a log of ten segments: after a clean close, and after kill -9.
 
 The folder is in memory (tmpfs): what is measured is kafkalog's part.  After the kill only the
-records behind the recovery point are read again; the floor under that is a loop that reads the
+records after the recovery point are read again; the floor under that is a loop that reads the
 same bytes and computes CRC-32C over them.
 """
 
@@ -22,7 +22,7 @@ OURS = "kafkalog"
 SEGMENT_BYTES = 100_000_000
 SEGMENTS = 10
 TAIL_SEGMENTS = 3
-"""Of these the last are not flushed when the process is killed."""
+"""The last segments, which are not flushed when the process is killed."""
 CHUNK_BYTES = 1 << 20
 
 
@@ -31,7 +31,7 @@ def config() -> dict[str, object]:
 
 
 def fill(log: kafkalog.Log, segments: int) -> None:
-    """So many full segments, in batches of 16 KiB."""
+    """Append `segments` full segments, in batches of 16 KiB."""
     rows = values(scaled(100_000, 1_000))
     wanted = log.size_bytes + segments * scaled(SEGMENT_BYTES, 200_000)
     while log.size_bytes < wanted - len(rows) * 110:
@@ -61,7 +61,7 @@ def test_open_after_a_clean_close(measure: Any, memory: Path) -> None:
 
 
 def killed(path: Path) -> int:
-    """A log whose writer was killed; how many bytes it had not flushed."""
+    """A log whose writer was killed; returns the bytes that it had not flushed."""
     with kafkalog.Log(path, config=config()) as log:
         fill(log, SEGMENTS - TAIL_SEGMENTS)
         before = log.size_bytes
@@ -84,7 +84,7 @@ def test_open_after_a_kill(measure: Any, memory: Path) -> None:
     seen: list[kafkalog.Log] = []
 
     def as_killed() -> int:
-        """Everything but the batches as the kill left it."""
+        """Put everything except the batches back as the kill left it."""
         for file in path.iterdir():
             if file.suffix != ".log":
                 file.unlink()

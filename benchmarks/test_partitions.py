@@ -1,6 +1,6 @@
 """Many partitions in one process, under `ulimit -n 20000`.
 
-Each figure comes from a process of its own, which opens a directory that was closed cleanly.
+Each figure comes from a separate process, which opens a directory that was closed cleanly.
 Resident memory is that of the whole process, Python or Java and all, after every log took its
 first record.  Appends go to all partitions in turn, one record a call, compared with ten
 partitions. Kafka's time is from the start of its process until the leader of each partition
@@ -85,7 +85,7 @@ print(json.dumps({"append": time.perf_counter() - start}))
 
 
 def child(code: str, *arguments: object) -> str:
-    """What a process with the files that it is allowed prints."""
+    """The output of a process that may open OPEN_FILES files, or the system's limit."""
     hard = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
     allowed = OPEN_FILES if hard == resource.RLIM_INFINITY else min(OPEN_FILES, hard)
     limited = ["sh", "-c", f'ulimit -S -n {allowed}; exec "$@"', "sh"]
@@ -118,14 +118,14 @@ class Looks:
         self.found.setdefault(name, []).append(look)
 
     def side(self, name: str, kind: str, count: int = 1) -> Side:
-        """A side that tells again what was found."""
+        """A side that reports what was found."""
         told = iter(self.found[name])
         return Side(name, count, lambda: next(told)[kind])
 
 
 @pytest.fixture(scope="module")
 def looks() -> Iterator[Looks]:
-    """All sides in turn, round after round; the rows below tell what came of it."""
+    """Run all sides in turn, round after round; the rows below report what was found."""
     made = Looks()
     with tempfile.TemporaryDirectory(prefix="kafkalog-bench-", dir=place()) as folder:
         sizes = [FEW, MANY, MOST]

@@ -2,9 +2,9 @@
 
 `send_many` is given a list, or an Arrow column.  One call a record (or one for all), acks=all with
 idempotence, linger 5 ms, no compression, until all is acknowledged; batches are each client's own
-default.  The broker, durability `os`, is a process of its own, like Apache Kafka; in process it is
-a `Store`, which has this process's threads, and is compared with a `Log` that is appended to
-itself.  A fresh topic of one partition each round.
+default.  The broker, durability `os`, is a separate process, like Apache Kafka; in process it is a
+`Store`, which uses this process's threads, and is compared with direct appends to a `Log`.  A
+fresh topic of one partition each round.
 """
 
 from __future__ import annotations

@@ -36,7 +36,7 @@ with kafkalog.Log(sys.argv[1], mode="r") as log:
 
 @pytest.fixture
 def processors() -> Iterator[list[int]]:
-    """Those of this process; it is put on the first of them for the test."""
+    """The processors of this process, which runs on the first one during the test."""
     allowed = sorted(os.sched_getaffinity(0))
     if len(allowed) < 2:
         pytest.skip("one processor only: readers would take the writer's time")
@@ -47,7 +47,7 @@ def processors() -> Iterator[list[int]]:
 
 @pytest.fixture
 def followed(folder: Path, processors: list[int]) -> Iterator[list[subprocess.Popen[bytes]]]:
-    """The readers of `read-0`, stopped; SIGCONT lets them go on."""
+    """The readers of `read-0`, stopped; SIGCONT continues them."""
     with kafkalog.Log(folder / "read-0"):
         pass
     command = [sys.executable, "-c", FOLLOW, str(folder / "read-0")]

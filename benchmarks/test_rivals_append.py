@@ -22,7 +22,7 @@ from benchmarks.rivals.stores import Lmdb, Rocks, Sqlite, Store, available
 from benchmarks.work import file_side, log_side, store_side, values
 
 OURS, FLOOR = "kafkalog", "os.write of the same bytes"
-# What each does in about a quarter of a second.
+# How much each does in about a quarter of a second.
 ONE_BY_ONE = {Sqlite: 20_000, Lmdb: 60_000, Rocks: 60_000}
 MANY = {Sqlite: 200_000, Lmdb: 300_000, Rocks: 200_000}
 TRANSACTION = 1_000
@@ -113,7 +113,7 @@ def test_many_records_a_call(measure: Any, folder: Path) -> None:
 @pytest.mark.parametrize("value_bytes", [100, 1000])
 @pytest.mark.parametrize("batch_bytes", [16 << 10, 1 << 20])
 def test_whole_batches(measure: Any, folder: Path, batch_bytes: int, value_bytes: int) -> None:
-    """As a producer's request brings them: every checksum, every record is checked."""
+    """As in a produce request: every checksum and every record is checked."""
     with kafkalog.Log(folder / "scratch-0") as log:
         log.append_many(values(3 * batch_bytes // value_bytes, value_bytes),
                         batch_bytes=batch_bytes)  # fmt: skip

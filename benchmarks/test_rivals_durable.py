@@ -1,7 +1,7 @@
 """Appends that survive a power cut: on return of every call the record is on disk.
 
-The floor is a loop of pwrite(2) at the end of a growing file and fdatasync(2); what sixteen
-writers reach is compared with that loop by one, because a group commit is what it is about.
+The floor is a loop of pwrite(2) at the end of a growing file and fdatasync(2).  Sixteen writers
+are compared with that loop in one thread, because the test is about group commit.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ RECORDS = 150
 WRITERS = 16
 RECORD = values(1)[0]
 ON_DISK = RECORD + bytes(70)
-"""As long as the record's batch."""
+"""As large as the record's batch."""
 
 
 def durable(log: kafkalog.Log, number: int) -> None:
@@ -75,5 +75,5 @@ def test_sixteen_writers(measure: Any, folder: Path) -> None:
     rivals = stores(folder, number)
     ours = log_side(f"{OURS}, 16 threads", folder, WRITERS * number, together)
     wants = [Want(ours.name, than=FLOOR, factor=8)]
-    work = "Durable append of 100 B, sixteen writers beside one"
+    work = "Durable append of 100 B, sixteen writers compared with one"
     measure("durable-16", work, [ours, floor(folder, number), *rivals], wants, rounds=7)

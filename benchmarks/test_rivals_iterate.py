@@ -26,7 +26,7 @@ pytestmark = pytest.mark.filterwarnings("ignore::DeprecationWarning")
 OURS = "kafkalog"
 RECORDS = 400_000
 PYTHON_SHARE = 20
-"""kafka-python decodes in Python: one part in so many is enough to see its rate."""
+"""kafka-python decodes in Python: this fraction is enough to see its rate."""
 T0 = 1_700_000_000_000
 
 

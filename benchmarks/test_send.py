@@ -1,6 +1,6 @@
 """Batches into a socket: `send_to`, compared with sendfile(2) of the same bytes.
 
-Another process takes them from a TCP connection on loopback and throws them away.
+Another process reads them from a TCP connection on loopback and discards them.
 """
 
 from __future__ import annotations
@@ -20,12 +20,12 @@ from benchmarks.work import values
 OURS, FLOOR = "kafkalog", "bare sendfile"
 LOG_BYTES = 64 << 20
 TIMES = 4
-"""The log is sent so often a round."""
+"""How often the log is sent in a round."""
 
 
 @pytest.fixture
 def peer() -> Iterator[socket.socket]:
-    """A connection whose other end, a process, reads without looking."""
+    """A connection whose other end, a process, reads and discards."""
     with socket.create_server(("127.0.0.1", 0)) as server:
         child = os.fork()
         if child == 0:

@@ -3,7 +3,7 @@ Kafka source on Apache Kafka, and against parquet.
 
 Two partitions of records of a 16 B key and a 100 B value, uncompressed, in batches of 64 KiB; one
 session, PySpark's Unix socket to its workers on.  The ceiling is a data source that yields one
-prebuilt Arrow batch again and again: what is left of it is what reading, checking and decoding
+prebuilt Arrow batch again and again: the difference to it is what reading, checking and decoding
 the log costs.  parquet is what Spark itself writes of the same columns (snappy), and answers
 count() from its footers.
 """
@@ -42,7 +42,7 @@ class Places(NamedTuple):
     directory: Path
     parquet: Path
     bootstrap: str
-    """Apache Kafka's; "": it cannot run here."""
+    """Apache Kafka's; "" if it cannot run here."""
 
 
 @pytest.fixture(scope="module")
@@ -85,7 +85,7 @@ def aggregate(df: Any) -> None:
 
 
 def loads(spark: Any, places: Places, columns: str) -> dict[str, Callable[[], Any]]:
-    """By the name of a side, what makes its frame of those columns ("": all)."""
+    """For the name of each side, what makes its frame of those columns ("": all)."""
 
     def ours() -> Any:
         reader = spark.read.format("kafkalog").option("subscribe", TOPIC)

@@ -1,6 +1,6 @@
 """Spark over topics of other shapes: compressed, uneven, of ten thousand segments.
 
-Compressed topics stand against Spark's own Kafka source on Apache Kafka, local[2].  The uneven
+Compressed topics are compared with Spark's own Kafka source on Apache Kafka, local[2].  The uneven
 topic has a partition a hundred times as large as each of the others; the even one has the same
 rows spread over the same partitions.  What is planned is a batch read of the whole topic.
 """
@@ -65,7 +65,7 @@ def test_compressed(
 
 @pytest.mark.spark
 def test_uneven(measure: Any, spark: Any, tmp_path_factory: pytest.TempPathFactory) -> None:
-    """Seconds for a topic of which nearly all lies in one partition."""
+    """Seconds for a topic of which nearly all is in one partition."""
     folder = tmp_path_factory.mktemp("uneven")
     small = RECORDS // (100 + UNEVEN_PARTITIONS - 1)
     counts = [small * 100] + [small] * (UNEVEN_PARTITIONS - 1)
@@ -100,7 +100,7 @@ def test_planning(measure: Any, tmp_path_factory: pytest.TempPathFactory) -> Non
 
 
 def fill_segments(directory: Path) -> None:
-    """One partition of so many segments of a batch each."""
+    """One partition of SEGMENTS segments, one batch each."""
     config = {"segment.bytes": SEGMENT_BYTES}
     with kafkalog.Log(directory / f"{TOPIC}-0", config=config) as log:
         for _ in range(SEGMENTS):

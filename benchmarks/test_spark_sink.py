@@ -2,8 +2,8 @@
 
 A batch write of records of a 16 B key and a 100 B value out of parquet, local[2], into two
 partitions, uncompressed.  Ours is one transaction, exactly once, into a directory, a broker of
-ours, and Apache Kafka; Spark's own sink sends at least once, acks=all.  Each round writes to a
-topic of its own.
+ours, and Apache Kafka; Spark's own sink sends at least once, acks=all.  Each round writes to its
+own topic.
 """
 
 from __future__ import annotations

@@ -42,7 +42,7 @@ class Places(NamedTuple):
     directory: Path
     checkpoints: Iterator[Path]
     bootstrap: str
-    """Apache Kafka's; "": it cannot run here."""
+    """Apache Kafka's; "" if it cannot run here."""
 
 
 @pytest.fixture(scope="module")
@@ -67,7 +67,7 @@ def spark(places: Places) -> Iterator[Any]:
 
 
 def streams(spark: Any, places: Places, topic: str, offsets: int) -> dict[str, Callable[[], Any]]:
-    """By the name of a side, what makes its stream of so many offsets a micro-batch."""
+    """For the name of each side, what makes its stream, with `offsets` per micro-batch."""
     partitions = PARTITIONS if topic == TOPIC else 1
     common = {"subscribe": topic, "startingOffsets": "earliest", "maxOffsetsPerTrigger": offsets}
 

@@ -2,7 +2,7 @@
 
 Two partitions of records of a 16 B key and a 100 B value, uncompressed, in batches of 64 KiB, in
 Apache Kafka and in `kafkalog serve`; one session, local[2].  All four read the same rows; a
-broker keeps what both of its readers ask for in memory, as it was written just before.
+broker has what both of its readers ask for in memory: it was written just before.
 """
 
 from __future__ import annotations

@@ -2,7 +2,7 @@
 next.
 
 acks=all, no compression, PLAINTEXT over loopback; each client's next transaction waits for the
-commit of its last one.  The broker, durability `os`, is a process of its own, like Apache Kafka
+commit of its last one.  The broker, durability `os`, is a separate process, like Apache Kafka
 with its default settings and the JVM options of its scripts: neither waits for the disk.  `plain`
 is the same program without transactions: an idempotent producer that flushes where the other
 commits.
@@ -22,7 +22,7 @@ from benchmarks.measure import Part, Want, scaled
 
 SIZE = 100
 TRANSACTIONS = {1: 1_000, 16: 4_000}
-"""By the number of clients: so many in all, of one record each."""
+"""Transactions in all, by the number of clients; one record each."""
 LARGE, LARGE_COUNT = 1_000, 150
 """Records in a large transaction, and how many of those."""
 FASTER = 3
@@ -76,7 +76,7 @@ def test_transactions(measure_together: Any, running: dict[str, Served], clients
 
 
 def test_overhead(measure_together: Any, running: dict[str, Served]) -> None:
-    """What a record costs more in a transaction of a thousand."""
+    """What transactions cost, with a thousand records in each."""
     count, key = scaled(LARGE_COUNT, 10), "transactions-large"
     sides = {}
     for name, broker in running.items():

@@ -49,7 +49,7 @@ def kio(side: str, key: int, version: int) -> Any:
 
 
 def repeated(name: str, count: int, run: Callable[[], object]) -> Side:
-    """The same small thing `count` times; the loop is a part of it."""
+    """The same small message `count` times; the loop is included."""
 
     def loop() -> None:
         for _ in range(count):

@@ -1,8 +1,8 @@
 """kafkalog: an embeddable commit log that is Kafka.
 
-The public names, all in __all__; what is not there is private.  The failures that programs catch
-most are here, all of them in `kafkalog.errors`.  Everything heavy (numpy, pyarrow, the codecs) is
-imported when it is first used, and so are most of the names below.
+The public names are in __all__; everything else is private.  The failures that programs catch
+most often are here; all are in `kafkalog.errors`.  Heavy packages (numpy, pyarrow, the codecs) are
+imported at first use, and so are most of the names below.
 """
 
 import typing as _t
@@ -207,7 +207,7 @@ _MODULES = ("aio", "arrow", "pandas", "polars", "serializers")
 
 
 def _later(module: str, name: str) -> _t.Any:
-    """A function of a part that is imported when it is first called."""
+    """A function whose module is imported at the first call."""
 
     def call(*args: _t.Any, **options: _t.Any) -> _t.Any:
         from importlib import import_module
@@ -226,7 +226,7 @@ _give(
 )
 
 
-if not _t.TYPE_CHECKING:  # a type checker that saw it would take any name for public
+if not _t.TYPE_CHECKING:  # otherwise a type checker would accept any name as public
 
     def __getattr__(name):
         from importlib import import_module

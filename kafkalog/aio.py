@@ -1,9 +1,9 @@
-"""Producer, Consumer and Admin for asyncio: the blocking ones, each on a thread of its own.
+"""Producer, Consumer and Admin for asyncio: the blocking classes, each on its own thread.
 
 The event loop never waits for a socket or a lock.  Arguments, results and failures are those of
-the blocking calls.  The calls of one object are made one after another, in the order in which
-they were awaited.  If an await is cancelled before the call's turn, the call is not made;
-otherwise it runs to its end, unseen.  `Consumer.poll` and `Producer.send` say what that means for
+the blocking calls.  The calls of one object run one after another, in the order in which they
+were awaited.  If an await is cancelled before the call's turn, the call is not made; otherwise it
+runs to its end in the background.  `Consumer.poll` and `Producer.send` say what that means for
 records.
 """
 
@@ -40,14 +40,14 @@ P = ParamSpec("P")
 Self = TypeVar("Self", bound="_Above")
 Sending = TypeVar("Sending", bound="Producer[Any, Any]")
 SLICE_MS = 1_000
-"""How long the thread below waits for records at once: a wait for ever is many of these, so that
-no thread is left in one."""
+"""The longest single wait for records on the thread: an unlimited wait is many of these, so that no
+thread is left in one."""
 TURN_S = 0.05
-"""How long a poll waits at least for the thread below to begin with it."""
+"""The least time that a poll waits for the thread to begin it."""
 
 
 class _Above(Handle):
-    """A blocking object on a thread of its own, for one event loop after another."""
+    """A blocking object on its own thread, for one event loop after another."""
 
     Below: ClassVar[Any]
     """The class of the blocking object."""
@@ -61,7 +61,7 @@ class _Above(Handle):
         """Of the last call."""
 
     async def _run(self, call: Callable[..., T], *words: Any, **named: Any) -> T:
-        """What a blocking call returns."""
+        """Make a blocking call on the thread; its result."""
         return await asyncio.wrap_future(self._submit(call, *words, **named))
 
     def _submit(self, call: Callable[..., T], *words: Any, **named: Any) -> Future[T]:
@@ -73,14 +73,14 @@ class _Above(Handle):
         with self._lock:
             if not self._ended:
                 return self._thread.submit(call, *words, **named)
-        return _now(call, *words, **named)  # it says that it is closed
+        return _now(call, *words, **named)  # the call reports that it is closed
 
     async def _whole(self, call: Callable[..., T], *words: Any, **named: Any) -> T:
         """As `_run`; but once awaited the call completes, even if the await is cancelled."""
         return await asyncio.shield(asyncio.wrap_future(self._submit(call, *words, **named)))
 
     def _close(self, call: Callable[..., object], *words: Any, **named: Any) -> None:
-        """The end, on the thread."""
+        """On the thread: close the object, and end the thread."""
         try:
             call(*words, **named)
         finally:
@@ -111,7 +111,7 @@ def _now(call: Callable[..., T], *words: Any, **named: Any) -> Future[T]:
 def _awaited(
     method: Callable[Concatenate[Any, P], T], afresh: bool = False
 ) -> Callable[Concatenate[Any, P], Coroutine[Any, Any, T]]:
-    """A blocking method as one that is awaited; `afresh`: what was read and not handed out is given
+    """A blocking method as one that is awaited; `afresh`: what was read and not returned is given
     back first."""
 
     @wraps(method)
@@ -128,7 +128,7 @@ def _awaited(
 def _closing(
     method: Callable[Concatenate[Any, P], None],
 ) -> Callable[Concatenate[Any, P], Coroutine[Any, Any, None]]:
-    """The end of a blocking object as one that is awaited.  Idempotent."""
+    """The `close` of a blocking object as a method that is awaited.  Idempotent."""
 
     @wraps(method)
     async def close(self: Any, /, *words: P.args, **named: P.kwargs) -> None:
@@ -141,7 +141,7 @@ def _closing(
 def _as(
     below: Callable[Concatenate[Any, P], object],
 ) -> Callable[[Callable[..., T]], Callable[Concatenate[Any, P], T]]:
-    """A method takes what the blocking one takes, and returns what it says itself."""
+    """Give a method the parameters of the blocking one; it keeps its own result type."""
 
     def give(method: Callable[..., T]) -> Callable[Concatenate[Any, P], T]:
         method.__signature__ = signature(below)  # type: ignore[attr-defined]
@@ -218,7 +218,7 @@ class Admin(_Above):
 
 
 class Producer(_Above, Generic[ValueT, KeyT]):
-    """`kafkalog.Producer` for asyncio.  `async with` waits until all is acknowledged."""
+    """`kafkalog.Producer` for asyncio.  `async with` waits until all records are acknowledged."""
 
     Below = _producer.Producer
 
@@ -244,24 +244,24 @@ class Producer(_Above, Generic[ValueT, KeyT]):
 
     @property
     def in_doubt(self) -> bool:
-        """Whether a commit was not answered: `commit_transaction` again ends it, either way."""
+        """Whether a commit got no answer: another `commit_transaction` settles it, either way."""
         found: bool = self._below.in_doubt
         return found
 
     async def metrics(self) -> dict[str, float]:
-        """As kafkalog.Producer.metrics; at once, whatever the thread below does."""
+        """As kafkalog.Producer.metrics; returns at once, even while the thread is busy."""
         found: dict[str, float] = self._below.metrics()
         return found
 
     @_as(_producer.Producer[ValueT, KeyT].send)
     async def send(self, *words: Any, **named: Any) -> RecordMetadata:
-        """Send a record; its metadata (topic, partition, offset, time) once it is acknowledged.
+        """Send a record; returns its metadata (topic, partition, offset, time) once acknowledged.
 
         Many at once: `await asyncio.gather(*(producer.send(...) for ...))`, or `send_many`.
-        Cancelled, the record is sent all the same, unless its turn had not come yet (as when
-        others wait for room in the buffer): never in part, and never twice.
+        If cancelled, the record is still sent, unless its turn had not come (for example, while
+        others wait for room in the buffer); never in part, and never twice.
 
-        Raises: as kafkalog.Producer.send and the future that it gives.
+        Raises: as kafkalog.Producer.send and the future that it returns.
         """
         found: RecordMetadata = await self._known(
             await self._run(self._below.send, *words, **named)
@@ -270,18 +270,18 @@ class Producer(_Above, Generic[ValueT, KeyT]):
 
     @_as(_producer.Producer.send_many)
     async def send_many(self, *words: Any, **named: Any) -> ManyFuture:
-        """Send many records; what `kafkalog.Producer.send_many` says of them, once they are
-        acknowledged.  Cancelled: as `send`, all of them or none.
+        """Send many records; returns what `kafkalog.Producer.send_many` does, once they are
+        acknowledged.  If cancelled: as `send`, all of them or none.
 
-        Raises: as kafkalog.Producer.send_many and the future that it gives; what becomes of
-        others' records is theirs.
+        Raises: as kafkalog.Producer.send_many and the future that it returns; failures of other
+        calls' records are raised there.
         """
         return await self._many(self._below.send_many, *words, **named)
 
     @_as(_producer.Producer.send_batches)
     async def send_batches(self, *words: Any, **named: Any) -> ManyFuture:
-        """Send the records of whole batches; what `kafkalog.Producer.send_batches` says of them,
-        once they are acknowledged.  Cancelled: as `send`, all of them or none.
+        """Send the records of whole batches; returns what `kafkalog.Producer.send_batches` does,
+        once they are acknowledged.  If cancelled: as `send`, all of them or none.
 
         Raises: as send_many.
         """
@@ -313,8 +313,8 @@ class Producer(_Above, Generic[ValueT, KeyT]):
 
     @asynccontextmanager
     async def transaction(self: Sending) -> AsyncIterator[Sending]:
-        """A transaction: committed at the end of the block, aborted when it is left by an
-        exception, also by being cancelled.
+        """A transaction: committed at the end of the block, aborted if an exception or a
+        cancellation leaves it.
 
         Raises: as kafkalog.Producer.transaction.
         """
@@ -338,7 +338,7 @@ class Producer(_Above, Generic[ValueT, KeyT]):
 
 
 def _soon(loop: asyncio.AbstractEventLoop, call: Callable[..., object], *words: Any) -> None:
-    """Call it in the loop, if that still runs."""
+    """Make the call in the loop, unless that is closed."""
     if not loop.is_closed():
         loop.call_soon_threadsafe(call, *words)
 
@@ -346,8 +346,8 @@ def _soon(loop: asyncio.AbstractEventLoop, call: Callable[..., object], *words: 
 class Consumer(_Above):
     """`kafkalog.Consumer` for asyncio.  `async with`, `async for record in consumer`.
 
-    No record is lost by a cancelled await: what the thread below had read comes with the next
-    call, and a commit without offsets commits only what was handed out.
+    A cancelled await loses no record: what the thread had read comes with the next call, and a
+    commit without offsets commits only what was returned.
     """
 
     Below = _consumer.Consumer
@@ -356,12 +356,12 @@ class Consumer(_Above):
     def __init__(self, *words: Any, **named: Any) -> None:
         """As kafkalog.Consumer.  Nothing is sent yet."""
         super().__init__(*words, **named)
-        self._handing = threading.Lock()  # guards what follows; never held over a wait
-        self._unseen: deque[Record] = deque()  # read below, not handed out
+        self._handing = threading.Lock()  # guards what follows; never held during a wait
+        self._unseen: deque[Record] = deque()  # read, not returned yet
         self._columns: deque[Any] = deque()
         self._filling: asyncio.Future[None] | None = None
         self._turn = False
-        """Whether the thread has begun with what fills."""
+        """Whether the thread has begun the call that fills."""
 
     close = _closing(_consumer.Consumer.close)
     beginning_offsets = _awaited(_consumer.Consumer.beginning_offsets)
@@ -403,9 +403,9 @@ class Consumer(_Above):
     async def poll(
         self, timeout_ms: float | None = 1_000, max_records: int | None = None
     ) -> list[Record]:
-        """Records that have come, as kafkalog.Consumer.poll.
+        """Records that have arrived, as kafkalog.Consumer.poll.
 
-        Cancelled, it loses none: the next poll begins with them.
+        If cancelled, it loses none: the next poll begins with them.
         """
         if max_records is not None:
             max_records = arguments.whole_number("max_records", max_records, 1)
@@ -416,7 +416,7 @@ class Consumer(_Above):
             return [self._unseen.popleft() for _ in range(count)]
 
     async def poll_arrow(self, timeout_ms: float | None = 1_000) -> list[ScanBatch]:
-        """All that has come as columns, as kafkalog.Consumer.poll_arrow; cancelled as `poll`."""
+        """All that has arrived as columns, as kafkalog.Consumer.poll_arrow; cancelled as `poll`."""
         await self._fill(self._columns, timeout_ms, self._below.poll_arrow)
         with self._handing:
             found = list(self._columns)
@@ -424,7 +424,7 @@ class Consumer(_Above):
         return found
 
     async def __aiter__(self) -> AsyncIterator[Record]:
-        """Records for ever, until it is closed."""
+        """Records, until the consumer is closed."""
         while not self._ended:
             await self._fill(self._unseen, None, self._below.poll)
             while True:
@@ -437,7 +437,7 @@ class Consumer(_Above):
     async def _fill(
         self, into: deque[Any], timeout_ms: float | None, poll: Callable[..., Any], *words: Any
     ) -> None:
-        """Wait until something has come, or for the timeout."""
+        """Wait until something has arrived, or for the timeout."""
         if visiting(self) is not None:
             raise errors.ArgumentError(
                 "a listener cannot poll: the poll that called it waits for it"
@@ -449,7 +449,7 @@ class Consumer(_Above):
             left_ms = SLICE_MS if until is None else max(0.0, (until - loop.time()) * 1000)
             if (
                 self._filling is None or self._filling.done()
-                or self._filling.get_loop() is not loop  # which has ended
+                or self._filling.get_loop() is not loop  # that loop has ended
             ):  # fmt: skip
                 wait_s = min(left_ms, SLICE_MS) / 1000
                 self._turn = False
@@ -460,10 +460,10 @@ class Consumer(_Above):
                 turn_s = None if until is None else max(TURN_S, until - loop.time())
                 await asyncio.wait([self._filling], timeout=turn_s)
                 if not (self._turn or self._filling.done()):
-                    return  # another call is under way below: what comes the next poll has
+                    return  # the thread is busy with another call: the next poll gets what comes
                 await asyncio.shield(self._filling)
             except asyncio.CancelledError:
-                self._below.wakeup()  # what is awaited next has not to wait for this one
+                self._below.wakeup()  # the next call need not wait for this one
                 raise
             if until is not None and loop.time() >= until:
                 return
@@ -471,17 +471,17 @@ class Consumer(_Above):
     def _take(
         self, into: deque[Any], poll: Callable[..., Any], until_s: float, *words: Any
     ) -> None:
-        """On the thread: what comes is kept where no cancelling can lose it."""
+        """On the thread: keep what comes where no cancellation can lose it."""
         self._turn = True
         if self._columns if into is self._unseen else self._unseen:
-            self._give_back()  # read for the other kind of call, and before what comes
+            self._give_back()  # read for the other kind of call, and before what comes now
         try:
             into.extend(poll(max(until_s - time.monotonic(), 0.0) * 1000, *words))
         except WakeUp:
             return
 
     async def metrics(self) -> dict[str, float]:
-        """As kafkalog.Consumer.metrics; at once, whatever the thread below does."""
+        """As kafkalog.Consumer.metrics; returns at once, even while the thread is busy."""
         found: dict[str, float] = self._below.metrics()
         return found
 
@@ -489,18 +489,18 @@ class Consumer(_Above):
     async def subscribe(self, *words: Any, **named: Any) -> None:
         """As kafkalog.Consumer.subscribe.  A listener may be `async def`: it is awaited in the loop
         in which the consumer is used, for up to max_poll_interval_ms, and may await all of the
-        consumer's methods but those that poll.  Another one is called in the thread below.
+        consumer's methods except those that poll.  Any other listener is called on the thread.
         """
         await self._run(self._below.subscribe, *words, **self._awaiting(named))
 
     @_as(_consumer.Consumer.commit)
     async def commit(self, *words: Any, **named: Any) -> None:
-        """As kafkalog.Consumer.commit; without offsets: up to what was handed out.  `callback` may
-        be `async def`, as a listener."""
+        """As kafkalog.Consumer.commit; without offsets: up to what was returned.  `callback` may
+        be `async def`, like a listener."""
         await self._run(self._commit, *words, **self._awaiting(named))
 
     def _awaiting(self, named: Mapping[str, Any]) -> dict[str, Any]:
-        """The same arguments; what is called is awaited where it wants to be."""
+        """The same arguments; functions among them may be async, and are then awaited."""
         return {
             name: self._called(found) if callable(found) else found for name, found in named.items()
         }
@@ -522,7 +522,7 @@ class Consumer(_Above):
         self._below.commit(offsets, **named)
 
     def _firsts(self) -> dict[TopicPartition, int]:
-        """The first offsets that were read and not handed out, on the thread."""
+        """On the thread: the first offset per partition that was read and not returned."""
         firsts: dict[TopicPartition, int] = {}
         with self._handing:
             for record in self._unseen:
@@ -532,7 +532,7 @@ class Consumer(_Above):
         return firsts
 
     def _give_back(self) -> None:
-        """On the thread: what was not handed out is to be read again."""
+        """On the thread: seek back to read again what was not returned."""
         firsts = self._firsts()
         with self._handing:
             self._unseen.clear()
@@ -561,7 +561,7 @@ class Consumer(_Above):
         return list(self._below.paused)
 
     async def position(self, tp: TopicPartition, timeout_ms: float | None = None) -> int:
-        """The offset behind the last record that was handed out, as kafkalog.Consumer.position."""
+        """The offset after the last record that was returned, as kafkalog.Consumer.position."""
         return await self._run(self._position, arguments.partition("tp", tp), timeout_ms)
 
     def _position(self, tp: TopicPartition, timeout_ms: float | None = None) -> int:

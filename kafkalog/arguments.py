@@ -1,5 +1,5 @@
-"""What callers hand over, checked where it comes in: each error names the argument, what was found
-and what was wanted."""
+"""Checks callers' arguments where they come in: each error names the argument, what was found and
+what was wanted."""
 
 from __future__ import annotations
 
@@ -36,9 +36,9 @@ INT16_MAX: Final = (1 << 15) - 1
 INT32_MAX: Final = (1 << 31) - 1
 INT64_MAX: Final = (1 << 63) - 1
 PATIENCE_MS_MAX = 1 << 40
-"""Some decades: more is no number that a clock could be given."""
+"""Some decades: a clock cannot take much more."""
 TEXT_BYTES_MAX = (1 << 15) - 1
-"""A string of the protocol is no longer."""
+"""The longest string of the protocol."""
 
 
 def _shown(value: object) -> str:
@@ -46,12 +46,12 @@ def _shown(value: object) -> str:
 
 
 def whole_number(name: str, value: Any, low: int = -INT64_MAX - 1, high: int = INT64_MAX) -> int:
-    """An int from `low` to `high`, whatever integer type it came as.
+    """An int from `low` to `high`, from any integer type.
 
     Raises: ArgumentError, naming it.
     """
     try:
-        number = int(operator.index(value))  # of True, too, which a file would name as a word
+        number = int(operator.index(value))  # makes True a 1, which in a file would be a word
     except TypeError:
         raise ArgumentError(f"{name}: found {_shown(value)}, wanted an int") from None
     if not low <= number <= high:
@@ -69,7 +69,7 @@ def bytes_like(name: str, value: Any) -> memoryview:
         return memoryview(value).cast("B")
     except TypeError:
         raise ArgumentError(
-            f"{name}: found {type(value).__name__}, wanted bytes that lie one after another"
+            f"{name}: found {type(value).__name__}, wanted contiguous bytes"
         ) from None
 
 
@@ -80,15 +80,14 @@ def text(name: str, value: Any) -> str:
     try:
         size = len(value.encode())
     except UnicodeEncodeError:
-        raise ArgumentError(f"{name}: found {value!r}, which is no text in UTF-8") from None
+        raise ArgumentError(f"{name}: found {value!r}, which is not valid UTF-8 text") from None
     if size > TEXT_BYTES_MAX:
         raise ArgumentError(f"{name}: found {size} bytes, wanted at most {TEXT_BYTES_MAX}")
     return value
 
 
 def called(name: str, function: Any, awaited_by: str = "") -> None:
-    """A function that is called, and whose result nobody awaits; or None.  `awaited_by`: what
-    takes an async one.
+    """A function whose result is not awaited, or None.  `awaited_by`: what accepts an async one.
 
     Raises: ArgumentError, naming it, for what cannot be called and for an async function.
     """
@@ -108,14 +107,14 @@ def called(name: str, function: Any, awaited_by: str = "") -> None:
 
 
 def methods_called(name: str, objects: Iterable[object], *methods: str) -> None:
-    """Those of these methods that the objects have: as `called`.  Raises: ArgumentError."""
+    """Check, as `called`, those of the methods that the objects have.  Raises: ArgumentError."""
     for one in objects:
         for method in methods:
             called(f"{name}: {type(one).__name__}.{method}", getattr(one, method, None))
 
 
 def things(name: str, values: Any) -> list[Any]:
-    """A list of what is wanted; a str is no list of its letters.  Raises: ArgumentError."""
+    """A list of anything; a str is not taken for a list of its letters.  Raises: ArgumentError."""
     if isinstance(values, (str, bytes, Mapping)) or not isinstance(values, Iterable):
         raise ArgumentError(f"{name}: found {_shown(values)}, wanted a list")
     return list(values)
@@ -158,7 +157,7 @@ def patience(name: str, value: Any) -> int | None:
 
 
 def wait_ms(name: str, value: Any) -> float | None:
-    """Milliseconds to wait at most, 0 too, or None.  Raises: ArgumentError, naming it."""
+    """The longest wait in milliseconds, 0 included, or None.  Raises: ArgumentError, naming it."""
     if value is None:
         return None
     if not isinstance(value, (int, float)) or not value >= 0:
@@ -167,14 +166,14 @@ def wait_ms(name: str, value: Any) -> float | None:
 
 
 def time_of(name: str, value_ms: Any, seconds: Any, named: str) -> float | None:
-    """`value_ms`, or what its older spelling `named` has in seconds; in milliseconds.
+    """`value_ms`, or the `seconds` of its older spelling `named`, in milliseconds.
 
-    Raises: ArgumentError: both were given; as `wait_ms`.
+    Raises: ArgumentError if both are given, or as `wait_ms`.
     """
     if seconds is None:
         return wait_ms(name, value_ms)
     if value_ms is not None:
-        raise ArgumentError(f"{named}: found it and {name}, wanted {name} alone")
+        raise ArgumentError(f"{named}: found it and {name}, wanted only {name}")
     if not isinstance(seconds, (int, float)) or not seconds >= 0:
         raise ArgumentError(f"{named}: found {_shown(seconds)}, wanted seconds or None")
     return wait_ms(name, seconds * 1000)
@@ -193,8 +192,8 @@ def partitions(name: str, values: Any) -> list[TopicPartition]:
 
 
 def topic_partition(topic: Any, partition: Any) -> TopicPartition:
-    """A partition by two arguments of these names, whether it can be or not.
+    """A partition from two arguments of these names, whether or not it can exist.
 
-    Raises: ArgumentError, naming the one that is no str, or no int.
+    Raises: ArgumentError, naming the one that is not a str or an int.
     """
     return TopicPartition(text("topic", topic), whole_number("partition", partition))

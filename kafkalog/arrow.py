@@ -1,4 +1,4 @@
-"""Topics as datasets of pyarrow: duckdb, say, reads only what its query needs."""
+"""Topics as pyarrow datasets: duckdb, for example, reads only what its query needs."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 __all__ = ["dataset"]
 
 CONSTANT_ROWS = 1 << 19
-"""Of a batch whose rows are all the same, 2 MiB."""
+"""Of a batch whose rows are all the same: 2 MiB."""
 _COMPARISONS = {
     "equal": "Eq",
     "greater": "Gt",
@@ -38,17 +38,17 @@ def dataset(
     columns: Sequence[str] | None = None,
     **options: Any,
 ) -> pyarrow.dataset.Dataset:
-    """A topic as a `pyarrow.dataset.Dataset`, which each use reads again.
+    """A topic as a `pyarrow.dataset.Dataset`, read again by each use.
 
-    Only the columns that a use wants are decoded; filters that compare offset, timestamp,
-    partition or key with a constant are looked at while reading (what they leave out is not
-    read, or not decoded); all are applied to each batch as it comes.  `partition` is the first
-    column: duckdb reads that one to count rows, and it needs the headers of batches alone.
-    `where`: a Store, a Log, or the path of a directory that anybody may be writing to.
+    Only the columns that a use wants are decoded.  Filters that compare offset, timestamp,
+    partition or key with a constant narrow the read: what they exclude is not read, or not
+    decoded.  All filters are applied to each batch as it comes.  `partition` is the first
+    column: duckdb reads it to count rows, and it needs only the headers of batches.
+    `where`: a Store, a Log, or the path of a directory, which may be written to at the same time.
     `columns` and `options`: as `Store.scan`.
 
     Raises: ArgumentError, MissingPackage; when it is read: UnknownTopicOrPartition, NotFound,
-    and what a scan raises, as pyarrow words it.
+    and what a scan raises, as pyarrow reports it.
     """
     try:
         import pyarrow
@@ -73,7 +73,7 @@ class _Source(NamedTuple):
     options: dict[str, Any]
 
     def batches(self, schema: Any, found: Narrow | None) -> Iterator[pyarrow.RecordBatch]:
-        """The rows, the columns of `schema`; `found`: of a filter that is applied to them."""
+        """The rows, with the columns of `schema`; `found`: of a filter that the caller applies."""
         import pyarrow
 
         given = self.options if found is None else found.scan_options(self.options)
@@ -85,7 +85,7 @@ class _Source(NamedTuple):
                 yield pyarrow.record_batch(batch).select(schema.names)
 
     def row_count(self) -> int:
-        """How many rows there are."""
+        """The number of rows."""
         with scan_of(self.where, self.topic, columns=["partition"], **self.options) as rows:
             return rows.count()
 
@@ -103,10 +103,10 @@ def _partition_column(rows: TopicScan, schema: Any) -> Iterator[pyarrow.RecordBa
 
 
 class _Scanner:
-    """One read of a dataset: what duckdb and pyarrow's Dataset ask of a pyarrow Scanner.
+    """One read of a dataset: what duckdb and pyarrow's Dataset use of a pyarrow Scanner.
 
-    None of pyarrow's: that reads ahead in threads of its own, in which the interpreter's end
-    finds our Python.
+    It is not pyarrow's own: that reads ahead in its own threads, which may still run our Python
+    when the interpreter ends.
     """
 
     def __init__(self, source: _Source, schema: Any, columns: Any, filter: Any) -> None:
@@ -123,7 +123,7 @@ class _Scanner:
             used.update(names if wanted is None else wanted)
         if strange := used.difference(names):
             raise ArgumentError(f"columns: found {strange}, wanted some of {', '.join(names)}")
-        # Where no column is wanted the cheapest says how many rows there are.
+        # If no column is wanted, the cheapest one gives the number of rows.
         read = [name for name in names if name in used] or names[:1]
         self._schema = pyarrow.schema([schema.field(name) for name in read])
         self.projected_schema = pyarrow.schema([schema.field(name) for name in self._columns])
@@ -169,22 +169,22 @@ class _Scanner:
 
 
 class _Reads:
-    """What a dataset does in its own way; the rest is pyarrow's, and stands on this."""
+    """What our dataset overrides; the rest is pyarrow's, and builds on this."""
 
     schema: Any
     _source: _Source
 
     def scanner(self, columns: Any = None, filter: Any = None, **_: Any) -> _Scanner:
-        """What reads the topic, once for each of its methods; sizes and threads are the scan's."""
+        """A scanner, which reads the topic once per call; sizes and threads are the scan's."""
         return _Scanner(self._source, self.schema, columns, filter)
 
     def _refused(self, *_: Any, **__: Any) -> Any:
         raise ArgumentError(
-            "a topic's dataset has no fragments, and is neither filtered, joined nor sorted; its "
+            "a topic's dataset has no fragments, and cannot be filtered, joined or sorted; its "
             "to_table(), scanner() and to_batches() take a filter, and their results do the rest"
         )
 
-    # pyarrow's own would look at the dataset that this one is made of, which is empty.
+    # pyarrow's own would use the dataset underneath, which is empty.
     filter = get_fragments = join = join_asof = replace_schema = sort_by = __reduce__ = _refused
 
 
@@ -199,23 +199,23 @@ def _class() -> Any:
 
 
 class _Call(NamedTuple):
-    """A function of an expression, and what it is given."""
+    """A function in an expression, and its arguments."""
 
     name: str
     arguments: list[Any]
 
 
 class _Field(NamedTuple):
-    """A column of an expression."""
+    """A column in an expression."""
 
     name: str
 
 
 def _narrowed(expression: Any) -> tuple[Narrow, set[str] | None]:
-    """What a filter says, and the columns that it looks at; None: any.
+    """How far a filter narrows the read, and the columns that it uses; None: any.
 
-    Its parts are read out of pyarrow's form for pickling, which may change: what is not
-    understood narrows nothing.
+    The filter is read from pyarrow's form for pickling, which may change: what is not understood
+    narrows nothing.
     """
     found = Narrow()
     try:
@@ -254,7 +254,7 @@ def _tree(expression: Any) -> tuple[Any, set[str]]:
 
 
 def _joined(tree: Any) -> Iterator[Any]:
-    """The parts that all must be true."""
+    """The parts that must all be true."""
     waiting = [tree]
     while waiting:
         part = waiting.pop()
@@ -276,7 +276,7 @@ def _take(found: Narrow, part: Any) -> None:
 
 
 def _value(name: str, constant: Any) -> bytes | int | None:
-    """What a column is compared with, as Narrow wants it; None: it says nothing."""
+    """The constant that a column is compared with, as Narrow takes it; None: narrows nothing."""
     from pyarrow import types
 
     kind = constant.type

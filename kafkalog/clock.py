@@ -1,4 +1,4 @@
-"""Time is a parameter: what waits or looks at the clock is given one of these."""
+"""Time is a parameter: code that waits or reads the time gets one of these."""
 
 import threading
 import time
@@ -28,7 +28,7 @@ class Clock(Protocol):
 class SystemClock:
     """The machine's clocks."""
 
-    # One wait is never longer: what threading accepts ends at about 292 years.
+    # The longest single wait: threading accepts about 292 years at most.
     _LONGEST_S = 86_400.0
 
     def now_ms(self) -> int:
@@ -48,7 +48,7 @@ class SystemClock:
 
 
 class _Waiters:
-    """Conditions on which somebody waits, for a clock that can be moved."""
+    """Conditions that threads wait on, for a clock that can be moved."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()  # guards what follows
@@ -56,8 +56,8 @@ class _Waiters:
 
     @contextmanager
     def waiting(self, condition: threading.Condition) -> Iterator[None]:
-        """Be woken by `wake` within."""
-        # Entered before the time is looked at: a move in between finds the waiter, and cannot
+        """Within the block, `wake` wakes the condition."""
+        # Entered before the time is read: a move in between finds the waiter, and cannot
         # notify before it waits, because it holds the condition.
         with self._lock:
             self._all.append(condition)
@@ -68,7 +68,7 @@ class _Waiters:
                 self._all.remove(condition)
 
     def __iter__(self) -> Iterator[threading.Condition]:
-        """Those on which somebody waits now."""
+        """Those that threads wait on now."""
         with self._lock:
             return iter(list(self._all))
 
@@ -83,9 +83,9 @@ class _Waiters:
 
 
 class SkippingClock(SystemClock):
-    """The machine's clocks, with `advance` to move them ahead, for tests that will not wait.
+    """The machine's clocks, with `advance` to move them ahead, for tests that should not wait.
 
-    Time goes on between the moves, so that clients with clocks of their own find nothing strange.
+    Time keeps passing between the moves, so that clients with their own clocks notice nothing.
     """
 
     def __init__(self) -> None:
@@ -118,7 +118,7 @@ class SkippingClock(SystemClock):
         self._waiters.wake()
 
     def follow(self, told: Callable[[int], None]) -> Callable[[], None]:
-        """Call `told(ahead_ms)` now and after each move; what is returned ends that."""
+        """Call `told(ahead_ms)` now and after each move.  Returns a function that stops this."""
         with self._lock:
             self._followers.append(told)
             told(self._ahead_ms)
@@ -139,7 +139,7 @@ class SkippingClock(SystemClock):
 
 
 class ManualClock:
-    """A clock for tests: it stands still until `advance`, which wakes all that wait on it."""
+    """A clock for tests: it stands still until `advance`, which wakes all waiters."""
 
     def __init__(self, now_ms: int = 1_700_000_000_000) -> None:
         self._waiters = _Waiters()
@@ -167,7 +167,7 @@ class ManualClock:
         self._waiters.wake()
 
     def set_now_ms(self, now_ms: int) -> None:
-        """Let the wall clock jump; timers do not see it."""
+        """Make the wall clock jump; timers are not affected."""
         with self._lock:
             self._now_ms = now_ms
 

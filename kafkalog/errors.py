@@ -1,8 +1,8 @@
-"""Every failure once: its C status, Kafka's error number, and whether a retry may help.
+"""All failures, each defined once: its C status, Kafka's error number, whether a retry may help.
 
 The data plane's failures name their `kl_status`; kafkalog._native maps one to the other by
 reflection and refuses to load when a status has no class here.  A class also inherits the
-builtin exception that a Python developer would have caught.
+builtin exception that a Python developer would expect to catch.
 """
 
 import errno
@@ -70,25 +70,25 @@ class KafkalogError(Exception):
     """The root of all failures of kafkalog."""
 
     code: ClassVar[int | None] = None
-    """Kafka's error number; None when Kafka has no word for it."""
+    """Kafka's error number; None if Kafka has none."""
     retriable: ClassVar[bool] = False
     """Whether the same call may succeed later, with nothing changed by the caller."""
     status: ClassVar[str | None] = None
-    """The kl_status that it stands for; None when only Python raises it."""
+    """Its kl_status; None if only Python raises it."""
     abortable: bool = False
-    """Of a producer: its transaction can only be aborted; then the producer is as good as new."""
+    """On a producer: its transaction can only be aborted; then the producer works again."""
     fatal: bool = False
-    """Of a producer: it is of no use any more, another has to be made."""
+    """On a producer: it can no longer be used; create another one."""
     partition: TopicPartition | None = None
-    """From a consumer's poll: the partition that failed; None when it is not one partition's."""
+    """From a consumer's `poll`: the partition that failed; None if not about one."""
 
 
 _FOLDERS = re.compile(r"(?<![\w/])/(?:[^/\s:,]+/)+")
 
 
 def for_clients(problem: BaseException) -> str:
-    """The sentence of a failure that a client over the network may read: where the data lies is
-    none of its business.  Of what a disk did it learns the kind only.
+    """The message of a failure as a network client may read it: without the folders of data
+    files, and of a disk's failure only the kind.
     """
     if isinstance(problem, OSError) or not isinstance(problem, KafkalogError):
         found = (type(problem).__doc__ or "").partition("\n")[0]
@@ -97,7 +97,7 @@ def for_clients(problem: BaseException) -> str:
 
 
 def passes(problem: BaseException) -> bool:
-    """Whether a want was refused (space, memory, descriptors): the same may be given later."""
+    """Whether a resource ran out (space, memory, descriptors): a later attempt may succeed."""
     if isinstance(problem, (NoSpace, NoMemory)):
         return True
     return isinstance(problem, OSError) and problem.errno in (
@@ -106,8 +106,8 @@ def passes(problem: BaseException) -> bool:
 
 
 def told_once(problem: BaseException) -> object:
-    """The common part of failures that are logged once: on a full disk every file has its own
-    text."""
+    """The common part of failures that are logged once: on a full disk each file would get its
+    own message."""
     return NoSpace if isinstance(problem, NoSpace) else (type(problem), str(problem))
 
 
@@ -283,11 +283,11 @@ class OffsetOutOfRange(KafkalogError, LookupError):
 
 
 class LogTruncation(OffsetOutOfRange):
-    """The log was cut below the position: another leader has other records there, or none."""
+    """The log was truncated below the position: another leader has other records there, or none."""
 
     status: ClassVar[str | None] = None
     offset: int = -1
-    """Where the log parts from what was read; -1: not known."""
+    """Where the log diverges from what was read; -1: unknown."""
 
 
 class CorruptMessage(KafkalogError):
@@ -320,7 +320,7 @@ class InvalidRecord(KafkalogError, ValueError):
 
 
 class InvalidRequest(KafkalogError, ValueError):
-    """Bytes are not the message they should be; says which field, what was found and wanted."""
+    """The bytes are not a valid message; says which field, what was found and wanted."""
 
     code = 42
 
@@ -333,7 +333,7 @@ class InvalidTimestamp(KafkalogError, ValueError):
 
 
 class UnsupportedCompressionType(KafkalogError, ValueError):
-    """The codec's number has no meaning here."""
+    """The codec's number is unknown."""
 
     code = 76
     status = "KL_E_UNSUPPORTED_COMPRESSION_TYPE"

@@ -1,4 +1,4 @@
-"""A topic where it lies, for packages of data frames: of a store, of a log, or of a directory."""
+"""Scans of a topic in a store, a log or a directory, for data frame packages."""
 
 from __future__ import annotations
 
@@ -25,9 +25,9 @@ _ADDRESSES = re.compile(r"([^/,\s]+:[0-9]{1,5})(,[^/,\s]+:[0-9]{1,5})*")
 
 
 def check_where(where: Where) -> None:
-    """Refuse a broker's address: it is no path.
+    """Refuse a broker's address, which is not a path.
 
-    Raises: ArgumentError, with what reads there.
+    Raises: ArgumentError, which names what reads from a broker.
     """
     if isinstance(where, str) and _ADDRESSES.fullmatch(where) and not os.path.exists(where):
         raise ArgumentError(
@@ -38,7 +38,7 @@ def check_where(where: Where) -> None:
 
 @contextmanager
 def scan_of(where: Where, topic: str | None, **options: Any) -> Iterator[TopicScan]:
-    """A scan of a topic; what was opened for it is closed at the end.
+    """A scan of a topic; logs opened for it are closed at the end.
 
     Raises: ArgumentError, UnknownTopicOrPartition, NotFound, what opening a log raises.
     """

@@ -1,4 +1,4 @@
-"""Topics as pandas' data frames."""
+"""Topics as pandas data frames."""
 
 from __future__ import annotations
 
@@ -22,9 +22,9 @@ def read(
 ) -> pandas.DataFrame:
     """A topic as a `pandas.DataFrame`, times in UTC.
 
-    `where`: a Store, a Log, or the path of a directory that anybody may be writing to.
-    `dtype_backend`: "pyarrow" keeps the columns as Arrow has them, without an object for each
-    value; it wants pyarrow.  `options`: as `Store.scan`.
+    `where`: a Store, a Log, or the path of a directory, which may be written to at the same time.
+    `dtype_backend`: "pyarrow" keeps the columns in Arrow's format, without an object for each
+    value; it needs pyarrow.  `options`: as `Store.scan`.
 
     Raises: ArgumentError, MissingPackage, UnknownTopicOrPartition, NotFound, what a scan raises.
     """

@@ -1,4 +1,4 @@
-"""Topics as polars' lazy frames: a query reads only what it needs."""
+"""Topics as polars lazy frames: a query reads only what it needs."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 __all__ = ["scan"]
 
 CONSTANT_ROWS = 1 << 19
-"""Of a frame whose rows are all the same, 2 MiB: each frame costs polars 50 µs."""
+"""Of a frame whose rows are all the same (2 MiB): each frame costs polars 50 µs."""
 
 
 def scan(
@@ -28,16 +28,16 @@ def scan(
     columns: Sequence[str] | None = None,
     **options: Any,
 ) -> polars.LazyFrame:
-    """A topic as a `polars.LazyFrame`, which each `collect` reads again.
+    """A topic as a `polars.LazyFrame`, read again by each `collect`.
 
     Only the columns that the query wants are decoded, and `head` ends the read.  Filters that
-    compare offset, timestamp, partition or key with a constant are looked at while reading
-    (what they leave out is not read, or not decoded); all are applied to each batch as it comes.
-     `where`: a Store, a Log, or the path of a directory that
-    anybody may be writing to.  `columns` and `options`: as `Store.scan`.
+    compare offset, timestamp, partition or key with a constant narrow the read: what they
+    exclude is not read, or not decoded.  All filters are applied to each batch as it comes.
+    `where`: a Store, a Log, or the path of a directory, which may be written to at the same time.
+    `columns` and `options`: as `Store.scan`.
 
     Raises: ArgumentError, MissingPackage; collecting: UnknownTopicOrPartition, NotFound, and
-    what a scan raises, as polars words it.
+    what a scan raises, as polars reports it.
     """
     try:
         import polars
@@ -56,8 +56,8 @@ def scan(
     ) -> Iterator[polars.DataFrame]:
         wanted = names if with_columns is None else with_columns
         given = {"batch_rows": batch_size, **options} if batch_size else options
-        # A query may want no column, as one that counts rows: the cheapest says how many.
-        if predicate is not None and n_rows is None:  # these are counted before any filter
+        # A query that counts rows may want no column: the cheapest one gives the number.
+        if predicate is not None and n_rows is None:  # n_rows counts before any filter
             given = narrow(predicate_tree(predicate)).scan_options(given)
         with scan_of(where, topic, columns=wanted or ["offset"], **given) as rows:
             if wanted == ["partition"] and predicate is None and n_rows is None:
@@ -66,7 +66,7 @@ def scan(
             left = n_rows
             for batch in rows.view_batches() if left != 0 else ():
                 frame = polars.DataFrame(batch)
-                if left is not None:  # of what is read, before any filter
+                if left is not None:  # of the rows read, before any filter
                     frame = frame.head(left)
                     left -= len(frame)
                 if predicate is not None:
@@ -88,7 +88,7 @@ def _schema(names: tuple[str, ...]) -> polars.Schema:
 def _partition_column(rows: TopicScan, schema: Any) -> Iterator[polars.DataFrame]:
     """The partition of each row, in frames of at most CONSTANT_ROWS, by counting.
 
-    polars wants it to count rows: it is the narrowest column.
+    polars asks for it to count rows: it is the narrowest column.
     """
     import polars
 

@@ -17,12 +17,12 @@ _INT64_MIN, _INT64_MAX = -(2**63), 2**63 - 1
 _US_PER_MS = 1_000
 _PER_US = {"Milliseconds": (1_000, 1), "Microseconds": (1, 1), "Nanoseconds": (1, 1_000)}
 TURNED = {"Eq": "Eq", "Gt": "Lt", "GtEq": "LtEq", "Lt": "Gt", "LtEq": "GtEq"}
-"""What a comparison is with its sides exchanged."""
+"""Each comparison with its sides exchanged."""
 
 
 @dataclass
 class Narrow:
-    """No row outside of it fulfils a predicate; not all within it need do."""
+    """Bounds of a predicate's rows: no row outside matches; rows inside need not match."""
 
     start: int = 0
     """Offsets, `start` included and `stop` not."""
@@ -34,9 +34,9 @@ class Narrow:
     key_prefix: bytes | None = None
 
     def take(self, column: object, op: object, value: object) -> None:
-        """Let go of the rows of which `column op value` is not true; `op`: one of TURNED.
+        """Exclude the rows for which `column op value` is not true; `op`: one of TURNED.
 
-        `value`: bytes of a key, a time in microseconds, a number; another says nothing.
+        `value`: bytes of a key, a time in microseconds, a number; any other narrows nothing.
         """
         if column == "key":
             if op == "Eq" and isinstance(value, bytes):
@@ -54,8 +54,8 @@ class Narrow:
                 self.stop = min(self.stop, value + (op != "Lt"))
 
     def _take_time(self, op: object, time_us: int) -> None:
-        """A column's microseconds are whole milliseconds, but at the ends, which all beyond
-        share."""
+        """A column's microseconds are whole milliseconds, except at the ends: times beyond an end
+        become that end."""
         if not _INT64_MIN + _US_PER_MS < time_us < _INT64_MAX - _US_PER_MS:
             return
         below = time_us // _US_PER_MS
@@ -74,7 +74,7 @@ class Narrow:
             ("stop_time_ms", self.stop_time_ms, min),
         ):
             theirs = given.get(name)
-            if theirs is None or isinstance(theirs, int):  # else the scan says what is wrong
+            if theirs is None or isinstance(theirs, int):  # else the scan reports it
                 made[name] = ours if theirs is None else better(ours, theirs)
         if given.get("key") is None and given.get("key_prefix") is None:
             if self.key is not None:
@@ -85,20 +85,20 @@ class Narrow:
 
 
 def predicate_tree(predicate: polars.Expr) -> Any:
-    """A predicate as polars serializes it to JSON; None: it cannot be."""
+    """A predicate as polars serializes it to JSON; None if it cannot be."""
     try:
         with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # that its form may change: then it narrows nothing
+            warnings.simplefilter("ignore")  # its form may change: then it narrows nothing
             return json.loads(predicate.meta.serialize(format="json"))
-    except Exception:  # a function of Python's, a type of an extension
+    except Exception:  # a Python function, an extension type
         return None
 
 
 def narrow(tree: Any) -> Narrow:
-    """What can be said by the tree of a predicate, as polars serializes it to JSON.
+    """The bounds that a predicate's tree gives, as polars serializes it to JSON.
 
-    Comparisons of a column with a constant, and of them what `and` joins.  What is not
-    understood narrows nothing.
+    They come from comparisons of a column with a constant, alone or joined by `and`.  What is
+    not understood narrows nothing.
     """
     found = Narrow()
     for part in _joined(tree):
@@ -107,7 +107,7 @@ def narrow(tree: Any) -> Narrow:
 
 
 def _joined(tree: Any) -> Iterator[Any]:
-    """The parts that all must be true."""
+    """The parts that must all be true."""
     waiting = [tree]
     while waiting:
         part = waiting.pop()
@@ -138,14 +138,14 @@ def _take(found: Narrow, part: Any) -> None:
 
 
 def _value(name: object, constant: Any) -> bytes | int | None:
-    """What a column is compared with; None: it says nothing."""
+    """The constant that a column is compared with; None: it narrows nothing."""
     if name == "key":
         return _bytes(constant)
     return _time_us(constant) if name == "timestamp" else _number(constant)
 
 
 def _scalar(constant: Any, *kinds: str) -> Any:
-    """The value of a constant of one of these types; None: it is another."""
+    """The value of a constant of one of these types; None if it has another type."""
     scalar = constant.get("Scalar") if isinstance(constant, dict) else None
     if not isinstance(scalar, dict) or len(scalar) != 1:
         return None
@@ -164,7 +164,7 @@ def _number(constant: Any) -> int | None:
 
 
 def _time_us(constant: Any) -> int | None:
-    """In microseconds; None also for what falls between them."""
+    """A time in microseconds; None also if it is not a whole number of them."""
     match _scalar(constant, "Datetime"):
         case [int(value), str(unit), *_] if unit in _PER_US:
             times, per = _PER_US[unit]

@@ -1,6 +1,6 @@
 """Fixtures for pytest: a broker for each test, or one for all tests with a prefix for each.
 
-Loaded by pytest through its entry point; what costs time is imported by the fixtures that want it.
+Pytest loads it through its entry point; the fixtures import what is slow to load.
 """
 
 from __future__ import annotations
@@ -32,11 +32,11 @@ __all__ = [
 T = TypeVar("T")
 
 NAME_MAX = 60
-"""Of a test, in its topics' names."""
+"""Of a test's name, in its topics' names."""
 TOPICS_TOLD = 3
 MARKER = (
     "kafkalog(config, topics): settings of this test's kafkalog_broker or kafkalog_cluster by "
-    "Kafka's names, over kafkalog_config; topics that it has, by name, with their number of "
+    "Kafka's names, which override kafkalog_config; its topics, by name, with their number of "
     "partitions"
 )
 
@@ -84,7 +84,7 @@ def pytest_runtest_makereport(
 
 
 def _brokers(item: pytest.Item) -> Sequence[TestBroker]:
-    """Those among a test's fixtures."""
+    """The brokers among a test's fixtures."""
     loaded = sys.modules.get("kafkalog.testing.broker")
     return _among(item, loaded.TestBroker) if loaded else ()
 
@@ -106,7 +106,7 @@ def _among(item: pytest.Item, kind: type[T]) -> list[T]:
 
 
 def _kept_at(config: pytest.Config, path: str) -> str:
-    """Where a directory will be that is still in use."""
+    """Where a directory that is still in use will be kept."""
     return config.stash.get(_PLACES, {}).get(path, path)
 
 
@@ -132,12 +132,12 @@ def _told_of(cluster: TestCluster, path: str) -> Iterator[str]:
 
 
 def _commands(path: str, topics: Sequence[str]) -> Iterator[str]:
-    """What opens a directory that is kept."""
+    """Commands that open a kept directory."""
     yield f"  kafkalog topics --dir {path}"
     for name in topics[:TOPICS_TOLD]:
         yield f"  kafkalog consume --dir {path} --topic {name}"
     if len(topics) > TOPICS_TOLD:
-        yield f"  and {len(topics) - TOPICS_TOLD} topics more"
+        yield f"  and {len(topics) - TOPICS_TOLD} more topics"
 
 
 @pytest.fixture(scope="session")
@@ -164,7 +164,7 @@ def kafkalog_cluster(
 ) -> Iterator[TestCluster]:
     """Three nodes for this test, with their data in memory: see TestCluster.
 
-    The same marker gives them settings, and topics of three copies.
+    The same marker gives them settings, and topics with three replicas.
     """
     from kafkalog.testing.cluster import TestCluster
 
@@ -218,8 +218,8 @@ def kafkalog_topic_prefix(
 ) -> Iterator[str]:
     """The prefix of this test's topics and groups at kafkalog_session_broker.
 
-    Afterwards its topics are deleted (but when it failed), the broker is healed, and its clock
-    shows the machine's time.
+    Afterwards its topics are deleted (unless it failed), the broker is healed, and its clock is
+    set back to the machine's time.
     """
     numbers = request.config.stash.setdefault(_NUMBER, [0])
     numbers[0] += 1
@@ -235,7 +235,7 @@ def kafkalog_topic_prefix(
 _NUMBER = pytest.StashKey[list[int]]()
 _FAILED = pytest.StashKey[bool]()
 _PLACES = pytest.StashKey[dict[str, str]]()
-"""Where directories that are in use are found when they are kept."""
+"""Where directories in use will be kept."""
 
 
 def _serving(
@@ -256,8 +256,8 @@ def _serving(
 def _place(
     request: pytest.FixtureRequest, path: Path
 ) -> Iterator[tuple[str, Callable[[bool], None]]]:
-    """Where a data directory lies that belongs to `path`, and who is told at its end whether to
-    keep it; one that was not told that keeps it."""
+    """The place of a data directory for `path`, and a function that says at its end whether to
+    keep it; if it is never called, the directory is kept."""
     from kafkalog.testing.place import Place
 
     place = Place(path, on_disk=request.config.getoption("--kafkalog-disk"))

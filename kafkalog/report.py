@@ -1,4 +1,4 @@
-"""What a check of a log's files found: the kinds of findings, once, and the report."""
+"""What a check of a log's files found: the kinds of findings, each defined once, and the report."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ __all__ = ["DAMAGE", "KINDS", "NOTE", "UNCHECKED", "WARNING", "Finding", "Report
 
 DAMAGE, UNCHECKED, WARNING, NOTE = "damage", "unchecked", "warning", "note"
 
-# what -> (severity, sentence).  Damage: a reader that believes this file gets a wrong answer or
-# an error.  Unchecked: could not be read.  Warning: the next open for writing mends it
+# what -> (severity, sentence).  Damage: a reader that trusts this file gets a wrong answer or
+# an error.  Unchecked: could not be read.  Warning: the next open for writing repairs it
 # without loss.  Note: worth knowing.
 KINDS: dict[str, tuple[str, str]] = {
     "batch-checksum": (DAMAGE, "the batch's bytes are not what was written"),
-    "batch-bytes": (DAMAGE, "bytes that are no batch lie between good ones"),
+    "batch-bytes": (DAMAGE, "bytes between good batches are not a batch"),
     "batch-order": (DAMAGE, "offsets do not increase from batch to batch (I2)"),
-    "batch-place": (DAMAGE, "a batch of the last segment does not belong where it lies"),
+    "batch-place": (DAMAGE, "a batch of the last segment does not belong where it is"),
     "batch-range": (DAMAGE, "the offsets lie outside of the segment"),
     "batch-header": (DAMAGE, "the header contradicts itself"),
     "batch-epoch": (DAMAGE, "the leader epoch is older than an earlier batch's"),
@@ -28,7 +28,7 @@ KINDS: dict[str, tuple[str, str]] = {
     "header-sum": (DAMAGE, "headers of batches are not what was sealed"),
     "log-size": (DAMAGE, "a sealed segment has another size than when it was sealed"),
     "sidecar-identity": (DAMAGE, "the files are another segment's or another partition's"),
-    "sidecar-bytes": (WARNING, "the side-car cannot be read; it can be made again"),
+    "sidecar-bytes": (WARNING, "the side-car cannot be read; it can be rebuilt"),
     "sidecar-stale": (WARNING, "the segment was rewritten and the side-car was not"),
     "sidecar-missing": (
         NOTE,
@@ -39,44 +39,44 @@ KINDS: dict[str, tuple[str, str]] = {
     "tail-bytes": (DAMAGE, "the bytes at the end are no whole batch"),
     "tail-zeros-sealed": (DAMAGE, "a sealed segment ends in zeros: batches may be missing"),
     "tail-zeros": (NOTE, "preallocated zeros after the last batch"),
-    "offset-gap": (NOTE, "offsets without a record (compaction leaves such)"),
+    "offset-gap": (NOTE, "offsets without a record (compaction leaves them)"),
     "segment-gap": (WARNING, "a segment, or the end of one, is missing before this one"),
     "point-gap": (DAMAGE, "the segment ends before records that were on disk"),
     "segment-missing": (DAMAGE, "its segment's .log is missing"),
     "log-short": (DAMAGE, "the log ends before records that were on disk"),
     "old-format": (UNCHECKED, "message format 0 or 1, which is not read yet"),
     "unreadable": (UNCHECKED, "the file cannot be read"),
-    "segment-gone": (NOTE, "removed by its owner while it was to be checked"),
+    "segment-gone": (NOTE, "removed by its owner during the check"),
     "segment-none": (NOTE, "nothing was ever written to the partition"),
     "index-missing": (WARNING, "the segment has no such file; it can be rebuilt"),
     "index-size": (DAMAGE, "the size is not a multiple of an entry's"),
     "index-zeros": (NOTE, "preallocated zeros after the last entry"),
     "index-zeros-sealed": (WARNING, "zeros after the last entry of a sealed segment"),
     "index-order": (DAMAGE, "entries do not increase"),
-    "index-entry": (DAMAGE, "the entry points at no batch, or at another one"),
+    "index-entry": (DAMAGE, "the entry does not point at its batch"),
     "time-promise": (DAMAGE, "a record before the entry's offset is later than it says"),
     "time-entry": (DAMAGE, "the entry's offset is not in the segment"),
     "time-short": (DAMAGE, "a sealed segment's last entry is earlier than its records"),
-    "aborts-bytes": (DAMAGE, "the file is no list of aborted transactions"),
+    "aborts-bytes": (DAMAGE, "the file is not a list of aborted transactions"),
     "aborts-missing": (DAMAGE, "an aborted transaction is not listed"),
     "aborts-extra": (DAMAGE, "a transaction is listed that was not aborted there"),
     "aborts-entry": (DAMAGE, "the entry differs from what the batches say"),
     "snapshot-bytes": (DAMAGE, "the snapshot cannot be decoded"),
     "snapshot-entry": (DAMAGE, "the producer's state differs from what the batches say"),
-    "snapshot-ahead": (WARNING, "the snapshot lies above the log's end"),
-    "epochs-bytes": (DAMAGE, "the file is no list of leader epochs"),
+    "snapshot-ahead": (WARNING, "the snapshot is above the log's end"),
+    "epochs-bytes": (DAMAGE, "the file is not a list of leader epochs"),
     "epochs-order": (DAMAGE, "epochs or their start offsets do not increase"),
     "epochs-batch": (DAMAGE, "a batch carries another epoch than the list says"),
     "epochs-ahead": (WARNING, "an epoch starts above the log's end (I3)"),
-    "epochs-missing": (WARNING, "batches carry epochs, and there is no list of them"),
+    "epochs-missing": (WARNING, "batches have epochs, but there is no list of them"),
     "leftover": (NOTE, "left over from a deletion or a swap"),
     "leftover-swap": (WARNING, "a swap was not finished"),
     "orphan": (WARNING, "belongs to no segment"),
     "metadata-bytes": (DAMAGE, "the file is not of its format"),
     "checkpoint-bytes": (WARNING, "the checkpoint is not of its format"),
     "checkpoint-range": (DAMAGE, "the checkpoint's offset is past the log's end"),
-    "folder-away": (UNCHECKED, "a link that leads nowhere: its disk is away"),
-    "folder-skipped": (NOTE, "a folder that is no partition in use"),
+    "folder-away": (UNCHECKED, "a link that leads nowhere: its disk is missing"),
+    "folder-skipped": (NOTE, "a folder that is not a partition in use"),
 }
 
 
@@ -96,12 +96,12 @@ class Finding(NamedTuple):
     found: str
     wanted: str
     length: int = 0
-    """How many bytes from `position` on are concerned; 0: not said."""
+    """How many bytes from `position` on are affected; 0: not known."""
 
 
 @dataclass
 class Report:
-    """What verify found, and how much it looked at."""
+    """What verify found, and how much it checked."""
 
     findings: list[Finding] = field(default_factory=list)
     counters: Counter[str] = field(default_factory=Counter)
@@ -122,7 +122,7 @@ class Report:
         offset: int = -1,
         length: int = 0,
     ) -> None:
-        """Note a finding; its severity is KINDS'."""
+        """Add a finding; KINDS gives its severity."""
         severity = KINDS[what][0]
         self.counters[severity] += 1
         self.findings.append(
@@ -132,12 +132,12 @@ class Report:
         )
 
     def add_all(self, other: Report) -> None:
-        """All that another report says."""
+        """Add all of another report."""
         self.counters.update(other.counters)
         self.findings += other.findings
 
     def only(self, told: Callable[[Finding], bool]) -> Report:
-        """The same without findings of which `told` is false."""
+        """The same report, with only the findings for which `told` is true."""
         dropped = Counter(one.severity for one in self.findings if not told(one))
         return Report([one for one in self.findings if told(one)], self.counters - dropped)
 

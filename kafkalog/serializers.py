@@ -29,7 +29,7 @@ __all__ = [
     "to_string",
 ]
 
-# What a producer's serializers take, and so its `send`: bytes where there is none.
+# The types that a producer's serializers, and so its `send`, take: bytes without a serializer.
 if TYPE_CHECKING:
     from typing_extensions import TypeVar  # typing's has no default before Python 3.13
 
@@ -48,7 +48,7 @@ _INT, _LONG, _DOUBLE = struct.Struct(">i"), struct.Struct(">q"), struct.Struct("
 def serializers(
     kind: str, key: Callable[[Any], Any] | None, value: Callable[[Any], Any] | None
 ) -> Mapping[str, Callable[[Any], Any]]:
-    """Those that are given, by `key` and `value`.  Raises: ArgumentError for what is none."""
+    """The given ones, by `key` and `value`.  Raises: ArgumentError for other than a function."""
     for name, found in (("key", key), ("value", value)):
         called(f"{name}_{kind}", found)
     return {name: one for name, one in (("key", key), ("value", value)) if one is not None}
@@ -60,7 +60,7 @@ def to_json(value: object) -> bytes:
 
 
 def from_json(data: bytes) -> Any:
-    """What JSON says.  Raises: ValueError."""
+    """The value in JSON.  Raises: ValueError."""
     return json.loads(data)
 
 
@@ -72,37 +72,37 @@ def to_string(value: str) -> bytes:
 
 
 def from_string(data: bytes) -> str:
-    """Of UTF-8.  Raises: UnicodeDecodeError."""
+    """The text in UTF-8.  Raises: UnicodeDecodeError."""
     return bytes(data).decode()
 
 
 def to_int(value: int) -> bytes:
-    """4 bytes, big end first.  Raises: ArgumentError."""
+    """4 bytes, big-endian.  Raises: ArgumentError."""
     return _packed("to_int", _INT, value)
 
 
 def from_int(data: bytes) -> int:
-    """Of 4 bytes.  Raises: ArgumentError."""
+    """The int in 4 bytes, big-endian.  Raises: ArgumentError."""
     return int(_unpacked("from_int", _INT, data))
 
 
 def to_long(value: int) -> bytes:
-    """8 bytes, big end first.  Raises: ArgumentError."""
+    """8 bytes, big-endian.  Raises: ArgumentError."""
     return _packed("to_long", _LONG, value)
 
 
 def from_long(data: bytes) -> int:
-    """Of 8 bytes.  Raises: ArgumentError."""
+    """The int in 8 bytes, big-endian.  Raises: ArgumentError."""
     return int(_unpacked("from_long", _LONG, data))
 
 
 def to_double(value: float) -> bytes:
-    """8 bytes, as IEEE 754 has them.  Raises: ArgumentError."""
+    """8 bytes, IEEE 754, big-endian.  Raises: ArgumentError."""
     return _packed("to_double", _DOUBLE, value)
 
 
 def from_double(data: bytes) -> float:
-    """Of 8 bytes.  Raises: ArgumentError."""
+    """The float in 8 bytes, IEEE 754, big-endian.  Raises: ArgumentError."""
     return float(_unpacked("from_double", _DOUBLE, data))
 
 

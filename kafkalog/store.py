@@ -34,7 +34,7 @@ HIDDEN = {layout.METADATA_TOPIC, *INTERNAL_TOPICS}
 
 
 class _NoPartition(UnknownTopicOrPartition, IndexError):
-    """As a sequence says that it ends."""
+    """Also an IndexError, which ends a loop over a sequence."""
 
 
 class Topic(Sequence[Log]):
@@ -55,7 +55,7 @@ class Topic(Sequence[Log]):
         return max(self._folders) + 1
 
     def __getitem__(self, partition: Any) -> Any:
-        """The log of a partition; the store closes it, at the latest with itself.
+        """The log of a partition; the store closes it, at the latest when it is closed itself.
 
         Raises: UnknownTopicOrPartition (here an IndexError, too), ArgumentError, Closed.
         """
@@ -75,7 +75,7 @@ class Topic(Sequence[Log]):
 
 
 class _End:
-    """What the broker ends of a store before itself."""
+    """What the broker closes of a store before itself."""
 
     def __init__(self, store: Store) -> None:
         self._store = weakref.ref(store)
@@ -179,7 +179,7 @@ class Store:
 
     @property
     def admin(self) -> Admin:
-        """`kafkalog.Admin` of this store; always the same."""
+        """`kafkalog.Admin` of this store; always the same object."""
         from kafkalog.client.admin import Admin
 
         with self._lock:
@@ -223,7 +223,7 @@ class Store:
 
     @property
     def topics(self) -> tuple[str, ...]:
-        """The names of all topics but Kafka's own, sorted.  Raises: Closed."""
+        """The names of all topics except Kafka's internal ones, sorted.  Raises: Closed."""
         with self._lock:
             self._check()
             if self._broker is None:
@@ -241,7 +241,7 @@ class Store:
         return len(self.topics)
 
     def __getitem__(self, name: str) -> Topic:
-        """A topic.  Raises: UnknownTopicOrPartition (a KeyError's kin), ArgumentError, Closed."""
+        """A topic.  Raises: UnknownTopicOrPartition (a LookupError), ArgumentError, Closed."""
         arguments.text("name", name)
         with self._lock:
             self._check()
@@ -255,9 +255,10 @@ class Store:
     ) -> TopicScan:
         """The records of a topic as columns, decoded by several threads.
 
-        `partitions`: which, in this order; None: all.  `options`: `threads` (as many as there
-        are processors, at most 8), and Log.scan's but start and stop: columns, start_time_ms,
-        stop_time_ms, key, key_prefix, isolation, batch_rows, batch_bytes, check_crcs.
+        `partitions`: which ones, in this order; None: all.  `options`: `threads` (as many as there
+        are processors, at most 8), and those of Log.scan except start and stop: columns,
+        start_time_ms, stop_time_ms, key, key_prefix, isolation, batch_rows, batch_bytes,
+        check_crcs.
 
         Raises: UnknownTopicOrPartition, ArgumentError, Closed.
         """
@@ -350,7 +351,7 @@ class Store:
 
 
 def store_of(broker: Broker) -> Store:
-    """A store over a broker that runs; its close leaves the broker as it is."""
+    """A store over a running broker; closing it leaves the broker running."""
     made = Store.__new__(Store)
     made._begin(broker, owns=False)
     return made

@@ -1,4 +1,4 @@
-"""What kafkalog hands out: plain tuples, without behaviour.
+"""The plain tuples that kafkalog returns, without behaviour.
 
 Times are milliseconds since 1970 UTC, offsets are log offsets.  A Record is a tuple because
 millions are made: its maker (kafkalog.log.scan.scan) fills them in bulk.
@@ -48,7 +48,7 @@ class Record(NamedTuple):
     """-1 when its producer gave none."""
     key: bytes | None
     value: bytes | None
-    """None is a tombstone where the topic is compacted."""
+    """None is a tombstone in a compacted topic."""
     headers: tuple[Header, ...]
     """In the order in which they were sent; a name may occur twice."""
     topic: str
@@ -70,15 +70,15 @@ class AppendedOffsets(NamedTuple):
 
 
 class SentBatches(NamedTuple):
-    """What went out to a socket."""
+    """What was sent to a socket."""
 
     bytes: int
     next_offset: int
-    """Where to go on reading."""
+    """Where to continue reading."""
 
 
 class FoundOffset(NamedTuple):
-    """The answer of a lookup by time."""
+    """The result of a lookup by time."""
 
     offset: int
     timestamp_ms: int
@@ -87,7 +87,7 @@ class FoundOffset(NamedTuple):
 
 
 class AbortedTransaction(NamedTuple):
-    """A transaction whose records a read_committed reader leaves out."""
+    """A transaction whose records a read_committed reader skips."""
 
     producer_id: int
     first_offset: int
@@ -98,7 +98,7 @@ class AbortedTransaction(NamedTuple):
 
 
 class LeaderEpoch(NamedTuple):
-    """A leader's reign: its epoch and the first offset that it appended."""
+    """A leader epoch and the first offset that its leader appended."""
 
     epoch: int
     start_offset: int
@@ -125,9 +125,9 @@ class Recovery(NamedTuple):
     """What opening a log found and did."""
 
     truncated_bytes: int
-    """Cut from the tail, and lying in the segments dropped behind it."""
+    """Cut from the tail, together with the segments dropped after it."""
     truncated_pos: int
-    """Where in the segment below; -1: nothing was cut."""
+    """Where in `truncated_segment`; -1: nothing was cut."""
     truncated_segment: int
     """Base offset."""
     segments_recovered: int
@@ -135,4 +135,4 @@ class Recovery(NamedTuple):
     segments_dropped: int
     indexes_rebuilt: int
     kept: str = ""
-    """The first of the `.damaged` files in which lies what was cut; empty: nothing, or zeros."""
+    """The first of the `.damaged` files that hold what was cut; empty: nothing, or only zeros."""

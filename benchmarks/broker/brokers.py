@@ -1,4 +1,4 @@
-"""Those that are loaded: ours as a command, Apache Kafka, the bare sink, librdkafka's mock."""
+"""The brokers under load: ours as a command, Apache Kafka, the bare sink, librdkafka's mock."""
 
 from __future__ import annotations
 
@@ -33,11 +33,11 @@ SETTINGS = {
     "group.initial.rebalance.delay.ms": "0",
     "offsets.topic.num.partitions": "1",
 }
-"""What Apache Kafka gets in a comparison, too (tests/support/apache.py)."""
+"""The settings of Apache Kafka in a comparison, too (tests/support/apache.py)."""
 
 
 class Served:
-    """A broker that runs in a process of its own; a context manager."""
+    """A broker in a separate process; a context manager."""
 
     name = ""
     bootstrap = ""
@@ -51,11 +51,11 @@ class Served:
         self.stop()
 
     def start(self) -> None:
-        """Return when it answers."""
+        """Start it; return when it answers."""
         raise AssertionError("each broker starts its own way")
 
     def stop(self) -> None:
-        """Return when its process is gone."""
+        """Stop it; return when its process has ended."""
         if self.process is not None:
             self.process.send_signal(signal.SIGTERM)
             self.process.wait(START_S)
@@ -140,7 +140,7 @@ class Kafka(Served):
         self.bootstrap = self._broker.bootstrap_servers
 
     def launch(self) -> None:
-        """Format the directory when it is new, start its process and return at once."""
+        """Format the directory if it is new, start its process and return at once."""
         self._broker.__enter__()
         self.process = self._broker._process
 
@@ -171,7 +171,7 @@ class Sink(Served):
         return "any"
 
     def drop_topic(self, topic: str) -> None:
-        """Give back what was written; it goes on behind it, in files with a hole."""
+        """Free what was written; writing continues after it, in files with a hole."""
         for file in self.directory.iterdir():
             os.truncate(file, 0)
 
@@ -192,7 +192,7 @@ class Mock(Served):
         return "any"
 
     def drop_topic(self, topic: str) -> None:
-        """It went with its program."""
+        """It ended with its program."""
 
 
 @contextmanager

@@ -1,4 +1,4 @@
-"""Three nodes each: ours on a ZooKeeper, Apache Kafka as its own quorum; killed and begun again."""
+"""Three nodes each: ours on a ZooKeeper, Apache Kafka as its own quorum; killed and restarted."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ __all__ = ["FSYNC", "KAFKA", "SESSION_MS", "Cluster", "clusters"]
 FSYNC = f"{OURS}, fsync"
 NODES = 3
 SESSION_MS = 6_000
-"""How long a node may be silent before it counts as dead, of both."""
+"""The session timeout of both: a node that is silent for longer counts as dead."""
 LAG_MS = 10_000
 WAIT_S = 120.0
 BOTH = {
@@ -49,7 +49,7 @@ broker.session.timeout.ms={session}
 
 
 def until(condition: Callable[[], object], what: str, pause_s: float = 0.001) -> None:
-    """Wait for it.  Raises: RuntimeError after two minutes."""
+    """Wait for `condition`.  Raises: RuntimeError after two minutes."""
     pause, end_s = threading.Event(), time.monotonic() + WAIT_S
     while True:
         with suppress(errors.KafkalogError, OSError):
@@ -61,7 +61,7 @@ def until(condition: Callable[[], object], what: str, pause_s: float = 0.001) ->
 
 
 class Cluster:
-    """Nodes 1 to 3, and whatever else it takes; a context manager."""
+    """Nodes 1 to 3, and what they need; a context manager."""
 
     name = ""
 
@@ -71,7 +71,7 @@ class Cluster:
         self.directories: dict[int, Path] = {}
         self.processes: dict[int, subprocess.Popen[bytes]] = {}
         self.others: list[subprocess.Popen[bytes]] = []
-        """What else it takes, whose CPU time is its own, too."""
+        """Other processes that it needs, whose CPU time counts, too."""
         self._spent_s = 0.0  # by those that were killed
         self._numbers = 0
 
@@ -83,7 +83,7 @@ class Cluster:
         self.processes[node] = self.launch(node)
 
     def all_there(self) -> None:
-        """Wait until every node knows all."""
+        """Wait until every node knows all others."""
         for port in self.ports.values():
             until(lambda p=port: apache.answers(f"127.0.0.1:{p}", NODES), "all know all", 0.02)
 
@@ -106,11 +106,11 @@ class Cluster:
         self.processes[node].send_signal(signal.SIGCONT)
 
     def cpu_s(self) -> float:
-        """CPU time of everything that it takes."""
+        """CPU time of all its processes."""
         return self._spent_s + sum(map(_cpu_s, [*self.processes.values(), *self.others]))
 
     def memory_bytes(self) -> float:
-        """Resident memory of the node that has most."""
+        """Resident memory of the node that uses the most."""
         found = []
         for process in self.processes.values():
             status = Path(f"/proc/{process.pid}/status").read_text()
@@ -121,7 +121,7 @@ class Cluster:
     # ---- topics ------------------------------------------------------------------------
 
     def new_topic(self, partitions: int, settings: Mapping[str, str] | None = None) -> str:
-        """A fresh topic, three copies of each partition, all in sync."""
+        """A fresh topic, three replicas of each partition, all in sync."""
         self._numbers += 1
         topic = f"topic-{self._numbers}"
         rows = [[(p + n) % NODES + 1 for n in range(NODES)] for p in range(partitions)]
@@ -137,7 +137,7 @@ class Cluster:
         return len(whole) == partitions
 
     def in_sync(self, topic: str) -> None:
-        """Wait until all copies are."""
+        """Wait until all replicas are in sync."""
         with kafkalog.Admin(self.bootstrap) as admin:
             count = len(admin.describe_topics([topic])[topic].partitions)
             until(lambda: self._in_sync(admin, topic, count), f"{topic} is in sync", 0.02)
@@ -151,12 +151,12 @@ class Cluster:
             return admin.describe_topics([topic])[topic].partitions[partition].leader
 
     def controller(self) -> int:
-        """The node that it is; of Kafka the leader of the quorum."""
+        """The id of its node; for Kafka that of the quorum's leader."""
         with kafkalog.Admin(self.bootstrap) as admin:
             return admin.describe_cluster().controller
 
     def log_bytes(self, node: int, topic: str) -> int:
-        """What a node has of a topic's records."""
+        """The bytes of a topic's records on a node."""
         files = self.directories[node].glob(f"{topic}-*/*.log")
         return sum(file.stat().st_size for file in files)
 
@@ -250,7 +250,7 @@ def _cpu_s(process: subprocess.Popen[bytes]) -> float:
 
 @contextmanager
 def clusters(folder: Path) -> Iterator[dict[str, Cluster]]:
-    """Ours, ours with fsync, Apache Kafka's: those that can run here, all there, by name.
+    """Ours, ours with fsync, Apache Kafka's: those that can run here, all running, by name.
 
     Raises: apache.Unavailable.
     """

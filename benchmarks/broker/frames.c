@@ -5,7 +5,7 @@
  * Produce v7, acks=1, to partition 0; a batch holds as many records of SIZE bytes as fit in a
  * megabyte, at most 10,000.  The broker assigns offsets outside of what the checksum covers, so
  * that the same bytes are right each time.  At most IN_FLIGHT requests wait for their answers.
- * One JSON object comes out: seconds from the first byte sent to the last answer, messages. */
+ * Prints one JSON object: seconds from the first byte sent to the last answer, messages. */
 #include <arpa/inet.h>
 #include <endian.h>
 #include <netinet/tcp.h>
@@ -66,7 +66,7 @@ static double now_s(void) {
     return (double)now.tv_sec + (double)now.tv_nsec / 1e9;
 }
 
-/* Bytes of no pattern, as the ones of load.c. */
+/* Bytes without a pattern, like those of load.c. */
 static void put_record(frame *f, long number, long size, uint32_t *state) {
     int64_t body = 1 + 1 + varint_bytes(number) + 1 + varint_bytes(size) + size + 1;
     put_varint(f, body);

@@ -7,13 +7,13 @@
  *   load through  BOOTSTRAP TOPIC MESSAGES SIZE [name=value ...]
  *   load sync     FILE MESSAGES SIZE
  *
- * One JSON object comes out: seconds from the first message to the last answer, and for what
+ * Prints one JSON object: seconds from the first message to the last answer, and for what
  * is done one at a time the percentiles of a message, in seconds.  Each of CLIENTS instances,
- * with a thread and connections of its own, consumes MESSAGES or produces its share of them.
+ * with its own thread and connections, consumes MESSAGES or produces its share of them.
  * produce: 10,000 of them to one partition, then as many to the next; `piece=N`: N.
  * latency: a client's next message waits for the answer to its last one.
  * transact: a client's next transaction waits for the commit of its last one; `piece=N`: messages
- * in each; `plain=1`: without transactions, an idempotent producer that flushes in their place.
+ * in each; `plain=1`: without transactions, an idempotent producer that flushes instead.
  * through: from a producer to a consumer that waits.  sync: pwrite and fdatasync, which is what
  * a durable acknowledgement costs without any broker.
  * BOOTSTRAP "mock": librdkafka's own broker in memory. */
@@ -109,7 +109,7 @@ static rd_kafka_t *instance(const work *w, rd_kafka_type_t type, client *c) {
 
 /* ---- many at a time --------------------------------------------------------------------- */
 
-/* Hand over a piece; what the queue has no room for is handed over again. */
+/* Queue a piece; retry what the queue has no room for. */
 static void hand_over(rd_kafka_t *rk, rd_kafka_topic_t *topic, int32_t partition, long size,
                       int count) {
     static _Thread_local rd_kafka_message_t piece[PIECE];
@@ -130,7 +130,7 @@ static void *producing(void *argument) {
     const work *w = c->work;
     rd_kafka_t *rk = instance(w, RD_KAFKA_PRODUCER, c);
     rd_kafka_topic_t *topic = rd_kafka_topic_new(rk, w->topic, NULL);
-    /* One message to each partition first: connections and metadata are not what is timed. */
+    /* One message to each partition first: connections and metadata are not timed. */
     for (int p = 0; p < w->partitions; p++) hand_over(rk, topic, p, w->size, 1);
     rd_kafka_flush(rk, GIVE_UP_S * 1000);
     c->done = 0;
@@ -199,7 +199,7 @@ static void *consuming(void *argument) {
     double begun_s = now_s();
     while (c->done < c->messages) {
         if (now_s() - begun_s > GIVE_UP_S) fail("consume", "not there in time");
-        /* It waits for as many as it may give: no more than are still to come. */
+        /* It waits for as many as it may return: ask for no more than are still to come. */
         long left = c->messages - c->done;
         size_t most = left < PIECE ? (size_t)left : PIECE;
         ssize_t count = rd_kafka_consume_batch_queue(queue, POLL_MS, piece, most);

@@ -1,4 +1,4 @@
-"""load.c, frames.c and sink.c, compiled when a benchmark wants them; Kafka's own tools."""
+"""load.c, frames.c and sink.c, compiled when a benchmark needs them; Kafka's own tools."""
 
 from __future__ import annotations
 
@@ -26,11 +26,11 @@ SOURCES = {
 }
 RUN_S = 300
 TOOL_JVM = ("-Xmx512M", "-server", "-XX:+UseG1GC")
-"""What Kafka's own script gives its tools."""
+"""As in Kafka's own script for its tools."""
 
 
 class Missing(Exception):
-    """What is not on this machine, so that a benchmark cannot run."""
+    """Something that a benchmark needs is not on this machine."""
 
 
 @cache

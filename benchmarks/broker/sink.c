@@ -208,7 +208,7 @@ static void answer(conn *conn_) {
     if (key == PRODUCE) end = produce(&c, version, body);
     else if (key == METADATA) end = metadata(&c, body);
     else if (key == API_VERSIONS) end = api_versions(version, body);
-    else fail("sink: a request that it does not know");
+    else fail("sink: unknown request");
     if (!end) return;
     put32(out, (int32_t)(end - out - 4));
     for (uint8_t *at = out; at < end;) {

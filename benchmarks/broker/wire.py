@@ -16,7 +16,7 @@ WAIT_MS = 30_000
 
 
 def frame(name: str, version: int, body: Mapping[str, Any], correlation_id: int = 0) -> bytes:
-    """A whole request as it goes over the wire."""
+    """A whole request as it is sent over the wire."""
     api = getattr(apis, name)
     header = headers.encode_request_header(api, version, correlation_id, CLIENT)
     data = header + api.encode_request(version, dict(body))
@@ -56,7 +56,7 @@ class Connection:
 
 
 def create_topic(bootstrap: str, topic: str, partitions: int, settings: Mapping[str, str]) -> None:
-    """Make a topic and wait until each partition has its leader."""
+    """Create a topic and wait until each partition has its leader."""
     configs = [{"name": name, "value": value} for name, value in settings.items()]
     new = {
         "name": topic, "num_partitions": partitions, "replication_factor": 1,

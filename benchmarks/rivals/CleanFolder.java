@@ -16,7 +16,7 @@ import org.apache.kafka.storage.internals.utils.Throttler;
 import org.apache.kafka.storage.log.metrics.BrokerTopicStats;
 
 /**
- * Kafka's log cleaner on folders named on standard input, one a line.  Answers each with the
+ * Kafka's log cleaner on folders named on standard input, one per line.  Answers each with the
  * nanoseconds that the cleaning took: from the first byte read to the last segment swapped,
  * without the opening of the log.
  *

@@ -1,1 +1,1 @@
-"""Thin adapters to what else one could use, each skipped where its package is missing."""
+"""Thin adapters to alternatives, each skipped if its package is missing."""

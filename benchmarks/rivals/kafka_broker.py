@@ -20,7 +20,7 @@ SETTINGS = "auto.create.topics.enable=false\nlog.segment.delete.delay.ms=0\n"
 
 
 def unavailable() -> str | None:
-    """Why there can be no broker here; None: there can."""
+    """Why no broker can run here; None if one can."""
     if find_spec("kafka") is None:
         return "no kafka-python"
     try:
@@ -40,7 +40,7 @@ class Broker(apache.Broker):
         return ["java", *JVM, "-cp", f"{apache.jars()}/*", *arguments]
 
     def create_topic(self, topic: str, partitions: int) -> None:
-        """Make a topic and wait until each partition has its leader."""
+        """Create a topic and wait until each partition has its leader."""
         from kafka.admin import KafkaAdminClient, NewTopic
 
         self._until_connected()

@@ -13,7 +13,7 @@ SOURCE = Path(__file__).with_name("CleanFolder.java")
 
 
 def unavailable() -> str | None:
-    """Why there can be none here; None: there can."""
+    """Why it cannot run here; None if it can."""
     try:
         apache.jars()
     except apache.Unavailable as reason:

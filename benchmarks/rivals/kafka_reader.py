@@ -13,7 +13,7 @@ def available() -> bool:
 
 
 def read(batches: bytes) -> int:
-    """Every record of `batches`, as an object of kafka-python's; how many there were."""
+    """Every record of `batches`, as a kafka-python object; returns their number."""
     from kafka.record import MemoryRecords
 
     records, found = MemoryRecords(batches), 0

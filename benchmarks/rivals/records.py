@@ -1,7 +1,7 @@
 """The fields of a record in other stores, to be iterated: a fair comparison with a Record.
 
 Both hold number, time, key and value and give them back as a tuple, without headers or the
-names of topic and partition, which a Record has besides.
+names of topic and partition, which a Record also has.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ _HEAD = struct.Struct(">qi")
 
 
 def sqlite_rows(path: Path, rows: Rows) -> Callable[[], Iterator[tuple[object, ...]]]:
-    """`rows` in a table; what is returned iterates over it."""
+    """`rows` in a table; returns a function that iterates over them."""
     db = sqlite3.connect(path)
     db.execute("CREATE TABLE record (number INTEGER PRIMARY KEY, ms INTEGER, key BLOB, value BLOB)")
     db.executemany("INSERT INTO record VALUES (?, ?, ?, ?)", rows)
@@ -29,7 +29,7 @@ def sqlite_rows(path: Path, rows: Rows) -> Callable[[], Iterator[tuple[object, .
 
 
 def lmdb_rows(path: Path, rows: Rows) -> Callable[[], Iterator[tuple[object, ...]]]:
-    """`rows` with packed values, unpacked by struct; what is returned iterates over them."""
+    """`rows` with packed values, unpacked by struct; returns a function that iterates over them."""
     import lmdb
 
     env = lmdb.open(str(path), map_size=2 << 30, sync=False)

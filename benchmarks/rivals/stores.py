@@ -1,7 +1,7 @@
 """Embedded stores that a log of records is often put into: SQLite, LMDB, RocksDB.
 
 Each keeps a record under its number, as a log keeps it under its offset.  How safe a write is
-on return is said in kafkalog's own terms: `process` survives the end of the process by kill -9
+on return is named in kafkalog's own terms: `process` survives the end of the process by kill -9
 (it is in the page cache), `power` also a power cut (it is on disk).  All are set up as their
 manuals say for that and no more, and otherwise left at their defaults.
 """
@@ -33,7 +33,7 @@ class Store(ABC):
 
     @abstractmethod
     def put(self, number: int, value: bytes) -> None:
-        """One record, in a transaction of its own."""
+        """One record, in its own transaction."""
 
     @abstractmethod
     def put_many(self, first: int, values: Sequence[bytes]) -> None:
@@ -45,7 +45,7 @@ class Store(ABC):
 
     @abstractmethod
     def close(self) -> None:
-        """Let go of the files."""
+        """Release the files."""
 
 
 class Sqlite(Store):

@@ -12,7 +12,7 @@ from pyarrow import ipc
 __all__ = ["read_ipc", "read_parquet", "write_ipc", "write_parquet"]
 
 ROWS = 32_768
-"""Of a batch or row group, as a scan has them."""
+"""Rows of a batch or row group, as in a scan."""
 
 
 def write_ipc(path: Path, table: Any, codec: str | None) -> None:
@@ -29,7 +29,7 @@ def read_ipc(path: Path) -> Any:
 
 
 def write_parquet(path: Path, table: Any, codec: str | None) -> None:
-    """A Parquet file; its defaults but for codec and row groups."""
+    """A Parquet file; with its defaults except for codec and row groups."""
     pq.write_table(table, str(path), compression=codec or "none", row_group_size=ROWS)
 
 

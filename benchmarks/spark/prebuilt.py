@@ -1,7 +1,7 @@
-"""The ceiling of any Python source: one Arrow batch that is there already, yielded again and again.
+"""The ceiling of any Python source: one ready-made Arrow batch, yielded over and over.
 
-The same columns, as many rows, in batches of the size that our source makes.  What our source
-takes longer is what reading, checking and decoding the log costs.
+The same columns, as many rows, in batches of the size that our source makes.  The additional
+time of our source is what reading, checking and decoding the log costs.
 """
 
 from __future__ import annotations
@@ -75,7 +75,7 @@ class PrebuiltStream(PrebuiltReader, DataSourceStreamReader):
 
 
 def first_batch(options: dict[str, str], partition: int, schema: Any) -> Any:
-    """What our source yields first, as large as it makes them."""
+    """The first batch of our source, as large as it makes them."""
     from pyspark_kafkalog import DefaultSource
 
     assign = f'{{"{options["subscribe"]}":[{partition}]}}'

@@ -24,7 +24,7 @@ POM = Path(__file__).with_name("pom.xml")
 
 
 def kafka_source() -> Path | None:
-    """The folder with the jars of Spark's Kafka source; None: they are not to be had here."""
+    """The folder with the jars of Spark's Kafka source; None if they cannot be downloaded here."""
     try:
         return apache.fetched(POM, "spark-kafka-4.2.0", "kafka-clients-3.9.2.jar")
     except apache.Unavailable:

@@ -26,7 +26,7 @@ def rows_of(count: int) -> Iterator[tuple[list[bytes], list[bytes]]]:
 def fill_directory(
     directory: Path, counts: Sequence[int], compression: str | None = None, topic: str = TOPIC
 ) -> None:
-    """A partition with so many records for each of `counts`, in batches of 64 KiB."""
+    """For each of `counts` a partition with so many records, in batches of 64 KiB."""
     for number, count in enumerate(counts):
         with kafkalog.Log(directory / f"{topic}-{number}") as log:
             for keys, values in rows_of(count):

@@ -1,6 +1,6 @@
-"""At least once: the offsets are committed after the records are dealt with.
+"""At least once: the offsets are committed after the records are processed.
 
-Killed at any moment it leaves none out, and copies some twice.
+Killed at any moment, it loses none and copies some twice.
 """
 
 import sys
@@ -9,7 +9,7 @@ from kafkalog import Consumer, Producer
 
 
 def main(servers: str, source: str, target: str) -> None:
-    """Copy every record of one topic to another, for ever."""
+    """Copy every record of one topic to another, forever."""
     options = {"group": target, "group_instance_id": "copy-1", "auto_commit": False}
     with (
         Consumer(servers, source, auto_offset_reset="earliest", **options) as consumer,
@@ -19,9 +19,9 @@ def main(servers: str, source: str, target: str) -> None:
             records = consumer.poll()
             for record in records:
                 producer.send(target, record.value, record.key)
-            producer.flush()  # they are there
+            producer.flush()  # they are acknowledged
             if records:
-                consumer.commit()  # and only now done with
+                consumer.commit()  # only now are they done
 
 
 if __name__ == "__main__":

@@ -1,7 +1,7 @@
 """A writer that is killed: what it had acknowledged is still there.
 
 Run as a program, this is the writer: it reads the topic `flights` and appends each record to
-the topic `flights-live`, one call a record, and writes each offset that it got back to a
+the topic `flights-live`, one call per record, and writes each returned offset to a
 pipe.  The reader of the pipe knows what was acknowledged.
 """
 
@@ -53,7 +53,7 @@ def run_and_kill(directory: Path) -> list[int]:
     acknowledged = [-1] * layout.PARTITIONS
     count, rest = 0, b""
     # An acknowledgement is 12 bytes, written whole: after the kill we read on to the end of
-    # the pipe, since what lies there was acknowledged too.
+    # the pipe, since what is there was acknowledged too.
     while chunk := os.read(read_fd, 1 << 16):
         rest += chunk
         whole = len(rest) - len(rest) % ACK.size

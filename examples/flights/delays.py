@@ -36,7 +36,7 @@ def by_carrier_and_month(session: sparks.Session, directory: Path) -> None:
 
 
 def _known() -> dict[tuple[str, int], tuple[float, int]]:
-    """The same of the source."""
+    """The same from the source."""
     grouped = read_rows().group_by(["carrier", "month"])
     means = grouped.aggregate([("dep_delay", "mean"), ("dep_delay", "count")])
     columns = ("carrier", "month", "dep_delay_mean", "dep_delay_count")

@@ -1,6 +1,6 @@
 """A year of flights through the log: `make demo`; `make demo-full` with the whole pipeline.
 
-Writes a data directory (default `demo-data` here, recreated each time), and goes through what
+Writes a data directory (default `demo-data` here, recreated each time), and shows what
 one does with a log: append, look, find, count, crash, serve, move in transactions, test, lose a
 node of three, analyse and stream with Spark, delete, dump, verify, draw.
 """
@@ -34,7 +34,7 @@ def run(directory: Path, full: bool = False) -> None:
         session = sparks.why_none() or undo.enter_context(sparks.Session())
         flights = first_steps(tour, directory)
         with_clients(tour, directory, flights)
-        with_spark(tour, directory, flights, session, full)  # which has started by now
+        with_spark(tour, directory, flights, session, full)  # which has started in the meantime
     last_steps(tour, directory)
 
 
@@ -47,7 +47,7 @@ def first_steps(tour: Tour, directory: Path) -> list[Flight]:
     with layout.open_directory(directory) as manager:
         with tour.step(f"Write them: topic {layout.TOPIC}, {layout.PARTITIONS} partitions, zstd"):
             steps.write(manager, parted)
-        with tour.step("Look at what lies on disk"):
+        with tour.step("Look at what is on disk"):
             steps.show(manager, parted)
         with tour.step("Draw it"):
             steps.picture(manager, directory / "flights.svg", "flights, the year 2013")
@@ -55,7 +55,7 @@ def first_steps(tour: Tour, directory: Path) -> list[Flight]:
             steps.find(manager, flights)
         with tour.step("Columns into Arrow: departures by hour of the day"):
             steps.departures(manager)
-    # One process owns a directory: the next writer is another one.
+    # One process owns a directory at a time: the next writer is another process.
     with tour.step("Kill -9 a writer in the middle, and recover"):
         crash.kill_and_recover(directory, parted)
     return flights
@@ -65,9 +65,9 @@ def with_clients(tour: Tour, directory: Path, flights: list[Flight]) -> None:
     """Served, and replicated."""
     with tour.step("Serve it: an unmodified Kafka client reads, writes, joins a group"):
         served.by_a_kafka_client(directory, flights)
-    with tour.step("A transaction: read, transform, write, commit; broken off once"):
+    with tour.step("A transaction: read, transform, write, commit; aborted once"):
         exactly_once.consume_transform_produce(directory, flights[:10_000])
-    with tour.step("Test a program of your own: a broker for each test"):
+    with tour.step("Test your own program: a broker for each test"):
         tested.with_a_broker_each()
     with tour.step("Three nodes: kill -9 the one that leads, under load"):
         failover.a_leader_is_killed(directory / "failover.svg")
@@ -76,7 +76,7 @@ def with_clients(tour: Tour, directory: Path, flights: list[Flight]) -> None:
 def with_spark(
     tour: Tour, directory: Path, flights: list[Flight], session: sparks.Session | str, full: bool
 ) -> None:
-    """The steps that need Java.  `session`: or why there is none."""
+    """The steps that need Java.  `session`: the session, or why there is none."""
     if isinstance(session, str):
         with tour.step("Spark"):
             say(f"skipped: {session}")
@@ -91,7 +91,7 @@ def with_spark(
 
 
 def last_steps(tour: Tour, directory: Path) -> None:
-    """Cut in half, and looked at again."""
+    """Delete half of it, and look at it again."""
     with layout.open_directory(directory) as manager:
         with tour.step("Delete the first half of the year"):
             steps.delete_half(manager)
@@ -105,7 +105,7 @@ def last_steps(tour: Tour, directory: Path) -> None:
 
 
 def main() -> int:
-    """Parse the arguments and run; 1 when something promised did not hold."""
+    """Parse the arguments and run; 1 if a promise did not hold."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--dir", type=Path, default=Path("demo-data"), metavar="DIR")
     parser.add_argument("--full", action="store_true", help="the whole pipeline, killed, too")

@@ -1,4 +1,4 @@
-"""The step with a transaction: records in, records out and how far it read, all or nothing."""
+"""The step with a transaction: records in, records out and the position, all or nothing."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ OPTIONS = {"group": "late", "auto_offset_reset": "earliest", "auto_commit": Fals
 
 
 class Breakdown(Exception):
-    """What a program may meet in the middle."""
+    """A failure in the middle of a program."""
 
 
 def consume_transform_produce(directory: Path, flights: Sequence[Flight]) -> None:
-    """Of a topic the flights that left late, into another one, broken off once."""
+    """Move the flights that left late from one topic to another, aborted once."""
     code("with producer.transaction():")
     code("    producer.send(target, ...)")
     code("    producer.send_offsets(positions, consumer.group_metadata())")
@@ -37,7 +37,7 @@ def consume_transform_produce(directory: Path, flights: Sequence[Flight]) -> Non
             _move(store, len(flights), broken=True)
         except Breakdown:
             found, whole = _read(store, "read_committed"), _read(store, "read_uncommitted")
-            check(bool(whole) and not found, f"broken off: {len(whole)} written, none to be seen")
+            check(bool(whole) and not found, f"aborted: {len(whole)} written, none visible")
         _move(store, len(flights), broken=False)
         check(_committed(store, len(wanted)) == wanted, f"done once more: {len(wanted)}, each once")
         say(f"of {len(flights):,} flights {len(wanted)} left an hour late or more")
@@ -48,7 +48,7 @@ def _is_late(value: bytes | None) -> bool:
 
 
 def _move(store: kafkalog.Store, count: int, broken: bool) -> None:
-    """A process that takes its turn: it goes on where the last transaction ended."""
+    """One process after another: each continues where the last transaction ended."""
     with (
         store.consumer(SOURCE, **OPTIONS) as consumer,
         store.producer(transactional_id="late-1") as producer,
@@ -74,7 +74,7 @@ def _read(store: kafkalog.Store, isolation: str) -> list[bytes | None]:
 
 
 def _committed(store: kafkalog.Store, count: int) -> list[bytes | None]:
-    """What is committed: an end that is sure is answered, and shows a moment later."""
+    """What is committed.  Readers may see a commit a moment after it is acknowledged."""
     until_s = time.monotonic() + PATIENCE_S
     while len(found := _read(store, "read_committed")) < count and time.monotonic() < until_s:
         time.sleep(0.01)

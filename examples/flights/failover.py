@@ -1,4 +1,4 @@
-"""The step with a cluster: three nodes, and the one that leads is killed under load."""
+"""The step with a cluster: three nodes, and the leader is killed under load."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ from pathlib import Path
 from tour import check, code, say
 
 MISSING = ("no ZooKeeper found", "no java")
-"""How the command begins what it says where it cannot have a ZooKeeper."""
+"""How the command's messages begin if it cannot have a ZooKeeper."""
 
 
 def a_leader_is_killed(picture: Path) -> None:
-    """Three nodes as processes, with a real ZooKeeper; goes on where there is none."""
+    """Three nodes as processes, with a real ZooKeeper; skipped if there is none."""
     code("kafkalog cluster try --demo --draw " + picture.name)
     with tempfile.TemporaryDirectory(prefix="kafkalog-cluster-") as folder:
         words = ["cluster", "try", "--demo", "--dir", folder, "--port", "0", "--draw", str(picture)]

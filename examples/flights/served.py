@@ -16,7 +16,7 @@ from tour import check, code, say
 import kafkalog
 
 GROUP = "departures"
-# A group waits three seconds for more members before it begins; here there is only one.
+# A group waits three seconds for more members before it starts; here there is only one.
 CONFIG = {"group.initial.rebalance.delay.ms": 0}
 
 
@@ -75,7 +75,7 @@ def _live(address: str, flights: list[Flight]) -> None:
 
 
 def _read(topic: str, address: str, count: int) -> list[Any]:
-    """The records that the group has not seen; stops after `count`, or when none come."""
+    """The records that the group has not seen; stops after `count`, or when no more come."""
     consumer = KafkaConsumer(
         topic, bootstrap_servers=address, group_id=GROUP, auto_offset_reset="earliest",
         consumer_timeout_ms=10_000 if count else 500,

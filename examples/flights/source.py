@@ -31,7 +31,7 @@ class Flight(NamedTuple):
     key: bytes
     """The carrier, two letters."""
     value: bytes
-    """The row as JSON; numbers as numbers, what is not known as null."""
+    """The row as JSON; numbers as numbers, unknown values as null."""
 
 
 def find_data() -> Path:
@@ -59,7 +59,7 @@ def _hour_ms(year: int, month: int, day: int, hour: int) -> int:
 @cache
 def read_rows() -> pa.Table:
     """All 336,776 rows, in order of scheduled departure, which is the column `departs_ms`; equal
-    times as the file has them."""
+    times in the order of the file."""
     with zipfile.ZipFile(find_data()) as archive, archive.open("flights.csv") as raw:
         types = {"time_hour": pa.string()}
         known = csv.ConvertOptions(
@@ -75,7 +75,7 @@ def read_rows() -> pa.Table:
 
 
 def check_hours(rows: pa.Table, hours: Any) -> None:
-    """The table also has the hour in UTC, made by somebody else: both must be the same.
+    """The table also has the hour in UTC, computed independently: both must be the same.
 
     Raises: ValueError.
     """
@@ -89,7 +89,7 @@ def check_hours(rows: pa.Table, hours: Any) -> None:
 
 
 def as_json(rows: pa.Table) -> Any:
-    """Each row as JSON without spaces; numbers as numbers, what is not known as null.
+    """Each row as JSON without spaces; numbers as numbers, unknown values as null.
 
     Raises: ValueError for a text with a character that JSON escapes.
     """
@@ -106,7 +106,7 @@ def as_json(rows: pa.Table) -> Any:
 
 
 def read_flights() -> list[Flight]:
-    """All of them as records."""
+    """All flights as records."""
     rows = read_rows()
     times, values = rows["departs_ms"], as_json(rows.drop_columns(["departs_ms"]))
     keys, values = (pc.cast(texts, pa.binary()) for texts in (rows["carrier"], values))

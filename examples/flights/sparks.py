@@ -1,6 +1,6 @@
 """One small Spark session for all steps that use it.
 
-Starting one takes seconds, so it starts in the background while the steps before run.
+Starting one takes seconds, so it starts in the background during the earlier steps.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ WARM_UP = """
 
 
 def why_none() -> str | None:
-    """Why Spark cannot run here; None when it can."""
+    """Why Spark cannot run here; None if it can."""
     java = shutil.which("java")
     if java is None:
         return "there is no Java (17 or newer) on this machine"
@@ -44,8 +44,8 @@ def why_none() -> str | None:
 def _compiled_pyspark(folder: Path) -> None:
     """Let Spark's Python processes use the installed package.
 
-    Spark puts its `pyspark.zip` before that, which holds no compiled files: each process compiles
-    what it imports, for a second and more.  So this is a home of Spark without it.
+    Spark puts its `pyspark.zip` in front, which has no compiled files: each process compiles
+    what it imports, for more than a second.  So this makes a SPARK_HOME without that file.
     """
     spec = find_spec("pyspark")
     if "SPARK_HOME" in os.environ or spec is None or spec.origin is None:

@@ -55,7 +55,7 @@ def write(manager: Manager, parted: list[list[Flight]]) -> None:
 
 
 def show(manager: Manager, parted: list[list[Flight]]) -> None:
-    """What lies on disk now."""
+    """What is on disk now."""
     code("log.segments, log.size_bytes")
     rows = []
     stored = plain = 0
@@ -116,7 +116,7 @@ def departures(manager: Manager) -> None:
         f"all columns: {whole.num_rows:,} rows, {megabytes(whole.nbytes)} of Arrow in "
         f"{seconds:.2f} s: {whole.num_rows / seconds:,.0f} rows/s"
     )
-    # Count by whole hours since 1970 UTC first: then only 8,760 of them, instead of all rows, have
+    # Count by whole hours since 1970 UTC first: then only 8,760 hours, instead of all rows, have
     # to be converted to New York time.
     hours = pc.divide(pc.cast(whole["timestamp"], pa.int64()), 3_600_000_000)
     counted: Counter[int] = Counter()
@@ -166,12 +166,12 @@ def run_cli(*arguments: str, lines: int = 1000) -> int:
     for line in shown[:lines]:
         say(line if len(line) <= WIDTH else line[: WIDTH - 1] + "…")
     if len(shown) > lines:
-        say(f"… and {len(shown) - lines:,} lines more")
+        say(f"… and {len(shown) - lines:,} more lines")
     return status
 
 
 def dump(directory: Path) -> None:
-    """A batch of the oldest segment with its records, as Kafka's own tool tells it."""
+    """A batch of the oldest segment with its records, as Kafka's own tool shows it."""
     oldest = min((directory / f"{layout.TOPIC}-1").glob("*.log"))
     status = run_cli("dump", "--records", "--max-batches", "1", str(oldest), lines=8)
     check(status == 0, "dump read the batch")

@@ -1,4 +1,4 @@
-"""A stream from topic to topic: `examples/pipeline`, short in a session that runs, or whole."""
+"""A stream from topic to topic: `examples/pipeline`, short in a running session, or whole."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def a_month(session: sparks.Session, directory: Path, flights: list[Flight]) -> 
 
 
 def a_quarter_of_the_year(directory: Path, flights: list[Flight]) -> None:
-    """In a Spark of its own, which is killed with `kill -9` in the middle, and in another one."""
+    """In its own Spark, which is killed with `kill -9` in the middle, and in another one."""
     whole = import_module("pipeline")
     _beside(
         directory, _first(flights, WHOLE_DAYS),

@@ -14,7 +14,7 @@ def announce(servers: str, gate: str) -> None:
 
 
 def test_a_lost_answer_announces_a_gate_once(kafkalog_broker: Any) -> None:
-    fault = kafkalog_broker.drop_response("Produce")  # it is written, and the client cannot know
+    fault = kafkalog_broker.drop_response("Produce")  # it is written, but the client cannot know
     announce(kafkalog_broker.bootstrap_servers, "B12")
     assert fault.hits == 1
     assert [record.value for record in kafkalog_broker.wait_for_records("gates", 1)] == [b"B12"]

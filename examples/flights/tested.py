@@ -14,12 +14,12 @@ TESTS = Path(__file__).with_name("test_departures.py")
 
 
 def with_a_broker_each() -> None:
-    """Two tests of a program that talks to Kafka, each with a broker of its own."""
+    """Two tests of a program that talks to Kafka, each with its own broker."""
     code("def test_a_lost_answer_announces_a_gate_once(kafkalog_broker):")
     code('    kafkalog_broker.drop_response("Produce")')
-    # Without what else may be installed for pytest: loading it takes longer than the tests.
+    # Without other pytest plugins: loading them takes longer than the tests.
     environment = {**os.environ, "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1"}
-    # A folder of its own: else pytest removes at its end what earlier runs left, which may be much.
+    # Its own folder: otherwise pytest removes at its end what earlier runs left, perhaps a lot.
     with tempfile.TemporaryDirectory(prefix="kafkalog-demo-") as folder:
         done = subprocess.run(
             [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "-p",

@@ -1,4 +1,4 @@
-"""How the demo speaks: numbered steps, each with what it does and how long it took."""
+"""The output of the demo: numbered steps, each with what it does and how long it took."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ _COLOUR = sys.stdout.isatty()
 
 
 class Failed(Exception):
-    """A step found that something it promised does not hold."""
+    """A promise of a step does not hold."""
 
 
 def _styled(code: str, text: str) -> str:
@@ -57,7 +57,7 @@ class Tour:
         print(_styled("2", f"   took {seconds:.2f} s"), flush=True)
 
     def finish(self) -> None:
-        """The last line: the whole."""
+        """Print the last line, with the totals."""
         seconds = time.perf_counter() - self.started
         print(f"\n{_styled('1', f'{len(self.steps)} steps in {seconds:.1f} s')}", flush=True)
 

@@ -18,12 +18,12 @@ HOUR_MS, DAY_MS = 3_600_000, 86_400_000
 
 
 class Day(NamedTuple):
-    """An airport's day."""
+    """One day at an airport."""
 
     planned: int
     departed: int
     delay_minutes: int
-    """Of all that departed, together; early ones count below 0."""
+    """The sum over all that departed; early departures count as negative."""
 
     @property
     def mean(self) -> float | None:
@@ -39,7 +39,7 @@ def ingest(data: Path, flights: Sequence[Any]) -> None:
     by_airport: dict[str, list[Any]] = {airport: [] for airport in AIRPORTS}
     for flight in flights:
         by_airport[json.loads(flight.value)["origin"]].append(flight)
-    # The records are of 2013: with a retention of seven days they would be gone at once.
+    # The records are of 2013: with a retention of seven days they would be deleted at once.
     keep = {"retention.ms": -1, "segment.ms": 366 * DAY_MS}
     with kafkalog.Store(data) as store:
         for topic in (SOURCE, SINK):
@@ -54,7 +54,7 @@ def ingest(data: Path, flights: Sequence[Any]) -> None:
 
 
 def expected(flights: Sequence[Any]) -> Days:
-    """By Python: the days that are over, with the watermark behind them."""
+    """Computed in Python: the days that have ended before the watermark."""
     last_ms = max(flight.timestamp_ms for flight in flights) - WATERMARK_DAYS * DAY_MS
     found: Days = {}
     for flight in flights:
@@ -70,7 +70,7 @@ def expected(flights: Sequence[Any]) -> Days:
 
 
 def read_back(data: Path) -> tuple[Days, int]:
-    """By airport and day what committed readers see, and how many records that were."""
+    """By airport and day what committed readers see, and the number of records."""
     found: Days = {}
     count = 0
     with kafkalog.Store(data) as store:

@@ -1,4 +1,4 @@
-"""What the tour of the flights has already: the input, and how it speaks."""
+"""Modules from the tour of the flights: its input and its output."""
 
 from __future__ import annotations
 

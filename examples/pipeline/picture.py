@@ -1,4 +1,4 @@
-"""A year of days as a calendar for each airport: the redder, the later its flights left."""
+"""A year of days as a calendar for each airport: the redder a day, the later its flights left."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ STEPS = (
     (0, "#d9e8f5"), (5, "#f7ecd0"), (10, "#f6d6a0"), (20, "#efae6b"), (35, "#df7a45"),
     (60, "#bf4229"), (10_000, "#7f1d1d"),
 )  # fmt: skip
-"""Mean delay in minutes up to which a colour goes."""
+"""The largest mean delay in minutes of each colour."""
 MONTHS = ["Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec"]
 
 

@@ -1,10 +1,10 @@
-"""Flights through Structured Streaming, from topic to topic, exactly once: the whole of it.
+"""Flights through Structured Streaming, from topic to topic, exactly once: the whole program.
 
     python examples/pipeline/pipeline.py [--dir DIR] [--days N]
 
 Ingests the flights that left New York in 2013 into a topic, counts and averages them by airport and
 day in Spark with event-time windows and a watermark, writes each day to a sink topic, is killed
-with `kill -9` in the middle, goes on, and reads the result back as a table and a picture.
+with `kill -9` in the middle, continues, and reads the result back as a table and a picture.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ PATIENCE_S = 600
 
 
 def run(folder: Path, flights: Sequence[Any], offsets: int = query.OFFSETS_PER_TRIGGER) -> Path:
-    """All of it in an empty `folder`; the picture.
+    """Run everything in an empty `folder`; returns the picture.
 
     Raises: tour.Failed when the result is not what Python finds in the input.
     """
@@ -45,7 +45,7 @@ def run(folder: Path, flights: Sequence[Any], offsets: int = query.OFFSETS_PER_T
 
 
 def run_in(spark: Any, folder: Path, flights: Sequence[Any], offsets: int) -> Path:
-    """As `run`, in a session that runs; the query is stopped in the middle, not killed."""
+    """As `run`, in a running session; the query is stopped in the middle, not killed."""
     data, checkpoint = _begin(folder, flights)
     first = query.start(spark, data, checkpoint, offsets)
     _wait_for_batches(checkpoint, MICRO_BATCHES_BEFORE_STOP, lambda: first.isActive)
@@ -71,7 +71,7 @@ def _begin(folder: Path, flights: Sequence[Any]) -> tuple[Path, Path]:
 
 
 def _judge(folder: Path, flights: Sequence[Any], done: int) -> Path:
-    """Hold the result against the input, and draw it.  `done`: micro-batches before the break."""
+    """Compare the result with the input, and draw it.  `done`: micro-batches before the break."""
     data, checkpoint = folder / "data", folder / "checkpoint"
     found, count = days.read_back(data)
     wanted = days.expected(flights)
@@ -93,12 +93,12 @@ def _start(words: list[str], folder: Path) -> subprocess.Popen[bytes]:
 
 
 def _batches(checkpoint: Path) -> int:
-    """Micro-batches that are done."""
+    """The number of finished micro-batches."""
     return len(list(checkpoint.glob("commits/[0-9]*")))
 
 
 def _wait_for_batches(checkpoint: Path, wanted: int, runs: Callable[[], bool]) -> None:
-    """Raises: tour.Failed when it ends before, or takes too long."""
+    """Raises: tour.Failed when the query ends earlier, or takes too long."""
     ends = time.monotonic() + PATIENCE_S
     while _batches(checkpoint) < wanted:
         if not runs() or time.monotonic() > ends:
@@ -131,7 +131,7 @@ def _run_to_the_end(words: list[str], folder: Path) -> None:
 
 def _failed(folder: Path) -> SystemExit:
     told = (folder / "spark.log").read_text(errors="replace")[-3000:]
-    return SystemExit(f"Spark did not go as far as it should:\n{told}")
+    return SystemExit(f"Spark ended too early:\n{told}")
 
 
 def _show(found: days.Days) -> None:
@@ -157,7 +157,7 @@ def main() -> int:
     args = parser.parse_args()
     folder = args.dir.absolute()
     if folder.exists() and any(folder.iterdir()) and not (folder / "data").exists():
-        parser.error(f"{folder} is not empty and not of this program: it will not be replaced")
+        parser.error(f"{folder} is not empty and not made by this program: it will not be replaced")
     shutil.rmtree(folder, ignore_errors=True)
     folder.mkdir(parents=True)
     flights = source.read_flights()

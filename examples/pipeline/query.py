@@ -1,8 +1,8 @@
 """The Spark program: departures in, one record for each airport and day out, each exactly once.
 
 As a program: `query.py DATA CHECKPOINT [OFFSETS]` reads what is in the topic `departures` of the
-data directory, at most so many offsets a micro-batch, and ends.  Started again it goes on from its
-checkpoint, whatever stopped it.
+data directory, at most OFFSETS per micro-batch, and ends.  When started again, it continues from
+its checkpoint, whatever stopped it.
 """
 
 from __future__ import annotations
@@ -18,8 +18,8 @@ DAY = "1 day"
 MIDNIGHT_H = 5
 """New York's, in UTC, all year: no flight leaves in the hour that summer time moves."""
 WATERMARK_DAYS = 10
-"""How long a day waits for its last flight.  A topic's partitions are read side by side, each by
-its share: one may be days ahead of another, and what comes behind the watermark is dropped."""
+"""How long a day waits for its last flight.  A topic's partitions are read in parallel, each by
+its share: one may be days ahead of another, and what is older than the watermark is dropped."""
 
 
 def session(folder: Path, stderr: int | None = None) -> Any:
@@ -39,7 +39,7 @@ def session(folder: Path, stderr: int | None = None) -> Any:
         "spark.sql.session.timeZone": "UTC",
         "spark.sql.warehouse.dir": str(folder / "warehouse"),
         "spark.python.unix.domain.socket.enabled": "true",
-        # A job of seconds: what the JVM's second compiler costs it never gives back.
+        # A job of seconds: the JVM's second compiler costs more than it gains.
         "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",
     }
     conf = SparkConf().setAll(list(settings.items()))
@@ -50,7 +50,7 @@ def session(folder: Path, stderr: int | None = None) -> Any:
 
 
 def start(spark: Any, data: Path, checkpoint: Path, offsets: int = OFFSETS_PER_TRIGGER) -> Any:
-    """The streaming query, begun."""
+    """Start the streaming query."""
     from pyspark.sql import functions as f
 
     departures = (

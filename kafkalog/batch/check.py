@@ -1,7 +1,7 @@
-"""What a topic asks of batches as producers sent them: compressed bodies are looked into and,
-where the topic has a codec of its own, compressed again.
+"""Checks produced batches against their topic's rules: compressed bodies are decompressed, checked
+and, if the topic sets a codec, compressed again.
 
-C checks what is uncompressed, and takes as it came what needs no look.
+C checks uncompressed batches, and takes those that need no check as they are.
 """
 
 from __future__ import annotations
@@ -29,13 +29,13 @@ class Refused(NamedTuple):
     """A record that breaks a rule of its topic."""
 
     place: int
-    """In its batch, from 0."""
+    """Its index in the batch, from 0."""
     why: str
 
 
 def time_is_doubtful(batches: bytes, config: TopicConfig, now_ms: int) -> bool:
-    """Whether the header of a compressed batch, the first, cannot say the largest timestamp of
-    its records, or says one that is too far ahead: which records are to blame only they tell.
+    """Whether the first batch is compressed and its header lacks the largest timestamp of its
+    records, or gives one too far ahead: only the records show which of them are to blame.
     (sarama leaves -1 there; Kafka rewrites the header.)
     """
     if _is_plain(batches):
@@ -55,7 +55,7 @@ def prepared(batches: bytes, config: TopicConfig, now_ms: int, limit: int) -> by
 
     The bodies of compressed batches are decompressed (to at most `limit` bytes) and checked
     record by record, their largest timestamp is corrected, and a topic's own codec is
-    applied; all else is left as it is for the data plane to judge, its checksums too.
+    applied.  Everything else, checksums included, is left for the data plane to check.
 
     Raises: CorruptMessage, InvalidRecord, InvalidTimestamp, MessageTooLarge.
     """
@@ -64,7 +64,7 @@ def prepared(batches: bytes, config: TopicConfig, now_ms: int, limit: int) -> by
         return batches
     data, view = ffi.from_buffer("uint8_t[]", batches), memoryview(batches)
     out: list[bytes | memoryview] = []
-    pos = taken = 0  # what lies between them goes as it is
+    pos = taken = 0  # the bytes between them pass unchanged
     for batch, whole in whole_batches(batches, check_crc=False):
         end = pos + len(whole)
         codec = batch.attributes & lib.KL_CODEC_MASK
@@ -88,7 +88,7 @@ def prepared(batches: bytes, config: TopicConfig, now_ms: int, limit: int) -> by
 
 
 def _is_plain(batches: bytes) -> bool:
-    """Whether it is one batch, whole and uncompressed, which others judge."""
+    """Whether this is exactly one whole, uncompressed batch: the data plane checks that."""
     if len(batches) < HEADER_BYTES or batches[_MAGIC_POS] != _MAGIC:
         return False
     (batch_bytes,) = _LENGTH.unpack_from(batches, _LENGTH_POS)
@@ -128,7 +128,7 @@ def _looked_into(
 
 
 def rules_of(config: TopicConfig, now_ms: int) -> Any:
-    """What a topic asks of each record: a kl_record_rules."""
+    """A topic's rules for each record: a kl_record_rules."""
     before, after = timestamp_window(config)
     timed = config.message_timestamp_type == "CreateTime"
     return ffi.new("kl_record_rules *", {
@@ -141,7 +141,7 @@ def refused_records(
     batch: Any, records: Any, config: TopicConfig, now_ms: int, limit: int
 ) -> list[Refused]:
     """The first `limit` records of a decompressed body that break a rule of
-    their topic: a key that is missing, a timestamp that is too far from now.
+    their topic: a missing key, or a timestamp too far from now.
     """
     rules = rules_of(config, now_ms)
     room = ffi.new("kl_refused_record[]", limit)

@@ -1,9 +1,9 @@
-"""The codecs of record batches: one function in, one out, several at a time.
+"""The codecs of record batches: compress and decompress, one body or many at a time.
 
 Framings are those of Kafka's Java client (gzip members, xerial snappy, LZ4 frames of
-independent 64 KiB blocks, zstd frames); readers take whatever other clients write as well.
-Nothing is allocated on the word of a compressed body: its size is bounded first, by what its
-blocks can hold at most, by what it claims, and by the caller's limit.
+independent 64 KiB blocks, zstd frames); readers also accept what other clients write.
+The size that a compressed body claims is not trusted.  Before anything is allocated, it is
+bounded by what the blocks can hold, by the claim itself, and by the caller's limit.
 
 The libraries release the GIL and are imported at first use.
 """
@@ -45,7 +45,7 @@ CODECS: Final = ("none", "gzip", "snappy", "lz4", "zstd")
 NONE, GZIP, SNAPPY, LZ4, ZSTD = range(len(CODECS))
 
 LIMIT_BYTES: Final = 256 << 20
-"""How large a decompressed body may be unless the caller says otherwise."""
+"""The default limit of a decompressed body."""
 
 Buffer = Any  # anything with the buffer protocol
 _In = TypeVar("_In")
@@ -62,17 +62,17 @@ LZ4_MAGIC = 0x184D2204
 LZ4_BLOCK_BYTES = {4: 64 << 10, 5: 256 << 10, 6: 1 << 20, 7: 4 << 20}
 LZ4_RATIO_MAX = 255
 LZ4_DEFAULT_LEVEL = 9
-"""At this level, and only there, the Java client takes the fast compressor."""
+"""Only at this level does the Java client use the fast compressor."""
 
 ZSTD_MAGIC = 0xFD2FB528
 ZSTD_SKIPPABLE_MAGIC = 0x184D2A50
 """The last four bits are the user's."""
 ZSTD_BLOCK_BYTES = 128 << 10
 ZSTD_WINDOW_BYTES = 128 << 20
-"""What level 22, the highest, asks for."""
+"""The window of level 22, the highest."""
 
 PARALLEL_BYTES = 64 << 10
-"""Compressed bytes below which a second thread costs more than it gives."""
+"""With fewer compressed bytes, a second thread costs more than it saves."""
 
 
 def codec_id(name: str) -> int:
@@ -122,7 +122,7 @@ def decompress(codec: int, data: Buffer, limit: int = LIMIT_BYTES) -> Buffer:
         return _DECOMPRESS[codec](view, limit)
     except (errors.KafkalogError, MemoryError, ImportError):
         raise
-    except Exception as problem:  # each library has its own kinds
+    except Exception as problem:  # each library raises its own types
         what = f"{len(view)} bytes do not decompress: {problem}"
         raise _corrupt(name, what) from problem
 
@@ -130,7 +130,7 @@ def decompress(codec: int, data: Buffer, limit: int = LIMIT_BYTES) -> Buffer:
 def compress_many(codec: int, bodies: Sequence[Buffer], level: int | None = None) -> list[bytes]:
     """Each body compressed, in order; by several threads when that pays.
 
-    When it returns or raises, no thread looks at the bodies any more.
+    Once it returns or raises, no thread reads the bodies any more.
 
     Raises: as `compress`.
     """
@@ -141,7 +141,7 @@ def compress_many(codec: int, bodies: Sequence[Buffer], level: int | None = None
 def decompress_many(items: Sequence[tuple[int, Buffer]], limit: int = LIMIT_BYTES) -> list[Buffer]:
     """Each (codec, data) decompressed, in order; by several threads when that pays.
 
-    When it returns or raises, no thread looks at the data any more.
+    Once it returns or raises, no thread reads the data any more.
 
     Raises: as `decompress`, for one of the items that fail.
     """
@@ -183,7 +183,7 @@ os.register_at_fork(after_in_child=_forget_pool)
 
 
 def _spread(work: Callable[[_In], _Out], items: Sequence[_In], sizes: Sequence[int]) -> list[_Out]:
-    """`work` of each item, in order, in as many threads as `sizes`, in bytes, are worth."""
+    """`work` of each item, in order, spread over as many threads as `sizes` (bytes) justify."""
     parts = _shares(items, sizes)
     if len(parts) < 2:
         return [work(item) for item in items]
@@ -204,7 +204,7 @@ def _spread(work: Callable[[_In], _Out], items: Sequence[_In], sizes: Sequence[i
 
 
 def _shares(items: Sequence[_In], sizes: Sequence[int]) -> list[Sequence[_In]]:
-    """The items cut into runs of about equal bytes, one a thread."""
+    """The items cut into runs of about equal bytes, one per thread."""
     total = sum(sizes)
     count = min(_threads(), len(items), total // PARALLEL_BYTES + 1)
     if count < 2:
@@ -216,13 +216,13 @@ def _shares(items: Sequence[_In], sizes: Sequence[int]) -> list[Sequence[_In]]:
         if seen * count >= total * (len(parts) + 1):
             parts.append(items[begin:index])
             begin = index
-    if begin < len(items):  # what is behind has no bytes
+    if begin < len(items):  # the remaining items have no bytes
         parts.append(items[begin:])
     return parts
 
 
 def _settle(futures: Sequence[Future[Any]]) -> None:
-    """Return when none of them runs: the caller's memory is theirs until then.
+    """Wait until none of them runs: until then they use the caller's memory.
 
     A Ctrl-C during the call is raised afterwards.
     """
@@ -273,7 +273,7 @@ def _corrupt(name: str, what: str) -> errors.CorruptMessage:
 
 
 def _number(name: str, view: memoryview, pos: int, form: str) -> int:
-    """The number at `pos`, or a failure that says where the body ends."""
+    """The number at `pos`.  Raises: CorruptMessage if the body ends before it does."""
     size = struct.calcsize(form)
     if len(view) - pos < size:
         raise _corrupt(name, f"cut off at byte {len(view)}, wanted {size} bytes at {pos}")
@@ -297,7 +297,7 @@ def _decompress_none(view: memoryview, limit: int) -> Buffer:
 
 _GZIP_WBITS = 16 + zlib.MAX_WBITS
 GZIP_STEP_BYTES = 1024
-"""What zlib is given at first of all members but the first."""
+"""zlib's first input of every member after the first."""
 
 
 def _compress_gzip(view: memoryview, level: int | None) -> bytes:
@@ -324,7 +324,7 @@ def _decompress_gzip(view: memoryview, limit: int) -> Buffer:
             elif not given and not member.eof:
                 raise _corrupt("gzip", f"cut off at byte {len(view)}")
             size = max(2 * size, GZIP_STEP_BYTES)
-        # zlib copies what it leaves: of a million small members it is given little at a time.
+        # zlib copies the input that it leaves: with a million small members, give it little.
         size = GZIP_STEP_BYTES
     if not pos:
         raise _corrupt("gzip", "no bytes, wanted at least a header")
@@ -346,7 +346,7 @@ def _compress_snappy(view: memoryview, level: int | None) -> bytes:
 
 
 def _snappy_size(view: memoryview) -> int:
-    """What a raw block says it decompresses to; refused when it cannot hold that much."""
+    """The decompressed size that a raw block claims; refused if it cannot hold that much."""
     size = shift = 0
     for byte in view[:5]:
         size |= (byte & 0x7F) << shift
@@ -417,7 +417,7 @@ def _compress_lz4(view: memoryview, level: int | None) -> bytes:
 
 
 def _lz4_bound(view: memoryview) -> int:
-    """At most so many bytes come out of the frame, which is whole and alone."""
+    """An upper bound of the decompressed bytes of `view`, which must be exactly one frame."""
     if _number("lz4", view, 0, "<I") != LZ4_MAGIC:
         raise _corrupt("lz4", f"begins with {bytes(view[:4]).hex()}, wanted 04224d18")
     flags, descriptor = _number("lz4", view, 4, "B"), _number("lz4", view, 5, "B")
@@ -444,7 +444,7 @@ def _decompress_lz4(view: memoryview, limit: int) -> Buffer:
     frame = _library("lz4.frame")
     bound = min(_lz4_bound(view), limit)
     stream = frame.LZ4FrameDecompressor()
-    body = stream.decompress(view, max_length=bound + 1)  # never 0, which is no limit
+    body = stream.decompress(view, max_length=bound + 1)  # never 0: that means no limit
     if len(body) > limit:
         raise _too_large("lz4", limit)
     if not stream.eof:
@@ -465,7 +465,7 @@ def _compress_zstd(view: memoryview, level: int | None) -> bytes:
 
 
 def _zstd_frame(zstandard: Any, view: memoryview, start: int) -> tuple[int, int, bool]:
-    """(end, at most so many bytes come out, whether exactly) of the frame at `start`.
+    """(end, upper bound of the decompressed bytes, whether exact) of the frame at `start`.
 
     Source: RFC 8878, 3.1.
     """
@@ -517,7 +517,7 @@ def _decompress_zstd(view: memoryview, limit: int) -> Buffer:
         piece = b""
         if bound:
             try:
-                # One more, since 0 would be no limit.
+                # One more, since 0 means no limit.
                 room = min(bound, left) + 1
                 piece = stream.decompress(view[pos:end], max_output_size=room)
             except zstandard.ZstdError:

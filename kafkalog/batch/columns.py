@@ -1,6 +1,6 @@
-"""Rows that a caller hands over, as the columns that the data plane encodes.
+"""A caller's rows as columns for the data plane to encode.
 
-Lists, NumPy arrays and Arrow arrays all end as a kl_columns over the caller's own memory or
+Lists, NumPy arrays and Arrow arrays all become a kl_columns over the caller's own memory or
 one joined copy of it; nothing is done per record in Python.
 """
 
@@ -16,12 +16,12 @@ from kafkalog.wire.runtime import uvarint_bytes
 __all__ = ["Columns", "Rows", "encoded_headers"]
 
 BATCH_BYTES, ROW_BYTES, HEADER_BYTES = 64, 48, 12
-"""Upper bounds of what a batch, a record and a header take besides their keys, names and values: a
-record has seven numbers of at most ten bytes, of which only two may be so long."""
+"""Upper bounds of the bytes that a batch, a record and a header need in addition to their keys,
+names and values.  Of a record's seven numbers only two can take all of ten bytes."""
 
 _join = direct("join_direct")
 NULL = b"\x01"
-"""The zig-zag varint of -1, the length of what is null."""
+"""The zig-zag varint of -1, the length of a null."""
 
 Rows = Any
 """A list or tuple of bytes and None, a NumPy array, an Arrow array (any library's)."""
@@ -46,9 +46,9 @@ class Columns:
         headers: Any = None,
         default_timestamp_ms: int = -1,
     ) -> None:
-        """Take rows; every column given must have as many as `values`.
+        """Every column given must have as many rows as `values`.
 
-        Raises: ArgumentError, naming the argument, the found and the wanted.
+        Raises: ArgumentError, which names the argument, what was found and what was wanted.
         """
         value = _column("values", values)
         key = _column("keys", keys) if keys is not None else None
@@ -109,7 +109,7 @@ class Columns:
 
     @property
     def bytes_max(self) -> int:
-        """What a batch of all rows takes at most."""
+        """An upper bound of the bytes of one batch with all rows."""
         native = self.native
         columns = (native.value, native.key, native.header_name, native.header_value)
         fixed = BATCH_BYTES + ROW_BYTES * self.count + HEADER_BYTES * native.header_total
@@ -117,11 +117,11 @@ class Columns:
 
     @property
     def row(self) -> int:
-        """How many rows were taken already."""
+        """Rows encoded so far."""
         return int(self.cursor.row)
 
     def encode(self, out: bytearray, room: int) -> Any:
-        """Encode the next rows as records behind the place of a batch header in `out`.
+        """Encode the next rows as records into `out`, after the space for a batch header.
 
         Returns the kl_encoded; at least one row, at most `room` bytes with the header.
         Raises: MessageTooLarge, ArgumentError.
@@ -158,7 +158,7 @@ def _pairs(row: int, of_record: Any) -> Iterator[tuple[bytes, bytes | None]]:
 
 
 def encoded_headers(headers: Iterable[Header]) -> bytes:
-    """The headers of one record as they stand in it, their count in front.
+    """The headers of one record, encoded, preceded by their count.
 
     Raises: ArgumentError.
     """
@@ -215,7 +215,7 @@ def _from_list(name: str, rows: Sequence[Any]) -> _Bytes:
 
 
 def _from_mixed(name: str, rows: Sequence[Any]) -> tuple["array[int]", bytes]:
-    """The same with nulls, and with the place of what does not fit in the message."""
+    """The lengths and bytes of rows that may be null.  Raises: ArgumentError with the row."""
     for row, value in enumerate(rows):
         if value is not None and not isinstance(value, (bytes, bytearray, memoryview)):
             raise ArgumentError(
@@ -256,7 +256,7 @@ def _from_numpy(name: str, rows: Any) -> _Bytes:
         width = rows.dtype.itemsize
         flat = np.ascontiguousarray(rows)
         table = flat.view(np.uint8).reshape(len(flat), width) if width else None
-        # NumPy pads with zero bytes and takes them off again: full rows need neither.
+        # NumPy pads values with zero bytes and strips them again; full rows have no padding.
         if table is not None and bool(table[:, -1].all()):
             return _fixed_column(table, len(flat), width)
         return _from_list(name, flat.tolist())
@@ -288,7 +288,7 @@ def _pyarrow(name: str) -> Any:
 
 
 def _arrow_array(rows: Any) -> Any:
-    """One array of pyarrow's; a chunked one where it is too large for one."""
+    """One pyarrow array; a chunked one if the rows are too large for one."""
     import pyarrow as pa
 
     if not isinstance(rows, (pa.Array, pa.ChunkedArray)):
@@ -334,8 +334,8 @@ def _from_arrow(name: str, rows: Any) -> _Bytes:
 
 
 def _arrow_headers(rows: Any) -> tuple[Any, Any, Any]:
-    """How many headers each row has (a NumPy array of i4), their names and values, of an Arrow
-    array of lists of structs: a name, then a value.  A null list is one without headers.
+    """Header counts per row (a NumPy array of i4), names and values of an Arrow array of lists of
+    (name, value) structs.  A null list has no headers.
 
     Raises: ArgumentError.
     """
@@ -350,7 +350,7 @@ def _arrow_headers(rows: Any) -> tuple[Any, Any, Any]:
     import pyarrow.compute as pc
 
     counts = pc.list_value_length(rows).fill_null(0).cast(pa.int32())
-    pairs = rows.flatten()  # without what lies behind a null list
+    pairs = rows.flatten()  # without the items of null lists
     names, values = pairs.flatten()
     for found, missing in ((pairs, "null"), (names, "a header without a name")):
         if found.null_count:
@@ -360,7 +360,7 @@ def _arrow_headers(rows: Any) -> tuple[Any, Any, Any]:
 
 
 def _no_number(timestamps_ms: Sequence[Any]) -> str:
-    """Which of them is no whole number of 64 bits."""
+    """An error message that names the first that is not a 64-bit integer."""
     for row, found in enumerate(timestamps_ms):
         try:
             array("q", [found])
@@ -370,7 +370,7 @@ def _no_number(timestamps_ms: Sequence[Any]) -> str:
 
 
 def _numbers(timestamps_ms: Any) -> Any:
-    """Something whose buffer is int64 milliseconds."""
+    """An object whose buffer holds int64 milliseconds."""
     if isinstance(timestamps_ms, (list, tuple)):
         try:
             return array("q", timestamps_ms)

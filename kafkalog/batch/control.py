@@ -1,4 +1,4 @@
-"""Control records: the ends of transactions, and what KRaft writes between its records."""
+"""Control records: transaction markers, and what KRaft writes between its records."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ class Marker(NamedTuple):
     kind: int
     """0 abort, 1 commit; others are KRaft's own."""
     coordinator_epoch: int
-    """-1 when it is no transaction marker."""
+    """-1 if it is not a transaction marker."""
 
 
 def control_key(kind: int) -> bytes:
@@ -34,7 +34,7 @@ def control_key(kind: int) -> bytes:
 
 
 def control_kind(key: bytes | None) -> int | None:
-    """What the key of a control record says; None when it is none."""
+    """The kind that the key of a control record gives; None if it gives none."""
     return int(_KEY.unpack_from(key)[1]) if key is not None and len(key) >= _KEY.size else None
 
 

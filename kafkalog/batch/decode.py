@@ -1,7 +1,7 @@
-"""The records of batches: one decoder.
+"""Decodes batches into single records.
 
-A scan reads a log into columns in C; this is for callers that want single records, of a fetch, of
-the metadata or a coordinator's journal, or of a damaged file.
+Scans read a log into columns in C; this decoder serves fetches, the journals of the metadata and
+the coordinators, and reports of damaged files.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ ROOM = 1024
 # kl_record: nine 64-bit fields in the order of the declaration, then header_count.
 RECORD = struct.Struct("@9qi4x")
 if RECORD.size != ffi.sizeof("kl_record"):
-    raise ImportError("kl_record is not what kafkalog.batch.decode takes it for")
+    raise ImportError("kl_record does not have the layout that kafkalog.batch.decode expects")
 
 
 _make_record = Record._make
@@ -42,7 +42,7 @@ def body_of(batch: Any, whole: bytes | memoryview, limit: int = codecs.LIMIT_BYT
 def decoded_records(
     batch: Any, body: bytes, topic: str = "", partition: int = -1
 ) -> Iterator[Record]:
-    """The records of a body of `body_of`, control records too; decoded a thousand at once.
+    """The records of a body from `body_of`, control records included; decoded a thousand at a time.
 
     Raises: CorruptMessage, InvalidRecord for records that do not fill their lengths.
     """
@@ -68,7 +68,7 @@ def decoded_records(
 def batch_records(
     batch: Any, whole: memoryview, topic: str, partition: int, limit: int = codecs.LIMIT_BYTES
 ) -> list[Record]:
-    """The records of one batch of `whole_batches`; a body decompresses to `limit` at most.
+    """The records of one batch from `whole_batches`; its body may decompress to `limit` bytes.
 
     Raises: CorruptMessage, InvalidRecord, MessageTooLarge, UnsupportedCompressionType.
     """
@@ -76,7 +76,7 @@ def batch_records(
 
 
 def _chunks(batch: Any, body: bytes) -> Iterator[Any]:
-    """The records of a body as RECORD structs, up to a thousand at once."""
+    """The records of a body as RECORD structs, up to a thousand at a time."""
     found = ffi.new("kl_record[]", min(ROOM, max(batch.record_count, 1)))
     pos, count = ffi.new("int64_t *"), ffi.new("int32_t *")
     pointer, raw = ffi.from_buffer("uint8_t[]", body), ffi.buffer(found)
@@ -88,10 +88,10 @@ def _chunks(batch: Any, body: bytes) -> Iterator[Any]:
 
 
 def _headers(body: bytes, pos: int, count: int) -> tuple[Header, ...]:
-    """The headers of a record that C has decoded, whose lengths it has checked."""
+    """The headers of a record that C decoded; it checked their lengths."""
     headers: list[Header] = []
     for _ in range(count):
-        # Zigzag numbers: halves, and odd where negative.  One byte nearly always.
+        # Zigzag numbers: twice the value, odd if negative.  Nearly always one byte.
         raw, pos = (body[pos], pos + 1) if body[pos] < 0x80 else uvarint(body, pos)
         end = pos + (raw >> 1)
         name = body[pos:end].decode("utf-8", "backslashreplace")

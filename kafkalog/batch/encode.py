@@ -1,4 +1,4 @@
-"""Rows into batches, compressed with the codec that their topic or their writer wants."""
+"""Encodes rows into batches, compressed with the codec of their topic or their writer."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ __all__ = [
 HEADER_BYTES: int = lib.KL_BATCH_HEADER_BYTES
 _rows = direct("rows_direct")
 WINDOW = 8
-"""Batches that are encoded before they are compressed side by side."""
+"""Batches encoded before they are compressed in parallel."""
 
 _LEVELS = {
     1: "compression_gzip_level",
@@ -51,9 +51,9 @@ def codec_level(config: TopicConfig, codec: int) -> int | None:
 
 
 def sealed(records: bytes, encoded: Any, stamp: Any) -> bytes:
-    """A whole batch: the header, CRC and all, in front of `records`, compressed or not.
+    """A whole batch: a header, with its CRC, in front of `records`, compressed or not.
 
-    `encoded` (kl_encoded *) counts them, `stamp` (kl_stamp *) is the producer's.
+    `encoded` (kl_encoded *) has their count and times, `stamp` (kl_stamp *) the producer's fields.
     """
     out = bytearray(HEADER_BYTES + len(records))
     out[HEADER_BYTES:] = records
@@ -63,7 +63,7 @@ def sealed(records: bytes, encoded: Any, stamp: Any) -> bytes:
 
 
 def placed(batch: bytes, offset: int, epoch: int) -> bytes:
-    """A batch as it lies in a log: its base offset and leader epoch, which no checksum covers.
+    """A batch as it is in a log: with its base offset and leader epoch, which no CRC covers.
 
     Raises: ArgumentError.
     """
@@ -80,8 +80,8 @@ def compressed_batches(
 ) -> Iterator[bytes]:
     """The rows as batches compressed with `codec`, in order, a few of them at a time.
 
-    `batch_bytes` bounds a batch before compression.  One that would not become smaller stays
-    uncompressed, as librdkafka does it.
+    `batch_bytes` bounds a batch before compression.  A batch that compression would not make
+    smaller stays uncompressed, as in librdkafka.
 
     Raises: MessageTooLarge.
     """
@@ -107,8 +107,8 @@ def rows_batch(
     rows: Iterable[tuple[bytes | None, bytes | None]], timestamp_ms: int, producer_id: int = -1,
     epoch: int = -1, attributes: int = 0,
 ) -> bytes:  # fmt: skip
-    """Keys and values as one batch of this time, which is not compressed and has no sequence: as
-    coordinators write them.
+    """Keys and values as one uncompressed batch with this timestamp and no sequence, as
+    coordinators write it.
 
     Raises: ArgumentError.
     """
@@ -122,7 +122,7 @@ def rows_batch(
         whole_number("attributes", attributes, 0, INT16_MAX),
     )
     if made is None:
-        raise ArgumentError("rows: found another thing, wanted one or more pairs of bytes or None")
+        raise ArgumentError("rows: wanted one or more pairs of bytes or None")
     if isinstance(made, int):
         check(made)
     return bytes(made)

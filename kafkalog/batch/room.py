@@ -1,4 +1,4 @@
-"""Memory for decompressed bodies that are looked at one after another."""
+"""Reusable memory for bodies that are decompressed and read one at a time."""
 
 from __future__ import annotations
 
@@ -11,16 +11,16 @@ __all__ = ["Room"]
 
 ROOM_BYTES = 1 << 20
 ROOM_FACTOR = 4
-"""A usual body decompresses to less than that many times its bytes; the room grows for others."""
+"""Most bodies decompress to less than this many times their bytes; others grow the room."""
 UNKNOWN = 2**64 - 1
-"""Of a frame that does not say how large it is."""
+"""The size of a frame that does not state it."""
 _untouched = ffi.new_allocator(should_clear_after_alloc=False)
 
 
 class Room:
-    """Memory that one body after another is decompressed into.  One thread.
+    """Memory into which bodies are decompressed one at a time.  One thread.
 
-    It grows with the bodies, up to `most` bytes: a page that was touched before costs nothing.
+    It grows with the bodies, up to `most` bytes, and is reused: a touched page costs nothing.
     """
 
     def __init__(self, most: int) -> None:
@@ -36,9 +36,9 @@ class Room:
         return codecs.decompress(codec, data, limit) if body is None else body
 
     def _zstd(self, view: memoryview, limit: int) -> memoryview | None:
-        """None: it does not fit, or it is not one whole frame; `decompress` says what is wrong.
+        """None if the body does not fit or is not one whole frame; `decompress` says what is wrong.
 
-        Nothing is allocated on the word of the frame: what is there is as much as it may have.
+        However large the frame claims to be, no more than `most` bytes are allocated.
         """
         data, says = ffi.from_buffer("uint8_t[]", view), ffi.new("uint64_t *")
         if lib.kl_zstd_frame(data, len(view), says) != len(view):
@@ -51,19 +51,19 @@ class Room:
         found = self._fill(view, size, False)
         if found is None or len(found) < size:
             return found
-        self._grow(2 * size)  # there may be more: room for the next one
+        self._grow(2 * size)  # there may be more: make room for the next body
         return None
 
     def zstd_frames(self, frames: Any, size: int) -> Any | None:
-        """The bodies of zstd frames one after another, which say that they have `size` bytes
-        together; None: they have not, or are damaged.
+        """The concatenated bodies of zstd frames that claim `size` bytes in total; None if they
+        have fewer or are damaged.
         """
         self._grow(size)
         found = self._fill(memoryview(frames), size, True)
         return found if found is not None and len(found) == size else None
 
     def _fill(self, view: memoryview, size: int, frames: bool) -> memoryview | None:
-        """At most `size` bytes of one frame or of all; None: they are damaged."""
+        """At most `size` bytes, of one frame or of all (`frames`); None if they are damaged."""
         stream = codecs.zstd_stream()
         room = self._memory[:size]
         reader = stream.stream_reader(view, read_across_frames=frames)

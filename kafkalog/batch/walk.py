@@ -1,4 +1,4 @@
-"""One walk over batches, as they lie in memory or in a file."""
+"""Walks over the batches in memory or in a file."""
 
 from __future__ import annotations
 
@@ -30,10 +30,10 @@ WALK_BATCHES = 4096
 def whole_batches(
     data: bytes | memoryview, check_crc: bool = True
 ) -> Iterator[tuple[Any, memoryview]]:
-    """(kl_batch, its bytes) of each whole batch from the front of `data` on.
+    """(kl_batch, its bytes) of each whole batch, from the start of `data`.
 
-    A batch that is cut off ends it, as the tail of a fetch may be.  The kl_batch is valid
-    until the next one.
+    An incomplete batch ends the walk, as a fetch may end in one.  The kl_batch is valid until
+    the next one.
 
     Raises: CorruptMessage, UnsupportedForMessageFormat.
     """
@@ -42,7 +42,7 @@ def whole_batches(
     start, view, pos = ffi.from_buffer("uint8_t[]", data), memoryview(data), 0
     size = len(view)
     batch = ffi.new("kl_batch *")
-    # An old format is told by its magic, which lies 17 bytes into the batch.
+    # The magic, the 17th byte of a batch, identifies an old format.
     while size - pos >= 17:
         status = lib.kl_batch_parse(start + pos, size - pos, batch)
         if status == lib.KL_E_BUFFER_TOO_SMALL:
@@ -55,10 +55,10 @@ def whole_batches(
 
 
 def end_of(data: bytes | memoryview) -> tuple[int, int] | None:
-    """The offset behind the last whole batch, and the leader epoch of that one; None when there is
-    none.  No CRC is looked at.
+    """The offset after the last whole batch, and that batch's leader epoch; None when there is no
+    batch.  CRCs are not checked.
 
-    Raises: CorruptMessage, UnsupportedForMessageFormat for a first batch that is damaged.
+    Raises: CorruptMessage, UnsupportedForMessageFormat if the first batch is damaged.
     """
     found, epoch = ffi.new("int64_t *"), ffi.new("int32_t *")
     check(lib.kl_batches_next(ffi.from_buffer("uint8_t[]", data), len(data), found, epoch))
@@ -85,7 +85,7 @@ class Stop(NamedTuple):
 
 
 def error_message() -> str:
-    """The last failure of this thread, as the C core says it."""
+    """The C core's last error message of this thread."""
     return str(ffi.string(lib.kl_error_message()).decode(errors="replace"))
 
 
@@ -108,10 +108,9 @@ def batch_dtype() -> np.dtype[Any]:
 class BatchWalk:
     """The batches of a file from `position` on, block by block; one thread at a time.
 
-    After the last block `stop` tells why the walk ended before the file did, or is None.
+    After the last block `stop` says why the walk ended before the file did, or is None.
 
-    Raises: what kl_walk_open reports (OSError's kin as KafkalogError) for a file that
-    cannot be opened.
+    Raises: KafkalogError, as kl_walk_open reports it, for a file that cannot be opened.
     """
 
     def __init__(
@@ -133,11 +132,11 @@ class BatchWalk:
 
     @property
     def position(self) -> int:
-        """Of the batch that comes next, or that failed."""
+        """Of the batch that is next, or that failed."""
         return int(lib.kl_walk_pos(self._c))
 
     def blocks(self, check_crc: bool = True) -> Iterator[tuple[Any, int]]:
-        """(array of kl_batch, how many of it): valid until the next block."""
+        """(array of kl_batch, how many of them are filled): valid until the next block."""
         while True:
             status = lib.kl_walk_next(
                 self._c, self._room, self._room_batches, self._count, int(check_crc)
@@ -146,7 +145,7 @@ class BatchWalk:
             if self._count[0]:
                 yield self._room, self._count[0]
             if status:
-                # Whoever tells the stop names the place: once is enough.
+                # The report of the stop names the place: once is enough.
                 message = message.removeprefix(f"{self._name}, position {self.position}: ")
                 self.stop = Stop(int(status), self.position, message)
                 return
@@ -163,13 +162,13 @@ class BatchWalk:
             yield np.frombuffer(data, dtype=dtype).copy()
 
     def batches(self, check_crc: bool = True) -> Iterator[Any]:
-        """A pointer to one kl_batch after another; each is valid until the next."""
+        """A pointer to each kl_batch in turn; valid until the next."""
         for room, count in self.blocks(check_crc):
             for i in range(count):
                 yield room + i
 
     def read(self, position: int, batch_bytes: int) -> bytes:
-        """The whole batch at `position`, which a block named.  Raises: KafkalogError."""
+        """The whole batch at `position`, which a block gave.  Raises: KafkalogError."""
         buffer = bytearray(batch_bytes)
         used = ffi.new("size_t *")
         view = ffi.from_buffer("uint8_t[]", buffer, require_writable=True)

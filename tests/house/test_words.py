@@ -61,19 +61,20 @@ NOT_PLAIN = (
 
 
 REWRITTEN = (
-    *("_native", "cli", "config", "coordinator", "directory", "log", "metadata", "mirror"),
-    *("replication", "server", "wire"),
+    *("_native", "batch", "cli", "client", "cluster", "config", "coordinator", "directory"),
+    *("disk", "inspect", "log", "metadata", "mirror", "replication", "server", "simulate"),
+    *("testing", "wire"),
 )
-"""Folders of kafkalog whose prose was rewritten as a whole; the scan is not yet."""
+"""Folders of kafkalog whose prose was rewritten as a whole, as were its top-level modules."""
 
 
 def rewritten(path: Path) -> bool:
     """Whether HOMEMADE applies: to rewritten folders, the connector, the README and documents."""
     top, *inner = Path(tree.named(path)).parts
     if top == "docs":
-        return path.suffix == ".md" and path.name not in ("clients.md", "scans.md", "spark.md")
+        return path.suffix == ".md"
     if top == "kafkalog":
-        return inner[0] in REWRITTEN and "scan" not in inner
+        return len(inner) == 1 or inner[0] in REWRITTEN
     return top in ("spark_connector", "README.md")
 
 

@@ -10,7 +10,7 @@ import (
 	"testing"
 )
 
-// A Broker is `kafkalog test-broker`: it ends with this process, whatever becomes of it.
+// A Broker is `kafkalog test-broker`: it ends with this process, however that ends.
 type Broker struct {
 	Address string
 	in      io.WriteCloser

@@ -1,4 +1,4 @@
-// `kafkalog test-broker`: it ends with this process, whatever becomes of it.
+// `kafkalog test-broker`: it ends with this process, however that ends.
 const { spawn } = require("node:child_process");
 const readline = require("node:readline");
 

@@ -1,7 +1,7 @@
 /* block.c: the memory of blocks: growth, recycling, shared constants, references. */
 #include "block.h"
 
-/* Of the memory that a pool keeps. */
+/* The most memory that a pool keeps. */
 #define IDLE_BYTES_MAX ((int64_t)256 << 20)
 
 enum {
@@ -80,7 +80,7 @@ void kl_block_pool_free(kl_block_pool *pool) {
     kl_block_pool_drop(pool);
 }
 
-/* What a block that needs new memory will hold. */
+/* How much a block that needs new memory will probably hold. */
 static void pool_advise(kl_block_pool *pool, kl_block *block) {
     kl_lock(&pool->lock);
     block->key.data_usual = pool->key_usual;
@@ -177,7 +177,7 @@ void kl_block_free(kl_block *block) {
 
 /* ---- growth -------------------------------------------------------------------------- */
 
-/* Grow an array of `bytes_each` items; *array keeps its content, or stays when this fails. */
+/* Grow an array of `bytes_each` items; *array keeps its content, and is unchanged on failure. */
 static kl_status grow(void *array, int64_t items, size_t bytes_each) {
     void *old;
     memcpy(&old, array, sizeof old); /* any kind of pointer */
@@ -232,7 +232,7 @@ static kl_status grow_rows(kl_block *block, int64_t rows) {
 }
 
 kl_status kl_strings_reserve(kl_strings *strings, size_t bytes) {
-    /* Memory also for no bytes, so that an empty string has a place to be copied to. */
+    /* Allocate even for 0 bytes, so that an empty string has somewhere to be copied to. */
     if (KL_LIKELY(strings->data != NULL &&
                   bytes <= strings->data_capacity - strings->data_bytes))
         return KL_OK;
@@ -306,7 +306,7 @@ kl_status kl_constants_new(const uint8_t *topic, size_t topic_bytes, int32_t par
     made->topic_bytes = topic_bytes;
     kl_status status = grow(&made->partition, rows, sizeof(int32_t));
     if (!status) status = grow(&made->topic_offsets, rows + 1, sizeof(int32_t));
-    /* One more byte: an empty topic still wants memory to point at. */
+    /* One more byte: an empty topic still needs memory to point at. */
     if (!status) status = grow(&made->topic_data, rows * (int64_t)topic_bytes + 1, 1);
     if (status) {
         kl_constants_drop(made);
@@ -322,7 +322,7 @@ kl_status kl_constants_new(const uint8_t *topic, size_t topic_bytes, int32_t par
     return KL_OK;
 }
 
-/* Set the bits behind the last row, some of which a batch that failed may have left clear. */
+/* Set the bits past the last row: a failed batch may have left some of them clear. */
 static void end_bitmap(uint8_t *bitmap, int64_t rows) {
     if (bitmap != NULL) bitmap[rows >> 3] |= (uint8_t)(0xffu << (rows & 7));
 }

@@ -8,17 +8,17 @@
 
 #include "base/base.h"
 
-/* A byte string as Arrow's views have it.  Source:
+/* A byte string in Arrow's view layout.  Source:
  * https://arrow.apache.org/docs/format/Columnar.html#variable-size-binary-view-layout */
 typedef union {
     struct {
         int32_t bytes;
-        uint8_t data[12]; /* zeros behind it */
+        uint8_t data[12]; /* padded with zeros */
     } here;
     struct {
         int32_t bytes; /* above 12 */
         uint8_t prefix[4];
-        int32_t buffer; /* 0: a block has one */
+        int32_t buffer; /* 0: a block has only one */
         int32_t pos;
     } there;
 } kl_string_view;
@@ -32,11 +32,11 @@ typedef struct {
     uint8_t *validity; /* a bit per row, 1: not null; bits past the last row are 1 */
     size_t data_bytes;
     size_t data_capacity;
-    size_t data_usual; /* what blocks before it held: that much at once */
+    size_t data_usual; /* what earlier blocks held: reserve as much at once */
     int64_t null_count;
 } kl_strings;
 
-/* Columns that say the same in every row: filled once, shared by the blocks of a scan. */
+/* Columns with one value in all rows: filled once, shared by the blocks of a scan. */
 typedef struct {
     _Atomic int32_t refs;
     int64_t rows;
@@ -47,9 +47,9 @@ typedef struct {
 } kl_constants;
 
 /* Memory of dropped blocks, for the next ones: a page that was touched before costs
- * nothing.  Lives until who made it, its scans and all of its blocks are gone. */
+ * nothing.  Lives until its owner, its scans and all of its blocks are gone. */
 struct kl_block_pool {
-    _Atomic int32_t refs; /* one for who made it, for each scan and each block in use */
+    _Atomic int32_t refs; /* one for the owner, each scan and each block in use */
     int32_t columns;
     int32_t idle_max;
     pthread_mutex_t lock; /* guards what follows */
@@ -59,13 +59,13 @@ struct kl_block_pool {
     kl_block *idle;
     int32_t idle_count;
     int64_t idle_bytes;
-    bool closed; /* who made it is gone: blocks are not kept any more */
+    bool closed; /* the owner is gone: blocks are no longer kept */
 };
 
 struct kl_block {
     _Atomic int32_t refs;
     kl_block_pool *pool;     /* retained while the block is in use */
-    kl_constants *constants; /* retained; NULL until sealed, or none is wanted */
+    kl_constants *constants; /* retained; NULL until sealed, and if none is wanted */
     kl_block *next;          /* in a pool or a scan's queue */
     int32_t columns;
 
@@ -77,10 +77,10 @@ struct kl_block {
     int32_t *leader_epoch;
     kl_strings key;
     kl_strings value;
-    kl_strings bytes;  /* KL_COL_VIEWS: what views point into; data alone */
-    size_t view_bytes; /* of it, that views point to */
+    kl_strings bytes;  /* KL_COL_VIEWS: what views point into; only data is used */
+    size_t view_bytes; /* of them, those that views point to */
 
-    int32_t *list_offsets; /* rows + 1: which headers are a row's */
+    int32_t *list_offsets; /* rows + 1: the headers of each row */
     uint8_t *list_validity;
     int64_t list_nulls; /* rows without headers */
     int64_t headers;
@@ -89,7 +89,7 @@ struct kl_block {
     kl_strings header_value;
 };
 
-/* What a block may hold of one column: Arrow's offsets are 32 bits. */
+/* The most that a block may hold of one column: Arrow's offsets are 32 bits. */
 #define KL_BLOCK_BYTES_MAX ((size_t)INT32_MAX)
 
 kl_block_pool *kl_block_pool_retain(kl_block_pool *pool);
@@ -106,8 +106,8 @@ kl_status kl_block_reserve(kl_block *block, int64_t rows, size_t bytes);
 kl_status kl_block_reserve_headers(kl_block *block, int64_t headers);
 /* Room for `bytes` more in one column. */
 kl_status kl_strings_reserve(kl_strings *strings, size_t bytes);
-/* No row comes any more.  Take the constant columns, if they are among its own; *constants is
- * replaced by a longer one when the block has more rows than it. */
+/* End a block: no more rows come.  It takes the constant columns, if it has them among its
+ * columns; *constants is replaced by a longer one if the block has more rows. */
 kl_status kl_block_seal(kl_block *block, kl_constants **constants);
 
 /* The constants of a topic's partition; `rows` of each. */
@@ -121,7 +121,7 @@ static inline size_t kl_block_bytes(const kl_block *block) {
            block->name.data_bytes + block->header_value.data_bytes;
 }
 
-/* Put byte string `row`: there is room (kl_block_reserve).  `bytes` -1: null. */
+/* Put byte string `row`; kl_block_reserve made room for it.  `bytes` -1: null. */
 static inline void kl_strings_put(kl_strings *strings, int64_t row, const uint8_t *data,
                                   int32_t bytes) {
     if (bytes >= 0) {
@@ -134,7 +134,7 @@ static inline void kl_strings_put(kl_strings *strings, int64_t row, const uint8_
     strings->offsets[row + 1] = (int32_t)strings->data_bytes;
 }
 
-/* The same as a view: of a copy, or of `data` where it lies, `there`, in the block's bytes. */
+/* The same as a view: of a copy or, if `there`, of `data` in the block's bytes. */
 static inline void kl_views_put(kl_block *block, kl_strings *strings, int64_t row,
                                 const uint8_t *data, int32_t bytes, bool there) {
     kl_string_view *view = &strings->views[row];

@@ -7,7 +7,7 @@
 
 enum { ARROW_NULLABLE = 2, CHILDREN_MAX = 9, BUFFERS_MAX = 4 };
 
-/* What a column of no bytes points at: Arrow wants no NULL there. */
+/* The data of a column without bytes: Arrow forbids NULL there. */
 static const uint8_t no_bytes[64];
 
 int64_t kl_block_rows(const kl_block *block) { return block->rows; }
@@ -32,7 +32,7 @@ static void get_fixed(const void *data, int64_t rows, size_t bytes_each,
     out->data_bytes = rows * (int64_t)bytes_each;
 }
 
-/* Whether a column of these is one of views. */
+/* Whether `column` of these columns consists of views. */
 static bool is_view(int32_t columns, int32_t column) {
     return columns & KL_COL_VIEWS && column & (KL_COL_KEY | KL_COL_VALUE);
 }
@@ -40,7 +40,7 @@ static bool is_view(int32_t columns, int32_t column) {
 kl_status kl_block_get(const kl_block *block, int32_t column, kl_block_column *out) {
     memset(out, 0, sizeof *out);
     if (is_view(block->columns, column))
-        return kl_fail(KL_E_ARGUMENT, "column %d is of views: for Arrow alone", column);
+        return kl_fail(KL_E_ARGUMENT, "column %d has views, for Arrow only", column);
     if (!(block->columns & column))
         return kl_fail(KL_E_ARGUMENT, "column %d is not among the scanned ones (%d)",
                        column, block->columns);
@@ -132,7 +132,7 @@ static kl_status schema_headers(struct ArrowSchema *list) {
     return status;
 }
 
-/* In the order of Spark's Kafka source; ours behind them. */
+/* In the order of Spark's Kafka source; ours after them. */
 static const struct {
     int32_t column;
     const char *format;
@@ -188,7 +188,7 @@ kl_status kl_columns_schema(int32_t columns, struct ArrowSchema *out) {
 typedef struct {
     kl_block *block; /* retained */
     const void *buffers[BUFFERS_MAX];
-    int64_t view_bytes; /* of the buffer that views point into: a buffer, too */
+    int64_t view_bytes; /* of the buffer that views point into: itself a buffer */
     struct ArrowArray *children[CHILDREN_MAX];
     struct ArrowArray nodes[];
 } array_owner;

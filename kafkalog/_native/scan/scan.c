@@ -15,7 +15,7 @@ enum {
     CHUNK_BATCHES = 8,      /* compressed batches that one read should bring */
     PAUSE_BYTES = 32 << 20, /* some 20 ms of reading */
     HEADERS_ROOM = 512,
-    HEADER_READ_BYTES = 4096 /* what reading one alone costs, in bytes read at once */
+    HEADER_READ_BYTES = 4096 /* one header costs as much as this many bytes in bulk */
 };
 
 /* ---- open ---------------------------------------------------------------------------- */
@@ -36,7 +36,7 @@ static kl_status load_aborted(kl_scan *scan) {
     size_t count = 0, room = 0;
     kl_status status = kl_log_aborted(scan->log, scan->position, scan->options.stop_offset,
                                       NULL, 0, &count);
-    while (!status && count > room) { /* more of them may have come since */
+    while (!status && count > room) { /* more may have been added since */
         kl_aborted *more = kl_resize(scan->aborted, count * sizeof *more);
         if (more == NULL)
             return kl_fail(KL_E_NO_MEMORY, "a list of %zu aborted transactions", count);
@@ -51,14 +51,14 @@ static kl_status load_aborted(kl_scan *scan) {
     return KL_OK;
 }
 
-/* Go to the first record of the time window: what lies before is never read. */
+/* Skip to the first record of the time window: earlier batches are never read. */
 static kl_status skip_to_time(kl_scan *scan) {
     kl_found found;
     memset(&found, 0, sizeof found);
     kl_status status = kl_log_find_time(scan->log, scan->options.start_time_ms, &found);
     if (status) return status;
     int64_t first = found.offset;
-    if (found.inflate) { /* somewhere in that batch, or behind it */
+    if (found.inflate) { /* in that batch, or after it */
         size_t bytes = 0;
         kl_batch batch;
         KL_ASSERT(found.batch_bytes > 0);
@@ -102,8 +102,8 @@ static kl_status resolve_range(kl_scan *scan) {
     return status;
 }
 
-/* A truncation may have put other transactions in the place of those that are known:
- * *changed, and they are known again. */
+/* A truncation may have replaced the transactions that are known: if so, *changed is true and
+ * they are loaded again. */
 static kl_status follow_truncation(kl_scan *scan, bool *changed) {
     kl_log_state state;
     *changed = false;
@@ -265,7 +265,7 @@ kl_status kl_scan_take(kl_scan *scan, kl_block **out) {
 
 /* ---- steps --------------------------------------------------------------------------- */
 
-/* Forget the chunk that was used up; the next one goes where most of it need not be copied. */
+/* Drop the chunk that was used up; read the next one where most of it need not be copied. */
 static void drop_chunk(kl_scan *scan) {
     if (scan->chunk.bytes > 0)
         scan->into_block = scan->options.columns & KL_COL_VIEWS &&
@@ -276,7 +276,7 @@ static void drop_chunk(kl_scan *scan) {
     scan->chunk_pos = scan->chunk_used = 0;
 }
 
-/* Room for the next chunk: of the scan, or at the end of the block's bytes. */
+/* Room for the next chunk: in the scan's memory, or at the end of the block's bytes. */
 static kl_status make_chunk_room(kl_scan *scan, uint8_t **data, size_t *size) {
     kl_status status = KL_OK;
     size_t wanted = scan->chunk_wanted;
@@ -298,8 +298,7 @@ static kl_status make_chunk_room(kl_scan *scan, uint8_t **data, size_t *size) {
     return KL_OK;
 }
 
-/* `bytes` of the room were read: whole batches, and behind them a part that will be read
- * again. */
+/* `bytes` of the room hold whole batches; a part of a batch behind them will be read again. */
 static void take_chunk(kl_scan *scan, const uint8_t *data, size_t size, size_t bytes) {
     scan->chunk = (kl_span){data, bytes};
     if (data != scan->memory.data) {
@@ -311,15 +310,15 @@ static void take_chunk(kl_scan *scan, const uint8_t *data, size_t size, size_t b
         scan->chunk_wanted = 2 * size;
 }
 
-/* Whether the headers of batches are all that is wanted of most of them. */
+/* Whether only the headers are wanted of most batches. */
 static bool counts_headers(const kl_scan *scan) {
     const kl_scan_options *options = &scan->options;
     return options->columns == 0 && options->key_match == KL_KEY_ANY &&
            options->start_time_ms == INT64_MIN && options->stop_time_ms == INT64_MAX;
 }
 
-/* Count by headers up to a batch whose records have to be looked at, or one that cannot be read:
- * read_chunk says why. */
+/* Count by headers, up to a batch whose records must be read or one that cannot be read:
+ * read_chunk then says why. */
 static kl_status pass_headers(kl_scan *scan) {
     if (scan->headers == NULL) scan->headers = kl_alloc(HEADERS_ROOM * sizeof(kl_batch));
     if (scan->headers == NULL) return kl_fail(KL_E_NO_MEMORY, "headers of batches");
@@ -348,20 +347,20 @@ static kl_status pass_headers(kl_scan *scan) {
     return KL_OK;
 }
 
-/* The next whole batches into the chunk; *end: there are no more. */
+/* Read the next whole batches into the chunk; *end: there are no more. */
 static kl_status read_chunk(kl_scan *scan, bool *end) {
     kl_scan_options *options = &scan->options;
     kl_read read;
     drop_chunk(scan);
-    *end = scan->log == NULL; /* of memory: it is given one by one */
+    *end = scan->log == NULL; /* of memory: chunks are given one by one */
     if (*end) return KL_OK;
     if (counts_headers(scan)) {
         kl_status status = pass_headers(scan);
         if (status || scan->passed_bytes >= PAUSE_BYTES) return status;
     }
     while (scan->position < options->stop_offset) {
-        /* After a truncation the batch that holds `position` may begin below it: what was
-         * seen is not shown again. */
+        /* After a truncation the batch that holds `position` may begin below it: rows already
+         * seen are not shown again. */
         options->start_offset = scan->position;
         uint8_t *data;
         size_t size;
@@ -387,7 +386,7 @@ static kl_status read_chunk(kl_scan *scan, bool *end) {
         }
         if (read.end_offset < options->stop_offset)
             return kl_fail(KL_E_STALE,
-                           "%s-%d: the log was cut at offset %lld during a scan up to %lld",
+                           "%s-%d: the log was truncated at %lld during a scan up to %lld",
                            scan->topic, options->partition, (long long)read.end_offset,
                            (long long)options->stop_offset);
         scan->position = options->stop_offset;
@@ -396,7 +395,7 @@ static kl_status read_chunk(kl_scan *scan, bool *end) {
     return KL_OK;
 }
 
-/* The batch at chunk_pos.  What a log gives it has checked. */
+/* The batch at chunk_pos.  Batches of a log were checked by the log. */
 static kl_status peek_batch(const kl_scan *scan, kl_batch *batch) {
     const uint8_t *data = scan->chunk.data + scan->chunk_pos;
     size_t bytes = scan->chunk.bytes - scan->chunk_pos;
@@ -415,7 +414,7 @@ static kl_span body_of(const kl_scan *scan, const kl_batch *batch) {
     return body;
 }
 
-/* Nothing more into the block that the chunk lies in: its bytes must not move. */
+/* Put nothing more into the block that holds the chunk: its bytes must not move. */
 static kl_status leave_chunk(kl_scan *scan) {
     if (scan->in_block == NULL || scan->in_block != scan->filling) return KL_OK;
     if (scan->filling->rows > 0) return kl_scan_seal(scan);
@@ -424,7 +423,7 @@ static kl_status leave_chunk(kl_scan *scan) {
     return KL_OK;
 }
 
-/* Compressed batches from here on, up to one that goes another way. */
+/* Gather compressed batches, up to one that needs no decompression. */
 static kl_status gather(kl_scan *scan, kl_compressed *out, int32_t max, int32_t *count) {
     if (max > scan->pending_capacity) {
         kl_batch *more = kl_resize(scan->pending, (size_t)max * sizeof *more);
@@ -436,7 +435,7 @@ static kl_status gather(kl_scan *scan, kl_compressed *out, int32_t max, int32_t 
     while (scan->pending_count < max && scan->chunk_pos < scan->chunk.bytes) {
         kl_batch *batch = &scan->pending[scan->pending_count];
         kl_status status = peek_batch(scan, batch);
-        /* The good ones come first, then its failure. */
+        /* The good batches come first, then the failure. */
         if (status) return scan->pending_count ? KL_OK : status;
         kl_batch_use use = kl_scan_judge(scan, batch);
         if (use == KL_USE_HEADER || (use == KL_USE_RECORDS && kl_batch_codec(batch) == 0))
@@ -483,7 +482,7 @@ static kl_status use_chunk(kl_scan *scan, bool *compressed) {
     return KL_OK;
 }
 
-/* The rows before a failure are the caller's first: the failure comes at the next step. */
+/* The caller gets the rows before a failure first, and the failure at the next step. */
 static kl_status fail_after_rows(kl_scan *scan, kl_status status, int32_t *state) {
     if (scan->filling == NULL || scan->filling->rows == 0) return status;
     *state = KL_SCAN_ROWS;

@@ -1,13 +1,13 @@
-/* scan_decode.c: which batches a scan wants, and their records into the block.
+/* scan_decode.c: chooses the batches that a scan wants, and puts their records into blocks.
  *
- * The loop over records is where a scan spends its time: room for the whole batch is made
- * before it, so that nothing is checked per record but the record itself. */
+ * A scan spends its time in the loop over records.  Room for the whole batch is made before the
+ * loop, so that a record needs no check but its own. */
 #include "batch/record_next.h"
 #include "scan.h"
 
 enum {
     RECORD_BYTES_MIN = 7,     /* each of a record's fields takes at least a byte */
-    HEADER_ROWS_MAX = 1 << 20 /* rows that a compressed batch's header is believed for */
+    HEADER_ROWS_MAX = 1 << 20 /* rows that a compressed batch's header is trusted for */
 };
 
 /* ---- which batches ------------------------------------------------------------------- */
@@ -43,7 +43,7 @@ static bool is_append_time(const kl_batch *batch) {
     return batch->attributes & KL_ATTR_LOG_APPEND_TIME;
 }
 
-/* Whether the header alone makes the rows. */
+/* Whether the rows need only the header. */
 static bool header_does(const kl_scan *scan, const kl_batch *batch) {
     const kl_scan_options *options = &scan->options;
     int32_t columns = options->columns;
@@ -78,7 +78,7 @@ kl_batch_use kl_scan_judge(const kl_scan *scan, const kl_batch *batch) {
 
 static int64_t microseconds(int64_t ms) {
     int64_t us;
-    /* Past the year 292,000 a timestamp stays at the end of time. */
+    /* A timestamp past the year 292,000 becomes the last (or first) representable one. */
     if (__builtin_mul_overflow(ms, (int64_t)1000, &us))
         return ms < 0 ? INT64_MIN : INT64_MAX;
     return us;
@@ -88,7 +88,7 @@ static void fill32(int32_t *array, int64_t from, int64_t to, int32_t value) {
     for (int64_t i = from; i < to; i++) array[i] = value;
 }
 
-/* The columns that are one value for all rows [from, to) of a batch. */
+/* The columns with one value for all rows [from, to) of a batch. */
 static void fill_batch_columns(kl_block *block, const kl_batch *batch, int64_t from,
                                int64_t to) {
     if (block->columns & KL_COL_TIMESTAMP_TYPE)
@@ -151,7 +151,7 @@ kl_status kl_scan_from_header(kl_scan *scan, const kl_batch *batch) {
     return KL_OK;
 }
 
-/* A header's name: Arrow's strings are UTF-8, so what is not is replaced as Java does. */
+/* A header's name: Arrow's strings are UTF-8, so ill-formed bytes are replaced, as Java does. */
 static kl_status put_name(kl_strings *names, int64_t row, const kl_header_view *header) {
     const uint8_t *p = header->name, *end = p + header->name_bytes;
     kl_status status = kl_strings_reserve(names, 3 * (size_t)header->name_bytes);
@@ -209,7 +209,7 @@ static kl_status put_list(kl_block *block, int64_t row, const kl_record_view *re
     return status;
 }
 
-/* What of a block a batch that turns out damaged takes back. */
+/* What of a block is restored when a batch turns out to be damaged. */
 typedef struct {
     kl_strings key, value, bytes, name, header_value;
     size_t view_bytes;
@@ -247,12 +247,12 @@ static void roll_back(kl_block *block, const block_mark *to) {
 }
 
 typedef struct {
-    int64_t rows;    /* put so far, all of them when it ends well */
+    int64_t rows;    /* put; set when all went well */
     int32_t records; /* read so far */
-    bool disordered; /* offsets do not grow, or leave the batch */
+    bool disordered; /* offsets do not grow or leave the batch, or bytes are left over */
 } progress;
 
-/* Whether a record is one of those that were asked for. */
+/* Whether a record matches the range, the times and the key. */
 static inline bool is_wanted(const kl_scan_options *options, int64_t offset, int64_t stamp,
                              const kl_record_view *view) {
     if (offset < options->start_offset || offset >= options->stop_offset ||
@@ -292,7 +292,7 @@ static inline __attribute__((always_inline)) kl_status put_records(
         done->records = i;
         if (KL_UNLIKELY(p == NULL))
             return kl_fail(KL_E_CORRUPT_MESSAGE,
-                           "its lengths do not agree, or pass the batch");
+                           "its lengths do not agree, or exceed the batch");
         unordered |= view.offset_delta <= previous;
         previous = view.offset_delta;
         int64_t offset = batch->base_offset + view.offset_delta;

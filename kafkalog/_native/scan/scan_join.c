@@ -1,4 +1,4 @@
-/* scan_join.c: small compressed batches together, so that a call of Python decompresses many. */
+/* scan_join.c: joins small compressed batches, so that Python decompresses many in one call. */
 #include "scan.h"
 
 enum { CODEC_ZSTD = 4 }; /* in a batch's attributes */

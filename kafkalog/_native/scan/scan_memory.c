@@ -1,4 +1,4 @@
-/* scan_memory.c: a scan of batches that are given in memory, as a Fetch answers them. */
+/* scan_memory.c: a scan of batches given in memory, as a Fetch response holds them. */
 #include "scan.h"
 
 kl_status kl_scan_open_memory(const kl_scan_options *options, kl_scan **out) {
@@ -17,10 +17,10 @@ kl_status kl_scan_open_memory(const kl_scan_options *options, kl_scan **out) {
     return KL_OK;
 }
 
-/* A transaction that was aborted ends at its marker: here, or behind what was given. */
+/* An aborted transaction ends at its marker: here, or after the given batches. */
 static void end_aborted(kl_scan *scan, const kl_batch *batch, const uint8_t *data) {
     int32_t type = -1, epoch;
-    /* One that does not parse is told when it is reached, or never looked at. */
+    /* A marker that does not parse is reported when the scan reaches it, if it ever does. */
     if (kl_batch_control(batch, data, &type, &epoch) || type != KL_CONTROL_ABORT) return;
     kl_aborted *entry = kl_scan_aborted_at(scan, batch->producer_id, batch->base_offset);
     if (entry != NULL && entry->last_offset == INT64_MAX)
@@ -46,8 +46,8 @@ static kl_status take_aborted(kl_scan *scan, const kl_fetched *fetched) {
     return KL_OK;
 }
 
-/* Go over the whole batches from *pos on; with `scan`, note where transactions end.  *last is
- * the last one; untouched where there is none.  KL_OK: *pos is where they end. */
+/* Walk the whole batches from *pos on; with `scan`, note where transactions end.  *last is the
+ * last batch, unchanged if there is none.  KL_OK: *pos is where they end. */
 static kl_status walk(const uint8_t *data, size_t bytes, size_t *pos, kl_batch *last,
                       kl_scan *scan) {
     while (bytes - *pos >= MAGIC_BYTES_NEEDED) {
@@ -74,7 +74,7 @@ kl_status kl_batches_next(const uint8_t *data, size_t bytes, int64_t *next_offse
 }
 
 kl_status kl_scan_give(kl_scan *scan, const kl_fetched *fetched) {
-    if (scan->log != NULL) return kl_fail(KL_E_ARGUMENT, "the scan is one of a log");
+    if (scan->log != NULL) return kl_fail(KL_E_ARGUMENT, "the scan reads a log");
     if (fetched->topic == NULL || fetched->aborted_count < 0)
         return kl_fail(KL_E_ARGUMENT, "topic is NULL, or aborted_count %d below 0",
                        fetched->aborted_count);
@@ -92,7 +92,7 @@ kl_status kl_scan_give(kl_scan *scan, const kl_fetched *fetched) {
     kl_batch last;
     kl_scan *noting = scan->aborted_count ? scan : NULL;
     status = walk(scan->chunk.data, scan->chunk.bytes, &pos, &last, noting);
-    /* Damage comes again when a step is there: what lies before it is good. */
+    /* The step that gets to damage reports it: the batches before it are good. */
     if (!status) scan->chunk.bytes = pos;
     return KL_OK;
 }

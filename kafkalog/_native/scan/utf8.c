@@ -1,4 +1,4 @@
-/* utf8.c: well-formed UTF-8, as of the Unicode Standard, table 3-7. */
+/* utf8.c: well-formed UTF-8, as in the Unicode Standard, table 3-7. */
 #include "scan.h"
 
 static bool within(uint8_t b, uint8_t low, uint8_t high) { return b >= low && b <= high; }
@@ -8,7 +8,7 @@ size_t kl_utf8_next(const uint8_t *p, const uint8_t *end, bool *valid) {
     uint8_t low = 0x80, high = 0xbf; /* what the second byte may be */
     size_t wanted;
     *valid = first < 0x80;
-    if (first < 0xc2) return 1; /* ASCII, or no first byte */
+    if (first < 0xc2) return 1; /* ASCII, or not a first byte */
     if (first < 0xe0) wanted = 2;
     else if (first < 0xf0) {
         wanted = 3;

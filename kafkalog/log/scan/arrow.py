@@ -1,7 +1,7 @@
-"""PyCapsules of the Arrow C data and stream interface, without pyarrow.
+"""PyCapsules of the Arrow C data and stream interfaces, without pyarrow.
 
-An array and a schema are C from end to end.  A stream's get_next calls back into Python, once
-for each Arrow batch, because the codecs are Python packages: the only place where C does.
+Arrays and schemas are C from end to end.  A stream's get_next calls back into Python, once for
+each Arrow batch, because the codecs are Python packages: nowhere else does C call Python.
 
 Source: https://arrow.apache.org/docs/format/CDataInterface/PyCapsuleInterface.html
 """
@@ -31,7 +31,7 @@ _capsule_pointer.argtypes = [ctypes.py_object, ctypes.c_char_p]
 
 
 def schema_metadata(capsule: Any) -> list[tuple[bytes, bytes]]:
-    """The metadata of an Arrow schema in their order, of which a name may occur several times."""
+    """The metadata of an Arrow schema, in order; a name may occur several times."""
     schema = ffi.cast("struct ArrowSchema *", _capsule_pointer(capsule, _SCHEMA[0]))
     pos, count = schema.metadata, 0
     texts: list[bytes] = []
@@ -52,7 +52,7 @@ def schema_capsule(columns: int) -> Any:
 
 
 def array_capsule(block: Any) -> Any:
-    """The rows of a `kl_block`; shares its memory and keeps it."""
+    """The rows of a `kl_block`; shares its memory and keeps it alive."""
     capsule, array = _capsule(_ARRAY)
     check(lib.kl_block_export(block, array))
     return capsule
@@ -88,7 +88,7 @@ _Function = TypeVar("_Function", bound=Callable[..., Any])
 
 
 def _callback(name: str, **how: Any) -> Callable[[_Function], _Function]:
-    """What an `extern "Python"` function of build.py runs."""
+    """Make a function the implementation of an `extern "Python"` function of build.py."""
 
     def define(function: _Function) -> _Function:
         ffi.def_extern(name=name, **how)(function)
@@ -98,7 +98,7 @@ def _callback(name: str, **how: Any) -> Callable[[_Function], _Function]:
 
 
 class _Stream:
-    """What a stream's private_data stands for."""
+    """The object behind a stream's private_data."""
 
     def __init__(self, columns: int, blocks: Any) -> None:
         self.columns = columns
@@ -108,11 +108,11 @@ class _Stream:
 
 
 _live: dict[Any, _Stream] = {}
-"""Streams by handle, until their consumer releases them: it alone knows when."""
+"""Streams by handle, until their consumer releases them; only the consumer knows when."""
 
 
 def _failed(_kind: object, problem: BaseException, trace: Any) -> int:
-    """Keep the message for get_last_error, and answer with an errno as the interface wants."""
+    """Keep the message for get_last_error, and return an errno, as the interface requires."""
     stream = ffi.from_handle(trace.tb_frame.f_locals["c_stream"].private_data)
     text = f"{type(problem).__name__}: {problem}"
     stream.message = ffi.new("char[]", text.encode("utf-8", "backslashreplace"))

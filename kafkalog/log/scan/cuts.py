@@ -13,11 +13,11 @@ __all__ = ["batch_starts"]
 def batch_starts(
     log: Log, step_bytes: int, start: int = 0, stop: int | None = None
 ) -> tuple[list[int], list[int]]:
-    """Offsets where batches begin, about `step_bytes` apart, by the sparse offset indexes; and how
-    many bytes of the log lie before each.  The last is the log's end.
+    """Offsets where batches begin, about `step_bytes` apart, from the sparse offset indexes; and
+    how many bytes of the log precede each.  The last offset is the log's end.
 
-    Of the segments alone that hold offsets from `start` up to `stop` or the end: a micro-batch
-    looks at its own, and bytes count from the first of these.
+    Only segments that hold offsets from `start` up to `stop` (or the end) are read: a micro-batch
+    reads only its own, and bytes are counted from the first of these.
 
     An entry (offset, position) says that a batch at `position` ends with `offset`, so the next
     one begins at offset + 1, at most an index interval and a batch later: about where the next
@@ -34,7 +34,7 @@ def batch_starts(
         index = segment.offset_index
         begins = index["relative_offset"].astype("i8") + segment.base_offset + 1
         positions = np.append(index["position"][1:], segment.size_bytes)[: len(begins)]
-        # The indexes of a log that nobody closed may end in entries that mean nothing.
+        # The indexes of a log that was not closed may end in meaningless entries.
         sound = _grows(np, segment.base_offset, begins) & _grows(np, 0, positions)
         sound &= begins < segment.next_offset
         begins, positions = begins[sound], positions[sound]
@@ -49,5 +49,5 @@ def batch_starts(
 
 
 def _grows(np: Any, first: int, numbers: Any) -> Any:
-    """Which numbers are above all before them and above `first`."""
+    """For each number, whether it exceeds `first` and all numbers before it."""
     return numbers > np.maximum.accumulate(np.concatenate(([first], numbers[:-1])))

@@ -1,7 +1,7 @@
 """Blocks of a scan as Python objects, in bulk.
 
-Records are made by C (made.h); all else here is per block, and each step over its rows is a loop
-in C (map, zip, repeat): a row costs nanoseconds, not a microsecond.
+C makes the records (made.h).  Everything else here is per block, and each step over its rows is a
+loop in C (map, zip, repeat): a row costs nanoseconds, not a microsecond.
 """
 
 from __future__ import annotations
@@ -45,11 +45,11 @@ if lib.kl_made_install(__name__.encode()):
     raise ImportError(f"{__name__}: found no room for the function of made.h")
 _made: Callable[[int, type[Record], str, int, int, int], list[Record]] = globals()["made_records"]
 CHUNK = 512
-"""Records that are made at once: they stay in the processor's cache until they are used."""
+"""Records made at once: they stay in the processor's cache until they are used."""
 
 
 def records(block: Any, topic: str, partition: int) -> Iterator[Record]:
-    """The rows of a `kl_block` (RECORD_COLUMNS) as Records, made as they are asked for."""
+    """The rows of a `kl_block` (RECORD_COLUMNS) as Records, created as they are consumed."""
     firsts = range(0, lib.kl_block_rows(block), CHUNK)
     some = map(records_at, repeat(block), repeat(topic), repeat(partition), firsts)
     return chain.from_iterable(some)
@@ -78,13 +78,13 @@ def record(block: Any, row: int, topic: str, partition: int) -> Record:
 
 
 def offsets(block: Any) -> Any:
-    """The offsets of a `kl_block`'s rows: a view of its memory, which must outlive it."""
+    """The offsets of a `kl_block`'s rows: a view of its memory; the block must outlive it."""
     data = ffi.cast("char *", _column(block, lib.KL_COL_OFFSET).data)
     return memoryview(ffi.buffer(data, 8 * lib.kl_block_rows(block))).cast("q")
 
 
 def string_bytes(block: Any) -> int:
-    """Of its keys and values together."""
+    """The bytes of a block's keys and values together."""
     columns = (_column(block, lib.KL_COL_KEY), _column(block, lib.KL_COL_VALUE))
     return sum(int(column.data_bytes) for column in columns)
 
@@ -112,21 +112,21 @@ def _string(column: Any, row: int) -> bytes | None:
 
 
 def strings(column: Any, rows: int) -> Iterable[bytes | None]:
-    """A byte column (`kl_block_column`) as bytes, None where null.  At least `rows` items."""
+    """A byte column (`kl_block_column`) as bytes, None for nulls.  At least `rows` items."""
     if column.null_count == rows:
         return repeat(None)
     data = bytes(ffi.buffer(ffi.cast("char *", column.data), column.data_bytes))
     width = column.data_bytes // rows
     if width and not column.null_count and width * rows == column.data_bytes:
         offsets = ffi.buffer(ffi.cast("char *", column.offsets), 4 * (rows + 1))
-        if offsets[:] == _even_offsets(width, rows):  # all as long: cut in one call
+        if offsets[:] == _even_offsets(width, rows):  # all the same length: split in one call
             return _cutter(width, rows).unpack(data)
     ends = ffi.unpack(column.offsets, rows + 1)
     values = map(data.__getitem__, map(slice, ends, ends[1:]))
     if not column.null_count:
         return values
     some: list[bytes | None] = list(values)
-    if some.count(b"") == column.null_count:  # all that is empty is null: the usual case
+    if some.count(b"") == column.null_count:  # every empty value is null: the usual case
         return [value or None for value in some]
     for row in _null_rows(column.validity, rows):
         some[row] = None
@@ -144,7 +144,7 @@ def _cutter(width: int, rows: int) -> Struct:
 
 
 def header_lists(block: Any, rows: int) -> Iterable[tuple[Header, ...]]:
-    """The headers of each row, () where it has none.  At least `rows` items."""
+    """The headers of each row, () if it has none.  At least `rows` items."""
     headers = ffi.new("kl_block_headers *")
     check(lib.kl_block_get_headers(block, headers))
     count = headers.header_count

@@ -1,7 +1,7 @@
 """A scan: a range of a log as columns, as Arrow, NumPy, polars, pandas, or Records.
 
-Columns and types are those of Spark's Kafka source.  What is not asked for is not decoded:
-columns, offsets, batches of other times, aborted transactions.
+Columns and types are those of Spark's Kafka source.  Only what is asked for is decoded: a scan
+skips other columns, offsets, batches of other times and aborted transactions.
 """
 
 from __future__ import annotations
@@ -50,9 +50,9 @@ COLUMNS: Final = (
     "timestampType",
     "headers",
 )
-"""What a scan gives by default, in this order."""
+"""The default columns of a scan, in this order."""
 EXTRA_COLUMNS: Final = ("leaderEpoch",)
-"""What it gives when asked by name, behind the others."""
+"""Columns that a scan gives only when asked by name, after the others."""
 
 _BITS: dict[str, int] = dict(
     zip(
@@ -80,12 +80,12 @@ _FIXED_TYPES = {
 }
 _INT64_MIN, _INT64_MAX = -(2**63), 2**63 - 1
 _BATCH_ROWS_MAX, _BATCH_BYTES_MAX = 1 << 24, 2**31 - 1
-# Blocks for Records stay in the processor's cache, and the first one comes soon.
+# Blocks for Records stay in the processor's cache; the first one comes soon.
 _RECORD_ROWS, _RECORD_BYTES = 4096, 1 << 20
 
 
 class Scanned(Protocol):
-    """What a scan reads: a Log."""
+    """What a scan reads from: a Log."""
 
     topic: str
     partition: int
@@ -96,7 +96,7 @@ class Scanned(Protocol):
 
 
 class Columnar:
-    """Rows as columns, which each method and iteration reads again: the base of all scans."""
+    """Rows as columns, read again by each method and iteration: the base of all scans."""
 
     _columns: tuple[str, ...]
 
@@ -106,26 +106,26 @@ class Columnar:
 
     @property
     def columns(self) -> tuple[str, ...]:
-        """The names of the columns, in the order in which they come."""
+        """The names of the columns, in order."""
         return self._columns
 
     def __iter__(self) -> Iterator[ScanBatch]:
         """The rows as batches of about `batch_rows` rows or `batch_bytes` bytes of keys,
-        values and headers.  A record batch of the log is never split over two of them.
+        values and headers.  A record batch of the log is never split between two of them.
 
         Raises: OffsetOutOfRange, CorruptMessage, MessageTooLarge (a compressed batch that
-        passes the limit), StaleLog (the log was truncated during the pass), Closed.  The rows
-        before the damage come first.
+        exceeds the limit), StaleLog (the log was truncated during the pass), Closed.  The rows
+        before the damage are yielded first.
         """
         with closing(self._pass(sum(_BITS[name] for name in self._columns))) as blocks:
             for block in blocks:
                 yield ScanBatch(block, self._columns)
 
     def view_batches(self) -> Generator[ViewBatch, None, None]:
-        """The rows as batches whose keys and values are Arrow's binary views, which are not
-        copied from where they were read unless most of that is not wanted.
+        """The rows as batches whose keys and values are Arrow's binary views: they are not copied
+        from where they were read, unless most of that memory is not wanted.
 
-        For packages that have views inside, as polars.
+        For packages that use views internally, such as polars.
         """
         bits = sum(_BITS[name] for name in self._columns) | lib.KL_COL_VIEWS
         with closing(self._pass(bits)) as blocks:
@@ -133,14 +133,14 @@ class Columnar:
                 yield ViewBatch(block, bits)
 
     def to_arrow(self) -> pyarrow.Table:
-        """The range as a pyarrow.Table; its memory is the scan's own, not copied."""
+        """The range as a pyarrow.Table; the memory is shared with the scan, not copied."""
         pa = _package("pyarrow")
         batches = [pa.record_batch(batch) for batch in self]
         table: pyarrow.Table = pa.Table.from_batches(batches, schema=pa.schema(self))
         return table
 
     def to_numpy(self) -> dict[str, np.ndarray[Any, Any]]:
-        """The range as one array a column, without pyarrow: see `ScanBatch.numpy`."""
+        """The range as one array per column, without pyarrow: see `ScanBatch.numpy`."""
         numpy = _package("numpy")
         batches = list(self)
         return {
@@ -176,7 +176,7 @@ class Columnar:
     def __arrow_c_stream__(self, requested_schema: object = None) -> Any:
         """A PyCapsule with an ArrowArrayStream of the range, read as it is consumed.
 
-        `requested_schema` is not looked at, as the protocol allows: the consumer casts.
+        `requested_schema` is ignored, as the protocol allows: the consumer casts.
         """
         from kafkalog.log.scan import arrow
 
@@ -185,7 +185,7 @@ class Columnar:
 
 
 class Scan(Columnar):
-    """A range of a log, which each method and each iteration reads again.
+    """A range of a log, read again by each method and each iteration.
 
     The end of a pass is fixed when it begins: records appended later are not seen.  Several
     threads may use a scan; each pass belongs to one.
@@ -209,8 +209,8 @@ class Scan(Columnar):
     ) -> None:
         """See `Log.scan`, which makes it.
 
-        `key`, `key_prefix`: only records with this key, or with one that begins so; what is
-        not wanted is passed over in C.  No null key is among them.
+        `key`, `key_prefix`: only records with this key, or with a key that begins so; C skips the
+        others.  A null key never matches.
         """
         self._log = log
         self._columns = _selection(columns)
@@ -227,7 +227,7 @@ class Scan(Columnar):
 
     @property
     def end_offset(self) -> int:
-        """The offset up to which the latest pass reads: `stop`, or the end of what its isolation
+        """The offset up to which the latest pass reads: `stop`, or the end that its isolation
         level shows.  -1 before the first pass.
         """
         return self._end_offset
@@ -236,7 +236,7 @@ class Scan(Columnar):
         return f"Scan({self._log.topic}-{self._log.partition}: {', '.join(self._columns)})"
 
     def records(self) -> Iterator[Record]:
-        """The range as Records, with all their fields whatever the scan's columns are.
+        """The range as Records, with all their fields, whatever columns the scan has.
 
         A generator: closing it releases the log.  Raises: as iteration does.
         """
@@ -244,20 +244,20 @@ class Scan(Columnar):
             yield from some
 
     def record_blocks(self) -> Iterator[tuple[Iterator[Record], int]]:
-        """The range as Records by blocks, each with the offset behind its last one."""
+        """The range as Records in blocks, each with the offset after its last record."""
         topic, partition = self._log.topic, self._log.partition
         with _Pass(self, rows.RECORD_COLUMNS, _RECORD_ROWS, _RECORD_BYTES) as blocks:
             for block in blocks:
                 some = rows.records(block, topic, partition)
                 after = rows.offsets(block)[-1] + 1
-                del block  # when its records are made its memory serves another one
+                del block  # once its records are made, its memory serves the next one
                 yield some, after
 
     def count(self) -> int:
-        """The number of data records in the range, from the headers of batches that lie in it
-        whole; only other batches are read and decompressed.
+        """The number of data records in the range, from the headers of batches that are wholly in
+        it; only other batches are read and decompressed.
 
-        No CRC of the others is looked at: damage of their records is not seen.
+        The CRCs of the former are not checked: damage to their records is not noticed.
         """
         with _Pass(self, 0, self._batch_rows, self._batch_bytes) as blocks:
             for _ in blocks:
@@ -265,7 +265,7 @@ class Scan(Columnar):
             return blocks.count()
 
     def _pass(self, columns: int, pool: Any = None) -> _Pass:
-        """`pool`: a kl_block_pool that several passes share, of `new_pool`."""
+        """`pool`: a kl_block_pool from `new_pool` that several passes share."""
         return _Pass(self, columns, self._batch_rows, self._batch_bytes, pool)
 
 
@@ -278,13 +278,13 @@ class StringColumn:
         self.offsets: np.ndarray[Any, Any] = offsets
         """int32, one more than rows: row i is data[offsets[i]:offsets[i + 1]]."""
         self.data: np.ndarray[Any, Any] = data
-        """uint8, all rows one after another."""
+        """uint8, the bytes of all rows, concatenated."""
         self.validity: np.ndarray[Any, Any] | None = validity
-        """uint8, a bit a row from the lowest on, 0 where null; None: nothing is null."""
+        """uint8, one bit per row, lowest first, 0 for null; None if no row is null."""
 
 
 class ScanBatch:
-    """Some rows of a scan, as columns.  Lives as long as anything that views it."""
+    """Some rows of a scan, as columns.  Its memory lives as long as any view of it."""
 
     __slots__ = ("_block", "_columns", "_rows")
 
@@ -298,7 +298,7 @@ class ScanBatch:
 
     @property
     def last_offset(self) -> int:
-        """Of the last row; the offset must be one of the columns."""
+        """The last row's offset, which must be one of the columns."""
         self._get("offset")
         return int(rows.offsets(self._block)[-1])
 
@@ -317,9 +317,9 @@ class ScanBatch:
         datetime64[us], in UTC.  These are read-only views of the batch's memory.
         key, value (bytes or None), topic (str), headers (a tuple of (str, bytes or None),
         empty where a record has none): arrays of objects; `strings` views keys and values
-        without making objects.
+        without creating objects.
 
-        Raises: ArgumentError for a column that the scan was not asked for.
+        Raises: ArgumentError for a column that is not one of the scan's.
         """
         numpy = _package("numpy")
         column = self._get(name)
@@ -359,7 +359,7 @@ class ScanBatch:
     def __arrow_c_array__(self, requested_schema: object = None) -> tuple[Any, Any]:
         """PyCapsules with the ArrowSchema and an ArrowArray that shares the memory.
 
-        `requested_schema` is not looked at, as the protocol allows: the consumer casts.
+        `requested_schema` is ignored, as the protocol allows: the consumer casts.
         """
         from kafkalog.log.scan import arrow
 
@@ -383,7 +383,7 @@ class ScanBatch:
 
 
 class ViewBatch:
-    """Some rows of a scan for packages that take Arrow: see `Columnar.view_batches`."""
+    """Some rows of a scan for packages that accept Arrow: see `Columnar.view_batches`."""
 
     __slots__ = ("_bits", "_block")
 
@@ -405,7 +405,7 @@ class ViewBatch:
 
 
 class _Memory:
-    """Some of a block's memory, as NumPy asks for it; keeps the block."""
+    """Some of a block's memory, in NumPy's array interface; keeps the block alive."""
 
     def __init__(self, block: Any, pointer: Any, kind: str, items: int) -> None:
         self._block = block
@@ -419,7 +419,7 @@ class _Memory:
 
 
 def new_pool(columns: int, idle_max: int) -> Any:
-    """A `kl_block_pool` that keeps the memory of at most so many blocks of the KL_COL_ bits
+    """A `kl_block_pool` that keeps the memory of at most `idle_max` blocks with the KL_COL_ bits
     `columns` for the next ones.
     """
     out = ffi.new("kl_block_pool **")
@@ -428,8 +428,8 @@ def new_pool(columns: int, idle_max: int) -> Any:
 
 
 def first_block(scan: Scan, columns: int) -> Any:
-    """What a pass over the range begins with, as a `kl_block` with the KL_COL_ bits `columns`; None
-    where there is nothing.
+    """The first `kl_block` of a pass over the range, with the KL_COL_ bits `columns`; None if the
+    range is empty.
 
     Raises: as iterating the scan.
     """
@@ -470,9 +470,9 @@ class _Pass:
         check(lib.kl_scan_open(log._c, options, out))
         self._c = ffi.gc(out[0], lib.kl_scan_free)
         scan._end_offset = lib.kl_scan_end_offset(self._c)
-        self._log: Scanned | None = log  # whose handle the scan uses
+        self._log: Scanned | None = log  # the scan uses its handle
         name = f"{log.topic}-{log.partition}"
-        # A pool is shared by passes that decode at once.
+        # A pool is shared by passes that decode in parallel.
         self._blocks = Steps(self._c, log._max_decompressed, pool is not None).blocks(name)
 
     def __enter__(self) -> _Pass:
@@ -492,7 +492,7 @@ class _Pass:
         return int(lib.kl_scan_count(self._c))
 
     def close(self) -> None:
-        """Let go of the log and of the memory; blocks that were taken live on."""
+        """Release the log and the memory; blocks already taken stay valid."""
         self._blocks.close()
         if self._c is not None:
             ffi.release(self._c)
@@ -554,7 +554,7 @@ def _between(name: str, value: int, low: int, high: int) -> int:
 
 
 def _package(name: str) -> Any:
-    """numpy, pyarrow, polars and pandas are imported at first use."""
+    """Import numpy, pyarrow, polars or pandas at first use."""
     import importlib
 
     try:

@@ -1,4 +1,4 @@
-"""The steps of a scan that Python takes part in: C decodes records, the codecs are packages."""
+"""The steps of a scan that need Python: C decodes records, but the codecs are packages."""
 
 from __future__ import annotations
 
@@ -14,38 +14,38 @@ __all__ = ["Steps"]
 
 _INFLATE_BATCHES = 32
 TOGETHER_BYTES = 8 << 20
-"""A batch above this, decompressed, is alone: nobody knows before how large several are."""
+"""A larger batch is decompressed alone: the size of several is not known in advance."""
 JOINED_BYTES = 1 << 20
-"""Of batches that are decompressed in one call: what the cache holds until they are decoded."""
+"""Of batches decompressed in one call: as much as the cache holds until they are decoded."""
 HELD_BYTES = 64 << 20
-"""Of decompressed batches whose rows nobody has taken."""
+"""Of decompressed batches whose rows were not taken yet."""
 
 
 class Steps:
-    """Takes a `kl_scan` from block to block.  One thread."""
+    """Advances a `kl_scan` from block to block.  One thread."""
 
     def __init__(self, scan: Any, limit_bytes: int, alone: bool = False) -> None:
         """`scan`: the caller frees it.  `limit_bytes`: of a batch, decompressed.
 
-        `alone`: this thread decodes each batch as soon as it is decompressed, while its bytes lie
-        in the processor's cache: other threads take other parts of the log.
+        `alone`: this thread decodes each batch as soon as it is decompressed, while its bytes are
+        in the processor's cache; other threads take other parts of the log.
         """
         self._c = scan
         self._limit = limit_bytes
         self._room = Room(TOGETHER_BYTES) if alone else None
         self._joined = ffi.new("kl_joined *")
         self._large = False
-        """The last batch was: the next ones are taken one by one at once."""
+        """The last batch was larger than TOGETHER_BYTES: the next ones are taken one by one."""
         self._compressed = ffi.new("kl_compressed[]", _INFLATE_BATCHES)
         self._count = ffi.new("int32_t *")
         self._block = ffi.new("kl_block **")
         self._state = ffi.new("int32_t *")
 
     def blocks(self, name: str) -> Generator[Any, None, None]:
-        """The `kl_block` handles up to the scan's end; `name` is for what fails.
+        """The `kl_block` handles up to the scan's end; `name` is for error messages.
 
         Raises: CorruptMessage, MessageTooLarge, UnsupportedCompressionType and what the scan
-        reports; the rows before the damage come first.
+        reports; the rows before the damage are yielded first.
         """
         while True:
             check(
@@ -73,8 +73,8 @@ class Steps:
             yield ffi.gc(self._block[0], lib.kl_block_free)
 
     def _inflate(self, name: str) -> Iterator[Any]:
-        """Decode the compressed batches that the scan has come to, several at a time; blocks
-        in between, where they are large."""
+        """Decode the compressed batches that the scan has reached, several at a time; if they are
+        large, yield blocks in between."""
         batches = self._compressed[0 : self._count[0]]
         items = [(batch.codec, ffi.buffer(batch.data, batch.bytes)) for batch in batches]
         bodies = self._together(items)
@@ -105,8 +105,8 @@ class Steps:
                 yield from self._take()
 
     def _inflate_joined(self, index: int) -> Any:
-        """The batches from `index` on that were decompressed in one call and decoded; None: the
-        first of them is to be taken alone, which says what is wrong with it.
+        """The batches from `index` on that were decompressed in one call and decoded; None if the
+        first of them must be taken alone, which also reports what is wrong with it.
         """
         left = self._count[0] - index
         if self._room is None or left < 2:
@@ -122,7 +122,7 @@ class Steps:
         return joined
 
     def _together(self, items: Sequence[tuple[int, Any]]) -> list[Any]:
-        """All bodies, by several threads; none where one is damaged or large: then one by one."""
+        """All bodies, by several threads; none if one is damaged or large: take them one by one."""
         if self._large or self._room:
             return []
         try:

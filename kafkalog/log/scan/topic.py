@@ -22,25 +22,25 @@ if TYPE_CHECKING:
 __all__ = ["TopicScan"]
 
 PIECE_BYTES = 16 << 20
-"""Of a log, about, that one thread decodes in one go."""
+"""About how much of a log one thread decodes in one go."""
 PIECE_BLOCKS = 4
-"""Decoded blocks of a piece that nobody has taken yet; its thread waits then."""
+"""Decoded blocks of a piece that were not taken yet; at this number its thread waits."""
 AHEAD_BYTES = 256 << 20
-"""Of decoded blocks that nobody has taken yet: a batch that was compressed well is one block,
-whatever its size.  Each thread may have one more in its hands."""
+"""Of decoded blocks that were not taken yet: a batch that compressed well is one block,
+whatever its size.  Each thread may hold one more."""
 PIECES_AHEAD = 1
-"""Pieces that are started ahead, in addition to one per thread."""
+"""Pieces started ahead, in addition to one per thread."""
 THREADS_MAX = 64
 THREADS_DEFAULT_MAX = 8
-"""On a machine of many processors: each thread has its blocks in memory."""
+"""The default on a machine with many processors: each thread has blocks in memory."""
 
 
 class TopicScan(Columnar):
     """Partitions as columns, one after another, each in the order of its offsets.
 
-    As `Scan`, but several threads decode ahead of the reader: at most
-    (`threads` + PIECES_AHEAD) times PIECE_BLOCKS batches of about `batch_bytes` are in memory, and
-    of larger ones about AHEAD_BYTES and one a thread.
+    As `Scan`, but several threads decode ahead of the reader.  At most
+    (`threads` + PIECES_AHEAD) times PIECE_BLOCKS batches of about `batch_bytes` are in memory; of
+    larger ones about AHEAD_BYTES, and one per thread.
     """
 
     def __init__(
@@ -52,10 +52,10 @@ class TopicScan(Columnar):
         only_partition: int | None = None,
         **options: Any,
     ) -> None:
-        """See `Store.scan`, which makes it.  `options`: of `Log.scan`, but start and stop.
+        """See `Store.scan`, which makes it.  `options`: those of `Log.scan` except start and stop.
 
-        `within`: the offsets of each partition that are wanted, as far as they are there.
-        `only_partition`: the others are passed over; None: none is.
+        `within`: the wanted offsets (first, end) of each partition, as far as they exist.
+        `only_partition`: skip all others; None: skip none.
         """
         usable = min(len(os.sched_getaffinity(0)), THREADS_DEFAULT_MAX)
         count = usable if threads is None else threads
@@ -63,7 +63,7 @@ class TopicScan(Columnar):
         for name in ("start", "stop"):
             if name in options:
                 raise ArgumentError(
-                    f"{name}: an offset of one partition, here are many; scan its log"
+                    f"{name}: an offset of one partition, but this scan covers many; scan its log"
                 )
         self._logs = tuple(
             log for log in logs if only_partition is None or log.partition == only_partition
@@ -71,17 +71,17 @@ class TopicScan(Columnar):
         self._within = within
         self._options = options
         self._columns, _ = column_bits(options.get("columns"))
-        self._scans = [log.scan(**options) for log in self._logs]  # what is wrong is said now
+        self._scans = [log.scan(**options) for log in self._logs]  # raises bad options now
 
     def __repr__(self) -> str:
         return f"TopicScan({len(self._logs)} partitions: {', '.join(self._columns)})"
 
     def count(self) -> int:
-        """How many records there are: see `Scan.count`."""
+        """The number of records: see `Scan.count`."""
         return sum(count for _, count in self.counts())
 
     def counts(self) -> Iterator[tuple[int, int]]:
-        """Partitions in their order, with how many records there are; one may come in parts.
+        """The number of records of each partition, in order; a partition may come in parts.
 
         Raises: as `count`.
         """
@@ -102,9 +102,9 @@ class TopicScan(Columnar):
         return found
 
     def _pieces(self, ends: Sequence[int]) -> Iterator[Scan]:
-        """Scans that follow each other and are all of it, cut where batches begin."""
+        """Scans that together cover the range, in order, cut where batches begin."""
         for log, end in zip(self._logs, ends, strict=True):
-            first = log.start_offset  # what was deleted of its segment has entries, too
+            first = log.start_offset  # a segment has entries for its deleted part, too
             begin: int | None = None
             if self._within is not None:
                 if self._within[0] > first:
@@ -119,7 +119,7 @@ class TopicScan(Columnar):
 
 
 class _Work:
-    """What the threads of a pass share.  Not its iterator: dropping that ends them."""
+    """What the threads of a pass share.  Not its iterator: dropping that ends the threads."""
 
     def __init__(self, pieces: Iterator[Scan], columns: int, most: int) -> None:
         self.lock = threading.Condition()
@@ -128,13 +128,13 @@ class _Work:
         self.most = most
         self.pool = new_pool(columns, most * PIECE_BLOCKS)
         self.begun: deque[_Piece] = deque()
-        """In their order; the first is the one that is read."""
+        """In order; the first is being read."""
         self.ahead_bytes = 0
         """Of blocks that were not taken yet."""
         self.all_begun = self.over = False
 
     def end(self) -> None:
-        """Nobody reads any more."""
+        """End the pass: nothing reads it any more."""
         with self.lock:
             self.over = True
             for piece in self.begun:
@@ -143,7 +143,7 @@ class _Work:
             self.lock.notify_all()
 
     def run(self) -> None:
-        """One thread: piece after piece."""
+        """The work of one thread: decode piece after piece."""
         while (piece := self._next()) is not None:
             self._decode(piece)
 
@@ -154,7 +154,7 @@ class _Work:
                 return None
             piece = _Piece()
             try:
-                # Under the lock: the first thread here is first in the order, too.
+                # Under the lock, so that threads append their pieces in the pieces' order.
                 piece.scan = next(self.pieces, None)
             except BaseException as problem:
                 piece.problem, piece.over = problem, True
@@ -179,8 +179,8 @@ class _Work:
             problem = found
         with self.lock:
             piece.problem, piece.over = None if self.over else problem, True
-            # An error whose traceback leads back to it is garbage with memoryviews in it, on
-            # which Python's collector may crash: https://github.com/python/cpython/issues/77894
+            # An error whose traceback refers back to it is garbage with memoryviews in it, which
+            # can crash Python's collector: https://github.com/python/cpython/issues/77894
             problem = None
             self.lock.notify_all()
 
@@ -193,16 +193,16 @@ class _Work:
             return not self.over
 
     def _has_room(self, piece: _Piece, block: Any) -> bool:
-        """Whether a block may wait to be taken; one that is waited for always may."""
+        """Whether a block may be queued; a block that the reader waits for always may."""
         if not piece.blocks and piece is self.begun[0]:
             return True
         full = self.ahead_bytes + lib.kl_block_memory(block) > AHEAD_BYTES
         return not full and len(piece.blocks) < PIECE_BLOCKS
 
     def take(self) -> Any:
-        """The next block; None: that was the last.
+        """The next block; None after the last one.
 
-        Raises: why a piece could not be read, behind its blocks.
+        Raises: why a piece could not be read, after its blocks.
         """
         with self.lock:
             while True:
@@ -225,7 +225,7 @@ class _Work:
                     del problem  # as in _decode
 
     def _known(self) -> bool:
-        """Whether it is known what comes next."""
+        """Whether `take` can return or raise without waiting."""
         if self.over or not self.begun:
             return self.over or self.all_begun
         return bool(self.begun[0].blocks) or self.begun[0].over
@@ -239,7 +239,7 @@ class _Piece:
         self.blocks: deque[Any] = deque()
         self.problem: BaseException | None = None
         self.over = False
-        """No block comes any more."""
+        """No more blocks will come."""
 
 
 class _Ordered:
@@ -269,7 +269,7 @@ class _Ordered:
         return block
 
     def close(self) -> None:
-        """Let go of the logs and of the memory; blocks that were taken live on."""
+        """Release the logs and the memory; blocks already taken stay valid."""
         self._ended()
         for thread in self._threads:
             if thread.ident is not None and thread is not threading.current_thread():

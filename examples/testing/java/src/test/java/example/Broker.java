@@ -6,7 +6,7 @@ import java.io.Writer;
 import java.util.ArrayList;
 import java.util.List;
 
-/** `kafkalog test-broker`: it ends with this process, whatever becomes of it. */
+/** `kafkalog test-broker`: it ends with this process, however that ends. */
 final class Broker implements AutoCloseable {
     final String address;
     private final Process process;
