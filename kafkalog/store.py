@@ -270,7 +270,7 @@ class Store:
         for number in arguments.things("partitions", wanted):
             try:
                 logs.append(found[number])
-            except NotFound:  # nothing was ever written there, unless its disk is away
+            except NotFound:  # nothing was ever written there, unless its disk is missing
                 if layout.leads_nowhere(found._folders[number]):
                     raise
         return TopicScan(logs, **options)

@@ -1,7 +1,7 @@
 """The plain tuples that kafkalog returns, without behaviour.
 
 Times are milliseconds since 1970 UTC, offsets are log offsets.  A Record is a tuple because
-millions are made: its maker (kafkalog.log.scan.scan) fills them in bulk.
+millions are made: its maker (kafkalog.log.scan.rows) fills them in bulk.
 """
 
 from typing import Final, NamedTuple

@@ -12,15 +12,12 @@ import re
 import struct
 from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 from kafkalog._native import check, ffi, lib
 from kafkalog.batch.encode import HEADER_BYTES
 from kafkalog.batch.walk import BatchWalk
 from kafkalog.disk.layout import META_PROPERTIES, segment_name
-
-if TYPE_CHECKING:
-    pass
 
 __all__ = [
     "LEFTOVERS",

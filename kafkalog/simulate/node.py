@@ -210,7 +210,6 @@ class Node:
                 del self.replicas[tp]
             if effect.delete:
                 self.on_disk.pop(tp, None)
-            if effect.delete:
                 shutil.rmtree(folder, ignore_errors=True)
             return
         if found is None:

@@ -37,7 +37,7 @@ kl_status kl_kept_check(kl_dir *dir) {
     if (!status && count >= KL_KEPT_FILES_MAX)
         status = kl_fail(
             KL_E_CORRUPT,
-            "%s needs a recovery, and %zu files with what earlier ones took out lie there, "
+            "%s needs a recovery, and holds %zu files of what earlier recoveries cut off, "
             "from %s to %s, wanted fewer than %d: nothing was cut; move them elsewhere or "
             "delete them, then open it again",
             dir->path, count, first, last, KL_KEPT_FILES_MAX);

@@ -354,13 +354,12 @@ def test_a_snapshot_that_is_being_written_or_deleted_is_no_damage(tmp_path: Path
     assert damage(verify(path)) == {"snapshot-bytes"}
 
 
-def test_an_append_in_flight_is_no_damage(tmp_path: Path) -> None:
-    """A half-written tail is damage only as long as it stays; the complete log is clean."""
+def test_a_tail_that_stays_half_written_is_damage(tmp_path: Path) -> None:
+    """Even where a writer holds the lock; the complete log is clean."""
     with Log(tmp_path / "own-0") as log:
         log.append_many([b"x" * 100] * 100)
         path = tmp_path / "own-0" / "00000000000000000000.log"
         whole = path.read_bytes()
-        # A tail that stays half written is damage, even where a writer holds the lock.
         path.write_bytes(whole + whole[: len(whole) // 2])
         assert damage(verify(tmp_path / "own-0")) == {"tail-bytes"}
         path.write_bytes(whole)

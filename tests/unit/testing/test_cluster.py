@@ -260,7 +260,7 @@ def test_who_wants_a_producer_id_comes_again(kafkalog_cluster: TestCluster) -> N
         assert producer.send("t", b"1").result(60).offset == 0
 
 
-def test_without_pytest_and_one_more_time(tmp_path: Path) -> None:
+def test_a_cluster_without_pytest(tmp_path: Path) -> None:
     """The records of a killed node are there again once it is back."""
     with TestCluster(tmp_path, config={"default.replication.factor": 1}) as cluster:
         cluster.create_topic("one")
