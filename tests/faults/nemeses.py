@@ -1,4 +1,4 @@
-"""What is done to a cluster while clients use it.  Each is undone by `Cluster.heal`."""
+"""Faults of a cluster while clients use it.  `Cluster.heal` undoes each."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ Deed = Callable[[Cluster, random.Random], str]
 
 
 class Nemesis(NamedTuple):
-    """`deed` says what it did; then it is left as it is for `hold_s`."""
+    """`deed` causes the fault and returns what it did; then the fault lasts for `hold_s`."""
 
     deed: Deed
     hold_s: float
@@ -35,7 +35,7 @@ def _hosts(members: Sequence[Node]) -> list[Host]:
 
 
 def _one(cluster: Cluster, rng: random.Random) -> tuple[Node, list[Node]]:
-    """A node, and the others; the one that leads something of the queue, half the time."""
+    """A node, and the others; half the time one that leads a partition of the queue."""
     number = rng.choice([*cluster.nodes])
     if rng.random() < 0.5:
         leader = cluster.leader("queue", rng.randrange(cluster.topics.get("queue", 1)))
@@ -44,7 +44,7 @@ def _one(cluster: Cluster, rng: random.Random) -> tuple[Node, list[Node]]:
 
 
 def _any(cluster: Cluster, rng: random.Random) -> Node | KafkaNode:
-    """As `_one`, and now and then Kafka's."""
+    """As `_one`, and sometimes Kafka's node."""
     if cluster.kafka is not None and rng.random() < 0.25:
         return cluster.kafka
     return _one(cluster, rng)[0]
@@ -55,7 +55,7 @@ def _zookeepers(cluster: Cluster) -> list[Host]:
 
 
 def _elders(cluster: Cluster) -> list[Host]:
-    """A host that is neither a node of ours nor a client."""
+    """Hosts that are neither our nodes nor clients."""
     kafka = [cluster.kafka.host] if cluster.kafka else []
     return [*_zookeepers(cluster), *kafka]
 
@@ -111,7 +111,7 @@ def kill_zookeeper(cluster: Cluster, rng: random.Random) -> str:
 
 
 def expire_session(cluster: Cluster, rng: random.Random) -> str:
-    """Of the controller, half the time."""
+    """Half the time the controller's session."""
     number, leader = _any(cluster, rng).number, cluster.controller()
     if leader in cluster.brokers and rng.random() < 0.5:
         number = leader
@@ -186,7 +186,7 @@ def cut_from_nodes(cluster: Cluster, rng: random.Random) -> str:
 
 
 def cut_from_zookeeper(cluster: Cluster, rng: random.Random) -> str:
-    """Longer than its session: that ends."""
+    """Longer than its session timeout: the session ends."""
     node, _ = _one(cluster, rng)
     cluster.divide([node.host], _zookeepers(cluster))
     return f"{node.number} reaches all but ZooKeeper"
@@ -249,7 +249,8 @@ def reset(cluster: Cluster, rng: random.Random) -> str:
 
 
 def swizzle(cluster: Cluster, rng: random.Random) -> str:
-    """Some are cut off one after the other, and come back in another order; the last one stays."""
+    """Cut some off one after the other, and reconnect them in another order; the last one stays
+    cut off."""
     nodes = rng.sample([*cluster.nodes.values()], rng.choice([2, 3]))
     order = rng.sample(nodes, len(nodes))
     for node in nodes:
@@ -273,7 +274,7 @@ def slow(cluster: Cluster, rng: random.Random) -> str:
 
 
 def move(cluster: Cluster, rng: random.Random) -> str:
-    """Every partition of the queue goes to other nodes, in another order."""
+    """Reassign every partition of the queue to other nodes, in another order."""
     partitions = cluster.topics["queue"]
     places = {("queue", n): rng.sample(cluster.keepers, rng.choice([2, 3]))
               for n in range(partitions)}  # fmt: skip
@@ -281,7 +282,7 @@ def move(cluster: Cluster, rng: random.Random) -> str:
 
 
 def move_back(cluster: Cluster, rng: random.Random) -> str:
-    """To where they were at the begin."""
+    """Reassign them to their first nodes."""
     places = {("queue", n): cluster.places(n, True) for n in range(cluster.topics["queue"])}
     return _moved(cluster, places)
 
@@ -296,7 +297,7 @@ def _moved(cluster: Cluster, places: dict[tuple[str, int], list[int]]) -> str:
 
 
 def elect(cluster: Cluster, rng: random.Random) -> str:
-    """Preferred leaders."""
+    """Elect preferred leaders."""
     wanted = [(topic, n) for topic, count in cluster.topics.items() for n in range(count)]
     admin = kafkalog.Admin(cluster.bootstrap, api_timeout_ms=20_000)
     with contextlib.suppress(kafkalog.KafkalogError), admin:
