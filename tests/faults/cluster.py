@@ -315,7 +315,7 @@ class Cluster:
         with kafkalog.Admin(self.bootstrap) as admin:
             wait_for(
                 lambda: {one.state for one in admin.list_groups()} <= {"Empty", "Dead"},
-                "nobody is left in a group", PATIENCE_S, 0.2,
+                "no group has a member", PATIENCE_S, 0.2,
             )  # fmt: skip
         for node in self.brokers.values():
             node.stop()

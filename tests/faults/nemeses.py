@@ -78,7 +78,7 @@ def kill_all(cluster: Cluster, rng: random.Random) -> str:
 def kill_controller(cluster: Cluster, rng: random.Random) -> str:
     number = cluster.controller()
     if number not in cluster.brokers:
-        return "nobody is the controller: all are left alone"
+        return "there is no controller: no node was killed"
     cluster.brokers[number].kill()
     return f"kill -9 of {number}, the controller"
 
@@ -86,14 +86,14 @@ def kill_controller(cluster: Cluster, rng: random.Random) -> str:
 def pause(cluster: Cluster, rng: random.Random) -> str:
     node = _any(cluster, rng)
     node.pause()
-    return f"{node.number} stands still"
+    return f"{node.number} is paused"
 
 
 def pause_two(cluster: Cluster, rng: random.Random) -> str:
     nodes = rng.sample([*cluster.nodes.values()], 2)
     for node in nodes:
         node.pause()
-    return f"{[node.number for node in nodes]} stand still"
+    return f"{[node.number for node in nodes]} are paused"
 
 
 def rolling_restart(cluster: Cluster, rng: random.Random) -> str:
@@ -101,7 +101,7 @@ def rolling_restart(cluster: Cluster, rng: random.Random) -> str:
         node.stop()
         node.begin(wait=False)
         cluster.all_known()
-    return "all ended in order and began again, one after the other"
+    return "all nodes stopped in order and restarted, one after the other"
 
 
 def kill_zookeeper(cluster: Cluster, rng: random.Random) -> str:
@@ -232,10 +232,10 @@ def delay(cluster: Cluster, rng: random.Random) -> str:
     if rng.random() < 0.5:
         for host in cluster.network.hosts.values():
             host.hears(late_ms=late)
-        return f"all is {late[0]:g} to {most} ms late"
+        return f"all packets are {late[0]:g} to {most} ms late"
     node, _ = _one(cluster, rng)
     node.host.hears(late_ms=late)
-    return f"{node.number} hears all {late[0]:g} to {most} ms late"
+    return f"{node.number} hears everything {late[0]:g} to {most} ms late"
 
 
 def reset(cluster: Cluster, rng: random.Random) -> str:
@@ -260,7 +260,7 @@ def swizzle(cluster: Cluster, rng: random.Random) -> str:
         cluster.hear(node.host)
         threading.Event().wait(rng.uniform(0.2, 2))
     said = [[node.number for node in some] for some in (nodes, order)]
-    return f"{said[0]} hear nobody, one after the other; again hear {said[1]}"
+    return f"{said[0]} cut off, one after the other; then back: {said[1]}"
 
 
 def slow(cluster: Cluster, rng: random.Random) -> str:
@@ -302,7 +302,7 @@ def elect(cluster: Cluster, rng: random.Random) -> str:
     admin = kafkalog.Admin(cluster.bootstrap, api_timeout_ms=20_000)
     with contextlib.suppress(kafkalog.KafkalogError), admin:
         return f"{len(admin.elect_leaders(wanted).done)} preferred leaders were elected"
-    return "nobody could be elected"
+    return "no leader could be elected"
 
 
 PROCESSES = [

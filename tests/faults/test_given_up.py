@@ -94,7 +94,7 @@ def test_an_end_that_comes_late_does_not_end_the_next_transaction(
             second = producer.send("t", b"second", partition=0).result(60)
             wait_for(
                 lambda: set(connections(broker.host.address).values()) <= {ESTABLISHED, TIME_WAIT},
-                "what was given up has come, or does so no more",
+                "the request that was given up has arrived, or never will",
             )
             assert reader.end_offsets([TP]) == {TP: second.offset}
             producer.commit_transaction()
