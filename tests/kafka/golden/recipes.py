@@ -326,7 +326,7 @@ def told(group: Any) -> dict[str, object]:
 
 
 def kraft(making: Making) -> None:
-    """A whole node with its metadata log: topics created, grown and deleted, settings, snapshots."""
+    """A whole node with its metadata log: topics made, grown and deleted, settings, snapshots."""
     settings = (
         "metadata.log.max.snapshot.interval.ms=3000\n"
         "metadata.log.max.record.bytes.between.snapshots=2000\n"
