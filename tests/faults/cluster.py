@@ -135,7 +135,7 @@ class Cluster:
             if node.disk is not None:
                 node.disk.unmount()
 
-    # ---- what is known -----------------------------------------------------------------------
+    # ---- queries -----------------------------------------------------------------------------
 
     def metadata(self, node: int, *topics: str) -> Any:
         """Metadata as a node answers clients.  Raises: OSError."""
@@ -241,7 +241,7 @@ class Cluster:
         except AssertionError as late:
             raise AssertionError(f"{late}: {last[:6]}") from None
 
-    # ---- what can be done --------------------------------------------------------------------
+    # ---- actions -----------------------------------------------------------------------------
 
     def deafen(self, pairs: Iterable[tuple[Host, Host]]) -> None:
         """In each pair the first host no longer hears the second."""

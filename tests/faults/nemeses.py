@@ -270,7 +270,7 @@ def slow(cluster: Cluster, rng: random.Random) -> str:
     return f"{node.number} sends {kbit} kbit/s"
 
 
-# ---- what an operator does ---------------------------------------------------------------------
+# ---- actions of an operator --------------------------------------------------------------------
 
 
 def move(cluster: Cluster, rng: random.Random) -> str:

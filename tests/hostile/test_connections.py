@@ -136,7 +136,7 @@ def test_random_requests_of_every_api(victim: Victim) -> None:
     assert ended >= len(apis.SERVED)
 
 
-# ---- answers that nobody reads -----------------------------------------------------------------
+# ---- answers that are never read ---------------------------------------------------------------
 
 
 def test_requests_without_end_and_no_answer_read(victim: Victim) -> None:

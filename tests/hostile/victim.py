@@ -140,7 +140,7 @@ class Victim:
             found = peer.ask(apis.CREATE_TOPICS, 5, {"topics": [entry], "timeout_ms": 30_000})
         assert found.topics[0].error_code == 0, found.topics[0].error_message
 
-    # ---- what it takes ---------------------------------------------------------------------
+    # ---- its resources ---------------------------------------------------------------------
 
     def _status(self, name: str) -> int:
         text = Path(f"/proc/{self.process.pid}/status").read_text()

@@ -168,7 +168,7 @@ class LogMachine(RuleBasedStateMachine):
                 producer=producer, commit=commit,
             )  # fmt: skip
 
-    # ---- the rest that changes something ---------------------------------------------------
+    # ---- other changes ---------------------------------------------------------------------
 
     @rule()
     def flush(self):
@@ -273,7 +273,7 @@ class LogMachine(RuleBasedStateMachine):
         assert self.log.recovery.truncated_bytes == 0
         self.agrees()
 
-    # ---- looking ---------------------------------------------------------------------------
+    # ---- reading ---------------------------------------------------------------------------
 
     @rule(time=st.integers(T0 - 1, T0 + 101))
     def find_time(self, time):

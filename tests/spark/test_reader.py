@@ -256,7 +256,7 @@ def test_a_schema_against_the_columns_option_is_refused(topics):
     assert source.reader(source.schema()) is not None
 
 
-# ---- what changes under a reader
+# ---- changes under a reader
 
 
 def test_a_topic_without_records(tmp_path):
@@ -523,7 +523,7 @@ def test_another_version_on_an_executor_is_named(topics, monkeypatch):
         list(reader.read(task))
 
 
-# ---- what travels
+# ---- pickles
 
 
 class Recorder(pickle.Unpickler):

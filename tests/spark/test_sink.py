@@ -414,7 +414,7 @@ def test_a_driver_that_dies(
     assert [v for *_, v in written(tmp_path / "data")["t"]] == [b"a", b"b", b"c", b"d"]
 
 
-# ---- what cannot be ------------------------------------------------------------------------
+# ---- errors --------------------------------------------------------------------------------
 
 
 def test_a_directory_that_a_broker_has(job: Job, tmp_path: Path) -> None:

@@ -161,7 +161,7 @@ def test_a_directory_that_is_only_open_for_deliveries_has_its_journals_compacted
     assert [one.offset for one in found.values()] == [249] * 4
 
 
-# ---- what others commit -------------------------------------------------------------------
+# ---- commits of others --------------------------------------------------------------------
 
 
 def consume(target: Path, group: str, topic: str = "t") -> list[bytes | None]:
@@ -210,7 +210,7 @@ def test_a_group_of_another_application_is_refused(job: Job, tmp_path: Path) -> 
     assert written(tmp_path / "data") == {"t": ["a"]}
 
 
-# ---- what older versions remembered -------------------------------------------------------
+# ---- offsets of older versions ------------------------------------------------------------
 
 
 def remember(target: Path, offset: int, query: str, *topics: str) -> None:

@@ -55,7 +55,7 @@ def test_offsets_of_another_source_are_refused(found):
         from_json(found)
 
 
-# ---- what there is
+# ---- available offsets
 
 
 def test_a_stream_goes_on_where_it_was_and_takes_new_partitions_from_their_start():
@@ -106,7 +106,7 @@ def test_only_what_is_on_disk():
     assert offer.stops == {A: 8} and not offer.lost
 
 
-# ---- how much of it
+# ---- limits
 
 
 @given(
@@ -171,7 +171,7 @@ def test_a_small_batch_waits_for_more_or_for_its_time():
     assert ends is not None and waiting.since_ms == 1100
 
 
-# ---- the batch again
+# ---- a repeated batch
 
 
 def test_a_batch_is_what_it_was_whatever_came_after():

@@ -247,7 +247,7 @@ def test_available_now_ends_beside_a_topic_that_is_made_anew(store):
     assert query.drain() == 0
 
 
-# ---- what has gone
+# ---- lost data
 
 
 def remake(store: kafkalog.Store, clock: Clock, *new: str) -> None:
@@ -380,7 +380,7 @@ def test_a_log_that_was_cut(tmp_path):
     assert [(o, v) for _, _, o, v in checkpoint.rows[10:]] == [(5, b"b"), (6, b"b")]
 
 
-# ---- what it sees
+# ---- visible records
 
 
 def test_open_transactions_are_waited_for(store):

@@ -17,7 +17,7 @@ import pytest
 
 MOST_UNSTEADY = 10
 MOST_FAILED = 3 * MOST_UNSTEADY
-"""With more failures than these nothing is run again: so many are no bad luck."""
+"""With more failures than these nothing is run again: so many are not bad luck."""
 TRIES = 2
 KEPT = Path("build", "unsteady.txt")
 """The complete report of each unsteady test's first failure."""

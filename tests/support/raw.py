@@ -67,7 +67,7 @@ class Raw:
         self.send(api, version, body)
         return self.receive(api, version)
 
-    # ---- what most tests do ------------------------------------------------------------------
+    # ---- common requests ---------------------------------------------------------------------
 
     def create(self, topic: str, partitions: int = 1, **config: str) -> Any:
         """Create a topic; settings with underscores for dots.  Its entry in the response."""

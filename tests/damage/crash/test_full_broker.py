@@ -175,7 +175,7 @@ def test_all_that_is_open_is_told_once(disk: Path, caplog: pytest.LogCaptureFixt
     assert all("No space left on device" in one.getMessage() for one in told(jobs[0]))
 
 
-# ---- what makes room -------------------------------------------------------------------------
+# ---- making space ----------------------------------------------------------------------------
 
 
 def test_delete_records_makes_room(disk: Path, broker: Broker) -> None:

@@ -260,7 +260,7 @@ def test_of_a_node_of_a_cluster(memory_path: Path) -> None:
         assert manager.get("log", 0).end_offset == COUNT // 2
 
 
-# ---- behind the recovery point -----------------------------------------------------------------
+# ---- after the recovery point ------------------------------------------------------------------
 
 
 def spoil_the_end(file: Path) -> None:
@@ -402,7 +402,7 @@ def test_a_checkpoint_of_another_name_is_lowered(memory_path: Path) -> None:
     assert cleaner.read_text() == f"0\n1\norders 0 {COUNT}\n"
 
 
-# ---- what is no loss ---------------------------------------------------------------------------
+# ---- no loss -----------------------------------------------------------------------------------
 
 
 def expect_nothing_lost(path: Path, start: int, end: int) -> None:

@@ -262,7 +262,7 @@ def test_a_first_start_waits_for_the_disk_once(
             assert sum(map(held.kl_io_calls, CALLS)) == wanted
 
 
-# ---- what is damage --------------------------------------------------------------------------
+# ---- damage ----------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("damage", ["empty", "zeros", "cut off", "missing"])

@@ -77,7 +77,7 @@ class CopyLife:
         Manager._shared.forget(self._manager)
         self._log = self._manager = None
 
-    # ---- what a leader says ------------------------------------------------------------------
+    # ---- orders of leaders -------------------------------------------------------------------
 
     def take(self) -> None:
         """Fetch five more batches, in two answers; all but the last two are committed."""
@@ -128,7 +128,7 @@ class CopyLife:
         points = self._manager.upkeep.checkpoints
         points.recovery_points(), points.log_starts(), points.high_watermarks()
 
-    # ---- what must hold ---------------------------------------------------------------------
+    # ---- invariants -------------------------------------------------------------------------
 
     def _held(self, start: int) -> list[bytes]:
         return batches_in(self.path / "log-0", start)

@@ -179,7 +179,7 @@ class LogLife:
             points = self._manager.upkeep.checkpoints
             points.recovery_points(), points.log_starts(), points.high_watermarks()
 
-    # ---- what must hold ---------------------------------------------------------------------
+    # ---- invariants -------------------------------------------------------------------------
 
     def _held(self) -> dict[int, tuple[bytes | None, bytes | None]]:
         return {record.offset: (record.key, record.value) for record in self.log.read()}
@@ -331,7 +331,7 @@ class BrokerLife:
         ended = self.raw.call(apis.END_TXN, 3, transactional_id="t", committed=False, **who)
         self._fine(ended.error_code)
 
-    # ---- what must hold ---------------------------------------------------------------------
+    # ---- invariants -------------------------------------------------------------------------
 
     def check_refused(self) -> None:
         """It can still be read."""

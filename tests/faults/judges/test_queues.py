@@ -162,7 +162,7 @@ def test_every_kind_has_bad_histories() -> None:
     assert named == set(BAD) and all(len(histories) >= 3 for histories in BAD.values())
 
 
-# ---- long ones: a perfect log, and then one thing is spoilt -----------------------------------
+# ---- long histories: a perfect log, and then with one error -----------------------------------
 
 Log = dict[int, list[str]]
 

@@ -175,7 +175,7 @@ class Nodes:
     def living(self) -> list[Node]:
         return [node for node in self.nodes.values() if node.lives]
 
-    # ---- what is known -----------------------------------------------------------------------
+    # ---- queries -----------------------------------------------------------------------------
 
     def metadata(self, node: Node) -> Any:
         """Metadata as a node answers clients; None if it does not answer."""
@@ -246,7 +246,7 @@ class Nodes:
         except AssertionError as late:
             raise AssertionError(f"{late}: {last[-1]}") from None
 
-    # ---- what is done ------------------------------------------------------------------------
+    # ---- actions -----------------------------------------------------------------------------
 
     def begin(self, number: int, kind: str = "") -> None:
         """Start a node as this kind, or as what it was, once its last registration is gone."""
@@ -301,7 +301,7 @@ class Nodes:
 
         return until(tried, what)
 
-    # ---- what came of it ---------------------------------------------------------------------
+    # ---- results -----------------------------------------------------------------------------
 
     def copies(self, topic: str, partition: int = 0) -> dict[int, list[bytes]]:
         """The batches of each node that has the partition."""

@@ -267,7 +267,7 @@ class Tour:
             self.same(topic)
             self.remove(topic)
 
-    # ---- what is drawn -----------------------------------------------------------------------
+    # ---- drawn deeds -------------------------------------------------------------------------
 
     def numbers(self) -> list[int]:
         return sorted(node.number for node in self.nodes.living)
@@ -284,7 +284,7 @@ class Tour:
         ]  # fmt: skip
         self.rng.choice(deeds)()
 
-    # ---- what came of it ---------------------------------------------------------------------
+    # ---- results -----------------------------------------------------------------------------
 
     def judge(self, by_kafka: bool = True) -> None:
         """End the clients, then the nodes; `by_kafka`: Kafka's tools are run, too.

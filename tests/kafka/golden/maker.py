@@ -119,7 +119,7 @@ class Making:
             producer.produce(topic, value, key, partition, headers=headers, **stamp)
         producer.flush()
 
-    # ---- what Kafka answers ------------------------------------------------------------------
+    # ---- Kafka's answers ---------------------------------------------------------------------
 
     def messages(self, topic: str, partition: int, committed: bool) -> Iterator[Message]:
         """Every record of a partition, as librdkafka reads it."""

@@ -252,7 +252,7 @@ def elections_and_reassignments(raw: Raw) -> Any:
     )  # fmt: skip
 
 
-# ---- finding, versions -----------------------------------------------------------------------
+# ---- coordinators, versions ------------------------------------------------------------------
 
 
 @step

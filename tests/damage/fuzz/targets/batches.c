@@ -93,7 +93,7 @@ static void find_agrees(const kl_batch *batch, const uint8_t *records, size_t by
     else WANT(found.record_pos == all->list[i].record_pos);
 }
 
-/* ---- and written again as columns ------------------------------------------------------ */
+/* ---- written again as columns ---------------------------------------------------------- */
 
 /* The columns of records whose bytes lie one after another in `data`. */
 typedef struct {

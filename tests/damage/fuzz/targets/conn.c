@@ -13,7 +13,7 @@
 
 enum { REQUESTS_MAX = 256, STEPS_MAX = 200, REQUEST_BYTES_MAX = 5000, QUEUED_MAX = 2 };
 
-/* ---- what is played ------------------------------------------------------------------ */
+/* ---- the simulated parts ------------------------------------------------------------- */
 
 static kl_server_config config;
 static kl_net net;
@@ -94,7 +94,7 @@ static const kl_ops ops = {
     .drop = drop,
 };
 
-/* ---- a plain reading ----------------------------------------------------------------- */
+/* ---- a plain parser ------------------------------------------------------------------ */
 
 /* The correlation ids of the whole requests in `bytes`, up to the first invalid one. */
 static size_t plain(kl_span bytes, int32_t *out, bool *garbage) {
@@ -215,7 +215,7 @@ static void finish(kl_conn *conn) {
     }
 }
 
-/* ---- the whole ----------------------------------------------------------------------- */
+/* ---- the target ---------------------------------------------------------------------- */
 
 static void begin(void) {
     memset(&net, 0, sizeof net);

@@ -30,7 +30,7 @@ kl_log_config fuzz_config(kl_span *input) {
     };
 }
 
-/* ---- questions ------------------------------------------------------------------------- */
+/* ---- queries --------------------------------------------------------------------------- */
 
 static kl_log_state check_state(kl_log *log) {
     kl_log_state state;

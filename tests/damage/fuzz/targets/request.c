@@ -62,7 +62,7 @@ void kl_request_release_frame(kl_request *request) { (void)request; }
 void kl_warmed(kl_warming *warming) { (void)warming; }
 void kl_request_wake(kl_request *request) { of(request)->woken = true; }
 
-/* ---- what an answer must be ------------------------------------------------------------------ */
+/* ---- checks of answers ----------------------------------------------------------------------- */
 
 static void check_produce(const exchange *exchange) {
     int16_t version = exchange->request.api_version;
@@ -284,7 +284,7 @@ static void park(exchange *exchange) {
     parked[0] = exchange;
 }
 
-/* ---- the whole ------------------------------------------------------------ */
+/* ---- the target ----------------------------------------------------------- */
 
 /* With the epoch of its log, which the input may have raised. */
 static void put_partition(kl_data *data, kl_log *log) {
