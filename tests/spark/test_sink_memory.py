@@ -233,7 +233,7 @@ def test_a_stream_goes_on_where_an_older_version_stopped(micro: Any, tmp_path: P
 
 
 def test_foreach_batch_goes_on_where_an_older_version_stopped(job: Job, tmp_path: Path) -> None:
-    """The batch is written to a topic that it did not write, or that was deleted."""
+    """A batch is dropped for the topics that it wrote, and written to others."""
     remember(tmp_path / "data", 8, "", "t")
     for number in ("6", "7", "8"):
         for topic in ("t", "u"):

@@ -1,7 +1,7 @@
 """A power cut at every step of the first start of a directory, and of the steps right after it.
 
 Nothing waits for the disk before everything is written, so a cut may leave any part of it.  The
-rest always starts: as the node that a client has seen, if that was possible, with everything
+state left always starts: as the node that a client has seen, if that was possible, with everything
 acknowledged; otherwise as a new node.
 """
 
