@@ -36,7 +36,7 @@ class Target:
             admin.create_topics([kafkalog.NewTopic(topic, PARTITIONS)]).check()
 
     def micro(self, micro: Any, number: int, *tasks: Any) -> Any:
-        """A micro-batch of a query of its own."""
+        """A micro-batch of a separate query."""
         return micro(number, *tasks, query=self.topic, **self.options)
 
     def records(self) -> list[Any]:

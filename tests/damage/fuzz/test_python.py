@@ -123,7 +123,7 @@ def test_texts(kind):
             refused += 1
             continue
         taken += 1
-        # Ids are letters, digits and two signs in every text of ours: nothing is escaped.
+        # Ids are letters, digits and two signs in all our texts: nothing is escaped.
         if re.fullmatch(r"[\w-]*", getattr(found, "cluster_id", "") or "", re.ASCII):
             assert parse(render(found)) == found, data
     assert taken > 10 and refused > 10

@@ -29,7 +29,7 @@ SETTINGS = {
     "transaction.state.log.num.partitions": "1",
 }
 LEVELS = ("--release-version", "4.1")
-"""With the feature levels of a new directory of ours, which older Kafkas open, too."""
+"""With the feature levels of our new directories, which older Kafkas open, too."""
 TOPICS = {"t": {}, "two": {}, "compacted": {"cleanup.policy": "compact"}}
 NOW_MS = int(time.time() * 1000)
 NONE_SUCH = uuid.UUID("12345678-1234-5678-1234-567812345678")
