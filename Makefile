@@ -1,10 +1,10 @@
-# Two commands matter: `make demo` and `make test`.  Everything lives in .venv here; what is
-# installed once is not asked for again, so that nothing below needs a network later.
+# Two commands matter: `make demo` and `make test`.  Everything is installed into .venv here, once,
+# so nothing below needs a network later.
 
 VENV   := .venv
 PY     := $(VENV)/bin/python
 STAMPS := $(VENV)/stamps
-# The first interpreter that is new enough; `make PYTHON=python3.12 test` names another.
+# The first interpreter that is new enough; `make PYTHON=python3.12 test` selects another.
 PYTHON ?= $(shell for p in python3 python3.13 python3.12 python3.11 python3.10; do \
             $$p -c 'import sys; sys.exit(sys.version_info < (3, 10))' 2>/dev/null \
             && echo $$p && break; done)
@@ -14,16 +14,16 @@ H_FILES  := $(sort $(wildcard kafkalog/_native/*.h kafkalog/_native/*/*.h))
 NATIVE   := $(C_FILES) $(H_FILES) kafkalog/_native/build.py setup.py
 WARNINGS := -std=c11 -D_GNU_SOURCE -Wall -Wextra -Wconversion -Werror
 # Left out: right shifts of negative numbers, which gcc and clang define, and a check across
-# functions that takes every result given through a pointer in a loop for uninitialised.
+# functions that takes results returned through a pointer in a loop for uninitialised.
 CPPCHECK := --quiet --error-exitcode=1 --std=c11 --enable=warning,portability --inline-suppr \
             --suppress=missingIncludeSystem --suppress=shiftTooManyBitsSigned \
             --suppress=shiftNegativeLHS --suppress=ctuuninitvar -D_GNU_SOURCE -UKL_TEST
 
-# Without compiled files every start of Python takes longer, and the tests start hundreds.
+# Without compiled files every start of Python takes longer, and the tests start it very often.
 unexport PYTHONDONTWRITEBYTECODE
 
-# Two processes more than processors (tests/support/sharing.py).  A file's tests stay in one, as
-# they share what is dear to start.
+# Two processes more than processors (tests/support/sharing.py).  A file's tests stay in one
+# process, as they share things that are expensive to start.
 PROCESSES := -n auto --dist loadfile --no-loadscope-reorder
 # What `make check` runs.
 CHECKED := tests/house tests/examples $(addprefix tests/unit/,base batch config disk inspect log \
@@ -36,9 +36,9 @@ help:
 	@echo "make demo-full      with a longer stream, whose driver is killed"
 	@echo "make check          for every save: lint of Python, the house's rules, the quickest tests"
 	@echo "make test           every test, the same each time; STRICT=1 runs none a second time"
-	@echo "make test-long      those that are too long for that: Spark's processes killed, its cluster, ..."
-	@echo "make test-busy      the same with a busy loop beside it, to find unsteady tests"
-	@echo "make explore        look for what nobody thought of, with a drawn seed, a quarter of an hour"
+	@echo "make test-long      the tests that are too long for that: Spark's cluster, ..."
+	@echo "make test-busy      the same next to a busy loop, to find unsteady tests"
+	@echo "make explore        search for unforeseen cases, with a drawn seed, a quarter of an hour"
 	@echo "make bench          the benchmarks, with their figures"
 	@echo "make lint           ruff, mypy, clang-format, compiler warnings, cppcheck"
 	@echo "make format         let ruff and clang-format write"
@@ -68,17 +68,17 @@ check: build
 	@$(PY) -m pytest -q $(PROCESSES) -m "not slow and not long and not java and not spark and not explore" \
 	    $(CHECKED)
 
-# What fails is run again, alone (tests/support/again.py); `make test STRICT=1`: nothing is.
+# A test that fails is run again, alone (tests/support/again.py), except with `make test STRICT=1`.
 test: build
 	@.ci/need java javac maven clang kcat xfs hosts
 	@$(PY) -m pytest $(PROCESSES) $(if $(STRICT),,-p tests.support.again) -m "not long" tests
 
-# Those that take most of a minute each, or more.
+# Tests that take most of a minute each, or more.
 test-long: build
 	@.ci/need java javac maven clang kcat xfs hosts
 	@$(PY) -m pytest $(PROCESSES) -m long tests
 
-# Finds tests whose limits a busy machine misses.
+# Finds tests whose time limits are too short on a busy machine.
 test-busy: build
 	@while :; do :; done & busy=$$!; trap 'kill $$busy' EXIT INT TERM; \
 	    $(MAKE) --no-print-directory test STRICT=1
@@ -87,9 +87,9 @@ explore: build
 	@.ci/need java javac maven clang xfs hosts
 	@.ci/explore
 
-# What it found lies in build/bench.json: `python -m benchmarks.report build/bench.json` makes
-# docs/performance.md and its pictures of it.  `make bench PARTS="log broker_produce"` runs those
-# files of benchmarks/ alone; the report takes several such results, newest last.
+# Writes build/bench.json: `python -m benchmarks.report build/bench.json` makes docs/performance.md
+# and its pictures from it.  `make bench PARTS="log broker_produce"` runs only those files of
+# benchmarks/; the report takes several such results, newest last.
 PARTS ?= $(patsubst benchmarks/test_%.py,%,$(sort $(wildcard benchmarks/test_*.py)))
 bench: build $(STAMPS)/bench
 	@.ci/need java javac maven librdkafka
@@ -125,12 +125,12 @@ sanitize: build
 	@.ci/sanitize $(PY) address
 	@.ci/sanitize $(PY) thread
 
-# KAFKALOG_FUZZ_MINUTES says how long.
+# KAFKALOG_FUZZ_MINUTES sets the duration.
 fuzz: build
 	@.ci/need cc clang
 	@$(PY) -m tests.damage.fuzz.long
 
-# The long forms, hours: KAFKALOG_EXPLORE_SECONDS says how long each search goes on.
+# The long forms, hours: KAFKALOG_EXPLORE_SECONDS sets the duration of each search.
 torture: fuzz
 	@.ci/need java javac maven xfs hosts
 	@KAFKALOG_EXPLORE_SECONDS=$${KAFKALOG_EXPLORE_SECONDS:-120} KAFKALOG_LONG=1 \
@@ -151,7 +151,7 @@ wheel: build
 test-versions: build
 	@.ci/versions $(PY)
 
-# SPARKS="4.0 4.3" names others.
+# SPARKS="4.0 4.3" selects other versions.
 test-sparks: build
 	@.ci/need java
 	@.ci/sparks $(PY) $(SPARKS)
@@ -165,7 +165,7 @@ $(STAMPS)/venv:
 	@python=$(PYTHON) && $${python:-python3} -m venv $(VENV)
 	@mkdir -p $(STAMPS) && touch $@
 
-# Build tools first, so that the build of the package itself asks no index for them.
+# Build tools first, so that the package's own build downloads none of them.
 $(STAMPS)/packages: pyproject.toml | $(STAMPS)/venv
 	@echo "installing into $(VENV) (once)"
 	@$(PY) -m pip install --quiet --disable-pip-version-check 'setuptools>=77' wheel 'cffi>=1.16'
@@ -173,7 +173,7 @@ $(STAMPS)/packages: pyproject.toml | $(STAMPS)/venv
 	    --no-build-isolation --editable '.[test,lint,spark,demo]'
 	@touch $@
 
-# The rivals: only `make bench` wants them.
+# The other logs and clients to compare with: only `make bench` needs them.
 $(STAMPS)/bench: pyproject.toml $(STAMPS)/packages
 	@echo "installing the rivals of the benchmarks (once)"
 	@$(PY) -m pip install --quiet --disable-pip-version-check \

@@ -2,9 +2,9 @@
 
 Environment:
     KAFKALOG_TEST_EXTENSION=1   also build _kl_test, the same sources with failpoints
-    KAFKALOG_TEST_EXTENSION=only    build that one alone
+    KAFKALOG_TEST_EXTENSION=only    build only _kl_test
     KAFKALOG_NO_EXTENSION=1     build neither; `make build` builds both in place afterwards
-    KAFKALOG_WERROR=1           a warning in our C files ends the build
+    KAFKALOG_WERROR=1           a warning in our C files fails the build
     KAFKALOG_SANITIZE=a,b       build with these sanitizers (address,undefined)
 """
 
@@ -34,8 +34,8 @@ ROOT = Path(__file__).resolve().parent
 class PathEntries:
     """An editable install as two entries of sys.path.
 
-    Setuptools would answer two package roots with an import hook, but PySpark finds data
-    sources by listing folders, which no hook appears in.
+    For two package roots setuptools would install an import hook, but PySpark finds data
+    sources by listing folders, and a hook does not appear in a listing.
     """
 
     def __enter__(self) -> "PathEntries":
@@ -55,7 +55,7 @@ class EditableWheel(editable_wheel):
 
 
 class BuildExtension(build_ext):
-    """Compiles as many C files at a time as there are processors."""
+    """Compiles as many C files at once as there are processors."""
 
     def build_extension(self, ext: Any) -> None:
         compile_some = self.compiler.compile
@@ -72,7 +72,7 @@ class BuildExtension(build_ext):
             self.compiler.compile = compile_some
 
 
-# One wheel for all later CPythons; a free-threaded one has no such interface yet.
+# One wheel for all later CPythons; free-threaded CPython has no limited API yet.
 limited_api = not sysconfig.get_config_var("Py_GIL_DISABLED")
 
 options: dict[str, dict[str, str]] = {}
@@ -82,7 +82,7 @@ if limited_api:
 modules = ["kafkalog/_native/build.py:ffibuilder"]
 if (wanted := os.environ.get("KAFKALOG_TEST_EXTENSION")) in ("1", "only"):
     modules = [*(modules if wanted == "1" else []), "kafkalog/_native/build.py:ffibuilder_test"]
-    # A wheel takes all that lies in build/lib*: the test extension must never lie there.
+    # A wheel takes everything in build/lib*: the test extension must never be there.
     options["build"] = {"build_base": "build/test"}
 
 if os.environ.get("KAFKALOG_NO_EXTENSION") == "1":

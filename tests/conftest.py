@@ -25,14 +25,14 @@ from tests.support.waiting import LIMIT_S, wait_for
 
 ROOT = Path(__file__).resolve().parent.parent
 ROOM = 4 << 30
-"""So many bytes have to be free in memory for tests to lie there."""
+"""Bytes that must be free in memory before tests put their folders there."""
 
-# Where the test build exists, the whole run uses it: the same sources, with failpoints and
-# an I/O table that can fail.  KAFKALOG_NATIVE=release asks for the other one.
+# If the test build exists, the whole run uses it: the same sources, with failpoints and
+# an I/O table that can fail.  KAFKALOG_NATIVE=release selects the release build instead.
 if any((ROOT / "kafkalog" / "_native").glob("_kl_test*.so")):
     os.environ.setdefault("KAFKALOG_NATIVE", "test")
 
-# Without a database, as an example that a run kept would make the next one another.
+# Without a database: an example that one run saved would make the next run different.
 hypothesis.settings.register_profile(
     "kafkalog",
     max_examples=examples(50),
@@ -46,10 +46,10 @@ hypothesis.settings.load_profile("kafkalog")
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_configure(config: pytest.Config) -> None:
-    """One seed for everything that is random, unless the caller gave Hypothesis its own.
+    """Set one seed for everything random, unless the caller gave Hypothesis its own.
 
-    A shell starts what it puts into the background with SIGINT ignored, which every child
-    inherits; tests of Ctrl-C need what a terminal gives.
+    A shell starts background jobs with SIGINT ignored, and every child inherits that; tests of
+    Ctrl-C need the handler that a terminal gives.
     """
     if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
         signal.signal(signal.SIGINT, signal.default_int_handler)
@@ -59,13 +59,13 @@ def pytest_configure(config: pytest.Config) -> None:
 
 @pytest.hookimpl(optionalhook=True)
 def pytest_xdist_auto_num_workers() -> int | None:
-    """What `-n auto` is."""
+    """The number of processes for `-n auto`."""
     return sharing.processes()
 
 
 @pytest.hookimpl(optionalhook=True)
 def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
-    """Of `--dist loadfile`."""
+    """The scheduler for `--dist loadfile`."""
     return sharing.Scheduling(config, log) if config.option.dist == "loadfile" else None
 
 
@@ -80,9 +80,9 @@ def pytest_sessionstart(session: pytest.Session) -> None:
 
 @pytest.hookimpl(wrapper=True)
 def pytest_collection(session: pytest.Session) -> Iterator[None]:
-    """All that is collected lives as long as the run: Python shall not look through it for
-    garbage, neither now nor in tests.  There it looks less often than by default, which took one
-    twelfth of the processor time of tests that make many objects."""
+    """Collected objects live as long as the run, so Python's garbage collector must not look
+    through them, neither now nor in tests.  In tests it runs less often than by default: collecting
+    took one twelfth of the processor time of tests that make many objects."""
     gc.disable()
     try:
         sharing.import_share(session.config)
@@ -94,9 +94,9 @@ def pytest_collection(session: pytest.Session) -> Iterator[None]:
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """What Hypothesis drives can always look for more.  Files that take long come first, Spark's
-    and what is tried on Apache Kafka before them, so that all processes end at about the same time;
-    the files of a folder are spread, as those that wait are next to each other."""
+    """Mark the tests that Hypothesis drives: they can always look for more.  Slow files come first,
+    and Spark's and those that use Apache Kafka before them, so that all processes end at about the
+    same time.  The files of a folder are spread, as those that wait are next to each other."""
     for item in items:
         if getattr(getattr(item, "obj", None), "is_hypothesis_test", False):
             item.add_marker(pytest.mark.explore)
@@ -114,8 +114,8 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_call(item: pytest.Item) -> Any:
-    """A test leaves Ctrl-C and SIGTERM as they were: a later one would fail for it.  PySpark does
-    not."""
+    """A test must restore the handlers of SIGINT and SIGTERM: otherwise a later test would fail.
+    PySpark does not restore them."""
     numbers = (signal.SIGINT, signal.SIGTERM)
     before = [signal.getsignal(number) for number in numbers]
     found = yield
@@ -124,12 +124,12 @@ def pytest_runtest_call(item: pytest.Item) -> Any:
     ):
         for number, handler in zip(numbers, before, strict=True):
             signal.signal(number, handler)
-        raise AssertionError("the test changed what SIGINT or SIGTERM does, and left it so")
+        raise AssertionError("the test left a changed handler of SIGINT or SIGTERM behind")
     return found
 
 
 def pytest_report_header(config: pytest.Config) -> list[str]:
-    """What one needs to run the same again."""
+    """What is needed to repeat this run."""
     return [
         f"seed: {SEED} (repeat with KAFKALOG_SEED={SEED})",
         f"what Kafka wrote: {cases.folder()}",
@@ -139,13 +139,13 @@ def pytest_report_header(config: pytest.Config) -> list[str]:
 
 @pytest.fixture(scope="session")
 def kafka_cases() -> Path:
-    """The data directories that Kafka wrote, a folder each; not to be written to."""
+    """The data directories that Kafka wrote, one folder each; tests must not write to them."""
     return cases.folder()
 
 
 @contextlib.contextmanager
 def _served(request: pytest.FixtureRequest, wait_until: Callable[..., None]) -> Iterator[Any]:
-    """A broker of the fixture's side."""
+    """The broker that the fixture's parameter names."""
     if request.param == "kafka":
         yield request.getfixturevalue("apache_kafka")
         return
@@ -161,7 +161,7 @@ def _served(request: pytest.FixtureRequest, wait_until: Callable[..., None]) -> 
 def apache_kafka(
     tmp_path_factory: pytest.TempPathFactory, wait_until: Callable[..., None]
 ) -> Iterator[Any]:
-    """`host:port` of an Apache Kafka for all tests of this process: to start one takes seconds."""
+    """`host:port` of one Apache Kafka for all tests of this process: starting one takes seconds."""
     with brokers.running("kafka", tmp_path_factory.mktemp("apache") / "log") as found:
         wait_until(lambda: answers(found), "the broker takes connections")
         yield found
@@ -169,10 +169,10 @@ def apache_kafka(
 
 @pytest.fixture(scope="module", params=brokers.SIDES)
 def servers(request: pytest.FixtureRequest, wait_until: Callable[..., None]) -> Iterator[str]:
-    """`host:port` of a broker, Apache Kafka's and then ours.
+    """`host:port` of a broker: Apache Kafka's, then ours.
 
-    Ours is one for all tests of a file and no longer, as it lives in this process, whose disk
-    other tests let fail.  Each test has topics and groups of its own there.
+    Our broker is shared by the tests of one file only: it lives in this process, and other tests
+    make this process's disk fail.  Each test uses its own topics and groups.
     """
     with _served(request, wait_until) as found:
         yield found
@@ -180,7 +180,7 @@ def servers(request: pytest.FixtureRequest, wait_until: Callable[..., None]) -> 
 
 @pytest.fixture(scope="module", params=brokers.PLACES)
 def where(request: pytest.FixtureRequest, wait_until: Callable[..., None]) -> Iterator[Any]:
-    """As `servers`, and then ours without a port: what a client is told of where to go."""
+    """As `servers`, and then our broker without a port: the address that a client is given."""
     with _served(request, wait_until) as found:
         yield found
 
@@ -211,7 +211,7 @@ def root() -> Path:
 
 @pytest.fixture(scope="session")
 def memory() -> Iterator[Path]:
-    """A folder in memory where there is one: a process that dies needs no disk to lose data."""
+    """A folder in memory, if possible: data of a process that dies does not depend on a disk."""
     shm = Path("/dev/shm")
     roomy = os.access(shm, os.W_OK) and shutil.disk_usage(shm).free >= ROOM
     with _folder(shm if roomy else None) as folder:
@@ -220,24 +220,24 @@ def memory() -> Iterator[Path]:
 
 @pytest.fixture(scope="session")
 def folders_on_disk(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
-    """The paths of new folders for tests whose disk matters."""
+    """Paths of new folders on disk, for tests whose disk matters."""
     above = tmp_path_factory.mktemp("disk")
     return (above / str(number) for number in itertools.count())
 
 
 @contextlib.contextmanager
 def _folder(where: Path | None) -> Iterator[Path]:
-    """A new folder there, until the block ends."""
+    """A new folder in `where`, removed when the block ends."""
     with tempfile.TemporaryDirectory(dir=where, ignore_cleanup_errors=True) as folder:
         yield Path(folder)
 
 
 @pytest.fixture
 def tmp_path(request: pytest.FixtureRequest) -> Iterator[Path]:
-    """On disk for tests of what lies there; in memory for tests of what uses a log.
+    """On disk for tests of the files themselves; in memory for tests that only use a log.
 
-    Pytest's own looks through the folders of all tests before.  On disk they are kept, as there:
-    ext4 gives no inode out again for five seconds, and searches long for others.
+    Pytest's own fixture looks through the folders of all earlier tests.  Folders on disk are kept,
+    as pytest keeps them: ext4 reuses no inode for five seconds and then searches long for others.
     """
     if sharing.IN_MEMORY.match(request.node.nodeid):
         with _folder(request.getfixturevalue("memory")) as folder:
@@ -250,19 +250,19 @@ def tmp_path(request: pytest.FixtureRequest) -> Iterator[Path]:
 
 @pytest.fixture
 def log_dir(tmp_path: Path) -> Path:
-    """Where a test's own log may lie; not made yet."""
+    """The path for a test's own log; it does not exist yet."""
     return tmp_path / "topic-0"
 
 
 @pytest.fixture
 def rng() -> random.Random:
-    """A random generator of the run's seed, the same for each test."""
+    """A random generator with the run's seed, the same for each test."""
     return random.Random(SEED)
 
 
 @pytest.fixture(scope="session")
 def native_test() -> tuple[Any, Any]:
-    """`(ffi, lib)` of the test build, with failpoints and I/O faults; reset by the caller."""
+    """`(ffi, lib)` of the test build, with failpoints and I/O faults; the caller resets them."""
     from kafkalog import _native
 
     if not hasattr(_native.lib, "kl_failpoint_set"):

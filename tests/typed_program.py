@@ -1,7 +1,7 @@
-"""A user's program with the main parts of the package, for a type checker: it is not run.
+"""A user's program with the main parts of the package, for a type checker: it is never run.
 
-`.ci/wheel` checks it against the installed wheel.  What a user may get wrong is marked, and a mark
-that marks nothing is an error, too.
+`.ci/wheel` checks it against the installed wheel.  Lines with a user's likely mistakes are marked,
+and an unnecessary mark is an error, too.
 """
 
 from __future__ import annotations

@@ -1,1 +1,1 @@
-"""Crashes, power cuts, faults, flipped bits, races, and bytes that nobody wrote."""
+"""Crashes, power cuts, faults, flipped bits, races, and senseless bytes."""

@@ -1,4 +1,4 @@
-"""An example of delivery that runs until nothing is left to read, or kill -9 at a call."""
+"""Runs an example of delivery until everything is read, or kills it with -9 at a call."""
 
 from __future__ import annotations
 
@@ -20,11 +20,11 @@ Report = Callable[..., None]
 
 
 class Over(Exception):
-    """Nothing is left to read."""
+    """Everything is read."""
 
 
 class Point:
-    """The call at which it ends; it reports that first."""
+    """The call at which the process kills itself, after reporting it."""
 
     def __init__(self, report: Report, method: str, number: int, when: str) -> None:
         self.report = report
@@ -32,7 +32,7 @@ class Point:
         self.calls = 0
 
     def call(self, method: str, below: Any, *words: Any, **named: Any) -> Any:
-        """The call of a method, and the end if it is this one."""
+        """Call a method, and die if this is the call."""
         self.calls += method == self.method
         here = method == self.method and self.calls == self.number
         if here and self.when == "before":
@@ -48,7 +48,7 @@ class Point:
 
 
 def dying(point: Point) -> tuple[type, type]:
-    """Producer and Consumer that know of the point."""
+    """Producer and Consumer that die at the point."""
 
     class Producer(kafkalog.Producer):
         def send(self, *words: Any, **named: Any) -> Any:
@@ -81,8 +81,8 @@ def dying(point: Point) -> tuple[type, type]:
 
 
 def run(report: Report, name: str, point: tuple[str, int, str], where: list[str]) -> None:
-    """An example between two topics, `where` its arguments; a point at the method `none`: it is
-    not killed."""
+    """Run an example between two topics, `where` its arguments; with a point at the method `none`
+    it is not killed."""
     spec = importlib.util.spec_from_file_location(name, EXAMPLES / f"{name}.py")
     assert spec is not None and spec.loader is not None
     example = importlib.util.module_from_spec(spec)

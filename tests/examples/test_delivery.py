@@ -1,4 +1,4 @@
-"""What the three examples of delivery promise, killed at fixed points."""
+"""The promises of the three examples of delivery hold when they are killed at fixed points."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ SENT = [b"%d" % i for i in range(COUNT)]
 
 
 Point = tuple[str, int, str]
-"""A method, which call of it, before or after."""
+"""A method, the number of its call, before or after."""
 KINDS: dict[str, dict[Point, tuple[int, int]]] = {
     "at_most_once": {
         ("commit", 2, "before"): (0, 0),
@@ -38,10 +38,10 @@ KINDS: dict[str, dict[Point, tuple[int, int]]] = {
         ("commit_transaction", 2, "after"): (0, 0),
     },
 }
-"""(at most so many lost, at most so many twice): a batch has five records.  Of those that a kill
-finds on their way some may have arrived."""
+"""(most records lost, most records twice): a batch has five records.  Of those in flight at a kill
+some may have arrived."""
 SURE = {("commit", 2, "after"): "lost", ("flush", 2, "after"): "twice"}
-"""The points at which just that happens, to all five."""
+"""The points at which exactly that happens, to all five."""
 
 
 @pytest.fixture(scope="module")
@@ -62,7 +62,7 @@ def zygote() -> Iterator[Zygote]:
 
 
 def run(zygote: Zygote, name: str, point: Point, *where: str) -> str:
-    """How an example ended, of which a point is that it is killed there."""
+    """How an example ended; with a point it is killed there."""
     worker = zygote.start("tests.examples.dying:run", name=name, point=point, where=where)
     ((ended,),) = worker.reports()
     return str(ended)

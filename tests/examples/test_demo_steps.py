@@ -1,4 +1,4 @@
-"""Steps of `make demo`, each by itself."""
+"""Single steps of `make demo`."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ STEP = "import tested; tested.with_a_broker_each()"
 def test_a_broker_for_each_test_leaves_what_other_runs_of_pytest_left(
     root: Path, tmp_path: Path
 ) -> None:
-    """It neither takes it away nor waits for that."""
+    """It neither removes those folders nor waits for them."""
     user = subprocess.run(["id", "-un"], capture_output=True, text=True, check=True).stdout.strip()
     left = [tmp_path / f"pytest-of-{user}" / f"pytest-{n}" / "test0" for n in range(8)]
     for folder in left:

@@ -1,4 +1,4 @@
-"""The Python of docs/embedding.md is run as it stands there, from the first block to the last."""
+"""The Python of docs/embedding.md runs exactly as printed, from the first block to the last."""
 
 import os
 import re
@@ -7,7 +7,7 @@ import sys
 
 
 def test_the_python_of_the_page_runs(root, tmp_path):
-    """In a process of its own, since it forks; each block goes on where the last one ended."""
+    """In a separate process, since it forks; each block continues where the last one ended."""
     text = (root / "docs" / "embedding.md").read_text()
     blocks = re.findall(r"^```python\n(.*?)^```$", text, re.DOTALL | re.MULTILINE)
     assert len(blocks) == text.count("```python") == 10

@@ -1,4 +1,4 @@
-"""The README's Python is run as it stands there."""
+"""The README's Python runs exactly as printed."""
 
 import re
 
@@ -9,7 +9,7 @@ import kafkalog
 
 @pytest.fixture
 def beside_demo_data(tmp_path, monkeypatch):
-    """A working directory with a `demo-data` of the demo's shape, one partition of it."""
+    """A working directory with a `demo-data` like the demo's, with one partition of it."""
     times = [1_387_900_000_000 + 1000 * i for i in range(45_000)]
     keys = [(b"B6", b"US", b"F9")[i % 3] for i in range(45_000)]
     (tmp_path / "demo-data").mkdir()

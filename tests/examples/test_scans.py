@@ -1,4 +1,4 @@
-"""The Python of docs/scans.md is run as it stands there."""
+"""The Python of docs/scans.md runs exactly as printed."""
 
 import re
 

@@ -66,6 +66,6 @@ def test_node(suite: Suite) -> None:
 def test_java(suite: Suite) -> None:
     done = suite("java", "mvn", "-B", "test", JAVA_TOOL_OPTIONS=QUICK)
     if "Could not transfer artifact" in done.stdout:
-        pytest.skip(f"Maven could not fetch what it wants: {done.stdout[-300:]}")
+        pytest.skip(f"Maven could not fetch its packages: {done.stdout[-300:]}")
     assert done.returncode == 0, done.stdout[-3000:] + done.stderr
     assert "Tests run: 2, Failures: 0, Errors: 0" in done.stdout

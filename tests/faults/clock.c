@@ -1,6 +1,6 @@
-/* A wall clock that a test sets: put before the C library of a program, it adds the milliseconds
- * that stand in the file WALL_CLOCK_AHEAD, and the program sees the clock jump as they change.
- * Clocks that only measure how long something takes go on as they did. */
+/* A wall clock that a test sets: preloaded before a program's C library, it adds the milliseconds
+ * in the file WALL_CLOCK_AHEAD, and the program sees the clock jump when they change.
+ * Clocks that only measure durations are not changed. */
 #define _GNU_SOURCE
 #include <fcntl.h>
 #include <stdint.h>

@@ -12,12 +12,12 @@ SOURCE = Path(__file__).with_name("clock.c")
 
 
 def why_not() -> str | None:
-    """Why programs here have the machine's clock."""
+    """Why programs here can only have the machine's clock."""
     return None if shutil.which("cc") else "cc is not installed (package gcc)"
 
 
 def library(folder: Path) -> Path:
-    """What comes before a program's C library, made once in this folder."""
+    """The library to load before a program's C library, built once in this folder."""
     made = folder / "clock.so"
     if not made.exists():
         subprocess.run(["cc", "-O1", "-shared", "-fPIC", "-o", made, SOURCE], check=True)
@@ -25,17 +25,17 @@ def library(folder: Path) -> Path:
 
 
 class Clock:
-    """Of one program: the machine's, and so much ahead of it."""
+    """One program's clock: the machine's clock plus an offset."""
 
     def __init__(self, folder: Path, library: Path) -> None:
         self._file = folder / "clock"
         self.set_ahead(0)
-        before = os.environ.get("LD_PRELOAD")  # a sanitizer's run-time has to come first
+        before = os.environ.get("LD_PRELOAD")  # a sanitizer's run-time must come first
         preload = f"{before}:{library}" if before else str(library)
         self.within = ("env", f"LD_PRELOAD={preload}", f"WALL_CLOCK_AHEAD={self._file}")
-        """What a command begins with that has this clock."""
+        """The beginning of a command that gets this clock."""
 
     def set_ahead(self, seconds: float) -> None:
-        """It jumps; below 0 it is behind."""
+        """Let the clock jump; below 0 it is behind."""
         with self._file.open("r+b" if self._file.exists() else "wb") as file:
             file.write(struct.pack("=q", round(seconds * 1000)))

@@ -1,4 +1,4 @@
-"""A cluster on hosts of its own: a ZooKeeper, nodes of ours, and what can be done to them."""
+"""A cluster on separate hosts: a ZooKeeper, our nodes, and what can be done to them."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from tests.support.waiting import wait_for
 from tests.support.zookeeper import ends
 
 PATIENCE_S = 300.0
-"""For what comes in seconds where the machine is idle."""
+"""For events that take seconds on an idle machine."""
 CHROOT = "/kafka"
 SETTINGS: dict[str, object] = {
     "default.replication.factor": 3,
@@ -45,7 +45,7 @@ INTERNAL = {"__consumer_offsets": 2, "__transaction_state": 2}
 
 
 def _moving(admin: kafkalog.Admin) -> bool:
-    """Whether partitions still go to other nodes, or nobody tells."""
+    """Whether partitions are still being reassigned, or no node can say."""
     try:
         return bool(admin.list_partition_reassignments())
     except kafkalog.KafkalogError:
@@ -57,16 +57,16 @@ def _wait_until(condition: Callable[[], object], what: str) -> None:
 
 
 class Cluster:
-    """A context manager, in which all are there."""
+    """A context manager; inside it every node is running."""
 
     def __init__(
         self, home: Path, network: Network, *, zookeepers: int = 1, nodes: int = 3,
         with_kafka: bool = False, kafka_keeps: bool = False, disks: bool = False,
         clocks: bool = False, settings: Mapping[str, object] | None = None,
     ) -> None:  # fmt: skip
-        """`kafka_keeps`: Kafka's node, if there is one, has copies of partitions, too; else it may
-        only be the controller.  Each node has, if it shall, a file system of its own, whose power
-        can be cut, and a wall clock of its own."""
+        """`kafka_keeps`: Kafka's node, if there is one, also has replicas; otherwise it may only be
+        the controller.  `disks`: each node has its own file system, whose power can be cut.
+        `clocks`: each node has its own wall clock."""
         self.home = home
         self.network = network
         self._deaf: dict[str, set[str]] = defaultdict(set)  # by host: addresses
@@ -90,7 +90,7 @@ class Cluster:
         self.keepers = [*(self.brokers if kafka_keeps else self.nodes)]
         self.topics: dict[str, int] = {}
         self.copies: dict[tuple[str, int], list[int]] = {}
-        """The nodes of each partition, when all was whole."""
+        """The nodes of each partition, when the cluster was last whole."""
 
     def _zookeepers(self, count: int) -> list[ZooKeeperServer]:
         hosts = [self.network.host(f"z{n}") for n in range(1, count + 1)]
@@ -135,10 +135,10 @@ class Cluster:
             if node.disk is not None:
                 node.disk.unmount()
 
-    # ---- what is known -----------------------------------------------------------------------
+    # ---- queries -----------------------------------------------------------------------------
 
     def metadata(self, node: int, *topics: str) -> Any:
-        """What a node tells clients.  Raises: OSError."""
+        """Metadata as a node answers clients.  Raises: OSError."""
         with Raw(self.nodes[node].address) as raw:
             return raw.call(apis.METADATA, 12, topics=[{"name": name} for name in topics])
 
@@ -157,7 +157,7 @@ class Cluster:
             wait_for(partial(known, node), f"{node} knows all", PATIENCE_S, 0.1)
 
     def leader(self, topic: str, partition: int) -> int:
-        """As the first node that answers says; -1: none is known."""
+        """According to the first node that answers; -1: none is known."""
         for node, member in self.nodes.items():
             if member.lives and not member.paused:
                 with contextlib.suppress(OSError):
@@ -167,7 +167,7 @@ class Cluster:
         return -1
 
     def controller(self) -> int:
-        """As the first node that answers says; -1: none is known."""
+        """According to the first node that answers; -1: none is known."""
         for node, member in self.nodes.items():
             if member.lives and not member.paused:
                 with contextlib.suppress(OSError):
@@ -175,14 +175,15 @@ class Cluster:
         return -1
 
     def places(self, partition: int, anywhere: bool = False) -> list[int]:
-        """The nodes of a partition, the one that is to lead first; `anywhere`: of all keepers, else
-        of ours."""
+        """The nodes of a partition, the preferred leader first; `anywhere`: of all keepers,
+        otherwise of our nodes."""
         nodes = self.keepers if anywhere else [*self.nodes]
         first = partition % len(nodes)
         return (nodes[first:] + nodes[:first])[: len(self.nodes)]
 
     def topic(self, name: str, partitions: int, anywhere: bool = False, **settings: str) -> None:
-        """Three copies of each partition, on nodes of ours or `anywhere`; each leads some."""
+        """Create a topic with three replicas a partition, on our nodes or `anywhere`; each node
+        leads some."""
         row = {
             "name": name, "num_partitions": -1, "replication_factor": -1,
             "assignments": [
@@ -196,7 +197,7 @@ class Cluster:
             with contextlib.suppress(OSError), Raw(self.nodes[1].address) as raw:
                 done = raw.call(apis.CREATE_TOPICS, 5, topics=[row], timeout_ms=30_000)
                 assert done.topics[0].error_code in (0, 36, 41, 7, 13), done
-                return done.topics[0].error_code in (0, 36)  # it is there
+                return done.topics[0].error_code in (0, 36)  # it exists
             return False
 
         wait_for(made, f"{name} is made", PATIENCE_S, 0.2)
@@ -240,22 +241,22 @@ class Cluster:
         except AssertionError as late:
             raise AssertionError(f"{late}: {last[:6]}") from None
 
-    # ---- what can be done --------------------------------------------------------------------
+    # ---- actions -----------------------------------------------------------------------------
 
     def deafen(self, pairs: Iterable[tuple[Host, Host]]) -> None:
-        """In each pair the first hears the second no more."""
+        """In each pair the first host no longer hears the second."""
         for one, other in pairs:
             self._deaf[one.name].add(other.address)
         for name, addresses in self._deaf.items():
             self.network.hosts[name].hears(addresses)
 
     def hear(self, host: Host) -> None:
-        """It hears everybody again."""
+        """The host hears all others again."""
         self._deaf.pop(host.name, None)
         host.hears()
 
     def divide(self, *sides: Iterable[Host]) -> None:
-        """Nobody hears those of another side."""
+        """Hosts hear only those of their own side."""
         groups = [[*side] for side in sides]
         self.deafen(
             (one, other)
@@ -263,7 +264,7 @@ class Cluster:
         )  # fmt: skip
 
     def expire(self, node: int) -> None:
-        """The session that it has with ZooKeeper ends, by no doing of its own."""
+        """End the session that the node has with ZooKeeper, without its doing."""
         ends(self.zookeeper, tree.broker_path(node), PATIENCE_S)
 
     def heal(self) -> None:
@@ -282,7 +283,7 @@ class Cluster:
                 one.begin(wait=False)
 
     def _mend(self) -> None:
-        """Disks have room and time, clocks are right."""
+        """Give disks space and speed, and set clocks right."""
         for node in self.nodes.values():
             if node.disk is not None and node.disk.is_mounted:
                 if disks.why_not_slow() is None:
@@ -292,10 +293,10 @@ class Cluster:
                 node.clock.set_ahead(0)
 
     def whole(self) -> None:
-        """Healed, and everything is where it should be.
+        """Heal the cluster, and wait until everything is where it should be.
 
-        Kafka's node restarts: as a leader it waits for ever, or until another leads, where its
-        controller lost the answer to a change of the ISR."""
+        Kafka's node restarts: a leader whose controller lost the answer to a change of the ISR
+        waits forever, or until another node leads."""
         if self.kafka is not None and self.kafka.lives:
             self.kafka.kill()
         self.heal()
@@ -309,23 +310,23 @@ class Cluster:
         }  # fmt: skip
 
     def end(self) -> None:
-        """All nodes end, once no group has a member: one that is not heard of any more goes, and
-        that is a record, which those that had ended by then would lack."""
+        """Stop all nodes, once no group has a member: removing a lost member writes a record, which
+        nodes that had already stopped would lack."""
         with kafkalog.Admin(self.bootstrap) as admin:
             wait_for(
                 lambda: {one.state for one in admin.list_groups()} <= {"Empty", "Dead"},
-                "nobody is left in a group", PATIENCE_S, 0.2,
+                "no group has a member", PATIENCE_S, 0.2,
             )  # fmt: skip
         for node in self.brokers.values():
             node.stop()
 
     def keep(self, folder: Path) -> None:
-        """What each member said, for people."""
+        """Write each member's output to files for people."""
         for one in [*self.zookeepers, *self.brokers.values()]:
             (folder / f"{one.host.name}.output").write_text(one.output())
 
     def copies_differ(self) -> list[str]:
-        """Partitions of which two nodes have other bytes; to be asked when all nodes have ended."""
+        """Partitions whose bytes differ on two nodes; call it when all nodes have stopped."""
         found = []
         for (topic, partition), nodes in self.copies.items():
             name = f"{topic}-{partition}"

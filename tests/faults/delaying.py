@@ -1,8 +1,8 @@
 """Holds back what arrives at a host: `python -m tests.faults.delaying LEAST_MS MOST_MS`, run there.
 
-The kernel's own way to do so (netem) is left out of many kernels, this needs its firewall alone:
-that puts packets into a queue, from which this lets each go after a time that is drawn for it.
-So they overtake each other, too.  When this ends, what it holds is lost, and the rest is heard.
+Many kernels are built without their own way to do so (netem).  This needs only the firewall, which
+puts packets into a queue; this program releases each after a random time, so packets also overtake
+each other.  When it ends, the packets that it holds are lost, and later ones arrive at once.
 """
 
 from __future__ import annotations
@@ -18,9 +18,9 @@ from collections.abc import Iterator
 
 QUEUE = 0
 HELD = 10_000
-"""Packets at most; what comes then is lost."""
+"""Most packets held; later ones are lost."""
 READY = "ready"
-# Of linux/netlink.h and linux/netfilter/nfnetlink_queue.h.
+# From linux/netlink.h and linux/netfilter/nfnetlink_queue.h.
 NETLINK_NETFILTER, SOL_NETLINK, NETLINK_NO_ENOBUFS = 12, 270, 5
 ERROR, PACKET, VERDICT, CONFIG = 2, 3 << 8, 3 << 8 | 1, 3 << 8 | 2
 REQUEST, ACKNOWLEDGE = 1, 4
@@ -31,7 +31,7 @@ ACCEPT = 1
 
 
 def message(kind: int, attribute: int, value: bytes, flags: int = REQUEST) -> bytes:
-    """One with one attribute, for our queue."""
+    """A message with one attribute, for our queue."""
     padded = value + bytes(-len(value) % 4)
     body = struct.pack("=BB", socket.AF_UNSPEC, 0) + struct.pack(">H", QUEUE)
     body += struct.pack("=HH", 4 + len(value), attribute) + padded
@@ -39,7 +39,7 @@ def message(kind: int, attribute: int, value: bytes, flags: int = REQUEST) -> by
 
 
 def messages(data: bytes) -> Iterator[tuple[int, bytes]]:
-    """The kind and the body of each."""
+    """The kind and the body of each message."""
     while len(data) >= 16:
         length, kind = struct.unpack_from("=IH", data)
         yield kind, data[16:length]
@@ -47,7 +47,7 @@ def messages(data: bytes) -> Iterator[tuple[int, bytes]]:
 
 
 def packets(data: bytes) -> Iterator[int]:
-    """The numbers of those that came."""
+    """The numbers of the packets that arrived."""
     for kind, body in messages(data):
         at = 4
         while kind == PACKET and at + 4 <= len(body):
@@ -59,7 +59,7 @@ def packets(data: bytes) -> Iterator[int]:
 
 
 def queue() -> socket.socket:
-    """What the firewall puts there comes as messages.  Raises: OSError."""
+    """The socket on which the firewall's packets arrive as messages.  Raises: OSError."""
     made = socket.socket(socket.AF_NETLINK, socket.SOCK_RAW, NETLINK_NETFILTER)
     made.bind((0, 0))
     made.setsockopt(SOL_NETLINK, NETLINK_NO_ENOBUFS, 1)
@@ -72,12 +72,12 @@ def queue() -> socket.socket:
         answers = [struct.unpack_from("=i", body)[0]
                    for kind, body in messages(made.recv(1 << 16)) if kind == ERROR]  # fmt: skip
         if any(answers):
-            raise OSError(-answers[0], "no queue of packets is to be had")
+            raise OSError(-answers[0], "cannot get a queue of packets")
     return made
 
 
 def main(least_ms: float, most_ms: float) -> None:
-    """Until it is killed."""
+    """Run until killed."""
     held: list[tuple[float, int]] = []
     with queue() as arrivals:
         print(READY, flush=True)

@@ -1,7 +1,7 @@
-"""What clients asked for and what came of it: the whole material of a judgement.
+"""What clients requested and how it ended: all that a judge sees.
 
 An operation that is not known to have ended is `UNKNOWN` and has no end: it may take effect at any
-time after its start, or never.  `FAIL` says that it certainly had none.  Times are seconds
+time after its start, or never.  `FAIL` means that it certainly had no effect.  Times are seconds
 of one monotonic clock.
 """
 
@@ -24,7 +24,7 @@ class Outcome(Enum):
 
 @dataclass(kw_only=True)
 class Op:
-    """One operation of one client; a client has one at a time, but for its sends."""
+    """One operation of a client; a client runs one at a time, except for its sends."""
 
     process: str
     start: float
@@ -38,7 +38,7 @@ class Op:
 
 @dataclass(kw_only=True)
 class Send(Op):
-    """A record with a value that no other has; `offset` when it was acknowledged with one."""
+    """A record with a unique value; `offset` when it was acknowledged with one."""
 
     partition: int
     value: str
@@ -47,8 +47,8 @@ class Send(Op):
 
 @dataclass(kw_only=True)
 class Poll(Op):
-    """Records of one partition in the order in which they came; `seek`: the reader was sent
-    somewhere just before, so that this need not go on from its last."""
+    """Records of one partition in the order in which they came; `seek`: the reader's position was
+    set just before, so that it need not continue from its last record."""
 
     partition: int
     records: list[tuple[int, str]] = field(default_factory=list)
@@ -57,7 +57,7 @@ class Poll(Op):
 
 @dataclass(kw_only=True)
 class Transaction(Op):
-    """What was sent in it, (partition, value); `decided`: when its commit was asked for."""
+    """The sends in it, (partition, value); `decided`: when its commit was requested."""
 
     sent: list[tuple[int, str]] = field(default_factory=list)
     decided: float = math.inf
@@ -65,7 +65,7 @@ class Transaction(Op):
 
 @dataclass(kw_only=True)
 class Append(Op):
-    """`value` at the end of the list of each of `keys`, together."""
+    """Appends `value` to the list of each of `keys`, in one transaction."""
 
     keys: list[str]
     value: int
@@ -81,7 +81,7 @@ class Read(Op):
 
 @dataclass(kw_only=True)
 class Assigned(Op):
-    """What a member of a group may read from now on."""
+    """Partitions that a member of a group may read from now on."""
 
     generation: int
     partitions: list[int] = field(default_factory=list)
@@ -89,7 +89,7 @@ class Assigned(Op):
 
 @dataclass(kw_only=True)
 class Commit(Op):
-    """Of a group's position: the offset of the next record."""
+    """A commit of a group's position: the offset of the next record."""
 
     partition: int
     offset: int
@@ -104,7 +104,7 @@ class Committed(Op):
 
 
 class Anomaly(NamedTuple):
-    """Something that must not be."""
+    """Something that must not happen."""
 
     kind: str
     what: str
@@ -114,14 +114,14 @@ O = TypeVar("O", bound=Op)  # noqa: E741
 
 
 class History:
-    """Operations of several threads, in the order of their starts."""
+    """Operations of several threads, ordered by their starts."""
 
     def __init__(self, operations: list[Op] | None = None) -> None:
         self._operations = operations or []
         self._lock = threading.Lock()
 
     def begin(self, kind: type[O], process: str, **values: Any) -> O:
-        """An operation that starts now."""
+        """Record an operation that starts now."""
         operation = kind(process=process, start=time.monotonic(), **values)
         with self._lock:
             self._operations.append(operation)
@@ -129,7 +129,7 @@ class History:
 
     @staticmethod
     def end(operation: Op, outcome: Outcome = Outcome.OK, **values: Any) -> None:
-        """It is over, now.  One that may still take effect is left without an end."""
+        """Record its end, now.  An operation that may still take effect gets no end."""
         for name, value in values.items():
             setattr(operation, name, value)
         operation.outcome = outcome
@@ -141,7 +141,7 @@ class History:
             return [one for one in self._operations if isinstance(one, kind)]
 
     def lines(self) -> Iterator[str]:
-        """One a line, for people."""
+        """One operation a line, for people."""
         with self._lock:
             operations = sorted(self._operations, key=lambda one: one.start)
         for one in operations:

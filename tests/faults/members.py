@@ -1,4 +1,4 @@
-"""What lives on the hosts: servers of a ZooKeeper, nodes of ours."""
+"""The programs on the hosts: servers of a ZooKeeper, and nodes."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ HEAP = "64m"
 
 
 class Member(apache.Program):
-    """A program on a host; it can die, stand still, and come again."""
+    """A program on a host; it can die, pause, and start again."""
 
     def __init__(self, host: Host, folder: Path) -> None:
         folder.mkdir()
@@ -35,15 +35,15 @@ class Member(apache.Program):
         self.paused = False
 
     def begin(self, wait: bool = True) -> None:
-        """Start it, also once more; `wait`: until it is of use."""
-        raise AssertionError("what a subclass does")
+        """Start it, the first time or again; `wait`: until it can be used."""
+        raise AssertionError("a subclass must define this")
 
     @property
     def lives(self) -> bool:
         return self._process is not None and self._process.poll() is None
 
     def pause(self) -> None:
-        """SIGSTOP: to others as if it were gone, to itself as if no time passed."""
+        """SIGSTOP: others see it as dead, and it notices no time passing."""
         assert self._process is not None
         stand_still(self._process.pid)
         self.paused = True
@@ -55,7 +55,7 @@ class Member(apache.Program):
 
 
 class ZooKeeperServer(Member):
-    """One of an ensemble."""
+    """One server of an ensemble."""
 
     def __init__(self, host: Host, folder: Path, number: int, hosts: Sequence[Host]) -> None:
         super().__init__(host, folder)
@@ -73,7 +73,7 @@ class ZooKeeperServer(Member):
         )  # fmt: skip
 
     def begin(self, wait: bool = True) -> None:
-        """`wait`: until it serves, for which most of them have to be there."""
+        """`wait`: until it serves, which needs a majority of the servers."""
         self.start(self._command, self.folder, self._answers if wait else lambda: True)
 
     def _answers(self) -> bool:
@@ -81,19 +81,19 @@ class ZooKeeperServer(Member):
 
 
 class Node(Member):
-    """A node of ours, `kafkalog serve`."""
+    """One of our nodes, `kafkalog serve`."""
 
     def __init__(
         self, host: Host, folder: Path, number: int, zookeepers: str, data: Path,
         settings: Mapping[str, object], clock: Path | None = None,
     ) -> None:  # fmt: skip
-        """`clock`: the library that gives it a wall clock of its own."""
+        """`clock`: the library that gives it its own wall clock."""
         super().__init__(host, folder)
         self.clock = Clock(folder, clock) if clock is not None else None
         self.number = number
         self.data = data
         self.disk: Disk | None = None
-        """What `data` lies on, if that is its own."""
+        """The disk of `data`, if it is the node's own."""
         self.address = f"{host.address}:{PORT}"
         sets = [word for name, value in settings.items() for word in ("--set", f"{name}={value}")]
         self._command = [
@@ -104,7 +104,7 @@ class Node(Member):
         ]
 
     def cut_power(self) -> None:
-        """Nothing reaches its disk from now on, and it dies; what was not synced is gone."""
+        """Kill it, and let nothing reach its disk from now on; unsynced data is lost."""
         assert self.disk is not None
         self.disk.cut(LOG_LOST)
         self.kill()
@@ -113,12 +113,12 @@ class Node(Member):
 
     @property
     def ballast(self) -> Path:
-        """A file that takes the disk's room."""
+        """A file that takes the disk's space."""
         assert self.disk is not None
         return self.disk.root / "ballast"
 
     def fill(self) -> None:
-        """Take all the room that is left."""
+        """Take all remaining space."""
         free = os.statvfs(self.ballast.parent)
         with contextlib.suppress(OSError), self.ballast.open("ab", buffering=0) as file:
             os.posix_fallocate(file.fileno(), 0, free.f_bavail * free.f_frsize)
@@ -126,7 +126,7 @@ class Node(Member):
                 pass
 
     def begin(self, wait: bool = True) -> None:
-        """`wait`: until it knows itself as one of the cluster."""
+        """`wait`: until it knows itself as a member of the cluster."""
 
         def answers() -> bool:
             return not wait or apache.answers(self.address)
@@ -154,5 +154,5 @@ class KafkaNode(Member):
         )  # fmt: skip
 
     def begin(self, wait: bool = True) -> None:
-        """`wait`: until it knows itself as one of the cluster."""
+        """`wait`: until it knows itself as a member of the cluster."""
         self.start(self._command, self.folder, lambda: not wait or apache.answers(self.address))

@@ -1,4 +1,4 @@
-"""What is done to a cluster while clients use it.  Each is undone by `Cluster.heal`."""
+"""Faults of a cluster while clients use it.  `Cluster.heal` undoes each."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ Deed = Callable[[Cluster, random.Random], str]
 
 
 class Nemesis(NamedTuple):
-    """`deed` says what it did; then it is left as it is for `hold_s`."""
+    """`deed` causes the fault and returns what it did; then the fault lasts for `hold_s`."""
 
     deed: Deed
     hold_s: float
@@ -35,7 +35,7 @@ def _hosts(members: Sequence[Node]) -> list[Host]:
 
 
 def _one(cluster: Cluster, rng: random.Random) -> tuple[Node, list[Node]]:
-    """A node, and the others; the one that leads something of the queue, half the time."""
+    """A node, and the others; half the time one that leads a partition of the queue."""
     number = rng.choice([*cluster.nodes])
     if rng.random() < 0.5:
         leader = cluster.leader("queue", rng.randrange(cluster.topics.get("queue", 1)))
@@ -44,7 +44,7 @@ def _one(cluster: Cluster, rng: random.Random) -> tuple[Node, list[Node]]:
 
 
 def _any(cluster: Cluster, rng: random.Random) -> Node | KafkaNode:
-    """As `_one`, and now and then Kafka's."""
+    """As `_one`, and sometimes Kafka's node."""
     if cluster.kafka is not None and rng.random() < 0.25:
         return cluster.kafka
     return _one(cluster, rng)[0]
@@ -55,7 +55,7 @@ def _zookeepers(cluster: Cluster) -> list[Host]:
 
 
 def _elders(cluster: Cluster) -> list[Host]:
-    """A host that is neither a node of ours nor a client."""
+    """Hosts that are neither our nodes nor clients."""
     kafka = [cluster.kafka.host] if cluster.kafka else []
     return [*_zookeepers(cluster), *kafka]
 
@@ -78,7 +78,7 @@ def kill_all(cluster: Cluster, rng: random.Random) -> str:
 def kill_controller(cluster: Cluster, rng: random.Random) -> str:
     number = cluster.controller()
     if number not in cluster.brokers:
-        return "nobody is the controller: all are left alone"
+        return "there is no controller: no node was killed"
     cluster.brokers[number].kill()
     return f"kill -9 of {number}, the controller"
 
@@ -86,14 +86,14 @@ def kill_controller(cluster: Cluster, rng: random.Random) -> str:
 def pause(cluster: Cluster, rng: random.Random) -> str:
     node = _any(cluster, rng)
     node.pause()
-    return f"{node.number} stands still"
+    return f"{node.number} is paused"
 
 
 def pause_two(cluster: Cluster, rng: random.Random) -> str:
     nodes = rng.sample([*cluster.nodes.values()], 2)
     for node in nodes:
         node.pause()
-    return f"{[node.number for node in nodes]} stand still"
+    return f"{[node.number for node in nodes]} are paused"
 
 
 def rolling_restart(cluster: Cluster, rng: random.Random) -> str:
@@ -101,7 +101,7 @@ def rolling_restart(cluster: Cluster, rng: random.Random) -> str:
         node.stop()
         node.begin(wait=False)
         cluster.all_known()
-    return "all ended in order and began again, one after the other"
+    return "all nodes stopped in order and restarted, one after the other"
 
 
 def kill_zookeeper(cluster: Cluster, rng: random.Random) -> str:
@@ -111,7 +111,7 @@ def kill_zookeeper(cluster: Cluster, rng: random.Random) -> str:
 
 
 def expire_session(cluster: Cluster, rng: random.Random) -> str:
-    """Of the controller, half the time."""
+    """Half the time the controller's session."""
     number, leader = _any(cluster, rng).number, cluster.controller()
     if leader in cluster.brokers and rng.random() < 0.5:
         number = leader
@@ -186,7 +186,7 @@ def cut_from_nodes(cluster: Cluster, rng: random.Random) -> str:
 
 
 def cut_from_zookeeper(cluster: Cluster, rng: random.Random) -> str:
-    """Longer than its session: that ends."""
+    """Longer than its session timeout: the session ends."""
     node, _ = _one(cluster, rng)
     cluster.divide([node.host], _zookeepers(cluster))
     return f"{node.number} reaches all but ZooKeeper"
@@ -232,10 +232,10 @@ def delay(cluster: Cluster, rng: random.Random) -> str:
     if rng.random() < 0.5:
         for host in cluster.network.hosts.values():
             host.hears(late_ms=late)
-        return f"all is {late[0]:g} to {most} ms late"
+        return f"all packets are {late[0]:g} to {most} ms late"
     node, _ = _one(cluster, rng)
     node.host.hears(late_ms=late)
-    return f"{node.number} hears all {late[0]:g} to {most} ms late"
+    return f"{node.number} hears everything {late[0]:g} to {most} ms late"
 
 
 def reset(cluster: Cluster, rng: random.Random) -> str:
@@ -249,7 +249,8 @@ def reset(cluster: Cluster, rng: random.Random) -> str:
 
 
 def swizzle(cluster: Cluster, rng: random.Random) -> str:
-    """Some are cut off one after the other, and come back in another order; the last one stays."""
+    """Cut some off one after the other, and reconnect them in another order; the last one stays
+    cut off."""
     nodes = rng.sample([*cluster.nodes.values()], rng.choice([2, 3]))
     order = rng.sample(nodes, len(nodes))
     for node in nodes:
@@ -259,7 +260,7 @@ def swizzle(cluster: Cluster, rng: random.Random) -> str:
         cluster.hear(node.host)
         threading.Event().wait(rng.uniform(0.2, 2))
     said = [[node.number for node in some] for some in (nodes, order)]
-    return f"{said[0]} hear nobody, one after the other; again hear {said[1]}"
+    return f"{said[0]} cut off, one after the other; then back: {said[1]}"
 
 
 def slow(cluster: Cluster, rng: random.Random) -> str:
@@ -269,11 +270,11 @@ def slow(cluster: Cluster, rng: random.Random) -> str:
     return f"{node.number} sends {kbit} kbit/s"
 
 
-# ---- what an operator does ---------------------------------------------------------------------
+# ---- actions of an operator --------------------------------------------------------------------
 
 
 def move(cluster: Cluster, rng: random.Random) -> str:
-    """Every partition of the queue goes to other nodes, in another order."""
+    """Reassign every partition of the queue to other nodes, in another order."""
     partitions = cluster.topics["queue"]
     places = {("queue", n): rng.sample(cluster.keepers, rng.choice([2, 3]))
               for n in range(partitions)}  # fmt: skip
@@ -281,7 +282,7 @@ def move(cluster: Cluster, rng: random.Random) -> str:
 
 
 def move_back(cluster: Cluster, rng: random.Random) -> str:
-    """To where they were at the begin."""
+    """Reassign them to their first nodes."""
     places = {("queue", n): cluster.places(n, True) for n in range(cluster.topics["queue"])}
     return _moved(cluster, places)
 
@@ -296,12 +297,12 @@ def _moved(cluster: Cluster, places: dict[tuple[str, int], list[int]]) -> str:
 
 
 def elect(cluster: Cluster, rng: random.Random) -> str:
-    """Preferred leaders."""
+    """Elect preferred leaders."""
     wanted = [(topic, n) for topic, count in cluster.topics.items() for n in range(count)]
     admin = kafkalog.Admin(cluster.bootstrap, api_timeout_ms=20_000)
     with contextlib.suppress(kafkalog.KafkalogError), admin:
         return f"{len(admin.elect_leaders(wanted).done)} preferred leaders were elected"
-    return "nobody could be elected"
+    return "no leader could be elected"
 
 
 PROCESSES = [

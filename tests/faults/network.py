@@ -1,7 +1,7 @@
-"""Hosts of their own on this machine: network namespaces on one bridge, with no way out.
+"""Separate hosts on this machine: network namespaces on one bridge, with no way out.
 
-What a host does not hear is dropped where it arrives, so that each direction can be cut by itself:
-connections stay and nothing comes, as when a cable is cut.
+What a host must not hear is dropped where it arrives, so each direction can be cut separately:
+connections stay and nothing arrives, as with a cut cable.
 """
 
 from __future__ import annotations
@@ -17,13 +17,13 @@ from collections.abc import Iterable
 from tests.faults import delaying
 
 NETWORK = "198.18"
-"""Of the addresses that are set aside for measuring networks, one third byte for each of ours."""
+"""From the addresses reserved for measuring networks, one third byte for each network of ours."""
 
 RANDOM = "-m statistic --mode random --probability"
 
 
 def why_not() -> str | None:
-    """Why this machine has no hosts of its own."""
+    """Why this machine cannot have separate hosts."""
     if os.geteuid() != 0:
         return "network namespaces need root"
     for program, package in (
@@ -42,7 +42,7 @@ def why_not() -> str | None:
             tried = subprocess.run(
                 [*one.within, sys.executable, "-c", dial], capture_output=True, text=True
             )
-            if "ConnectionRefusedError" not in tried.stderr:  # there is nobody; but it is reached
+            if "ConnectionRefusedError" not in tried.stderr:  # nothing listens, but it is reachable
                 return f"hosts on a bridge do not reach each other: {tried.stderr[-200:]}"
     except subprocess.CalledProcessError as refused:
         return f"{' '.join(refused.cmd)}: {refused.stderr.strip()}"
@@ -51,7 +51,7 @@ def why_not() -> str | None:
 
 @functools.cache
 def why_not_late() -> str | None:
-    """Why hosts here can neither hear later nor refuse a part."""
+    """Why hosts here can neither delay packets nor refuse a part of them."""
     try:
         with Network() as network:
             network.host("one").hears(resets=0.01, late_ms=(1, 2))
@@ -73,15 +73,16 @@ class Host:
         self.address = address
         self._delaying: subprocess.Popen[bytes] | None = None
         self.within = ("nsenter", f"--net=/run/netns/{space}")
-        """What a command begins with that runs there.  (`ip netns exec` would hold on to what is
-        mounted.)"""
+        """The beginning of a command that runs there.  (`ip netns exec` would keep mounts
+        busy.)"""
 
     def hears(
         self, deaf_to: Iterable[str] = (), *, loss: float = 0, resets: float = 0,
         late_ms: tuple[float, float] | None = None,
     ) -> None:  # fmt: skip
-        """From now on nothing of these addresses, and of the rest but a part, `resets` of it
-        answered as if there were no such connection, and so much later (least and most)."""
+        """Set the host's faults from now on: it hears nothing from the addresses in `deaf_to`,
+        loses the part `loss` of the rest, refuses the part `resets` as if there were no such
+        connection, and gets packets `late_ms` later (least and most)."""
         rules = [f"-A INPUT -s {address} -j DROP" for address in sorted(deaf_to)]
         if loss:
             rules.append(f"-A INPUT -i eth0 {RANDOM} {loss} -j DROP")
@@ -105,14 +106,14 @@ class Host:
             raise subprocess.CalledProcessError(1, command, stderr="there is no queue of packets")
 
     def end(self) -> None:
-        """What is to arrive later is lost."""
+        """Lose the packets that were to arrive later."""
         if self._delaying is not None:
             with self._delaying:
                 self._delaying.kill()
             self._delaying = None
 
     def slow(self, kbit: int | None) -> None:
-        """Send no faster than that, with a queue before it; None: as fast as it goes."""
+        """Limit sending to this rate, with a queue before it; None: no limit."""
         tc = (*self.within, "tc", "qdisc")
         if kbit is None:
             subprocess.run([*tc, "del", "dev", "eth0", "root"], capture_output=True)
@@ -144,7 +145,7 @@ class Network:
         return self
 
     def host(self, name: str) -> Host:
-        """One more."""
+        """Add a host."""
         number = len(self.hosts) + 2
         space, cable = f"{self._bridge}-{name}", f"kl{self._tag}v{number}"
         self._spaces.append(space)
@@ -162,7 +163,7 @@ class Network:
         return made
 
     def heal(self) -> None:
-        """Everybody hears everybody, at once and in full."""
+        """Let all hosts hear each other, at once and completely."""
         for host in self.hosts.values():
             host.hears()
             host.slow(None)

@@ -23,7 +23,7 @@ SHOWN = 12
 WAITED_FOR = ("ours", "librdkafka")
 """Libraries that must go on after each fault.  kafka-python's producer (3.0.12) was seen to stop
 sending after all nodes had died, while the others went on in every partition; the answers that it
-got are judged all the same."""
+got are judged as well."""
 
 
 class Workload(Protocol):
@@ -35,14 +35,14 @@ class Workload(Protocol):
 
 
 class Run:
-    """All workloads on one cluster, which is there."""
+    """All workloads on one running cluster."""
 
     def __init__(self, cluster: Cluster, rng: random.Random, pace: float = 1) -> None:
-        """`pace`: pauses of clients are so much longer; below 1 only those of the queue's."""
+        """`pace`: pauses of clients are longer by this factor; below 1 only the queue's."""
         self.cluster, self._rng = cluster, rng
         for topics in (Queue.topics, Bank.topics, Lists.topics):
             for name, partitions in topics.items():
-                # Transactions that come late are refused from Kafka 4.0 on (KIP-890).
+                # Kafka refuses late requests of transactions only from 4.0 on (KIP-890).
                 cluster.topic(name, partitions, anywhere=topics is not Bank.topics)
         self.queue = Queue(cluster.bootstrap, 0.01 * pace)
         self.groups = Groups(cluster.bootstrap, TOPIC, Queue.topics[TOPIC])
@@ -59,7 +59,7 @@ class Run:
         self.log.append(f"{time.monotonic() - self._begun:7.2f} s  {line}")
 
     def go(self, nemeses: Iterable[Nemesis]) -> None:
-        """Each in turn; between two everything works again.  Raises: AssertionError."""
+        """Run each in turn; before the next one everything works again.  Raises: AssertionError."""
         for one in self._all.values():
             one.begin()
         self.works()
@@ -87,7 +87,8 @@ class Run:
         self.note("settled")
 
     def works(self) -> None:
-        """Wait until each library goes on in each partition of the queue, and the bank does."""
+        """Wait until each library acknowledges more in each partition of the queue, and the bank
+        books more."""
         before = self._done()
 
         def more() -> bool:
@@ -102,7 +103,7 @@ class Run:
             raise AssertionError(f"{late}: {stuck} do not") from None
 
     def _done(self) -> dict[str, int]:
-        """What was acknowledged, by where."""
+        """What was acknowledged, by library and partition, and by the bank."""
         found = {f"queue-{n} by {one.name}": one.acknowledged[n]
                  for one in self.queue.producers if one.name in WAITED_FOR
                  for n in range(Queue.topics[TOPIC])}  # fmt: skip
@@ -110,7 +111,7 @@ class Run:
         return found
 
     def judge(self) -> dict[str, list[Anomaly]]:
-        """By workload what must not be, and the copies that differ; the nodes end before."""
+        """Anomalies by workload, and replicas that differ; stops the nodes first."""
         found = {name: one.judge() for name, one in self._all.items()}
         self.cluster.end()
         found["copies"] = [Anomaly("differs", line) for line in self.cluster.copies_differ()]
@@ -131,7 +132,7 @@ class Run:
         }  # fmt: skip
 
     def keep(self, folder: Path) -> None:
-        """The histories and what was done, for people."""
+        """Write the histories and the log of faults to files for people."""
         folder.mkdir(exist_ok=True)
         for name, history in self._histories().items():
             (folder / f"{name}.history").write_text("\n".join(history.lines()) + "\n")
@@ -139,7 +140,7 @@ class Run:
 
 
 def told(anomalies: dict[str, list[Anomaly]]) -> str:
-    """The first of each."""
+    """The first anomalies of each workload."""
     return "\n".join(
         f"{name}: {one.kind}: {one.what}"
         for name, found in anomalies.items() for one in found[:SHOWN]

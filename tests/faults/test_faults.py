@@ -1,7 +1,7 @@
-"""Nodes of ours die, stand still and lose each other while clients of three libraries use them.
+"""Our nodes die, pause and lose each other while clients of three libraries use them.
 
-Nothing that was acknowledged is lost, doubled or reordered; transactions are whole or not at all;
-no position of a group goes back; and at the end all copies are equal, byte for byte.
+Nothing acknowledged is lost, duplicated or reordered; transactions are whole or absent;
+no group's position goes back; and at the end all replicas are equal, byte for byte.
 """
 
 from __future__ import annotations
@@ -28,13 +28,13 @@ pytest.importorskip("kazoo")
 FIXED = [
     Nemesis(nemeses.kill, 1), Nemesis(nemeses.isolate, 6), Nemesis(nemeses.cut_from_zookeeper, 6),
 ]  # fmt: skip
-"""What is done in an ordinary run; a search draws of all."""
+"""The nemeses of an ordinary run; a search draws from all."""
 RUNS = 30 if LONG else 3 if EXPLORING else 1
 RUN_S = 180 if LONG else 90
 
 
 def drawn(rng: random.Random) -> Iterator[Nemesis]:
-    """Without an end, and none again before all have come."""
+    """Endless; none repeats before all others had their turn."""
     while True:
         yield from rng.sample(nemeses.ALL, len(nemeses.ALL))
 
@@ -68,9 +68,9 @@ def test_faults(tmp_path: Path, memory: Path, rng: random.Random) -> None:
 def one_run(
     home: Path, kept: Path, rng: random.Random, deck: Iterator[Nemesis], with_kafka: bool
 ) -> None:
-    """An ordinary run has nodes of ours and one ZooKeeper; a search three of them, each node a disk
-    and a clock of its own, and in one of three runs a fourth node, of Apache Kafka: it may be the
-    controller, and in the long form lead and follow, too."""
+    """An ordinary run has our nodes and one ZooKeeper.  A search has three ZooKeepers, a separate
+    disk and clock for each node, and in one of three runs a fourth node, of Apache Kafka: it may be
+    the controller, and in the long form lead and follow, too."""
     searched = {
         "zookeepers": 3, "with_kafka": with_kafka, "kafka_keeps": LONG,
         "disks": disks.why_not("ext4") is None, "clocks": clocks.why_not() is None,

@@ -1,4 +1,4 @@
-"""What a client gave up, and the network still holds, ends no later transaction."""
+"""A request that a client gave up, and the network still holds, ends no later transaction."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ ESTABLISHED, TIME_WAIT = 1, 6
 
 
 class Broker(Member):
-    """A broker of its own, whose transactions are of version 1: no end raises the epoch."""
+    """A separate broker with transactions of version 1, where no end raises the epoch."""
 
     def begin(self, wait: bool = True) -> None:
         data, address = self.folder / "data", f"{self.host.address}:{PORT}"
@@ -56,7 +56,7 @@ def broker(hosts: Network, tmp_path: Path) -> Iterator[Broker]:
 
 
 def connections(address: str) -> dict[int, int]:
-    """Those of this machine to a host: local port -> state."""
+    """This machine's connections to a host: local port -> state."""
     raw = int.from_bytes(socket.inet_aton(address), sys.byteorder)
     there = f"{raw:08X}:{PORT:04X}"
     rows = [line.split() for line in Path("/proc/net/tcp").read_text().splitlines()[1:]]
@@ -67,7 +67,7 @@ def connections(address: str) -> dict[int, int]:
 def test_an_end_that_comes_late_does_not_end_the_next_transaction(
     hosts: Network, broker: Broker
 ) -> None:
-    """The answer's time is over while the way to the coordinator is cut; then it is there again."""
+    """The request times out while the way to the coordinator is cut; then the way is restored."""
     place = f"{broker.host.address}:{PORT}"
     with ThreadPoolExecutor(1) as pool, kafkalog.Admin(place) as admin:
         admin.create_topic("t", 1)
@@ -94,7 +94,7 @@ def test_an_end_that_comes_late_does_not_end_the_next_transaction(
             second = producer.send("t", b"second", partition=0).result(60)
             wait_for(
                 lambda: set(connections(broker.host.address).values()) <= {ESTABLISHED, TIME_WAIT},
-                "what was given up has come, or does so no more",
+                "the request that was given up has arrived, or never will",
             )
             assert reader.end_offsets([TP]) == {TP: second.offset}
             producer.commit_transaction()

@@ -1,4 +1,4 @@
-"""What the faults of hosts, clocks and disks are made of does what it says."""
+"""The instruments behind faults of hosts, clocks and disks do what they claim."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ with socket.create_server((sys.argv[1], 7)) as listening:
 
 @pytest.fixture(scope="module")
 def host() -> Iterator[Host]:
-    """One that sends back on port 7 what it is sent."""
+    """A host that echoes on port 7."""
     if reason := network.why_not() or network.why_not_late():
         pytest.skip(reason)
     with Network() as hosts:
@@ -45,7 +45,7 @@ def host() -> Iterator[Host]:
 
 
 def quickest_s(host: Host, bytes_there: int = 10) -> float:
-    """From a byte's sending to its coming back."""
+    """From sending a byte to receiving it back."""
     took = []
     with socket.create_connection((host.address, 7)) as there:
         for _ in range(bytes_there):

@@ -1,6 +1,6 @@
 """The power of nodes is cut while clients produce with acks=all and `kafkalog.durability=fsync`.
 
-Each node has a disk of its own; of what it had not synced nothing is left.
+Each node has its own disk; unsynced data is lost.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from tests.support import apache
 pytest.importorskip("kazoo")
 
 RECORDS = 100
-"""So many more are acknowledged in each partition before the next thing is done."""
+"""This many more records are acknowledged in each partition before the next step."""
 
 
 @pytest.fixture
@@ -43,7 +43,7 @@ def cluster(memory: Path) -> Iterator[Cluster]:
 @pytest.mark.long
 @pytest.mark.timeout(1800)
 def test_power_is_cut(cluster: Cluster, tmp_path: Path, rng: random.Random) -> None:
-    """Of a leader; of the same node again, which only follows by then; of all nodes at once."""
+    """Power of a leader; of the same node again, now only a follower; of all nodes at once."""
     partitions = Queue.topics[TOPIC]
     cluster.topic(TOPIC, partitions)
     try:

@@ -1,4 +1,4 @@
-"""Requests that ask for too much, as bytes or as calls."""
+"""Requests that demand too much, as bytes or as calls."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ RECORD_HEAD = struct.Struct(">hiqqqhii")
 
 
 def answer_of(ask: Callable[[], Any]) -> Any:
-    """What the broker answers, or CLOSED."""
+    """The broker's answer, or CLOSED."""
     try:
         return ask()
     except (ConnectionError, EOFError):
@@ -28,13 +28,13 @@ def answer_of(ask: Callable[[], Any]) -> Any:
 
 
 def metadata_of(names: Iterable[bytes], count: int, create: bool = False) -> bytes:
-    """The body of Metadata version 9 for so many topics."""
+    """The body of Metadata version 9 for `count` topics."""
     topics = b"".join(bytes([len(name) + 1]) + name + b"\0" for name in names)
     return uvarint_bytes(count + 1) + topics + bytes([create, 0, 0, 0])
 
 
 def packed(codec: int, records: bytes, count: int = 1) -> bytes:
-    """A batch whose body is `records`, whatever they are."""
+    """A batch whose body is `records`, whatever they contain."""
     return batches.seal(RECORD_HEAD.pack(codec, count - 1, 0, 0, -1, -1, -1, count) + records)
 
 
@@ -54,7 +54,7 @@ def join_fields(group: str, member: str = "", metadata: bytes = b"", **more: Any
 
 
 def commit_fields(group: str, partitions: int, metadata: str = "") -> dict[str, Any]:
-    """An OffsetCommit request for partitions of the witness' topic, of which 0 is there."""
+    """An OffsetCommit request for partitions of the witness' topic, of which only 0 exists."""
     asked = [
         {"partition_index": i, "committed_offset": 1, "committed_metadata": metadata}
         for i in range(partitions)
@@ -64,8 +64,8 @@ def commit_fields(group: str, partitions: int, metadata: str = "") -> dict[str, 
 
 
 def flood(clients: list[Client], data: bytes, until: Callable[[int], bool]) -> None:
-    """Send `data` again and again to all that take it, until a condition holds.  It is called
-    with the number of connections that the other side has closed."""
+    """Send `data` repeatedly to all that accept it, until `until` holds.  `until` gets the number
+    of connections that the other side has closed."""
     left = {client.socket for client in clients}
     for one in left:
         one.setblocking(False)
@@ -88,7 +88,7 @@ def flood(clients: list[Client], data: bytes, until: Callable[[int], bool]) -> N
 
 
 def blocked(sock: socket.socket, data: bytes, most_bytes: int) -> bool:
-    """Send until the other side does not read any more; False: it took `most_bytes`."""
+    """Send until the other side stops reading; False: it read `most_bytes`."""
     sock.settimeout(0.5)
     sent = 0
     with contextlib.suppress(TimeoutError):

@@ -1,4 +1,4 @@
-"""One broker for all attacks of a file: what one leaves behind, the next one meets."""
+"""One broker for all attacks of a file: each attack meets the leftovers of the one before."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from tests.hostile.victim import Victim
 
 @pytest.fixture(scope="module")
 def victim(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Victim]:
-    """A broker as a process, with Kafka's settings."""
+    """A broker as a separate process, with Kafka's settings."""
     made = Victim(tmp_path_factory.mktemp("victim"))
     yield made
     made.close()

@@ -1,5 +1,5 @@
-"""Batches that decompress to far more than they are, or to nothing: to topics whose batches are
-looked into, and to those that store them as they come.
+"""Batches that decompress to far more than their size, or do not decompress, sent to topics whose
+batches are looked into, and to those that store them as they come.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ INSIDE = {
 }
 """Topics for which a compressed batch must be looked into."""
 OUTSIDE = {"plain": {}, "stamped": {"message_timestamp_type": "LogAppendTime"}}
-"""Those that store what they get; LogAppendTime stands in the batch's header."""
+"""Topics that store batches unchanged; LogAppendTime is in the batch's header."""
 
 
 def connected(victim: Victim) -> contextlib.closing[Peer]:
@@ -57,7 +57,7 @@ def zstd(data: bytes, claims: bool = False) -> bytes:
 
 
 def runs(blocks: int) -> bytes:
-    """A zstd frame of runs of 128 KiB, four bytes each: 32,768 times as much comes out."""
+    """A zstd frame of runs of 128 KiB, four bytes each, which decompresses to 32,768 times that."""
     run = struct.pack("<I", (128 << 10) << 3 | 2)[:3] + b"\0"
     last = struct.pack("<I", (128 << 10) << 3 | 3)[:3] + b"\0"
     return b"\x28\xb5\x2f\xfd\x00" + bytes([7 << 3]) + run * (blocks - 1) + last
@@ -88,7 +88,7 @@ BOMBS: dict[str, tuple[int, Callable[[], bytes]]] = {
     "zstd that says so": (ZSTD, lambda: zstd(large(), claims=True)),
     "zstd of runs": (ZSTD, lambda: runs(20_000)),
 }
-"""Each holds far more than its topic allows, in less than 1 MB."""
+"""Each decompresses to far more than its topic allows, from less than 1 MB."""
 
 
 @cache
@@ -106,28 +106,28 @@ SNAPPY_CODES = {
 
 @pytest.mark.parametrize("name", BOMBS)
 def test_what_is_looked_into_has_a_limit(victim: Victim, name: str) -> None:
-    """MESSAGE_TOO_LARGE, and never more memory than thrice the limit: pieces, in two
-    libraries' hands, and the whole."""
+    """MESSAGE_TOO_LARGE, and never more memory than three times the limit: the pieces, in two
+    libraries, and the whole."""
     codec, bomb = BOMBS[name][0], bomb_of(name)
     assert len(bomb) < 1_048_588
     for topic in INSIDE:
         grows = (3 * LIMIT_MIB + 16) * MIB
         with victim.attacked(f"{name} to {topic}", grows), connected(victim) as peer:
             found = peer.produce_one(bomb, (topic, 0))
-        # Snappy packs by 21 at most: 1 MB of it holds less than is allowed, and is looked at.
+        # Snappy packs by 21 at most: 1 MB of it decompresses to less than the limit, and is read.
         assert found.error_code == (SNAPPY_CODES[topic, name] if codec == SNAPPY else TOO_LARGE)
 
 
 @pytest.mark.parametrize("name", BOMBS)
 def test_what_is_not_looked_into_costs_nothing(victim: Victim, name: str) -> None:
-    """It is stored as it came: the consumer decompresses it, with a limit of its own."""
+    """It is stored unchanged: the consumer decompresses it, within its own limit."""
     for topic in OUTSIDE:
         with victim.attacked(f"{name} to {topic}", 16 * MIB), connected(victim) as peer:
             assert peer.produce_one(bomb_of(name), (topic, 0)).error_code == 0
 
 
 def test_bombs_at_once_take_memory_once(victim: Victim) -> None:
-    """Twelve clients, eight I/O threads: what is large is looked into one at a time."""
+    """Twelve clients, eight I/O threads: large batches are looked into one at a time."""
     bomb = packed(ZSTD, zstd(large()))
     clients = []
     with victim.attacked("12 bombs at once", (3 * LIMIT_MIB + 8 * 16 + 32) * MIB):
@@ -141,7 +141,7 @@ def test_bombs_at_once_take_memory_once(victim: Victim) -> None:
 
 
 def test_a_batch_above_the_limit_is_not_decompressed(victim: Victim) -> None:
-    """max.message.bytes is looked at first, as in Kafka."""
+    """max.message.bytes is checked first, as in Kafka."""
     bomb = packed(GZIP, gzip.compress(bytes(1 << 20)) * 1_200)
     assert len(bomb) > 1_048_588
     for topic in INSIDE:
@@ -187,7 +187,7 @@ def test_both_forms_of_snappy_are_taken(victim: Victim) -> None:
 
 
 def test_many_records_out_of_time_are_found_in_c(victim: Victim) -> None:
-    """No Python runs for each of them: the answer names a thousand."""
+    """No Python runs for each record: the answer lists a thousand of them."""
     count = 1_000_000 if LONG else 100_000
     records = b"".join(batches.record(Row(b"", b"k"), i, 0) for i in range(count))
     bomb = packed(ZSTD, zstd(records), count)
@@ -200,7 +200,7 @@ def test_many_records_out_of_time_are_found_in_c(victim: Victim) -> None:
 @pytest.mark.parametrize("timestamp", [-(2**63), -(2**63) + 1, 2**63 - 1, 0, -2])
 @pytest.mark.parametrize("codec", ["none", "zstd"])
 def test_times_as_far_away_as_numbers_go(victim: Victim, timestamp: int, codec: str) -> None:
-    """Both ways, in C and in Python's: no difference overflows into one that is allowed."""
+    """In both directions, in C and in Python: no difference overflows into an allowed one."""
     batch = batches.batch([Row(b"v", b"k", timestamp)], codec=codec)
     with connected(victim) as peer:
         found = peer.produce_one(batch, ("timed", 0))

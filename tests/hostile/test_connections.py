@@ -1,5 +1,5 @@
-"""Connections that are used as nobody should: bytes that are no requests, requests that nobody
-knows, answers that nobody reads, more connections than anybody needs.
+"""Abused connections: bytes that are no requests, unknown requests, answers that are never read,
+far too many connections.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from tests.support.waiting import LIMIT_S, wait_for
 from tests.unit.net.network import framed, header
 
 LITTLE = 8 * MIB
-"""What bytes on a connection may cost that never become a request."""
+"""Memory that bytes on a connection may cost if they never become a request."""
 PRODUCE, LIST_OFFSETS, METADATA, API_VERSIONS = 0, 2, 3, 18
 ALL_TOPICS = b"\0\0\0\0\0"
 """Body of Metadata 9: no tagged fields of the header; null topics; three flags."""
@@ -36,7 +36,7 @@ def metadata(correlation: int, tags: bytes = b"\0", version: int = 9) -> bytes:
 
 @pytest.fixture(scope="module")
 def victim(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Victim]:
-    """With less memory for large requests than Kafka's settings give."""
+    """With a smaller memory limit for large requests than Kafka's default."""
     made = Victim(
         tmp_path_factory.mktemp("victim"),
         queued_max_request_bytes=64 * MIB,
@@ -111,7 +111,7 @@ def test_an_unknown_version_of_api_versions_is_answered_in_version_0(victim: Vic
 
 
 def test_correlation_ids_are_the_clients_own(victim: Victim) -> None:
-    """The same again and again, negative ones: each answer has its request's, in their order."""
+    """The same id repeatedly, and negative ids: each answer has its request's, in their order."""
     ids = [1, 1, 1, -1, -(2**31), 2**31 - 1, 1, 0]
     with victim.attacked("correlation ids", LITTLE), victim.client() as client:
         client.send(b"".join(metadata(i) for i in ids))
@@ -120,7 +120,7 @@ def test_correlation_ids_are_the_clients_own(victim: Victim) -> None:
 
 
 def test_random_requests_of_every_api(victim: Victim) -> None:
-    """Right headers, bodies of nothing in particular: an answer or a closed connection."""
+    """Correct headers, random bodies: an answer or a closed connection."""
     draw = random.Random(SEED)
     ended = 0
     with victim.attacked("random bodies", 64 * MIB):
@@ -136,11 +136,11 @@ def test_random_requests_of_every_api(victim: Victim) -> None:
     assert ended >= len(apis.SERVED)
 
 
-# ---- answers that nobody reads -----------------------------------------------------------------
+# ---- answers that are never read ---------------------------------------------------------------
 
 
 def test_requests_without_end_and_no_answer_read(victim: Victim) -> None:
-    """What is not read is not asked for any more: the socket fills, the broker waits."""
+    """The broker stops reading when its answers are not read: the socket fills, and it waits."""
     data = b"".join(metadata(i) for i in range(10_000))
     with victim.attacked("pipelined requests", 16 * MIB), victim.client() as client:
         assert blocked(client.socket, data, 256 * MIB)
@@ -174,7 +174,7 @@ def test_large_requests_that_never_end(victim: Victim) -> None:
     begin = struct.pack(">i", 60 * MIB) + header(PRODUCE, 9, 1) + b"\0"
     some = bytes(1 << 18)
     clients = []
-    # Each of three network threads may pass its share by one read of a socket's buffer.
+    # Each of three network threads may exceed its share by one read of a socket's buffer.
     with victim.attacked("40 x 60 MiB", (64 + 3 * 8 + 48) * MIB):
         before = victim.resident_bytes()
         for _ in range(40):
@@ -242,8 +242,8 @@ def test_slowloris(tmp_path_factory: pytest.TempPathFactory, many_files: None) -
 
 @pytest.mark.skipif(not LONG, reason="KAFKALOG_LONG=1 compares times")
 def test_others_are_as_quick_as_before(victim: Victim) -> None:
-    """p99 of Produce and Fetch of others with and without abuse, in turn; printed, and held to
-    what two processors allow: not ten times as much."""
+    """p99 of other clients' Produce and Fetch with and without abuse, in turn: printed, and checked
+    for what two processors allow, less than ten times as much."""
 
     def p99_ms(seconds: float) -> float:
         begin_s = time.monotonic()

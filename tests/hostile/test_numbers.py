@@ -1,4 +1,4 @@
-"""Requests that name more than anybody has: topics, partitions, sessions, groups, settings."""
+"""Requests with absurdly many items: topics, partitions, sessions, groups, settings."""
 
 from __future__ import annotations
 
@@ -29,12 +29,12 @@ INVALID_REQUEST, INVALID_CONFIG, INVALID_TOPIC, TOO_LARGE_METADATA = 42, 40, 17,
 INVALID_RECORD = 87
 GROUP_ID_NOT_FOUND, MEMBER_ID_REQUIRED, GROUP_MAX_SIZE_REACHED = 69, 79, 81
 REQUEST_MIB = 128 + 300
-"""A request is decoded to 128 MiB at most; its bytes (100 MiB), their copy, the answer."""
+"""A request is decoded to at most 128 MiB; add its bytes (100 MiB), their copy and the answer."""
 MANY = 100_000 if LONG else 40_000
 
 
 def test_a_million_topics_in_one_metadata_request(victim: Victim) -> None:
-    """More than 100,000: refused by the count, before anything is made of it."""
+    """More than 100,000: the count alone is refused, before anything is allocated."""
     count = 1_000_000
     million = victim.attacked("a million topics", 64 * MIB)
     with million, contextlib.closing(victim.peer()) as peer:
@@ -44,7 +44,7 @@ def test_a_million_topics_in_one_metadata_request(victim: Victim) -> None:
 
 @pytest.mark.parametrize("create", [False, True])
 def test_many_topics_in_one_metadata_request(victim: Victim, create: bool) -> None:
-    """Each is answered as missing, and none is made: more than 10,000 partitions in one request."""
+    """Each is answered as missing, none is created: more than 10,000 partitions in one request."""
     names = (b"%08d" % i for i in range(MANY))
     many = victim.attacked(f"{MANY} topics", REQUEST_MIB * MIB)
     with many, contextlib.closing(victim.peer()) as peer:
@@ -57,7 +57,7 @@ def test_many_topics_in_one_metadata_request(victim: Victim, create: bool) -> No
 
 
 def test_the_same_topic_again_and_again_is_answered_once(victim: Victim) -> None:
-    """Else a request of a few bytes a name has an answer of any size."""
+    """Otherwise a request with a few bytes a name would get an answer of any size."""
     name = WITNESS_TOPIC.encode()
     often = victim.attacked("the same, often", REQUEST_MIB * MIB)
     with often, contextlib.closing(victim.peer()) as peer:
@@ -74,7 +74,7 @@ def test_the_same_topic_again_and_again_is_answered_once(victim: Victim) -> None
 
 @pytest.mark.parametrize(("count", "answered"), [(100_000, True), (100_001, False)])
 def test_a_fetch_of_100_000_partitions(victim: Victim, count: int, answered: bool) -> None:
-    """So many are answered, one more closes the connection."""
+    """At the limit they are answered; one more closes the connection."""
     with victim.attacked(f"fetch {count}", 80 * MIB), contextlib.closing(victim.peer()) as peer:
         wanted = {(WITNESS_TOPIC, i): 0 for i in range(count)}
         found = answer_of(lambda: peer.fetch(wanted))
@@ -87,7 +87,7 @@ def test_a_fetch_of_100_000_partitions(victim: Victim, count: int, answered: boo
 
 @pytest.mark.parametrize(("count", "answered"), [(100_000, True), (100_001, False)])
 def test_a_produce_with_100_000_partitions(victim: Victim, count: int, answered: bool) -> None:
-    """So many are answered, one more closes the connection and appends nothing."""
+    """At the limit they are answered; one more closes the connection and appends nothing."""
     with victim.attacked(f"produce {count}", 80 * MIB), contextlib.closing(victim.peer()) as peer:
         sent = {(WITNESS_TOPIC, i + 1): one() for i in range(count)}
         found = answer_of(lambda: peer.produce(sent))
@@ -99,7 +99,8 @@ def test_a_produce_with_100_000_partitions(victim: Victim, count: int, answered:
 
 
 def test_a_produce_that_names_one_partition_100_000_times(victim: Victim) -> None:
-    """Each is refused; the first hundred refusals are explained, and none holds room for more."""
+    """Each is refused; only the first hundred refusals carry an explanation, and none reserves room
+    for more."""
     count = 100_000
     each = struct.pack(">i", 0) + b"\0\0"  # partition 0, null records, no tagged fields
     topic = bytes([len(WITNESS_TOPIC) + 1]) + WITNESS_TOPIC.encode()
@@ -114,7 +115,7 @@ def test_a_produce_that_names_one_partition_100_000_times(victim: Victim) -> Non
 
 
 def test_100_000_fetch_sessions_of_one_client(victim: Victim) -> None:
-    """There are max.incremental.fetch.session.cache.slots of them; then fetches have none."""
+    """There are max.incremental.fetch.session.cache.slots of them; later fetches get none."""
     count = 100_000 if LONG else 3_000
     partition = {"partition": 0, "fetch_offset": 0, "partition_max_bytes": 1}
     fields: dict[str, Any] = {
@@ -178,7 +179,7 @@ def test_topics_that_nobody_wants(victim: Victim, fields: dict[str, Any], code: 
 
 
 def test_a_group_with_a_thousand_members(victim: Victim) -> None:
-    """Static members, which need no second request; each holds a connection (long: 10,000)."""
+    """Static members, which need no second request; each keeps a connection (long: 10,000)."""
     count = 10_000 if LONG else 500
     clients = []
     with victim.attacked(f"{count} members", 100 * MIB):
@@ -187,7 +188,7 @@ def test_a_group_with_a_thousand_members(victim: Victim) -> None:
             fields = join_fields("crowd", group_instance_id=f"i{i}")
             clients[-1].send(apis.JOIN_GROUP, 5, fields)
         victim.witness.serves()
-        # With a reset: a client that only stops sending is still owed its answer.
+        # With a reset: a client that only stops sending still gets its answer.
         for client in clients:
             client.socket.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
             client.close()
@@ -205,7 +206,7 @@ def test_ids_of_members_that_never_come(victim: Victim) -> None:
 
 
 def test_groups_and_members_without_end(tmp_path: Path) -> None:
-    """All groups take so much memory, and those that are there go on: the witness is in one."""
+    """The memory of all groups is limited, and existing groups go on: the witness is in one."""
     victim = Victim(tmp_path, kafkalog_groups_max_bytes=8 * MIB)
     with contextlib.closing(victim), contextlib.closing(victim.peer()) as peer:
         with victim.attacked("groups without end", 60 * MIB):
@@ -225,7 +226,7 @@ def test_groups_and_members_without_end(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("size", [1 << 20, 8 << 20])
 def test_a_member_with_much_to_say(victim: Victim, size: int) -> None:
-    """What does not fit a record of __consumer_offsets becomes no assignment, as in Kafka."""
+    """An assignment that does not fit a record of __consumer_offsets is refused, as in Kafka."""
     with (
         victim.attacked(f"metadata of {size} bytes", (20 + 20 * size // MIB) * MIB),
         contextlib.closing(victim.peer()) as peer,
@@ -243,14 +244,15 @@ def test_a_member_with_much_to_say(victim: Victim, size: int) -> None:
 
 
 def padded(body: bytes, junk: int) -> bytes:
-    """A request's body with a tagged field of so many bytes, which nobody knows."""
+    """A request's body with an unknown tagged field of `junk` bytes."""
     assert body[-1] == 0
     size = bytes([junk & 127 | 128, junk >> 7 & 127 | 128, junk >> 14 & 127 | 128, junk >> 21])
     return body[:-1] + b"\1\x64" + size + bytes(junk)
 
 
 def test_members_that_wait_hold_no_frames(victim: Victim) -> None:
-    """A JoinGroup waits for the others for minutes: of 24 MiB its frame took 24, uncounted."""
+    """A JoinGroup waits for other members for minutes: a frame of 24 MiB was kept for as long, and
+    not counted."""
     with contextlib.ExitStack() as ends:
         peers = [ends.enter_context(contextlib.closing(victim.peer())) for _ in range(13)]
         longest = {"session_timeout_ms": 300_000, "rebalance_timeout_ms": 600_000}
@@ -259,7 +261,7 @@ def test_members_that_wait_hold_no_frames(victim: Victim) -> None:
         fields["member_id"] = members[0]
         assert peers[0].ask(apis.JOIN_GROUP, 9, fields).error_code == 0
         before = victim.resident_bytes()
-        # From now on the others wait for the first, which says no more.
+        # From now on the others wait for the first, which sends nothing more.
         with victim.attacked("12 frames of 24 MiB", 160 * MIB):
             for peer, member in zip(peers[1:], members[1:], strict=True):
                 fields["member_id"] = member
@@ -287,7 +289,7 @@ def test_a_subscription_to_10_000_topics(victim: Victim) -> None:
 
 
 def test_a_commit_with_large_metadata(victim: Victim) -> None:
-    """offset.metadata.max.bytes is 4096, and no text of any version is longer than 32,767 bytes."""
+    """offset.metadata.max.bytes is 4096, and no version takes a string above 32,767 bytes."""
     with victim.attacked("metadata of 1 MiB", 30 * MIB), contextlib.closing(victim.peer()) as peer:
         codes = []
         for size in (4_096, 4_097, 32_767):

@@ -1,5 +1,5 @@
-"""A broker as a process of its own, under attack: what it takes of memory and descriptors, and
-whether others are served at the same time.
+"""A broker in a separate process, under attack: how much memory and how many descriptors it takes,
+and whether other clients are served at the same time.
 """
 
 from __future__ import annotations
@@ -59,13 +59,13 @@ class Witness:
             self.answers.append(Answered(kind, int(begin) / 1e9, int(end) / 1e9))
 
     def served_since(self, begin_s: float) -> bool:
-        """Whether something of each kind was asked after a moment, and answered."""
+        """Whether a request of each kind was sent after this moment, and answered."""
         assert self._process.poll() is None, "the client that behaves well was not served"
         kinds = {one.kind for one in self.answers[-9:] if one.begin_s >= begin_s}
         return kinds == {"fast", "slow"}
 
     def serves(self) -> None:
-        """Wait until both kinds of requests, asked from now on, are answered."""
+        """Wait until requests of both kinds, sent from now on, are answered."""
         begin_s = time.monotonic()
         wait_for(lambda: self.served_since(begin_s), "others are served")
 
@@ -78,7 +78,7 @@ class Witness:
 
 
 def coordinated(peer: Peer) -> None:
-    """See to it that there are groups: __consumer_offsets is made, read, and open."""
+    """Make sure that groups work: __consumer_offsets is created, read, and open."""
     peer.ask(apis.FIND_COORDINATOR, 3, {"key": "g", "key_type": 0})
 
     def committed() -> bool:
@@ -113,7 +113,7 @@ class Victim:
         self.witness.serves()
 
     def close(self) -> None:
-        """End it as an operator would: it must still be able to."""
+        """End it as an operator would: that must still work."""
         self.witness.close()
         self.process.terminate()
         with self.process:
@@ -126,13 +126,13 @@ class Victim:
         return Client(self.address)
 
     def peer(self) -> Peer:
-        """A connection that sends requests, and was taken: its descriptor counts from here on."""
+        """A connection that sends requests, already accepted: its descriptor counts from now on."""
         made = Peer(self.address)
         made.ask(apis.API_VERSIONS, 0, {})
         return made
 
     def create(self, topic: str, partitions: int = 1, **config: str) -> None:
-        """Make a topic; settings with underscores for dots."""
+        """Create a topic; settings with underscores for dots."""
         settings = [{"name": k.replace("_", "."), "value": v} for k, v in config.items()]
         entry = {"name": topic, "num_partitions": partitions, "replication_factor": 1,
                  "configs": settings}  # fmt: skip
@@ -140,7 +140,7 @@ class Victim:
             found = peer.ask(apis.CREATE_TOPICS, 5, {"topics": [entry], "timeout_ms": 30_000})
         assert found.topics[0].error_code == 0, found.topics[0].error_message
 
-    # ---- what it takes ---------------------------------------------------------------------
+    # ---- its resources ---------------------------------------------------------------------
 
     def _status(self, name: str) -> int:
         text = Path(f"/proc/{self.process.pid}/status").read_text()
@@ -150,7 +150,7 @@ class Victim:
         return self._status("VmRSS")
 
     def peak_bytes(self) -> int:
-        """The most that was resident since `forget_peak`."""
+        """The peak of resident bytes since `forget_peak`."""
         return self._status("VmHWM")
 
     def forget_peak(self) -> None:
@@ -165,8 +165,8 @@ class Victim:
 
     @contextlib.contextmanager
     def attacked(self, name: str, grows_bytes: int, files: int = 0) -> Iterator[None]:
-        """An attack: the broker may take `grows_bytes` more than before at its height, and have
-        `files` more files open when it is over; others are served during and after it.
+        """An attack: at its peak the broker may take `grows_bytes` more than before, and after it
+        have `files` more files open; other clients are served during and after it.
         """
         before, descriptors, cpu_s = self.resident_bytes(), self.descriptors(), self.cpu_s()
         self.forget_peak()

@@ -1,5 +1,5 @@
-"""A client that behaves well: a process that produces, fetches and asks for metadata, over
-connections of its own, and writes down how long each answer took.
+"""A well-behaved client: a process that produces, fetches and asks for metadata on its own
+connections, and records how long each answer took.
 
 `python -m tests.hostile.witness HOST PORT TOPIC`: one line a request, `kind begin end` in ns of
 CLOCK_MONOTONIC, which all processes share; `kind` is fast (answered in C) or slow (in Python).
@@ -16,11 +16,11 @@ from kafkalog.wire import apis
 from tests.unit.plane.peer import Peer, one
 
 PAUSE_S = 0.002
-"""Between two rounds: it must not be a burden itself."""
+"""Between two rounds: the witness must not be a load itself."""
 
 
 def main(host: str, port: str, topic: str) -> None:
-    """Ask until the standard input ends."""
+    """Send requests until the standard input ends."""
     fast, slow = Peer((host, int(port))), Peer((host, int(port)))
     value = one()
     offset = -1

@@ -1,1 +1,1 @@
-"""The rules of docs/style.md that a machine can hold: a test a rule, which names all offenders."""
+"""The rules of docs/style.md that a machine can check: one test each, which names all offenders."""

@@ -21,8 +21,8 @@ MODULES = {name_of(path): path for path in tree.with_suffix(".py") if PACKAGE in
 
 
 def imports_of(path: Path) -> Iterator[tuple[int, str]]:
-    """Line and name of each module of kafkalog that a file imports, wherever it says so: at the
-    top, in a function, or for types only."""
+    """Line and name of each module of kafkalog that a file imports, wherever the import is: at
+    the top, in a function, or for types only."""
     for node in ast.walk(tree.parse(path)):
         if isinstance(node, ast.Import):
             yield from ((node.lineno, alias.name) for alias in node.names if alias.name in MODULES)

@@ -7,7 +7,7 @@ from textwrap import fill
 
 __all__ = ["PYTHON", "RANK", "C", "shown"]
 
-# Low to high.  Parts on one line do not know each other.
+# Low to high.  Parts on one line do not import each other.
 PYTHON = [
     ["errors"],
     ["types", "config", "clock", "report"],
@@ -29,12 +29,12 @@ PYTHON = [
     ["__init__"],
     ["testing"],
     ["simulate"],
-    # The command line and the plugin use the public names, as everybody else does.
+    # The command line and the plugin use the public names, as every other program does.
     ["cli", "pytest_plugin"],
     ["__main__"],
 ]
 RANK = {part: rank for rank, parts in enumerate(PYTHON) for part in parts}
-# Which parts of C a part may know.  Nothing knows python but the module's preamble.
+# Which parts of C a part may use.  No part uses python, except the module's preamble.
 C = {
     "base": set[str](),
     "batch": {"base"},

@@ -1,4 +1,4 @@
-"""A run tells a fault from bad luck: each of these runs a pytest of its own."""
+"""A run tells broken tests from unsteady ones: each test here runs its own pytest."""
 
 from __future__ import annotations
 
@@ -55,8 +55,8 @@ def run(pytester: pytest.Pytester, root: Path, monkeypatch: pytest.MonkeyPatch) 
 def test_a_test_that_passes_alone_is_unsteady(
     run: Run, failures: int, arguments: tuple[str, ...]
 ) -> None:
-    """It is named with what went wrong first, and the run has not failed.  Errors around a test
-    count as its failure."""
+    """The run names it with its first failure, and does not fail.  Errors in setup and teardown
+    count as the test's failure."""
     done = run(
         f"""
         def test_steady():
@@ -82,7 +82,7 @@ def test_a_test_that_passes_alone_is_unsteady(
 
 
 def test_what_fails_every_time_fails_the_run(run: Run) -> None:
-    """Itself, or what is around it."""
+    """The test itself, or its teardown."""
     done = run(
         """
         def test_wrong():

@@ -1,4 +1,4 @@
-"""The parts of the C core that decide what is stored say what they take for granted."""
+"""The parts of the C core that decide what is stored assert what they rely on."""
 
 from __future__ import annotations
 
@@ -30,8 +30,8 @@ def test_there_are_enough_assertions() -> None:
 
 
 def test_an_assertion_changes_nothing() -> None:
-    """What is done stands in a line of its own; only calls of the system are made and judged in
-    one, such as that of a lock."""
+    """Actions stand on their own line; only system calls, such as that of a lock, are made and
+    checked in one."""
     found = [
         f"{tree.named(path)}: {condition.strip()}"
         for path in tree.with_suffix(".c", ".h")
@@ -43,7 +43,7 @@ def test_an_assertion_changes_nothing() -> None:
 
 
 def test_a_change_in_an_assertion_is_seen() -> None:
-    """The rule above would hold for ever if nothing were seen."""
+    """A canary: without it, a pattern that matches nothing would pass."""
     code = (
         "KL_ASSERT(kl_table_add(&t, 1,\n p) == KL_OK); KL_TEST_ASSERT(n == 1); KL_ASSERT(n++ > 0);"
     )

@@ -1,4 +1,4 @@
-"""No circle of files: what imports each other, by whatever way, is one file in pieces."""
+"""No circular imports: files that import each other, by any path, are one file in pieces."""
 
 from __future__ import annotations
 
@@ -6,13 +6,13 @@ from tests.house import imports
 
 
 def test_no_files_import_each_other() -> None:
-    """An import in a function, or for types only, counts: the reader has to know both."""
+    """An import in a function, or for types only, counts: the reader has to know both files."""
     found = imports.circles(imports.graph())
     assert not found, "\n".join("circle: " + ", ".join(group) for group in found)
 
 
 def test_a_circle_is_found() -> None:
-    """The rule above would hold for ever if nothing were found."""
+    """A canary: without it, a search that finds nothing would pass."""
     edges = {"a": {"b"}, "b": {"c"}, "c": {"a", "d"}, "d": set(), "e": {"d"}}
     assert imports.circles(edges) == [["a", "b", "c"]]
 

@@ -48,14 +48,14 @@ def test_every_module_says_what_it_is() -> None:
 
 
 def groups(header: str) -> list[str]:
-    """Declarations of the header that stand together, without dividers between sections."""
+    """Groups of declarations in the header, without the dividers between sections."""
     public = header.partition("/* cffi: begin */")[2].partition("/* cffi: end */")[0]
     public = re.sub(r"/\* ---- .* ---+ \*/", "", public)
     return [group for group in re.split(r"\n\s*\n", public) if group.strip()]
 
 
 def test_every_public_c_function_has_a_comment() -> None:
-    """Its own, or that of the group it stands in."""
+    """Its own comment, or that of its group."""
     found = 0
     for group in [group for header in HEADERS for group in groups(header.read_text())]:
         bare = re.sub(r"/\*.*?\*/", "", group, flags=re.DOTALL)
@@ -118,7 +118,7 @@ MODULES = re.compile(r"`(kafkalog(?:\.[a-z_]+)+)")
 
 
 def lost(text: str) -> list[str]:
-    """Files, folders and modules that a text names and the checkout has not."""
+    """Files, folders and modules that a text names and the checkout lacks."""
     paths = [p.rstrip("./") for p in PATHS.findall(text)]
     gone = [p for p in paths if not ((tree.ROOT / p).exists() or (tree.ROOT / f"{p}.py").exists())]
     settings = (tree.ROOT / "docs" / "settings.md").read_text(encoding="utf-8")

@@ -14,7 +14,7 @@ from tests.house.imports import imports_of
 from tests.house.layers import PYTHON, RANK, C
 
 PACKAGE = tree.ROOT / "kafkalog"
-# Circles that are left, each as its files: they are to go.
+# Circles that are left, each as its files: they are to be removed.
 CIRCLES_OF_C: list[list[str]] = []
 NATIVE = PACKAGE / "_native"
 MODULES = [path for path in tree.with_suffix(".py") if PACKAGE in path.parents]
@@ -54,16 +54,16 @@ def test_a_part_imports_only_lower_parts() -> None:
     assert upward == []
 
 
-# Where a node's metadata come from.  All else knows them as metadata/source.py and
-# replication/membership.py have them.
+# Where a node's metadata come from.  All other code sees them through metadata/source.py and
+# replication/membership.py.
 SOURCES = ("kafkalog.metadata.kraft", "kafkalog.metadata.zookeeper", "kafkalog.cluster")
 CHOOSES = "kafkalog/server/broker.py"
-# Commands that look at a source itself, and what stands in for one.
+# Commands that look at a source itself, and parts that replace one.
 BY_NAME = {"metadata", "cluster", "cli", "testing", "simulate"}
 
 
 def sources_of(path: Path) -> list[tuple[int, str]]:
-    """Line and name of each source of metadata that a file imports, for types only as well."""
+    """Line and name of each source of metadata that a file imports, also for types only."""
     return [
         (line, module)
         for line, module in imports_of(path)
@@ -72,7 +72,7 @@ def sources_of(path: Path) -> list[tuple[int, str]]:
 
 
 def test_one_file_chooses_where_metadata_come_from() -> None:
-    """The broker's own; nothing else outside metadata/ and cluster/ knows what it chose."""
+    """The broker's file does; nothing else outside metadata/ and cluster/ knows its choice."""
     known = {
         tree.named(path): [f"line {line}: {module}" for line, module in found]
         for path in MODULES
@@ -86,7 +86,7 @@ def test_one_file_chooses_where_metadata_come_from() -> None:
 
 
 def imported_with(path: Path) -> Iterator[tuple[int, str]]:
-    """Line and name of what is imported when the module is, and not later by a function."""
+    """Line and name of each module that is imported on import, not later by a function."""
     parsed = tree.parse(path)
     later = typing_only(parsed)
     for node in ast.walk(parsed):
@@ -111,7 +111,7 @@ def test_heavy_packages_are_imported_when_first_used() -> None:
     assert heavy == []
 
 
-# Of the standard library; each of them costs more than all of ours that a Log needs.
+# Of the standard library; each of them costs more than all our modules that a Log needs.
 SLOW = {"asyncio", "concurrent", "dataclasses", "inspect", "logging", "ssl", "subprocess"}
 
 
@@ -157,7 +157,7 @@ def c_functions() -> dict[str, Path]:
 
 def c_calls() -> dict[Path, set[Path]]:
     """For each file, without its suffix: the other files whose functions it names.  A file that
-    puts a function in a table knows it, a file that calls it through the table does not."""
+    puts a function in a table names it; a file that calls it through the table does not."""
     functions = c_functions()
     graph: dict[Path, set[Path]] = {}
     for path in C_FILES:
@@ -171,8 +171,8 @@ def c_calls() -> dict[Path, set[Path]]:
 
 
 def may_know(path: Path, other: Path) -> bool:
-    """Whether a file of C is of a part that may know the other's; the public headers are
-    everybody's, and know everybody."""
+    """Whether the part of a C file may use the other file's part.  Every part may use the public
+    headers, and they may use every part."""
     if NATIVE in (path.parent, other.parent) or path.parent == other.parent:
         return True
     return other.parent.name in C[path.parent.name]
@@ -228,7 +228,7 @@ def strong_components(graph: dict[Path, set[Path]]) -> list[set[Path]]:
 
 
 def test_the_parser_of_c_sees_calls() -> None:
-    """The rules above would hold for ever if nothing were found."""
+    """A canary: without it, a parser that finds nothing would pass."""
     graph = c_calls()
     assert NATIVE / "net/up" in graph[NATIVE / "net/exchange"]
     assert NATIVE / "base/buffer" in graph[NATIVE / "net/response"]
@@ -236,6 +236,6 @@ def test_the_parser_of_c_sees_calls() -> None:
 
 
 def test_the_parser_of_imports_sees_every_form(tmp_path: Path) -> None:
-    """The rule above would hold for ever if nothing were found."""
+    """A canary: without it, a parser that finds nothing would pass."""
     assert "kafkalog.errors" in {module for path in MODULES for _, module in imports_of(path)}
     assert len(C_FILES) > 10

@@ -1,4 +1,4 @@
-"""Tests that a document names, as `folder/file.py::test`, are there."""
+"""Tests that a document names, as `folder/file.py::test`, exist."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ NAMED = re.compile(r"`(tests/[\w/]+\.py)::(\w+)`")
 
 
 def missing(text: str) -> list[str]:
-    """Those that a text names and nobody has written."""
+    """Test names in a text that do not exist."""
     return [
         f"{path}::{name}"
         for path, name in NAMED.findall(text)
@@ -33,7 +33,7 @@ def test_named_tests_exist() -> None:
 
 @pytest.mark.parametrize("name", ["guarantees.md", "pairs.md"])
 def test_tables_are_proved(name: str) -> None:
-    """Every promise, and every pair, has a test's name, or says that it is none."""
+    """Every promise, and every pair, names a test."""
     text = (tree.ROOT / "docs" / name).read_text(encoding="utf-8")
     assert len(NAMED.findall(text)) > 20
     rows = [line for line in text.splitlines() if line.startswith("| ")]

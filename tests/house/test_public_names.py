@@ -54,8 +54,8 @@ PUBLIC = {
     "kafkalog.testing.broker": {"SETTINGS", "TestBroker"},
     "kafkalog.testing.cluster": {"NODES", "SETTINGS", "TestCluster"},
 }  # fmt: skip
-"""What the documents offer of the modules that programs import by their names, but errors and
-types: all of these two is public."""
+"""Names that the documents list of each module that programs import by name.  Of errors and types
+everything is public."""
 
 
 @pytest.mark.parametrize("name", PUBLIC)
@@ -117,7 +117,7 @@ def calls() -> Iterator[tuple[str, Any]]:
 
 @cache
 def seen_by_type_checkers(module: str) -> dict[str, Any]:
-    """What a module imports for them alone: numpy, say, which is imported when it is used."""
+    """Names that a module imports only for type checkers, e.g. numpy, which is loaded when used."""
     found: dict[str, Any] = {}
     parsed = ast.parse(inspect.getsource(sys.modules[module]))
     only = typing_only(parsed)
@@ -155,7 +155,7 @@ def test_public_signatures_resolve_and_name_nothing_private() -> None:
 
 
 def test_a_log_names_the_options_of_its_scans() -> None:
-    """With the defaults that Scan has."""
+    """With the same defaults as Scan."""
     of_log = inspect.signature(kafkalog.Log.scan).parameters.values()
     of_scan = inspect.signature(kafkalog.Scan).parameters.values()
     wanted = [(one.name, one.default, one.annotation) for one in of_scan if one.name != "log"]
@@ -163,7 +163,7 @@ def test_a_log_names_the_options_of_its_scans() -> None:
 
 
 INTERNAL = {"append_as_follower"}
-"""Methods of Log that other programs call already, but that only copies of a log need."""
+"""Methods of Log that other programs already call, but that only replicas of a log need."""
 
 
 def test_what_copies_a_log_is_not_offered_next_to_append() -> None:
@@ -173,7 +173,7 @@ def test_what_copies_a_log_is_not_offered_next_to_append() -> None:
 
 
 def test_the_reference_lists_every_public_name() -> None:
-    """Each class itself, or the whole module that it is in."""
+    """The class itself, or the whole module that contains it."""
     text = (tree.ROOT / "docs" / "reference.md").read_text(encoding="utf-8")
     listed = set(re.findall(r"^::: (\S+)$", text, re.MULTILINE))
     missing = []

@@ -1,4 +1,4 @@
-"""What a run of many processes shares out is run, each test once, and what became of it arrives."""
+"""A run of many processes runs each test once, and every outcome is reported."""
 
 from __future__ import annotations
 
@@ -61,8 +61,8 @@ def test_teardown(broken):
 def test_a_process_that_dies_takes_no_test_along(
     pytester: pytest.Pytester, root: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Another runs what it has left, and each begins with its own share of the files.  Errors,
-    output and warnings around tests are reported."""
+    """Another process runs the tests that were left, and each begins with its own share of the
+    files.  Errors, output and warnings in setup and teardown are reported."""
     monkeypatch.setenv("PYTHONPATH", str(root))
     monkeypatch.setenv("PYTEST_DISABLE_PLUGIN_AUTOLOAD", "1")
     pytester.makeini("[pytest]\naddopts = --import-mode=importlib\n")

@@ -1,4 +1,4 @@
-"""Files, functions and lines stay small enough to be read."""
+"""Files, functions and lines stay small enough to read."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The files of the project that somebody wrote, and small parsers for them."""
+"""The project's hand-written files, and small parsers for them."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _WRITTEN = {".py", ".c", ".h", ".md", ".toml", ".sh", ".json", ".txt", ""}
 
 @lru_cache(maxsize=1)
 def files() -> tuple[Path, ...]:
-    """Every file that is written by hand, sorted; built and hidden ones are not (but .ci)."""
+    """Every hand-written file, sorted, without built and hidden ones (except .ci)."""
 
     def walk(folder: Path) -> Iterator[Path]:
         for path in sorted(folder.iterdir()):
@@ -47,7 +47,7 @@ def with_suffix(*suffixes: str) -> list[Path]:
 
 @cache
 def parse(path: Path) -> ast.Module:
-    """All trees are kept: Python shall not look through them for garbage with each that is made."""
+    """All trees are kept, so Python's garbage collector must not look through them each time."""
     text = path.read_text(encoding="utf-8")
     gc.disable()
     try:

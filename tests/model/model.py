@@ -1,4 +1,4 @@
-"""What a log is, in a few lines: a list of entries, a start, and what follows from them."""
+"""A log in a few lines: a list of entries, a start, and what follows from them."""
 
 from typing import Any, NamedTuple
 
@@ -23,15 +23,15 @@ class Entry(NamedTuple):
 
 
 class Model:
-    """Entries below `start` and compacted ones are kept: what they began (a transaction, a
-    producer's sequence) may go on above them."""
+    """Entries below `start` and compacted ones are kept: transactions and producers' sequences
+    that begin in them may continue above."""
 
     def __init__(self) -> None:
         self.entries: list[Entry] = []
         self.start = self.end = 0
-        self.cleaned = 0  # all below was compacted
-        self.gone: set[int] = set()  # offsets that compaction took
-        self._horizons: dict[int, int] = {}  # of tombstones' offsets: when they may go
+        self.cleaned = 0  # everything below was compacted
+        self.gone: set[int] = set()  # offsets that compaction removed
+        self._horizons: dict[int, int] = {}  # by a tombstone's offset: when it may be removed
 
     def add(self, **fields: Any) -> None:
         self.entries.append(Entry(offset=self.end, **fields))
@@ -47,7 +47,7 @@ class Model:
         self.cleaned = 0
 
     def compact(self, end: int, now_ms: int, retention_ms: int) -> None:
-        """Below `end` the last record of each key stays, a tombstone only for a while."""
+        """Keep the last record of each key below `end`, a tombstone only for a while."""
         aborted = self.outcomes()[1]
         left = [
             entry for entry in self.entries
@@ -79,11 +79,11 @@ class Model:
         return max(self.start, min([*self.outcomes()[0].values(), self.end]))
 
     def visible(self) -> list[Entry]:
-        """What a reader meets; markers, too."""
+        """The entries that a reader sees, including markers."""
         return [e for e in self.entries if e.offset >= self.start and e.offset not in self.gone]
 
     def records(self, committed: bool = False) -> list[tuple[Any, ...]]:
-        """What a consumer reads."""
+        """The records that a consumer reads."""
         left_out = self.outcomes()[1] if committed else set()
         end = self.last_stable if committed else self.end
         return [
@@ -98,6 +98,6 @@ class Model:
         return next(late, None)
 
     def last_sequence(self, producer: int) -> int:
-        """-1: none, or nothing since a marker of a newer epoch."""
+        """-1: none, or no record since a marker of a newer epoch."""
         mine = [e.sequence for e in self.entries if e.producer == producer and e.commit is None]
         return mine[-1] if mine else -1

@@ -1,4 +1,4 @@
-"""What can be seen of a log, and a process of its own that looks.
+"""Everything visible of a log, and a separate process that looks at it.
 
 `python -m tests.model.reader` takes orders on its input, each a pickled tuple: ("open", path),
 ("see",), ("time", milliseconds).  Each gets one answer: (failure as text or None, result).
@@ -19,7 +19,7 @@ ISOLATIONS = ("read_uncommitted", "read_committed")
 
 
 class Seen(NamedTuple):
-    """What a handle shows; the lists have one item for each isolation."""
+    """What a handle shows; the lists have one item for each isolation level."""
 
     start: int
     end: int
@@ -60,7 +60,7 @@ class Elsewhere:
         return result
 
     def open(self, path: Path) -> None:
-        """Let go what it had open, and open this."""
+        """Close the open log, and open this one."""
         self._ask("open", str(path))
 
     def see(self) -> Seen:
@@ -71,7 +71,7 @@ class Elsewhere:
         return found
 
     def close(self) -> None:
-        """End the process; it must have lived so far."""
+        """End the process; it must not have ended before."""
         self._process.communicate(timeout=LIMIT_S)
         assert self._process.returncode == 0
 

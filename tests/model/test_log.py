@@ -31,7 +31,7 @@ T0 = 1_700_000_000_000
 RETENTION_MS = 40
 TOMBSTONES_MS = 1000
 KEYS = 7
-"""Of a compacted log."""
+"""In a compacted log."""
 
 times = st.integers(T0, T0 + 100)
 payloads = st.none() | st.binary(max_size=20) | st.binary(min_size=100, max_size=250)
@@ -45,15 +45,15 @@ shares = st.floats(0, 1)
 
 @pytest.fixture(scope="module", autouse=True)
 def elsewhere():
-    """One process reads for all of the runs here."""
+    """One process reads for all runs of this file."""
     LogMachine.elsewhere = Elsewhere()
     yield
     LogMachine.elsewhere.close()
 
 
 class LogMachine(RuleBasedStateMachine):
-    """Rules call the log and the model alike; `agrees` compares all that can be seen, also by
-    a reader in this process and by one in another."""
+    """Rules call the log and the model alike; `agrees` compares everything visible, also to a
+    reader in this process and to one in another."""
 
     elsewhere: Elsewhere
 
@@ -95,7 +95,7 @@ class LogMachine(RuleBasedStateMachine):
     # ---- appending -----------------------------------------------------------------------
 
     def _keyed(self, given):
-        """A compacted log takes no record without a key, and few keys give it work."""
+        """A compacted log takes no record without a key; with few keys it has much to compact."""
         if not self.compacted:
             return given
         return [row._replace(key=b"%d" % (len(row.key or b"") % KEYS)) for row in given]
@@ -140,7 +140,7 @@ class LogMachine(RuleBasedStateMachine):
 
     @rule(given=st.lists(rows, min_size=1, max_size=4), producer=idempotent, codec=codecs)
     def append_idempotent(self, given, producer, codec):
-        """Next in sequence: appended.  The same again: the same offsets.  A gap: refused."""
+        """The next in sequence is appended, a repeat gets the same offsets, a gap is refused."""
         given = self._keyed(given)
         sequence = self.model.last_sequence(producer) + 1
         span = self._send(given, producer, sequence, codec or "none")
@@ -160,7 +160,7 @@ class LogMachine(RuleBasedStateMachine):
     def end_transaction(self, producer, commit, time):
         if producer in self.model.outcomes()[0]:
             if self.compacted:
-                time = 0  # no lookup by time finds a marker, which may be gone
+                time = 0  # lookups by time must not find a marker: it may be gone
             offset = self.log.append_marker(producer, 0, commit, timestamp_ms=time)
             assert offset == self.model.end
             self.model.add(
@@ -168,7 +168,7 @@ class LogMachine(RuleBasedStateMachine):
                 producer=producer, commit=commit,
             )  # fmt: skip
 
-    # ---- the rest that changes something ---------------------------------------------------
+    # ---- other changes ---------------------------------------------------------------------
 
     @rule()
     def flush(self):
@@ -187,9 +187,9 @@ class LogMachine(RuleBasedStateMachine):
 
     @rule(share=shares)
     def truncate(self, share):
-        """Whole batches: the end is at most `offset`, and not below its call's first one.
+        """Whole batches: the end is at most `offset`, and not below its call's first offset.
 
-        What was compacted stays: it lies below the high watermark, where Kafka never cuts."""
+        Compacted batches stay: they are below the high watermark, where Kafka never truncates."""
         offset = max(self._offset(share, self.model.end), self.model.cleaned)
         calls = [entry.call for entry in self.model.entries if entry.offset == offset]
         self.log.truncate(offset)
@@ -211,8 +211,8 @@ class LogMachine(RuleBasedStateMachine):
     @precondition(lambda self: not self.model.outcomes()[0])
     @rule(now=st.integers(T0, T0 + 200))
     def apply_retention(self, now):
-        """The oldest segments go while their newest record is older than the setting, which
-        only a log of that policy has."""
+        """The oldest segments are deleted while their newest record is older than the setting, and
+        only if the log's cleanup policy says so."""
         segments = self.log.segments
         self.log.apply_retention(now_ms=now)
         expected = self.model.start
@@ -237,7 +237,7 @@ class LogMachine(RuleBasedStateMachine):
     @precondition(lambda self: self.compacted)
     @rule(seal=st.booleans(), map_bytes=st.sampled_from([4 * 24, 1 << 20]))
     def compact(self, seal, map_bytes):
-        """All sealed segments below an open transaction; a map for a few keys takes rounds."""
+        """Every sealed segment below an open transaction; a map of few keys needs many rounds."""
         if seal:
             self.log.roll()
         stable = self.model.last_stable
@@ -253,7 +253,7 @@ class LogMachine(RuleBasedStateMachine):
 
     @rule()
     def reopen(self):
-        """After a clean close nothing is read, cut or rebuilt."""
+        """After a clean close nothing is scanned, truncated or rebuilt."""
         self.log.close()
         self._open()
         recovery = self.log.recovery
@@ -262,7 +262,7 @@ class LogMachine(RuleBasedStateMachine):
 
     @rule()
     def reopen_killed(self):
-        """A copy of the folder as it is now is what kill -9 leaves."""
+        """A copy of the folder in its present state is what kill -9 leaves."""
         self.copies += 1
         path = trees.copy_tree(self.path, self.root / f"copy{self.copies}-0")
         self.log.close()
@@ -273,7 +273,7 @@ class LogMachine(RuleBasedStateMachine):
         assert self.log.recovery.truncated_bytes == 0
         self.agrees()
 
-    # ---- looking ---------------------------------------------------------------------------
+    # ---- reading ---------------------------------------------------------------------------
 
     @rule(time=st.integers(T0 - 1, T0 + 101))
     def find_time(self, time):
@@ -332,14 +332,14 @@ TestLog.pytestmark = [pytest.mark.slow, pytest.mark.explore, pytest.mark.timeout
 
 
 class CompactsNothing(LogMachine):
-    """A canary: what compaction should take stays."""
+    """A canary: records that compaction should remove stay."""
 
     def _compact(self, limits):
         return look(handle_of(self.log)).end
 
 
 class NeverRefreshes(LogMachine):
-    """A canary: the other process shows for ever what it saw first."""
+    """A canary: the other process forever shows the state that it saw first."""
 
     def _open_readers(self):
         self.elsewhere = LogMachine.elsewhere

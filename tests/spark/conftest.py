@@ -15,11 +15,11 @@ import kafkalog
 from tests.conftest import ROOT
 
 START_MS = 1_735_689_600_000
-"""When the records that the tests write begin: 2025-01-01 UTC."""
+"""The timestamp of the first record that a test writes: 2025-01-01 UTC."""
 
 
 def spark_environment() -> dict[str, str]:
-    """What Spark's Python workers need to find the packages of this checkout."""
+    """The environment in which Spark's Python workers find the packages of this checkout."""
     paths = [str(ROOT), str(ROOT / "spark_connector"), os.environ.get("PYTHONPATH", "")]
     return {
         "PYSPARK_PYTHON": sys.executable,
@@ -30,10 +30,10 @@ def spark_environment() -> dict[str, str]:
 
 
 def spark_home(folder: Path) -> Path:
-    """Spark as it is installed, in `folder`, but for its `pyspark.zip`.
+    """The installed Spark, in `folder`, without its `pyspark.zip`.
 
-    Spark puts that before all else in the path of its Python processes.  It holds no compiled
-    files, so that each process would compile what it imports, for more than a second.
+    Spark puts that file first in the path of its Python processes.  It holds no compiled
+    files, so each process would compile what it imports, for more than a second.
     """
     import pyspark
 
@@ -63,7 +63,7 @@ def build_session(warehouse: Path, master: str = "local[2]") -> Any:
 
 @pytest.fixture(scope="session")
 def java() -> str:
-    """Java, or a skipped test."""
+    """The path of Java; skips without it."""
     home = os.environ.get("JAVA_HOME")
     found = shutil.which("java", path=str(Path(home, "bin"))) if home else shutil.which("java")
     if found is None:
@@ -132,7 +132,7 @@ def topics(memory: Path) -> Path:
 
 @pytest.fixture
 def job(tmp_path: Path) -> Callable[..., None]:
-    """A batch write: each argument is a task's batches."""
+    """`job(*tasks, ...)`: a batch write; each argument is a task's batches."""
     from pyspark_kafkalog.source import KafkalogSource
 
     from tests.spark.writing import SCHEMAS, again, ddl
@@ -157,7 +157,7 @@ def micro(tmp_path: Path) -> Iterator[Callable[..., Any]]:
     from tests.spark.writing import again, ddl
 
     if not hasattr(datasource, "DataSourceStreamArrowWriter"):
-        pytest.skip("writing streams wants PySpark 4.1")
+        pytest.skip("writing streams needs PySpark 4.1")
 
     def staged(
         number: int, *tasks: list[Any], query: str = "q1", below: str = "", **given: str

@@ -1,12 +1,12 @@
-"""A sink that dies at a chosen step, once for each order that it is given.
+"""A sink that dies at a chosen step, once for each order that it finds.
 
-Option `orders`: a folder.  Each file in it is an order, `<step>:<when>:<whom>[:<batch>]`, obeyed in
-the order of their names and removed when it happens.
+Option `orders`: a folder.  Each file in it is an order, `<step>:<when>:<whom>[:<batch>]`.  Orders
+are obeyed in the order of their names, and removed when they happen.
 
 step   a function of `delivery`, or `write` for the whole work of a task
-when   before, after; within: a task has taken some of its rows; a number: so many ms after it began
-whom   worker: the Python process that does it; driver: the JVM, too
-batch  not before this micro-batch
+when   before, after; within: a task has taken some of its rows; a number: ms after its begin
+whom   worker: the Python process of the step; driver: the JVM, too
+batch  the earliest micro-batch for it
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ class Order(NamedTuple):
 
 
 def next_order(orders: Path) -> Order | None:
-    """The first that is left."""
+    """The first remaining order."""
     for path in sorted(orders.iterdir()):
         try:
             step, when, whom, *batch = path.read_text().split(":")
@@ -91,7 +91,7 @@ class CuttingWriter(KafkalogStreamWriter):
 
 
 def _cut(real: Callable[..., Any], order: Order) -> Callable[..., Any]:
-    """The step, in which its process dies."""
+    """The step, which kills its process."""
 
     def cut(*args: Any) -> Any:
         if order.when == "before":
@@ -115,7 +115,7 @@ def _some(rows: Iterator[Any], order: Order) -> Iterator[Any]:
 
 
 def _die(order: Order) -> None:
-    """Unless somebody else does, by this order."""
+    """Die, unless another process already obeyed this order."""
     try:
         order.path.unlink()
     except FileNotFoundError:
@@ -126,7 +126,7 @@ def _die(order: Order) -> None:
 
 
 def _java() -> int:
-    """The driver's process, of which this one comes."""
+    """The driver's process, an ancestor of this one."""
     pid = os.getpid()
     while Path(f"/proc/{pid}/comm").read_text().strip() != "java":
         pid = int(Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[1])

@@ -1,7 +1,7 @@
-"""Spark's micro-batch engine without Spark: who is called when, with what survives a kill.
+"""Spark's micro-batch engine without Spark: its calls in order, and the state that survives a kill.
 
 Source: the order of calls that PySpark 4.2 and 4.3 make; offsets pass as JSON text, tasks and
-readers as pickles.  What a real engine keeps in its checkpoint is in `Checkpoint`.
+readers as pickles.  `Checkpoint` holds what a real engine keeps in its checkpoint.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from pyspark_kafkalog.options import parse_stream
 from pyspark_kafkalog.stream.reader import KafkalogStreamReader
 
 ReadAllAvailable = pytest.importorskip(
-    "pyspark.sql.streaming.datasource", reason="streams with limits want PySpark 4.2"
+    "pyspark.sql.streaming.datasource", reason="streams with limits need PySpark 4.2"
 ).ReadAllAvailable
 
 Row = tuple[str, int, int, bytes]
@@ -26,12 +26,12 @@ Row = tuple[str, int, int, bytes]
 
 @dataclass
 class Checkpoint:
-    """On disk: offsets of batches that were begun, numbers of those that were done."""
+    """On disk: offsets of batches that began, numbers of those that are done."""
 
     offsets: list[str] = field(default_factory=list)
     done: int = 0
     sink: dict[int, list[Row]] = field(default_factory=dict)
-    """Rows by batch: a batch that is written again replaces itself."""
+    """Rows by batch: a batch that is written again replaces its earlier rows."""
 
     @property
     def rows(self) -> list[Row]:
@@ -70,9 +70,9 @@ class Query:
             raise Killed(name)
 
     def trigger(self) -> bool:
-        """One trigger; whether there was a batch."""
+        """Run one trigger; returns whether there was a batch."""
         kept = self.checkpoint
-        if kept.done < len(kept.offsets):  # begun and not done: again
+        if kept.done < len(kept.offsets):  # begun and not done: run it again
             start = kept.offsets[kept.done - 1] if kept.done else self._initial()
             self._run(kept.done, start, kept.offsets[kept.done])
             return True
@@ -92,7 +92,7 @@ class Query:
         return True
 
     def _initial(self) -> str:
-        """Asked for twice, as Spark does."""
+        """Ask for it twice, as Spark does."""
         first, second = (json.dumps(self.reader.initialOffset()) for _ in range(2))
         assert first == second
         return first
@@ -113,7 +113,7 @@ class Query:
         self._end = end
 
     def drain(self, most: int = 1000) -> int:
-        """Triggers until there is nothing; how many batches there were."""
+        """Trigger until there is nothing left; returns the number of batches."""
         for number in range(most):
             if not self.trigger():
                 return number

@@ -1,7 +1,7 @@
-"""What a cluster is asked to do while its executors are killed or slow: programs of drivers.
+"""Work for a cluster whose executors are killed or slow: programs for drivers.
 
-Each prints a line for what it did: its name, how many rows there are, how many different ones, and
-whether a flag is there.  `python -c "from tests.spark.executors import killed; killed()"`, with a
+Each prints a line for each job: its name, the number of rows, the number of different rows, and
+whether a flag exists.  `python -c "from tests.spark.executors import killed; killed()"`, with a
 folder and the master's address.
 """
 
@@ -26,7 +26,7 @@ SCHEMA = "key binary, value binary"
 
 
 def session(**conf: str) -> tuple[Any, Path]:
-    """With an executor on each of the two workers; and the folder to work in."""
+    """A session with an executor on each of the two workers, and the folder to work in."""
     from pyspark.sql import SparkSession
 
     builder = SparkSession.builder.master(sys.argv[2]).appName("kafkalog executors")
@@ -47,13 +47,13 @@ def session(**conf: str) -> tuple[Any, Path]:
 
 
 def wait_for(what: Callable[[], Any]) -> Any:
-    """What it gives when it gives something."""
+    """The first true value of `what`."""
     return waiting.wait_for(what, str(what), WAIT_S, 0.02)
 
 
 def dying(rows: Any, flag: Path, staging: Path | None) -> Any:
-    """The rows.  The first task to take one kills its executor: before it hands a row on, or when
-    the sink has staged some of them."""
+    """The rows, but the first task to take one kills its executor: before it hands on a row, or
+    when the sink has staged some of them."""
     flag.touch()
 
     def kill(batches: Iterator[Any]) -> Iterator[Any]:
@@ -63,7 +63,7 @@ def dying(rows: Any, flag: Path, staging: Path | None) -> Any:
                 flag.unlink()
                 mine = True
             while mine and staging and not any(p.stat().st_size for p in staging.rglob("*.log")):
-                yield batch  # as often as it takes: this attempt will have died
+                yield batch  # repeatedly: this attempt dies anyway
             if mine:
                 os.kill(_java(), signal.SIGKILL)
             yield batch
@@ -72,7 +72,7 @@ def dying(rows: Any, flag: Path, staging: Path | None) -> Any:
 
 
 def report(name: str, rows: Any, flag: Path | None = None) -> None:
-    """`flag`: whether it is there, when the rows were read."""
+    """`flag`: print whether it exists after the rows were read."""
     values = [row.value for row in rows.select("value").collect()]
     seen = [flag.exists()] if flag else []
     print(name, len(values), len(set(values)), *seen, flush=True)
@@ -99,7 +99,7 @@ def stream(spark: Any, place: Path, topic: str, of: Callable[[Any], Any]) -> Non
 
 
 def killed() -> None:
-    """Executors that read and write are killed."""
+    """Kill executors that read and write."""
     spark, place = session()
     out, flag = place / "out", place / "flag"
     staging = place / "out.staging"
@@ -113,7 +113,7 @@ def killed() -> None:
 
 
 def reported() -> None:
-    """An executor is killed when its task has reported, and before the other one has."""
+    """Kill an executor after its task has reported, and before the other task has."""
     spark, place = session()
     first, go = place / "first", place / "go"
 
@@ -149,7 +149,7 @@ def reported() -> None:
 
 
 def write_there(spark: Any, rows: Any, out: Path) -> None:
-    """In a thread, where no session is active."""
+    """Write in a thread, where no session is active."""
     from pyspark_kafkalog import register
 
     register(spark)
@@ -157,7 +157,7 @@ def write_there(spark: Any, rows: Any, out: Path) -> None:
 
 
 def speculative() -> None:
-    """The first attempt of a task waits, after its first rows, until the batch was delivered."""
+    """Let the first attempt of a task wait, after its first rows, until the batch is delivered."""
     spark, place = session(**{
         "spark.speculation": "true", "spark.speculation.interval": "100ms",
         "spark.speculation.quantile": "0.1", "spark.speculation.multiplier": "1",

@@ -15,7 +15,7 @@ Read = tuple[list[Any], list[tuple[str, int, int]]]
 
 
 def sparks_arrow_schema(schema: Any) -> Any:
-    """As Spark wants batches of a schema; PySpark 4.0 knows no other zone."""
+    """The schema in which Spark wants batches; PySpark 4.0 knows no other time zone."""
     named = "timezone" in inspect.signature(to_arrow_schema).parameters
     return to_arrow_schema(schema, **({"timezone": "UTC"} if named else {}))
 
@@ -26,7 +26,7 @@ def reader_of(path: Path, columns: tuple[str, ...] = NAMES, **options: str) -> A
 
 
 def reader(options: dict[str, str], columns: tuple[str, ...] = NAMES) -> Any:
-    """A reader; Spark hands the names of options over in lower case."""
+    """A reader; Spark passes option names in lower case."""
     given = {name.replace("__", ".").lower(): text for name, text in options.items()}
     return DefaultSource(given).reader(schema_of(columns))
 

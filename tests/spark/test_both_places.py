@@ -25,7 +25,7 @@ PARTITIONS = 3
 
 
 class Target:
-    """A topic of a place: written by clients, read as Spark does."""
+    """A topic of a place: clients write it, and a reader reads it as Spark does."""
 
     def __init__(self, where: Any, topic: str) -> None:
         self.where = where
@@ -77,7 +77,7 @@ class Target:
 
 @pytest.fixture
 def empty(where: Any, unique: str) -> Target:
-    """A topic that nobody made yet."""
+    """A topic that does not exist yet."""
     return Target(where, unique)
 
 
@@ -191,7 +191,7 @@ def test_times(written):
     ],
 )
 def test_times_below_zero_are_those_of_kafkas_source(written, start, end, there):
-    """It asks a broker for them, which knows them as words."""
+    """It queries a broker for them, where they have special meanings."""
     given = {"startingTimestamp": start, "endingTimestamp": end}
     assert written.rows(**{name: text for name, text in given.items() if text}) == there
     by_partition = {
@@ -244,7 +244,7 @@ def test_a_partition_that_was_never_written_is_there(empty):
 
 
 def test_committed_and_all_records(empty):
-    """Records of aborted transactions, of one that is open, and what lies behind it."""
+    """With records of aborted transactions, of an open one, and records after it."""
     empty.create(1)
     settings = {"batch.size": 100}
     with kafkalog.Producer(empty.where, transactional_id=empty.topic, config=settings) as producer:
@@ -280,7 +280,7 @@ def test_records_deleted_after_planning(empty, caplog):
 
 @pytest.mark.parametrize("columns", [("offset", "value"), ("value",)])
 def test_records_deleted_while_they_are_read(empty, columns, caplog):
-    """Retention overtakes a reader: it goes on at the new start, or says what is lost."""
+    """Retention overtakes a reader: it continues at the new start, or reports the loss."""
     empty.create(1, segment_bytes="1048576")
     empty.write(1, 30_000, **{"batch.size": 50_000})
     given = {} if "path" in empty.options else {"kafka.max.partition.fetch.bytes": "1000"}

@@ -1,4 +1,4 @@
-"""A standalone cluster of two workers whose Python knows nothing of this package: it is shipped."""
+"""A standalone cluster of two workers whose Python lacks this package, so it is shipped."""
 
 from __future__ import annotations
 
@@ -78,7 +78,7 @@ spark.stop()
 class Cluster(NamedTuple):
     master: str
     environment: dict[str, str]
-    """Of drivers."""
+    """The environment of drivers."""
 
 
 @pytest.fixture(scope="module")
@@ -89,7 +89,7 @@ def cluster(java: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Clu
     home = spark_home(place / "home")
     environment = {**os.environ, **spark_environment()}
     environment.update(SPARK_HOME=str(home), SPARK_DAEMON_MEMORY="128m")
-    # A Python with the libraries of this one, and without this package, which an editable
+    # A Python with the libraries of this one, but without this package, which an editable
     # installation puts into every other; drivers find it by their PYTHONPATH.
     python = place / "python"
     libraries = Path(pa.__file__).parents[1]
@@ -164,9 +164,9 @@ except Exception as problem:
 
 
 def test_executors_without_the_package_say_so(cluster: Cluster, tmp_path: Path) -> None:
-    """What docs/spark.md quotes."""
+    """With the message that docs/spark.md quotes."""
     write_topic(tmp_path / "in", "orders", 1, 10)
-    # Spark hands the driver's PYTHONPATH on: one that means something only where the driver is.
+    # Spark passes on the driver's PYTHONPATH: here one that is valid only for the driver.
     (tmp_path / "mine").mkdir()
     for package in (ROOT / "kafkalog", ROOT / "spark_connector" / "pyspark_kafkalog"):
         (tmp_path / "mine" / package.name).symlink_to(package)
@@ -184,7 +184,7 @@ ENDINGS = {
     "reported": ["reported 2000 2000"],
     "speculative": ["speculative-batch 2000 2000 True", "speculative-stream 2000 2000 True"],
 }  # fmt: skip
-"""What the programs of executors.py print."""
+"""The output of the programs in executors.py."""
 
 
 @pytest.mark.parametrize("program", ENDINGS)
@@ -201,6 +201,6 @@ def test_executors_that_die_or_are_slow(cluster: Cluster, tmp_path: Path, progra
 
 
 def _plain(one: tarfile.TarInfo) -> tarfile.TarInfo | None:
-    """What is installed: no sources of the C core, nothing that Python keeps."""
+    """Only installed files: no sources of the C core, nothing that Python caches."""
     built = "__pycache__" in one.name or one.name.endswith((".c", ".h", ".o"))
     return None if built else one

@@ -1,6 +1,6 @@
 """Compaction of a topic that Spark reads: a hole in the offsets is not a loss of records.
 
-With failOnDataLoss, which is on: a removed record is not there, whatever is left comes once.
+With failOnDataLoss, the default: removed records are absent, the others come once.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ Place = tuple[dict[str, str], Any]
 
 @pytest.fixture(params=["path", "brokers"])
 def place(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Place]:
-    """A topic of some segments: each key again and again, in batches of about ten records."""
+    """A topic of some segments: keys repeat in batches of about ten records."""
     listeners = ["127.0.0.1:0"] if request.param == "brokers" else []
     with kafkalog.Broker(tmp_path / "data", listeners=listeners) as broker:
         broker.store.create_topic("t", 1, config=CONFIG)
@@ -62,7 +62,7 @@ COLUMNS = ("offset", "value")
 
 
 def test_between_the_plan_and_the_read(place: Place) -> None:
-    """Of most tasks all records have gone."""
+    """Most tasks lose all their records."""
     options, log = place
     ours = reader({**options, "maxBytesPerPartition": "20k"}, COLUMNS)
     tasks = ours.partitions()
@@ -109,7 +109,7 @@ def test_between_two_batches(place: Place, limit: dict[str, str]) -> None:
 
 
 def test_before_a_batch_that_runs_again(place: Place) -> None:
-    """It died after its read; its rows are those that are left by then."""
+    """The query died after reading it; its rows are those that are left."""
     options, log = place
     checkpoint = Checkpoint()
     given = {**options, "startingOffsets": "earliest", "maxOffsetsPerTrigger": "3000"}
@@ -123,7 +123,7 @@ def test_before_a_batch_that_runs_again(place: Place) -> None:
 
 
 def clock() -> Callable[[], int]:
-    """Each look is a second after the last one."""
+    """A clock that advances one second each time it is read."""
     now_ms = 0
 
     def later() -> int:

@@ -54,7 +54,7 @@ spark.stop()
 
 
 def test_a_session_through_connect(java: str, tmp_path: Path) -> None:
-    """read, write, readStream and writeStream, and an error that says what is wrong."""
+    """read, write, readStream and writeStream, and an error with its cause."""
     pytest.importorskip("grpc")
     write_topic(tmp_path / "in", "orders", 2, 300)
     environment = {**os.environ, **spark_environment()}
@@ -70,6 +70,6 @@ def test_a_session_through_connect(java: str, tmp_path: Path) -> None:
 
 
 def _told(text: str) -> str:
-    """What went wrong, without the JVM's many lines of where."""
+    """The cause, without the JVM's many lines of stack trace."""
     lines = [line for line in text.splitlines() if not line.lstrip().startswith("at ")]
     return "\n".join(lines)[-6000:]

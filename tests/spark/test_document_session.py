@@ -1,4 +1,4 @@
-"""The programs at the beginning of docs/spark.md are run as they stand there."""
+"""The programs at the beginning of docs/spark.md run exactly as printed."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ MINUTE_MS, FLIGHTS = 60_000, 180
 
 @pytest.fixture
 def blocks(root: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> list[Any]:
-    """The programs, in a working directory with the flights that they want."""
+    """The programs, in a working directory with the flights that they read."""
     for package in ("duckdb", "polars"):
         pytest.importorskip(package)
     text = (root / "docs" / "spark.md").read_text()
@@ -37,7 +37,7 @@ def blocks(root: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> list[
 
 
 def test_the_programs_without_a_stream_run(spark: Any, blocks: list[Any], capfd: Any) -> None:
-    """The first and the last; what the streams between them leave is written by a batch."""
+    """The first and the last; a batch write replaces the output of the streams between them."""
     names: dict[str, Any] = {}
     exec(blocks[0], names)
     table = names["flights"].groupBy("carrier").count().collect()
@@ -60,7 +60,7 @@ def test_the_programs_of_the_page_run(
         exec(block, names)
     table = names["flights"].groupBy("carrier").count().collect()
     assert {row.carrier: row["count"] for row in table} == {"AA": 90, "UA": 90}
-    # The last window is not over: the watermark lies in it.
+    # The last window is not closed: the watermark is inside it.
     hours = records(tmp_path / "data", "hours")
     assert len(hours) == 4 and all('"flights":30' in one for one in hours)
     late = [n % 30 for n in range(FLIGHTS) if n % 30 >= 15]

@@ -1,4 +1,4 @@
-"""Whatever is asked for, of a directory or of its broker: exactly the records of `Log.read`."""
+"""Any request, of a directory or of its broker, returns exactly the records of `Log.read`."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ ISOLATION = ("read_committed", "read_uncommitted")
 
 @dataclass
 class Written:
-    """A broker's directory, and what its logs hold."""
+    """A broker's directory, and the records of its logs."""
 
     directory: Path
     servers: str
@@ -42,7 +42,7 @@ class Written:
 
 
 def fill(servers: str, number: int, rng: Random) -> None:
-    """Batches of all codecs, transactions that are committed, aborted and left open."""
+    """Batches of all codecs; transactions that are committed, aborted and left open."""
     at = TOPIC, number
     for round_ in range(12):
         config = {"compression.type": rng.choice(CODECS), "batch.size": rng.choice((200, 50_000))}

@@ -1,4 +1,4 @@
-"""A log that took the place of the one that was planned is not read for it, whatever its inode."""
+"""A log that replaced the planned one is not read instead of it, whatever its inode."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def replace_files(folder: Path, count: int) -> None:
 
 
 def test_folders_with_the_inode_of_the_last_one_are_told_apart(tmp_path):
-    """Within one tick of the clock, too: ext4 gives the number to the next folder at once."""
+    """Also within one tick of the clock: ext4 gives the number to the next folder at once."""
     folder = tmp_path / "a-0"
     seen, rounds = set(), 100
     for _ in range(rounds):
@@ -66,7 +66,7 @@ def test_a_log_that_is_held_open_is_let_go_for_the_one_in_its_place(tmp_path):
 
 
 def test_the_first_writer_of_a_folder_makes_no_other_log(tmp_path):
-    """Kafka's folders have no lock; and one that another user has made may not be ours to open."""
+    """Kafka's folders have no lock file, and another user's may not be ours to open."""
     write_topic(tmp_path, "a", 1, 10)
     folder = tmp_path / "a-0"
     (folder / ".lock").unlink()

@@ -1,4 +1,4 @@
-"""The options of a read, without Spark: what is understood, what is refused and how."""
+"""The options of a read, without Spark: which are understood, and which are refused and how."""
 
 import pytest
 from pyspark_kafkalog.columns import NAMES
@@ -30,7 +30,7 @@ from kafkalog.config.consumer import ConsumerConfig
 
 
 def complete(options: dict[str, str]) -> dict[str, str]:
-    """With a path and a topic where the test does not say; `__` stands for a dot."""
+    """The options with a path and a topic where the test has none; `__` stands for a dot."""
     given = {name.replace("__", "."): text for name, text in options.items()}
     given.setdefault("path", "data")
     if not {"subscribe", "subscribePattern", "assign"} & set(given):
@@ -273,7 +273,7 @@ def test_an_unknown_option_lists_the_known_ones():
 
 @pytest.mark.parametrize("pattern", ["[a-z&&[^e]]", "[a--b]", "[[a]b]"])
 def test_patterns_that_python_reads_otherwise_are_refused(pattern):
-    """Sets within sets are Java's; Python would look for the characters, and match nothing."""
+    """Nested sets are Java's; Python would look for the characters, and match nothing."""
     with pytest.raises(BadOption, match="is no regular expression of Python: Possible"):
         parse_batch({"path": "x", "subscribePattern": pattern}, NAMES)
 

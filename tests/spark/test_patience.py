@@ -1,4 +1,4 @@
-"""What is away for a while: plans, tasks and deliveries wait for brokers and for directories."""
+"""Targets that are away for a while: plans, tasks and deliveries wait for them."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def broker(tmp_path: Path) -> Iterator[TestBroker]:
 
 @pytest.fixture
 def away(broker: TestBroker, monkeypatch: pytest.MonkeyPatch) -> Away:
-    """Stop the broker; it is back when somebody has waited once."""
+    """Stop the broker; it is back after the first wait."""
     real = Backoff.wait
 
     def wait(self: Backoff) -> None:
@@ -50,7 +50,7 @@ def wire(broker: TestBroker, **more: str) -> dict[str, str]:
 
 
 def test_a_load_waits(broker: TestBroker, away: Away, caplog: pytest.LogCaptureFixture) -> None:
-    """A job that starts while the broker restarts."""
+    """For a job that starts while the broker restarts."""
     given = wire(broker, subscribe="t")
     away()
     assert DefaultSource(given).schema().names[:2] == ["key", "value"]
@@ -60,7 +60,7 @@ def test_a_load_waits(broker: TestBroker, away: Away, caplog: pytest.LogCaptureF
 
 
 def test_a_plan_and_its_tasks_wait(broker: TestBroker, away: Away) -> None:
-    """Tasks for kafkaConsumer.pollTimeoutMs, as those of Spark's Kafka source."""
+    """Tasks wait for kafkaConsumer.pollTimeoutMs, as those of Spark's Kafka source do."""
     away()
     (task,) = reader(wire(broker, subscribe="t")).partitions()
     made = reader(wire(broker, subscribe="t", **{"kafka.default.api.timeout.ms": "1"}))
@@ -84,7 +84,7 @@ def test_a_stream_waits(broker: TestBroker, away: Away) -> None:
 def test_a_delivery_waits(
     broker: TestBroker, away: Away, micro: Any, monkeypatch: pytest.MonkeyPatch, step: str
 ) -> None:
-    """Before the step the broker goes away."""
+    """The broker goes away before the step."""
     real = getattr(delivery, step)
 
     def after(*given: Any) -> Any:
@@ -124,7 +124,7 @@ def test_a_delivery_gives_up_in_the_end(job: Job) -> None:
 def test_a_delivery_waits_for_a_directory_that_is_in_use(
     micro: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Of another stream, which delivers just then, or of a program that has it open."""
+    """Used by another stream, which is just delivering, or by a program that has it open."""
     writer, messages = micro(0, values("a"))
     store = kafkalog.Store(tmp_path / "data")
     real = Backoff.wait
@@ -148,7 +148,7 @@ def test_a_directory_that_stays_in_use_is_told_with_its_owner(job: Job, tmp_path
 
 
 def test_reports_are_read_beside_a_sink(job: Job, tmp_path: Path) -> None:
-    """While another process may have the directory's lock."""
+    """Even while another process has the directory's lock."""
     job(values("a", "b"))
     with kafkalog.Store(tmp_path / "data") as store:
         store["t"][0].append(b"c")

@@ -1,4 +1,4 @@
-"""The pipeline of `examples/pipeline`: killed in the middle, with the result that Python finds."""
+"""`examples/pipeline` is killed in the middle, and gives the same result as plain Python."""
 
 from __future__ import annotations
 

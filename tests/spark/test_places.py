@@ -1,4 +1,4 @@
-"""Places: what planning asks many times, and what it keeps open for that."""
+"""Places: queries that planning repeats often, and what it keeps open for them."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ IMPATIENT = {"kafka.default.api.timeout.ms": "1", "fetchoffset.numretries": "1"}
 
 @pytest.fixture
 def opens(monkeypatch) -> list[str]:
-    """Every log that is opened."""
+    """The names of all logs that are opened."""
     seen: list[str] = []
 
     class Counted(kafkalog.Log):
@@ -44,7 +44,7 @@ def opens(monkeypatch) -> list[str]:
 
 
 def test_the_ends_are_asked_of_logs_that_stay_open(tmp_path, opens):
-    """A stream asks a hundred times a second."""
+    """A stream asks for them a hundred times a second."""
     write_topic(tmp_path, "a", 2, 10)
     place = open_place(parse_batch({"path": str(tmp_path), "subscribe": "a"}, NAMES))
     keys = place.present()
@@ -62,7 +62,7 @@ def test_the_ends_are_asked_of_logs_that_stay_open(tmp_path, opens):
 
 
 def test_a_plan_parses_what_the_directory_remembers_once(tmp_path, monkeypatch):
-    """And not for each partition, whose lines are in it."""
+    """Once, not for each partition, whose lines are all in the same files."""
     partitions = 20
     with kafkalog.Store(tmp_path) as store:
         store.create_topic("a", partitions)
@@ -168,7 +168,7 @@ def test_marks_are_even_and_bounded():
 
 
 def test_sizes_are_believed_for_a_while(tmp_path, monkeypatch):
-    """A stream asks with each batch."""
+    """A stream asks for them with each batch."""
     with kafkalog.Store(tmp_path) as store:
         store.create_topic("a")[0].append_many([b"x" * 1000] * 1000, batch_bytes=10_000)
         place = Brokers("unused:1", "read_committed")
@@ -181,6 +181,6 @@ def test_sizes_are_believed_for_a_while(tmp_path, monkeypatch):
         options = parse_batch({"path": "x", "subscribe": "a"}, NAMES)
         for _ in range(3):
             marks = place.marks([Range(A0, 0, 1000)], options)[A0]
-        assert len(rounds) == 2  # at the begin, and in the middle
+        assert len(rounds) == 2  # at the start, and in the middle
         assert 1_000_000 < marks.bytes_before[-1] < 1_100_000
         place.close()

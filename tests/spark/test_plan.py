@@ -127,7 +127,7 @@ def test_times_become_offsets():
 
 @pytest.mark.parametrize("found", [None, 100, 101])
 def test_no_record_at_the_starting_time_is_an_error_or_the_end(found):
-    """A record at or past the end that may be read (100) is as good as none."""
+    """A record at or past the readable end (100) counts as none."""
     options = replace(OPTIONS, start=timestamp("starting", 5))
     with pytest.raises(BadOption, match=r"a-0: no record at or after 5 ms \(startingTimestamp\)"):
         bound(options, ENDS, {A0: found, A1: 3}, {})
@@ -201,7 +201,7 @@ def test_small_ranges_share_a_task_in_order():
 
 
 def test_ranges_of_many_records_do_not_share_a_task_however_well_they_compress():
-    """But where most offsets were removed, a range is as small as its bytes say."""
+    """But where most offsets were removed, a range is as small as its bytes."""
     ranges = [Range(A0, 0, PACK_OFFSETS), Range(A1, 0, PACK_OFFSETS), Range(B0, 0, 10)]
     packed = Marks([0, PACK_OFFSETS], [0, 2 * PACK_OFFSETS])
     assert tasks(ranges, {A0: packed, A1: packed, B0: HUNDRED}, OPTIONS) == [
@@ -237,7 +237,7 @@ def test_nothing_to_read_is_no_task():
 
 
 def test_a_single_offset_is_not_cut():
-    """Five tasks of five offsets: the first piece is one of them already."""
+    """Five tasks of five offsets: the first piece is already one of them."""
     places = Marks([0, 35, 39], [0, 36, 36])
     planned = tasks([Range(A0, 34, 39)], {A0: places}, replace(OPTIONS, min_partitions=5))
     assert [piece.count for task in planned for piece in task] == [1] * 5
@@ -245,7 +245,7 @@ def test_a_single_offset_is_not_cut():
 
 @st.composite
 def a_log(draw: st.DrawFn) -> tuple[Marks, int, int]:
-    """Marks of a log and a range in it, anywhere."""
+    """Marks of a log and any range in it."""
     steps = draw(st.lists(st.tuples(st.integers(1, 50), st.integers(0, 5_000)), max_size=30))
     offsets, before = [draw(st.integers(0, 2**40))], [0]
     for count, size in steps:
@@ -297,6 +297,6 @@ def test_min_partitions_packs_too():
 
 
 def test_many_assigned_partitions_are_chosen_quickly():
-    """By a table: 20,000 of 20,000 were 200 M comparisons."""
+    """With a table: 20,000 of 20,000 took 200 M comparisons."""
     keys = tuple(("a", number) for number in range(20_000))
     assert choose(Selection(assigned=keys), list(keys)) == list(keys)

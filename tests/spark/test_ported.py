@@ -1,4 +1,4 @@
-"""The tables of Spark's Kafka source and of its sink: whole, and with tests that are there."""
+"""The tables of Spark's Kafka source and sink are complete, and the tests that they name exist."""
 
 from __future__ import annotations
 

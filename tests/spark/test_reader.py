@@ -1,4 +1,4 @@
-"""The data source as Spark calls it, with real logs but without a JVM: tasks through pickle."""
+"""The data source as Spark calls it, with real logs but without a JVM; tasks are pickled."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ from tests.support import kafka_data
 
 
 def offsets_by_log(path: Path, topic: str, **how: Any) -> list[tuple[str, int, int]]:
-    """What kafkalog.Log reads of a topic."""
+    """The records that kafkalog.Log reads from a topic."""
     rows = []
     for (name, number), folder in sorted(partition_folders(str(path)).items()):
         if name == topic:
@@ -70,7 +70,7 @@ def test_other_folders_are_no_partitions(tmp_path):
 
 
 def test_a_partition_that_was_never_written_is_there(tmp_path, caplog):
-    """Whichever of them were: offsets name all, and a topic without records is no mistake."""
+    """Whichever were written: offsets name all, and a topic without records is no mistake."""
     with kafkalog.Store(tmp_path) as store:
         store.create_topic("a", 3)
         store.create_topic("b", 2)
@@ -114,7 +114,7 @@ def test_no_record_is_lost_or_read_twice_at_the_cuts(topics, options):
 
 
 def test_cuts_lie_where_batches_begin(topics):
-    """A task that starts inside a batch would decode it in vain."""
+    """A task that started inside a batch would decode its beginning in vain."""
     tasks, _ = run(reader_of(topics, subscribe="orders", maxBytesPerPartition="3000"))
     assert len(tasks) > 20
     for piece in (piece for task in tasks for piece in task.pieces):
@@ -128,7 +128,7 @@ NEW_FORMAT = [p for p in kafka_data.partitions() if not kafka_data.magics(p) & {
 
 @pytest.mark.parametrize("partition", NEW_FORMAT, ids=kafka_data.ids(NEW_FORMAT))
 def test_marks_ascend_whatever_the_indexes_hold(partition):
-    """Of clean directories, and of those that a killed broker left (zeros behind the entries)."""
+    """In clean directories, and in those of a killed broker (with zeros after the entries)."""
     with kafkalog.Log(partition.path, mode="r") as log:
         ends, (offsets, bytes_before) = ends_of(log, "read_committed"), batch_starts(log, 1)
     assert all(a < b for a, b in pairwise(offsets))
@@ -230,7 +230,7 @@ def test_only_the_columns_asked_for(topics, columns):
 
 
 def test_what_is_not_there_is_said_at_load(topics, tmp_path):
-    """When Spark asks for the schema, and not at the first action."""
+    """When Spark asks for the schema, not at the first action."""
     with pytest.raises(BadOption, match="no directory"):
         DefaultSource({"path": str(tmp_path / "no"), "subscribe": "one"}).schema()
     with pytest.raises(BadOption, match="no topic 'on' here; did you mean 'one'"):
@@ -256,7 +256,7 @@ def test_a_schema_against_the_columns_option_is_refused(topics):
     assert source.reader(source.schema()) is not None
 
 
-# ---- what changes under a reader
+# ---- changes under a reader
 
 
 def test_a_topic_without_records(tmp_path):
@@ -297,7 +297,7 @@ def test_records_deleted_after_planning(tmp_path):
 
 
 def test_records_deleted_before_the_end_that_was_asked_for(tmp_path, caplog):
-    """The log begins at 600 now: nothing of what was asked for is left."""
+    """The log now begins at 600: nothing of the requested range is left."""
     write_topic(tmp_path, "a", 1, 1000)
     with kafkalog.Log(tmp_path / "a-0") as log:
         log.delete_before(600)
@@ -311,7 +311,7 @@ def test_records_deleted_before_the_end_that_was_asked_for(tmp_path, caplog):
 
 @pytest.mark.parametrize("columns", [("offset", "value"), ("value",)])
 def test_records_deleted_while_they_are_read(tmp_path, columns, caplog):
-    """Retention overtakes a reader: it goes on at the new start, or says what is lost."""
+    """Retention overtakes a reader: it continues at the new start, or reports the loss."""
     write_topic(tmp_path, "a", 1, 100_000)
     for strict in (False, True):
         options = {"subscribe": "a", "failOnDataLoss": str(strict).lower()}
@@ -335,7 +335,7 @@ def test_records_deleted_while_they_are_read(tmp_path, columns, caplog):
 
 
 def test_a_topic_that_was_made_anew_is_another(tmp_path, caplog):
-    """By the topic's id, or where there is none by the folder."""
+    """By the topic's id, or without one by the folder."""
     for known in (True, False):
         directory = tmp_path / str(known)
         for round_ in range(2):
@@ -360,7 +360,7 @@ def test_a_topic_that_was_made_anew_is_another(tmp_path, caplog):
 
 @pytest.mark.parametrize("known", [True, False], ids=["topic id", "plain folder"])
 def test_a_copied_directory(tmp_path, known):
-    """With the topic's id it is the same log wherever it lies; a plain folder only where it was."""
+    """With the topic's id it is the same log anywhere; a plain folder only in its old place."""
     directory = tmp_path / "data"
     if known:
         with kafkalog.Store(directory) as store:
@@ -389,7 +389,7 @@ def test_a_folder_whose_id_is_torn_is_read(tmp_path):
 
 
 def test_a_folder_that_gets_an_id_is_the_same(tmp_path):
-    """A directory takes over what a lone log wrote, between the plan and the read."""
+    """A directory adopts a lone log between the plan and the read."""
     write_topic(tmp_path, "a", 1, 10)
     reader = reader_of(tmp_path, subscribe="a")
     (task,) = reader.partitions()
@@ -402,7 +402,7 @@ def test_a_folder_that_gets_an_id_is_the_same(tmp_path):
 
 
 def test_a_topic_that_goes(tmp_path, monkeypatch, caplog):
-    """After the plan was made, and while it is."""
+    """After the plan was made, and while it is being made."""
     write_topic(tmp_path, "a", 1, 10)
     write_topic(tmp_path, "b", 1, 10)
     strict = reader_of(tmp_path, subscribe="a,b")
@@ -449,7 +449,7 @@ def test_a_damaged_batch_is_named_with_its_partition(tmp_path):
 
 
 def test_compaction_between_the_plan_and_the_read_and_while_it_reads(tmp_path):
-    """What it takes is no loss; what is left comes once, and whole."""
+    """Removed records are no loss; the others come once, and complete."""
     config = {"cleanup.policy": "compact", "segment.bytes": 20_000, "min.cleanable.dirty.ratio": 0}
     rows = range(20_000)
     with kafkalog.Log(tmp_path / "a-0", config=config) as log:
@@ -473,7 +473,7 @@ def test_compaction_between_the_plan_and_the_read_and_while_it_reads(tmp_path):
 
 
 def counted(monkeypatch):
-    """The folders that are opened from here on."""
+    """The folders that are opened from now on."""
     opened, real = [], Opened._open
 
     def count(folder, key):
@@ -485,7 +485,7 @@ def counted(monkeypatch):
 
 
 def test_the_tasks_of_a_worker_open_a_log_once(tmp_path, monkeypatch):
-    """After a writer's death opening one means to read what it had not flushed: not per task."""
+    """After a writer's death, opening a log reads all that was not flushed: not once per task."""
     write_topic(tmp_path, "a", 2, 2_000)
     for number in range(2):
         for name in (".kafka_cleanshutdown", "recovery-point-offset-checkpoint"):
@@ -500,7 +500,7 @@ def test_the_tasks_of_a_worker_open_a_log_once(tmp_path, monkeypatch):
 
 
 def test_a_worker_keeps_what_its_last_reads_opened_and_no_more(tmp_path, monkeypatch):
-    """Also where their tasks take turns, as those of two streams of a session do."""
+    """Also if their tasks alternate, as those of two streams of a session do."""
     monkeypatch.setattr(task_module, "_kept", [])
     for topic in "abcde":
         write_topic(tmp_path, topic, 1, 10)
@@ -523,11 +523,11 @@ def test_another_version_on_an_executor_is_named(topics, monkeypatch):
         list(reader.read(task))
 
 
-# ---- what travels
+# ---- pickles
 
 
 class Recorder(pickle.Unpickler):
-    """Unpickles, and remembers every class and function that it imported."""
+    """Unpickles, and records every class and function that it imports."""
 
     def __init__(self, value: object) -> None:
         super().__init__(io.BytesIO(cloudpickle.dumps(value)))
@@ -554,7 +554,7 @@ def test_partitions_travel_as_plain_values(topics):
 
 
 def test_the_reader_travels_as_plain_values(topics):
-    """Only our own classes and Spark's types: no handle, no lock, nothing numpy."""
+    """Only our own classes and Spark's types: no handle, no lock, no numpy."""
     reader = reader_of(topics, subscribePattern="or.*")
     reader.partitions()
     assert {name.rpartition(".")[0] for name in globals_of(reader)} == {

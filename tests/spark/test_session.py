@@ -1,4 +1,4 @@
-"""The data source in a real Spark session, against what Kafka's own consumer read."""
+"""The data source in a real Spark session, compared with what Kafka's own consumer read."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ UNCOMMITTED = {"isolation.level": "read_uncommitted"}
 
 
 def as_expected(df: Any) -> dict[tuple[str, int], list[tuple[Any, ...]]]:
-    """The rows of a read as the expected files have them, by topic-partition."""
+    """The rows of a read in the form of the expected files, by topic-partition."""
     found: dict[tuple[str, int], list[tuple[Any, ...]]] = {}
     # Python's datetime ends in the year 9999; the long does not.
     exact = df.selectExpr("*", "unix_millis(timestamp) as ms").drop("timestamp")
@@ -54,7 +54,7 @@ def as_expected(df: Any) -> dict[tuple[str, int], list[tuple[Any, ...]]]:
 
 
 def expected(directory: Path, committed: bool) -> dict[tuple[str, int], list[tuple[Any, ...]]]:
-    """What Kafka's consumer read of the ordinary topics, without the leader epoch."""
+    """The records that Kafka's consumer read from ordinary topics, without the leader epoch."""
     answers = {}
     for partition in kafka_data.partitions():
         if partition.directory == directory and not partition.topic.startswith("__"):
@@ -129,7 +129,7 @@ PUSHDOWN = "spark.sql.python.filterPushdown.enabled"
 
 @pytest.fixture(params=["false", "true"])
 def pushdown(spark: Any, request: pytest.FixtureRequest):
-    """Whether Spark hands filters to sources that take them; older ones never do."""
+    """Whether Spark pushes filters down to sources that take them; older versions never do."""
     spark.conf.set(PUSHDOWN, request.param)
     yield
     spark.conf.unset(PUSHDOWN)
@@ -137,7 +137,7 @@ def pushdown(spark: Any, request: pytest.FixtureRequest):
 
 @pytest.mark.usefixtures("pushdown")
 def test_one_load_scanned_with_several_filters(load: Load, topics: Path):
-    """What pushed-down filters get wrong in Spark: the plan of one must not serve another."""
+    """Spark's pushed-down filters break this: the plan for one filter must not serve another."""
     df = load(topics, subscribe="orders")
     both = df.filter("partition = 0").union(df.filter("partition = 1"))
     assert Counter(row.partition for row in both.select("partition").collect()) == {
@@ -152,12 +152,12 @@ def test_one_load_scanned_with_several_filters(load: Load, topics: Path):
 @pytest.mark.usefixtures("pushdown")
 @pytest.mark.long
 def test_a_source_that_takes_filters_returns_wrong_rows(spark: Any):
-    """Why ours takes none, in no way that a user could ask for: Spark plans a load() once, for the
-    filter that comes first or last.  When this fails a version of Spark has mended it."""
+    """Why our source takes no filters, not even by an option: Spark plans a load() once, for the
+    filter that comes first or last.  When this fails, a version of Spark has fixed it."""
     datasource = pytest.importorskip("pyspark.sql.datasource")
     equal = getattr(datasource, "EqualTo", None)
     if equal is None:
-        pytest.skip("Spark before 4.1 hands out no filters")
+        pytest.skip("Spark before 4.1 pushes no filters down")
 
     class Reader(datasource.DataSourceReader):  # type: ignore[misc]
         only: int | None = None
@@ -166,7 +166,7 @@ def test_a_source_that_takes_filters_returns_wrong_rows(spark: Any):
             for one in filters:
                 if isinstance(one, equal) and one.attribute == ("number",):
                     self.only = one.value
-                yield one  # Spark looks again at every row, which does not help
+                yield one  # Spark filters every row again, which does not help
 
         def partitions(self) -> list[Any]:
             numbers = range(3) if self.only is None else [self.only]
@@ -207,7 +207,7 @@ def test_sql(spark: Any, topics: Path):
 
 
 def test_a_table_needs_its_options_again(spark: Any, topics: Path):
-    """Spark 4.3 gives them to a Python source when the table is made, not when it is read."""
+    """Spark 4.3 passes them to a Python source when the table is created, not when it is read."""
     options = f"('path' = '{topics}', 'subscribe' = 'one')"
     spark.sql(f"CREATE TABLE one USING kafkalog OPTIONS {options}")
     try:
@@ -245,7 +245,7 @@ def test_a_running_writer_is_no_obstacle(load: Load, tmp_path: Path):
 
 
 def test_brokers_in_the_place_of_a_path(spark: Any, tmp_path: Path):
-    """Ported code changes the name of the format."""
+    """Ported code changes only the name of the format."""
     with TestBroker(tmp_path) as broker, kafkalog.Producer(broker.bootstrap_servers) as producer:
         with kafkalog.Admin(broker.bootstrap_servers) as admin:
             admin.create_topics([("a", 2)]).check()
@@ -333,11 +333,11 @@ def test_registration_where_another_package_hides_the_source(
 
 
 def test_an_installed_package_is_found_by_listing_folders(tmp_path: Path):
-    """PySpark lists folders, so an import hook (another kind of editable install) is no use."""
+    """PySpark lists folders, so an import hook (another kind of editable install) is no help."""
     try:
         importlib.metadata.distribution("kafkalog")
     except importlib.metadata.PackageNotFoundError:
-        pytest.skip("kafkalog is not installed in this environment, only on the path")
+        pytest.skip("kafkalog is not installed in this environment, it is only on the path")
     listed = "import pkgutil; print('pyspark_kafkalog' in [m.name for m in pkgutil.iter_modules()])"
     environment = {name: text for name, text in os.environ.items() if name != "PYTHONPATH"}
     done = subprocess.run(
@@ -373,15 +373,15 @@ else:
 @pytest.mark.long
 @pytest.mark.timeout(600)
 def test_an_environment_that_is_not_activated(java: str, topics: Path, tmp_path: Path):
-    """Its Python is called by its path, so that the `python3` which Spark starts is another one:
-    the error says what to set, and with that it works."""
+    """Its Python is called by its path, so Spark's `python3` is another one.  The error says which
+    variable to set, and with that it works."""
     other = Path(getattr(sys, "_base_executable", sys.executable))
     if other == Path(sys.executable):
-        pytest.skip("this Python is of no virtual environment")
+        pytest.skip("this Python is not in a virtual environment")
     try:
         importlib.metadata.distribution("kafkalog")
     except importlib.metadata.PackageNotFoundError:
-        pytest.skip("kafkalog is not installed in this environment, only on the path")
+        pytest.skip("kafkalog is not installed in this environment, it is only on the path")
     binaries = tmp_path / "bin"
     binaries.mkdir()
     (binaries / "python3").symlink_to(other)
@@ -406,7 +406,7 @@ def test_an_environment_that_is_not_activated(java: str, topics: Path, tmp_path:
 
 
 def test_a_worker_of_another_environment_is_named(monkeypatch, tmp_path):
-    """What Spark says then is a trace of its Python; the cause is one variable."""
+    """Spark then shows a trace of its Python; the cause is one variable."""
     import sys
 
     import pyspark_kafkalog
@@ -426,7 +426,7 @@ def test_a_worker_of_another_environment_is_named(monkeypatch, tmp_path):
 
 
 class Told(KafkalogSource):
-    """Its one column is named by how many objects collections leave out in a planner."""
+    """Its only column is named by the number of objects that a planner's collections skip."""
 
     @classmethod
     def name(cls) -> str:
@@ -438,7 +438,7 @@ class Told(KafkalogSource):
 
 
 def test_a_session_settles_its_planners(spark: Any, tmp_path: Path) -> None:
-    """Spark keeps a process for each kind of plan; this asks the one that asks for schemas."""
+    """Spark keeps a process for each kind of plan; this asks the one for schemas."""
     write_topic(tmp_path, "a", 1, 10)
     spark.dataSource.register(Told)
     reader = spark.read.format("told").option("subscribe", "a")

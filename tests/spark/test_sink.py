@@ -1,4 +1,4 @@
-"""The sink without a JVM: writers travel as Spark sends them, and what they wrote is read back."""
+"""The sink without a JVM: writers are pickled as Spark does, and the test reads what they wrote."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from tests.spark.writing import Job, batch, ddl, values
 
 
 def written(target: Path | str) -> dict[str, list[tuple[int, bytes | None, bytes | None]]]:
-    """(partition, key, value) of what is committed, by topic, in the order of each partition."""
+    """The committed (partition, key, value), by topic, in the order of each partition."""
     found: dict[str, list[tuple[int, bytes | None, bytes | None]]] = {}
     with kafkalog.Store(target) as store:
         for topic in store.topics:
@@ -43,7 +43,7 @@ def test_tasks_in_their_order(job: Job, tmp_path: Path) -> None:
 
 
 def test_every_column(job: Job, tmp_path: Path) -> None:
-    """Topic, partition, time, headers from columns; nulls; a column of no meaning."""
+    """Topic, partition, time, headers from columns; nulls; a column without meaning."""
     with kafkalog.Store(tmp_path / "data") as store:
         store.create_topic("a", 3)
         store.create_topic("b", 2)
@@ -109,9 +109,9 @@ def test_many_targets_keep_their_order(job: Job, tmp_path: Path) -> None:
 def test_many_partitions_cost_an_append_each(
     job: Job, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, at_once: int
 ) -> None:
-    """However many batches Spark hands over; and a task has one log, which is opened twice.
+    """However many batches Spark passes.  A task has one log, which is opened twice.
 
-    `at_once`: bytes of rows; with one byte each batch is on its own.
+    `at_once`: bytes of rows; with one byte each batch is appended separately.
     """
     partitions, batches = 20, 30
     with kafkalog.Store(tmp_path / "data") as store:
@@ -161,7 +161,7 @@ def test_rows_that_cannot_be(job: Job, tmp_path: Path, columns: Any, wanted: str
     ],
 )
 def test_headers_that_cannot_be(job: Job, tmp_path: Path, headers: Any, wanted: str) -> None:
-    """A null in the array is no header without a name, and not left out in silence."""
+    """A null in the array is not a header without a name, and not silently left out."""
     rows = batch(value=[b"x"], headers=headers)
     with pytest.raises(SinkError, match=wanted):
         job([rows], schema="all")
@@ -204,13 +204,13 @@ def test_large_rows_and_late_times_are_the_targets_to_judge(job: Job, tmp_path: 
 
 
 def test_a_micro_batch_is_written_once(micro: Any, tmp_path: Path) -> None:
-    """Committed, then run again, as after a crash before Spark noted the commit."""
+    """Committed, then run again, as after a crash before Spark recorded the commit."""
     for _ in range(2):
         writer, messages = micro(0, values("a"), values("b"))
         writer.commit(messages, 0)
     writer, messages = micro(1, values("c"))
     writer.commit(messages, 1)
-    writer.commit(messages, 1)  # Spark may call it twice; what was staged is gone by then
+    writer.commit(messages, 1)  # Spark may call it twice; staged rows are gone by then
     assert [v for *_, v in written(tmp_path / "data")["t"]] == [b"a", b"b", b"c"]
     assert not (tmp_path / "data.staging").exists()
 
@@ -223,7 +223,7 @@ def test_queries_do_not_know_each_other(micro: Any, tmp_path: Path) -> None:
 
 
 def test_a_batch_is_known_after_one_of_its_topics_went(job: Job, tmp_path: Path) -> None:
-    """A group's offsets of a deleted topic go with it."""
+    """A group's offsets of a topic are deleted with it."""
     rows = batch(value=[b"1", b"2"], topic=["a", "b"])
     job([rows], schema="all", topic="", sinkId="mine", batchId="0")
     with kafkalog.Store(tmp_path / "data") as store:
@@ -269,7 +269,7 @@ def test_a_number_long_past(job: Job, caplog: pytest.LogCaptureFixture) -> None:
 
 
 def test_a_task_that_ran_twice_counts_once(micro: Any, tmp_path: Path) -> None:
-    """Speculation, or a retry: only what a message names is taken."""
+    """Speculation, or a retry: only rows that a message names are taken."""
     micro(0, values("lost"))
     writer, messages = micro(0, values("kept"))
     writer.commit(messages, 0)
@@ -310,7 +310,7 @@ def served(broker: TestBroker, tmp_path: Path, **given: str) -> dict[str, str]:
 
 
 class Flushed(kafkalog.Producer):
-    """Only its commit has little time: rows may take as long as a busy machine needs."""
+    """Only its commit has a short timeout: rows may take as long as a busy machine needs."""
 
     def commit_transaction(self) -> None:
         self.flush()
@@ -320,7 +320,7 @@ class Flushed(kafkalog.Producer):
 def test_a_commit_that_is_not_answered_is_asked_for_again(
     job: Job, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Without a batchId nobody could tell afterwards."""
+    """Without a batchId it could not be checked afterwards."""
     asked = 0
 
     class Healing(Flushed):
@@ -354,7 +354,7 @@ def test_a_commit_that_nobody_answers_is_said_to_be_unknown(
 
 
 def test_a_write_that_is_not_answered_is_not_there(job: Job, tmp_path: Path) -> None:
-    """No commit was asked for, so there is nothing to be in doubt of."""
+    """No commit was requested, so there is no doubt."""
     with TestBroker(tmp_path / "data") as broker:
         broker.create_topic("t")
         broker.drop_response("Produce", times=None)
@@ -386,7 +386,7 @@ STEPS = ["_target", "_write", "_recall", "_send", "forget"]
 def test_a_driver_that_dies(
     micro: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, step: str, after: bool
 ) -> None:
-    """In a process of its own, at each step; then the batch runs again."""
+    """In a separate process, at each step; then the batch runs again."""
     writer, messages = micro(0, values("a"))
     writer.commit(messages, 0)
     writer, messages = micro(1, values("b", "c"), values("d"))
@@ -414,11 +414,11 @@ def test_a_driver_that_dies(
     assert [v for *_, v in written(tmp_path / "data")["t"]] == [b"a", b"b", b"c", b"d"]
 
 
-# ---- what cannot be ------------------------------------------------------------------------
+# ---- errors --------------------------------------------------------------------------------
 
 
 def test_a_directory_that_a_broker_has(job: Job, tmp_path: Path) -> None:
-    """A word on what to do; then it is done."""
+    """The error says what to do, and that works."""
     with kafkalog.Broker(tmp_path / "data", listeners=["127.0.0.1:0"]) as broker:
         with pytest.raises(SinkError, match=r"option 'kafka\.bootstrap\.servers' in place of"):
             job(values("a"), **{"kafka.delivery.timeout.ms": "1"})
@@ -447,7 +447,7 @@ def test_old_leftovers_go(tmp_path: Path) -> None:
 
 
 def test_a_stream_clears_up_after_jobs_that_died(micro: Any, tmp_path: Path) -> None:
-    """Where no batch write comes by, too."""
+    """Even if no batch write ever comes."""
     old = tmp_path / "data.staging" / "old"
     (old / "0").mkdir(parents=True)
     long_ago_s = old.stat().st_mtime - staging.LEFT_S - 60
@@ -477,7 +477,7 @@ def test_staged_rows_below_a_place_of_all_are_their_owners_alone(
 def test_a_staging_folder_of_somebody_else_is_refused(
     job: Job, anybodys: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A user that made it first could read the rows, or change them."""
+    """A user that created it first could read the rows, or change them."""
     staged = anybodys / "kafkalog-staging"
     leftover = tmp_path / "elsewhere" / "old"
     leftover.mkdir(parents=True)
@@ -500,7 +500,7 @@ def test_a_staging_folder_of_somebody_else_is_refused(
 
 
 def test_what_is_not_ours_stays(job: Job, tmp_path: Path) -> None:
-    """In a folder that somebody names as stagingDir, however old it is."""
+    """In a folder that the user names as stagingDir, however old they are."""
     kept = tmp_path / "s" / "letters" / "2019"
     kept.mkdir(parents=True)
     for place in (kept, kept.parent):
@@ -545,7 +545,7 @@ def test_options_that_cannot_be(given: dict[str, str], wanted: str) -> None:
 
 
 def test_settings_of_javas_producer(caplog: pytest.LogCaptureFixture) -> None:
-    """What says what holds anyhow is taken, what changes no record is ignored by name."""
+    """Settings that always hold are accepted; those that change no record are ignored by name."""
     names = {f"kafka.{name}": "1" for name in settings.IGNORED}
     given = {
         "path": "/d", "topic": "t", "kafka.security.protocol": "PLAINTEXT", "kafka.acks": "all",
@@ -575,7 +575,7 @@ def test_settings_of_javas_producer(caplog: pytest.LogCaptureFixture) -> None:
     ],
 )
 def test_columns_that_cannot_be(tmp_path: Path, schema: str, wanted: str) -> None:
-    """In the words of Spark's Kafka sink."""
+    """With the error messages of Spark's Kafka sink."""
     source = KafkalogSource({"path": str(tmp_path)})
     with pytest.raises(BadOption, match=wanted):
         source.writer(ddl(schema), False)

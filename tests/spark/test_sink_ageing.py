@@ -1,4 +1,4 @@
-"""Rows with the time of an old event, which retention deletes soon after they are written."""
+"""Rows with the timestamp of an old event, which retention deletes soon after they are written."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def test_rows_that_are_not_too_old_do_not_hide_older_ones(
 @pytest.mark.parametrize(
     "config",
     [
-        {},  # of a directory that has no broker: retention.ms is -1
+        {},  # for a directory without a broker: retention.ms is -1
         {"cleanup.policy": "compact"},
         {"message.timestamp.type": "LogAppendTime"},
     ],

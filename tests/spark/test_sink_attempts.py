@@ -1,5 +1,5 @@
 """Attempts of a task that Spark does not count: those of executors it gave up, and speculative ones
-that came second.  They may go on writing after the batch was delivered."""
+that finished second.  They may go on writing after the batch was delivered."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ ROWS = 3
 
 
 def rows(*before: Callable[[], None]) -> Iterator[Any]:
-    """A task's rows; what is called happens before each of the first ones."""
+    """A task's rows; each function of `before` is called before one of the first rows."""
     for number, row in enumerate(values(*map(str, range(ROWS)))):
         if number < len(before):
             before[number]()
@@ -25,14 +25,14 @@ def rows(*before: Callable[[], None]) -> Iterator[Any]:
 
 
 def nothing() -> None:
-    """Before this row."""
+    """Do nothing before this row."""
 
 
 @pytest.mark.parametrize("delivered_before", range(ROWS))
 def test_an_attempt_that_goes_on_after_the_delivery(
     micro: Any, tmp_path: Path, delivered_before: int
 ) -> None:
-    """It fails, what it staged has gone, and its rows are not written."""
+    """It fails, its staged rows are removed, and its rows are not written."""
     writer, messages = micro(0, list(rows()))
     deliver = [nothing] * delivered_before + [lambda: again(writer).commit(messages, 0)]
     with pytest.raises(SinkError, match="staging below"):
@@ -42,7 +42,7 @@ def test_an_attempt_that_goes_on_after_the_delivery(
 
 
 def test_two_attempts_at_a_time(micro: Any, tmp_path: Path) -> None:
-    """Each stages for itself; the one that Spark names is written, and nothing is left of both."""
+    """Each stages separately; the one that Spark names is written, and both leave nothing."""
     writer, _ = micro(0)
     found: list[Any] = []
     writer.write(rows(nothing, lambda: found.append(again(writer).write(rows()))))
@@ -52,7 +52,7 @@ def test_two_attempts_at_a_time(micro: Any, tmp_path: Path) -> None:
 
 
 def test_an_attempt_that_was_killed_leaves_nothing(micro: Any, tmp_path: Path) -> None:
-    """Its folder goes with the batch; SIGKILL lets it clean up nothing itself."""
+    """Its folder is removed with the batch: after SIGKILL it cannot clean up itself."""
     writer, messages = micro(0, values("a"))
     left = Path(messages[0].folder).with_name("of-a-dead-executor")
     left.mkdir()

@@ -24,7 +24,7 @@ def committed(target: Path, topic: str = "t") -> list[bytes | None]:
 
 
 def killed(work: Callable[[], None], monkeypatch: pytest.MonkeyPatch) -> None:
-    """Do it in a process that is killed once a part has reached the target."""
+    """Run `work` in a process that is killed once a part has reached the target."""
     child = os.fork()
     if not child:
         real = delivery._send
@@ -44,21 +44,21 @@ def killed(work: Callable[[], None], monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def uncommitted(store: kafkalog.Store, topic: str) -> int:
-    """How many records are there that readers of committed records do not see."""
+    """The number of records that readers of committed records do not see."""
     log = store[topic][0]
     seen = len(list(log.read(isolation="read_committed")))
     return len(list(log.read(isolation="read_uncommitted"))) - seen
 
 
 def forget_transactions(directory: Path) -> None:
-    """As in a directory of which only the topics were copied."""
+    """As in a directory into which only the topics were copied."""
     for folder in directory.glob("__transaction_state-*"):
         shutil.rmtree(folder)
 
 
 @pytest.fixture
 def dead(job: Job, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A batch write into `t` that was killed in its delivery."""
+    """A batch write into `t` that was killed during its delivery."""
     killed(lambda: job(values("dead")), monkeypatch)
     with kafkalog.Store(tmp_path / "data") as store:
         assert uncommitted(store, "t") == 1
@@ -67,7 +67,7 @@ def dead(job: Job, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 def test_a_batch_write_that_was_killed_hides_nothing(
     dead: None, job: Job, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """The job that runs again has the directory to itself."""
+    """The job that runs again is alone in the directory."""
     job(values("again"))
     assert committed(tmp_path / "data") == [b"again"]
     job(values("more"))
@@ -124,7 +124,7 @@ def served(broker: TestBroker, tmp_path: Path) -> dict[str, str]:
 def test_a_broker_transaction_that_hides_a_batch_is_named(
     job: Job, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """Its writer may be alive, so it is not aborted; the batch shows once it ends."""
+    """Its writer may be alive, so it is not aborted; the batch becomes visible once it ends."""
     caplog.set_level(logging.INFO, "pyspark_kafkalog")
     with TestBroker(tmp_path / "data") as broker:
         broker.create_topic("t")

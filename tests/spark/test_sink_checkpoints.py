@@ -1,6 +1,6 @@
-"""A checkpoint that was copied, moved, restored or begun again: which rows the sink writes.
+"""A checkpoint that was copied, moved, restored or started again: which rows the sink writes.
 
-Two queries with copies of one checkpoint have one id, and number their batches alike.
+Two queries with copies of one checkpoint have the same id, and number their batches alike.
 """
 
 from __future__ import annotations
@@ -42,8 +42,8 @@ def deliver(micro: Any, tmp_path: Path) -> Deliver:
 def test_two_queries_with_copies_of_a_checkpoint(
     deliver: Deliver, tmp_path: Path, copys_rows: list[str]
 ) -> None:
-    """The one that comes second with a number fails, however many rows it has: nothing that the
-    other wrote is there twice, and nothing is left out in silence."""
+    """The second query to use a number fails, with any number of rows: no row of the other query is
+    written twice, and none is silently left out."""
     deliver("one", 0, "a")
     deliver("one", 1, "b")
     for _ in range(2):
@@ -57,7 +57,7 @@ def test_two_queries_with_copies_of_a_checkpoint(
 def test_the_copy_that_is_ahead_goes_on(
     deliver: Deliver, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """Nobody can say which of the two is the copy; the change is worth a warning."""
+    """Which of the two is the copy cannot be known; the change is worth a warning."""
     deliver("one", 0, "a")
     assert not caplog.records
     deliver("copy", 1, "b")
@@ -96,7 +96,7 @@ def test_a_moved_checkpoint_goes_on_by_the_querys_id(
 def test_a_checkpoint_restored_from_a_backup(
     deliver: Deliver, tmp_path: Path, checkpoint: str
 ) -> None:
-    """Its batches may end elsewhere than those of the same numbers, whose rows are there."""
+    """Its batches may end elsewhere than the stored ones of the same numbers."""
     for number, row in enumerate("abc"):
         deliver(checkpoint, number, row)
     with pytest.raises(SinkError, match=r"batch 1: .*up to 2"):
@@ -107,7 +107,7 @@ def test_a_checkpoint_restored_from_a_backup(
 @pytest.mark.parametrize("name", ["", "etl"], ids=["drawn", "named"])
 def test_a_checkpoint_of_the_session(deliver: Deliver, tmp_path: Path, name: str) -> None:
     """Below spark.sql.streaming.checkpointLocation, under the query's name or one that Spark draws.
-    A copy of it is found out, and itself is the same when it is given as an option."""
+    A copy of it is detected, and passing the same folder as an option changes nothing."""
     named = {"queryName": name} if name else {}
     own = tmp_path / "all" / (name or "drawn")
     for place, query in ((tmp_path / "all" / "other", "other"), (own, QUERY)):
@@ -139,7 +139,7 @@ def test_a_checkpoint_is_the_same_however_it_is_written(
 def test_a_new_checkpoint_for_an_old_sink(
     deliver: Deliver, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """A new query, which reads all again and writes it again, unless a sinkId says it is the same:
+    """A new query, which reads and writes everything again, unless a sinkId says it is the same:
     then its numbers up to the old one's last are dropped, with a warning for each."""
     for given in ({}, {"sinkId": "s"}):
         for number, row in enumerate("ab"):

@@ -1,5 +1,5 @@
 """Micro-batches and writes without rows, and rows without a topic: what is committed, and what is
-remembered of it."""
+remembered."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ EMPTY = batch(value=[])
 
 
 def behind(target: Path, sink: str) -> list[int]:
-    """The numbers behind the last batches of a sink, by topic."""
+    """The numbers after the last batches of a sink, by topic."""
     with kafkalog.Store(target) as store:
         found = store.admin.list_group_offsets(f"spark-sink-{sink}")
     return [one.offset for _, one in sorted(found.items())]
@@ -29,7 +29,7 @@ def behind(target: Path, sink: str) -> list[int]:
 def test_a_micro_batch_without_rows_touches_nothing(
     micro: Any, tmp_path: Path, tasks: list[Any]
 ) -> None:
-    """No directory is made for it, and none is opened: a broker may have it."""
+    """No directory is created for it, and none is opened: a broker may have it."""
     writer, messages = micro(0, *tasks)
     writer.commit(messages, 0)
     assert not (tmp_path / "data").exists()
@@ -52,7 +52,7 @@ def test_micro_batches_without_rows_between_others(micro: Any, tmp_path: Path) -
 
 
 def test_a_batch_write_without_rows(job: Job, tmp_path: Path) -> None:
-    """Nothing is made; its number can still be written."""
+    """Nothing is created; its number can still be written."""
     job([], [EMPTY])
     job([EMPTY], sinkId="s", batchId="7")
     assert not list(tmp_path.iterdir())
@@ -65,7 +65,7 @@ def test_a_batch_write_without_rows(job: Job, tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("topics", [["a", None], [None, None], [None]])
 def test_a_row_without_a_topic_fails_its_task(job: Job, tmp_path: Path, topics: list[Any]) -> None:
-    """As in Spark's Kafka sink.  Nothing of the write is there, nor of what was staged before."""
+    """As in Spark's Kafka sink.  Nothing of the write is left, not even staged rows."""
     wrong = batch(value=[b"x"] * len(topics), topic=topics)
     with pytest.raises(SinkError, match="KAFKA_NULL_TOPIC_IN_DATA: a row has no topic"):
         job([batch(value=[b"v"], topic=["a"]), wrong], schema="all", topic="")
@@ -80,7 +80,7 @@ def test_a_row_without_a_topic_fails_its_task(job: Job, tmp_path: Path, topics: 
 def test_a_query_with_batches_without_data(spark: Any, tmp_path: Path) -> None:
     """Spark ends a window in a batch without input; the batch with the input has no rows."""
     if not hasattr(datasource, "DataSourceStreamArrowWriter"):
-        pytest.skip("writing streams wants PySpark 4.1")
+        pytest.skip("writing streams needs PySpark 4.1")
     (tmp_path / "in").mkdir()
     (tmp_path / "in" / "0.txt").write_text("0\n1\n2\n100\n")
     counts = (

@@ -1,7 +1,7 @@
-"""Drivers and workers that are killed while two streams write, one into a directory and one into
-a running broker: what is read at the end has no duplicate and no gap, and is in order.
+"""Drivers and workers are killed while two streams write, one into a directory and one into a
+running broker: the rows at the end have no duplicate and no gap, and are in order.
 
-An application of its own runs the streams; a stream that lost its worker goes on in the same
+A separate application runs the streams.  A stream that lost its worker continues in the same
 application, one that lost its driver in the next.  Five kills, in `make torture` sixty.
 """
 
@@ -31,18 +31,18 @@ pytestmark = [
 
 TARGETS = ("directory", "broker")
 PARTITIONS, ROWS = 2, 60
-"""Of a micro-batch; each partition of the topic is a task's."""
+"""Per micro-batch; each partition of the topic belongs to one task."""
 BATCH_ROWS = 10
-"""In the pieces that a task gets its rows in."""
+"""In each piece of rows that a task gets."""
 KILLS = 60 if LONG else 5
 TASK, COMMIT = "worker in a task", "worker in a commit"
 KINDS = [TASK, "driver", COMMIT, TASK, "driver and worker", COMMIT, TASK, COMMIT]
-"""In turn.  A driver is dear: the next takes seconds to start."""
+"""In turn.  Killing a driver is expensive: the next takes seconds to start."""
 STEPS = ["_target", "_write", "_recall", "_send", "forget"]
 
 
 def orders_of(draw: random.Random, kinds: list[str]) -> list[str]:
-    """A kill of each kind, as `cutting` reads it, at a drawn step of a drawn micro-batch."""
+    """A kill of each kind, in the form of `cutting`, at random steps of random micro-batches."""
     orders, batch = [], 0
     for kind in kinds:
         batch += draw.randrange(3)
@@ -57,10 +57,10 @@ def orders_of(draw: random.Random, kinds: list[str]) -> list[str]:
 
 
 def run_streams(place: Path, servers: str) -> None:
-    """The application: both streams, until there is no order left."""
+    """The application: both streams, until no order is left."""
     from pyspark.errors import PySparkException
 
-    # A task that died is tried again.
+    # A task that died is retried.
     spark = build_session(place / "warehouse", "local[2,3]")
     spark.sparkContext.setLogLevel("OFF")
     spark.conf.set("spark.sql.execution.arrow.maxRecordsPerBatch", BATCH_ROWS)
@@ -116,7 +116,8 @@ def count_orders(folder: Path) -> int:
 
 
 def check(where: Any) -> int:
-    """See that the rows of whole micro-batches are there, once and in order; how many rows."""
+    """Check that the rows of whole micro-batches are there, once and in order; returns their
+    number."""
     with kafkalog.Consumer(
         where, config={"auto.offset.reset": "earliest", "isolation.level": "read_committed"}
     ) as consumer:
@@ -170,7 +171,7 @@ def run_until_killed(place: Path, servers: str) -> list[str]:
             return [*ends, "ended"]
         ends.append("killed")
         after = sum(count_orders(place / target) for target in TARGETS)
-        assert after < before, f"it died of itself: {done.stderr[-4000:]}"
+        assert after < before, f"it died without an order: {done.stderr[-4000:]}"
 
 
 if __name__ == "__main__":

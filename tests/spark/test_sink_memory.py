@@ -1,4 +1,4 @@
-"""How a target knows a write again: by query, batch and topics."""
+"""How a target recognizes a repeated write: by query, batch and topics."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def rows(**topics: str) -> list[Any]:
 
 @pytest.fixture
 def run() -> Iterator[Callable[[str], None]]:
-    """Let tasks belong to a run of a query that writes by foreachBatch."""
+    """Make tasks belong to a run of a query that writes by foreachBatch."""
 
     def begin(name: str) -> None:
         context = TaskContext._getOrCreate()
@@ -50,7 +50,7 @@ def run() -> Iterator[Callable[[str], None]]:
 
 
 def test_foreach_batch_writes_to_two_topics(job: Job, tmp_path: Path) -> None:
-    """Each is a write of its own; all are known when the batch runs again, in any order."""
+    """Each is a separate write; all are recognized when the batch runs again, in any order."""
     for number in ("0", "1"):
         for order in (("good", "bad"), ("bad", "good")):
             for topic in order:
@@ -59,7 +59,7 @@ def test_foreach_batch_writes_to_two_topics(job: Job, tmp_path: Path) -> None:
 
 
 def test_a_batch_that_broke_off_between_two_writes(job: Job, tmp_path: Path) -> None:
-    """Only what is missing is written when it runs again."""
+    """Only the missing write is made when it runs again."""
     job(values("x"), topic="good", **FOREACH)
     for topic in ("good", "bad"):
         job(values("x"), topic=topic, **FOREACH)
@@ -122,7 +122,7 @@ def test_too_many_writes_of_a_batch_are_refused(
 
 
 def test_what_is_remembered_of_the_most_writes_fits() -> None:
-    """Into 4096 bytes, which is what Kafka keeps of it by default."""
+    """Into 4096 bytes, Kafka's default limit."""
     known = {f"{n:016x}": 10**12 for n in range(memory.WRITES_MAX - 1)}
     write = memory.Write("s", 10**17, QUERY, QUERY, ("t",), 10**12)
     last = memory.Remembered(10**17, QUERY, QUERY, known)
@@ -134,14 +134,14 @@ def test_what_is_remembered_of_the_most_writes_fits() -> None:
 
 
 def journal_bytes(directory: Path) -> int:
-    """Of the logs of __consumer_offsets, without those that compaction has replaced."""
+    """The bytes of the logs of __consumer_offsets, without those that compaction has replaced."""
     return sum(one.stat().st_size for one in directory.glob("__consumer_offsets-*/*.log"))
 
 
 def test_a_directory_that_is_only_open_for_deliveries_has_its_journals_compacted(
     job: Job, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Each delivery reads them, and no broker is there for long enough to do it."""
+    """Each delivery reads them, and no broker runs for long enough to compact them."""
     monkeypatch.setitem(upkeep.SEGMENTS, "offsets.topic.segment.bytes", 1 << 20)
     job(values("a"), **FOREACH)
     with kafkalog.Store(tmp_path / "data") as store:
@@ -161,11 +161,11 @@ def test_a_directory_that_is_only_open_for_deliveries_has_its_journals_compacted
     assert [one.offset for one in found.values()] == [249] * 4
 
 
-# ---- what others commit -------------------------------------------------------------------
+# ---- commits of others --------------------------------------------------------------------
 
 
 def consume(target: Path, group: str, topic: str = "t") -> list[bytes | None]:
-    """What a consumer of a group gets, which then commits."""
+    """The records that a consumer of a group gets; it then commits."""
     config = {"auto.offset.reset": "earliest"}
     at = TopicPartition(topic, 0)
     found: list[bytes | None] = []
@@ -194,7 +194,7 @@ def test_a_sink_and_a_consumer_group_of_the_same_name(job: Job, micro: Any, tmp_
 
 
 def test_a_batch_write_and_a_consumer_group_of_the_same_name(job: Job, tmp_path: Path) -> None:
-    """Whose offsets have no metadata, as those of older batch writes."""
+    """The group's offsets have no metadata, as those of older batch writes."""
     for number in range(3):
         job(values(f"old {number}"))
     consume(tmp_path / "data", "late")
@@ -210,11 +210,11 @@ def test_a_group_of_another_application_is_refused(job: Job, tmp_path: Path) -> 
     assert written(tmp_path / "data") == {"t": ["a"]}
 
 
-# ---- what older versions remembered -------------------------------------------------------
+# ---- offsets of older versions ------------------------------------------------------------
 
 
 def remember(target: Path, offset: int, query: str, *topics: str) -> None:
-    """As a version did that knew only the batch, under the sink's own name."""
+    """As an older version did, which knew only the batch, under the sink's own name."""
     with kafkalog.Store(target) as store:
         for topic in topics:
             if topic not in store:
@@ -233,7 +233,7 @@ def test_a_stream_goes_on_where_an_older_version_stopped(micro: Any, tmp_path: P
 
 
 def test_foreach_batch_goes_on_where_an_older_version_stopped(job: Job, tmp_path: Path) -> None:
-    """In a topic that it did not write, or dropped, the batch is written."""
+    """A batch is dropped for the topics that it wrote, and written to others."""
     remember(tmp_path / "data", 8, "", "t")
     for number in ("6", "7", "8"):
         for topic in ("t", "u"):

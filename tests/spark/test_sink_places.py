@@ -1,6 +1,6 @@
 """The sink with a broker as its target, Apache Kafka's and ours: the same rows, once.
 
-Writers travel as Spark sends them; what they wrote is read by a consumer of committed records.
+Writers are pickled as Spark does; a consumer of committed records reads what they wrote.
 """
 
 from __future__ import annotations
@@ -36,11 +36,11 @@ class Target:
             admin.create_topics([kafkalog.NewTopic(topic, PARTITIONS)]).check()
 
     def micro(self, micro: Any, number: int, *tasks: Any) -> Any:
-        """A micro-batch of a query of its own."""
+        """A micro-batch of a separate query."""
         return micro(number, *tasks, query=self.topic, **self.options)
 
     def records(self) -> list[Any]:
-        """What is committed, by partition and offset."""
+        """The committed records, by partition and offset."""
         ends = stable_ends(self.servers, self.topic)
         config = {"auto.offset.reset": "earliest", "isolation.level": "read_committed"}
         found = []
@@ -98,7 +98,7 @@ def test_keys_find_their_partitions_and_keep_their_order(target: Target, job: Jo
 
 
 def test_a_micro_batch_is_there_once(target: Target, micro: Any) -> None:
-    """Run again, as after a crash before Spark noted the commit; told twice; a next one."""
+    """Run again, as after a crash before Spark recorded the commit; committed twice; a next one."""
     for _ in range(2):
         writer, messages = target.micro(micro, 0, values("a"), values("b"))
         writer.commit(messages, 0)
@@ -109,7 +109,7 @@ def test_a_micro_batch_is_there_once(target: Target, micro: Any) -> None:
 
 
 def test_a_batch_write_that_an_older_version_made(target: Target, job: Job) -> None:
-    """It remembered only the batch, in a group of the sink's own name."""
+    """It remembered only the batch, in a group with the sink's own name."""
     with (
         kafkalog.Producer(target.servers, transactional_id=target.topic) as producer,
         producer.transaction(),
@@ -125,7 +125,7 @@ def test_a_batch_write_that_an_older_version_made(target: Target, job: Job) -> N
 def test_a_delivery_that_breaks_off(
     target: Target, micro: Any, monkeypatch: pytest.MonkeyPatch, step: str
 ) -> None:
-    """Nothing of it is read, and the next run of the batch writes it whole."""
+    """Nothing of it is visible, and the next run of the batch writes it whole."""
 
     def breaking(real: Callable[..., Any]) -> Callable[..., Any]:
         def broken(*args: Any) -> Any:
@@ -148,7 +148,7 @@ def test_a_delivery_that_breaks_off(
 
 
 def test_a_driver_that_was_thought_dead_writes_no_more(target: Target, micro: Any) -> None:
-    """The sink's transactional id is the other's by then."""
+    """By then another driver uses the sink's transactional id."""
     writer, messages = target.micro(micro, 0, values("a"))
     with kafkalog.Producer(target.servers, transactional_id=target.topic) as old:
         old.begin_transaction()

@@ -1,5 +1,5 @@
-"""A target whose files somebody removes during a delivery: the delivery fails and names the file,
-so that the batch is not remembered and runs again."""
+"""Files of a target are removed during a delivery: the delivery fails and names the file, so the
+batch is not remembered and runs again."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from tests.spark.writing import values
 
 SOON = {"kafka.delivery.timeout.ms": "500", "kafka.request.timeout.ms": "500",
         "kafka.max.block.ms": "30000"}  # fmt: skip
-"""How long the failure takes: a producer tries again for so long, and then its abort does."""
+"""How long the failure takes: a producer's retries, and then its abort's."""
 
 
 @pytest.mark.long
@@ -30,7 +30,7 @@ SOON = {"kafka.delivery.timeout.ms": "500", "kafka.request.timeout.ms": "500",
 def test_a_topic_removed_during_a_delivery(
     micro: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, removed: str, why: str
 ) -> None:
-    """Alone, or with all that `rm -r data/*` takes: `.lock` stays."""
+    """Alone, or with everything that `rm -r data/*` removes: `.lock` stays."""
 
     def deliver(number: int, row: str, **given: str) -> None:
         writer, messages = micro(number, values(row), **given)

@@ -22,7 +22,7 @@ FILES, LINES = 2, 25
 
 
 def lines(folder: Path) -> list[str]:
-    """Files of text, read one a micro-batch."""
+    """Text files, read one a micro-batch."""
     folder.mkdir()
     for number in range(FILES):
         text = "".join(f"{number:02}-{line:02}\n" for line in range(LINES))
@@ -35,7 +35,7 @@ def stream(
     spark: Any, tmp_path: Path, kind: str = "kafkalog", checkpoint: str = "checkpoint",
     name: str = "", **options: str,
 ) -> Any:  # fmt: skip
-    """All files into the topic `t`, a file a micro-batch.  No `checkpoint`: the session's."""
+    """All files into the topic `t`, one file a micro-batch.  No `checkpoint`: the session's."""
     rows = spark.readStream.option("maxFilesPerTrigger", 1).text(str(tmp_path / "in"))
     writer = rows.writeStream.queryName(name) if name else rows.writeStream
     if checkpoint:
@@ -75,7 +75,7 @@ def test_a_data_frame(spark: Any, tmp_path: Path) -> None:
 
 def test_a_stream(spark: Any, tmp_path: Path) -> None:
     if not hasattr(datasource, "DataSourceStreamArrowWriter"):
-        pytest.skip("writing streams wants PySpark 4.1")
+        pytest.skip("writing streams needs PySpark 4.1")
     wanted = lines(tmp_path / "in")
     query = stream(spark, tmp_path)
     query.awaitTermination()
@@ -87,9 +87,9 @@ def test_a_stream(spark: Any, tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("by", ["option", "session"])
 def test_a_copied_checkpoint(spark: Any, tmp_path: Path, by: str) -> None:
-    """Spark tells the sink which checkpoint a query has; the rest: test_sink_checkpoints.py."""
+    """Spark passes a query's checkpoint to the sink; test_sink_checkpoints.py tests the rest."""
     if not hasattr(datasource, "DataSourceStreamArrowWriter"):
-        pytest.skip("writing streams wants PySpark 4.1")
+        pytest.skip("writing streams needs PySpark 4.1")
 
     def stream_there() -> Any:
         if by == "option":
@@ -111,7 +111,7 @@ def test_a_copied_checkpoint(spark: Any, tmp_path: Path, by: str) -> None:
 
 
 def test_foreach_batch(spark: Any, tmp_path: Path) -> None:
-    """Two topics under one sinkId; then a write too many, which Spark's run gives away."""
+    """Two topics under one sinkId; then a write too many, which Spark's run id reveals."""
     wanted = lines(tmp_path / "in")
     routes = {"even": "value like '%0' or value like '%5'", "odd": "value like '%1'"}
 
@@ -140,7 +140,7 @@ def test_foreach_batch(spark: Any, tmp_path: Path) -> None:
 
 
 def test_a_write_from_a_thread(spark: Any, tmp_path: Path) -> None:
-    """Where no session is active, until `register` makes it."""
+    """Where no session is active, until `register` sets it."""
 
     def write() -> str:
         register(spark)
@@ -172,12 +172,12 @@ def test_update_mode_wants_foreach_batch(spark: Any, tmp_path: Path) -> None:
 
 
 CUTS = ["write:before", "_send:after", "_write:after", "forget:before", "forget:after"]
-"""The rest of the steps without a session: test_sink.py."""
+"""test_sink.py runs the other steps without a session."""
 
 
 @pytest.mark.long
 def test_workers_that_die_at_every_step(spark: Any, tmp_path: Path) -> None:
-    """Each time the query fails, and goes on from its checkpoint."""
+    """Each time the query fails, and continues from its checkpoint."""
     spark.dataSource.register(CuttingSource)
     for number, cut in enumerate(CUTS):
         place = tmp_path / str(number)

@@ -1,7 +1,7 @@
 """A table of trials: a driver dies in each step of a delivery, something happens to the topic, and
 the batch runs again from its checkpoint.
 
-What is committed at the end: each row once, but for those that the event itself took away.
+Committed at the end: each row once, except those that the event itself removed.
 """
 
 from __future__ import annotations
@@ -26,15 +26,15 @@ def nothing(data: Path) -> None:
 
 
 def retention(data: Path) -> None:
-    """Takes all that is there."""
+    """Delete everything in the topic."""
     with kafkalog.Store(data) as store:
         for log in store["t"]:
             log.delete_before(log.last_stable_offset)
 
 
 def deletion(data: Path) -> None:
-    """And a new topic of the same name: the batch that ran last comes again, into this one, as
-    what the target remembers of the sink goes with the topic."""
+    """Recreate the topic: the last batch comes again, into the new topic, because what the target
+    remembers of the sink is deleted with the old one."""
     with kafkalog.Store(data) as store:
         store.delete_topic("t")
         store.create_topic("t")
@@ -48,7 +48,7 @@ def growth(data: Path) -> None:
 EVENTS: list[Callable[[Path], None]] = [nothing, retention, deletion, growth]
 
 
-# All of them take most of a minute: one for each event is run every time.
+# All of them take most of a minute: every run has one for each event.
 SHORT = [("_target", nothing), ("_write", deletion), ("forget", retention), ("_write", growth)]
 TRIALS = [
     pytest.param(
@@ -61,12 +61,12 @@ TRIALS = [
 
 
 def rows(number: int) -> list[list[Any]]:
-    """Of a micro-batch: a row from each task."""
+    """Rows of a micro-batch: one from each task."""
     return [values(f"{number}-{task}") for task in range(TASKS)]
 
 
 def die(writer: Any, messages: list[Any], number: int, step: str, after: bool) -> None:
-    """A driver that dies in a delivery, in a process of its own."""
+    """In a separate process, a driver dies during a delivery."""
     child = os.fork()
     if not child:
         real = getattr(delivery, step)
@@ -103,7 +103,7 @@ def test_a_delivery_breaks_off_and_the_topic_changes(
     die(writer, messages, 1, step, after=True)
     event(data)
     for number in (1, 2):
-        micro(number, rows(number)[0])  # a try of a task that is not named
+        micro(number, rows(number)[0])  # an attempt of a task that is not named
         writer, messages = micro(number, *rows(number))
         writer.commit(messages, number)
     first = {retention: 2 if delivered else 1, deletion: 1}.get(event, 0)

@@ -19,7 +19,7 @@ from tests.support.waiting import wait_for
 
 
 class Clock:
-    """Time that stands still: no look takes any of it."""
+    """Time that does not advance: reading it costs none."""
 
     ms = 0
 
@@ -100,7 +100,7 @@ def test_a_topic_that_was_made_anew_is_another(target: Target) -> None:
 def test_an_older_spark_whose_available_now_is_one_batch_is_warned_of(
     tmp_path, monkeypatch, caplog, limited
 ):
-    """Spark 4.0 and 4.1 have no such module, and do not say which trigger it is."""
+    """Spark 4.0 and 4.1 lack that module, and do not say which trigger it is."""
     monkeypatch.setattr(stream_reader, "_admission", None)
     write_topic(tmp_path, "t", 1, 10)
     given = {"path": str(tmp_path), "subscribe": "t", "startingoffsets": "earliest"}

@@ -1,4 +1,4 @@
-"""What a micro-batch reads, from numbers alone."""
+"""The content of a micro-batch, from numbers alone."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ def test_offsets_of_another_source_are_refused(found):
         from_json(found)
 
 
-# ---- what there is
+# ---- available offsets
 
 
 def test_a_stream_goes_on_where_it_was_and_takes_new_partitions_from_their_start():
@@ -80,11 +80,11 @@ def test_each_kind_of_loss_is_told(start, now, begins, told):
 
 
 def test_a_topic_that_was_made_anew_is_known_by_its_id():
-    """Its offsets could pass for those of the old one."""
+    """Its offsets would also be valid for the old one."""
     offer = available(Offsets({A: 3}, {"t": "old"}), head({A: (0, 10)}, {"t": "new"}))
     assert offer.begins == {A: 0} and offer.ids == {"t": "new"}
     assert "deleted and recreated (old is now new)" in offer.lost[0]
-    for was, now in ({}, {"t": "new"}), ({"t": "old"}, {}):  # nothing is known of one of them
+    for was, now in ({}, {"t": "new"}), ({"t": "old"}, {}):  # one of the ids is unknown
         assert not available(Offsets({A: 3}, was), head({A: (0, 10)}, now)).lost
 
 
@@ -99,14 +99,14 @@ def test_a_target_is_not_passed():
 
 
 def test_only_what_is_on_disk():
-    """What was read already stays read: a restarted writer knows less than the last one."""
+    """Records that were read stay read: a restarted writer knows less than the last one."""
     now = Head({A: Ends(0, 10, 6)}, {}, {}, only_flushed=True)
     assert available(Offsets({A: 3}), now).stops == {A: 6}
     offer = available(Offsets({A: 8}), now)
     assert offer.stops == {A: 8} and not offer.lost
 
 
-# ---- how much of it
+# ---- limits
 
 
 @given(
@@ -118,7 +118,7 @@ def test_only_what_is_on_disk():
     st.integers(1, 500),
 )
 def test_a_limit_is_kept_and_nobody_starves(logs, most):
-    """But for an offset of each partition, as in Spark's Kafka source."""
+    """Except for one offset of each partition, as in Spark's Kafka source."""
     now = head({key: (0, start + behind) for key, (start, behind) in logs.items()})
     start = Offsets({key: start for key, (start, _) in logs.items()})
     offer = available(start, now)
@@ -171,7 +171,7 @@ def test_a_small_batch_waits_for_more_or_for_its_time():
     assert ends is not None and waiting.since_ms == 1100
 
 
-# ---- the batch again
+# ---- a repeated batch
 
 
 def test_a_batch_is_what_it_was_whatever_came_after():

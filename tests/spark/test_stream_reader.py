@@ -50,7 +50,7 @@ def store(tmp_path):
 
 
 class Clock:
-    """Time that a test moves."""
+    """A clock that the test moves."""
 
     def __init__(self) -> None:
         self.ms = 1_000_000
@@ -59,7 +59,7 @@ class Clock:
         return self.ms
 
     def later(self) -> None:
-        """Folders are listed again."""
+        """Advance until folders are listed again."""
         self.ms += LIST_MS
 
 
@@ -68,7 +68,7 @@ class Clock:
 
 @pytest.mark.parametrize("seed", range(12))
 def test_no_kill_loses_or_repeats_a_record(tmp_path, seed):
-    """Appends, new partitions, limits, and drivers that die at every step of a batch."""
+    """With appends, new partitions, limits, and drivers that die at every step of a batch."""
     draw = random.Random(seed)
     checkpoint, clock, count = Checkpoint(), Clock(), 0
     limits = [
@@ -148,14 +148,14 @@ def test_a_minimum_waits_for_its_time(store):
 
 
 def test_latest_is_where_the_first_run_began_whoever_dies_then(store):
-    """Records that come between two looks, and after a batch 0 that was not written down."""
+    """With records between two queries of the end, and after a batch 0 that was not recorded."""
     append(store, "t", 0, "old")
     checkpoint = Checkpoint()
     query = Query(store.path, checkpoint, subscribe="t")
     first = query.reader.initialOffset()
     append(store, "t", 0, "a")
     assert query.reader.initialOffset() == first
-    query.trigger()  # writes down where it began
+    query.trigger()  # records where it began
     assert values(checkpoint.rows) == []
     append(store, "t", 0, "b")
     query.kill_at = "walCommit"
@@ -206,7 +206,7 @@ def test_what_is_not_there_is_said_at_the_start(store, tmp_path):
 
 
 def test_a_load_takes_options_of_streams(store):
-    """Spark asks for the schema without a word of what it is for."""
+    """Spark asks for the schema without saying what it is for."""
     for options in ({"startingoffsets": "latest"}, {"maxbytespertrigger": "5m"}):
         DefaultSource({"path": str(store.path), "subscribe": "t", **options}).schema()
     with pytest.raises(BadOption, match="no topic 'nope'"):
@@ -247,7 +247,7 @@ def test_available_now_ends_beside_a_topic_that_is_made_anew(store):
     assert query.drain() == 0
 
 
-# ---- what has gone
+# ---- lost data
 
 
 def remake(store: kafkalog.Store, clock: Clock, *new: str) -> None:
@@ -260,7 +260,7 @@ def remake(store: kafkalog.Store, clock: Clock, *new: str) -> None:
 
 @pytest.mark.parametrize("restarted", [False, True])
 def test_a_topic_that_was_made_anew(store, restarted, caplog):
-    """Also over a restart, and when its offsets go on as those of the old one."""
+    """Also over a restart, and when its offsets continue those of the old one."""
     append(store, "t", 0, *"abc")
     checkpoint, clock = Checkpoint(), Clock()
     loose = {"subscribe": "t", "failOnDataLoss": "false"} | EARLIEST
@@ -281,7 +281,7 @@ def test_a_topic_that_was_made_anew(store, restarted, caplog):
 
 @pytest.mark.parametrize("whole", [True, False], ids=["the folder", "its files"])
 def test_a_folder_without_an_id_that_is_made_anew(tmp_path, whole):
-    """Known while the query runs."""
+    """Detected while the query runs."""
     checkpoint, clock = Checkpoint(), Clock()
     with kafkalog.Log(tmp_path / "t-0") as log:
         log.append_many([b"a", b"b"])
@@ -292,7 +292,7 @@ def test_a_folder_without_an_id_that_is_made_anew(tmp_path, whole):
     strict.drain()
     for file in (tmp_path / "t-0").iterdir():
         file.unlink()
-    if whole:  # its inode's number may be given to the next at once
+    if whole:  # the next one may get its inode's number at once
         (tmp_path / "t-0").rmdir()
     with kafkalog.Log(tmp_path / "t-0") as log:
         log.append_many([b"x", b"y", b"z"])
@@ -344,8 +344,8 @@ def test_retention_was_quicker(tmp_path, caplog):
 
 @pytest.mark.parametrize("way", [{}, {"available_now": True}, {"once": True}])
 def test_retention_between_a_crash_and_the_same_batch(tmp_path, way):
-    """The batch is what is left of it; and where batch 0 began is known in spite of Spark, which
-    does not write it down."""
+    """The batch is what is left of it; and the start of batch 0 is known, although Spark does not
+    record it."""
     checkpoint = Checkpoint()
     options = {"subscribe": "t", **way} | EARLIEST
     with kafkalog.Log(tmp_path / "t-0", config={"segment.bytes": 1000}) as log:
@@ -380,7 +380,7 @@ def test_a_log_that_was_cut(tmp_path):
     assert [(o, v) for _, _, o, v in checkpoint.rows[10:]] == [(5, b"b"), (6, b"b")]
 
 
-# ---- what it sees
+# ---- visible records
 
 
 def test_open_transactions_are_waited_for(store):
@@ -428,7 +428,7 @@ def test_the_head_is_reported(store):
 
 
 def test_a_hold_keeps_what_was_not_read(tmp_path):
-    """It follows the stream, is put off while it waits, and ends when nobody puts it off."""
+    """It follows the stream, is renewed while the stream waits, and ends when it is not renewed."""
     clock, checkpoint = Clock(), Checkpoint()
     hour_ms = 3_600_000
     config = {"segment.bytes": 1000, "retention.ms": 1, "file.delete.delay.ms": 0}
@@ -441,7 +441,7 @@ def test_a_hold_keeps_what_was_not_read(tmp_path):
         for _ in range(3):
             query.trigger()
         (hold,) = read_holds(str(tmp_path), clock())
-        assert list(hold.offsets.values()) == [20]  # committed: the third is not yet
+        assert list(hold.offsets.values()) == [20]  # committed: not yet the third
         log.apply_retention(clock())
         assert 0 < log.start_offset <= 20
         clock.ms += hour_ms // 2
@@ -502,7 +502,7 @@ def test_a_poll_of_an_idle_stream_lists_no_folder(store, monkeypatch):
 
 
 def test_a_small_batch_of_a_large_log_looks_at_its_own_segments(tmp_path, monkeypatch):
-    """And a limit in bytes far below a task's is kept, though the log is large."""
+    """And a byte limit far below a task's is kept, though the log is large."""
     looked = []
     real = Segment.offset_index.fget
     monkeypatch.setattr(
@@ -524,7 +524,7 @@ def test_a_small_batch_of_a_large_log_looks_at_its_own_segments(tmp_path, monkey
 
 
 def test_a_look_that_takes_long_is_not_made_all_the_time(store, monkeypatch):
-    """A tenth of the time at most; the next one sees what has come since."""
+    """It takes at most a tenth of the time; the next one sees what has come since."""
     checkpoint, clock = Checkpoint(), Clock()
     query = Query(store.path, checkpoint, clock, subscribe="t", **EARLIEST)
     query.drain()

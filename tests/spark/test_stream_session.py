@@ -1,4 +1,4 @@
-"""Streams in a real Spark session: what only Spark's own engine can show."""
+"""Streams in a real Spark session: behaviour that needs Spark's own engine."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ LONG_S = 280
 
 
 def started(spark: Any, place: Path, run: Any = None, **options: str) -> Any:
-    """A query from the topic `t` to files; of what there is, unless `run` is another trigger."""
+    """A query from the topic `t` to files, of all that is there unless `run` is another trigger."""
     rows = spark.readStream.format("kafkalog").option("subscribe", "t")
     rows = rows.option("startingOffsets", "earliest").options(**options).load(str(place / "data"))
     return (
@@ -45,7 +45,7 @@ def wrote(spark: Any, place: Path) -> list[Any]:
 
 
 def found(spark: Any, place: Path) -> list[str]:
-    """What it wrote, in the order of the log."""
+    """The values that it wrote, in the order of the log."""
     rows = {(row.partition, row.offset): row.value for row in wrote(spark, place)}
     return [rows[place] for place in sorted(rows)]
 
@@ -151,7 +151,7 @@ def test_a_driver_that_is_killed_in_the_middle(spark: Any, java: str, tmp_path: 
         )  # fmt: skip
         try:
             commits = tmp_path / "checkpoint" / "commits"
-            # A driver of its own starts first.
+            # The other driver must start first.
             wait_for(lambda: len(list(commits.glob("[0-9]*"))) > 3, "batches", LONG_S)
         finally:
             os.killpg(child.pid, signal.SIGKILL)
@@ -162,7 +162,7 @@ def test_a_driver_that_is_killed_in_the_middle(spark: Any, java: str, tmp_path: 
 
 
 def test_errors_come_at_the_start(spark: Any, tmp_path: Path) -> None:
-    """At load what is not there; at the start what only the engine asks for."""
+    """Missing things at load; options that only the engine asks for at the start."""
     (tmp_path / "data").mkdir()
     with pytest.raises(Exception, match="no topic 't' here"):
         started(spark, tmp_path)

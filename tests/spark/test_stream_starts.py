@@ -1,4 +1,4 @@
-"""Where a stream begins that was never run: words that stand for all partitions of a topic."""
+"""Where a new stream begins: words that stand for all partitions of a topic."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def store(tmp_path: Path) -> Iterator[kafkalog.Store]:
 def test_a_word_stands_for_all_partitions_of_a_topic(
     store: kafkalog.Store, word: str, wanted: list[str]
 ) -> None:
-    """Latest is pinned as where no topic is named: a driver may die before batch 0."""
+    """Latest is pinned as without a topic's name: a driver may die before batch 0."""
     append(store, "t", 0, "old")
     store.create_topic("u")
     append(store, "u", 0, "other")

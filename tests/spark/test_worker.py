@@ -1,4 +1,4 @@
-"""What is done once in a Python worker of Spark."""
+"""Work that is done once in one of Spark's Python workers."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from tests.spark.writing import ddl, values
 
 @pytest.fixture(autouse=True)
 def collected() -> Iterator[None]:
-    """All objects are subject to collections, which the tests' own process leaves out."""
+    """Make all objects subject to collections: the tests' own process excludes them."""
     gc.unfreeze()
     worker._settled = 0
     yield
@@ -32,7 +32,7 @@ def collected() -> Iterator[None]:
 
 @pytest.fixture
 def inside() -> Iterator[None]:
-    """A process that Spark runs tasks in."""
+    """A process in which Spark runs tasks."""
     TaskContext._getOrCreate()._localProperties = {}
     yield
     TaskContext._taskContext = None
@@ -46,7 +46,7 @@ def planner(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def assert_little_is_left() -> None:
-    """For the collection that Spark's worker makes after a task."""
+    """Few objects are left for the collection that Spark's worker makes after a task."""
     assert len(gc.get_objects()) < gc.get_freeze_count() / 10
 
 

@@ -1,4 +1,4 @@
-"""A write without a JVM: what travels to the executors and back, and rows to write."""
+"""A write without a JVM: objects that travel to the executors and back, and rows to write."""
 
 from __future__ import annotations
 
@@ -26,13 +26,13 @@ SCHEMAS = {
 
 
 def ddl(text: str) -> types.StructType:
-    """A schema; Spark's own reader of such texts wants a JVM."""
+    """A schema; Spark's own parser of such texts needs a JVM."""
     fields = [one.split() for one in text.split(", ")]
     return types.StructType([types.StructField(name, TYPES[kind]) for name, kind in fields])
 
 
 def again(thing: Any) -> Any:
-    """As it comes out of another process."""
+    """The object as another process receives it."""
     return cloudpickle.loads(cloudpickle.dumps(thing))
 
 

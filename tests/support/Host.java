@@ -1,10 +1,10 @@
 // Kafka's Java code in one JVM that stays up: main classes, one after another.
 //
-// In:  how many words, each as a length and its bytes: a class, then its arguments; what it reads
-//      from its input, as a length and its bytes.
+// In:  the number of words, each as a length and its bytes: a class, then its arguments; its
+//      input, as a length and its bytes.
 // Out: its exit status; what it wrote to its output and to its errors, each as a length and its bytes.
 //
-// All numbers are of four bytes, the highest first.
+// All numbers are big-endian and have four bytes.
 
 import java.io.ByteArrayInputStream;
 import java.io.ByteArrayOutputStream;
@@ -21,14 +21,14 @@ import java.nio.charset.StandardCharsets;
 import org.apache.kafka.common.utils.internals.Exit;
 
 public class Host {
-    /** Stands for the end of a process; some catch it and end with another status. */
+    /** Thrown instead of ending the process; some classes catch it and end with another status. */
     static class Ended extends Error {
         Ended() {
             super(null, null, false, false);
         }
     }
 
-    /** With which the present question ended first, if it did. */
+    /** The first exit status of the present question, if any. */
     static volatile Integer ended;
 
     static void end(int status, String message) {
@@ -37,7 +37,7 @@ public class Host {
         throw new Ended();
     }
 
-    /** Code that kept the stream of an earlier question writes into that of the present one. */
+    /** Code that kept the stream of an earlier question writes to the present one. */
     static class Out extends OutputStream {
         private ByteArrayOutputStream kept = new ByteArrayOutputStream();
 
@@ -58,7 +58,7 @@ public class Host {
         }
     }
 
-    /** Likewise what is read. */
+    /** The same for input. */
     static class In extends InputStream {
         volatile InputStream given = InputStream.nullInputStream();
 

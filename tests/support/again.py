@@ -1,4 +1,4 @@
-"""Tells a fault from bad luck: `pytest -p tests.support.again`, as `make test` runs it.
+"""Tells broken tests from unsteady ones: `pytest -p tests.support.again`, as `make test` runs it.
 
 Tests that fail are run again after the run, alone and in one process, up to twice.  A test that
 passes then is *unsteady*: it is listed in a section at the end and does not fail the run, but it
@@ -17,10 +17,10 @@ import pytest
 
 MOST_UNSTEADY = 10
 MOST_FAILED = 3 * MOST_UNSTEADY
-"""With more failures than these nothing is run again: that many are a fault."""
+"""With more failures than these nothing is run again: so many are not bad luck."""
 TRIES = 2
 KEPT = Path("build", "unsteady.txt")
-"""The first failure of each unsteady test, whole."""
+"""The complete report of each unsteady test's first failure."""
 
 
 def pytest_configure(config: pytest.Config) -> None:
@@ -30,7 +30,7 @@ def pytest_configure(config: pytest.Config) -> None:
 
 
 class Again:
-    """What failed in this run, and what became of it when it was run again."""
+    """The tests that failed in this run, and their outcome when they were run again."""
 
     def __init__(self, config: pytest.Config) -> None:
         self._config = config
@@ -66,7 +66,7 @@ class Again:
             session.exitstatus = pytest.ExitCode.OK
 
     def _passed(self, nodeids: list[str]) -> set[str]:
-        """Those of the tests that pass in a process of their own, which shows what does not."""
+        """Those of the tests that pass in a separate process, which prints the failures."""
         done = subprocess.run(
             [sys.executable, "-m", "pytest", "-q", "-rpfE", "-p", "no:cacheprovider", *nodeids],
             stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, errors="replace",
@@ -82,7 +82,7 @@ class Again:
         }
 
     def _move(self, stats: dict[str, list[Any]]) -> None:
-        """The reports of unsteady tests out of those that the summary counts as failures."""
+        """Move reports of unsteady tests out of those that the summary counts as failures."""
         for kind in ("passed", "failed", "error"):
             left = [r for r in stats.get(kind, []) if r.nodeid not in self._unsteady]
             stats.pop(kind, None)
@@ -108,7 +108,7 @@ class Again:
 
 
 def last_line(report: pytest.TestReport) -> str:
-    """What went wrong, in a line."""
+    """What went wrong, in one line."""
     crash = getattr(report.longrepr, "reprcrash", None)
     lines = (crash.message if crash else report.longreprtext).strip().splitlines()
     return lines[0 if crash else -1] if lines else "no reason was given"

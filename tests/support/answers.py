@@ -1,4 +1,4 @@
-"""What a log answers, in the words of the expected files."""
+"""A log's answers, in the form of the expected files."""
 
 from typing import Any
 
@@ -25,7 +25,7 @@ def as_expected(record: Any) -> Expected:
 
 
 def find_time(log: Any, timestamp_ms: int) -> tuple[tuple[Any, Any], Any]:
-    """((offset, timestamp), leader epoch) as ListOffsets answers; None for nothing."""
+    """((offset, timestamp), leader epoch) as ListOffsets answers; None if nothing is found."""
     return _found(log.find_time(timestamp_ms))
 
 

@@ -1,4 +1,4 @@
-"""Apache Kafka as the referee: its jars, its log dump, a single broker of it."""
+"""Apache Kafka as the referee: its jars, its log dump, a single broker."""
 
 import contextlib
 import os
@@ -29,7 +29,7 @@ POM = TESTS / "kafka" / "referee" / "pom.xml"
 LAST_WITH_ZOOKEEPER = "3.9.2"
 START_S = 180
 END_S = 180
-"""One that ends may write an archive of its classes."""
+"""Long, as a JVM that ends may first write an archive of its classes."""
 ALONE = """\
 offsets.topic.replication.factor=1
 offsets.topic.num.partitions=1
@@ -38,7 +38,7 @@ transaction.state.log.min.isr=1
 transaction.state.log.num.partitions=1
 group.initial.rebalance.delay.ms=0
 """
-"""One broker keeps the internal topics, in a partition each, and its groups wait for nobody."""
+"""One broker holds the internal topics, one partition each, and its groups start without delay."""
 SERVER = (
     """
 process.roles=broker,controller
@@ -74,9 +74,9 @@ def jars_with_zookeeper() -> Path:
 
 @lru_cache
 def fetched(pom: Path, name: str, one_of_them: str, *properties: str) -> Path:
-    """The folder `name` with the jars that a pom asks for, fetched through Maven on first use.
+    """The folder `name` with the jars of a pom, fetched through Maven on first use.
 
-    `properties`: arguments of Maven's.
+    `properties`: arguments for Maven.
 
     Raises: Unavailable.
     """
@@ -100,16 +100,16 @@ def fetched(pom: Path, name: str, one_of_them: str, *properties: str) -> Path:
 
 
 def java(main: str, *arguments: str, heap: str = "256m", folder: Path | None = None) -> list[str]:
-    """The command line of one of Kafka's main classes, where it has to be a process; see `ask`.
+    """The command line of one of Kafka's main classes, for a separate process; see `ask`.
 
-    `folder`: of other jars than `jars()`.
+    `folder`: of jars other than `jars()`.
     """
     how = [*prepared.QUICK, f"-Xmx{heap}", "-Dorg.slf4j.simpleLogger.defaultLogLevel=warn"]
     return ["java", *how, "-cp", f"{folder or jars()}/*", main, *arguments]
 
 
 def ask(main: str, *arguments: str, text: str = "") -> str:
-    """What one of Kafka's main classes, or one of ours that uses its jars, writes; `text` is its
+    """The output of one of Kafka's main classes, or one of ours that uses its jars; `text` is its
     input.
 
     Raises: Unavailable.
@@ -144,13 +144,13 @@ class DumpedRecord(NamedTuple):
     value_size: int
     sequence: int
     headers: str  # "a,b"
-    rest: str  # " key: k payload: v", or what a control record says
+    rest: str  # " key: k payload: v", or the content of a control record
 
 
 class Dumped(NamedTuple):
     batches: list[DumpedBatch]
     records: list[DumpedRecord]
-    entries: list[tuple[int, ...]]  # of an index or a snapshot: the numbers of each line
+    entries: list[tuple[int, ...]]  # of an index or a snapshot: each line's numbers
     other: list[str]  # lines that are none of these
 
 
@@ -173,7 +173,7 @@ DUMP = "org.apache.kafka.tools.DumpLogSegments"
 
 
 def dump(files: list[Path]) -> dict[Path, Dumped]:
-    """What DumpLogSegments --deep-iteration says of each file."""
+    """What DumpLogSegments --deep-iteration prints about each file."""
     said = ask(
         *(DUMP, "--deep-iteration", "--print-data-log", "--files"),
         ",".join(map(str, files)),
@@ -189,7 +189,7 @@ def dump(files: list[Path]) -> dict[Path, Dumped]:
 
 
 def _take(line: str, into: Dumped) -> None:
-    """Sort one line of the dump into what it is."""
+    """Sort one line of the dump by its kind."""
     if match := _BATCH.fullmatch(line):
         f = match.groups()
         into.batches.append(
@@ -208,7 +208,7 @@ def _take(line: str, into: Dumped) -> None:
 
 
 def free_port() -> int:
-    """A port outside the range from which the system assigns any free one, so that a program that
+    """A port outside the range from which the system assigns free ones, so that a program that
     restarts finds it free."""
     while True:
         port = 10_000 + secrets.randbelow(22_000)
@@ -218,18 +218,18 @@ def free_port() -> int:
 
 
 class Program:
-    """A program that serves, and writes what it says to a file, behind what is there."""
+    """A server process; its output is appended to a file."""
 
     _process: subprocess.Popen[bytes] | None = None
 
     def __init__(self, output: Path, within: Sequence[str] = ()) -> None:
-        """`within`: a command that runs another one in its own place, a namespace's."""
+        """`within`: a command that runs another one in its place, such as a namespace's."""
         self._output = output
         self._within = within
 
     def start(self, command: list[str], where: Path, answers: Callable[[], bool]) -> None:
-        """Return when it answers; clients that come earlier are slow: each has a back-off of
-        its own, which grows to half a minute."""
+        """Return when it answers.  Clients that come earlier are slow: each has its own back-off,
+        which grows to half a minute."""
         with self._output.open("ab") as output:
             self._process = subprocess.Popen(
                 [*self._within, *command], stdout=output, stderr=subprocess.STDOUT, cwd=where
@@ -265,12 +265,12 @@ class Program:
 
 
 class Java(Program):
-    """A JVM that serves, with its classes kept for the next start."""
+    """A JVM that serves; its classes are kept for the next start."""
 
     _archive: prepared.Archive | None = None
 
     def kept(self, name: str, command: list[str], folder: Path) -> list[str]:
-        """The command, with the archive of this name, of these jars."""
+        """The command, with the archive of this name for these jars."""
         self._archive = prepared.Archive(folder, name)
         return self._archive.within(command)
 
@@ -281,7 +281,7 @@ class Java(Program):
         return status
 
     def end(self) -> None:
-        """At once, unless an end in order is to write the archive."""
+        """End it at once, unless an orderly end is to write the archive."""
         if self._archive is not None and self._archive.wanted:
             self.stop()
         else:
@@ -292,20 +292,20 @@ class Kafka(Java):
     """A broker's JVM, of any version."""
 
     def command(self, properties: Path, heap: str, folder: Path) -> list[str]:
-        """What starts it, by these jars."""
+        """The command that starts it with these jars."""
         command = java("kafka.Kafka", str(properties), heap=heap, folder=folder)
         return self.kept("broker", command, folder)
 
 
 class Broker(Kafka):
-    """One KRaft broker on a directory, which it formats when new; a context manager, in which
-    it answers from the first line on."""
+    """One KRaft broker on a directory, which it formats when new; a context manager, and inside it
+    the broker answers."""
 
     def __init__(
         self, directory: Path, settings: str = "", heap: str = "512m", port: int | None = None,
         formatted: Sequence[str] = (),
     ) -> None:  # fmt: skip
-        """`port`: where `settings` let it listen, if they say so.  `formatted`: more arguments for
+        """`port`: where `settings` make it listen, if they do.  `formatted`: more arguments for
         the tool that formats."""
         super().__init__(directory.parent / "broker.out")
         self._formatted = formatted
@@ -336,7 +336,7 @@ class Broker(Kafka):
 
 
 def answers(bootstrap_servers: str, brokers: int = 1) -> bool:
-    """Whether a broker knows itself as one that is not fenced, and so many in all."""
+    """Whether a broker knows itself as one that is not fenced, and this many brokers in all."""
     try:
         with Raw(bootstrap_servers) as raw:
             return len(raw.call(apis.METADATA, 9, topics=[]).brokers) >= brokers

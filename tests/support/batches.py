@@ -1,6 +1,6 @@
 """Record batches and log files built and read in plain Python, by the format's description.
 
-The second opinion of the tests: it shares no line with the engine. CRC-32C comes from the
+The second opinion of the tests: it shares no line with the engine.  CRC-32C comes from the
 package `crc32c`.
 """
 
@@ -22,7 +22,7 @@ _AFTER_CRC = struct.Struct(">hiqqqhii")
 
 
 class Row(NamedTuple):
-    """A record to be written."""
+    """A record to write."""
 
     value: bytes | None
     key: bytes | None = None
@@ -31,7 +31,7 @@ class Row(NamedTuple):
 
 
 class Header(NamedTuple):
-    """A batch header as it lies in a file, and where."""
+    """A batch header as the file has it, and its position."""
 
     base_offset: int
     batch_length: int

@@ -1,5 +1,5 @@
-"""A broker for tests of what talks to one: ours, as anybody's tests have it, or Apache Kafka to
-prove the tests right."""
+"""A broker for tests of its clients: ours, as a user's tests have it, or Apache Kafka, to prove the
+tests right."""
 
 from __future__ import annotations
 
@@ -14,23 +14,23 @@ from tests.support import apache
 
 SIDES = [pytest.param("kafka", marks=pytest.mark.java), "kafkalog"]
 PLACES = [*SIDES, "inside"]
-"""The sides, and ours without a port."""
+"""The sides, and our broker without a port."""
 SETTINGS = {
     "auto.create.topics.enable": "true",
     "group.initial.rebalance.delay.ms": "0",
     "group.min.session.timeout.ms": "1000",
     "num.partitions": "2",
     "log.segment.delete.delay.ms": "1000",
-    # Records of tests have times of their own: what lives long enough would lose them.
+    # The tests' records have timestamps of their own: retention in a long life would delete them.
     "log.retention.ms": "-1",
 }
 
 
 @contextlib.contextmanager
 def running(side: str, directory: Path) -> Iterator[Any]:
-    """`host:port` of a broker of one side, of `inside` a store: what a client takes.
+    """`host:port` of one side's broker, or a store for `inside`: the address that a client takes.
 
-    It ends with the block; skips where it cannot run.
+    The broker ends with the block; skips where it cannot run.
     """
     if side != "kafka":
         from kafkalog import Store

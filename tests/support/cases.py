@@ -1,11 +1,11 @@
 """The data directories that Apache Kafka wrote, packed into the project: unpacked once, here.
 
-`tests/kafka/golden/cases` holds one archive a case (its README says what is in each).  They are
-unpacked under build/ when first asked for, into a folder that is named after their bytes, so that
-changed archives are unpacked again and an existing folder is whole.  Nobody writes to it.
+`tests/kafka/golden/cases` holds one archive a case (its README lists their contents).  They are
+unpacked under build/ on first use, into a folder named after their bytes: changed archives are
+unpacked again, and a folder that exists is complete.  Nothing writes to it.
 
-KAFKALOG_SHARED names a folder whose data/kafka is taken in their place: another set of the same
-kind, with other seeds and names.
+KAFKALOG_SHARED names a folder whose data/kafka is used instead: another set of the same kind, with
+other seeds and names.
 """
 
 from __future__ import annotations
@@ -26,7 +26,8 @@ ROOT = Path(__file__).resolve().parents[2]
 ARCHIVES = ROOT / "tests" / "kafka" / "golden" / "cases"
 BUILD = ROOT / "build" / "golden"
 PACKED_AT = 1_767_225_600
-"""Every file's time in an archive: 2026-01-01, so that the same files give the same bytes."""
+"""The modification time of every file in an archive: 2026-01-01, so that the archive's bytes depend
+on the files only."""
 LEVEL = 19
 
 
@@ -56,7 +57,7 @@ def folder() -> Path:
 
 
 def members(archive: Path) -> Iterator[tuple[tarfile.TarInfo, bytes]]:
-    """What an archive holds, with the bytes of files."""
+    """The members of an archive, with the bytes of files."""
     data = zstandard.ZstdDecompressor().stream_reader(archive.read_bytes()).read()
     with tarfile.open(fileobj=io.BytesIO(data)) as packed:
         for member in packed:
@@ -65,7 +66,7 @@ def members(archive: Path) -> Iterator[tuple[tarfile.TarInfo, bytes]]:
 
 
 def _unpack(archive: Path, target: Path) -> None:
-    """Its files, which may only be read; folders may be removed by their owner."""
+    """Unpack read-only files; their owner may remove the folders."""
     for member, data in members(archive):
         path = target / member.name
         if member.isdir():

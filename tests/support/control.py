@@ -1,4 +1,4 @@
-"""Nodes that are reachable only by the controller's listener: what they know came that way."""
+"""Nodes reachable only on the controller's listener: they know only what the controller sends."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ NAME = "CONTROL"
 
 
 class Place:
-    """Where a node listens, and what it advertises: for the brokers' listener a port where nothing
+    """A node's listeners and what it advertises: for the brokers' listener a port on which nothing
     listens."""
 
     def __init__(self) -> None:
@@ -31,21 +31,21 @@ class Place:
 
 
 def begin(place: Place, path: Path, zookeeper: str, node: int) -> kafkalog.Broker:
-    """A node of ours."""
+    """Start one of our nodes."""
     more = {"zookeeper.connect": zookeeper, "node.id": node}
     return kafkalog.Broker(path, config={**place.settings, **more})
 
 
 def knows(place: Place, brokers: int, controller: int) -> bool:
-    """Whether a node knows so many brokers and this controller."""
+    """Whether a node knows this many brokers and this controller."""
     with Raw(place.address) as raw:
         found = raw.call(apis.METADATA, 9, topics=[])
     return (len(found.brokers), found.controller_id) == (brokers, controller)
 
 
 def serves(place: Place, topic: str, leader: int, asked: Place) -> None:
-    """A topic that the controller makes when `asked` is asked, is led by the node at `place`, which
-    has an id for a producer."""
+    """The controller creates a topic when `asked` is asked; the node at `place`, which can give a
+    producer an id, leads it."""
     row: dict[str, Any] = {
         "name": topic, "num_partitions": -1, "replication_factor": -1,
         "assignments": [{"partition_index": 0, "broker_ids": [leader]}],

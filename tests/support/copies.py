@@ -1,4 +1,4 @@
-"""Logs that are copies: their high watermark is what a leader says."""
+"""Logs that are replicas: a leader sets their high watermark."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from kafkalog.types import TopicPartition
 
 
 def open_copy(folder: Path, config: dict[str, object] | None = None) -> Log:
-    """The log in a folder of its own, `topic-0`, made where there is none."""
+    """The log in its own folder, `topic-0`, created if missing."""
     topic, _, number = folder.name.rpartition("-")
     tp = TopicPartition(topic, int(number))
     state = DirectoryState(str(folder), "w", create=True, own=True)
@@ -25,7 +25,7 @@ def open_copy(folder: Path, config: dict[str, object] | None = None) -> Log:
 
 
 def append_alone(folder: Path, *runs: tuple[int, int], what: bytes = b"alone") -> None:
-    """Records that no leader has: (leader epoch, how many) each, a batch a record."""
+    """Append records that no leader has: (leader epoch, count) each, one batch a record."""
     with Log(folder) as log:
         for epoch, count in runs:
             handle_of(log).lead(epoch)
@@ -34,7 +34,7 @@ def append_alone(folder: Path, *runs: tuple[int, int], what: bytes = b"alone") -
 
 
 def batches_in(folder: Path, start: int = 0, stop: int | None = None) -> list[bytes]:
-    """The bytes of each batch from `start` up to `stop`, segment after segment."""
+    """The bytes of each batch from `start` up to `stop`, segment by segment."""
     found = []
     for segment in sorted(folder.glob("*.log")):
         for batch, data in whole_batches(segment.read_bytes()):

@@ -1,12 +1,12 @@
-"""How much is tried where one could go on for ever.
+"""How much a search tries that could go on forever.
 
-An ordinary run is the same each time: a fixed seed, fixed numbers of rounds.  Searching for what
-nobody thought of is a run of its own (`make explore`, `make torture`): its seed is drawn, and
-each search goes on for KAFKALOG_EXPLORE_SECONDS.  The rounds of a seed come in the same order
-however many there are, so that the seed finds again what it found.
+An ordinary run is the same each time: a fixed seed, fixed numbers of rounds.  Searching for
+unforeseen cases is a separate run (`make explore`, `make torture`): its seed is drawn, and each
+search takes KAFKALOG_EXPLORE_SECONDS.  A seed gives its rounds in the same order however many there
+are, so the same seed finds the same failure again.
 
-KAFKALOG_EFFORT multiplies the rounds: less where each is dear, as under a sanitizer.
-KAFKALOG_LONG=1 asks for the forms that take minutes to hours.
+KAFKALOG_EFFORT multiplies the rounds: use less where each is expensive, as under a sanitizer.
+KAFKALOG_LONG=1 selects the forms that take minutes to hours.
 """
 
 from __future__ import annotations
@@ -28,8 +28,8 @@ os.environ["KAFKALOG_SEED"] = str(SEED)
 
 
 def rounds(count: int, searches: int = 1) -> Iterator[int]:
-    """0, 1, ...: `count` of them, at least one; when exploring, as many as there is time for, which
-    is that of so many searches."""
+    """0, 1, ...: `count` of them, at least one; when exploring, as many as fit into the time of
+    `searches` searches."""
     enough = max(1, round(count * EFFORT))
     end = time.monotonic() + searches * SECONDS
     for number in itertools.count():
@@ -39,10 +39,10 @@ def rounds(count: int, searches: int = 1) -> Iterator[int]:
 
 
 def examples(count: int) -> int:
-    """How many examples Hypothesis shall draw where `count` is an ordinary number."""
+    """How many examples Hypothesis draws where `count` is an ordinary number."""
     return max(1, round(count * EFFORT * (10 if EXPLORING else 1)))
 
 
 def patience_s(ordinary: float, searches: int = 3) -> float:
-    """A time limit that leaves room for a search, or so many."""
+    """A time limit that leaves room for `searches` searches."""
     return ordinary + searches * SECONDS

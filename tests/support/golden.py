@@ -8,7 +8,7 @@ from kafkalog._native import check, ffi, lib
 
 DOCUMENT = Path(__file__).resolve().parents[2] / "docs" / "format.md"
 HEADER_BYTES = 61
-# The document's name of each header field, and the C structure's where it is another.
+# The document's name of each header field, and the C structure's where they differ.
 HEADER_FIELDS = {
     "baseOffset": "base_offset",
     "partitionLeaderEpoch": "leader_epoch",
@@ -26,7 +26,7 @@ HEADER_FIELDS = {
 
 
 class Field(NamedTuple):
-    """One line of a vector: bytes, what they are called, what they mean."""
+    """One line of a vector: bytes, their name, their meaning."""
 
     data: bytes
     name: str
@@ -59,7 +59,7 @@ def fields(name: str) -> list[Field]:
 
 
 def data(name: str) -> bytes:
-    """A block of bytes as one."""
+    """All bytes of a block."""
     return b"".join(field.data for field in fields(name))
 
 
@@ -76,7 +76,7 @@ def parse(batch: bytes) -> Any:
 
 
 class Decoded(NamedTuple):
-    """A record as kl_records_decode sees it, with its bytes."""
+    """A record as kl_records_decode returns it, with its bytes."""
 
     offset: int
     timestamp_ms: int
@@ -115,7 +115,7 @@ def _piece(data: bytes, pos: int, count: int) -> bytes | None:
 
 
 def read_varint(data: bytes, pos: int) -> tuple[int, int]:
-    """The zig-zag varint at `pos` and the place behind it."""
+    """The zig-zag varint at `pos` and the position after it."""
     raw = shift = 0
     while True:
         byte = data[pos]

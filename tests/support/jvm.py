@@ -1,4 +1,4 @@
-"""One JVM that stays up for every question to Kafka's Java code: starting one costs more than most
+"""One JVM that stays up for all questions to Kafka's Java code: starting one costs more than most
 answers."""
 
 from __future__ import annotations
@@ -20,14 +20,14 @@ __all__ = ["Ran", "run"]
 
 HOST = Path(__file__).with_name("Host.java")
 OURS = HOST.parents[1] / "kafka" / "referee"
-"""Where main classes of ours are."""
+"""The folder of our main classes."""
 LIMIT_S = 200.0
 VARIED = 3
-"""Of so many main classes an archive serves whatever is asked next."""
+"""An archive of this many main classes serves all later questions."""
 
 
 class Ran(NamedTuple):
-    """What a main class left behind."""
+    """The result of a main class."""
 
     status: int
     out: str
@@ -37,8 +37,8 @@ class Ran(NamedTuple):
 def run(jars: Path, words: list[str], text: str = "", limit_s: float = LIMIT_S) -> Ran:
     """Run a main class of the jars, or one of ours, with its arguments.
 
-    One after another, in a JVM of this process's own, which is started for the first one.  One
-    that ends badly, or is silent for longer, is replaced for the next question.  Raises:
+    Calls run one after another, in a JVM of this process, which the first call starts.  A JVM that
+    ends badly, or is silent for longer than `limit_s`, is replaced for the next call.  Raises:
     prepared.Unavailable.
     """
     with _lock:
@@ -52,7 +52,7 @@ def run(jars: Path, words: list[str], text: str = "", limit_s: float = LIMIT_S) 
 
 
 class _Host(NamedTuple):
-    owner: int  # whose child it is: a fork has none
+    owner: int  # whose child it is: a fork has no JVM
     process: subprocess.Popen[bytes]
     archive: prepared.Archive
     asked: set[str]  # main classes
@@ -77,7 +77,7 @@ def _running(jars: Path) -> _Host:
 
 
 def _end(at_once: bool = True) -> None:
-    """`at_once`: without the archive that an end in order may write."""
+    """`at_once`: without the archive that an orderly end may write."""
     global _host
     if _host is not None and _host.owner == os.getpid():
         _, process, archive, asked = _host

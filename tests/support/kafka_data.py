@@ -1,7 +1,7 @@
-"""The data directories that Apache Kafka wrote, and what it answered about them.
+"""The data directories that Apache Kafka wrote, and its answers about them.
 
-Everything is found by listing folders, so that another set of the same kind (other seeds, other
-names) is taken as it is; see cases.py.
+Everything is found by listing folders, so another set of the same kind (other seeds, other names)
+works unchanged; see cases.py.
 """
 
 import base64
@@ -57,7 +57,7 @@ class Expected(NamedTuple):
 
 
 def data_directories() -> Iterator[tuple[str, Path]]:
-    """Every (case, data directory): those that hold a checkpoint file of Kafka's."""
+    """Every (case, data directory) that has one of Kafka's checkpoint files."""
     root = cases.folder()
     for marker in sorted(root.rglob("recovery-point-offset-checkpoint")):
         directory = marker.parent
@@ -78,7 +78,7 @@ def partitions() -> tuple[Partition, ...]:
 
 @lru_cache(maxsize=256)
 def magics(partition: Partition) -> frozenset[int]:
-    """The message formats in a partition's .log files (zeros of a preallocated tail aside)."""
+    """The message formats in a partition's .log files (ignoring zeros of a preallocated tail)."""
     seen = set()
     for path in sorted(partition.path.glob("*.log")):
         data, pos = path.read_bytes(), 0
@@ -118,7 +118,7 @@ def ids(found: list[Partition]) -> list[str]:
 
 @lru_cache(maxsize=512)
 def rows(path: Path) -> dict[tuple[str, int], list[dict[str, Any]]]:
-    """A .jsonl file by (topic, partition); {} when the case has no such file."""
+    """A .jsonl file by (topic, partition); {} if the case has no such file."""
     found: dict[tuple[str, int], list[dict[str, Any]]] = {}
     if path.exists():
         with path.open(encoding="utf-8") as lines:
@@ -149,7 +149,8 @@ def _records(path: Path, topic: str, number: int) -> tuple[Expected, ...]:
 
 
 def expected_records(partition: Partition, committed: bool = False) -> tuple[Expected, ...]:
-    """What Kafka's consumer read, to the high watermark or (`committed`) the stable end."""
+    """The records that Kafka's consumer read, to the high watermark or (`committed`) the last
+    stable offset."""
     path = partition.expected / "records.jsonl"
     committed_path = partition.expected / "records.committed.jsonl"
     if committed and committed_path.exists():
@@ -164,7 +165,7 @@ def has_expected_records(partition: Partition) -> bool:
 
 
 def expected_rows(partition: Partition, name: str) -> list[dict[str, Any]]:
-    """The rows of expected/`name` that are about this partition."""
+    """The rows of expected/`name` about this partition."""
     return rows(partition.expected / name).get((partition.topic, partition.number), [])
 
 

@@ -1,4 +1,4 @@
-"""Run a client's simulation over many seeds and record that in its ledger.
+"""Run a client's simulation over many seeds and record the result in its ledger.
 
     python -m tests.support.ledger fetch --seed 20000 --seconds 600
 
@@ -26,17 +26,17 @@ HEAD = ["date", "commit", "seeds", "events", "failed", "first_failed"]
 
 
 class Search(NamedTuple):
-    """What so many seeds, from the first one on, have found."""
+    """The result of a range of seeds."""
 
     first: int
     count: int
     events: int
-    """Of the runs that did not fail."""
+    """Over the runs that did not fail."""
     failed: list[int]
 
 
 def search(name: str, first: int, seconds: float, most: int | None = None) -> Search:
-    """Simulate until the time is over, at least one seed, at most so many."""
+    """Simulate until the time is over: at least one seed, at most `most`."""
     simulate = importlib.import_module(f"tests.unit.client.{name}.simulation").simulate
     end, events, failed = time.monotonic() + seconds, 0, list[int]()
     for count in itertools.count(1):

@@ -1,6 +1,6 @@
 """Log files as programs write them: ten forms of lines, times in ten notations, always the same.
 
-Lines are of uneven length, some are empty, some are no UTF-8; some files end their lines with
+Lines are of uneven length, some are empty, some are not UTF-8; some files end their lines with
 CR LF, and some end without one.
 """
 
@@ -96,14 +96,14 @@ FORMS: dict[str, Callable[[datetime, random.Random], str]] = {
 
 
 def write(folder: Path) -> Path:
-    """Make the files, and give their folder back."""
+    """Write the files; returns their folder."""
     for name, form in FORMS.items():
         draw = random.Random(name)
         at, lines = FIRST, []
         for number in range(LINES):
             line = form(at, draw).encode()
             if number % 500 == 250:
-                line += b" \xff\xfe"  # somebody's other encoding
+                line += b" \xff\xfe"  # another encoding
             lines.append(line)
             if number % 700 == 350:
                 lines.append(b"")

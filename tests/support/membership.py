@@ -36,7 +36,7 @@ def joined(others: Mapping[int, Peer]) -> Iterator[Member]:
 
 
 def reigns(member: Member, controller: int, epoch: int, others: Mapping[int, Peer]) -> None:
-    """This one is the controller, as it says itself, and these live."""
+    """Node `controller` says that it is the controller, and that these nodes live."""
     brokers = [
         {
             "id": number, "rack": None,
@@ -49,13 +49,13 @@ def reigns(member: Member, controller: int, epoch: int, others: Mapping[int, Pee
 
 
 def led_again(member: Member, topic: str, leader_epoch: int) -> None:
-    """The controller says that partition 0 of a topic has the leader that it had, in this epoch."""
+    """The controller says that partition 0 of a topic has the same leader, in this epoch."""
     made_leader(member, topic, leader_epoch)
     shown_leader(member, topic, leader_epoch)
 
 
 def made_leader(member: Member, topic: str, leader_epoch: int) -> None:
-    """LeaderAndIsr alone: what the node itself is to do."""
+    """Send only LeaderAndIsr, which orders the node to act."""
     image = member.image
     named, both, partition_epoch = _again(image, topic, leader_epoch)
     leads = {**both, "partition_epoch": partition_epoch, "adding_replicas": [],
@@ -67,7 +67,7 @@ def made_leader(member: Member, topic: str, leader_epoch: int) -> None:
 
 
 def shown_leader(member: Member, topic: str, leader_epoch: int) -> None:
-    """UpdateMetadata alone, which every broker gets."""
+    """Send only UpdateMetadata, which every broker gets."""
     image = member.image
     brokers = [
         {
@@ -84,7 +84,7 @@ def shown_leader(member: Member, topic: str, leader_epoch: int) -> None:
 
 
 def _again(image: MetadataImage, topic: str, leader_epoch: int) -> tuple[Fields, Fields, int]:
-    """The topic, what both requests say of its partition 0, and its partition epoch."""
+    """The topic, the fields of its partition 0 in both requests, and its partition epoch."""
     now = image.topics[topic].partitions[0]
     both = {
         "partition_index": 0, "controller_epoch": image.epoch, "leader": now.leader,
@@ -106,8 +106,8 @@ def _obeyed(member: Member, api: Api, body: Mapping[str, object]) -> Mapping[str
 
 
 def led_elsewhere(cluster: TestCluster, topic: str) -> tuple[int, int]:
-    """Partition 0 is led by another node, in the next epoch, and only the two know: the metadata
-    name the old one, which refuses what is sent to it.  The old one and the new one."""
+    """Move partition 0 to another leader, in the next epoch, and let only the two know: the
+    metadata name the old leader, which refuses requests.  The old leader and the new one."""
     old = cluster.leader(topic)
     new = next(node for node in cluster.running if node != old)
     logs = {n: cluster.nodes[n].broker._node.partitions.log(topic, 0) for n in (new, old)}

@@ -1,6 +1,6 @@
-"""What the processes of a run tell the one that started them: a message a test.
+"""Messages from the processes of a run to the one that started them: one message a test.
 
-xdist sends six, written and read by Python code, which takes as long as to run an empty test.
+xdist sends six, written and read by Python code, which takes as long as running an empty test.
 """
 
 from __future__ import annotations
@@ -11,11 +11,11 @@ from typing import Any
 import pytest
 
 HELD = frozenset({"logstart", "testreport", "logfinish", "warning_recorded"})
-"""Events within a test, which wait for its end."""
+"""Events within a test, which are sent at its end."""
 
 
 def send_together(config: pytest.Config) -> None:
-    """In a process that runs tests: from now on it sends a test's events in one message."""
+    """In a process that runs tests: send a test's events in one message from now on."""
     for plugin in config.pluginmanager.get_plugins():
         if type(plugin).__name__ == "WorkerInteractor":
             plugin.sendevent = _Sending(plugin.channel, _all_wanted(config))
@@ -33,13 +33,13 @@ def take_apart(node: Any) -> None:
 
 
 def _all_wanted(config: pytest.Config) -> bool:
-    """Whether somebody asks how setups and teardowns went that passed without a word."""
+    """Whether an option asks for setups and teardowns that passed without output."""
     option = config.option
     return option.durations is not None or getattr(option, "xmlpath", None) is not None
 
 
 class _Sending:
-    """In place of xdist's `sendevent`."""
+    """Replaces xdist's `sendevent`."""
 
     def __init__(self, channel: Any, all_wanted: bool) -> None:
         self._channel = channel

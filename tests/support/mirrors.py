@@ -1,4 +1,4 @@
-"""What a mirror is tested with: a source with everything in it, and what a topic holds."""
+"""For tests of mirrors: a source with everything in it, and the content of a topic."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ Row = tuple[int, bytes | None, bytes | None, int, tuple[tuple[str, bytes | None]
 
 
 def fill(where: Any, seed: str, transactions: int = 40) -> None:
-    """Records with keys, nulls, headers and times of their own, in interleaved transactions, of
-    which some are aborted, and outside of transactions."""
+    """Write records with keys, nulls, headers and their own timestamps, outside of transactions and
+    in interleaved ones, some of which are aborted."""
     draw = random.Random(seed)
     with (
         kafkalog.Producer(where, transactional_id="a", batch_bytes=2_000) as a,
@@ -38,11 +38,11 @@ def fill(where: Any, seed: str, transactions: int = 40) -> None:
                 )
             for one in (b, a):
                 draw.choice([one.commit_transaction] * 3 + [one.abort_transaction])()
-    stable_ends(where, TOPIC)  # a mirror goes so far
+    stable_ends(where, TOPIC)  # a mirror copies up to them
 
 
 def rows(where: Any, topic: str) -> dict[int, list[Row]]:
-    """By partition what a reader of committed records sees."""
+    """By partition, the records that a reader of committed records sees."""
     found: dict[int, list[Row]] = {}
     for tp, offset in stable_ends(where, topic).items():
         found[tp.partition] = [
@@ -64,13 +64,13 @@ def read(where: Any, tp: TopicPartition, begin: int, end: int) -> list[kafkalog.
 
 
 def rest(where: Any, tp: TopicPartition, begin: int) -> list[bytes | None]:
-    """What a consumer that resumes at `begin` reads: keys and values as one."""
+    """The records of a consumer that resumes at `begin`: keys and values as one."""
     end = stable_ends(where, tp.topic)[tp]
     return [(r.key or b"-") + b"=" + (r.value or b"-") for r in read(where, tp, begin, end)]
 
 
 def commit(where: Any, group: str, topic: str, seed: str) -> dict[TopicPartition, int]:
-    """Let a group be at drawn places, each behind a record."""
+    """Let a group commit random offsets, each after a record."""
     draw = random.Random(seed)
     chosen = {}
     for tp, end in stable_ends(where, topic).items():

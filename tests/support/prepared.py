@@ -1,4 +1,4 @@
-"""What tests prepare once and keep: what is compiled, and classes as a JVM has them in memory."""
+"""Files that tests prepare once and keep: compiled programs, and archives of a JVM's classes."""
 
 from __future__ import annotations
 
@@ -18,15 +18,15 @@ __all__ = ["QUICK", "Archive", "Unavailable", "compiled", "kept", "made_of", "pr
 
 COMPILE_S = 300
 QUICK = ["-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC"]
-"""Of a JVM that is started often and briefly: the simple compiler and collector start fastest."""
+"""For a JVM that is started often and briefly: the simple compiler and collector start fastest."""
 
 
 class Unavailable(Exception):
-    """Why Java, or what is to run on it, cannot run here; a test skips with it."""
+    """Why Java, or a program for it, cannot run here; a test skips with this reason."""
 
 
 def program(name: str) -> str:
-    """The path of a program of Java's.
+    """The path of one of Java's programs.
 
     Raises: Unavailable.
     """
@@ -37,7 +37,7 @@ def program(name: str) -> str:
 
 
 def kept() -> Path:
-    """The folder of what is fetched and compiled for tests."""
+    """The folder of files that are fetched and compiled for tests."""
     root = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
     folder = root / "kafkalog"
     folder.mkdir(parents=True, exist_ok=True)
@@ -47,9 +47,9 @@ def kept() -> Path:
 def made_of(
     name: str, sources: Sequence[Path], make: Callable[[Path], None], more: str = ""
 ) -> Path:
-    """The folder with what `make` made of sources; once for as long as they do not change.
+    """The folder with the output of `make` for these sources; it is reused until they change.
 
-    `more`: what else it depends on.
+    `more`: other inputs that it depends on.
     """
     digest = hashlib.sha256(more.encode())
     for path in sources:
@@ -69,7 +69,7 @@ def made_of(
 def compiled(name: str, sources: Sequence[Path], jars: Path) -> Path:
     """The jar with the classes of `.java` files, which use a folder's jars.
 
-    A jar, as the archive of a JVM's classes takes no folder.  Raises: Unavailable.
+    It is a jar because the archive of a JVM's classes takes no folder.  Raises: Unavailable.
     """
 
     def make(folder: Path) -> None:
@@ -89,22 +89,22 @@ def compiled(name: str, sources: Sequence[Path], jars: Path) -> Path:
 
 @cache
 def _version() -> str:
-    """What the archives of a Java depend on."""
+    """The version of Java, on which the archives depend."""
     found = Path(program("java")).resolve()
     return f"{zlib.crc32(f'{found} {found.stat().st_mtime_ns}'.encode()):08x}"
 
 
 class Archive:
-    """A program's classes as the JVM has them in memory: a start with them takes half of the
-    processor time.  The first start that ends in order writes it."""
+    """A program's classes as the JVM has them in memory: starting with them takes half the
+    processor time.  The first start that ends in an orderly way writes it."""
 
     def __init__(self, folder: Path, name: str) -> None:
         """`folder`: of the program's jars."""
         self._path = folder / f"{name}-{_version()}.jsa"
-        self._fresh: Path | None = None  # what the end of the present start writes
+        self._fresh: Path | None = None  # written when the present start ends
 
     def within(self, command: Sequence[str]) -> list[str]:
-        """What to start instead of a command of Java."""
+        """The command to start instead of a Java command."""
         if self._path.exists():
             self._fresh = None
             how = f"-XX:SharedArchiveFile={self._path}"
@@ -115,11 +115,11 @@ class Archive:
 
     @property
     def wanted(self) -> bool:
-        """Whether the present start should end in order."""
+        """Whether the present start should end in an orderly way, to write the archive."""
         return self._fresh is not None
 
     def ended(self) -> None:
-        """Keep what the end of the present start wrote."""
+        """Keep the archive that the present start wrote at its end."""
         if self._fresh is not None and self._fresh.exists():
             self._fresh.replace(self._path)
         self._fresh = None

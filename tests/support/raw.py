@@ -35,14 +35,14 @@ class Raw:
         return self.send_bytes(api, version, data)
 
     def send_bytes(self, api: Any, version: int, data: bytes) -> int:
-        """Send a request with a body that is already encoded, or is none."""
+        """Send a request with a body that is already encoded, or is nonsense."""
         self._correlation_id += 1
         frame = headers.encode_request_header(api, version, self._correlation_id, self.client_id)
         self.socket.sendall(struct.pack(">i", len(frame) + len(data)) + frame + data)
         return self._correlation_id
 
     def receive_frame(self) -> bytes:
-        """The next frame behind its size; ConnectionError when the broker closed."""
+        """The next frame, without its size.  Raises: ConnectionError, if the broker closed."""
         (size,) = struct.unpack(">i", self._exactly(4))
         return self._exactly(size)
 
@@ -67,7 +67,7 @@ class Raw:
         self.send(api, version, body)
         return self.receive(api, version)
 
-    # ---- what most tests do ------------------------------------------------------------------
+    # ---- common requests ---------------------------------------------------------------------
 
     def create(self, topic: str, partitions: int = 1, **config: str) -> Any:
         """Create a topic; settings with underscores for dots.  Its entry in the response."""

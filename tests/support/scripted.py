@@ -1,4 +1,4 @@
-"""A peer on a real socket: it answers by the protocol, or breaks it as a test wants."""
+"""A peer on a real socket: it follows the protocol, or breaks it as a test requires."""
 
 from __future__ import annotations
 
@@ -16,19 +16,19 @@ from tests.support.waiting import LIMIT_S
 Answer = Callable[[Any, int], Any]
 """(request, version) -> the response's fields, or one of the things below."""
 CLOSE, STALL, SILENCE = object(), object(), object()
-"""Hang up; neither read nor answer any more; no answer to this one (acks=0)."""
+"""Close the connection; stop reading and answering; no answer to this request (acks=0)."""
 
 
 class Raw(bytes):
-    """Bytes to send as they are, in the place of a frame."""
+    """Bytes to send as they are, instead of a frame."""
 
 
 class Body(bytes):
-    """The bytes of a response, behind its header."""
+    """The bytes of a response after its header."""
 
 
 class Torn(NamedTuple):
-    """Half of an answer's frame, and the rest once it is let go."""
+    """Half of an answer's frame first, and the rest when it is released."""
 
     answer: Any
     begun: threading.Event
@@ -38,14 +38,14 @@ class Torn(NamedTuple):
 class Peer:
     """Listens on a free port; every connection has a thread.  A context manager.
 
-    `on(api, *answers)` sets what comes for the requests of an API, one after another, the
-    last one for ever.  `requests` has what came: (name, version, request).
+    `on(api, *answers)` sets the answers to an API's requests, one after another; the last one
+    repeats.  `requests` lists the requests received: (name, version, request).
     """
 
     def __init__(
         self, versions: dict[Any, tuple[int, int]] | None = None, window_bytes: int = 0
     ) -> None:
-        """`window_bytes`: about how much of a connection's bytes it takes before it reads them."""
+        """`window_bytes`: about how many bytes of a connection it accepts before it reads them."""
         self._listener = socket.create_server(("127.0.0.1", 0))
         if window_bytes:
             self._listener.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, window_bytes)
@@ -71,10 +71,10 @@ class Peer:
 
     def __exit__(self, *_: object) -> None:
         self._over.set()
-        self._listener.shutdown(socket.SHUT_RDWR)  # or accept would go on waiting
+        self._listener.shutdown(socket.SHUT_RDWR)  # otherwise accept would keep waiting
         self._listener.close()
         for sock in list(self._open):
-            with contextlib.suppress(OSError):  # the client has gone first
+            with contextlib.suppress(OSError):  # the client disconnected first
                 sock.shutdown(socket.SHUT_RDWR)
         for thread in self._threads:
             thread.join(LIMIT_S)
@@ -85,15 +85,15 @@ class Peer:
 
     @property
     def open(self) -> int:
-        """How many connections it reads from."""
+        """The number of connections that it reads from."""
         return len(self._open)
 
     def count(self, api: Any) -> int:
-        """How many requests of an API have come."""
+        """The number of an API's requests received."""
         return sum(1 for name, _, _ in self.requests if name == api.name)
 
     def sent(self, api: Any) -> list[Any]:
-        """The requests of an API that have come."""
+        """An API's requests received."""
         return [request for name, _, request in self.requests if name == api.name]
 
     # ---- answers -----------------------------------------------------------------------
@@ -112,7 +112,7 @@ class Peer:
         }
 
     def metadata(self, topics: dict[str, int], leader: int = 1, error: int = 0) -> dict[str, Any]:
-        """One node, this one; topics with so many partitions."""
+        """One node, this one; topics with these numbers of partitions."""
         return {
             "brokers": [{"node_id": 1, "host": "127.0.0.1", "port": self.port}],
             "cluster_id": "test",
@@ -159,13 +159,13 @@ class Peer:
                 if frame is None or not self._one(sock, frame):
                     break
         except OSError:
-            return  # the client has gone, or the test is over
+            return  # the client disconnected, or the test is over
         finally:
             self._open.discard(sock)
             sock.close()
 
     def _one(self, sock: socket.socket, frame: bytes) -> bool:
-        """Answer one request; False: hang up."""
+        """Answer one request; False: close the connection."""
         header = headers.decode_request_header(frame, KNOWN)
         api = KNOWN[header.key]
         request = api.decode_request(header.version, frame, header.pos)

@@ -1,4 +1,4 @@
-"""How a run lies on the machine: how many processes, and which tests share one."""
+"""How a run uses the machine: how many processes, and which tests share one."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ SPARK = re.compile(r"tests/spark/test_\w*session\.py$")
 KAFKA = re.compile(
     r"tests/(?!kafka/).*\[kafka[-\]]|tests/kafka/(clients/test_mirror|referee/test_plane)\.py"
 )
-"""Tests of ours that Apache Kafka proves right, and others that ask one as it is: one for all."""
+"""Tests that are also run on Apache Kafka, and others that only query one: they share a broker."""
 CLIENTS = re.compile(
     r"tests/kafka/clients/test_(admin|groups|kafka_tools|kcat|records|streams|transactions)\.py"
 )
@@ -33,14 +33,14 @@ IN_MEMORY = re.compile(
     r"tests/(spark/|kafka/(clients/|cluster/|golden/test_answers)"
     r"|unit/(cli|client|cluster|coordinator|log/scan|mirror|plane|replication|server|testing)/)"
 )
-"""Tests of what uses logs: a disk's file system takes a sixth of their processor time.  Logs, and
-what depends on how a disk keeps them, are tested on disk."""
+"""Tests that use logs: on disk the file system takes a sixth of their processor time.  Logs, and
+code that depends on how a disk keeps them, are tested on disk."""
 HOUSE = re.compile(r"tests/house/")
 """They parse the same files of the whole project."""
 
 
 class _Tests(list[str]):
-    """The tests of a run, with the place of each at hand: it is asked for once a test."""
+    """The tests of a run with a fast `index`, which is called once a test."""
 
     def __init__(self, nodeids: Sequence[str]) -> None:
         super().__init__(nodeids)
@@ -51,7 +51,8 @@ class _Tests(list[str]):
 
 
 class Scheduling(LoadFileScheduling):  # type: ignore[misc, unused-ignore]
-    """A file's tests in one process, as they share what is dear to start; Spark's files, too."""
+    """One process for a file's tests, as they share things that are expensive to start; also for
+    Spark's files."""
 
     def add_node_collection(self, node: Any, collection: Sequence[str]) -> None:
         super().add_node_collection(node, collection)
@@ -59,7 +60,7 @@ class Scheduling(LoadFileScheduling):  # type: ignore[misc, unused-ignore]
             self.registered_collections[node] = _Tests(collection)
 
     def mark_test_complete(self, node: Any, item_index: int, duration: float = 0) -> None:
-        """What is done is forgotten: what is left is counted after each test."""
+        """Forget finished tests: the remaining ones are counted after each test."""
         nodeid = self.registered_collections[node][item_index]
         scope = self._split_scope(nodeid)
         files = self.assigned_work[node]
@@ -81,7 +82,7 @@ class Scheduling(LoadFileScheduling):  # type: ignore[misc, unused-ignore]
 
 
 def spread(files: Collection[Path]) -> dict[Path, tuple[float, Path]]:
-    """Ranks of files, by which those of each folder are spread evenly over the run."""
+    """Ranks of files that spread those of each folder evenly over the run."""
     folders: dict[Path, list[Path]] = {}
     for file in sorted(files):
         folders.setdefault(file.parent, []).append(file)
@@ -94,7 +95,7 @@ def spread(files: Collection[Path]) -> dict[Path, tuple[float, Path]]:
 def processes() -> int | None:
     """How many processes run tests; None: as many as processors.
 
-    Two more, as tests often wait; a search does not.
+    Otherwise two more, as tests often wait; a search does not.
     """
     return None if EXPLORING else (os.cpu_count() or 1) + 2
 
@@ -103,8 +104,8 @@ def import_share(config: pytest.Config) -> None:
     """Import the tests of this process's share before all others.
 
     Every process imports all tests, in the same order.  In a fresh checkout each of them would
-    compile all files at the same time as the others; so each compiles another share first, and
-    finds the other shares compiled.
+    compile all files at the same time as the others.  Instead each compiles another share first,
+    and finds the other shares compiled.
     """
     worker = getattr(config, "workerinput", None)
     if worker is None:

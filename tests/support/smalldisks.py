@@ -1,4 +1,4 @@
-"""Small file systems of their own, and what fills them."""
+"""Small separate file systems, and a file that fills them."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def _mount(*command: str) -> None:
 
 @contextlib.contextmanager
 def mounted(kind: str, folder: Path, mib: int) -> Iterator[Path]:
-    """A tmpfs, or an ext4 on a loop device, of so many MiB; skips where nobody may mount."""
+    """A tmpfs, or an ext4 on a loop device, of `mib` MiB; skips where mounting is not allowed."""
     if os.geteuid() != 0:
         pytest.skip("mounting a small file system needs root")
     disk = folder / "disk"
@@ -34,7 +34,7 @@ def mounted(kind: str, folder: Path, mib: int) -> Iterator[Path]:
         image = folder / "image"
         image.touch()
         os.truncate(image, mib * MIB)
-        with open(image, "r+b") as file:  # blocks of its own, so that only the inner one fills
+        with open(image, "r+b") as file:  # allocated, so that only the inner one fills
             os.posix_fallocate(file.fileno(), 0, mib * MIB)
         _mount("mkfs.ext4", "-q", "-F", "-m", "0", str(image))
         _mount("mount", "-o", "loop", str(image), str(disk))
@@ -46,14 +46,14 @@ def mounted(kind: str, folder: Path, mib: int) -> Iterator[Path]:
 
 
 class Ballast:
-    """A file that takes all the space that is left."""
+    """A file that takes all remaining space."""
 
     def __init__(self, disk: Path) -> None:
         self.path = disk / "ballast"
 
     def fill(self) -> None:
-        """ext4 gives back the blocks of files that are gone when its journal commits, as the sync
-        here makes it do: what is free only then is taken, too."""
+        """ext4 frees the blocks of deleted files when its journal commits, which the sync here
+        causes: space that is free only then is filled, too."""
         fd = os.open(self.path, os.O_WRONLY | os.O_CREAT | os.O_APPEND)
         try:
             took = True

@@ -12,8 +12,8 @@ LEVELS = "read_committed", "read_uncommitted"
 
 
 def stable_ends(where: Any, topic: str) -> dict[TopicPartition, int]:
-    """The ends of a topic once no transaction is open in it: a test that looks for committed
-    records begins after this."""
+    """The ends of a topic once no transaction is open in it; tests call it before they look for
+    committed records."""
 
     def ends() -> dict[TopicPartition, int] | None:
         committed, all_there_is = (_ends(where, topic, level) for level in LEVELS)

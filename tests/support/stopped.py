@@ -1,4 +1,4 @@
-"""Processes that are stopped: to others as if gone, to themselves as if no time passed."""
+"""Processes that are stopped: others see them as dead, and they notice no time passing."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ __all__ = ["stand_still", "standing_still"]
 
 
 def stand_still(pid: int) -> None:
-    """Stop a process.  On return none of its threads runs any more: on a busy machine some still
-    do for a while after the signal, and answer."""
+    """Stop a process.  On return all its threads have stopped: on a busy machine some still run for
+    a while after the signal, and answer."""
     os.kill(pid, signal.SIGSTOP)
     tasks = Path(f"/proc/{pid}/task")
-    wait_for(lambda: all(map(_stands, tasks.iterdir())), f"process {pid} stands still")
+    wait_for(lambda: all(map(_stands, tasks.iterdir())), f"process {pid} has stopped")
 
 
 def _stands(task: Path) -> bool:
@@ -31,7 +31,7 @@ def _stands(task: Path) -> bool:
 
 @contextlib.contextmanager
 def standing_still(pid: int) -> Iterator[None]:
-    """A process stands still within."""
+    """The process is stopped inside the block."""
     try:
         stand_still(pid)
         yield

@@ -6,10 +6,10 @@ from pathlib import Path
 
 
 def copy_tree(source: Path, target: Path) -> Path:
-    """A copy that may be written, whatever the modes of the source.
+    """A copy that is writable, whatever the modes of the source.
 
-    A log that is open puts small files in the place of older ones, in a thread of its own: what
-    was renamed while it was copied is there under its new name, so that it is begun again.
+    An open log replaces small files in a thread of its own.  A file that was renamed during the
+    copy is there under its new name, so the copy is started again.
     """
     while True:
         try:
@@ -25,15 +25,15 @@ def copy_tree(source: Path, target: Path) -> Path:
 
 
 def nothing_was_flushed(folder: Path) -> Path:
-    """Take from a killed log that stands alone what tells how far it was on disk: a roll's own sync
-    may have written it by then, or not."""
+    """Remove from the log of a killed process the files that record how far it was on disk: the
+    sync of a roll may have written them by then, or not."""
     (folder / "recovery-point-offset-checkpoint").unlink(missing_ok=True)
     (folder / "flushed-offset").unlink(missing_ok=True)
     return folder
 
 
 def fingerprint(directory: Path, pattern: str = "*") -> dict[str, tuple[int, str]]:
-    """Name to (size, SHA-256) of every file below, by relative name."""
+    """Relative name to (size, SHA-256) of every file below."""
     return {
         str(path.relative_to(directory)): (
             path.stat().st_size,

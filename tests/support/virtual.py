@@ -18,7 +18,7 @@ class Violated(AssertionError):
 
 
 class Time:
-    """What happens, when, and what has happened."""
+    """The events to come, the clock, and the trace of past events."""
 
     def __init__(self, seed: int) -> None:
         self.rng = random.Random(seed)
@@ -39,7 +39,7 @@ class Time:
         heappush(self._queue, (self.now_ms + ms, next(self._order), event))
 
     def happen(self) -> None:
-        """Let the next event happen; one whose time has passed happens now."""
+        """Run the next event; one whose time has passed runs now."""
         at_ms, _, event = heappop(self._queue)
         self.now_ms = max(self.now_ms, at_ms)
         event()

@@ -8,16 +8,16 @@ from collections.abc import Callable
 from typing import Any
 
 LIMIT_S = 60.0
-"""No wait of a test is longer unless it says so.  It ends a test that hangs and measures nothing: a
-machine that is busy with other things, or whose disk stands still for a while, must make it."""
+"""The longest wait of a test, unless it says otherwise.  It ends a test that hangs and measures
+nothing: a machine that is busy, or whose disk stalls for a while, must stay below it."""
 
 
 def wait_for(
     condition: Callable[[], Any], what: str, limit_s: float = LIMIT_S, pause_s: float = 0.002
 ) -> Any:
-    """The first true value of `condition`, looked at again and again.
+    """The first true value of `condition`, which is checked again and again.
 
-    Raises: AssertionError, with `what` was waited for.
+    Raises: AssertionError, which names `what` was waited for.
     """
     end = time.monotonic() + limit_s
     pause = threading.Event()

@@ -32,13 +32,13 @@ log.retention.ms=-1
 """
     + apache.ALONE
 )
-"""One that lives for half a minute, as on a busy machine, would delete the tests' records of 1970;
-one whose session ends while it starts gives up."""
+"""A broker that runs for half a minute, as on a busy machine, would delete the tests' records of
+1970; one whose session ends while it starts gives up."""
 
 
 def password(session: int) -> bytes:
-    """Of a session of this id.  ZooKeeper keeps none: it draws them from Java's generator, seeded
-    with the id and a number that all its servers have."""
+    """The password of the session with this id.  ZooKeeper stores none: it draws them from Java's
+    generator, seeded with the id and a number that all its servers have."""
     state = (session ^ 0xB3415C00 ^ 0x5DEECE66D) & (1 << 48) - 1
     found = b""
     while len(found) < 16:
@@ -48,13 +48,13 @@ def password(session: int) -> bytes:
 
 
 def ends(hosts: str, path: str, patience_s: float = 30) -> None:
-    """End the session that owns an ephemeral node, as if nothing had been heard of it for too
-    long: a close of a session by its id and password ends it for every client that has it."""
+    """End the session that owns an ephemeral node, as if it had been silent for too long: closing
+    a session by its id and password ends it for every client that has it."""
     wait_for(lambda: _expire(hosts, path), f"the session of {path} ends", patience_s, 0.1)
 
 
 def _expire(hosts: str, path: str) -> bool:
-    """Returns whether the session is nobody's any more; its owner may have come between."""
+    """Whether the session belongs to no client any more; its owner may have come between."""
     from kazoo.client import KazooClient
     from kazoo.exceptions import ConnectionLoss, SessionExpiredError
 
@@ -83,7 +83,7 @@ def _expire(hosts: str, path: str) -> bool:
 
 
 class ZooKeeper(apache.Java):
-    """A ZooKeeper of one server; a context manager, in which it answers from the first line on.
+    """A ZooKeeper of one server; a context manager, and inside it the server answers.
 
     Raises: apache.Unavailable.
     """
@@ -101,7 +101,7 @@ class ZooKeeper(apache.Java):
         return self
 
     def begin(self) -> None:
-        """Start it, also once more on the same data."""
+        """Start it, the first time or again on the same data."""
         properties = self._folder / "zoo.cfg"
         properties.write_text(ZOOKEEPER.format(data=self._folder / "data", port=self.port))
         main = "org.apache.zookeeper.server.quorum.QuorumPeerMain"
@@ -114,14 +114,14 @@ class ZooKeeper(apache.Java):
 
 
 class Broker(apache.Kafka):
-    """A broker of Kafka 3.9; a context manager, in which it answers from the first line on."""
+    """A broker of Kafka 3.9; a context manager, and inside it the broker answers."""
 
     def __init__(
         self, folder: Path, zookeeper: str, node: int = 1, settings: str = "", known: int = 1,
         port: int | None = None,
     ) -> None:  # fmt: skip
-        """`zookeeper`: with the chroot, which it makes.  `known`: so many brokers it is to know
-        before it is used; none, if it waits for a controller of ours."""
+        """`zookeeper`: with the chroot, which it creates.  `known`: the number of brokers that it
+        must know before it is used; 0 if it waits for one of our controllers."""
         folder.mkdir()
         super().__init__(folder / "broker.out")
         self.port = port or apache.free_port()

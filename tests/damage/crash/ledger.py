@@ -1,7 +1,7 @@
-"""What was promised: the parent's account of a log that another process writes.
+"""The promises: the parent's account of a log that another process writes.
 
-A worker reports each change before it begins and again when it returned.  After a kill the
-log must hold what was reported as returned, and of a change under way either nothing, all,
+A worker reports each change before it begins and again after it returned.  After a kill the
+log must hold every change reported as returned, and of a change in progress either nothing, all,
 or the part that its promise allows.
 """
 
@@ -29,21 +29,21 @@ def number_of(key: bytes | None, value: bytes | None) -> int:
 
 
 class Ledger:
-    """Offsets and record numbers that a log has to hold."""
+    """The offsets and record numbers that a log must hold."""
 
     def __init__(self) -> None:
         self.start = 0
         self.end = 0
-        # (offset, number); deleted ones, too: a truncation into their batch lowers the start
-        # first, and when it is interrupted then, they are seen once more.
+        # (offset, number); deleted ones, too: a truncation into their batch first lowers the
+        # start, and if it is interrupted then, they are visible once more.
         self.records: list[tuple[int, int]] = []
         self.pending: list[Any] | None = None
         self.changes = 0
-        self.next_number = 0  # one that no record has
+        self.next_number = 0  # not used by any record
         self._history: deque[list[Any]] = deque(maxlen=16)  # for a failure's message
 
     def note(self, words: list[Any]) -> None:
-        """Take one report: an intention (kept), its return (done), or what was found."""
+        """Take one report: an intention (kept), its return (done), or the state found."""
         kind = words[0]
         self._history.append([word for word in words if not isinstance(word, list)])
         if kind == "found":
@@ -80,7 +80,7 @@ class Ledger:
             self.start = what[0]
 
     def check(self, start: int, end: int, found: list[list[int]]) -> None:
-        """Compare with what an opened log holds, settle what was pending."""
+        """Compare with the content of an opened log, and settle the pending change."""
         records = [(offset, number) for offset, number in found]
         state = f"found {start}..{end} of {self.start}..{self.end}, pending {self.pending}, "
         state += f"after {list(self._history)}"
@@ -95,11 +95,11 @@ class Ledger:
             high = {self.end, self.end + 1}
         elif kind == "truncate":
             high = set(range(what[1], self.end + 1))
-            # Batches go whole, so the end may come to lie before a start inside of one.
+            # Whole batches are removed, so the end may come before a start inside one.
             low |= {min(self.start, what[1])}
         elif kind == "restart":
-            # First the new start is noted, then segments go, newest first: a part of the old
-            # records, never one with a hole, or the empty log that was asked for.
+            # First the new start is recorded, then segments are removed, newest first: a part of
+            # the old records is left, without a hole, or the empty log that was requested.
             low |= {what[0]}
             high = {what[0], *range(self.start, self.end + 1)}
         elif kind == "delete":

@@ -1,7 +1,7 @@
-"""Damage after a clean close: no crash explains it, so nothing is cut and an open reports it.
+"""Damage after a clean close: no crash explains it, so nothing is truncated and an open reports it.
 
-Each test flips bits of a log that was closed in order.  Opening it for writing either shows every
-record or refuses, with the place and the remedy; the remedy loses nothing.
+Each test flips bits of a log that was closed cleanly.  Opening it for writing either shows every
+record or refuses, with the position and the remedy; the remedy loses nothing.
 """
 
 import contextlib
@@ -50,7 +50,7 @@ def start_of(file: Path, number: int) -> int:
 
 
 def repair(folder: Path, *options: str) -> str:
-    """What the command says, in this process: it is asked a hundred times."""
+    """The command's output; it runs in this process, a hundred times."""
     out, err = io.StringIO(), io.StringIO()
     with contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
         status = main(["repair", str(folder), "--execute", *options])
@@ -61,7 +61,7 @@ def repair(folder: Path, *options: str) -> str:
 @pytest.mark.parametrize("mode", ["r", "w"])
 @pytest.mark.parametrize("number", [0, 4, 19])
 def test_a_flipped_length_is_refused_and_named(path, number, mode):
-    """The sentence names the file, the byte, the offset and the command that mends it."""
+    """The error names the file, the byte, the offset and the command that repairs it."""
     start = start_of(path / NAME, number)
     flip(path / NAME, start + 10, 3)
     before = trees.fingerprint(path)
@@ -75,7 +75,7 @@ def test_a_flipped_length_is_refused_and_named(path, number, mode):
 
 @pytest.mark.parametrize("byte", [*range(8), *range(8, 12), 16])
 def test_repair_loses_nothing(path, byte):
-    """Any bit of a base offset, a length or a magic: all records are there again."""
+    """For any bit of a base offset, a length or a magic: all records are there again."""
     for bit in range(8):
         data = (path / NAME).read_bytes()
         flip(path / NAME, start_of(path / NAME, 4) + byte, bit)
@@ -90,7 +90,7 @@ def test_repair_loses_nothing(path, byte):
 
 
 def test_every_header_bit_of_every_batch_shows_all_or_refuses(path):
-    """Of 20 x 61 x 8 flips none makes a log that is quietly shorter, or other."""
+    """None of 20 x 61 x 8 flips makes a log that is silently shorter, or different."""
     data = (path / NAME).read_bytes()
     quiet = 0
     for start in (start_of(path / NAME, number) for number in (0, 4, 19)):
@@ -110,7 +110,7 @@ def test_every_header_bit_of_every_batch_shows_all_or_refuses(path):
 
 
 def test_in_a_data_directory(memory_path):
-    """The directory's marker vouches for it as a log's own does; other partitions go on."""
+    """The directory's marker vouches for it as a log's own does; other partitions work."""
     with Manager(memory_path / "data") as manager:
         manager.create_topic("events", 2)
         for partition in (0, 1):
@@ -135,7 +135,7 @@ def test_in_a_data_directory(memory_path):
 
 
 def test_flushed_records_are_not_cut_after_a_crash_either(memory_path):
-    """The checkpoint says that they were on disk: no crash took them."""
+    """The checkpoint says that they were on disk, so no crash removed them."""
     manager = Manager(memory_path / "data")
     manager.create_topic("events", 1)
     log = manager.get("events", 0)
@@ -157,7 +157,7 @@ def test_flushed_records_are_not_cut_after_a_crash_either(memory_path):
 
 
 def test_a_cut_at_recovery_is_kept_and_told(path, memory_path, caplog):
-    """After a crash: the bytes are in a .damaged file, byte for byte, and a warning says so."""
+    """After a crash the bytes are in a .damaged file, byte for byte, and a warning says so."""
     with kafkalog.Log(path) as log:
         log.append_many([b"later"] * 3, timestamps_ms=[1] * 3, batch_bytes=100)
         killed = trees.copy_tree(path, memory_path / "killed-0")
@@ -194,7 +194,7 @@ def test_segments_behind_a_cut_are_kept(memory_path):
 
 
 def test_what_is_kept_is_not_replaced(path, memory_path):
-    """A second recovery's bytes get a number."""
+    """A second recovery's bytes go into a file with a number."""
     for number in range(3):
         with kafkalog.Log(path) as log:
             log.append(b"next", timestamp_ms=1)
@@ -209,7 +209,7 @@ def test_what_is_kept_is_not_replaced(path, memory_path):
 
 
 def test_a_batch_that_lies_twice_is_cut_by_repair(path):
-    """A whole batch out of its place: nobody opens that, and the remedy takes only it out."""
+    """A whole batch in a wrong place: no open accepts it, and the remedy removes only that one."""
     data = (path / NAME).read_bytes()
     start, end = start_of(path / NAME, 4), start_of(path / NAME, 5)
     (path / NAME).write_bytes(data[:end] + data[start:])

@@ -11,9 +11,9 @@ STEPS = ("clean.", "segment.delete.after_log")
 
 
 def allowed(path):
-    """What may be read after a kill in the first or the second compaction.
+    """The states that may be read after a kill in the first or the second compaction.
 
-    The exchanges go from the lowest group up: a prefix of them is done.
+    Groups are exchanged from the lowest up: a prefix of them is done.
     """
     log = work.fill_compacted(path)
     states = [read(log)]
@@ -39,14 +39,14 @@ def passed(zygote, memory):
 
 
 def test_each_step_is_killed_at(passed):
-    """All that the sources name, and several groups are exchanged."""
+    """Every step in the sources, and several groups are exchanged."""
     assert set(passed) == {name for name in work.failpoints() if name.startswith(STEPS)}
     assert passed["clean.after_final_names"] >= 4
 
 
 @pytest.mark.slow
 def test_a_kill_leaves_the_old_or_the_new(passed, zygote, memory_path):
-    """Also for a reader that comes before any writer; then all is as if nothing had been."""
+    """Also for a reader that comes before any writer; it changes nothing."""
     states = allowed(memory_path / "allowed" / "log-0")
     for failpoint, count in passed.items():
         for after in sorted({1, (count + 1) // 2, count}):
@@ -68,7 +68,7 @@ def check(path, states, what):
             assert reader[offset].offset == offset, what
     assert trees.fingerprint(path) == left, what
     with kafkalog.Log(path, config=work.COMPACTED) as log:
-        # A reader that still finds the dying writer's page may have seen the state before.
+        # A reader that still finds the dead writer's page may have seen an earlier state.
         assert read(log) in states[states.index(seen) :], what
         report = log.verify(deep=True)
         assert report.clean, (what, report.findings)

@@ -1,7 +1,8 @@
-"""Every damaged file of one log gets its answer: cut, rebuilt, refused or named; never believed.
+"""Every damaged file of one log gets its answer: truncated, rebuilt, refused or named, but never
+believed.
 
-A "killed" log is a copy of the folder taken while its writer had it open, which is what a
-process that died at that moment leaves.
+A "killed" log is a copy of the folder taken while its writer had it open: what a process that dies
+at that moment leaves.
 """
 
 import contextlib
@@ -36,7 +37,7 @@ def numbers_of(log, start=None):
 
 
 def damage(log):
-    """What verify calls damage: (file name, what, found, wanted)."""
+    """Findings that verify calls damage: (file name, what, found, wanted)."""
     return [
         (os.path.basename(f.file), f.what, f.found, f.wanted)
         for f in log.verify().findings
@@ -75,7 +76,7 @@ def last_segment(path):
 
 
 def expect(path, count, clean=True, **recovered):
-    """The log holds the first `count` records, goes on there, and is clean."""
+    """The log holds the first `count` records, continues there, and is clean."""
     before = trees.fingerprint(path)
     with kafkalog.Log(path, mode="r", config=CONFIG) as log:
         assert numbers_of(log) == list(range(count))
@@ -96,7 +97,7 @@ def expect(path, count, clean=True, **recovered):
 
 
 def test_a_torn_tail_at_every_byte_of_the_last_batch(killed, path):
-    """C-torn: the log ends before the batch that is not whole; its bytes are counted."""
+    """C-torn: the log ends before the torn batch; its bytes are counted."""
     data = last_segment(killed).read_bytes()
     last = list(batches.headers(data))[-1]
     for cut in range(1, last.batch_bytes + 1):
@@ -140,7 +141,7 @@ def test_an_absurd_length_in_the_tail_is_not_believed(length, killed, path):
 
 
 def test_a_bad_batch_in_an_earlier_unflushed_segment_ends_the_log(killed, path):
-    """All after it goes: offsets above a hole were never promised before a flush."""
+    """All later bytes are dropped: offsets above a hole were never promised before a flush."""
     trees.copy_tree(killed, path)
     segment = sorted(path.glob("*.log"))[-2]
     header = list(batches.headers(segment.read_bytes()))[-1]
@@ -173,7 +174,7 @@ DAMAGES = {
 @pytest.mark.parametrize("suffix", INDEXES)
 @pytest.mark.parametrize("state", ["killed", "closed"])
 def test_a_damaged_index_never_gives_a_wrong_answer(damage, suffix, state, path, request):
-    """I-miss, I-corrupt, I-pad: every lookup is right, by offset and by time; then it is new."""
+    """I-miss, I-corrupt, I-pad: each lookup by offset or time is right; then the index is new."""
     source = request.getfixturevalue(state)
     trees.copy_tree(source, path)
     originals = {p.name: p.read_bytes() for p in request.getfixturevalue("closed").glob("*index")}
@@ -209,7 +210,7 @@ def test_an_index_without_a_log_goes(state, path, request):
 @pytest.mark.parametrize("content", [b"", b"\0" * 30, b"0\n5\n0 0\n", b"nonsense\n"])
 @pytest.mark.parametrize("state", ["killed", "closed"])
 def test_a_damaged_epoch_file_is_rebuilt(content, state, path, request):
-    """C-ckpt: a rename that was not synced leaves an empty file; it is no reason to stop."""
+    """C-ckpt: a rename that was not synced leaves an empty file, which must not prevent an open."""
     trees.copy_tree(request.getfixturevalue(state), path)
     (path / "leader-epoch-checkpoint").write_bytes(content)
     with kafkalog.Log(path, config=CONFIG) as log:
@@ -219,7 +220,7 @@ def test_a_damaged_epoch_file_is_rebuilt(content, state, path, request):
 
 @pytest.mark.parametrize("content", [b"", b"\0" * 10, b"\0\1" + b"\xff" * 60])
 def test_a_damaged_snapshot_is_replaced_by_a_replay(content, memory_path, path):
-    """The producers are those that a log with every snapshot knows."""
+    """The producers are the same as in a log with every snapshot."""
     with kafkalog.Log(path, config=CONFIG) as log:
         for sequence in range(40):
             row = batches.Row(value_of(sequence), key_of(sequence))
@@ -237,7 +238,7 @@ def test_a_damaged_snapshot_is_replaced_by_a_replay(content, memory_path, path):
 
 
 def test_own_small_files_may_be_empty(closed, path):
-    """Whatever else lies in the folder as a small file: emptied, it stops nothing."""
+    """Any other small file in the folder: emptied, it prevents nothing."""
     trees.copy_tree(closed, path)
     small = [
         p for p in path.iterdir()
@@ -246,7 +247,7 @@ def test_own_small_files_may_be_empty(closed, path):
     assert small
     for file in small:
         file.write_bytes(b"")
-    expect(path, RECORDS, clean=False)  # an old snapshot is looked at when it is needed
+    expect(path, RECORDS, clean=False)  # an old snapshot is read when it is needed
 
 
 # ---- leftovers -------------------------------------------------------------------------
@@ -254,8 +255,8 @@ def test_own_small_files_may_be_empty(closed, path):
 
 @pytest.mark.parametrize("snapshot", ["whole", "empty"])
 def test_a_log_whose_segments_are_gone_begins_without_producers(snapshot, memory_path, path):
-    """As a crash leaves it in the middle of a new beginning: all segments have their new
-    names, the snapshots of their producers are still there, perhaps never written."""
+    """A crash in the middle of a restart at a new offset: all segments have their new names, the
+    snapshots of their producers are still there, perhaps never written."""
     with kafkalog.Log(path, config=CONFIG) as log:
         for sequence in range(40):
             row = batches.Row(value_of(sequence), key_of(sequence))
@@ -264,7 +265,7 @@ def test_a_log_whose_segments_are_gone_begins_without_producers(snapshot, memory
             )
         handle_of(log).owner.state.save(log_starts={handle_of(log).tp: 20})
         left = trees.copy_tree(path, memory_path / "left-0")
-    (left / "flushed-offset").unlink(missing_ok=True)  # it goes before the segments do
+    (left / "flushed-offset").unlink(missing_ok=True)  # it is removed before the segments
     for segment in left.glob("*.log"):
         segment.rename(f"{segment}.deleted")
     (left / "leader-epoch-checkpoint").write_text("0\n2\n0 0\n7 30\n")
@@ -296,8 +297,8 @@ def test_deleted_and_cleaned_files_go(closed, path):
 
 
 def swap_files(path, upto):
-    """Make the finished output of a cleaner for the segments below base `upto`: every second
-    record stays.  Returns the numbers that it keeps."""
+    """Write the finished output of a cleaner for the segments below base `upto`: every second
+    record stays.  Returns the numbers of these records."""
     kept, data = [], b""
     for segment in sorted(path.glob("*.log")):
         if int(segment.stem) < upto:
@@ -329,7 +330,7 @@ def test_a_finished_swap_is_completed(closed, path):
 
 
 def test_an_unfinished_swap_is_dropped(closed, path):
-    """A .cleaned with a lower base tells that the swap was not whole: exactly the old."""
+    """A .cleaned with a lower base shows that the swap was incomplete: exactly the old records."""
     trees.copy_tree(closed, path)
     swap_files(path, sorted(int(p.stem) for p in path.glob("*.log"))[2])
     (path / f"{0:020d}.log.cleaned").write_bytes(b"unfinished")
@@ -357,7 +358,7 @@ def test_a_flipped_bit_in_a_sealed_segment_is_found_and_cuts_nothing(closed, pat
                             next(log.read(offset))
                     elif pos - header.pos >= batches.HEADER_BYTES:
                         assert next(log.read(offset)).value == value_of(offset)
-                    else:  # of a segment with a header that lies nothing else is believed
+                    else:  # after a wrong header nothing else in the segment is believed
                         with contextlib.suppress(kafkalog.errors.CorruptMessage):
                             assert next(log.read(offset)).value == value_of(offset)
                 report = log.verify()
@@ -371,10 +372,10 @@ def test_a_flipped_bit_in_a_sealed_segment_is_found_and_cuts_nothing(closed, pat
 
 
 def test_no_flipped_bit_of_any_file_gives_wrong_bytes(closed, path):
-    """Whatever file it is in: a record comes back as it was written, or an error says why.
+    """In whatever file: a record comes back as it was written, or an error says why.
 
-    The 17 bytes before a batch's CRC are not covered by it: where those are hit the offsets
-    may be wrong, the bytes never.
+    The 17 bytes before a batch's CRC are not covered by it: if those are hit, offsets may be
+    wrong, but never the bytes.
     """
     rng = random.Random(closed.stat().st_size)
     trees.copy_tree(closed, path)
@@ -399,7 +400,7 @@ def test_no_flipped_bit_of_any_file_gives_wrong_bytes(closed, path):
 
 
 def test_a_second_owner_is_refused_and_told_who_owns_it(path):
-    """E-two: in this process, and in another; and the lock goes with the owner."""
+    """E-two: in this process, and in another; and the lock ends with its owner."""
     with kafkalog.Log(path, config=CONFIG) as log:
         with pytest.raises(kafkalog.Locked):
             kafkalog.Log(path, config=CONFIG)
@@ -433,7 +434,7 @@ def test_modes_are_private_whatever_the_umask(path):
 
 
 def test_a_crash_of_an_emptied_log_does_not_lower_its_epoch(log_dir):
-    """All records deleted, then a crash: what is appended next carries no older epoch."""
+    """All records are deleted, then a crash: later appends carry no older epoch."""
     with kafkalog.Log(log_dir) as log:
         rows = [batches.Row(b"%d" % i) for i in range(3)]
         log.append_as_follower(batches.batch(rows, base_offset=0, leader_epoch=9))
@@ -449,8 +450,8 @@ def test_a_crash_of_an_emptied_log_does_not_lower_its_epoch(log_dir):
 @pytest.mark.parametrize("left", [0, 30, 70], ids=["nothing", "half a header", "half a record"])
 @pytest.mark.parametrize("hinted", [True, False])
 def test_a_sealed_log_that_is_cut_while_it_is_open(path, hinted, left):
-    """Each way to read says that the file ends too early: none asks for a larger buffer, waits, or
-    takes it for the end."""
+    """Each way to read reports that the file ends too early: none asks for a larger buffer, waits,
+    or takes it for the end."""
     with kafkalog.Log(path) as log:
         fill(log, 10)
         log.roll()

@@ -1,8 +1,8 @@
-"""A disk that is full indeed: small file systems of their own, and a limit on file sizes.
+"""A disk that is really full: small separate file systems, and a limit on file sizes.
 
-An append on a full disk is refused with NoSpace, nothing that was acknowledged is lost, the log
-stays readable, and it goes on when there is space again.  A full disk never shows first at a
-flush: what was appended has its blocks.
+An append on a full disk is refused with NoSpace, nothing acknowledged is lost, the log stays
+readable, and it goes on when there is space again.  A full disk never shows first at a flush:
+appended records already have their blocks.
 """
 
 import contextlib
@@ -38,7 +38,7 @@ def disk(request, tmp_path):
 
 
 def missing(log: kafkalog.Log, acknowledged: list[int]) -> list[int]:
-    """Which of the acknowledged records the log does not hold, or not as they were."""
+    """The acknowledged records that the log lacks, or has changed."""
     held = {record.offset: record.value for record in log.read()}
     return [n for n in acknowledged if held.get(n) != value_of(n)]
 
@@ -56,7 +56,7 @@ def append_until_full(log: kafkalog.Log, acknowledged: list[int]) -> None:
 
 
 def goes_on(log: kafkalog.Log, acknowledged: list[int], count: int = 50) -> None:
-    """With space again: more is appended, flushed, and all is there, now and after reopening."""
+    """With space again: appends and a flush work, and all is there, now and after reopening."""
     append(log, acknowledged, count)
     log.flush()
     assert log.flushed_offset == log.end_offset
@@ -80,7 +80,7 @@ def test_append_is_refused_and_passes_when_space_returns(disk):
             ballast.fill()
             append_until_full(log, acknowledged)
             end = log.end_offset
-            for _ in range(3):  # and again, and nothing is left behind
+            for _ in range(3):  # repeatedly, and nothing is left behind
                 with pytest.raises(kafkalog.NoSpace):
                     log.append_many([bytes(200_000)])
             assert log.end_offset == end
@@ -93,7 +93,7 @@ def test_append_is_refused_and_passes_when_space_returns(disk):
 
 
 def test_a_flush_is_never_the_first_to_see_it(disk):
-    """What was appended has its blocks: another file that takes the rest changes nothing."""
+    """Appended records have their blocks: another file that takes the rest changes nothing."""
     acknowledged: list[int] = []
     ballast = Ballast(disk)
     with kafkalog.Log(disk / "log-0", config=CONFIG) as log:
@@ -115,7 +115,7 @@ def truncate(log):
 
 
 def truncate_far(log):
-    """Into a sealed segment, of which what is kept is copied."""
+    """Into a sealed segment, whose kept part is copied."""
     log.truncate((log.start_offset + log.end_offset) // 2)
 
 
@@ -196,7 +196,7 @@ def test_any_change_on_a_full_disk(disk, change):
 
 
 def test_an_abort_is_seen_whatever_the_disk_held(disk):
-    """A marker whose index entry had no room was refused, not half done."""
+    """A marker whose index entry had no space was refused, not half done."""
     ballast = Ballast(disk)
     row = batches.Row(b"aborted", timestamp_ms=5)
     data = batches.batch(
@@ -234,7 +234,7 @@ def test_a_close_on_a_full_disk_loses_nothing(disk):
 
 
 def test_no_inodes_left(tmp_path):
-    """A roll, which needs a new file, is refused; the active segment goes on to be read."""
+    """A roll, which needs a new file, is refused; the active segment stays readable."""
     acknowledged: list[int] = []
     with mounted("tmpfs", tmp_path, 8) as disk:
         subprocess.run(["mount", "-o", "remount,nr_inodes=14", str(disk)], check=True)
@@ -270,7 +270,7 @@ print(refused, count + 1)
 
 
 def test_a_limit_on_file_sizes_is_an_error_not_a_signal(tmp_path):
-    """EFBIG, where the default action of its signal would end the process."""
+    """EFBIG, although the default action of its signal would end the process."""
     done = subprocess.run(
         [sys.executable, "-c", LIMITED, str(tmp_path / "log-0")], capture_output=True, text=True
     )
@@ -283,7 +283,7 @@ def test_a_limit_on_file_sizes_is_an_error_not_a_signal(tmp_path):
 
 
 def test_the_check_sees_a_lost_record(tmp_path):
-    """The canary: without the last record, or with other bytes in it, the check says so."""
+    """The canary: the check reports a log without the last record, or with other bytes in it."""
     acknowledged: list[int] = []
     with kafkalog.Log(tmp_path / "log-0", config=CONFIG) as log:
         append(log, acknowledged, 20)
@@ -297,7 +297,7 @@ FULL = {**CONFIG, "retention.ms": 1000, "file.delete.delay.ms": 60_000}
 
 
 def filled(disk: Path, path: Path, config: dict[str, object] = FULL) -> kafkalog.Log:
-    """A log on a disk with not a byte left, its active segment full of records."""
+    """A log on a disk without a free byte, its active segment full of records."""
     log = kafkalog.Log(path, config=config)
     append(log, [], 400)
     Ballast(disk).fill()
@@ -308,7 +308,7 @@ def filled(disk: Path, path: Path, config: dict[str, object] = FULL) -> kafkalog
 
 
 def test_deletion_frees_a_full_disk(disk):
-    """With 0 bytes free: what retention removes is given back at once, whatever the delay is."""
+    """With 0 bytes free: space of deleted records is freed at once, whatever the delay is."""
     log = filled(disk, disk / "log-0")
     end, before = log.end_offset, free_bytes(disk)
     expiry = log.apply_retention(now_ms=1 << 50)
@@ -323,7 +323,7 @@ def test_deletion_frees_a_full_disk(disk):
 
 
 def test_a_full_disk_can_be_closed_opened_and_freed(disk, caplog):
-    """The close works and says what it could not write; a writer opens, and deletes."""
+    """The close works and reports what it could not write; a writer opens, and deletes."""
     log = filled(disk, disk / "log-0")
     held = [record.offset for record in log.read()]
     log.close()
@@ -339,7 +339,7 @@ def test_a_full_disk_can_be_closed_opened_and_freed(disk, caplog):
 
 
 def test_a_killed_writer_on_a_full_disk(disk):
-    """Nobody closed it: the recovery needs no room for its indexes."""
+    """It was never closed: the recovery needs no space for its indexes."""
     log = filled(disk, disk / "log-0")
     held = [record.offset for record in log.read()]
     log._handle.abandon()
@@ -357,7 +357,7 @@ def test_a_killed_writer_on_a_full_disk(disk):
 
 @pytest.mark.parametrize("last", [True, False], ids=["last", "middle"])
 def test_a_torn_tail_on_a_full_disk(disk, last, caplog):
-    """A writer opens, reads and deletes; the tail is cut when there is room for its copy."""
+    """A writer opens, reads and deletes; the tail is cut when there is space for its copy."""
     log = filled(disk, disk / "log-0")
     path = disk / "log-0"
     held = [record.offset for record in log.read()]
@@ -386,7 +386,7 @@ def test_a_torn_tail_on_a_full_disk(disk, last, caplog):
         if last:
             log.delete_before(log.segments[-1].base_offset)
             assert free_bytes(disk) > 100_000
-        else:  # it is the last one now
+        else:  # it is now the last one
             Ballast(disk).drop()
         held = [record.offset for record in log.read()]
         assert log.append(b"goes on") == held[-1] + 1
@@ -419,7 +419,7 @@ def test_a_close_with_a_torn_tail_on_a_full_disk_cuts_nothing(disk):
 
 
 def test_retention_of_a_full_data_directory(disk):
-    """The job of a directory frees the disk, and the directory closes and opens."""
+    """A directory's job frees the disk, and the directory closes and opens."""
     manager = Manager(disk / "data", {"log.retention.check.interval.ms": 1 << 40}, FULL)
     manager.create_topic("events", 2)
     logs = [manager.get("events", partition) for partition in (0, 1)]

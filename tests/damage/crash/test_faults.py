@@ -1,7 +1,7 @@
-"""The N-th system call fails, for every N of every operation: once, and from then on.
+"""The N-th system call fails, for every N of every operation: once, or from then on.
 
-Afterwards nothing acknowledged is lost, and the log either goes on or is offline for good:
-the latter after a failed fsync, which is final and never repeated.
+Afterwards nothing acknowledged is lost, and the log either goes on or is offline for good: offline
+after a failed fsync, which is final and never repeated.
 """
 
 import contextlib
@@ -25,12 +25,12 @@ KINDS = (
     "copy_file_range",
 )  # fmt: skip
 SYNCS = {"fdatasync", "fsync"}
-# What may take room of a disk; any other call that met ENOSPC would be one more that met EIO.
+# Calls that may need disk space; for any other call ENOSPC would only repeat the test of EIO.
 ROOM = (
     "openat", "pwrite", "fdatasync", "fsync", "ftruncate", "fallocate", "renameat", "mkdirat",
     "unlinkat", "copy_file_range", "mmap",
 )  # fmt: skip
-# close is left out: on Linux it has closed even when a signal came.
+# close is left out: on Linux it has closed the file even when a signal came.
 INTERRUPTIBLE = ("openat", "pread", "pwrite", "ftruncate", "fallocate", "fdatasync", "fsync")
 TRANSFERS = ("pread", "pwrite", "copy_file_range")
 RECORDS, MANY, CUT, EXTRA = 28, 16, 11, 1000
@@ -135,7 +135,7 @@ class Trial:
         self.extra = False  # a record appended after the fault was acknowledged
 
     def run(self, kind, nth, fault):
-        """The operation under the fault, then the same handle without it."""
+        """Run the operation under the fault, then use the same handle without it."""
         number, sticky, short = FAULTS[fault]
         log = None if self.operation == "open" else kafkalog.Log(self.path, config=CONFIG)
         self.lib.kl_io_reset()
@@ -156,7 +156,7 @@ class Trial:
             log.close()
 
     def _go_on(self, log, kind):
-        """Reads are right; an append is taken or the log offline; no sync follows a failed one."""
+        """Reads are right; an append succeeds or the log is offline; a failed sync is the last."""
         synced = self.failed is not None and kind in SYNCS
         self._allowed(numbers_of(log))
         try:
@@ -171,16 +171,16 @@ class Trial:
         if self.extra and kind not in SYNCS:
             log.close()
             return
-        # A roll's own sync, in its thread, may have met the fault and tell of it only now.
+        # A roll's own sync, in its thread, may have met the fault and report it only now.
         with contextlib.suppress(kafkalog.errors.StorageOffline):
             log.close()
         if self.extra:
             return
-        if synced:  # else a roll may have asked for a sync that is under way
+        if synced:  # otherwise a roll's sync may be in progress
             assert not any(self.lib.kl_io_calls(kind.encode()) for kind in SYNCS)
 
     def _allowed(self, found):
-        """`found` may be what the log holds after the operation, done or failed."""
+        """Whether the log may hold `found` after the operation, done or failed."""
         before, added = list(range(RECORDS)), list(range(RECORDS, RECORDS + MANY))
         if self.operation in ADDED:
             added = added[: ADDED[self.operation]]
@@ -198,7 +198,7 @@ class Trial:
             assert found == before
 
     def check(self):
-        """A new start without faults finds it all, clean, and goes on."""
+        """A new start without faults finds everything, clean, and goes on."""
         with kafkalog.Log(self.path, config=CONFIG) as log:
             found = numbers_of(log)
             if EXTRA in found:
@@ -216,7 +216,7 @@ class Trial:
 
 
 def kinds_of(fault):
-    """The calls that can fail so."""
+    """The calls that can fail with this fault."""
     if fault.startswith("short"):
         return TRANSFERS
     if fault.startswith("ENOSPC"):
@@ -257,7 +257,7 @@ def test_nth_call_fails(operation, fault, template, clean, memory_path, native_t
 
 
 def test_a_full_disk_is_named_and_passes(template, memory_path, native_test):
-    """ENOSPC: the append says so, the log stays readable, and goes on when space returns."""
+    """ENOSPC: the append reports it, the log stays readable, and goes on when space returns."""
     _, lib = native_test
     path = memory_path / "log-0"
     shutil.copytree(template, path)

@@ -46,7 +46,7 @@ SETTINGS = {
 }
 VALUE = bytes(range(256)) * 16
 AT_ONCE_S = 25.0
-"""Less than the 30 s and more that a timeout would take."""
+"""Less than the 30 s or more that a timeout would take."""
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(300)]
 
@@ -69,7 +69,7 @@ def broker(disk: Path) -> Iterator[Broker]:
 
 
 def fill(raw: Raw, disk: Path, *topics: str) -> dict[str, int]:
-    """Until nobody takes anything any more; how many records each topic took."""
+    """Produce until every topic refuses; returns the number of records that each topic took."""
     taken = dict.fromkeys(topics, 0)
     for topic in topics:
         for _ in range(4):
@@ -82,7 +82,7 @@ def fill(raw: Raw, disk: Path, *topics: str) -> dict[str, int]:
 
 
 def fill_up(raw: Raw, topic: str) -> int:
-    """What was allocated before is filled, too; how many records that took."""
+    """Fill the space that was allocated before, too; returns the number of records."""
     taken = 0
     while (answer := raw.produce(topic, VALUE)).error_code == OK:
         taken += 1
@@ -125,7 +125,7 @@ def test_it_reads_and_refuses_and_goes_on(disk: Path, broker: Broker) -> None:
 
 
 def test_a_partition_that_was_never_opened(disk: Path, broker: Broker) -> None:
-    """Its first record is refused, and a while later it is not."""
+    """Its first record is refused, and a while later it is accepted."""
     with Raw(broker.bootstrap_servers) as raw:
         assert raw.create("a").error_code == OK
         assert raw.create("b").error_code == OK
@@ -134,11 +134,11 @@ def test_a_partition_that_was_never_opened(disk: Path, broker: Broker) -> None:
             assert raw.produce("b", VALUE).error_code == FULL
             assert count(raw, "b") == 0
         Ballast(disk).drop()
-        assert raw.produce("b", VALUE).error_code == OK, "it was let alone for a while"
+        assert raw.produce("b", VALUE).error_code == OK, "it was not retried for a while"
 
 
 def test_all_that_is_open_is_told_once(disk: Path, caplog: pytest.LogCaptureFixture) -> None:
-    """Jobs that cannot write say so in one line, without a traceback."""
+    """Jobs that cannot write report it in one line, without a traceback."""
     caplog.set_level(logging.INFO)
     names = ("replica.high.watermark", "log.flush.offset", "log.flush.start.offset")
     often = {f"{name}.checkpoint.interval.ms": 20 for name in names}
@@ -153,7 +153,7 @@ def test_all_that_is_open_is_told_once(disk: Path, caplog: pytest.LogCaptureFixt
             return [one for one in caplog.records if f"job {job} failed" in one.getMessage()]
 
         def stuck() -> bool:
-            """The thread that got the very last block has nothing left to write: then once more."""
+            """A thread that got the very last block has nothing left to write: then try again."""
             nonlocal tries
             tries += 1
             Ballast(disk).drop()
@@ -175,7 +175,7 @@ def test_all_that_is_open_is_told_once(disk: Path, caplog: pytest.LogCaptureFixt
     assert all("No space left on device" in one.getMessage() for one in told(jobs[0]))
 
 
-# ---- what makes room -------------------------------------------------------------------------
+# ---- making space ----------------------------------------------------------------------------
 
 
 def test_delete_records_makes_room(disk: Path, broker: Broker) -> None:
@@ -192,7 +192,7 @@ def test_delete_records_makes_room(disk: Path, broker: Broker) -> None:
 
 
 def test_a_setting_lets_retention_make_room(disk: Path, broker: Broker) -> None:
-    """The change itself has to be written, and is."""
+    """The change itself must be written, and is."""
     with Raw(broker.bootstrap_servers) as raw:
         assert raw.create("a").error_code == OK
         fill(raw, disk, "a")
@@ -235,7 +235,7 @@ def test_a_topic_that_cannot_be_made_is_not_there(disk: Path, broker: Broker) ->
 @pytest.mark.parametrize("ended", ["closed", "killed"])
 @pytest.mark.parametrize("reserve", ["kept", "gone"])
 def test_it_starts_on_a_full_disk(disk: Path, ended: str, reserve: str) -> None:
-    """Also again and again, and after a kill; records are there, deletion makes room."""
+    """Also repeatedly, and after a kill; records are there, deletion makes space."""
     with opened(disk) as broker, Raw(broker.bootstrap_servers) as raw:
         assert raw.create("a").error_code == OK
         assert raw.create("b").error_code == OK
@@ -243,7 +243,7 @@ def test_it_starts_on_a_full_disk(disk: Path, ended: str, reserve: str) -> None:
         if ended == "killed":
             image = disk.parent / "left"
             subprocess.run(["cp", "-a", str(disk / "data"), str(image)], check=True)
-    if ended == "killed":  # as it was when it was full: put back in place of what the close left
+    if ended == "killed":  # restore the state when it was full instead of what the close left
         Ballast(disk).drop()
         subprocess.run(["rm", "-r", str(disk / "data")], check=True)
         subprocess.run(["cp", "-a", "--sparse=never", str(image), str(disk / "data")], check=True)
@@ -253,7 +253,7 @@ def test_it_starts_on_a_full_disk(disk: Path, ended: str, reserve: str) -> None:
         Ballast(disk).fill()
         with opened(disk) as broker, Raw(broker.bootstrap_servers) as raw:
             assert {name: count(raw, name) for name in taken} == taken
-            taken["a"] += fill_up(raw, "a")  # what the close gave back is little
+            taken["a"] += fill_up(raw, "a")  # the close freed little
     Ballast(disk).fill()
     with opened(disk) as broker, Raw(broker.bootstrap_servers) as raw:
         topics = [{"name": "a", "partitions": [{"partition_index": 0, "offset": -1}]}]
@@ -299,7 +299,7 @@ def committed(raw: Raw, group: str) -> int:
 
 
 def test_commits_of_groups(disk: Path, broker: Broker) -> None:
-    """Clients look for the coordinator again, and commit when there is room."""
+    """Clients look for the coordinator again, and commit when there is space."""
     with Raw(broker.bootstrap_servers) as raw:
         assert raw.create("a").error_code == OK
         raw.call(apis.FIND_COORDINATOR, key_type=0, coordinator_keys=["g"])
@@ -321,14 +321,14 @@ def test_commits_of_groups(disk: Path, broker: Broker) -> None:
 
 
 def test_transactions(disk: Path, broker: Broker) -> None:
-    """Its parts are refused with codes that clients try again with; then it goes on and ends."""
+    """Its parts are refused with retriable codes; then the transaction continues and ends."""
     with Raw(broker.bootstrap_servers) as raw:
         assert raw.create("a").error_code == OK
         assert raw.create("b").error_code == OK
         client = Client(raw, "t")
         assert client.add("a", 0) == [OK]
         fill(raw, disk, "a", "b")
-        # What the journal has blocks for ahead is used up first.
+        # The blocks that the journal allocated ahead are used up first.
         again = {*AGAIN, FULL}
         named = {"transactional_id": "t2", "transaction_timeout_ms": 60_000}
 
@@ -360,7 +360,7 @@ def test_the_producer_gives_up_soon_and_says_why(disk: Path, broker: Broker) -> 
         ):
             producer.send("a", VALUE).result()
         assert time.monotonic() - begun < AT_ONCE_S
-        assert str(disk) not in str(told.value), "where the data lies is nobody's business"
+        assert str(disk) not in str(told.value), "clients must not learn where the data is"
         Ballast(disk).drop()
         with Producer(broker.bootstrap_servers, config=patience) as producer:
             producer.send("a", VALUE).result()

@@ -1,7 +1,7 @@
 """A missing `.log` whose records were on disk: opening the log reports it, and nothing is written
 until `kafkalog repair` allows it.
 
-People take `*.log` for logging output: they ignore it, clean it up, leave it out of a copy.
+People mistake `*.log` for logging output: they ignore it, clean it up, leave it out of a copy.
 """
 
 import contextlib
@@ -50,7 +50,7 @@ def values(log: kafkalog.Log) -> list[bytes | None]:
 
 
 def command(*words: str) -> tuple[int, str]:
-    """What a command says, in this process."""
+    """The status and output of a command, run in this process."""
     out = io.StringIO()
     with contextlib.redirect_stdout(out), contextlib.redirect_stderr(out):
         status = main([*words])
@@ -59,8 +59,8 @@ def command(*words: str) -> tuple[int, str]:
 
 @pytest.fixture(params=["alone", "directory"])
 def made(request: pytest.FixtureRequest, memory_path: Path) -> Path:
-    """The folder of a log of ten batches in one segment, closed: one that stands alone, or one of
-    a directory."""
+    """The folder of a closed log with ten batches in one segment: a lone log, or one in a
+    directory."""
     if request.param == "alone":
         path = memory_path / "log-0"
         with kafkalog.Log(path) as log:
@@ -74,7 +74,7 @@ def made(request: pytest.FixtureRequest, memory_path: Path) -> Path:
 
 
 def root_of(folder: Path) -> Path:
-    """Where its checkpoints are."""
+    """The folder of its checkpoints."""
     return folder.parent if folder.parent.name == "data" else folder
 
 
@@ -82,12 +82,12 @@ def root_of(folder: Path) -> Path:
 @pytest.mark.parametrize("marker", ["clean", "crashed"])
 @pytest.mark.parametrize("loss", LOSSES)
 def test_it_is_refused_and_named(made: Path, loss: str, marker: str, mode: str) -> None:
-    """The sentence names the log, the end that was found, the wanted one, and the remedy."""
+    """The error names the log, the end that was found, the wanted one, and the remedy."""
     if marker == "crashed":
         (root_of(made) / ".kafka_cleanshutdown").unlink()
     LOSSES[loss](made / FIRST)
     before = trees.fingerprint(root_of(made), "*[!x]")
-    for _ in range(2):  # the first refusal leaves what the second one goes by
+    for _ in range(2):  # the first refusal keeps the evidence for the second
         with pytest.raises(CorruptLog) as caught:
             kafkalog.Log(made, mode=mode)
         end = COUNT // 2 if loss == "cut" else 0
@@ -100,7 +100,7 @@ def test_it_is_refused_and_named(made: Path, loss: str, marker: str, mode: str) 
 
 @pytest.mark.parametrize("loss", LOSSES)
 def test_verify_calls_it_damage(made: Path, loss: str) -> None:
-    """Of the directory, of the folder alone, and by the command."""
+    """For the directory, for the folder alone, and by the command."""
     LOSSES[loss](made / FIRST)
     for path in (root_of(made), made):
         [found] = [f for f in verify(path).findings if f.what == "log-short"]
@@ -112,7 +112,7 @@ def test_verify_calls_it_damage(made: Path, loss: str) -> None:
 @pytest.mark.parametrize("marker", ["clean", "crashed"])
 @pytest.mark.parametrize("loss", LOSSES)
 def test_repair_lets_it_go_on(made: Path, loss: str, marker: str) -> None:
-    """What is left is there, and no offset is given a second time."""
+    """The remaining records are there, and no offset is assigned twice."""
     if marker == "crashed":
         (root_of(made) / ".kafka_cleanshutdown").unlink()
     LOSSES[loss](made / FIRST)
@@ -171,7 +171,7 @@ def test_who_only_reads_takes_it_for_no_empty_log(memory_path: Path, loss: str) 
 @pytest.mark.parametrize("which", ["first", "middle", "last"])
 @pytest.mark.parametrize("alone", [True, False], ids=["alone", "directory"])
 def test_of_several_segments(memory_path: Path, which: str, alone: bool) -> None:
-    """The indexes that lie there still tell of a segment that is not the last one."""
+    """The remaining indexes still reveal a missing segment that is not the last one."""
     path = memory_path / "data" / "log-0"
     if not alone:
         with Manager(memory_path / "data") as manager:
@@ -199,7 +199,7 @@ def test_of_several_segments(memory_path: Path, which: str, alone: bool) -> None
 @pytest.mark.parametrize("mode", ["r", "w"])
 @pytest.mark.parametrize("loss", ["emptied", "cut"])
 def test_of_a_small_sealed_segment(memory_path: Path, loss: str, mode: str) -> None:
-    """It has no entry in its offset index: the time index tells that it was longer."""
+    """It has no entry in its offset index: the time index shows that it was longer."""
     path = memory_path / "log-0"
     with kafkalog.Log(path) as log:
         for _ in range(3):
@@ -214,7 +214,7 @@ def test_of_a_small_sealed_segment(memory_path: Path, loss: str, mode: str) -> N
 
 
 def test_what_a_lone_log_noted_as_it_grew(memory_path: Path) -> None:
-    """Its flushed-offset is all that tells after a crash; repair takes it back."""
+    """After a crash only its flushed-offset shows the loss; repair lowers it."""
     path = memory_path / "log-0"
     with kafkalog.Log(path, config=SMALL) as log:
         append(log, 30)
@@ -232,7 +232,7 @@ def test_what_a_lone_log_noted_as_it_grew(memory_path: Path) -> None:
 
 
 def test_without_a_recovery_point_the_high_watermark_tells(memory_path: Path) -> None:
-    """After a clean close no record was shown that was not on disk."""
+    """After a clean close: records that were not on disk were never visible."""
     with Manager(memory_path / "data") as manager:
         manager.create_topic("log")
         append(manager.get("log", 0))
@@ -244,7 +244,7 @@ def test_without_a_recovery_point_the_high_watermark_tells(memory_path: Path) ->
 
 
 def test_of_a_node_of_a_cluster(memory_path: Path) -> None:
-    """Repair lets a copy end where it does: its leader has what it lacks."""
+    """Repair lets a replica end where it does: its leader has the missing records."""
     with Manager(memory_path / "data") as manager:
         manager.create_topic("log")
         append(manager.get("log", 0))
@@ -260,11 +260,11 @@ def test_of_a_node_of_a_cluster(memory_path: Path) -> None:
         assert manager.get("log", 0).end_offset == COUNT // 2
 
 
-# ---- behind the recovery point -----------------------------------------------------------------
+# ---- after the recovery point ------------------------------------------------------------------
 
 
 def spoil_the_end(file: Path) -> None:
-    """The last two batches have wrong bytes."""
+    """Write wrong bytes into the last two batches."""
     data = bytearray(file.read_bytes())
     for header in list(batches.headers(bytes(data)))[-2:]:
         data[header.pos + 40] ^= 0xFF
@@ -272,7 +272,7 @@ def spoil_the_end(file: Path) -> None:
 
 
 def cut_the_end(file: Path) -> None:
-    """At a batch's border."""
+    """Cut the file at a batch boundary."""
     data = file.read_bytes()
     file.write_bytes(data[: list(batches.headers(data))[-2].pos])
 
@@ -287,9 +287,9 @@ ENDS: dict[str, Callable[[Path], None]] = {
 
 def kill_after_a_roll(path: Path, point: str, follows: int) -> tuple[Path, int]:
     """A log of several segments, `follows` batches in the last one, whose recovery point is the
-    last offset of the segment before the last two; the `.log` of that, and where it ends.
+    last offset of the segment before the last two; returns that segment's `.log` and its end.
 
-    `point`: what tells it.
+    `point`: the file that holds the recovery point.
     """
     root = path.parent if point == "directory" else path
     if point == "directory":
@@ -319,7 +319,7 @@ def kill_after_a_roll(path: Path, point: str, follows: int) -> tuple[Path, int]:
 def test_repair_keeps_what_follows_a_lost_end(
     memory_path: Path, loss: str, follows: int, point: str
 ) -> None:
-    """The recovery point lies in what is gone: recovery begins behind it, once repair says so."""
+    """The recovery point is in the lost part: once repair says so, recovery begins after it."""
     path = memory_path / "data" / "log-0"
     file, end = kill_after_a_roll(path, point, follows)
     root = path.parent if point == "directory" else path
@@ -351,7 +351,7 @@ def test_repair_keeps_what_follows_a_lost_end(
 def test_of_a_log_whose_topic_is_not_its_folders_name(
     memory_path: Path, loss: str, marker: str
 ) -> None:
-    """Its checkpoints tell of the topic: the only one of which they tell."""
+    """Its checkpoints name the topic, and no other one."""
     path = memory_path / "mylog"
     with kafkalog.Log(path, topic="orders", config=SMALL) as log:
         append(log, 30)
@@ -372,7 +372,7 @@ def test_of_a_log_whose_topic_is_not_its_folders_name(
 
 @pytest.mark.parametrize("marker", ["clean", "crashed"])
 def test_of_a_folder_that_was_renamed(memory_path: Path, marker: str) -> None:
-    """Its checkpoints lie inside and tell of it as before."""
+    """Its checkpoints are inside, and still cover it."""
     with kafkalog.Log(memory_path / "log-0") as log:
         append(log)
     path = (memory_path / "log-0").rename(memory_path / "other-3")
@@ -402,7 +402,7 @@ def test_a_checkpoint_of_another_name_is_lowered(memory_path: Path) -> None:
     assert cleaner.read_text() == f"0\n1\norders 0 {COUNT}\n"
 
 
-# ---- what is no loss ---------------------------------------------------------------------------
+# ---- no loss -----------------------------------------------------------------------------------
 
 
 def expect_nothing_lost(path: Path, start: int, end: int) -> None:
@@ -421,13 +421,13 @@ def test_a_log_that_was_never_written(memory_path: Path) -> None:
 
 
 def test_an_end_that_a_compaction_took(memory_path: Path) -> None:
-    """The segment lacks records inside, too: recovery sees that nothing was lost."""
+    """The segment has gaps inside, too: recovery sees that nothing was lost."""
     path = memory_path / "log-0"
     file, end = kill_after_a_roll(path, "checkpoint", 2)
     data = file.read_bytes()
     first, _, third, last = batches.headers(data)
     file.write_bytes(data[: first.batch_bytes] + data[third.pos : last.pos])
-    for suffix in (".chk", ".index", ".timeindex"):  # of what it was
+    for suffix in (".chk", ".index", ".timeindex"):  # of the segment before the compaction
         file.with_suffix(suffix).unlink()
     assert verify(path).clean
     with kafkalog.Log(path, config=SMALL) as log:
@@ -460,7 +460,7 @@ def test_a_log_that_was_cut(memory_path: Path, offset: int, crashed: bool) -> No
 
 @pytest.mark.parametrize("offset", [0, 12, 100])
 def test_a_crash_in_a_new_beginning(memory_path: Path, offset: int) -> None:
-    """The start is written down before the segments go: the rest of them tells nothing."""
+    """The start is recorded before the segments are removed, so the rest of them proves no loss."""
     path = memory_path / "log-0"
     with kafkalog.Log(path, config=SMALL) as log:
         append(log, 30)
@@ -468,7 +468,7 @@ def test_a_crash_in_a_new_beginning(memory_path: Path, offset: int) -> None:
         state, tp = log._handle.owner.state, log._handle.tp
         with state.truncating(tp, 0, offset):
             copy = trees.copy_tree(path, memory_path / "copy-0")
-    (copy / "flushed-offset").unlink(missing_ok=True)  # as before the first change on the disk
+    (copy / "flushed-offset").unlink(missing_ok=True)  # removed before any change on the disk
     first, *others = sorted(copy.glob("*.log"))
     left = len(list(batches.headers(first.read_bytes())))
     for file in others:
@@ -478,7 +478,7 @@ def test_a_crash_in_a_new_beginning(memory_path: Path, offset: int) -> None:
 
 
 def test_a_crash_before_the_first_checkpoint(memory_path: Path) -> None:
-    """A directory of Kafka's: the partition is in no checkpoint yet."""
+    """In a directory of Kafka's: the partition is in no checkpoint yet."""
     with Manager(memory_path / "data") as manager:
         manager.create_topic("log")
         append(manager.get("log", 0))
@@ -502,7 +502,7 @@ def test_a_topic_that_was_deleted_and_made_again(memory_path: Path) -> None:
 
 
 def test_a_folder_that_went_and_came_back(memory_path: Path) -> None:
-    """Into another directory, where it was cut, and back: the old checkpoint says nothing of it."""
+    """Into another directory, where it was truncated, and back: the old checkpoint is void."""
     roots = [memory_path / "one" / "data", memory_path / "two" / "data"]
     for root in roots:
         Manager(root).close()
@@ -520,8 +520,8 @@ def test_a_folder_that_went_and_came_back(memory_path: Path) -> None:
 
 
 def test_a_reader_that_looked_before_a_truncation(memory_path: Path) -> None:
-    """What it knows of the checkpoints is old: it looks again before it says that records are
-    gone."""
+    """Its copy of the checkpoints is old: it reads them again before it reports that records are
+    missing."""
     with Manager(memory_path / "data") as manager:
         manager.create_topic("log")
         append(manager.get("log", 0))
@@ -534,7 +534,7 @@ def test_a_reader_that_looked_before_a_truncation(memory_path: Path) -> None:
 
 
 def test_a_wrong_point_of_a_lone_log_that_is_whole(memory_path: Path) -> None:
-    """Its marker names the last segment and its size, which says more."""
+    """Its marker names the last segment and its size, which proves more."""
     path = memory_path / "log-0"
     with kafkalog.Log(path) as log:
         append(log)
@@ -545,7 +545,7 @@ def test_a_wrong_point_of_a_lone_log_that_is_whole(memory_path: Path) -> None:
 
 
 def test_a_crash_in_a_truncation_to_a_gap(memory_path: Path) -> None:
-    """As a compaction leaves one: the log ends below the offset to which it is cut."""
+    """A compaction leaves such a gap: the log ends below the offset of the truncation."""
     source = memory_path / "source-0"
     with kafkalog.Log(source) as log:
         append(log)
@@ -576,7 +576,7 @@ def test_a_crash_in_a_truncation_to_a_gap(memory_path: Path) -> None:
 
 
 def test_a_lone_log_in_the_place_of_another(memory_path: Path) -> None:
-    """It had another name: the directory's checkpoints are of what was there before."""
+    """It had another name: the directory's checkpoints are those of the log before it."""
     root = memory_path / "one" / "data"
     with Manager(root) as manager:
         manager.create_topic("log")

@@ -10,7 +10,7 @@ from tests.damage.crash.ledger import Ledger
 from tests.support.effort import EXPLORING, LONG, patience_s, rounds
 
 LOGS = 5
-FRESH_AFTER = 20  # kills on one directory before a new one begins
+FRESH_AFTER = 20  # kills on one directory before a new one starts
 
 
 def account(worker, ledger):
@@ -28,7 +28,7 @@ def account(worker, ledger):
 @pytest.mark.explore
 @pytest.mark.timeout(patience_s(300))
 def test_kills_at_random_moments_lose_nothing(zygote, rng, memory_path):
-    """Each worker finds what the one before it had promised, then is killed in its turn."""
+    """Each worker finds what the one before it had promised, and is then killed itself."""
     kills = changes = 0
     for _ in rounds(LOGS):
         ledger = Ledger()
@@ -67,9 +67,9 @@ def test_every_failpoint_is_passed_by_some_scenario(passed):
 @pytest.mark.explore
 @pytest.mark.parametrize("name", work.SCENARIOS)
 def test_a_kill_at_every_failpoint_loses_nothing(name, zygote, passed, memory_path):
-    """At the first and the last pass of each failpoint that no scenario before has, and at the last
-    of every other one of the rest; of all of them in the long form.  Exploring, at the first in any
-    case and at one between them, too."""
+    """Kill at the first and last pass of each failpoint that no earlier scenario has, and at the
+    last pass of every other one of the rest; of all of them in the long form.  Exploring also kills
+    at every first pass, and at one between them."""
     assert passed[name]
     before = {point for other, hits in passed.items() if other < name for point in hits}
     for place, (failpoint, count) in enumerate(passed[name].items()):
@@ -86,8 +86,8 @@ def test_a_kill_at_every_failpoint_loses_nothing(name, zygote, passed, memory_pa
             for words in killed.reports():
                 if words[0] != "hits":
                     ledger.note(words)
-            # The sync thread runs when it may, and joins what waits for it: how often is not
-            # fixed, but that a flush passes there is.  Nor is how often it notes how far it is.
+            # The sync thread runs when it can, and joins waiting flushes: how often it passes is
+            # not fixed, only that a flush does.  Nor is how often it records its progress.
             survived = words[0] == "done"
             free = failpoint.startswith("flush.") and (name != "flush" or after > 1)
             free |= failpoint.startswith("dir.replace.") and (name != "close" or after > 1)
@@ -99,7 +99,7 @@ def test_a_kill_at_every_failpoint_loses_nothing(name, zygote, passed, memory_pa
 
 
 def test_the_ledger_finds_a_lost_record():
-    """The judge itself: a record that is gone, moved or altered is seen."""
+    """The judge itself: it sees a record that is gone, moved or altered."""
     rng = random.Random(1)
     ledger = Ledger()
     ledger.note(["append", 0, 3])

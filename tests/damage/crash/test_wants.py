@@ -1,6 +1,6 @@
-"""What passes: out of descriptors, memory or space a call fails, and the log goes on.
+"""Shortages pass: without descriptors, memory or space a call fails, and the log goes on.
 
-Only a write-back that failed is final, and no log misses one.
+Only a failed write-back is final, and every log learns of it.
 """
 
 import contextlib
@@ -75,14 +75,14 @@ CHANGES = [append, append_until_it_rolls, flush, rolled_and_flushed, retention, 
 @pytest.mark.parametrize("change", CHANGES)
 @pytest.mark.parametrize("want", WANTS)
 def test_no_want_is_final(log, lib, want, change):
-    """Each open, each allocation of blocks or memory in turn: the call fails or not; it goes on."""
+    """Each open, each allocation of blocks or memory in turn may fail the call; the log goes on."""
     for call in (b"openat", b"fallocate", b"alloc"):
         for nth in range(1, 12):
             for sticky in (0, 1):
                 append(log)
                 end = log.end_offset
                 lib.kl_io_reset()
-                lib.kl_set_max_open_files(1)  # so that files are opened again and again
+                lib.kl_set_max_open_files(1)  # so that files are opened repeatedly
                 assert lib.kl_io_fail(call, nth, WANTS[want], sticky, 0) == 0
                 try:
                     change(log)
@@ -95,7 +95,7 @@ def test_no_want_is_final(log, lib, want, change):
 
 
 def test_a_sync_that_was_not_tried_is_tried_again(log, lib, wait_until):
-    """Nothing has to ask for it: records may be held back until it is done."""
+    """Without any call: records may be held back until the sync is done."""
     lib.kl_io_hold(b"fdatasync", lib.KL_HOLD_ALL)
     log.roll()
     append(log)
@@ -134,7 +134,7 @@ def test_a_write_that_the_disk_refused_is_final(memory_path, lib):
 
 
 def test_a_file_with_unsynced_bytes_stays_open(memory_path, lib):
-    """Otherwise an open and a sync of it later would not report that its write-back failed."""
+    """Otherwise a later open and sync of it would not report the failed write-back."""
     lib.kl_set_max_open_files(4)
     log = kafkalog.Log(memory_path / "log-0")
     append(log)
@@ -189,7 +189,7 @@ def test_a_failed_sync_of_the_cache_takes_the_log_offline(memory_path, lib):
 
 @pytest.mark.parametrize("sticky", [0, 1])
 def test_a_first_opening_without_descriptors_is_done_again(memory_path, lib, sticky):
-    """Whatever it left half made: a folder without a segment, or without the list of epochs."""
+    """Whatever it left half done: a folder without a segment, or without the list of epochs."""
     for nth in range(1, 40):
         lib.kl_io_reset()
         assert lib.kl_io_fail(b"openat", nth, errno.EMFILE, sticky, 0) == 0

@@ -1,4 +1,4 @@
-"""What the workers of the crash tests do to a log until something kills them."""
+"""The workers of the crash tests: they change a log until something kills them."""
 
 import random
 import shutil
@@ -51,7 +51,7 @@ class Writer:
         self.report("returned", span.base_offset, span.last_offset)
 
     def transaction(self, count: int, commit: bool) -> None:
-        """One batch of a producer of its own, and the marker, which takes an offset, too."""
+        """One batch of a new producer, and the marker, which takes an offset, too."""
         producer = 1000 + self.number
         self.report("append", self.number, count)
         rows = [batches.Row(value_of(n), key_of(n), 1) for n in self._take(count)]
@@ -64,9 +64,9 @@ class Writer:
         self.report("returned", self.log.append_marker(producer, 0, commit))
 
     def truncate(self, offset: int) -> None:
-        """Whole batches go: the log ends where the batch that holds `offset` begins.
+        """Remove whole batches: the log ends where the batch that holds `offset` begins.
 
-        If that is not above the start, deleted records go, too: the log starts over.
+        If that is not above the start, deleted records are removed, too: the log starts over.
         """
         raw = self.log.read_batches(offset, isolation="log_end")
         floor = next(batches.headers(raw)).base_offset if raw else self.log.end_offset
@@ -91,7 +91,7 @@ class Writer:
         self.report("returned")
 
     def quiet(self, kind: str) -> None:
-        """A change of no record: flush, roll, close."""
+        """A change that affects no record: flush, roll, close."""
         self.report(kind)
         getattr(self.log, kind)()
         self.report("returned")
@@ -102,7 +102,7 @@ class Writer:
 
 
 def torture(report: Report, path: str, seed: int, number: int) -> None:
-    """Open, tell what is there, now and then verify it, and change it until killed."""
+    """Open, report the content, sometimes verify it, and change it until killed."""
     rng = random.Random(seed)
     writer = Writer(report, path, number)
     if rng.random() < 0.2:
@@ -115,7 +115,7 @@ def torture(report: Report, path: str, seed: int, number: int) -> None:
 
 
 def _change(writer: Writer, rng: random.Random) -> None:
-    """One change, drawn by weight."""
+    """One random change, drawn by weight."""
     log = writer.log
     chance = rng.random()
     if chance < 0.35:
@@ -214,7 +214,7 @@ def create(writer: Writer) -> None:
 
 
 def recover(writer: Writer) -> None:
-    """What kill -9 leaves, with a torn tail and an unfinished swap, is opened again."""
+    """Open what kill -9 leaves, with a torn tail and an unfinished swap."""
     path = Path(writer.log.path)
     writer.quiet("close")
     again = Writer(writer.report, str(path), writer.number)
@@ -229,7 +229,7 @@ def recover(writer: Writer) -> None:
     first = min(left.glob("*.log"))
     first.with_name(f"{first.name}.swap").write_bytes(first.read_bytes())
     (left / f"{again.number:020d}.log.deleted").write_bytes(b"old")
-    (left / FLUSHED).unlink(missing_ok=True)  # so that much is read again
+    (left / FLUSHED).unlink(missing_ok=True)  # so that recovery reads more
     shutil.rmtree(path)
     left.rename(path)
     last = Writer(writer.report, str(path), again.number)
@@ -237,7 +237,7 @@ def recover(writer: Writer) -> None:
 
 
 def checkpoint(writer: Writer) -> None:
-    """A data directory of its own: its folders, and its checkpoint files, written twice."""
+    """A separate data directory: its folders, and its checkpoint files, written twice."""
     from kafkalog.directory.manager import Manager
 
     directory = Path(writer.log.path).parent / "data"
@@ -254,7 +254,7 @@ def checkpoint(writer: Writer) -> None:
 
 
 def fill_compacted(path: Path) -> kafkalog.Log:
-    """A log with something for compaction in each of several segments; always the same."""
+    """A log with work for compaction in each of several segments; always the same."""
     log = kafkalog.Log(path, config=COMPACTED, clock=ManualClock())
     for number in range(60):
         log.append_many(
@@ -275,7 +275,7 @@ def fill_compacted(path: Path) -> kafkalog.Log:
 
 
 def compact(writer: Writer) -> None:
-    """Twice, another log next to the prepared one."""
+    """Twice, in another log next to the prepared one."""
     with fill_compacted(Path(writer.log.path).parent / "compacted-0") as log:
         log.compact()
         log.compact()
@@ -291,7 +291,7 @@ SCENARIOS: dict[str, Callable[[Writer], None]] = {
 def scenario(
     report: Report, path: str, name: str, failpoint: str | None = None, after: int = 1
 ) -> None:
-    """Run one on a prepared log; kill at the `after`-th pass of a failpoint, else count all."""
+    """Run one on a prepared log; kill at the `after`-th pass of a failpoint, or only count."""
     writer = _prepared(report, path)
     _native.lib.kl_failpoint_reset()
     if failpoint is not None:
@@ -309,13 +309,13 @@ def failpoints() -> list[str]:
 
 
 def hits() -> dict[str, int]:
-    """How often each failpoint was passed since the last reset; those that were."""
+    """How often each failpoint was passed since the last reset, if it was."""
     found = {name: _native.lib.kl_failpoint_hits(name.encode()) for name in failpoints()}
     return {name: count for name, count in found.items() if count}
 
 
 def look(report: Report, path: str, number: int) -> None:
-    """Open after a kill: tell what is there, verify it, and go on appending."""
+    """Open after a kill: report the content, verify it, and go on appending."""
     writer = Writer(report, path, number)
     verified = writer.log.verify()
     assert verified.clean, verified
@@ -327,7 +327,7 @@ def look(report: Report, path: str, number: int) -> None:
 
 
 class Liar(Writer):
-    """A canary: acknowledges a flush that it does not do."""
+    """A canary: it acknowledges a flush without doing it."""
 
     def quiet(self, kind: str) -> None:
         if kind == "flush":
@@ -346,7 +346,7 @@ def lie(report: Report, path: str) -> None:
 
 
 def outlive(report: Report, path: str) -> None:
-    """Append and flush until the disk is gone; then read, append and close all the same."""
+    """Append and flush until the disk is gone; after that, still read, append and close."""
     log = kafkalog.Log(path, config=CONFIG)
     try:
         while True:

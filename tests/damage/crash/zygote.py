@@ -1,9 +1,9 @@
 """A process that has kafkalog loaded and forks a worker for each order it gets.
 
-A fresh interpreter costs a tenth of a second, a fork a millisecond: that is the difference
-between a few and many hundred kills in a test.  The zygote itself opens no log and has no
-second thread.  `python -m tests.damage.crash.zygote FD [MODULE...]` serves orders on that socket,
-with those modules loaded, too.
+A fresh interpreter takes a tenth of a second, a fork a millisecond: the difference between a few
+and many hundred kills in a test.  The zygote itself opens no log and has no second thread.
+`python -m tests.damage.crash.zygote FD [MODULE...]` serves orders on that socket, with those
+modules loaded, too.
 """
 
 import array
@@ -24,15 +24,15 @@ from tests.support.waiting import LIMIT_S
 
 ROOT = Path(__file__).resolve().parents[3]
 ORDER_BYTES = 1 << 16
-LOADED = (  # what kafkalog would otherwise import at first use, in each worker again
+LOADED = (  # modules that each worker would otherwise import at first use
     "kafkalog.directory.manager", "kafkalog.log.scan.scan", "kafkalog.inspect.verify.files",
     "cramjam", "lz4.frame", "numpy", "zstandard",
 )  # fmt: skip
 
 
 def serve(orders: socket.socket, more: list[str]) -> None:
-    """Fork a worker per order until the other end closes; the last one is reaped late,
-    so that its pid stays its own while the parent may still signal it."""
+    """Fork a worker per order until the other end closes.  The last one is reaped late, so that its
+    pid is not reused while the parent may still signal it."""
     from tests.damage.crash import work
 
     for name in (*LOADED, *more):
@@ -47,7 +47,7 @@ def serve(orders: socket.socket, more: list[str]) -> None:
         (report_fd,) = array.array("i", ancillary[0][2])
         order = json.loads(data)
         module, colon, _ = order["work"].rpartition(":")
-        if colon:  # here, and not in each worker
+        if colon:  # import it here, not in each worker
             importlib.import_module(module)
         last_pid = os.fork()
         if last_pid == 0:
@@ -77,7 +77,7 @@ def _work(works: dict[str, Any], order: dict[str, Any], report_fd: int) -> None:
 
 
 class Worker:
-    """A forked worker and what it reports."""
+    """A forked worker and its reports."""
 
     def __init__(self, pid: int, report_fd: int) -> None:
         self.pid = pid
@@ -87,7 +87,7 @@ class Worker:
         os.kill(self.pid, signal.SIGKILL)
 
     def reports(self) -> Iterator[list[Any]]:
-        """Every whole report until the worker is gone; a cut last line is dropped.
+        """Every complete report until the worker has ended; a cut last line is dropped.
 
         A worker that failed raises AssertionError with its traceback here.
         """

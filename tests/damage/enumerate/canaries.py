@@ -1,6 +1,6 @@
 """Bugs that an engine could have, planted into a recorded trace: the harness must find each.
 
-A trace is changed as if the code had left a call out, or had made it too late.
+A trace is changed as if the code had left out a call, or made it too late.
 """
 
 from collections.abc import Callable, Iterator
@@ -17,17 +17,17 @@ def _without(steps: Steps, which: Callable[[Step], bool]) -> Steps:
 
 
 def log_never_synced(steps: Steps) -> Steps:
-    """A flush that does not wait for the disk."""
+    """A flush does not wait for the disk."""
     return _without(steps, lambda s: s.syncs and s.name.endswith(".log"))
 
 
 def folder_never_synced(steps: Steps) -> Steps:
-    """New segments and renamed files whose names are not on disk."""
+    """The names of new segments and renamed files are not on disk."""
     return _without(steps, lambda s: s.syncs and "." not in s.name)
 
 
 def replaced_before_synced(steps: Steps) -> Steps:
-    """Checkpoints are renamed into their place before their bytes are on disk."""
+    """Checkpoints are renamed into place before their bytes are on disk."""
     return _without(steps, lambda s: s.syncs and s.name.endswith("checkpoint.tmp"))
 
 
@@ -37,7 +37,7 @@ def copy_before_synced(steps: Steps) -> Steps:
 
 
 def aborts_never_synced(steps: Steps) -> Steps:
-    """Which transactions were aborted is forgotten."""
+    """The list of aborted transactions is forgotten."""
     return _without(steps, lambda s: s.syncs and ".txnindex" in s.name)
 
 
@@ -47,12 +47,12 @@ def snapshots_never_synced(steps: Steps) -> Steps:
 
 
 def start_never_written(steps: Steps) -> Steps:
-    """A deletion that moves the start only in memory."""
+    """A deletion moves the start only in memory."""
     return _without(steps, lambda s: "log-start-offset-checkpoint" in s.name)
 
 
 def _windows(steps: Steps, kind: str) -> Iterator[tuple[int, int]]:
-    """Where each call of a kind begins and where it returned."""
+    """The begin and the return of each call of a kind."""
     begin = None
     for i, step in enumerate(steps):
         if step.mark and step.mark[0] == kind:
@@ -63,7 +63,7 @@ def _windows(steps: Steps, kind: str) -> Iterator[tuple[int, int]]:
 
 
 def acknowledged_early(steps: Steps) -> Steps:
-    """A flush returns when it has begun."""
+    """A flush returns when it has only begun."""
     out = list(steps)
     for begin, end in _windows(steps, "flush"):
         out.insert(begin + 1, out.pop(end))
@@ -71,13 +71,13 @@ def acknowledged_early(steps: Steps) -> Steps:
 
 
 def cut_never_synced(steps: Steps) -> Steps:
-    """A truncation whose end is only in memory."""
+    """A truncation's end is only in memory."""
     inside = {i for begin, end in _windows(steps, "truncate") for i in range(begin, end)}
     return _without(steps, lambda s: s.number in inside and s.syncs and s.name.endswith(".log"))
 
 
 def vouched_before_synced(steps: Steps) -> Steps:
-    """A close writes its checkpoint and its clean marker, and syncs the log then."""
+    """A close writes its checkpoint and its clean marker before it syncs the log."""
     out = list(steps)
     for begin, end in _windows(steps, "close"):
         syncs = [s for s in out[begin:end] if s.syncs and s.name.endswith(".log")]
@@ -99,5 +99,5 @@ CANARIES: dict[Callable[[Steps], Steps], str] = {
     vouched_before_synced: "reopen",
 }
 
-# What would break a promise if what it forgets were believed without a look.
+# Bugs that would break a promise if the forgotten files were believed unchecked.
 DERIVED: dict[Callable[[Steps], Steps], str] = {aborts_never_synced: "aborted_then_closed"}

@@ -1,4 +1,4 @@
-"""Every cut of a recorded protocol: each moment, and what may be left of what was pending."""
+"""Every cut of a recorded protocol: each moment, and the pending changes that may be left."""
 
 import itertools
 import random
@@ -11,15 +11,15 @@ from tests.damage.enumerate.judge import Judge
 from tests.damage.enumerate.promise import Promise
 from tests.damage.enumerate.trace import Step
 
-ALL_SUBSETS = 4  # up to so many pending changes every subset of them is tried
-AGAIN_SHARE = 0.02  # of drawn cuts that are followed by cuts of the recovery
+ALL_SUBSETS = 4  # up to this many pending changes every subset is tried
+AGAIN_SHARE = 0.02  # share of drawn cuts that are followed by cuts of the recovery
 
 
 def systematic(
     pending: Sequence[Change], all_subsets: int, moment: int, fine: bool
 ) -> Iterator[list[Form]]:
-    """Prefixes, each change alone left out or kept, all subsets of a few, and each way in
-    which what this moment brought may be torn: while all else is kept, and, less `fine`, alone."""
+    """Prefixes, each change alone left out or kept, all subsets of a few, and each way in which a
+    write of this moment may be torn: with all others kept and, with fewer ways, with none kept."""
     count = len(pending)
     for kept in range(count + 1):
         yield [i < kept for i in range(count)]
@@ -81,17 +81,17 @@ class Enumeration:
     protocol: str
     steps: Sequence[Step]
     promises: Sequence[Promise]
-    root: Path  # where it was recorded
+    root: Path  # the folder of the recording
     judge: Judge
-    first: int = 0  # cuts come from this step on
+    first: int = 0  # the first step to cut at
     all_subsets: int = ALL_SUBSETS
     fine: bool = False  # tear every small file at every byte, not only logs
-    every: int = 1  # one moment of so many has its systematic power cuts; kills come at each
-    image: Files = field(default_factory=dict)  # what lay there before the first step
+    every: int = 1  # moments per systematic power cut; kills come at each moment
+    image: Files = field(default_factory=dict)  # the files before the first step
     cuts: int = field(default=0, init=False)
 
     def moments(self) -> Iterator[tuple[int, Disk]]:
-        """Each moment at which something may be otherwise than before, and the disk there."""
+        """Each moment at which a crash may find something new, and the disk there."""
         disk = Disk(self.root)
         disk.load(self.image)
         for step in self.steps:
@@ -112,7 +112,7 @@ class Enumeration:
         return self.judge.problem(disk.image(forms), self.promises[moment], power)
 
     def _reduced(self, moment: int, disk: Disk, forms: list[Form], power: bool) -> list[Form]:
-        """Keep all that may be kept without the fault going away."""
+        """Keep every pending change that can be kept without losing the fault."""
         for i in range(len(forms)):
             for simpler in (True, False):
                 trial: list[Form] = [*forms[:i], simpler, *forms[i + 1 :]]
@@ -122,7 +122,7 @@ class Enumeration:
         return forms
 
     def systematic(self, kills: bool = True) -> None:
-        """Each moment with a kill, and with every systematic cut.
+        """Try each moment with a kill, and with every systematic cut.
 
         Raises: Fault.
         """
@@ -138,7 +138,7 @@ class Enumeration:
                 self._try(moment, disk, forms)
 
     def draw(self, rng: random.Random, rounds: Iterator[int]) -> None:
-        """A drawn cut a round, and now and then a second while the first is recovered from.
+        """Try a drawn cut each round, and sometimes a second one during the recovery.
 
         Raises: Fault.
         """
@@ -157,7 +157,7 @@ class Enumeration:
                     self.again(moment, disk.image(forms))
 
     def again(self, moment: int, image: Files) -> None:
-        """Cuts during the open that follows a cut."""
+        """Try cuts during the open that follows a cut."""
         opening = self.judge.opening(image)
         again = Enumeration(
             protocol=f"{self.protocol}, the open after a cut after {self.steps[moment]}",

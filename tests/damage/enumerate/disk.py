@@ -1,8 +1,8 @@
-"""A disk in memory: replays recorded system calls, and tells what a power cut may leave.
+"""A disk in memory: replays recorded system calls, and computes what a power cut may leave.
 
 A change is pending until a sync makes it durable: an fdatasync or fsync those of its file, an
 fsync of a directory those of its names, a syncfs all.  A power cut keeps any subset of the
-pending ones, and of data any part.
+pending changes, and any part of a write.
 """
 
 import os
@@ -41,7 +41,7 @@ class Data(NamedTuple):
 
 
 class Size(NamedTuple):
-    """A file cut or grown to a size; `grow`: never cut."""
+    """A change of a file's size; `grow`: never smaller."""
 
     step: int
     inode: int
@@ -53,7 +53,7 @@ Change = Names | Data | Size
 
 
 class Part(NamedTuple):
-    """What of a Data is kept: its bytes [first, last); `whole`: zeros lie in the other places."""
+    """The part of a Data that is kept: its bytes [first, last); `whole`: with zeros elsewhere."""
 
     first: int
     last: int
@@ -67,7 +67,7 @@ Form = bool | Part
 def parts(change: Change, fine: bool = True) -> Iterator[Part]:
     """The ways in which a write may be torn: its head, its head or tail among zeros, zeros.
 
-    At sectors, and a small one at its bytes; not `fine`: at its ends and in the middle.
+    It is torn at sectors, and a small one at each byte; without `fine` at its ends and its middle.
     """
     if not isinstance(change, Data):
         return
@@ -86,7 +86,7 @@ def parts(change: Change, fine: bool = True) -> Iterator[Part]:
 
 
 class Disk:
-    """State after some steps: what is durable, and what is pending on top of it."""
+    """The state after some steps: the durable part, and the changes pending on top of it."""
 
     def __init__(self, root: Path) -> None:
         self.root = os.fspath(root)
@@ -98,7 +98,7 @@ class Disk:
         self._inodes = 0
 
     def load(self, files: Files) -> None:
-        """Begin with an image, all of it durable."""
+        """Start with an image, all of it durable."""
         for path in sorted(files):  # a folder before what is in it
             self._inodes += 1
             if path.endswith("/"):
@@ -111,7 +111,7 @@ class Disk:
     # ---- replay ------------------------------------------------------------------------------
 
     def replay(self, step: Step) -> bool:
-        """Take one call; whether it changed anything here."""
+        """Apply one call; returns whether it changed anything here."""
         if step.mark or step.result < 0 or not self._mine(step.path):
             return False
         takes: Callable[[Step], bool] | None = getattr(self, f"_{step.op}", None)
@@ -119,7 +119,7 @@ class Disk:
         return takes(step)
 
     def _mine(self, path: str) -> bool:
-        """Whether it lies here; a lock file says nothing after a crash."""
+        """Whether it is on this disk; lock files do not matter after a crash."""
         inside = path == self.root or path.startswith(self.root + "/")
         return inside and not path.endswith("/.lock")
 
@@ -233,7 +233,7 @@ class Disk:
             for directory, name, inode in change.entries:
                 if inode is not None:
                     names[directory, name] = inode
-                # A rename whose file is not found under its old name leaves that name alone.
+                # If another file has the old name by now, the rename does not remove it.
                 elif moved is None or names.get((directory, name)) == moved:
                     names.pop((directory, name), None)
             return
@@ -281,12 +281,12 @@ class Disk:
 
 
 def digest(files: Files) -> int:
-    """Tells images apart."""
+    """A hash that tells images apart."""
     return hash(frozenset(files.items()))
 
 
 class Folder:
-    """A folder in memory that holds one image after another; only what differs is written."""
+    """A folder in memory that holds one image after another; only differences are written."""
 
     def __init__(self, root: Path) -> None:
         self.root = os.fspath(root)
@@ -301,8 +301,8 @@ class Folder:
                 yield below + entry.name, entry
 
     def _same(self, path: str, entry: os.DirEntry[str]) -> bool:
-        """Whether a file is the one that was written or read last: recovery replaces a file
-        or changes its size."""
+        """Whether a file is the one last written or read: recovery replaces a file or changes its
+        size."""
         found = entry.stat()
         return self._known.get(path, (0, 0))[:2] == (found.st_ino, found.st_size)
 
@@ -329,7 +329,7 @@ class Folder:
                 os.close(fd)
 
     def read(self) -> Files:
-        """What it holds now."""
+        """Its present content."""
         found: Files = {}
         for path, entry in self._entries():
             if path.endswith("/"):

@@ -1,4 +1,4 @@
-"""Opens what a cut left, and asks everything of it."""
+"""Opens the image that a cut left, and queries everything."""
 
 from collections.abc import Mapping
 from pathlib import Path
@@ -16,19 +16,19 @@ ALWAYS_USED = 100 if EXPLORING else 20
 
 
 class Verdict(NamedTuple):
-    """What opening an image gave: a log that was found, or why none could be."""
+    """The result of opening an image: a log that was found, or why none could be."""
 
     found: Found | None
     problem: str | None
 
 
 def die(log: kafkalog.Log) -> None:
-    """End a handle as a killed process does: nothing is written any more."""
+    """End a handle as a killed process does: nothing more is written."""
     handle_of(log).abandon()
 
 
 def look(log: kafkalog.Log) -> Found:
-    """All that can be asked of an open log."""
+    """Everything that can be queried of an open log."""
     return Found(
         start=log.start_offset,
         end=log.end_offset,
@@ -43,8 +43,8 @@ def look(log: kafkalog.Log) -> Found:
 class Judge:
     """Opens images in one folder in memory; each distinct one once.
 
-    Every image is opened and read.  What it opened to is also used (_use) when that outcome
-    is new, up to ALWAYS_USED of them and one in `share` of the later ones.
+    Every image is opened and read.  Its log is also used (_use) if its outcome is new, up to
+    ALWAYS_USED of them, and one in `share` of the later ones.
     """
 
     def __init__(
@@ -60,14 +60,14 @@ class Judge:
         self._thorough: dict[tuple[int, str], str | None] = {}
 
     def verdict(self, files: Files) -> Verdict:
-        """What this image opens to."""
+        """The result of opening this image."""
         key = digest(files)
         if key not in self._verdicts:
             self._verdicts[key] = self._open(files)
         return self._verdicts[key]
 
     def problem(self, files: Files, promise: Promise, power: bool) -> str | None:
-        """What is wrong with this image after a cut of power, or a kill."""
+        """What is wrong with this image after a power cut, or a kill; None: nothing."""
         key = digest(files), id(promise), power
         if key not in self._kept:
             found, problem = self.verdict(files)
@@ -78,14 +78,14 @@ class Judge:
 
     @property
     def states(self) -> int:
-        """How many different images were opened."""
+        """The number of different images that were opened."""
         return len(self._verdicts)
 
     def _log(self) -> kafkalog.Log:
         return kafkalog.Log(self.path, config=self.config)
 
     def opening(self, files: Files) -> list[Step]:
-        """What opening this image does to the disk."""
+        """The steps by which opening this image changes the disk."""
         self._folder.put(files)
         steps: list[Step] = []
         with recording(_native.lib, steps):
@@ -112,9 +112,9 @@ class Judge:
                 die(log)
 
     def _use(self, log: kafkalog.Log, found: Found) -> str | None:
-        """Look every record up, verify, append, close, open again: what is wrong, if anything.
+        """Look up every record, verify, append, close, open again: what is wrong, if anything.
 
-        What recovery leaves is often the same, so this is done once for each outcome.
+        Recovery often leaves the same state, so this is done once for each outcome.
         """
         for offset, key, value in found.records:
             record = log[offset]

@@ -1,4 +1,4 @@
-"""What a log has promised at each moment of a trace, and whether a log that was found keeps it."""
+"""The promises of a log at each moment of a trace, and whether a log that was found keeps them."""
 
 import struct
 from collections.abc import Sequence
@@ -22,7 +22,7 @@ def _offset(row: tuple[int, bytes | None, bytes | None]) -> int:
 
 
 class Found(NamedTuple):
-    """What an opened log says that it holds."""
+    """The content of an opened log, as it reports it."""
 
     start: int
     end: int
@@ -36,24 +36,24 @@ class Found(NamedTuple):
 
 @dataclass(frozen=True)
 class Promise:
-    """All that a log may be after a crash at one moment.
+    """All states in which a log may be after a crash at one moment.
 
-    Its content is a prefix of `entries`: those that were promised, then those that were not
-    yet.  Entries below the start stay listed, as their producers are remembered.
+    Its content is a prefix of `entries`: first the promised ones, then those not yet promised.
+    Entries below the start stay listed, as their producers are remembered.
     """
 
     entries: tuple[Entry, ...] = ()
     epochs: tuple[tuple[int, int], ...] = ()  # epoch and first offset of each appended batch
     start: int = 0
-    end: int = 0  # what the process sees
-    flushed: int = 0  # the end is not below it after a power cut
-    acknowledged: int = 0  # nor below this after a kill
+    end: int = 0  # as the process sees it
+    flushed: int = 0  # the lowest end after a power cut
+    acknowledged: int = 0  # the lowest end after a kill
     starts: tuple[int, int] = (0, 0)  # the lowest and highest start allowed
-    restart: int | None = None  # a log that is to be emptied, and to begin here
-    compacted: int = 0  # below it only the last record of each key is sure to be there
+    restart: int | None = None  # the new start of a log that is being emptied
+    compacted: int = 0  # below it only the last record of each key must be there
 
     def check(self, found: Found, power: bool) -> str | None:
-        """What is wrong with a log that was opened after a cut of power, or a kill."""
+        """What is wrong with a log opened after a power cut, or a kill; None: nothing."""
         low = self.flushed if power else self.acknowledged
         where = f"found {found.start}..{found.end}"
         if self.restart is not None and found.start == found.end == self.restart:
@@ -65,7 +65,7 @@ class Promise:
         return self._content(found)
 
     def _content(self, found: Found) -> str | None:
-        """Whether all that can be asked of the log follows from its entries up to the end."""
+        """Whether every answer of the log follows from its entries up to the end."""
         model = Model()
         model.entries = [entry for entry in self.entries if entry.offset < found.end]
         model.start, model.end = found.start, found.end
@@ -91,13 +91,13 @@ class Promise:
         return None
 
     def _is_compacted(self, there: Rows, wanted: Rows) -> bool:
-        """Whether nothing is there that was not appended, and all that compaction keeps is."""
+        """Whether it holds only appended records, and all that compaction keeps."""
         last = {key: offset for offset, key, _ in wanted if offset < self.compacted}
         sure = [r for r in wanted if r[0] >= self.compacted or last[r[1]] == r[0]]
         return set(sure) <= set(there) <= set(wanted) and list(there) == sorted(there, key=_offset)
 
     def _epochs(self, start: int, end: int) -> tuple[tuple[int, int], ...]:
-        """Where each epoch begins, of the records [start, end)."""
+        """The start of each epoch, for the records [start, end)."""
         begins: dict[int, int] = {}
         for epoch, offset in self.epochs:
             if offset < end:
@@ -111,7 +111,7 @@ class Promise:
 
 
 def promises(steps: Sequence[Step], log_folder: str) -> list[Promise]:
-    """The promise after each step of a trace that made the log in that folder."""
+    """The promise after each step of the trace that created the log in that folder."""
     told: list[Promise] = []
     promise = Promise()
     pending: tuple[Any, ...] = ()
@@ -176,7 +176,7 @@ def _returned(now: Promise, mark: tuple[Any, ...], result: list[Any]) -> Promise
 
 
 def _settled(now: Promise, start: int, end: int) -> Promise:
-    """A crash was survived, within the trace: what was found goes on from there."""
+    """The log survived a crash within the trace: its promise continues from the state found."""
     return replace(
         now,
         entries=tuple(e for e in now.entries if e.offset < end),
@@ -189,7 +189,7 @@ def _settled(now: Promise, start: int, end: int) -> Promise:
 
 
 def _appended(now: Promise, steps: Sequence[Step], log_folder: str) -> Promise:
-    """With the batches that a call is to append, as it will write them."""
+    """With the batches that a call will append, as it will write them."""
     mark = steps[0].mark
     number = mark[1] if mark[0] == "append" else -1
     entries, epochs, end = list(now.entries), list(now.epochs), now.end

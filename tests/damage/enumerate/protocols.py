@@ -1,4 +1,4 @@
-"""Scripted changes of a log, to be recorded: each goes through one protocol of the engine."""
+"""Scripted changes of a log, to be recorded: each performs one protocol of the engine."""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -38,7 +38,7 @@ class Scribe(Writer):
         self.report("returned", self.log.append_marker(producer, 0, commit))
 
     def follow(self, count: int, epoch: int) -> None:
-        """Append what a leader of that epoch wrote."""
+        """Append the records of a leader of that epoch."""
         self.report("append", self.number, count)
         rows = [batches.Row(value_of(n), key_of(n), 1) for n in self._take(count)]
         span = self.log.append_as_follower(
@@ -47,12 +47,12 @@ class Scribe(Writer):
         self.report("returned", span.base_offset, span.last_offset)
 
     def checkpoint(self) -> None:
-        """What a data directory does every minute."""
+        """Write checkpoints as a data directory does every minute."""
         tp = TopicPartition(self.log.topic, self.log.partition)
         handle_of(self.log).owner.state.save(recovery_points={tp: self.log.flushed_offset})
 
     def retain(self) -> None:
-        """Delete what retention.bytes no longer keeps."""
+        """Delete the segments that retention.bytes no longer keeps."""
         segments = list(self.log.segments)
         over = sum(s.size_bytes for s in segments) - RETENTION_BYTES
         while segments[0].size_bytes <= over:
@@ -63,19 +63,19 @@ class Scribe(Writer):
         self.report("returned")
 
     def reopened(self) -> "Scribe":
-        """Closed, and opened again."""
+        """Close it, and open it again."""
         self.quiet("close")
         return Scribe(self.report, self.log.path, self.number)
 
     def killed(self) -> "Scribe":
-        """Killed, and opened again."""
+        """Kill it, and open it again."""
         die(self.log)
-        self.report("recover")  # which waits for the syncs that it asks for
+        self.report("recover")  # which waits for its own syncs
         return Scribe(self.report, self.log.path, self.number)
 
 
 def prepared(report: Report, root: Path) -> Scribe:
-    """A log of some segments with transactions of both ends, closed and opened again."""
+    """A log of some segments with committed and aborted transactions, closed and opened again."""
     writer = Scribe(report, str(root / LOG_FOLDER))
     writer.append_many(3, "lz4")
     writer.transaction(2, False)
@@ -144,7 +144,7 @@ def reopen(writer: Scribe) -> Scribe:
 
 
 def recover(writer: Scribe) -> Scribe:
-    """A kill, and what opening does after it."""
+    """A kill, and the open after it."""
     writer.append_many(6, None)
     writer.transaction(1, False)
     writer = writer.killed()
@@ -155,7 +155,7 @@ def recover(writer: Scribe) -> Scribe:
 
 
 def truncate(writer: Scribe) -> Scribe:
-    """Within the last segment, over several, and what was never flushed."""
+    """Within the last segment, over several, and of records that were never flushed."""
     writer.append_many(3, None)
     writer.truncate(writer.log.end_offset - 2)
     writer.append()
@@ -171,7 +171,7 @@ def truncate(writer: Scribe) -> Scribe:
 
 
 def truncate_batch(writer: Scribe) -> Scribe:
-    """Inside of a batch that the checkpoints tell of: it goes whole, and they come down."""
+    """Inside a batch that the checkpoints cover: it is removed whole, and they are lowered."""
     writer.append_many(3, None)
     writer = writer.reopened()
     writer.delete(writer.log.end_offset - 2)
@@ -188,7 +188,7 @@ def truncate_batch(writer: Scribe) -> Scribe:
 
 
 def truncate_transactions(writer: Scribe) -> Scribe:
-    """Markers go, and so what they ended is open again."""
+    """Markers are removed, so their transactions are open again."""
     writer.open_transaction(7, 0, 2)
     writer.end_transaction(7, False)
     writer.quiet("roll")
@@ -260,7 +260,7 @@ def aborted_then_closed(writer: Scribe) -> Scribe:
 
 
 def epochs(writer: Scribe) -> Scribe:
-    """Leaders come and go; a truncation takes an epoch back."""
+    """Leaders change; a truncation removes an epoch."""
     writer.follow(2, 3)
     writer.follow(1, 3)
     writer.quiet("roll")
@@ -281,7 +281,7 @@ PROTOCOLS: dict[str, Callable[[Scribe], Scribe]] = {
 
 
 class Cleaned(Scribe):
-    """A writer on a log that is compacted: every record has a key."""
+    """A writer on a compacted log: every record has a key."""
 
     config: ClassVar = {**CONFIG, "cleanup.policy": "compact", "segment.bytes": 500}
 
@@ -291,14 +291,14 @@ class Cleaned(Scribe):
             self.append()
 
     def compact(self) -> None:
-        """Below the active segment only the last record of a key is sure to stay."""
+        """Below the active segment only the last record of a key must stay."""
         self.report("compact", self.log.segments[-1].base_offset)
         self.log.compact()
         self.report("returned")
 
 
 def compact(report: Report, root: Path) -> Cleaned:
-    """Twice, the second time over what the first one left; between them what is not flushed."""
+    """Twice, the second time over the result of the first, with unflushed records between them."""
     writer = Cleaned(report, str(root / LOG_FOLDER))
     writer.fill(14)
     writer.quiet("flush")
@@ -313,13 +313,13 @@ def compact(report: Report, root: Path) -> Cleaned:
 
 
 class Merged(Cleaned):
-    """Its segments are small enough to become one."""
+    """Its segments are small enough to be merged."""
 
     config: ClassVar = {**Cleaned.config, "segment.bytes": CONFIG["segment.bytes"]}
 
 
 def merge(report: Report, root: Path) -> Merged:
-    """Several segments become one, which takes the first one's name."""
+    """Several segments become one, which gets the first one's name."""
     writer = Merged(report, str(root / LOG_FOLDER))
     for _ in range(3):
         writer.fill(2)
@@ -333,7 +333,7 @@ def merge(report: Report, root: Path) -> Merged:
 
 
 def create(report: Report, root: Path) -> Scribe:
-    """A log that was not there."""
+    """A new log."""
     report("begin")
     writer = Scribe(report, str(root / LOG_FOLDER))
     writer.append()
@@ -347,14 +347,14 @@ NAMES = (*ALONE, *PROTOCOLS)
 
 
 def config_of(name: str) -> dict[str, object]:
-    """How its crash states are opened: one that was compacted as one that no longer is, as
-    then recovery knows gaps from holes by the recovery point alone.
+    """The settings with which its crash states are opened: a compacted log as one that is no
+    longer compacted, as recovery then tells gaps from holes only by the recovery point.
     """
     return {**CONFIG, "segment.bytes": 500} if name == "compact" else dict(CONFIG)
 
 
 def run(name: str, report: Report, root: Path) -> None:
-    """Go through a protocol from its mark `begin` on; ends as a killed process does."""
+    """Perform a protocol from its mark `begin` on; ends as a killed process does."""
     if name in ALONE:
         writer = ALONE[name](report, root)
     else:

@@ -1,8 +1,8 @@
-"""Every crash of every protocol that changes a disk: what was promised is there.
+"""Every crash of every protocol that changes a disk keeps the promises.
 
 Each protocol is recorded once, through the I/O table of the test build.  Then its crashes are
-made up: at each moment, any part of what was not durable yet.  Exploring
-goes on with drawn cuts; the long form tears what is small at every byte.
+constructed: at each moment, any part of what was not durable yet.  Exploring continues with drawn
+cuts; the long form tears small files at every byte.
 """
 
 import random
@@ -82,7 +82,7 @@ def test_every_crash_keeps_what_was_promised(name, recorded, memory, rng, record
 
 
 def test_every_cut_of_an_open_that_finishes_a_compaction(recorded, memory):
-    """The rename that ends the exchange comes on disk behind all that belongs before it."""
+    """The rename that ends the exchange reaches the disk after everything it depends on."""
     steps, root = recorded("merge")
     trace = enumeration("merge", steps, root, memory / "cut-swap")
     moment, disk = next(
@@ -109,7 +109,7 @@ def test_a_planted_bug_is_found(canary, recorded, memory):
 
 @pytest.mark.parametrize("forgotten", DERIVED, ids=lambda forgotten: forgotten.__name__)
 def test_what_is_derived_again_needs_no_sync(forgotten, recorded, memory):
-    """A clean close vouches for its sum: what the disk lost is made again from the batches."""
+    """A clean close vouches for its checksum: a lost file is derived again from the batches."""
     name = DERIVED[forgotten]
     steps, root = recorded(name)
     place = memory / f"derived-{forgotten.__name__}"

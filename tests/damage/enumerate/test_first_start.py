@@ -1,8 +1,8 @@
-"""A power cut at every step of the first start of a directory, and of what comes right behind it.
+"""A power cut at every step of the first start of a directory, and of the steps right after it.
 
-Nothing waits for the disk before everything is written, so that a cut leaves any part of it.  What
-is left starts in any case: as the node that a client has seen, if one could have, with all that was
-acknowledged; else as a new one.
+Nothing waits for the disk before everything is written, so a cut may leave any part of it.  The
+state left always starts: as the node that a client has seen, if that was possible, with everything
+acknowledged; otherwise as a new node.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ class Promise(NamedTuple):
     """What must be there after a cut."""
 
     identity: tuple[str, ...] | None = None
-    """Of the node, once a client could have seen it."""
+    """The node's identity, once a client could have seen it."""
     topic: bool = False
     record: bool = False
 
@@ -75,7 +75,7 @@ def recorded(root: Path, run: Callable[[Callable[..., None], Path], object]) -> 
 
 
 def promises(steps: Sequence[Step]) -> list[Promise]:
-    """What is promised behind each step."""
+    """The promise after each step."""
     found, now = [], Promise()
     for step in steps:
         if step.mark[:1] == ("seen",):
@@ -87,7 +87,7 @@ def promises(steps: Sequence[Step]) -> list[Promise]:
 
 
 class Cuts:
-    """What may be left of a trace, and whether that keeps its promises."""
+    """The states that may be left of a trace, and whether they keep its promises."""
 
     def __init__(self, place: Path, root: Path, steps: list[Step], image: Files) -> None:
         place.mkdir()
@@ -113,8 +113,8 @@ class Cuts:
         yield self._steps[-1], before, disk, False
 
     def check(self, rng: random.Random, count: int, seen: bool = False) -> None:
-        """Each cut that is short to say, and `count` drawn ones; `seen`: from where on a client
-        could have seen the node."""
+        """Judge each simple cut, and `count` drawn ones; `seen`: only once a client could have seen
+        the node."""
         first = True
         for step, promise, disk, nothing in self.moments():
             if seen and promise.identity is None:
@@ -163,12 +163,12 @@ class Cuts:
         return None
 
     def _whole(self, now: tuple[str, ...]) -> str | None:
-        """What Kafka would read, and we at the next start."""
+        """Check that the files are complete for Kafka, and for our next start."""
         meta = layout.parse_meta_properties((self._path / layout.META_PROPERTIES).read_bytes())
         assert meta.directory_id is not None
         if (meta.cluster_id, str(meta.node_id), layout.uuid_text(meta.directory_id)) != now:
             return f"meta.properties says {meta}"
-        if (self._path / layout.BOOTSTRAP).exists():  # Kafka does without one
+        if (self._path / layout.BOOTSTRAP).exists():  # Kafka does not need it
             read_snapshot(str(self._path / layout.BOOTSTRAP))
         inside = self._path / METADATA
         layout.parse_partition_metadata((inside / layout.PARTITION_METADATA).read_bytes())
@@ -176,7 +176,7 @@ class Cuts:
         return None
 
     def again(self, rng: random.Random) -> tuple[list[Step], Files]:
-        """A start upon a drawn cut before anything was durable."""
+        """A start after a drawn cut before anything was durable."""
         for step, _, disk, nothing in self.moments():
             if step.syncs and nothing:
                 image = disk.image(drawn(disk.pending, rng))
@@ -226,7 +226,7 @@ def test_every_power_cut_of_a_first_start_leaves_what_starts(
 def test_a_sync_that_is_left_out_is_found(
     trace: tuple[list[Step], Path], memory: Path, rng: random.Random, forgotten: str
 ) -> None:
-    """Of the folder's own name, of the names in it, of what they hold."""
+    """The sync of the folder's own name, of the names in it, of its files."""
     steps, root = trace
     left = [step for step in steps if not (step.syncs and step.name == forgotten)]
     assert len(left) < len(steps)
@@ -237,7 +237,7 @@ def test_a_sync_that_is_left_out_is_found(
 
 @pytest.fixture
 def held(native_test: Any) -> Iterator[Any]:
-    """The test build's library; every wait for the disk goes on until it is let go."""
+    """The test build's library; every sync blocks until it is released."""
     lib = native_test[1]
     lib.kl_io_reset()
     for call in CALLS:
@@ -249,26 +249,26 @@ def held(native_test: Any) -> Iterator[Any]:
 def test_a_first_start_waits_for_the_disk_once(
     held: Any, tmp_path: Path, wait_until: Callable[..., None]
 ) -> None:
-    """All that it writes is synced at the same time, and nothing twice."""
+    """All syncs are in flight at the same time, and nothing is synced twice."""
     wanted = 10
     """The new folder's name, and its own names; meta.properties, bootstrap.checkpoint, the recovery
     point, quorum-state; of the metadata log its segment, epochs, topic id and names."""
     with ThreadPoolExecutor(1) as pool:
         begun = pool.submit(Broker, tmp_path / DATA, listeners=(), config=CONFIG)
-        wait_until(lambda: sum(map(held.kl_io_waiting, CALLS)) == wanted, "all are under way")
+        wait_until(lambda: sum(map(held.kl_io_waiting, CALLS)) == wanted, "all are in flight")
         for call in CALLS:
             held.kl_io_hold(call, 0)
         with begun.result():
             assert sum(map(held.kl_io_calls, CALLS)) == wanted
 
 
-# ---- what is damage --------------------------------------------------------------------------
+# ---- damage ----------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("damage", ["empty", "zeros", "cut off", "missing"])
 @pytest.mark.parametrize("life", ["served", "topic", "closed"])
 def test_what_somebody_has_used_is_never_made_anew(tmp_path: Path, life: str, damage: str) -> None:
-    """Its identity is lost to damage, not to a power cut: that is said, and nothing is touched."""
+    """Damage, not a power cut, destroyed its identity: the error says so, and nothing changes."""
     path = tmp_path / DATA
     broker = Broker(path, listeners=(), config=CONFIG)
     if life == "topic":
@@ -295,7 +295,7 @@ def test_what_somebody_has_used_is_never_made_anew(tmp_path: Path, life: str, da
 
 @pytest.mark.parametrize("order", ["node.id=7\nversion=1", "version=1\nnode.id=7\n"])
 def test_an_identity_that_was_written_by_hand_is_kept(tmp_path: Path, order: str) -> None:
-    """It begins as ours does, and is whole."""
+    """It begins as ours does, and is complete."""
     path = tmp_path / DATA
     path.mkdir()
     text = f"cluster.id=MkU3OEVBNTcwNTJENDM2Qg\n{order}"
@@ -305,7 +305,7 @@ def test_an_identity_that_was_written_by_hand_is_kept(tmp_path: Path, order: str
 
 
 def test_a_formatted_directory_keeps_its_identity(tmp_path: Path) -> None:
-    """As Kafka's own tool leaves it: whose it is, and nothing that was served."""
+    """As Kafka's own tool leaves it: with an identity, but never used."""
     path = tmp_path / DATA
     path.mkdir()
     text = "#\n#Mon Nov 23 01:00:00 UTC 2026\ncluster.id=MkU3OEVBNTcwNTJENDM2Qg\n"

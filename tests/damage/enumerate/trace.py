@@ -1,4 +1,4 @@
-"""What a protocol did to its disk: the recorded calls, and marks of what it promised between."""
+"""What a protocol did to its disk: the recorded calls, with marks of its promises between them."""
 
 import json
 import os
@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import Any
 
-# Calls that wait for no background sync: it may still be on its way when they returned.
+# Calls that do not wait for a background sync: it may still be running when they return.
 LOOSE = {"append", "marker", "roll"}
 
 
@@ -25,7 +25,7 @@ class Step:
     offset: int = 0
     bytes: int = 0
     covers: int = 0
-    """Of a sync: it began behind the steps below this number."""
+    """Of a sync: it began after the steps below this number."""
     data: bytes = b""
     result: int = 0
     mark: tuple[Any, ...] = ()
@@ -52,14 +52,14 @@ class Recorder:
         self._fd = fd
 
     def mark(self, *words: Any) -> None:
-        """Put a mark behind what was called so far."""
+        """Put a mark after the calls so far."""
         line = json.dumps({"mark": words}).encode() + b"\n"
         assert os.write(self._fd, line) == len(line)
 
 
 @contextmanager
 def recording(lib: Any, steps: list[Step]) -> Iterator[Recorder]:
-    """Record every changing call of this process; `steps` is filled at the end."""
+    """Record every call of this process that changes a file; `steps` is filled at the end."""
     with tempfile.TemporaryFile(dir="/dev/shm" if os.path.isdir("/dev/shm") else None) as file:
         lib.kl_io_record(file.fileno())
         try:
@@ -96,9 +96,9 @@ def parse(lines: Iterable[bytes]) -> Iterator[Step]:
 
 
 def slow_disk(steps: list[Step], main_thread: int) -> list[Step]:
-    """The same on a disk where what is synced in the background is done as late as can be.
+    """The same steps on a disk where background syncs come as late as possible.
 
-    What the same thread does behind such a sync, as noting how far the log is, comes later, too.
+    Later steps of the same thread, such as recording how far the log is flushed, come later, too.
     """
     out: list[Step] = []
     late: list[Step] = []

@@ -1,4 +1,4 @@
-"""The life of a copy, step by step: what a follower does with two leaders, one after the other."""
+"""The life of a replica, step by step: a follower of two leaders, one after the other."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ from tests.support import batches
 from tests.support.copies import batches_in
 
 PARTED, LAST = 14, 40
-"""Where the two leaders' logs part, and where that of the second one ends."""
+"""Where the two leaders' logs diverge, and where the second one ends."""
 OURS = 6
-"""The epoch in which it leads itself."""
+"""The epoch in which the replica itself leads."""
 
 
 def history(epochs: dict[int, int]) -> list[bytes]:
-    """A batch a record; `epochs`: the first offset of each, in order."""
+    """One batch a record; `epochs`: the first offset of each, in order."""
     found, epoch = [], 0
     for offset in range(LAST):
         epoch = epochs.get(offset, epoch)
@@ -30,7 +30,7 @@ def history(epochs: dict[int, int]) -> list[bytes]:
 
 
 class CopyLife:
-    """`leader` is whose batches it has, from `start` up to `end`."""
+    """`leader` holds the batches that it copied, from `start` up to `end`."""
 
     def __init__(self, folder: Path) -> None:
         self.path = folder / "data"
@@ -69,7 +69,7 @@ class CopyLife:
         manager.close()
 
     def crash(self) -> None:
-        """As a kill: nobody says anything."""
+        """End as a kill does: without a close."""
         assert self._manager is not None
         handle_of(self.copy.log).abandon()
         self._manager._scheduler.stop()
@@ -77,10 +77,10 @@ class CopyLife:
         Manager._shared.forget(self._manager)
         self._log = self._manager = None
 
-    # ---- what a leader says ------------------------------------------------------------------
+    # ---- orders of leaders -------------------------------------------------------------------
 
     def take(self) -> None:
-        """Five more batches, by two answers; all but the last two are shown."""
+        """Fetch five more batches, in two answers; all but the last two are committed."""
         target = min((self.end // 5 + 1) * 5, LAST)
         while (at := self.copy.now().log_end) < target:
             data = b"".join(self.leader[at : min(at + 3, target)])
@@ -98,12 +98,12 @@ class CopyLife:
         assert self.end == PARTED
 
     def drop(self) -> None:
-        """The leader's log begins later."""
+        """The leader deletes records."""
         self.start = max(self.start, 7)
         self.copy.do(Append(None, self.shown, self.start))
 
     def lead(self) -> None:
-        """A role that lasts for one record, which nobody took over."""
+        """Lead for one record, which no other node copies."""
         handle = handle_of(self.copy.log)
         sync_before_leading(handle)
         handle.lead(OURS)
@@ -115,7 +115,7 @@ class CopyLife:
         self.copy.do(Cut(self.end))
 
     def restart(self) -> None:
-        """It was away for so long that nothing of its log is left with the leader."""
+        """It was away until the leader deleted everything that it has."""
         self.copy.do(Restart(30))
         self.start = self.end = 30
 
@@ -128,13 +128,13 @@ class CopyLife:
         points = self._manager.upkeep.checkpoints
         points.recovery_points(), points.log_starts(), points.high_watermarks()
 
-    # ---- what must hold ---------------------------------------------------------------------
+    # ---- invariants -------------------------------------------------------------------------
 
     def _held(self, start: int) -> list[bytes]:
         return batches_in(self.path / "log-0", start)
 
     def check_refused(self) -> None:
-        """After a refusal: what it has is what a leader had, and no more is shown than there is."""
+        """After a refusal: it holds a leader's records, and no more are visible than exist."""
         if self._log is None:
             return
         now = self.copy.now()
@@ -151,12 +151,12 @@ class CopyLife:
             return
         now = self.copy.now()
         assert now.log_end == self.end
-        assert now.log_start <= self.start  # what a leader dropped is dropped with its next answer
+        assert now.log_start <= self.start  # a leader's deletion takes effect with its next answer
         assert now.high_watermark <= min(self.shown, self.end) or now.high_watermark == self.start
         assert self._held(self.start) == self.leader[self.start : self.end]
 
     def end_well(self) -> None:
-        """A last opening finds it all, and verify nothing; it goes on to the leader's end."""
+        """A last open finds everything, and verify no damage; it goes on to the leader's end."""
         self.open()
         self.check()
         while self.end < LAST:

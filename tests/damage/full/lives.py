@@ -1,6 +1,6 @@
 """The lives of a log and of a broker, step by step, and what each must hold afterwards.
 
-A step may be refused while the disk is full; done again when it is not, it must succeed.
+A step may be refused while the disk is full; repeated when there is space, it must succeed.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ CONTROL = int(lib.KL_ATTR_CONTROL)
 
 
 class Refused(Exception):
-    """A broker's answer that clients try again with."""
+    """A retriable error of a broker."""
 
 
 def value_of(number: int) -> bytes:
@@ -37,9 +37,9 @@ def value_of(number: int) -> bytes:
 
 
 class LogLife:
-    """A log's life: opened, written, cut, cleaned, closed and opened again.
+    """A log's life: opened, written, truncated, cleaned, closed and opened again.
 
-    `model` is what it holds: by offset the key and the value.
+    `model` is its content: by offset the key and the value.
     """
 
     config: ClassVar[dict[str, object]] = {
@@ -48,7 +48,7 @@ class LogLife:
     }  # fmt: skip
 
     def __init__(self, folder: Path, alone: bool) -> None:
-        """`alone`: a folder of its own; else in a data directory."""
+        """`alone`: a lone folder; otherwise in a data directory."""
         self.alone = alone
         self.path = folder / "log-0" if alone else folder / "data"
         self.model: dict[int, tuple[bytes | None, bytes | None]] = {}
@@ -86,7 +86,7 @@ class LogLife:
         opened.close()
 
     def crash(self) -> None:
-        """As a kill: nobody says anything."""
+        """End as a kill does: without a close."""
         self.log._handle.abandon()
         if self._manager is not None:
             self._manager._scheduler.stop()
@@ -140,7 +140,7 @@ class LogLife:
         self._delete(self.end)
 
     def retention(self) -> None:
-        """All sealed segments are too old, by the broker's job where there is one."""
+        """All sealed segments are too old; the broker's job deletes them, if there is a broker."""
         config = {**self.config, "retention.ms": 1}
         if self._manager is None:
             self.log._handle.configure(TopicConfig.of(config))
@@ -179,19 +179,19 @@ class LogLife:
             points = self._manager.upkeep.checkpoints
             points.recovery_points(), points.log_starts(), points.high_watermarks()
 
-    # ---- what must hold ---------------------------------------------------------------------
+    # ---- invariants -------------------------------------------------------------------------
 
     def _held(self) -> dict[int, tuple[bytes | None, bytes | None]]:
         return {record.offset: (record.key, record.value) for record in self.log.read()}
 
     @staticmethod
     def _lasts(rows: dict[int, tuple[bytes | None, bytes | None]]) -> dict[bytes | None, int]:
-        """Where each key was written last; what was aborted is nothing to keep."""
+        """The last offset of each key; aborted records do not count."""
         found = {key: offset for offset, (key, _) in sorted(rows.items())}
         return {key: offset for key, offset in found.items() if not (key or b"").startswith(b"t")}
 
     def check_refused(self) -> None:
-        """After a refusal: it reads, and holds all but what the step was about to take."""
+        """After a refusal: it can be read, and holds all but what the step was about to remove."""
         if self._log is None:
             return
         held = self._held()
@@ -204,7 +204,7 @@ class LogLife:
             assert self.log.end_offset == self.end
 
     def end_well(self) -> None:
-        """A last opening finds it all, and verify nothing."""
+        """A last open finds everything, and verify no damage."""
         self.open()
         self.check()
         self.close()
@@ -219,7 +219,7 @@ SETTINGS: dict[str, object] = {
     "offsets.commit.timeout.ms": 500,
 }  # fmt: skip
 PRODUCE_MS = 1_000
-"""A produce request's timeout: without descriptors nothing is synced, and it waits so long."""
+"""A produce request's timeout: without descriptors nothing is synced, and it waits that long."""
 PASSING = {
     ErrorCode.KAFKA_STORAGE_ERROR, ErrorCode.NOT_COORDINATOR, ErrorCode.COORDINATOR_NOT_AVAILABLE,
     ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, ErrorCode.CONCURRENT_TRANSACTIONS,
@@ -233,9 +233,9 @@ class BrokerLife:
     def __init__(self, folder: Path) -> None:
         self.path = folder / "data"
         self.values: list[bytes] = []  # of topic a, from its start on
-        self.late: list[bytes] = []  # behind them, perhaps: nobody said that they are there
+        self.late: list[bytes] = []  # perhaps after them: never acknowledged
         self.start = 0
-        self.deleted = 0  # up to here records may be gone, since somebody asked for it
+        self.deleted = 0  # records below may be gone: their deletion was requested
         self.committed = -1
         self._broker: Broker | None = None
         self._raw: Raw | None = None
@@ -314,7 +314,7 @@ class BrokerLife:
         self.committed += 1
 
     def transaction(self) -> None:
-        """Written to no partition: begun and ended, which is the journal's part of it."""
+        """An empty transaction: its beginning and end test only the journal."""
         found = self.raw.call(apis.FIND_COORDINATOR, key_type=1, coordinator_keys=["t"])
         self._fine(found.coordinators[0].error_code)
         given = self.raw.call(apis.INIT_PRODUCER_ID, 4, transactional_id="t",
@@ -331,10 +331,10 @@ class BrokerLife:
         ended = self.raw.call(apis.END_TXN, 3, transactional_id="t", committed=False, **who)
         self._fine(ended.error_code)
 
-    # ---- what must hold ---------------------------------------------------------------------
+    # ---- invariants -------------------------------------------------------------------------
 
     def check_refused(self) -> None:
-        """It goes on to be read."""
+        """It can still be read."""
         self.check()
 
     def check(self) -> None:
@@ -344,7 +344,7 @@ class BrokerLife:
         self._fine(began.error_code)
         self._fine(ends.error_code)
         first, end = began.offset, ends.offset
-        assert first in (self.start, self.deleted), "nobody deleted so much"
+        assert first in (self.start, self.deleted), "more was deleted than requested"
         rows, offset = [], first
         while offset < end:
             found = self.raw.fetch("a", offset)
@@ -356,7 +356,7 @@ class BrokerLife:
                     rows += [record.value for record in records if record.offset >= first]
         wanted = self.values[first - self.start :]
         assert rows[: len(wanted)] == wanted, "acknowledged records are gone"
-        assert rows == wanted or rows == wanted + self.late, "what was refused is there"
+        assert rows == wanted or rows == wanted + self.late, "a refused record is there"
 
     def _committed(self) -> int:
         topics = [{"name": "a", "partition_indexes": [0]}]
@@ -364,7 +364,7 @@ class BrokerLife:
         return -2 if found.error_code else int(found.topics[0].partitions[0].committed_offset)
 
     def _knows_the_transaction(self) -> bool:
-        """Whether its journal has it; while that is read the answer is to ask again."""
+        """Whether its journal has it; while the journal is read the answer is retriable."""
         found = self.raw.call(apis.DESCRIBE_TRANSACTIONS, transactional_ids=["t"])
         (code,) = [state.error_code for state in found.transaction_states]
         loading = (ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, ErrorCode.NOT_COORDINATOR)

@@ -1,8 +1,8 @@
-"""A full disk at every step: each call that wants room is refused in turn, once and for a while.
+"""A full disk at every step: each call that needs space is refused in turn, once and for a while.
 
-Afterwards nothing that was acknowledged is lost, nothing is offline for good, what was refused is
-done when there is room, the next open succeeds and verify finds nothing.  A sample of the calls
-in each run, all of them with KAFKALOG_LONG=1; more for as long as one explores.
+Afterwards nothing acknowledged is lost, nothing stays offline, refused steps succeed when there is
+space, the next open succeeds and verify finds nothing.  Each run tries a sample of the calls;
+KAFKALOG_LONG=1 tries all of them, and exploring draws more.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ pytestmark = [pytest.mark.slow, pytest.mark.explore, pytest.mark.timeout(patienc
 FULL = {"ENOSPC": (b"room", errno.ENOSPC), "EDQUOT": (b"room", errno.EDQUOT),
         "EMFILE": (b"openat", errno.EMFILE)}  # fmt: skip
 TRIES_MAX = 3
-"""So often a step may be refused while the disk is full."""
+"""How often a step may be refused while the disk is full."""
 LOG_SAMPLE, BROKER_SAMPLE = (60, 12) if EXPLORING or LONG else (12, 4)
 LIVES = {
     "a log alone": lambda folder: LogLife(folder, alone=True),
@@ -41,14 +41,14 @@ LIVES = {
 
 @pytest.fixture
 def lib(native_test: tuple[Any, Any], monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
-    monkeypatch.setattr("kafkalog.coordinator.core.LOAD_AGAIN_MS", 50)  # nobody wants to see 11 s
+    monkeypatch.setattr("kafkalog.coordinator.core.LOAD_AGAIN_MS", 50)  # 11 s would be too long
     native_test[1].kl_io_reset()
     yield native_test[1]
     native_test[1].kl_io_reset()
 
 
 class Trial:
-    """One life in which the nth call finds no room."""
+    """One life in which the nth call finds no space."""
 
     def __init__(self, lib: Any, life: Any, want: str, nth: int, lasting: bool) -> None:
         self.lib = lib
@@ -58,7 +58,7 @@ class Trial:
         self.refusals: list[str] = []
 
     def run(self) -> None:
-        """All steps; from the fault on each that is refused is done again."""
+        """Run all steps; from the fault on, each refused step is repeated."""
         assert self.lib.kl_io_fail(self.call, self.nth, self.error, self.lasting, 0) == 0
         for step in self.life.steps:
             self._step(step)
@@ -74,7 +74,7 @@ class Trial:
                 return
             self._look(self.life.check_refused)
         self._room()
-        wait_for(lambda: self.tried(step), f"{step.__name__} when there is room")
+        wait_for(lambda: self.tried(step), f"{step.__name__} when there is space")
 
     def tried(self, step: Step) -> bool:
         try:
@@ -83,11 +83,11 @@ class Trial:
             if isinstance(problem, IoFailed) and not isinstance(problem, NoSpace):
                 assert problem.errno in (errno.EMFILE, errno.ENOSPC, errno.EDQUOT), problem
             self.refusals.append(f"{step.__name__}: {problem}")
-            return step.__name__ == "close"  # it is closed, and said what it could not do
+            return step.__name__ == "close"  # it is closed, and reported what it could not do
         return True
 
     def _look(self, check: Callable[[], None]) -> None:
-        """Reading needs no room, but descriptors."""
+        """Reading needs no space, but descriptors."""
         try:
             check()
         except (IoFailed, Refused):
@@ -100,7 +100,7 @@ class Trial:
 
 
 def calls_of(lib: Any, life: Any, want: str) -> int:
-    """How many such calls a life makes where there is room."""
+    """The number of such calls in a life with enough space."""
     lib.kl_io_reset()
     trial = Trial(lib, life, want, 1 << 40, lasting=False)
     for step in life.steps:
@@ -112,7 +112,7 @@ def calls_of(lib: Any, life: Any, want: str) -> int:
 
 
 def chosen(count: int, sample: int, offset: int) -> Iterator[int]:
-    """Which calls are refused: all, or every so manieth, each time from another one on."""
+    """Which calls are refused: all, or every nth with a varying start."""
     every = 1 if LONG else max(1, -(-count // sample))
     yield from range(1 + offset % every, count + 1, every)
     if EXPLORING:
@@ -152,7 +152,7 @@ def test_a_full_disk_at_every_step(
 
 
 def test_a_lost_record_is_found(lib: Any, memory: Path) -> None:
-    """The canary: a life whose log forgets what it acknowledged does not end well."""
+    """The canary: a life whose log forgets acknowledged records does not end well."""
     life = LogLife(memory / "canary", alone=True)
     life.open()
     life.append()
@@ -166,7 +166,7 @@ def test_a_lost_record_is_found(lib: Any, memory: Path) -> None:
 
 
 def test_a_log_that_stays_offline_is_found(lib: Any, memory: Path) -> None:
-    """The canary: what does not go on when there is room ends the test."""
+    """The canary: a log that does not go on when there is space ends the test."""
     life = LogLife(memory / "offline", alone=True)
     life.open()
     lib.kl_io_fail(b"fdatasync", 1, errno.ENOSPC, 0, 0)

@@ -1,4 +1,4 @@
-"""The inputs that are kept: `corpus.zip`, `TARGET/NAME.bin` for each.
+"""The inputs that are kept: `corpus.zip` with `TARGET/NAME.bin` for each.
 
 `python -m tests.damage.fuzz.corpus TARGET FILE ...` adds some.
 """
@@ -15,7 +15,7 @@ from pathlib import Path
 HERE = Path(__file__).resolve().parent
 ARCHIVE = HERE / "corpus.zip"
 STAMP = (2026, 1, 1, 0, 0, 0)
-"""Of every entry, so that the same inputs make the same archive."""
+"""The time of every entry, so that the same inputs make the same archive."""
 
 
 def inputs() -> dict[str, bytes]:
@@ -25,7 +25,7 @@ def inputs() -> dict[str, bytes]:
 
 
 def unpacked(below: Path) -> Path:
-    """A folder with a folder for each target, made below this one where it is not there yet."""
+    """A folder with a subfolder for each target, created in `below` if it does not exist."""
     folder = below / f"seeds-{zlib.crc32(ARCHIVE.read_bytes()):08x}"
     if not folder.is_dir():
         below.mkdir(parents=True, exist_ok=True)
@@ -41,7 +41,7 @@ def unpacked(below: Path) -> Path:
 
 
 def write(kept: dict[str, bytes]) -> None:
-    """Make the archive of these inputs."""
+    """Write the archive of these inputs."""
     with zipfile.ZipFile(ARCHIVE, "w", zipfile.ZIP_DEFLATED, compresslevel=9) as archive:
         for name in sorted(kept):
             archive.writestr(zipfile.ZipInfo(name, STAMP), kept[name], zipfile.ZIP_DEFLATED, 9)

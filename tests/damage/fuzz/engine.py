@@ -1,7 +1,7 @@
-"""Building and running the fuzz targets in tests/damage/fuzz/targets.
+"""Builds and runs the fuzz targets in tests/damage/fuzz/targets.
 
-Each is a program of its own: libFuzzer, AddressSanitizer and UndefinedBehaviorSanitizer of
-clang, the C sources of kafkalog, and a table of system calls of the harness's own.
+Each is a separate program: clang's libFuzzer, AddressSanitizer and UndefinedBehaviorSanitizer,
+the C sources of kafkalog, and the harness's own table of system calls.
 """
 
 import hashlib
@@ -28,7 +28,7 @@ FLAGS = [
     f"-I{NATIVE}",
 ]  # fmt: skip
 OWN_TABLE = {"io.c", "io_test.c"}
-"""Sources whose place support.c takes."""
+"""Sources that support.c replaces."""
 
 
 class Target(NamedTuple):
@@ -37,12 +37,12 @@ class Target(NamedTuple):
     name: str
     parts: tuple[str, ...] = ()
     prefix_bytes: int = 0
-    """Bytes of choices in front of the batches in an input."""
+    """Bytes of choices before the batches in an input."""
     max_bytes: int = 4096
     native: tuple[str, ...] = ()
     """The product's sources, in addition to those of base, batch, log, scan and clean."""
     malloc_mb: int = 64
-    """More in one allocation fails: nothing is allocated on the word of the input."""
+    """A larger allocation fails: nothing may be allocated just because the input claims it."""
 
 
 _MENDED = "mutate_batches"
@@ -80,19 +80,19 @@ CANARY = Target("canary", (_MENDED,), max_bytes=512)
 
 
 class Result(NamedTuple):
-    """What a run found: nothing, unless `crash`."""
+    """The result of a run: nothing was found, unless `crash`."""
 
     executions: int
     coverage: int
     crash: Path | None
-    """The input that ended the program, kept under build/fuzz/found."""
+    """The input that crashed the program, kept under build/fuzz/found."""
     report: str
-    """What the sanitizers and the harness said about it."""
+    """The report of the sanitizers and the harness."""
 
 
 @cache
 def compiler() -> str | None:
-    """A clang that can link a fuzz target; None where there is none."""
+    """A clang that can link a fuzz target; None if there is none."""
     probe = b"#include <stddef.h>\nint LLVMFuzzerTestOneInput(const char *p, size_t n);\n"
     probe += b"int LLVMFuzzerTestOneInput(const char *p, size_t n) { return p && n > 9 ? 0 : 0; }\n"
     newest = sorted(Path("/usr/bin").glob("clang-[0-9]*"), key=lambda p: int(p.name[6:] or 0))
@@ -120,7 +120,7 @@ def _fingerprint(paths: Iterable[Path], *more: str) -> str:
 
 
 def _once(path: Path, fingerprint: str, command: list[str]) -> None:
-    """Run the command, whose output is `path`, unless it was made from the same before."""
+    """Run the command, whose output is `path`, unless `path` has the same fingerprint already."""
     stamp = path.with_suffix(".made")
     if path.exists() and stamp.exists() and stamp.read_text() == fingerprint:
         return
@@ -129,14 +129,14 @@ def _once(path: Path, fingerprint: str, command: list[str]) -> None:
 
 
 def _shared(target: Target) -> list[Path]:
-    """Sources that are the same in each program: they do not look at its prefix."""
+    """Sources that are the same in each program: they do not use its prefix."""
     names = ("support", "batches", *(part for part in target.parts if part != _MENDED))
     own = [SOURCES / f"{name}.c" for name in names]
     return own + [NATIVE / f"{name}.c" for name in target.native]
 
 
 def build(targets: Iterable[Target]) -> dict[str, Path]:
-    """The program of each target, by its name; what did not change is not built again."""
+    """The program of each target, by its name; unchanged ones are not built again."""
     BUILD.mkdir(parents=True, exist_ok=True)
     clang = compiler()
     assert clang is not None
@@ -186,9 +186,9 @@ def run(
     executions: int = 0,
     seconds: float = 0,
 ) -> Result:
-    """Every input of the corpora once, then new ones: `executions` in all, or for `seconds`.
+    """Run every input of the corpora once, then new ones: `executions` in all, or for `seconds`.
 
-    New inputs that reach something new go into the first corpus.
+    New inputs with new coverage go into the first corpus.
     """
     with tempfile.TemporaryDirectory(prefix="fuzz-", dir=memory_folder()) as folder:
         artifacts = Path(folder) / "found"
@@ -232,7 +232,7 @@ def _keep(target: Target, artifacts: list[Path]) -> Path | None:
 
 
 def _report(output: str) -> str:
-    """The lines from the first that names a failure on, but those of the fuzzer's own frames."""
+    """The lines from the first failure on, without the stack frames of the fuzzer."""
     lines = output.splitlines()
     begin = re.compile(r"^fuzz: |runtime error|ERROR: |broken promise")
     first = next((i for i, line in enumerate(lines) if begin.search(line)), 0)

@@ -1,7 +1,7 @@
 """The long form: `python -m tests.damage.fuzz.long [TARGET ...]`, as `make fuzz` runs it.
 
-KAFKALOG_FUZZ_MINUTES (10) are shared among the targets.  What reaches something new is kept
-in build/fuzz/corpus for the next run; executions are added to the ledger, one line a run.
+The targets share KAFKALOG_FUZZ_MINUTES (10).  Inputs with new coverage are kept in
+build/fuzz/corpus for the next run; executions are added to the ledger, one line a run.
 """
 
 import datetime
@@ -18,7 +18,7 @@ LEDGER = Path(os.environ.get("KAFKALOG_LEDGER", engine.HERE / "ledger.jsonl"))
 
 
 def commit() -> str:
-    """What was fuzzed, as git names it."""
+    """The fuzzed commit, as git names it."""
     command = ["git", "describe", "--always", "--dirty"]
     done = subprocess.run(command, capture_output=True, text=True, cwd=engine.ROOT)
     return done.stdout.strip() or "unknown"
@@ -39,7 +39,7 @@ def note(target: engine.Target, result: engine.Result, seconds: float) -> None:
 
 
 def main(names: list[str]) -> int:
-    """Every target, as many at once as there are processors; 1 when one found something."""
+    """Run every target, as many at once as there are processors; 1 if one found something."""
     unknown = set(names) - set(engine.TARGETS)
     if unknown:
         print(

@@ -1,4 +1,4 @@
-"""Mutation of bytes in Python, drawn from a seed: for what is decoded in Python."""
+"""Mutation of bytes in Python, drawn from a seed: for decoders in Python."""
 
 import random
 from collections.abc import Callable
@@ -52,7 +52,7 @@ KINDS: list[Callable[[bytearray, random.Random], None]] = [
 
 
 def mutated(data: bytes, draw: random.Random) -> bytes:
-    """`data` after one to four changes; now and then as it was."""
+    """`data` after one to four changes; sometimes unchanged."""
     out = bytearray(data)
     for _ in range(draw.choice([0, 1, 1, 1, 2, 2, 3, 4])):
         draw.choice(KINDS)(out, draw)

@@ -1,5 +1,5 @@
 """A decoder of record batches in plain Python, by docs/format.md: it shares no line with the C
-core, and asks of a batch just what the format does.
+core, and demands of a batch exactly what the format does.
 """
 
 import struct
@@ -10,7 +10,7 @@ LOG_APPEND_TIME = 8
 
 
 class RefusedError(Exception):
-    """The bytes are no batch, with the reason."""
+    """The bytes are no batch; with the reason."""
 
 
 class Record(NamedTuple):
@@ -27,7 +27,7 @@ def _want(condition: object, reason: str) -> None:
 
 
 class Reader:
-    """Bytes taken from the front, none beyond `end`."""
+    """Takes bytes from the front, none beyond `end`."""
 
     def __init__(self, data: bytes, pos: int, end: int) -> None:
         self.data, self.pos, self.end = data, pos, end
@@ -38,7 +38,7 @@ class Reader:
         return self.data[self.pos - count : self.pos]
 
     def number(self, bytes_max: int) -> int:
-        """A zig-zag varint of at most so many bytes; 64 bits are kept."""
+        """A zig-zag varint of at most `bytes_max` bytes; 64 bits are kept."""
         value = 0
         for place in range(bytes_max):
             byte = self.take(1)[0]
@@ -100,7 +100,7 @@ def header(data: bytes) -> tuple[int, ...]:
 
 
 def records(data: bytes, body: bytes) -> tuple[list[Record], bool]:
-    """The records of a batch whose body was decompressed; whether any has odd attributes."""
+    """The records of a batch whose body is decompressed; whether any has unknown attributes."""
     base, _, _, _, _, attributes, last_delta, first_time, max_time, *_, count = header(data)
     reader = Reader(body, 0, len(body))
     found: list[Record] = []

@@ -1,4 +1,4 @@
-"""Inputs to begin with, cut out of files that Kafka wrote."""
+"""First inputs, cut out of files that Kafka wrote."""
 
 import hashlib
 import random
@@ -46,7 +46,7 @@ def _records(folder: Path, max_bytes: int) -> Iterator[bytes]:
 
 
 def _sidecars() -> Iterator[bytes]:
-    """Real files have none: of a log of our own."""
+    """Kafka's files have none: from one of our own logs."""
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "orders-0"
         with kafkalog.Log(path, config={"segment.bytes": 2000}) as log:
@@ -56,7 +56,7 @@ def _sidecars() -> Iterator[bytes]:
 
 
 def of(target: Target) -> Iterator[bytes]:
-    """Inputs of the target's own form from real files."""
+    """Inputs in the target's own form from real files."""
     folder = cases.folder()
     room = target.max_bytes - target.prefix_bytes
     if target.name in ("batch", "canary"):
@@ -83,7 +83,7 @@ def of(target: Target) -> Iterator[bytes]:
 
 
 def write(target: Target, folder: Path, limit: int = PER_TARGET) -> int:
-    """At most `limit` of them as files in `folder`, spread over all there are; how many."""
+    """Write at most `limit` of them as files in `folder`, spread over all; returns their number."""
     found = {}
     for data in of(target):
         if len(data) <= target.max_bytes:

@@ -1,8 +1,8 @@
 """Three decoders on the same mutated batches: the C core's, a plain one in Python by the
 format's description, and kafka-python's.
 
-The first two take and refuse the same.  kafka-python is asked where they take a batch; where
-it may differ is in `may_differ`.
+The first two accept and refuse the same batches.  kafka-python decodes those that they accept;
+`may_differ` lists its known differences.
 """
 
 import random
@@ -36,7 +36,7 @@ def own_seeds():
 
 
 def mended(data: bytes, draw: random.Random) -> bytes:
-    """Length and checksum that fit, most of the time."""
+    """A length and a checksum that are right, most of the time."""
     if len(data) < batches.HEADER_BYTES or draw.random() < 0.05:
         return data
     out = bytearray(data)
@@ -47,7 +47,7 @@ def mended(data: bytes, draw: random.Random) -> bytes:
 
 
 def by_core(data: bytes) -> list[reference.Record]:
-    """The records by the C core.  Raises: errors.KafkalogError."""
+    """The records as the C core decodes them.  Raises: errors.KafkalogError."""
     batch = ffi.new("kl_batch *")
     check(lib.kl_batch_check(data, len(data), batch))
     body = bytes(codecs.decompress(batch.attributes & 7, data[61 : batch.batch_bytes]))
@@ -88,7 +88,7 @@ def by_reference(data: bytes) -> tuple[list[reference.Record], bool]:
 
 
 def by_kafka_python(data: bytes):
-    """Raises: whatever it does."""
+    """Raises: any error of kafka-python's."""
     default_records = pytest.importorskip("kafka.record.default_records")
     size = struct.unpack_from(">i", data, 8)[0] + 12
     batch = default_records.DefaultRecordBatch(data[:size])
@@ -107,7 +107,7 @@ def by_kafka_python(data: bytes):
 
 
 def may_differ(records: list[reference.Record], odd_attributes: bool, attributes: int) -> bool:
-    """Where kafka-python is known to read another thing than the format says."""
+    """Where kafka-python is known to deviate from the format."""
     for record in records:
         if not -(1 << 62) < record.timestamp_ms < 1 << 62:
             return True  # it does not wrap timestamps at 64 bits
@@ -115,9 +115,9 @@ def may_differ(records: list[reference.Record], odd_attributes: bool, attributes
             try:
                 name.decode()
             except UnicodeDecodeError:
-                return True  # it refuses such names; Kafka puts U+FFFD
-    # It reads a record's attributes as a varint; they are one byte.  Its codecs take less:
-    # one member of gzip, one frame of zstd and lz4.  It decodes what a marker says, too.
+                return True  # it refuses such names; Kafka uses U+FFFD
+    # It reads a record's attributes as a varint; they are one byte.  Its codecs accept less: one
+    # member of gzip, one frame of zstd and lz4.  It also decodes the content of a marker.
     return odd_attributes or bool(attributes & 7) or bool(attributes & batches.CONTROL)
 
 
@@ -162,12 +162,12 @@ def test_untouched_batches_are_the_same_to_all():
     for data in own_seeds():
         expected, _ = by_reference(data)
         assert by_core(data) == expected
-        if data[22] & 7 != batches.CODECS["snappy"]:  # it wants one more package for that
+        if data[22] & 7 != batches.CODECS["snappy"]:  # that needs one more package
             assert by_kafka_python(data) == expected
 
 
 def test_a_decoder_that_is_wrong_is_noticed(monkeypatch):
-    """The canary: one that forgets the sign of a delta differs at once."""
+    """The canary: a decoder that forgets the sign of a delta differs at once."""
     data = batches.batch([Row(b"a", timestamp_ms=9), Row(b"b", timestamp_ms=5)])
     expected, _ = by_reference(data)
     monkeypatch.setattr(reference, "_signed64", lambda value: value + 8)

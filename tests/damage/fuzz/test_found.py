@@ -1,4 +1,4 @@
-"""What fuzzing and its harnesses found, each as a test of its own that needs no fuzzer."""
+"""Bugs that fuzzing and its harnesses found, each with a test that needs no fuzzer."""
 
 import errno
 import gzip
@@ -23,7 +23,7 @@ def sealed(records: bytes, attributes: int, count: int, producer_id: int = -1, *
 
 @pytest.mark.parametrize("body", [b"", b"\0" * 3, b"\0" * 6])
 def test_a_compressed_batch_with_less_than_one_record(log_dir, body):
-    """The block had no room for a row, and the first bit of none was set."""
+    """The block had no space for a row, and the first bit of no row was set."""
     with kafkalog.Log(log_dir) as log:
         log.append_as_follower(sealed(gzip.compress(body), 1, 3))
         for columns in (["key"], ["value", "headers"]):
@@ -35,7 +35,7 @@ def test_a_compressed_batch_with_less_than_one_record(log_dir, body):
 
 @pytest.mark.parametrize("torn_at", range(12, 17))
 def test_a_header_torn_before_its_magic(log_dir, torn_at):
-    """Zeros where the magic was look like the oldest format; the log must open all the same."""
+    """Zeros where the magic was look like the oldest format; the log must open anyway."""
     with kafkalog.Log(log_dir) as log:
         log.append_many([b"a", b"b"], timestamps_ms=[1, 2])
     path = log_dir / "00000000000000000000.log"
@@ -57,7 +57,7 @@ def old_message(offset: int, value: bytes) -> bytes:
 
 
 def test_a_message_of_an_old_format_is_not_cut_off(log_dir):
-    """One that is whole by its own checksum is no damage: the log says what it is."""
+    """One with a valid checksum is not damage: the log reports its format."""
     with kafkalog.Log(log_dir) as log:
         log.append(b"new")
     path = log_dir / "00000000000000000000.log"
@@ -70,7 +70,7 @@ def test_a_message_of_an_old_format_is_not_cut_off(log_dir):
 
 
 def test_a_marker_that_says_nothing_is_refused(log_dir):
-    """It was found to be one after it had been written, and the log went offline."""
+    """It was refused only after it had been written, and the log went offline."""
     with kafkalog.Log(log_dir) as log:
         log.append(b"first")
         bad = sealed(b"\x0c" + bytes(6), CONTROL_TRANSACTIONAL, 1, producer_id=3, base_offset=1)
@@ -81,7 +81,7 @@ def test_a_marker_that_says_nothing_is_refused(log_dir):
 
 
 def test_a_failed_append_behind_a_roll(log_dir, native_test):
-    """A gap of a follower rolls first; what came next was put below the new segment's base."""
+    """A follower's gap rolls first; later records were put below the new segment's base."""
     _, lib = native_test
     far = batches.batch([Row(b"far", timestamp_ms=5)], base_offset=1 << 40, leader_epoch=0)
     with kafkalog.Log(log_dir) as log:
@@ -101,7 +101,7 @@ def test_a_failed_append_behind_a_roll(log_dir, native_test):
 
 
 def test_a_snapshot_without_sequence_but_with_a_batch():
-    """Its first sequence was computed past the ends of 32 bits."""
+    """The computation of its first sequence overflowed 32 bits."""
     from kafkalog._native import ffi, lib
 
     entry = struct.pack(">qhiqiqiq", 7, 0, -1, 50, 2**31 - 1, 5, -1, -1)
@@ -113,7 +113,7 @@ def test_a_snapshot_without_sequence_but_with_a_batch():
 
 
 def test_a_refused_roll_says_why(log_dir, native_test):
-    """The clean-up behind the failure put its own words in the place of the reason."""
+    """The clean-up after the failure replaced the reason with its own error."""
     _, lib = native_test
     with kafkalog.Log(log_dir) as log:
         log.append(b"first")
@@ -133,7 +133,7 @@ def test_a_refused_roll_says_why(log_dir, native_test):
 
 
 def test_a_number_behind_an_odd_space():
-    """Text knows more white space than numbers do: 0x1c let a ValueError out."""
+    """Text has more white space than numbers have: 0x1c raised an unexpected ValueError."""
     from kafkalog.disk import layout
 
     data = layout.render_meta_properties(layout.new_meta_properties(3))
@@ -143,7 +143,7 @@ def test_a_number_behind_an_odd_space():
 
 
 def test_a_view_of_a_file_that_was_cut_short(log_dir):
-    """A map of more than the file holds: the first look at its end was SIGBUS."""
+    """The map was longer than the file: the first access to its end was SIGBUS."""
     from kafkalog._native import check, ffi, lib
 
     with kafkalog.Log(log_dir, config={"segment.bytes": 20_000}) as log:

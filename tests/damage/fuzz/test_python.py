@@ -1,7 +1,7 @@
-"""What is decoded in Python, under mutated bytes: codecs' framings and the small text files.
+"""Decoders in Python under mutated bytes: codecs' framings and the small text files.
 
-Each either gives a value that passes its own checks or one of the errors that it names; nothing
-else, and never more memory than the limit allows.
+Each returns a value that passes its own checks, or raises one of the errors that it names; nothing
+else, and never with more memory than the limit allows.
 """
 
 import contextlib
@@ -31,7 +31,7 @@ pytestmark = [pytest.mark.slow, pytest.mark.explore, pytest.mark.timeout(patienc
 
 
 def bodies():
-    """Framings that clients write, by codec."""
+    """Framings as clients write them, by codec."""
     raw = bytes(cramjam.snappy.compress_raw(TEXT))
     linked = lz4.frame.compress(TEXT * 30, block_linked=True, content_checksum=True)
     sized = lz4.frame.compress(TEXT, block_checksum=True, store_size=True)
@@ -69,11 +69,11 @@ def test_framings(codec):
 
 @pytest.mark.parametrize("codec", [codecs.GZIP, codecs.SNAPPY, codecs.LZ4, codecs.ZSTD])
 def test_no_memory_on_the_word_of_a_body(codec):
-    """A small limit, bodies that claim much: what Python allocates stays near the limit."""
+    """A small limit, bodies that claim a lot: Python's allocations stay near the limit."""
     draw = random.Random(SEED - codec)
     seeds = bodies()[codec]
     largest = 0
-    codecs.decompress(codec, seeds[0])  # the library is imported, its contexts are made
+    codecs.decompress(codec, seeds[0])  # imports the library and creates its contexts
     tracemalloc.start()
     try:
         for _ in range(300):
@@ -111,7 +111,7 @@ TEXTS = {
 
 @pytest.mark.parametrize("kind", TEXTS)
 def test_texts(kind):
-    """What was parsed and is written again parses to the same."""
+    """A parsed text that is written again parses to the same value."""
     parse, render, seeds = TEXTS[kind]
     draw = random.Random(SEED)
     taken = refused = 0
@@ -123,14 +123,14 @@ def test_texts(kind):
             refused += 1
             continue
         taken += 1
-        # Ids are letters, digits and two signs wherever we write them: nothing is escaped.
+        # Ids are letters, digits and two signs in all our texts: nothing is escaped.
         if re.fullmatch(r"[\w-]*", getattr(found, "cluster_id", "") or "", re.ASCII):
             assert parse(render(found)) == found, data
     assert taken > 10 and refused > 10
 
 
 def test_names_of_folders():
-    """Of whatever lies in a data directory: a folder is a partition's or it is not."""
+    """Of anything in a data directory: a folder is a partition's or it is not."""
     draw = random.Random(SEED)
     seeds = [b"orders-0", b"a.b-c-12", b"orders-0." + b"0" * 32 + b"-delete", b"x-2147483647"]
     taken = 0

@@ -15,7 +15,7 @@ from tests.support.effort import SECONDS, SEED, patience_s
 
 EXECUTIONS = 1_000
 CANARY_EXECUTIONS = 20_000_000
-"""It is found long before, and ends with that."""
+"""The bug is found long before this number, and ends the run."""
 
 pytestmark = [pytest.mark.long, pytest.mark.explore, pytest.mark.timeout(patience_s(600))]
 
@@ -30,9 +30,9 @@ def programs():
 
 @pytest.fixture(scope="module")
 def results(programs, tmp_path_factory, request):
-    """What each target found, all run at once, as many as there are processors."""
+    """The results of all targets, run at once, as many as there are processors."""
     seconds = SECONDS * (os.cpu_count() or 1) / 4
-    tmp_path_factory.getbasetemp()  # which threads would make all at once
+    tmp_path_factory.getbasetemp()  # otherwise each thread would create it
     kept = corpus.unpacked(engine.BUILD)
 
     def run(target):
@@ -56,7 +56,7 @@ def test_nothing_is_found(results, name):
 
 
 def test_the_canary_is_found(programs, tmp_path):
-    """A planted bug behind the checksum; not finding it would mean that nothing is found."""
+    """A planted bug after the checksum; missing it would mean that nothing can be found."""
     plain = batches.batch([batches.Row(b"value", b"key", 5), batches.Row(b"another", None, 6)])
     (tmp_path / "plain").write_bytes(plain)
     program = programs[engine.CANARY.name]
@@ -67,7 +67,7 @@ def test_the_canary_is_found(programs, tmp_path):
 
 
 def test_the_mended_input_alone_reaches_the_canary(programs, tmp_path):
-    """The planted bug is no bug of plain input: the mutator and the coverage find it."""
+    """Plain input does not reach the planted bug: the mutator and the coverage do."""
     plain = batches.batch([batches.Row(b"value", b"key", 5, [("name", b"value")])])
     (tmp_path / "plain").write_bytes(plain)
     result = engine.run(engine.CANARY, programs[engine.CANARY.name], [tmp_path])

@@ -1,6 +1,6 @@
 """The wire codec under mutated bytes: a value or InvalidRequest, and little memory.
 
-A value that was taken can be encoded, and what was encoded is read as the same value.
+An accepted value can be encoded, and the encoded bytes decode to the same value.
 """
 
 import contextlib
@@ -41,10 +41,10 @@ def test_messages():
 
 
 def test_memory_of_messages():
-    """Nothing that a message says makes more of it than a small multiple of its bytes."""
+    """A message takes at most a small multiple of its bytes, whatever it claims."""
     draw = random.Random(-SEED)
     for message, version in VERSIONS:
-        message.decode(version, message.encode(version, {}))  # the codec is made
+        message.decode(version, message.encode(version, {}))  # creates the codec
     tracemalloc.start()
     try:
         for _ in rounds(2000):

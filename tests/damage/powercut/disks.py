@@ -19,13 +19,13 @@ MKFS = {
     "xfs": ["mkfs.xfs", "-q", "-f"],
 }
 PACKAGE = {"ext4": "e2fsprogs", "xfs": "xfsprogs"}
-IMAGE_BYTES = {"ext4": 64 << 20, "xfs": 320 << 20}  # sparse; xfs wants at least 300 MiB
+IMAGE_BYTES = {"ext4": 64 << 20, "xfs": 320 << 20}  # sparse; xfs needs at least 300 MiB
 
 THROTTLE = Path("/sys/fs/cgroup/blkio/blkio.throttle.write_iops_device")
 
 
 def why_not(kind: str) -> str | None:
-    """Why this machine has no such disk."""
+    """Why this machine cannot have such a disk."""
     if os.geteuid() != 0:
         return "mounting needs root"
     if shutil.which(MKFS[kind][0]) is None:
@@ -36,7 +36,7 @@ def why_not(kind: str) -> str | None:
 
 
 def why_not_slow() -> str | None:
-    """Why disks here are as fast as they can be."""
+    """Why disks here cannot be slowed down."""
     return None if os.access(THROTTLE, os.W_OK) else f"there is no {THROTTLE} (cgroups of v1)"
 
 
@@ -58,13 +58,13 @@ class Disk:
     def mount(self) -> None:
         """Mount it; after a cut this reads its log back.
 
-        Raises: RuntimeError, with the tool's words.
+        Raises: RuntimeError, with the tool's output.
         """
         _run("mount", "-o", "loop", str(self._image), str(self.root))
         self.is_mounted = True
 
     def cut(self, flag: int) -> None:
-        """From now on nothing reaches the disk, and every call fails."""
+        """Let nothing reach the disk from now on, and every call fail."""
         fd = os.open(self.root, os.O_RDONLY)
         try:
             fcntl.ioctl(fd, FS_IOC_SHUTDOWN, struct.pack("I", flag))
@@ -72,13 +72,13 @@ class Disk:
             os.close(fd)
 
     def slow(self, writes: int | None) -> None:
-        """Limit the disk to so many writes a second, so that syncs wait; None lifts the limit.
+        """Limit the disk to this many writes a second, so that syncs wait; None lifts the limit.
         Raises: OSError, where the kernel cannot (`why_not_slow`)."""
         device = os.stat(self.root).st_dev
         THROTTLE.write_text(f"{os.major(device)}:{os.minor(device)} {writes or 0}")
 
     def unmount(self) -> None:
-        """Unmount, as soon as nobody has a file open any more; harmless when repeated."""
+        """Unmount as soon as no process has a file open; harmless when repeated."""
         if self.is_mounted:
             self._wait_until(self._let_go, f"{self.root} is not in use")
             self.is_mounted = False

@@ -1,4 +1,4 @@
-"""What survives a power cut: all that was flushed, and of the rest a beginning."""
+"""Survivors of a power cut: everything that was flushed, and a prefix of the rest."""
 
 import threading
 from typing import Any
@@ -9,8 +9,8 @@ from tests.damage.crash.ledger import Ledger
 class DurableLedger(Ledger):
     """As the ledger of kills, but only a flush, a truncation or a close is a promise.
 
-    It counts only if it returned before the cut: in life nobody sees what returns later.  Here
-    the writer goes on for a moment while the file system is being shut down.  An fdatasync in
+    It counts only if it returned before the cut: after a real cut nobody sees a later return.  Here
+    the writer runs on for a moment while the file system is being shut down.  An fdatasync in
     flight may then return 0 although its bytes never arrive: a bare loop of pwrite and
     fdatasync loses them, too.
     """
@@ -19,7 +19,7 @@ class DurableLedger(Ledger):
         super().__init__()
         self.flushed = 0
         self.promises = 0
-        self.late = 0  # the end at a flush that returned behind the cut
+        self.late = 0  # the end at a flush that returned after the cut
         self.late_lost = 0
         self.cut = threading.Event()  # set before the power goes, cleared after
 
@@ -38,13 +38,13 @@ class DurableLedger(Ledger):
         self.flushed = min(self.flushed, self.end)
 
     def check(self, start: int, end: int, found: list[list[int]]) -> None:
-        """Take an end between what was flushed and what was appended, then compare all."""
+        """Accept an end between the flushed and the appended one, then compare everything."""
         kind, *what = self.pending or ["nothing"]
         low = min(self.flushed, what[1]) if kind == "truncate" else self.flushed
         self.late_lost += end < min(self.late, self.end)
         self.late = 0
         if low <= end < self.end and kind != "restart":
-            # The part that was lost, and with it an append that came behind it.
+            # Remove the lost part, and with it an append that came after it.
             self.records = [record for record in self.records if record[0] < end]
             self.end = end
             if kind == "truncate":  # whole batches, perhaps with the start inside of one

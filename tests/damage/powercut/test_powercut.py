@@ -1,7 +1,7 @@
 """Real power cuts on real file systems: nothing that was flushed is lost.
 
-A writer in another process tells what it does through a pipe.  At a random moment its file
-system is shut down, it is killed, and the file system is mounted again.
+A writer in another process reports through a pipe.  At a random moment its file system is shut
+down, it is killed, and the file system is mounted again.
 """
 
 import random
@@ -16,13 +16,13 @@ from tests.damage.powercut.ledger import DurableLedger
 from tests.support.effort import patience_s, rounds
 
 CUTS = 10  # of each, at least
-FRESH_AFTER = 20  # cuts of one log before a new one begins
+FRESH_AFTER = 20  # cuts of one log before a new one starts
 DISK_IS_GONE = ("StorageOffline", "IoFailed", "Input/output error")
 
 
 @pytest.fixture(params=MKFS)
 def disk(request, tmp_path, wait_until):
-    """A mounted file system of its own."""
+    """A mounted file system for one test."""
     reason = why_not(request.param)
     if reason:
         pytest.skip(f"{request.param}: {reason}")
@@ -36,8 +36,8 @@ def disk(request, tmp_path, wait_until):
 
 
 def account(worker, ledger, after=lambda: None):
-    """Let the ledger take every report, each followed by `after()`; what the worker failed
-    with, if it did."""
+    """Pass every report to the ledger, each followed by `after()`; returns the worker's failure,
+    if it failed."""
     reports = worker.reports()
     while True:
         try:
@@ -51,13 +51,13 @@ def account(worker, ledger, after=lambda: None):
 
 
 def cut(disk, flag, ledger):
-    """Cut the power; what returns from here on was not seen."""
+    """Cut the power; later returns do not count."""
     ledger.cut.set()
     disk.cut(flag)
 
 
 def look(zygote, disk, path, ledger):
-    """Mount after a cut, and compare what opens there with the ledger."""
+    """Mount after a cut, and compare the log there with the ledger."""
     disk.unmount()
     disk.mount()
     failure = account(zygote.start("look", path=path, number=ledger.next_number), ledger)
@@ -68,7 +68,7 @@ def look(zygote, disk, path, ledger):
 @pytest.mark.explore
 @pytest.mark.timeout(patience_s(300))
 def test_a_power_cut_loses_nothing_that_was_flushed(zygote, disk, rng):
-    """Cut at random moments, with and without the file system's own log."""
+    """Cuts at random moments, with and without the file system's own log."""
     promises = changes = late_lost = 0
     ledger, path = DurableLedger(), ""
     number = 0
@@ -123,7 +123,7 @@ def test_an_open_log_outlives_its_disk(zygote, disk):
 
 
 def lied(zygote, disk, path):
-    """What is found of records that were acknowledged and never synced, at a cut."""
+    """The ledger's complaint about records that were acknowledged and never synced, after a cut."""
     ledger, cuts = DurableLedger(), []
 
     def after():
@@ -142,8 +142,8 @@ def lied(zygote, disk, path):
 
 
 def test_a_writer_that_does_not_flush_is_found(zygote, disk):
-    """The harness itself: acknowledged and never synced is seen to be lost, unless the kernel wrote
-    it back by itself just then."""
+    """The harness itself: it sees the loss of records acknowledged but never synced, unless the
+    kernel happened to write them back just then."""
     found = None
     for number in range(5):
         found = found or lied(zygote, disk, str(disk.root / f"log-{number}"))
@@ -169,8 +169,8 @@ def test_the_ledger_takes_a_beginning_and_nothing_else():
 @pytest.mark.parametrize("start", [2, 3, 4])
 @pytest.mark.parametrize("end", [6, 9])
 def test_the_ledger_takes_a_start_that_an_interrupted_truncation_lowered(start, end):
-    """Into the batch that holds it, and to that batch's base only: what was deleted of the
-    batch is there again, and an unflushed end may be lost."""
+    """Into the batch that holds it, and only to that batch's base: its deleted records are there
+    again, and an unflushed end may be lost."""
     ledger = DurableLedger()
     for words in (["append", 0, 3], ["returned", 0, 2], ["append", 3, 3], ["returned", 3, 5],
                   ["delete", 4], ["returned"], ["flush"], ["returned"],

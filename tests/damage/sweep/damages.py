@@ -1,4 +1,4 @@
-"""Ways in which the bytes of a directory can become others."""
+"""Ways in which the bytes of a directory can change."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ BLOCKS = (512, 4096)
 SEGMENT_SUFFIXES = (".log", ".index", ".timeindex", ".txnindex", ".chk")
 
 Damage = tuple[str, Edits, bool]
-"""What it is, the files' new bytes, and whether it must be noticed."""
+"""Its description, the files' new bytes, and whether it must be noticed."""
 
 
 def flip(reference: Reference, name: str, bit: int) -> Damage:
-    """One bit of a file, counted from its first byte's lowest."""
+    """Flip one bit of a file, counted from its first byte's lowest bit."""
     data = bytearray(reference.files[name])
     position = bit // 8
     data[position] ^= 1 << bit % 8
@@ -32,7 +32,7 @@ def flips(reference: Reference) -> list[tuple[str, int]]:
 
 
 def truncations(reference: Reference) -> Iterator[Damage]:
-    """Every small file cut at every byte, and `.log` files between batches and in them."""
+    """Cut every small file at every byte, and `.log` files between batches and in them."""
     for name, data in sorted(reference.files.items()):
         place = place_of(reference, name)
         cuts = range(len(data)) if len(data) <= SMALL_BYTES else ()
@@ -47,7 +47,7 @@ def truncations(reference: Reference) -> Iterator[Damage]:
 
 
 def removals(reference: Reference) -> Iterator[Damage]:
-    """Every file gone."""
+    """Remove every file in turn."""
     for name in sorted(reference.files):
         place = place_of(reference, name)
         covered = place.suffix == ".log" or (place.sealed and place.suffix in INDEXES)
@@ -59,7 +59,7 @@ def _changed(reference: Reference, edits: Edits) -> bool:
 
 
 def zeroed(reference: Reference) -> Iterator[Damage]:
-    """Blocks as a disk has them, full of zeros."""
+    """Fill blocks as large as a disk's with zeros."""
     for name, data in sorted(reference.files.items()):
         place = place_of(reference, name)
         for size in BLOCKS:
@@ -70,7 +70,7 @@ def zeroed(reference: Reference) -> Iterator[Damage]:
 
 
 def misdirected(reference: Reference, rng: random.Random) -> Iterator[Damage]:
-    """A block of one `.log` written over another's, and whole batches over others of one size."""
+    """Write a block of one `.log` over another's, and whole batches over others of one size."""
     logs = sorted(name for name in reference.files if name.endswith(".log"))
     for name in logs:
         data, sealed = reference.files[name], place_of(reference, name).sealed
@@ -85,7 +85,7 @@ def misdirected(reference: Reference, rng: random.Random) -> Iterator[Damage]:
 
 
 def _same_size(reference: Reference, logs: list[str]) -> Iterator[Damage]:
-    """Batches that are whole, right, of the right size, and not the ones that belong there."""
+    """Batches that are whole, valid, of the right size, but in the wrong place."""
     by_size: dict[int, list[bytes]] = {}
     for name in logs:
         for header in batches.headers(reference.files[name]):
@@ -105,7 +105,7 @@ def _same_size(reference: Reference, logs: list[str]) -> Iterator[Damage]:
 
 
 def doubled(reference: Reference) -> Iterator[Damage]:
-    """A batch twice in a row, and one batch left out."""
+    """Repeat a batch, or leave one out."""
     for name, data in sorted(reference.files.items()):
         if name.endswith(".log"):
             sealed = place_of(reference, name).sealed
@@ -118,7 +118,7 @@ def doubled(reference: Reference) -> Iterator[Damage]:
 
 
 def swapped(reference: Reference) -> Iterator[Damage]:
-    """A file in another's place, alone or with all that belongs to its segment."""
+    """Put a file in another's place, alone or with all files of its segment."""
     segments = sorted(
         name.removesuffix(".log")
         for name in reference.files

@@ -1,17 +1,17 @@
-"""What a log may answer when bytes below it changed, and what verify must notice.
+"""What a log may answer when bytes below it changed, and what verify must report.
 
-What is covered, so that verify has to tell and reads must not be wrong:
+Covered, so that verify must report it and reads must not be wrong:
 
 * a sealed `.log`: the batches' checksums, and the side-car for what they leave out;
 * a sealed segment's indexes, and the side-car itself;
-* a batch of the active `.log` behind its first 17 bytes, and its length and magic;
-* a `.log` that is gone, or the active one cut, below what was on disk;
+* a batch of the active `.log` after its first 17 bytes, and its length and magic;
+* a missing `.log`, or the active one cut below what was on disk;
 * producer snapshots, and the topic's id where side-cars name it.
 
 Not covered, because nothing was sealed yet or Kafka's text has no checksum: base offset and
 leader epoch in the active `.log`, the active indexes where entries stay possible, checkpoints,
-the epoch list, meta.properties.  There only an accident counts: a crash, an end that does not
-come, an exception that is not kafkalog's.
+the epoch list, meta.properties.  There only an accident counts: a crash, an endless loop, an
+exception that is not kafkalog's.
 """
 
 from __future__ import annotations
@@ -34,33 +34,33 @@ from tests.support import batches
 Edits = dict[str, bytes | None]
 INDEXES = (".index", ".timeindex", ".txnindex")
 UNCHECKED_FIELDS = {*range(8), *range(12, 16)}
-"""Of a batch: its base offset and its leader epoch."""
+"""In a batch: its base offset and its leader epoch."""
 MEMORY_ERRORS = (kafkalog.errors.NoMemory, MemoryError)
 
 
 class Place(NamedTuple):
-    """What a file is."""
+    """A file's role."""
 
     partition: str
     """Empty: a file of the directory."""
     base: int
     suffix: str
-    """Or the name of a file that is no segment's."""
+    """Or the name of a file that belongs to no segment."""
     sealed: bool
 
 
 class Verdict(NamedTuple):
-    """What became of a change."""
+    """The consequences of a change."""
 
     told: bool
-    """By verify, as more than a note."""
+    """Whether verify reports it as more than a note."""
     outcome: str
-    """Of reads: whole, error, short, wrong, refused."""
+    """The result of reads: whole, error, short, wrong, refused."""
     problems: list[str]
 
 
 def place_of(reference: Reference, name: str) -> Place:
-    """Of a file by its path below the directory."""
+    """The place of a file, by its path below the directory."""
     match = SEGMENT_FILE.fullmatch(name)
     if not match:
         folder, _, rest = name.rpartition("/")
@@ -83,14 +83,14 @@ def is_covered(reference: Reference, name: str, position: int, sealed: bool) -> 
         within = position - starts[bisect_right(starts, position) - 1]
         return within not in UNCHECKED_FIELDS
     if place.suffix == "partition.metadata":
-        # The last character of an id has bits that mean nothing.
+        # The last character of an id has bits without meaning.
         data = reference.files[name]
         return data.index(b"topic_id: ") + 10 <= position < len(data) - 1
     return place.suffix == ".snapshot" or (sealed and place.suffix in (".log", ".chk", *INDEXES))
 
 
 class Judge:
-    """Reads what a damaged directory gives, and says what is wrong about it."""
+    """Reads a damaged directory, and says what is wrong with the answers."""
 
     def __init__(self, reference: Reference, rng: random.Random) -> None:
         self.reference = reference
@@ -98,13 +98,13 @@ class Judge:
         self.count: Counter[str] = Counter()
 
     def judge(self, edits: Edits, covered: bool) -> Verdict:
-        """Of a change that is on disk already."""
+        """Judge a change that is already on disk."""
         places = [place_of(self.reference, name) for name in edits]
         names = sorted({place.partition for place in places if place.partition})
         told = self._told(names)
         problems = []
         if covered and not told:
-            problems.append("verify does not tell")
+            problems.append("verify does not report it")
         outcomes = [self._partition(name, places, problems, covered) for name in names]
         order = ["wrong", "short", "refused", "error", "whole"]
         outcome = min(outcomes, key=order.index, default="whole")
@@ -118,7 +118,7 @@ class Judge:
     def _partition(self, name: str, places: list[Place], problems: list[str], covered: bool) -> str:
         expected = self.reference.partitions[name]
         mine = [place for place in places if place.partition == name]
-        # A side-car of another partition makes its segment refused, and rightly so.
+        # A segment with another partition's side-car is rightly refused.
         logs = any(place.suffix in (".log", ".chk", "partition.metadata") for place in mine)
         try:
             with kafkalog.Log(self.reference.path / name, mode="r") as log:
@@ -140,7 +140,7 @@ class Judge:
         return outcome
 
     def _read(self, log: Any, expected: Partition, mine: list[Place]) -> str:
-        """The segment that changed and its neighbours' edges, or, one time in twelve, all."""
+        """Read the changed segment and its neighbours' edges, or, one time in twelve, all."""
         wanted, start, stop = expected.table, None, None
         segments = {place.base for place in mine if place.base in expected.bases}
         if len(segments) == 1 and self.rng.randrange(12):
@@ -172,7 +172,7 @@ class Judge:
         return "whole" if table.num_rows == wanted.num_rows else "short"
 
     def _lookups(self, log: Any, expected: Partition) -> list[str]:
-        """Some of them, by offset and by time, and the aborted transactions."""
+        """Try some of them, by offset and by time, and the aborted transactions."""
         problems = []
         offsets = expected.table["offset"].to_numpy()
         for row in self.rng.sample(range(len(offsets)), 2):

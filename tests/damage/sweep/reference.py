@@ -2,8 +2,8 @@
 
 Two topics of two partitions of three segments, about 300 KiB: every codec, batches of one and
 of many records, headers and nulls, idempotent and transactional producers, commits and aborts,
-offsets without a record as compaction leaves them.  What was written is remembered, to be held
-against what is read.
+offsets without a record as compaction leaves them.  What was written is remembered, to compare
+it with what is read.
 """
 
 from __future__ import annotations
@@ -32,24 +32,24 @@ SEGMENT_FILE = re.compile(r"([^/]+)/(\d{20})(\.[a-z]+)")
 
 @dataclass(frozen=True)
 class Partition:
-    """One partition as it should be."""
+    """The expected content of one partition."""
 
     name: str
-    """Of its folder."""
+    """The name of its folder."""
     bases: tuple[int, ...]
-    """Of its segments; the last one is active."""
+    """The base offsets of its segments; the last one is active."""
     end: int
     table: pa.Table
     """Every record, in COLUMNS."""
     committed: pa.Table
     """The same for read_committed."""
     times: dict[int, int | None]
-    """timestamp_ms -> the offset that offset_at gives."""
+    """timestamp_ms -> the offset that offset_at returns."""
 
 
 @dataclass(frozen=True)
 class Reference:
-    """The directory, its files, and what it holds."""
+    """The directory, its files, and their content."""
 
     path: Path
     partitions: dict[str, Partition]
@@ -65,17 +65,17 @@ class Reference:
                 (self.path / name).write_bytes(data)
 
     def undo(self, edits: dict[str, bytes | None]) -> None:
-        """The bytes of these files as they were; what was not there goes."""
+        """Restore these files; new files are removed."""
         self.write({name: self.files.get(name) for name in edits})
 
     def restore(self) -> None:
-        """Every file as it was."""
+        """Restore every file."""
         found = {str(p.relative_to(self.path)) for p in self.path.rglob("*") if p.is_file()}
         self.undo(dict.fromkeys(found | set(self.files)))
 
 
 def table_of(log: Any, start: int | None = None, stop: int | None = None, **how: Any) -> pa.Table:
-    """Records of a log as a table of COLUMNS; of transactions, too, however they ended."""
+    """Records of a log as a table of COLUMNS, including those of all transactions."""
     return log.scan(start, stop, columns=COLUMNS, **{"isolation": UNCOMMITTED, **how}).to_arrow()
 
 

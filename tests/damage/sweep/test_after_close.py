@@ -1,9 +1,9 @@
 """One bit of any small file after a clean close: answers stay right, or an error says why.
 
-A directory and a log that stands alone, with aborted transactions, deleted records and leader
-epochs, are closed in order.  Then each bit of each file that is believed without its batches
-being read is flipped, and the files are cut and emptied.  What a reader and a writer answer is
-what they answered before, or a clear error; never other records.
+A directory and a lone log, with aborted transactions, deleted records and leader epochs, are
+closed cleanly.  Then each bit of each file that an open believes without reading batches is
+flipped, and the files are cut and emptied.  A reader and a writer give the same answers as before,
+or a clear error; never other records.
 """
 
 from __future__ import annotations
@@ -30,11 +30,11 @@ from tests.support.effort import EXPLORING, LONG
 SETTINGS = {"segment.bytes": 4000, "index.interval.bytes": 300, "file.delete.delay.ms": 0}
 TEXTS = ("checkpoint", ".kafka_cleanshutdown", "meta.properties", "partition.metadata")
 BITS = 200 if EXPLORING else 8
-"""Of each file, a sample; KAFKALOG_LONG=1: each of them."""
+"""A sample of each file; KAFKALOG_LONG=1: every bit."""
 
 
 class Answers(NamedTuple):
-    """What a log says."""
+    """The answers of a log."""
 
     start: int
     end: int
@@ -46,7 +46,7 @@ class Answers(NamedTuple):
 
 @pytest.fixture
 def unwatched() -> Iterator[Path]:
-    """A folder in memory, where there is one, and no log lines: thousands of opens warn."""
+    """A folder in memory, if possible, and no log lines: thousands of opens warn."""
     shm = "/dev/shm"
     logging.disable(logging.CRITICAL)
     with tempfile.TemporaryDirectory(dir=shm if os.access(shm, os.W_OK) else None) as folder:
@@ -55,7 +55,7 @@ def unwatched() -> Iterator[Path]:
 
 
 def fill(log: kafkalog.Log) -> None:
-    """Three segments and more; aborted transactions in the last one, too."""
+    """Write more than three segments; aborted transactions are also in the last one."""
     clock = 1000
     for epoch in range(3):
         log._handle.lead(epoch)
@@ -77,20 +77,20 @@ def fill(log: kafkalog.Log) -> None:
 
 
 def ask(log: kafkalog.Log) -> Answers:
-    """Everything that a damaged file could change."""
+    """Query everything that a damaged file could change."""
     return Answers(
         log.start_offset,
         log.end_offset,
         [(r.offset, r.timestamp_ms, r.value) for r in log.read()],
         [r.offset for r in log.read(isolation="read_committed")],
         [log.offset_at(time) for time in range(900, 1500, 7)],
-        # A file may say where an epoch began that deleted batches belonged to, too.
+        # A file may also hold the start of an epoch whose batches were deleted.
         [(one.epoch, max(one.start_offset, log.start_offset)) for one in log.epochs],
     )
 
 
 class Made(NamedTuple):
-    """A closed log, how it is opened, and what it answers."""
+    """A closed log, how to open it, and its answers."""
 
     root: Path
     folder: Path
@@ -98,7 +98,7 @@ class Made(NamedTuple):
 
 
 def make(root: Path, alone: bool) -> Made:
-    """One log of the settings above; `alone`: the folder is all there is."""
+    """One log with the settings above; `alone`: a lone folder."""
     if alone:
         folder = root / "events-0"
         with kafkalog.Log(folder, config=SETTINGS) as log:
@@ -117,7 +117,7 @@ def last_stem(folder: Path) -> str:
 
 
 def believed(made: Made) -> list[Path]:
-    """The files that an open believes without a look at batches."""
+    """The files that an open believes without reading batches."""
     last = last_stem(made.folder)
     return [
         path
@@ -129,19 +129,19 @@ def believed(made: Made) -> list[Path]:
 
 
 def logs(made: Made) -> list[Path]:
-    """The `.log` files, each of which may be gone, too."""
+    """The `.log` files, each of which may also be missing."""
     return sorted(made.folder.glob("*.log"))
 
 
 def losses(data: bytes) -> Iterator[tuple[str, bytes | None]]:
-    """A `.log` that is gone, empty, or lacks its last batch."""
+    """A `.log` that is missing, empty, or lacks its last batch."""
     yield "removed", None
     yield "emptied", b""
     yield "its last batch gone", data[: list(batches.headers(data))[-1].pos]
 
 
 def damages(data: bytes, rng: random.Random) -> Iterator[tuple[str, bytes | None]]:
-    """(what, new bytes): each bit or some, cuts, nothing, zeros."""
+    """(description, new bytes): each bit or some, cuts, nothing, zeros."""
     bits = list(range(8 * len(data)))
     if len(bits) > BITS and not LONG:
         bits = rng.sample(bits, BITS)
@@ -157,7 +157,7 @@ def damages(data: bytes, rng: random.Random) -> Iterator[tuple[str, bytes | None
 
 
 def judge(made: Made, mode: str, what: str, outcomes: dict[str, int]) -> None:
-    """The answers, or an error of ours."""
+    """Check that it gives the same answers, or an error of ours; counts both."""
     try:
         with kafkalog.Log(made.folder, mode=mode, config=SETTINGS) as log:
             found = ask(log)
@@ -175,7 +175,7 @@ def judge(made: Made, mode: str, what: str, outcomes: dict[str, int]) -> None:
 def test_damage_after_a_clean_close_gives_no_other_answers(
     unwatched: Path, alone: bool, rng: random.Random
 ) -> None:
-    """Every bit of every file that is believed."""
+    """For every bit of every file that is believed."""
     made = make(unwatched, alone)
     pristine = unwatched / "pristine"
     shutil.copytree(made.root, pristine)
@@ -188,7 +188,7 @@ def test_damage_after_a_clean_close_gives_no_other_answers(
         data = path.read_bytes()
         for what, changed in losses(data) if path.suffix == ".log" else damages(data, rng):
             if changed is None and path.name == "meta.properties":
-                continue  # the folder is one that stands alone then
+                continue  # without it the folder is a lone log
             for mode in ("r", "w"):
                 if changed is None:
                     path.unlink(missing_ok=True)
@@ -204,7 +204,7 @@ def test_damage_after_a_clean_close_gives_no_other_answers(
 
 
 def restore(root: Path, pristine: Path) -> None:
-    """Every file as it was."""
+    """Restore every file."""
     wanted = {p.relative_to(pristine): p for p in pristine.rglob("*") if p.is_file()}
     for path in [p for p in root.rglob("*") if p.is_file()]:
         if path.relative_to(root) not in wanted:
@@ -216,7 +216,7 @@ def restore(root: Path, pristine: Path) -> None:
 
 
 def test_a_malformed_log_start_after_a_crash_is_refused(tmp_path: Path) -> None:
-    """Nothing repeats it then: the open names the file, and the remedy."""
+    """No other file repeats the start then: the error names the file, and the remedy."""
     made = make(tmp_path, alone=False)
     (made.root / ".kafka_cleanshutdown").unlink()
     path = made.root / "log-start-offset-checkpoint"
@@ -228,16 +228,16 @@ def test_a_malformed_log_start_after_a_crash_is_refused(tmp_path: Path) -> None:
     apply(plan(verify(made.root)))
     assert (made.root / f"{path.name}.damaged").read_bytes() != text
     with kafkalog.Log(made.folder, mode="r") as log:
-        assert log.start_offset == 0  # as repair said: all that is there
+        assert log.start_offset == 0  # as repair said: all existing records
 
 
 def test_the_marker_of_another_program_vouches_for_nothing(tmp_path: Path) -> None:
-    """Kafka's own marker: the aborted transactions of the last segment are derived again."""
+    """After Kafka's own marker the aborted transactions of the last segment are derived again."""
     made = make(tmp_path, alone=False)
     (made.root / ".kafka_cleanshutdown").write_bytes(b'{"version":0,"brokerEpoch":-1}')
     [path] = made.folder.glob(f"{last_stem(made.folder)}.txnindex")
     data = bytearray(path.read_bytes())
-    data[17] ^= 1  # where the first transaction begins
+    data[17] ^= 1  # the start of the first transaction
     path.write_bytes(data)
     for mode in ("r", "w"):
         with kafkalog.Log(made.folder, mode=mode, config=SETTINGS) as log:

@@ -1,7 +1,7 @@
-"""Every way to damage a directory: no wrong data is read, covered damage is reported and mended.
+"""Every way to damage a directory: no wrong data is read, covered damage is reported and repaired.
 
-A seeded sample here, a larger one, drawn each time, in `make explore`; KAFKALOG_LONG=1 flips a
-bit of each byte of each file, of records a sixteenth of them (ten minutes).
+Here a seeded sample, in `make explore` a larger one, drawn each time; KAFKALOG_LONG=1 flips a bit
+of each byte of each file, for records of every sixteenth byte (ten minutes).
 """
 
 from __future__ import annotations
@@ -33,15 +33,15 @@ from tests.support import batches
 from tests.support.effort import EXPLORING, LONG, SEED
 
 WORKERS = 2 if EXPLORING or LONG else 1
-FLIPS, OTHERS = (1500, 500) if EXPLORING else (120, 50)  # of each worker
+FLIPS, OTHERS = (1500, 500) if EXPLORING else (120, 50)  # per worker
 REPAIRS, OPENINGS, HEADERS = (250, 150, 60) if EXPLORING else (40, 25, 15)
-# The limit is on address space, which these would reserve far ahead of use.
+# The limit is on address space, which these would reserve long before they use it.
 QUIET = {"ARROW_DEFAULT_MEMORY_POOL": "system", "MALLOC_ARENA_MAX": "1", "PYTHONPATH": str(ROOT)}
 
 
 @pytest.fixture(scope="module")
 def memory() -> Iterator[Path]:
-    """A folder in memory where there is one."""
+    """A folder in memory, if possible."""
     shm = "/dev/shm"
     with tempfile.TemporaryDirectory(dir=shm if os.access(shm, os.W_OK) else None) as folder:
         yield Path(folder)
@@ -54,7 +54,7 @@ def made(memory: Path) -> Reference:
 
 @pytest.fixture
 def whole(made: Reference) -> Iterator[Reference]:
-    """The directory, put back as it was afterwards."""
+    """The directory, restored afterwards."""
     yield made
     made.restore()
 
@@ -103,7 +103,7 @@ def run(folder: Path, part: int) -> subprocess.Popen[str]:
 @pytest.mark.explore
 @pytest.mark.timeout(7200 if LONG else 300)
 def test_no_damage_is_believed(memory: Path) -> None:
-    """Reads give what was written or an error, verify tells, memory and time stay bounded."""
+    """Reads return what was written or an error, verify reports it, memory and time are bounded."""
     folders = [memory / f"worker{part}" for part in range(WORKERS)]
     workers = [run(folder, part) for part, folder in enumerate(folders)]
     for worker, folder in zip(workers, folders, strict=True):
@@ -115,7 +115,7 @@ def test_no_damage_is_believed(memory: Path) -> None:
         assert result["problems"] == []
         assert result["told"].get("covered: told False", 0) == 0
         assert result["count"] >= FLIPS + min(OTHERS, 500)
-        # The judge did see errors, and whole reads too.
+        # The judge saw both errors and whole reads.
         assert result["outcomes"]["covered: error"] > 0 < result["outcomes"]["covered: whole"]
 
 
@@ -143,7 +143,7 @@ def told(made: Reference) -> bool:
 
 
 def test_it_is_the_side_car_that_tells(whole: Reference, rng: random.Random) -> None:
-    """Without side-cars some rotten headers pass for good, with them none does."""
+    """Without side-cars some damaged headers are accepted, with them none is."""
     unseen = {True: 0, False: 0}
     believed = {True: 0, False: 0}
     changes = list(sealed_headers(whole, rng, HEADERS))
@@ -160,7 +160,7 @@ def test_it_is_the_side_car_that_tells(whole: Reference, rng: random.Random) -> 
 
 
 def test_the_limit_on_memory_limits() -> None:
-    """The worker that would ask for more than it may gets an error."""
+    """A worker that allocates more than it may gets an error."""
     program = (
         "from tests.damage.sweep import worker; worker.limit_memory(); bytearray(8 << 20)\n"
         "try: bytearray(2 * worker.MEMORY_BYTES)\n"
@@ -181,7 +181,7 @@ def test_the_limit_on_memory_limits() -> None:
 
 
 class Collect:
-    """The batches that verify takes for good, without the header bytes that a mend may change."""
+    """The batches that verify accepts, without the header bytes that a repair may change."""
 
     def __init__(self) -> None:
         self.bodies: set[bytes] = set()
@@ -199,7 +199,7 @@ def good_batches(folder: Path) -> set[bytes]:
 
 
 def sample(made: Reference, rng: random.Random, count: int) -> list[damages.Damage]:
-    """Flips anywhere and in each file alike, and other damage, of one partition each."""
+    """Flips anywhere and of each file alike, and other damage, of one partition each."""
     files = damages.flips(made)
     chosen = [
         damages.flip(made, name, rng.randrange(bits))
@@ -216,7 +216,7 @@ def sample(made: Reference, rng: random.Random, count: int) -> list[damages.Dama
 @pytest.mark.slow
 @pytest.mark.explore
 def test_repair_keeps_what_verify_called_good(whole: Reference, rng: random.Random) -> None:
-    """What can be mended is mended, nothing else is lost, and a header's bit is put back."""
+    """What can be repaired is repaired, nothing else is lost, and a header's bit is restored."""
     mended = 0
     for what, edits, covered in sample(whole, rng, REPAIRS):
         [name] = {place_of(whole, n).partition for n in edits} - {""}
@@ -232,10 +232,10 @@ def test_repair_keeps_what_verify_called_good(whole: Reference, rng: random.Rand
             report = verify(folder)
         left = [f for f in report.findings if f.severity == DAMAGE]
         assert not [a for a in plan(report) if a.kind != "leave"], (what, left)
-        # Whether the topic's id or the side-cars are wrong nobody knows.
+        # Whether the topic's id or the side-cars are wrong cannot be known.
         if covered and what.startswith("bit") and not what.endswith("metadata"):
             assert report.clean, (what, left)
-        # One that is out of its place in the last segment is cut, or nobody could write there.
+        # A batch out of place in the last segment is cut, as it would prevent writing.
         aside = b"".join(file.read_bytes() for file in folder.glob("*.damaged*"))
         gone = before - good_batches(folder)
         assert not gone or not covered, what
@@ -245,7 +245,7 @@ def test_repair_keeps_what_verify_called_good(whole: Reference, rng: random.Rand
                 found = table_of(log)["offset"].to_pylist()
                 wanted = whole.partitions[name].table["offset"].to_pylist()
                 assert set(found) <= set(wanted), what
-        # One that stands twice may look as one whose offset has lost a bit, and be put right so.
+        # A repeated batch may look like one whose offset lost a bit, and be repaired that way.
         if "mend" in kinds and what.startswith("bit"):
             mended += 1
             [log_name] = edits
@@ -259,7 +259,7 @@ def test_repair_keeps_what_verify_called_good(whole: Reference, rng: random.Rand
 def test_a_writer_cuts_nothing_sealed_and_makes_indexes_again(
     whole: Reference, rng: random.Random
 ) -> None:
-    """Open for writing, read, close: a damaged sealed `.log` is byte for byte what it was."""
+    """Open for writing, read, close: a damaged sealed `.log` stays the same, byte for byte."""
     files = [(n, 8 * len(d)) for n, d in whole.files.items() if place_of(whole, n).sealed]
     for name, bits in rng.choices(files, k=OPENINGS):
         what, edits, _ = damages.flip(whole, name, rng.randrange(bits))

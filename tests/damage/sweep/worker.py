@@ -2,9 +2,9 @@
 
     python -m tests.damage.sweep.worker FOLDER --seed 1 --part 0 --parts 2 --flips 1000 --others 100
 
-Prints one JSON object.  Run as a process, so that a crash, an end that does not come (SIGALRM)
-and memory without limit (RLIMIT_AS) are seen, and which damage they came from: the last line
-of FOLDER/now says.
+Prints one JSON object.  It runs as a process, so that a crash, an endless loop (SIGALRM) and
+unlimited memory (RLIMIT_AS) are noticed.  The last line of FOLDER/now names the damage that
+caused them.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ PROBLEMS_MAX = 20
 
 
 def limit_memory() -> None:
-    """From here on the process may grow by MEMORY_BYTES and no more."""
+    """Let the process grow by at most MEMORY_BYTES from now on."""
     pages = int(Path("/proc/self/statm").read_text().split()[0])
     limit = pages * resource.getpagesize() + MEMORY_BYTES
     resource.setrlimit(resource.RLIMIT_AS, (limit, limit))
@@ -51,7 +51,7 @@ def places(name: str, data: bytes) -> Iterator[int]:
 
 
 def flips_of_all(made: reference.Reference, rng: random.Random) -> Iterator[damages.Damage]:
-    """A drawn bit of each of those bytes, of each file."""
+    """A random bit of each of those bytes, in each file."""
     for name, data in sorted(made.files.items()):
         for position in places(name, data):
             yield damages.flip(made, name, 8 * position + rng.randrange(8))
@@ -60,9 +60,9 @@ def flips_of_all(made: reference.Reference, rng: random.Random) -> Iterator[dama
 def chosen(
     made: reference.Reference, rng: random.Random, options: argparse.Namespace
 ) -> Iterable[damages.Damage]:
-    """The damages of this part: a sample, or with --all one of each byte and each other.
+    """The damages of this part: a sample, or with --all one for each byte and each other damage.
 
-    What it takes to make them is taken here, and not while memory is limited.
+    The memory to make them is allocated here, before memory is limited.
     """
     others = [d for kind in damages.KINDS.values() for d in kind(made, random.Random(0))]
     if options.all:
@@ -80,7 +80,7 @@ def chosen(
 
 
 def sweep(made: reference.Reference, options: argparse.Namespace) -> dict[str, Any]:
-    """Every damage of this part, judged."""
+    """Judge every damage of this part."""
     rng = random.Random(f"{options.seed}-{options.part}")
     judge = Judge(made, rng)
     told: Counter[str] = Counter()

@@ -1,7 +1,7 @@
 /* stress.c: many threads on a few logs, for ThreadSanitizer: stress FOLDER SECONDS [canary].
  *
- * No interpreter lock orders these calls, so that each pair of them is seen to race if it
- * does.  With "canary" one counter of the harness is left without protection. */
+ * No interpreter lock orders these calls, so ThreadSanitizer sees each pair of them that races.
+ * With "canary" one counter of the harness is left without protection. */
 #include <errno.h>
 #include <stdio.h>
 #include <sys/socket.h>
@@ -39,7 +39,7 @@ static uint32_t draw(worker *w, uint32_t limit) {
     return (uint32_t)(w->state >> 33) % limit;
 }
 
-/* What may happen to a call while others change the log: never damage, never offline. */
+/* The errors of a call while others change the log: never damage, never offline. */
 static void expect(kl_status status) {
     WANT(status == KL_OK || status == KL_E_OFFSET_OUT_OF_RANGE || status == KL_E_TIMEOUT ||
          status == KL_E_STALE || status == KL_E_NOT_FOUND || status == KL_E_ARGUMENT ||
@@ -278,7 +278,7 @@ static kl_log *open_one(const char *folder, int number, int32_t mode) {
     return log;
 }
 
-/* Closed and read back, batch by batch: the same end. */
+/* Close and read back, batch by batch: the same end. */
 static void open_again(const char *folder, int number) {
     kl_log_state before, after;
     WANT(kl_log_get(logs[number], &before) == KL_OK && !before.offline);
@@ -307,7 +307,7 @@ int main(int argc, char **argv) {
     }
     struct timespec pause = {(time_t)atol(argv[2]), 0};
     nanosleep(&pause, NULL);
-    /* Some are closed while calls are under way: these end with KL_E_CLOSED. */
+    /* Some logs are closed during calls, which then return KL_E_CLOSED. */
     WANT(kl_log_close(readers[0]) == KL_OK);
     atomic_store(&ending, true);
     for (int i = 0; i < THREADS; i++) WANT(pthread_join(threads[i], NULL) == 0);

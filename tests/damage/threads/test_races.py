@@ -1,5 +1,5 @@
 """Threads on the same logs: in C under ThreadSanitizer, where no interpreter lock orders the
-calls, and in Python, where each thread finds what it was promised.
+calls, and in Python, where each thread gets what it was promised.
 """
 
 import os
@@ -24,7 +24,7 @@ pytestmark = [pytest.mark.slow, pytest.mark.explore, pytest.mark.timeout(600 + 3
 def build(folder: Path, sanitizers: str) -> Path:
     """stress.c with the sources of the C core; skips where the sanitizer is missing."""
     if "LD_PRELOAD" in os.environ:
-        pytest.skip("has sanitizers of its own, and another is loaded already")
+        pytest.skip("brings its own sanitizers, and another is already loaded")
     flags = ["-std=c11", "-D_GNU_SOURCE", "-g", "-O1", "-fno-omit-frame-pointer", "-w"]
     flags += [f"-fsanitize={sanitizers}", f"-I{NATIVE}", "-pthread"]
     probe = subprocess.run(
@@ -74,7 +74,7 @@ def test_no_call_races_with_another(program, tmp_path):
 
 @pytest.mark.long
 def test_the_canary_is_found(program, tmp_path):
-    """A counter without protection: not finding it would mean that nothing is found."""
+    """A counter without protection; missing it would mean that nothing can be found."""
     done = run(program, tmp_path / "logs", 1, "canary")
     assert done.returncode == 66
     assert "data race" in done.stderr and "stress.c" in done.stderr
@@ -90,7 +90,7 @@ def test_memory_is_right_under_threads(tmp_path):
 
 
 class Crowd:
-    """Threads that work until told to stop; the first failure of any is raised at the end."""
+    """Threads that work until they must stop; the first failure of any is raised at the end."""
 
     def __init__(self) -> None:
         self.failure: BaseException | None = None
@@ -121,7 +121,7 @@ class Crowd:
 
 
 def test_threads_share_a_log(tmp_path):
-    """Each append's offset is its alone, each read is whole, whatever else goes on."""
+    """Each append has its own offset, and each read is complete, whatever else goes on."""
     appended: dict[int, bytes] = {}
     crowd = Crowd()
     with kafkalog.Log(tmp_path / "log-0", config={"segment.bytes": 20_000}) as log:
@@ -161,7 +161,7 @@ def test_threads_share_a_log(tmp_path):
 
 
 def test_a_close_ends_the_calls_of_other_threads(tmp_path):
-    """Threads in the middle of anything get Closed, and nothing else."""
+    """Threads in any call get Closed, and nothing else."""
     for attempt in range(5):
         log = kafkalog.Log(tmp_path / f"log-{attempt}")
         log.append_many([bytes(100)] * 2000)

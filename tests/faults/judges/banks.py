@@ -1,17 +1,17 @@
-"""The judgement of a bank: orders are read from one topic and booked into another, each in a
-transaction with the position that was read.
+"""Judges a bank: orders are read from one topic and booked into another, each in a transaction
+together with the position.
 
-An order is a value `NUMBER:AMOUNT`; what is booked for it is one `NUMBER:debit:-AMOUNT` and one
-`NUMBER:credit:AMOUNT`, with `:ATTEMPT` behind them, so that each value is there once.
+An order is a value `NUMBER:AMOUNT`; its bookings are one `NUMBER:debit:-AMOUNT` and one
+`NUMBER:credit:AMOUNT`, followed by `:ATTEMPT`, so that each value is unique.
 
 Kinds of anomaly, in addition to those of a queue:
 
-total       what is held in all is not what it was: nothing
+total       the sum of all bookings is not zero
 half        a debit without its credit, or the reverse
 twice       an order was booked again
 forgotten   an order that was acknowledged was not booked
-phantom     nobody placed what was booked, or its placing failed
-altered     another amount was booked than ordered
+phantom     no order exists for a booking, or its send failed
+altered     the booking's amount differs from the order's
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ SIDES = {"debit": -1, "credit": 1}
 
 
 def check(orders: History, ledger: History, *, last: str) -> list[Anomaly]:
-    """`last`: the process that read the whole ledger when all was over."""
+    """`last`: the process that read the whole ledger at the end."""
     booked: dict[str, list[tuple[str, int]]] = defaultdict(list)
     for poll in ledger.of(Poll):
         if poll.process == last:

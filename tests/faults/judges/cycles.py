@@ -6,11 +6,11 @@ from collections import deque
 from collections.abc import Iterator
 
 Edges = dict[int, dict[int, str]]
-"""From each node: to which, and why."""
+"""From each node: its successors, and the reason for each edge."""
 
 
 def components(count: int, edges: Edges) -> Iterator[list[int]]:
-    """The strongly connected components of nodes 0..count-1.  Without recursion: histories are
+    """The strongly connected components of nodes 0..count-1.  Not recursive: histories are
     long."""
     index: dict[int, int] = {}
     low: dict[int, int] = {}
@@ -47,7 +47,7 @@ def components(count: int, edges: Edges) -> Iterator[list[int]]:
 
 
 def cycle(count: int, edges: Edges) -> list[tuple[int, str]]:
-    """A shortest cycle through some node, each with why the next follows; empty if none is."""
+    """A shortest cycle through some node, with the reason for each step; empty if there is none."""
     for part in components(count, edges):
         inside = set(part)
         if len(part) == 1 and part[0] not in edges.get(part[0], ()):

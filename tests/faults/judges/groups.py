@@ -1,18 +1,18 @@
-"""The judgement of a group: its position never goes back, no record is left out, one reads.
+"""Judges a group: its position never goes back, no record is left out, one member reads each.
 
-A member notes a record as processed (a `Poll`) before it commits beyond it.
+A member records a record as processed (a `Poll`) before it commits an offset beyond it.
 
-A coordinator that was cut off, or stood still, does not know that another has its groups.  Until it
-hears of it, it answers with what it knew, as Kafka's does.  So a position that is reported in such
-a time is not compared with earlier ones; one that is reported later is compared with all of them.
+A coordinator that was cut off, or paused, does not know that another has its groups.  Until it
+learns that, it answers from its old state, as Kafka's does.  So a position reported in such a time
+is not compared with earlier ones; one reported later is compared with all of them.
 
 Kinds of anomaly:
 
 regression  a position was reported below one that was committed, or reported, before
-phantom     a position was reported that nobody had asked to commit
+phantom     a position was reported that no member had asked to commit
 left out    the group's last position is above a record that no member processed
 two owners  two members of one generation have the same partition
-behind      at the end the position is not the end
+behind      at the end the position is not the end of the partition
 """
 
 from __future__ import annotations
@@ -38,8 +38,8 @@ Span = tuple[float, float]
 def check(
     history: History, *, records: dict[int, list[int]], disputed: Sequence[Span] = ()
 ) -> list[Anomaly]:
-    """`records`: the offsets of all records of each partition, as the last reading found them.
-    `disputed`: from when to when there may have been two coordinators."""
+    """`records`: the offsets of all records of each partition, as the last reader found them.
+    `disputed`: the times in which there may have been two coordinators."""
     return [
         *_regressions(history, disputed), *_phantoms(history), *_left_out(history, records),
         *_owners(history), *_behind(history, records),
@@ -63,7 +63,7 @@ def _regressions(history: History, disputed: Sequence[Span]) -> Iterator[Anomaly
             if told.partition == partition and told.outcome is Outcome.OK and not in_dispute:
                 over = bisect_right(ends, told.start)
                 if over and told.offset < highest[over - 1]:
-                    yield Anomaly("regression", f"{partition}: {told.offset} was told to "
+                    yield Anomaly("regression", f"{partition}: {told.offset} was reported to "
                                   f"{told.process} after {highest[over - 1]}")  # fmt: skip
 
 
@@ -76,8 +76,8 @@ def _phantoms(history: History) -> Iterator[Anomaly]:
         if told.outcome is Outcome.OK and told.offset >= 0:
             start = asked.get((told.partition, told.offset), math.inf)
             if start > told.end:
-                yield Anomaly("phantom", f"{told.partition}: {told.offset} was told to "
-                              f"{told.process}, and nobody had committed it")  # fmt: skip
+                yield Anomaly("phantom", f"{told.partition}: {told.offset} was reported to "
+                              f"{told.process}, but never committed")  # fmt: skip
 
 
 def _last(history: History) -> dict[int, int]:

@@ -1,21 +1,21 @@
-"""The judgement of lists: appends to several keys together, and reads of a whole list.
+"""Judges lists: appends to several keys together, and reads of a whole list.
 
-A key's order is that of its longest reading; every other reading is a beginning of it.  Then
-operations depend on each other: `ww` (one appended behind the other), `wr` (one read what the other
-had appended last), `rw` (one read the list before the other appended), `process` (a client did
-one after the other) and `time` (one was over when the other began).  A cycle of these cannot be.
-Kafka's transactions are not isolated in what they write (`ww` over two keys may cross), and one
-that does not know yet that it was deposed as the leader may show an older beginning (`rw`); so the
-caller says which dependencies are promised.
+A key's order is that of its longest reading; every other reading must be a prefix of it.  From
+these orders follow dependencies between operations: `ww` (one value comes after the other), `wr`
+(one read what the other had appended last), `rw` (one read the list before the other appended),
+`process` (a client did one after the other) and `time` (one was over when the other began).  A
+cycle of these is impossible.  But Kafka's transactions are not isolated in their writes (`ww` over
+two keys may cross), and a leader that does not know yet that it was deposed may show an older
+prefix (`rw`); so the caller says which dependencies are promised.
 
 Kinds of anomaly:
 
 lost        it was acknowledged, and the last reading did not find it
 duplicate   a list has a value twice
-divergent   two readings of a key, of which none is a beginning of the other
-phantom     nobody had appended it when it was read
+divergent   two readings of a key, neither of which is a prefix of the other
+phantom     a value was read that had not been appended
 aborted     its append certainly failed, and it was read
-torn        it is in the list of one of its keys, and not in another's
+torn        it is in the list of one of its keys, but not in another's
 cycle       of dependencies that are promised
 """
 
@@ -31,14 +31,14 @@ from tests.faults.history import Anomaly, Append, History, Op, Outcome, Read
 from tests.faults.judges.cycles import Edges, cycle
 
 PROMISED = frozenset({"ww", "wr", "process", "time"})
-"""Where each append is to one key."""
+"""If each append is to one key."""
 TRANSACTIONS = PROMISED - {"ww"}
 STRICT = PROMISED | {"rw"}
-"""As if there were one copy."""
+"""As if there were only one replica."""
 
 
 def check(history: History, *, last: str, promised: Iterable[str] = PROMISED) -> list[Anomaly]:
-    """`last`: the process that read every key when all was over."""
+    """`last`: the process that read every key at the end."""
     reads = [one for one in history.of(Read) if one.outcome is Outcome.OK]
     appends = {one.value: one for one in history.of(Append)}
     order: dict[str, list[int]] = {}
@@ -88,7 +88,7 @@ def _cycles(
     reads: list[Read], appends: dict[int, Append], order: dict[str, list[int]],
     promised: frozenset[str],
 ) -> Iterator[Anomaly]:  # fmt: skip
-    # What nobody read cannot be placed; what failed never was.
+    # A value that was never read has no place in the order; a failed append never happened.
     seen = {value for values in order.values() for value in values}
     operations: list[Op] = [*reads]
     operations += [a for v, a in appends.items() if v in seen and a.outcome is not Outcome.FAIL]
@@ -126,10 +126,10 @@ def _successions(operations: list[Op]) -> Iterator[tuple[Op, Op]]:
 
 
 def _times(operations: list[Op]) -> Iterator[tuple[Op, Op]]:
-    """Which operations had ended when others began: enough that the rest follows."""
+    """Pairs of an operation and one that began after its end: enough to imply all the others."""
     ended = sorted((one for one in operations if one.end < math.inf), key=lambda one: one.end)
     ends = [one.end for one in ended]
-    latest_start: list[float] = []  # of those that were over by then
+    latest_start: list[float] = []  # of the operations that were over by then
     for one in ended:
         latest_start.append(max(one.start, latest_start[-1] if latest_start else -math.inf))
     for other in operations:

@@ -1,17 +1,17 @@
-"""The judgement of a queue: what was sent is there, in order, once, and everybody reads the same.
+"""Judges a queue: every sent value is there, in order, once, and all readers see the same.
 
 Kinds of anomaly:
 
 lost        it was acknowledged, and the last reading, of everything, did not find it
 duplicate   one value at two offsets
 divergent   two values at one offset, as acknowledged or as read
-phantom     nobody had sent it when it was read
-aborted     its sending certainly failed, or its transaction was aborted, and it was read
-early       it was read before the commit of its transaction was asked for
-reordered   a send that began when another was over lies before it; or one producer's values do
-            not lie in the order of its sends
-backwards   a reader that was not sent elsewhere got an offset that is not above its last
-skipped     a reader went past a record that was there
+phantom     it was read before it was sent, or never sent
+aborted     its send certainly failed, or its transaction was aborted, and it was read
+early       it was read before the commit of its transaction was requested
+reordered   a send that began when another was over is stored before it; or one producer's values
+            are not stored in the order of its sends
+backwards   a reader whose position was not set got an offset that is not above its last
+skipped     a reader went past an existing record
 torn        a part of a transaction is there, and a part is not
 """
 
@@ -28,7 +28,7 @@ Place = tuple[int, int]  # partition, offset
 
 
 class Found:
-    """All that anybody saw: what lies where, and where each value lies."""
+    """Everything that any client saw: the values at each place, and the places of each value."""
 
     def __init__(self, history: History) -> None:
         self.sends = {one.value: one for one in history.of(Send)}
@@ -47,16 +47,16 @@ class Found:
         self.places[value].add(place)
 
     def offset(self, send: Send) -> int | None:
-        """Where it lies in its partition, if anybody knows."""
+        """Its offset in its partition, if any client knows it."""
         return min((o for p, o in self.places.get(send.value, ()) if p == send.partition),
                    default=None)  # fmt: skip
 
 
 def check(history: History, *, last: str, once: bool = True, ordered: bool = True) -> list[Anomaly]:
-    """`last`: the process that read everything when all was over.
+    """`last`: the process that read everything at the end.
 
-    `once`: producers are idempotent.  `ordered`: a producer's sends lie in their order, also those
-    that were not waited for.
+    `once`: producers are idempotent.  `ordered`: a producer's sends are stored in their order,
+    also those that it did not wait for.
     """
     found = Found(history)
     anomalies = [
@@ -97,7 +97,7 @@ def _divergent(found: Found) -> Iterator[Anomaly]:
 
 
 def _phantom(found: Found) -> Iterator[Anomaly]:
-    """Read before it was sent, without having been sent, or though it failed."""
+    """Read before it was sent, or never sent, or read though its send failed."""
     for poll in found.polls:
         for offset, value in poll.records:
             send, where = found.sends.get(value), f"{value} at {poll.partition}:{offset}"
@@ -117,7 +117,7 @@ def _real_time(found: Found) -> Iterator[Anomaly]:
     for partition, rows in partitions.items():
         ended = sorted((end, offset, value) for _, end, offset, value in rows if end < math.inf)
         ends = [end for end, _, _ in ended]
-        highest: list[tuple[int, str]] = []  # of those that were over by then
+        highest: list[tuple[int, str]] = []  # of the sends that were over by then
         for _, offset, value in ended:
             highest.append(max((offset, value), highest[-1] if highest else (-1, "")))
         for start, _, offset, value in rows:
@@ -129,7 +129,7 @@ def _real_time(found: Found) -> Iterator[Anomaly]:
 
 
 def _own_order(found: Found) -> Iterator[Anomaly]:
-    """A producer's values lie in the order in which it sent them."""
+    """A producer's values are stored in the order of its sends."""
     last: dict[tuple[str, int], tuple[int, str]] = {}
     for send in sorted(found.sends.values(), key=lambda one: one.start):
         offset = found.offset(send)
@@ -144,8 +144,8 @@ def _own_order(found: Found) -> Iterator[Anomaly]:
 
 
 def _readers(found: Found) -> Iterator[Anomaly]:
-    """Each reader goes up, and leaves nothing out."""
-    known: dict[int, list[int]] = defaultdict(list)  # to readers: more is acknowledged
+    """Each reader's offsets rise, and it leaves nothing out."""
+    known: dict[int, list[int]] = defaultdict(list)  # to readers: more may be acknowledged
     for partition, offset in sorted({(p.partition, o) for p in found.polls for o, _ in p.records}):
         known[partition].append(offset)
     position: dict[tuple[str, int], int] = {}
@@ -167,7 +167,7 @@ def _readers(found: Found) -> Iterator[Anomaly]:
 
 
 def _transactions(history: History, found: Found, last: str) -> Iterator[Anomaly]:
-    """All of one or nothing; nothing of an aborted one; nothing before it was to be committed."""
+    """All of a transaction or nothing; nothing of an aborted one; nothing before its commit."""
     there = _read_by(found, last)
     of: dict[str, Transaction] = {}
     for one in history.of(Transaction):

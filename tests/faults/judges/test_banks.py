@@ -1,4 +1,4 @@
-"""The judge of a bank finds what is wrong, by its name, and nothing where nothing is."""
+"""The bank's judge names every anomaly, and finds none in good histories."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ Case = tuple[str, str]
 
 
 def judged(orders: str, booked: str) -> set[str]:
-    """Orders as `7:50` (`?` behind an unknown, `!` behind a failed one); bookings as `7-50` for a
+    """Orders as `7:50` (`?` after an unknown, `!` after a failed one); bookings as `7-50` for a
     debit of 50 and `7+50` for a credit."""
     marks = {"?": UNKNOWN, "!": FAIL}
     placed = [

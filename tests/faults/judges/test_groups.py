@@ -1,4 +1,4 @@
-"""The judge of groups finds what is wrong, by its name, and nothing where nothing is."""
+"""The judge of groups names every anomaly, and finds none in good histories."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ BAD: dict[str, list[list[Op]]] = {
     "phantom": [
         [*WHOLE, told(4, 95)],
         [*WHOLE, commit(9, 20, FAIL), told(9, 95)],
-        [told(3, 4), *WHOLE],  # before it was asked for
+        [told(3, 4), *WHOLE],  # before its commit was requested
     ],
     "left out": [
         [read(0, 2), commit(3, 8), told(3, 90)],

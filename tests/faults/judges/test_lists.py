@@ -1,4 +1,4 @@
-"""The judge of lists finds what is wrong, by its name, and nothing where nothing is."""
+"""The judge of lists names every anomaly, and finds none in good histories."""
 
 from __future__ import annotations
 
@@ -80,7 +80,7 @@ BAD: dict[str, list[list[Op]]] = {
         [append("a", 0, 1), append("b", 4, 2), read("last", 90, 2, 1)],  # ww against time
         [append("a", 0, 1, end=1), append("b", 4, 2, outcome=UNKNOWN), read("last", 90, 2, 1)],
         [read("b", 0, 1, end=1), append("b", 2, 2, "y"), read("a", 4, 2, key="y"),
-         append("a", 6, 1), read("last", 90, 1)],  # each knows what the other will say
+         append("a", 6, 1), read("last", 90, 1)],  # each knows the other's future
         [append("a", 0, 1, end=9), append("a", 20, 3, end=21), append("b", 10, 2, end=30),
          append("b", 31, 4, end=32), read("last", 90, 4, 2, 1, 3)],
     ],

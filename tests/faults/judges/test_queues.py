@@ -1,4 +1,4 @@
-"""The judge of queues finds what is wrong, by its name, and nothing where nothing is."""
+"""The judge of queues names every anomaly, and finds none in good histories."""
 
 from __future__ import annotations
 
@@ -87,7 +87,7 @@ BAD: dict[str, list[list[Op]]] = {
     "duplicate": [
         [A, poll("last", 90, (0, "a1"), (1, "a1"))],
         [A, poll("r", 20, (4, "a1")), poll("last", 90, (0, "a1"))],
-        [A, poll("last", 90, (1, "a1"))],  # elsewhere than was acknowledged
+        [A, poll("last", 90, (1, "a1"))],  # not where it was acknowledged
         [send("a1", 0), poll("last", 90, (0, "a1"), (7, "a1"))],
     ],
     "divergent": [
@@ -128,7 +128,7 @@ BAD: dict[str, list[list[Op]]] = {
     "skipped": [
         [A, B, C, poll("r", 20, (0, "a1"), (2, "b1")), ALL],
         [A, B, C, poll("r", 20, (0, "a1")), poll("r", 30, (2, "b1")), ALL],
-        [A, send("a2", 2), C, poll("r", 20, (0, "a1"), (2, "b1")), ALL],  # came later
+        [A, send("a2", 2), C, poll("r", 20, (0, "a1"), (2, "b1")), ALL],  # arrived later
     ],
     "torn": [
         [send("a1", 0), send("a2", 1), transaction(UNKNOWN, "a1", "a2", decided=4),
@@ -162,7 +162,7 @@ def test_every_kind_has_bad_histories() -> None:
     assert named == set(BAD) and all(len(histories) >= 3 for histories in BAD.values())
 
 
-# ---- long ones: a perfect log, and then one thing is spoilt -----------------------------------
+# ---- long histories: a perfect log, and then with one error -----------------------------------
 
 Log = dict[int, list[str]]
 
@@ -243,7 +243,7 @@ def skip(rng: random.Random, operations: list[Op]) -> str:
 
 
 def late(rng: random.Random, operations: list[Op]) -> str:
-    """The first of a partition is said to have been sent when all others were over."""
+    """Claim that the first send of a partition began when all others were over."""
     first = next(o for o in operations if isinstance(o, Send) and o.offset == 0)
     first.start, first.end = 900, 901
     return "reordered"

@@ -1,4 +1,4 @@
-"""Orders are read by tellers and booked, debit and credit, in a transaction with the position."""
+"""Tellers read orders and book debit and credit in one transaction with the position."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ SETTLE_S = 300.0
 
 
 class Placer(queue.Producer):
-    """Places orders, by librdkafka."""
+    """Places orders, with librdkafka."""
 
     def __init__(self, history: History, bootstrap: str, pause_s: float) -> None:
         super().__init__(history, bootstrap, ORDERS, PARTITIONS, "librdkafka", pause_s)
@@ -37,14 +37,14 @@ class Placer(queue.Producer):
 
 
 class Teller(Loop):
-    """Books orders; each attempt has a number of its own, so that no value is there twice."""
+    """Books orders; each attempt has its own number, so that no value is there twice."""
 
     def __init__(self, ledger: History, bootstrap: str, number: int) -> None:
         super().__init__(f"teller{number}")
         self._ledger, self._servers = ledger, bootstrap
         self._attempts = 0
         self.committed = 0
-        """Transactions."""
+        """The number of transactions."""
 
     def turn(self) -> None:
         with contextlib.ExitStack() as closing:
@@ -67,7 +67,7 @@ class Teller(Loop):
     def _book(
         self, consumer: kafkalog.Consumer, producer: kafkalog.Producer, records: list[Record]
     ) -> None:
-        """One transaction.  Raises: why there is none, or whether is not known."""
+        """Book in one transaction.  Raises: the reason why it failed, or why that is unknown."""
         self._attempts += 1
         attempt = f"{self.name}-{self._attempts}"
         transaction = self._ledger.begin(Transaction, attempt)
@@ -83,7 +83,7 @@ class Teller(Loop):
             offsets = {TopicPartition(r.topic, r.partition): r.offset + 1 for r in records}
             producer.send_offsets(offsets, consumer.group_metadata())
             producer.flush()
-        except kafkalog.KafkalogError:  # nobody has asked for a commit, nor will
+        except kafkalog.KafkalogError:  # no commit was requested, nor will be
             self._over(transaction, sends, Outcome.FAIL)
             with contextlib.suppress(kafkalog.KafkalogError):
                 producer.abort_transaction()
@@ -115,7 +115,7 @@ def _legs(records: Iterable[Record], attempt: str) -> Iterable[tuple[int, str]]:
 
 
 def _commit(producer: kafkalog.Producer) -> None:
-    """Again, while its answer got lost."""
+    """Commit; repeat it if the answer was lost."""
     until = time.monotonic() + 2 * DELIVERY_MS / 1000
     while True:
         try:
@@ -153,7 +153,7 @@ class Bank:
         self._placer.ask_to_end()
 
     def settle(self) -> None:
-        """When all orders are booked, or it took too long."""
+        """Wait until all orders are booked.  Raises: AssertionError, if that takes too long."""
         self._placer.end()
         placed = read_all(self.orders, self._servers, ORDERS, PARTITIONS, "read_uncommitted")
         wanted = {n: rows[-1][0] + 1 for n, rows in placed.items() if rows}

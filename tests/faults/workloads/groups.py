@@ -1,4 +1,4 @@
-"""Members of a group read the queue and commit; a watcher asks for the group's position."""
+"""Members of a group read the queue and commit; a watcher queries the group's position."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ SETTLE_S = 300.0
 
 
 class Member(Loop):
-    """Joins, reads, commits what it has noted; `churn` lets it leave and join again."""
+    """Joins, reads, commits what it recorded; `churn` makes it leave and join again."""
 
     def __init__(self, history: History, bootstrap: str, topic: str, number: int) -> None:
         super().__init__(f"member-{number}")
@@ -67,7 +67,7 @@ class Member(Loop):
 
 
 class Watcher(Loop):
-    """Asks for the position, again and again."""
+    """Queries the position again and again."""
 
     def __init__(self, history: History, bootstrap: str, topic: str, partitions: int) -> None:
         super().__init__("watcher")
@@ -103,16 +103,16 @@ class Groups:
         self.members = [Member(self.history, bootstrap, topic, n) for n in range(MEMBERS)]
         self.watcher = Watcher(self.history, bootstrap, topic, partitions)
         self.records: dict[int, list[int]] = {}
-        """The offsets that are there at the end; to be set before `settle`."""
+        """The offsets that exist at the end; to be set before `settle`."""
         self.disputed: list[tuple[float, float]] = []
-        """From when to when there may have been two coordinators."""
+        """The times in which there may have been two coordinators."""
 
     def begin(self) -> None:
         for one in (*self.members, self.watcher):
             one.start()
 
     def stop(self) -> None:
-        """They go on until they have all."""
+        """Does nothing: members go on until they have read everything."""
 
     def settle(self) -> None:
         def done() -> bool:

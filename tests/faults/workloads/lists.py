@@ -1,4 +1,4 @@
-"""Each key is a partition of its own: appends that are waited for, and readings of the whole."""
+"""Each key has its own partition: appends that are waited for, and readings of the whole list."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ WAIT_MS = 60_000
 
 
 class Appender(Loop):
-    """Appends to a key that is drawn, one after the other."""
+    """Appends to random keys, one after the other."""
 
     def __init__(
         self, history: History, bootstrap: str, number: int, seed: int,
@@ -48,7 +48,7 @@ class Appender(Loop):
 
 
 class Reader(Loop):
-    """Reads a key from its start to what its end was then."""
+    """Reads a key from its start to the end that it had then."""
 
     def __init__(self, history: History, bootstrap: str, number: int, seed: int) -> None:
         super().__init__(f"list-reader-{number}")

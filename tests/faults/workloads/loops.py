@@ -1,4 +1,4 @@
-"""A client is a thread that begins again after each failure, until it is to end."""
+"""A client is a thread that starts again after each failure, until it is asked to end."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ class Loop(threading.Thread):
 
     def turn(self) -> None:
         """One life, until `ending` or a failure."""
-        raise AssertionError("what a subclass does")
+        raise AssertionError("a subclass must define this")
 
     def run(self) -> None:
         while not self.ending:
@@ -48,7 +48,7 @@ class Loop(threading.Thread):
         self._end.set()
 
     def end(self) -> None:
-        """Ended, and without a mistake of its own.  Raises: AssertionError."""
+        """Wait for the end; the loop must have no bug of its own.  Raises: AssertionError."""
         self._end.set()
         self.join(END_S)
         assert not self.is_alive(), f"{self.name} does not end"

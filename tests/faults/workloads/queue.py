@@ -17,14 +17,14 @@ from tests.support.waiting import wait_for
 TOPIC = "queue"
 PATIENCE_S = 300.0
 ENOUGH = 0.99
-"""The part of what was sent that is acknowledged whatever is done to one node after the other:
-producers send again what was refused."""
+"""The share of sends that is acknowledged under faults of one node after the other: producers
+retry refused sends."""
 IN_FLIGHT = 200
-"""Records of one producer that are not answered; then it waits."""
+"""Unanswered records of one producer; at this number it waits."""
 
 
 class Producer(Loop):
-    """Sends to each partition in turn; after a failure it is another process."""
+    """Sends to each partition in turn; after a failure it continues as another process."""
 
     def __init__(
         self, history: History, bootstrap: str, topic: str, partitions: int, library: str,
@@ -38,7 +38,7 @@ class Producer(Loop):
         self._number = 0
         self._failed = False
         self.acknowledged: collections.Counter[int] = collections.Counter()
-        """Records, by partition."""
+        """Number of records by partition."""
 
     def value(self, number: int) -> str:
         return f"{self.name}.{number}"
@@ -84,7 +84,7 @@ Q = TypeVar("Q", bound="Queue")
 
 
 class Queue:
-    """The workload; a context manager, in which it goes on."""
+    """The workload; a context manager, and inside it the workload runs."""
 
     topics = {TOPIC: 3}  # noqa: RUF012
 
@@ -92,7 +92,7 @@ class Queue:
         self, bootstrap: str, pause_s: float = 0.004, libraries: Iterable[str] = LIBRARIES,
         topic: str = TOPIC,
     ) -> None:  # fmt: skip
-        """`topic`: one of as many partitions as the usual one has."""
+        """`topic`: one with as many partitions as the usual topic."""
         self.history = History()
         self.topic = topic
         self._servers = bootstrap
@@ -122,7 +122,7 @@ class Queue:
             one.ask_to_end()
 
     def go_on(self, count: int) -> None:
-        """Wait until each library has so many records more acknowledged in each partition."""
+        """Wait until each library has `count` more records acknowledged in each partition."""
         wanted = {
             (one.name, n): one.acknowledged[n] + count
             for one in self.producers for n in range(self._partitions)
@@ -141,7 +141,7 @@ class Queue:
             raise AssertionError(f"{late} in each partition: {missing()} are missing") from None
 
     def stop(self) -> None:
-        """Nothing new; all is answered when the cluster is whole."""
+        """Start no new sends; all are answered when the cluster is whole."""
         for one in self.producers:
             one.ask_to_end()
 
@@ -153,7 +153,7 @@ class Queue:
         )
 
     def judge(self, enough: float = 0) -> list[Anomaly]:
-        """`enough`: at least this part of what was sent is to be acknowledged."""
+        """`enough`: at least this share of the sends must be acknowledged."""
         found = queues.check(self.history, last=LAST)
         outcomes = [one.outcome for one in self.history.of(Send)]
         acknowledged = outcomes.count(Outcome.OK)

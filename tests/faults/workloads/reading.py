@@ -1,4 +1,4 @@
-"""Readers: one that follows a partition through everything, and one that reads all at the end."""
+"""Readers: one follows a partition through all faults, and one reads everything at the end."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ class Follower(Loop):
         self._next = 0
 
     def turn(self) -> None:
-        """One life of a consumer; the next goes on where it ended."""
+        """One life of a consumer; the next one continues where it ended."""
         with kafkalog.Consumer(
             self._servers, isolation=self._isolation, auto_offset_reset="earliest"
         ) as consumer:
@@ -51,7 +51,7 @@ def text(value: bytes | None) -> str:
 def read_all(
     history: History, bootstrap: str, topic: str, partitions: int, isolation: str
 ) -> dict[int, list[tuple[int, str]]]:
-    """Everything, by librdkafka; noted as the last reading's."""
+    """Read everything with librdkafka; recorded as the last reading."""
     from confluent_kafka import OFFSET_BEGINNING, Consumer
     from confluent_kafka import TopicPartition as Place
 
@@ -80,7 +80,7 @@ def read_all(
 
 
 def ends(bootstrap: str, topic: str, partitions: int) -> dict[int, int]:
-    """The offset behind the last record that is shown, of each partition."""
+    """The offset after the last visible record of each partition."""
     wanted = [TopicPartition(topic, n) for n in range(partitions)]
     with kafkalog.Consumer(bootstrap) as consumer:
         return {tp.partition: end for tp, end in consumer.end_offsets(wanted).items()}
@@ -88,7 +88,7 @@ def ends(bootstrap: str, topic: str, partitions: int) -> dict[int, int]:
 
 @contextlib.contextmanager
 def unknown_if_it_fails(operation: Op) -> Any:
-    """An operation whose failure says nothing of whether it had an effect."""
+    """An operation whose failure does not show whether it had an effect."""
     try:
         yield
     except kafkalog.KafkalogError:

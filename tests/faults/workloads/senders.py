@@ -10,22 +10,22 @@ from typing import Any, Protocol
 import kafkalog
 
 DELIVERY_MS = 60_000
-"""How long they try; then nobody knows whether the record is there."""
+"""How long they retry; after that it is unknown whether the record is there."""
 REQUEST_MS = 5_000
 Done = Callable[[int | None], None]
-"""Called with the offset, -1 where the record is there and its offset is not known, or None: it is
-not known whether the record is there."""
+"""Called with the offset; with -1 if the record is there at an unknown offset; with None if it is
+unknown whether the record is there."""
 
 
 class Sender(Protocol):
     def send(self, topic: str, partition: int, value: bytes, done: Done) -> None:
-        """Raises: what the library raises; then nothing was sent, or it is not known."""
+        """Raises: the library's errors; then nothing was sent, or that is unknown."""
 
     def look(self) -> None:
-        """Let it call what is done, if it does so in its caller's thread only."""
+        """Run the library's callbacks, if it calls them only in its caller's thread."""
 
     def close(self) -> None:
-        """When all is answered."""
+        """Close when all sends are answered."""
 
 
 class Ours:
@@ -52,8 +52,8 @@ class Ours:
 
 
 def offset_told(problem: Any, message: Any) -> int | None:
-    """What librdkafka's report is to `Done`: without an offset comes a record whose own batch was
-    answered by nothing or a timeout, and that is there, as a later one was taken."""
+    """Translate librdkafka's report for `Done`: a record has no offset if its own batch got no
+    answer or a timeout, and a later batch was accepted, which proves that it is there."""
     if problem is not None:
         return None
     offset = message.offset()
@@ -63,8 +63,9 @@ def offset_told(problem: Any, message: Any) -> int | None:
 class Librdkafka:
     """confluent_kafka.Producer, one for each partition.
 
-    Where a broker refuses a sequence of one partition, librdkafka (2.16) sends what may be stored
-    in another again under another epoch, and it is there twice (librdkafka#4953).
+    When a broker refuses a sequence of one partition, librdkafka (2.16) resends records of another
+    partition under another epoch although they may be stored: they are there twice
+    (librdkafka#4953).
     """
 
     def __init__(self, bootstrap: str) -> None:
@@ -95,14 +96,14 @@ class Librdkafka:
         for where, one in self._producers.items():
             try:
                 one.poll(0)
-            except Exception:  # a fatal error comes once, then what became of each record
+            except Exception:  # a fatal error comes once, then each record's outcome
                 self._ended.add(where)
 
     def close(self) -> None:
         for where, one in self._producers.items():
-            # What a fatal error says was, or is, said of each record, too.
+            # A fatal error is, or was, reported for each record, too.
             with contextlib.suppress(Exception):
-                if where not in self._ended:  # else what waits would do so until it is too late
+                if where not in self._ended:  # otherwise waiting records would wait too long
                     one.flush(DELIVERY_MS / 1000)
             one.purge()
             with contextlib.suppress(Exception):

@@ -1,4 +1,4 @@
-"""A producer of a workload, whatever its library."""
+"""Producers of workloads, with any library."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from tests.support.waiting import wait_for
 
 @pytest.mark.kafkalog(topics={"t": 2})
 def test_one_of_librdkafka_that_failed_for_good_begins_again(kafkalog_broker: TestBroker) -> None:
-    """A sequence that a leader does not expect ends the whole client, which says so once."""
+    """A sequence that the leader does not expect stops the whole client, which reports it once."""
     history = History()
     loop = Producer(history, kafkalog_broker.bootstrap_servers, "t", 2, "librdkafka", 0.001)
     loop.start()
@@ -29,7 +29,7 @@ def test_one_of_librdkafka_that_failed_for_good_begins_again(kafkalog_broker: Te
 
 
 def test_a_record_of_librdkafka_may_be_acknowledged_without_its_offset() -> None:
-    """By the answer to a later one: then it is held against the broker if it is lost."""
+    """The answer to a later record acknowledges it: losing it counts against the broker."""
     message = Message(topic="t", value=b"v")
     assert message.offset() is None
     assert offset_told(None, message) == -1

@@ -1,29 +1,29 @@
 """A client library as a program: one JSON object a line in, one a line out.
 
-Every client under tests/kafka/clients/programs answers the same requests, so that one test is a
-test of all of them, and a member of a group can be killed as only a process can be.  Bytes travel
-as base64, null as null.  Requests, by the value of "do":
+Every client under tests/kafka/clients/programs answers the same requests, so one test covers all of
+them, and a member of a group can be killed as only a process can.  Bytes travel as base64, null as
+null.  Requests, by the value of "do":
 
 produce   topic partition records codec acks idempotent   -> offsets (-1 with acks=0)
 consume   topic partition offset count   -> records
 time      topic partition timestamp_ms   -> offset (the end when none is late enough)
-join      member group topics instance session_ms -> at once; goes on polling by itself
+join      member group topics instance session_ms -> at once; then polls by itself
 state     member                         -> assigned: [[topic, partition]], joins, failed,
                                             seen: [[topic, partition, offset]]
 commit    member                         -> the positions are committed on return
 leave     member                         -> closed as this client closes
 committed group topic partitions         -> offsets, -1 for none
-tour      topic                          -> what admin calls did, see test_admin.py
+tour      topic                          -> the results of admin calls, see test_admin.py
 stream    topic partitions start codec acks idempotent  -> at once; sends numbered values
 acked                                    -> acked: [[number, partition, offset]] so far,
                                             failed: [[number, reason]]
-stop                                     -> the same, when nothing is in flight any more
-transform source target group count      -> tries: how many transactions it took; the group's
-                                            records of partition 0, values alone, ten a
+stop                                     -> the same, once nothing is in flight
+transform source target group count      -> tries: how many transactions it took; copies the
+                                            group's records of partition 0, values only, ten a
                                             transaction with the position; each third one is
-                                            aborted and done again (Java, Go, JavaScript)
+                                            aborted and repeated (Java, Go, JavaScript)
 
-A request that fails is answered by {"error": text}.
+A failed request is answered by {"error": text}.
 """
 
 from __future__ import annotations
@@ -43,15 +43,15 @@ from tests.support.prepared import Archive
 ANSWER_S = 150
 END_S = 60
 VARIED = {"produce", "join"}
-"""With the classes of these an archive serves all requests."""
+"""An archive with the classes of these serves all requests."""
 
 
 class ClientError(Exception):
-    """What a client library said."""
+    """An error of a client library."""
 
 
 class Record(NamedTuple):
-    """One record, as it was sent or as it came back."""
+    """One record, as it was sent or as it was read back."""
 
     key: bytes | None
     value: bytes | None
@@ -84,7 +84,7 @@ def decoded(fields: dict[str, Any]) -> Record:
 
 
 class State(NamedTuple):
-    """What a member of a group has: partitions by (topic, number)."""
+    """The state of a group's member: partitions by (topic, number)."""
 
     assigned: set[tuple[str, int]]
     joins: int
@@ -99,7 +99,7 @@ class Agent:
         self, name: str, command: Sequence[str], bootstrap: str, errors: Path,
         archive: Archive | None = None,
     ) -> None:  # fmt: skip
-        """`archive`: of the classes of one in Java."""
+        """`archive`: the archive of its classes, if it runs in Java."""
         self.name = name
         self._errors = errors
         self._archive = archive
@@ -118,7 +118,7 @@ class Agent:
         return self
 
     def __exit__(self, *_: object) -> None:
-        """At once, unless an end in order is to write the archive."""
+        """End it at once, unless an orderly end is to write the archive."""
         if self._archive is not None and self._archive.wanted and self._asked >= VARIED:
             assert self._process.stdin
             self._process.stdin.close()
@@ -143,9 +143,9 @@ class Agent:
         return self._process.pid
 
     def ask(self, do: str, **fields: Any) -> dict[str, Any]:
-        """One request and its answer.
+        """Send one request; returns its answer.
 
-        Raises: ClientError, when the client says so or does not answer in time.
+        Raises: ClientError, if the client reports an error or does not answer in time.
         """
         assert self._process.stdin
         self._asked.add(do)
@@ -172,7 +172,7 @@ class Agent:
         idempotent: bool = False,
         partition: int = 0,
     ) -> list[int]:
-        """Send all; their offsets once all are acknowledged."""
+        """Send all; returns their offsets once all are acknowledged."""
         answer = self.ask(
             "produce", topic=topic, partition=partition, codec=codec, acks=acks,
             idempotent=idempotent, records=[encoded(record) for record in records],

@@ -1,6 +1,6 @@
 """Real clients against a broker: ours, or Apache Kafka as the proof that the tests are right.
 
-KAFKALOG_CLIENTS_AGAINST says against which: `kafkalog` (the default), `kafka` or `both`.
+KAFKALOG_CLIENTS_AGAINST selects the broker: `kafkalog` (the default), `kafka` or `both`.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ SIDES = list(servers.SIDES) if AGAINST == "both" else [AGAINST]
 HERE = f"{Path(__file__).parent}/"
 START_S = 180
 TEST_S = 300
-"""A first test may compile a client; the limit is not on what is tested."""
+"""The first test may compile a client; the limit does not measure the test itself."""
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
@@ -33,13 +33,13 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 @pytest.fixture(scope="session", params=SIDES)
 def side(request: pytest.FixtureRequest) -> str:
-    """Whose broker it is."""
+    """The kind of broker."""
     return str(request.param)
 
 
 @pytest.fixture(scope="session")
 def start_server(side: str) -> Callable[..., Any]:
-    """`start_server(directory, settings)`: a server of the side, to be entered."""
+    """`start_server(directory, settings)`: a server of that kind, a context manager."""
 
     @contextlib.contextmanager
     def start(directory: Path, settings: dict[str, str] | None = None) -> Iterator[Any]:
@@ -60,7 +60,7 @@ def server(
     memory: Path,
     wait_until: Callable[..., None],
 ) -> Iterator[servers.Server]:
-    """One broker for all tests; each has topics and groups of its own."""
+    """One broker for all tests; each uses its own topics and groups."""
     home = memory / f"server-{side}"
     home.mkdir()
     with start_server(home / "data") as made:
@@ -71,8 +71,8 @@ def server(
 
 @pytest.fixture
 def own_broker(side: str, tmp_path: Path) -> Iterator[servers.Server]:
-    """A broker of this test's own, which it may kill, with transactions; every response of acks=all
-    is on disk."""
+    """A broker for one test, which may kill it, with transactions; every response of acks=all is on
+    disk."""
     settings = {
         "transaction.state.log.num.partitions": "2",
         "transaction.state.log.replication.factor": "1",
@@ -106,7 +106,7 @@ class Admin:
         for future in self.client.create_topics([new]).values():
             future.result(30)
         while len(self.partitions(topic)) < partitions:
-            pass  # the call waits for an answer; Kafka's metadata comes a little later
+            pass  # Kafka's metadata is updated a little after the answer
 
     def partitions(self, topic: str) -> list[int]:
         return list(self.client.list_topics(topic, timeout=30).topics[topic].partitions)
@@ -157,7 +157,7 @@ def agent(
 
 @pytest.fixture
 def new_agent(server: servers.Server, tmp_path: Path) -> Iterator[Callable[..., Agent]]:
-    """`new_agent(name, bootstrap=None)`: an agent of this test's own, which it may kill."""
+    """`new_agent(name, bootstrap=None)`: an agent for one test, which may kill it."""
     with contextlib.ExitStack() as running:
 
         def start(name: str, bootstrap: str | None = None) -> Agent:

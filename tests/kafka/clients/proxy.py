@@ -15,11 +15,10 @@ RESET = struct.pack("ii", 1, 0)  # SO_LINGER: on, 0 s: close sends a reset
 
 
 class Proxy:
-    """Connections to its port go to `target`; each dies by `cut`, or by itself.
+    """Connections to its port go to `target`; each is closed by `cut`, or by either end.
 
-    After `lose_replies` each connection loses the answers that would come after
-    a number of bytes drawn around it, and is then cut: what was asked last was done, and the
-    client does not know.
+    After `lose_replies` each connection loses the answers after a random number of bytes, and is
+    then cut: the last request was executed, and the client does not know.
     """
 
     def __init__(self, target: tuple[str, int]) -> None:
@@ -42,7 +41,7 @@ class Proxy:
         self.cut()
 
     def lose_replies(self, mean_bytes: int | None, seed: int = 0) -> None:
-        """Cut each connection after about so many bytes of answers; None: no more."""
+        """Cut each connection after about this many bytes of answers; None: stop that."""
         self._rng = random.Random(seed)
         self._mean_bytes = mean_bytes
 
@@ -90,7 +89,7 @@ class Proxy:
         target: socket.socket,
         allowed: int | None,
     ) -> None:
-        """Pass on until an end closes, or until `allowed` bytes are used up."""
+        """Forward until an end closes, or until `allowed` bytes are used up."""
         with contextlib.suppress(OSError):
             while data := source.recv(PIECE):
                 if allowed is not None:

@@ -1,7 +1,7 @@
-"""The brokers that the clients talk to: ours, and Apache Kafka to prove the tests right.
+"""The brokers for the clients: ours, and Apache Kafka to prove the tests right.
 
-Both have two listeners: one that clients reach directly, and one that they reach through a
-proxy of ours that can cut their connections, see proxy.py.
+Both have two listeners: one that clients reach directly, and one that they reach through our
+proxy, which can cut their connections, see proxy.py.
 """
 
 from __future__ import annotations
@@ -21,8 +21,8 @@ __all__ = ["SETTINGS", "SIDES", "Server", "Unavailable"]
 
 SETTINGS = {
     "auto.create.topics.enable": "false",
-    # Not 0: kafka-python that has joined before its metadata came stays without partitions,
-    # with Apache Kafka even more often than with us.
+    # Not 0: a kafka-python that joins before it has metadata stays without partitions, with
+    # Apache Kafka even more often than with us.
     "group.initial.rebalance.delay.ms": "200",
     "group.min.session.timeout.ms": "1000",
     "offsets.topic.num.partitions": "3",
@@ -35,7 +35,7 @@ STOP_S = 120
 
 
 class Unavailable(Exception):
-    """Why a server cannot run here; a test skips with it."""
+    """Why a server cannot run here; a test skips with this reason."""
 
 
 class Server:
@@ -62,12 +62,12 @@ class Server:
 
     @property
     def bootstrap(self) -> str:
-        """Where clients connect."""
+        """The address for clients."""
         return f"127.0.0.1:{self.port}"
 
     @property
     def cut(self) -> str:
-        """Where clients connect whose connections the proxy may cut."""
+        """The address for clients whose connections the proxy may cut."""
         return f"127.0.0.1:{self.proxy.port}"
 
     def __enter__(self) -> Server:
@@ -90,15 +90,15 @@ class Server:
         raise AssertionError("each server is killed its own way")
 
     def answers(self) -> bool:
-        """Whether it takes connections."""
+        """Whether it accepts connections."""
         with contextlib.suppress(OSError), socket.create_connection(("127.0.0.1", self.port), 1):
             return True
         return False
 
 
 class Kafkalog(Server):
-    """Ours, as the command `kafkalog serve`: a process of its own, which can be killed, and which
-    no test of failing disks in this one disturbs."""
+    """Ours, as the command `kafkalog serve`: a separate process, which can be killed, and which
+    tests of failing disks in this process do not disturb."""
 
     name = "kafkalog"
     _process: subprocess.Popen[bytes] | None = None

@@ -1,4 +1,4 @@
-"""Topics, settings, groups and records through each client's own admin calls."""
+"""Topics, settings, groups and records through each client's admin calls."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from tests.support.waiting import LIMIT_S
 WAIT_S = LIMIT_S
 TOPIC_ALREADY_EXISTS = 36
 TRIES = {"kafkalog": 1, "kafka": 10}
-"""Apache Kafka may show a setting as it was for a moment after it said that it is changed."""
+"""Apache Kafka may show the old value of a setting for a moment after it confirmed the change."""
 _numbers = itertools.count()
 
 
@@ -43,7 +43,7 @@ def test_a_tour_of_topics(
 def test_offsets_of_a_group_are_set_and_deleted(
     agent: Callable[[str], Agent], admin: Any, new_topic: Callable[..., str], new_group: str
 ) -> None:
-    """By librdkafka's admin client; metadata and leader epoch come back as they were given."""
+    """With librdkafka's admin client; metadata and leader epoch come back unchanged."""
     topic = new_topic(2)
     for number in (0, 1):
         agent("confluent").produce(topic, [Record(None, b"x")] * 9, partition=number)

@@ -1,6 +1,6 @@
-"""Kafka's TransactionalMessageCopier as its system tests use it: it copies each partition of a
-topic into another in transactions with its positions, some of which it aborts, while the broker
-and it are killed; each value is there once, in its order."""
+"""Kafka's TransactionalMessageCopier, used as in its system tests: it copies each partition of a
+topic into another in transactions with its positions, and aborts some, while it and the broker are
+killed; each value is there once, in order."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ from tests.support import apache
 from tests.support.effort import LONG
 
 KILLS = 12 if LONG else 2
-"""Of the broker and of a copier in turn."""
+"""Kills, of the broker and of a copier in turn."""
 BETWEEN = 60
-"""Values of a partition that are copied between two kills, at least."""
+"""Values of a partition copied between two kills, at least."""
 COUNT = BETWEEN * KILLS * 4
-"""In each partition."""
+"""Values in each partition."""
 STEP = 5
-"""In a transaction."""
+"""Values in a transaction."""
 PARTITIONS = 2
 WAIT_S = 90.0
 
@@ -33,7 +33,7 @@ pytestmark = [pytest.mark.java, pytest.mark.long]
 
 
 class Copier:
-    """One of Kafka's programs, for a partition."""
+    """One of Kafka's programs, for one partition."""
 
     def __init__(self, bootstrap: str, partition: int, folder: Path) -> None:
         self._command = apache.java(
@@ -57,7 +57,7 @@ class Copier:
         self._process.wait()
 
     def copied(self) -> int:
-        """How many values it has committed since it was started."""
+        """The number of values that it has committed since it started."""
         told: list[dict[str, Any]] = [{"totalProcessed": 0}]
         for line in self._output.read_text(errors="replace").splitlines():
             if line.startswith("{") and line.endswith("}"):
@@ -65,7 +65,7 @@ class Copier:
         return int(told[-1]["totalProcessed"])
 
     def ended(self) -> bool:
-        """Whether it has copied all; it must not have failed."""
+        """Whether it has copied everything; it must not have failed."""
         assert self._process is not None
         status = self._process.poll()
         assert status in (None, 0), self._output.read_text(errors="replace")[-3_000:]
@@ -84,7 +84,7 @@ def copiers(own_broker: Server, tmp_path: Path) -> Iterator[list[Copier]]:
 
 
 def feed(bootstrap: str) -> list[list[bytes]]:
-    """The values of each partition."""
+    """Fill the source topic; returns the values of each partition."""
     from confluent_kafka import Producer
 
     found = [[b"%d-%d" % (number, n) for n in range(COUNT)] for number in range(PARTITIONS)]
@@ -97,7 +97,7 @@ def feed(bootstrap: str) -> list[list[bytes]]:
 
 
 def committed(bootstrap: str) -> list[list[bytes]]:
-    """What a read_committed consumer finds in each partition of the copy."""
+    """The values that a read_committed consumer finds in each partition of the copy."""
     from confluent_kafka import OFFSET_BEGINNING, Consumer, TopicPartition
 
     consumer = Consumer({
@@ -131,7 +131,7 @@ def test_copies_survive_kills(own_broker: Server, copiers: list[Copier], wait_un
         victim = copiers[kill // 2 % PARTITIONS]
         goal = victim.copied() + BETWEEN
         wait_until(lambda one=victim, n=goal: one.copied() >= n, "values are copied", WAIT_S)
-        assert not victim.ended(), "it was to be killed in the middle"
+        assert not victim.ended(), "it ended before it could be killed"
         if kill % 2 == 0:
             own_broker.kill()
             own_broker.start()

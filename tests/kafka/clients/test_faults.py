@@ -1,4 +1,4 @@
-"""What real clients make of a broker that fails on demand: as of a Kafka that fails so."""
+"""Real clients with a broker that fails on command: they behave as with a Kafka that fails so."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def confluent(broker: TestBroker, **settings: Any) -> Any:
 
 
 def send(producer: Any, *sent: bytes) -> list[Any]:
-    """The errors (None: there was none) of each record."""
+    """The error of each record; None: no error."""
     told: list[Any] = []
     for value in sent:
         producer.produce("t", value, on_delivery=lambda error, _: told.append(error))
@@ -164,7 +164,7 @@ def test_who_is_cut_off_comes_again(broker: TestBroker) -> None:
 
 
 def test_who_waits_too_long_asks_again(broker: TestBroker) -> None:
-    """A first request that takes an hour; its client gives it up and sends another."""
+    """The first request takes an hour; its client gives it up and sends another."""
     producer = confluent(broker, socket_timeout_ms=1000, request_timeout_ms=500)
     fault = broker.delay("Produce", 3_600_000)
     assert send(producer, b"a") == [None]
@@ -188,14 +188,14 @@ def test_a_paused_broker_is_one_that_does_not_answer(broker: TestBroker) -> None
 
 
 def test_a_power_cut_takes_nothing_that_acks_all_acknowledged(broker: TestBroker) -> None:
-    """And clients go on by themselves when the broker is there again."""
+    """And clients continue by themselves when the broker is back."""
     safe, hasty = confluent(broker), confluent(broker, acks=1)
     for number in range(3):
         assert send(safe, b"safe %d" % number) == [None]
         assert send(hasty, b"hasty %d" % number) == [None]
         broker.kill()
         broker.start()
-    # Each sync takes with it what lies before it; what came after the last one is gone.
+    # Each sync also makes everything before it durable; later records are lost.
     assert values(broker) == [b"safe 0", b"safe 1", b"safe 2"]
 
 
@@ -215,8 +215,8 @@ def test_a_member_whose_session_is_over_joins_anew(broker: TestBroker) -> None:
     assert consumer.poll(30).value() == b"a"
     broker.fill("t", ["b"])
     while not lost:
-        # A heartbeat that comes behind the clock and before the coordinator's look at its timers
-        # is in time: then the next silence is too long.
+        # A heartbeat that comes after the clock's change and before the coordinator checks its
+        # timers is in time: then the next silence is too long.
         broker.clock.advance(31_000)
         consumer.poll(0.05)
     consumer.close()
@@ -237,7 +237,7 @@ def test_a_transaction_whose_time_is_over_is_aborted(broker: TestBroker) -> None
     assert told.value.args[0].txn_requires_abort() or told.value.args[0].fatal()
     assert values(broker) == [b"after"]
     producer.purge()
-    del producer, told  # while there is a broker: else it looks for one for half a minute
+    del producer, told  # while there is a broker: otherwise it searches for one for half a minute
 
 
 # ---- another leader ------------------------------------------------------------------------------
@@ -247,8 +247,8 @@ def test_a_transaction_whose_time_is_over_is_aborted(broker: TestBroker) -> None
 def test_java_goes_where_a_refusal_sends_it(
     kafkalog_cluster: TestCluster, new_agent: Callable[..., Agent]
 ) -> None:
-    """Only the answer names the leader (KIP-951): by the metadata it would ask the old one for
-    ever."""
+    """Only the answer names the leader (KIP-951): with the metadata it would query the old leader
+    forever."""
     cluster = kafkalog_cluster
     cluster.create_topic("t")
     cluster.wait_until(lambda: len(cluster.in_sync("t")) == 3, "all are in sync")

@@ -1,7 +1,7 @@
 """Groups of real clients: members come, go, crash, come back; positions are kept.
 
-The walk-throughs of a coordinator's life, each with every client that can take part; the dearest
-with some of them in `make test`, with the others in `make test-long`.
+The stages of a group's life, each with every client that can take part.  The most expensive run
+with some clients in `make test`, with the others in `make test-long`.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ ALL = set(range(PARTITIONS))
 SESSION_MS = 1500
 JOIN_S = 90.0
 RANGE = ("confluent", "kafka-python", "aiokafka", "java", "franz-go", "sarama")
-"""Clients whose members agree on "range"; kafkajs has names of its own."""
+"""Clients whose members agree on "range"; kafkajs uses its own names."""
 OURS = "kafkalog"
 """Our own client, in addition to all of these."""
 
@@ -43,7 +43,7 @@ def fill(agent: Agent, topic: str, partitions: Sequence[int], count: int = 5) ->
 
 
 def shared(members: Sequence[Member], partitions: set[int] = ALL) -> bool:
-    """Whether each partition has exactly one owner and no member is without any."""
+    """Whether each partition has exactly one owner and each member has a partition."""
     owned = [member.partitions() for member in members]
     return all(owned) and sorted(p for one in owned for p in one) == sorted(partitions)
 
@@ -91,8 +91,8 @@ def test_positions_are_committed_and_taken_up(
 def test_everyone_sees_everyones_commits(
     topic: str, agent: Callable[[str], Agent], new_group: str, wait_until: Wait
 ) -> None:
-    """Each client in turn takes the group on from where the one before left it; the next one reads
-    its commit, and all read the last."""
+    """Each client in turn continues the group where the last one left it; the next one reads its
+    commit, and all read the last commit."""
     done, readers = 0, (*RANGE, OURS)
     for turn, name in enumerate((*RANGE, OURS, "kafkajs")):
         one = agent(name)
@@ -129,7 +129,7 @@ def test_a_member_crashes(
     name: str, topic: str, agent: Callable[[str], Agent], new_agent: Start, new_group: str,
     wait_until: Wait,
 ) -> None:  # fmt: skip
-    """After its session the others have its partitions, and read on where it had committed."""
+    """After its session the others get its partitions, and continue where it had committed."""
     survivor = agent(name).join(new_group, [topic], session_ms=SESSION_MS)
     wait_until(lambda: survivor.partitions() == ALL, "the first member has all", JOIN_S)
     other = new_agent(name)
@@ -175,7 +175,7 @@ def test_a_static_member_restarts(
 def test_two_with_one_instance_id(
     name: str, topic: str, new_agent: Start, new_group: str, wait_until: Wait
 ) -> None:
-    """The one that joined first is fenced and says so."""
+    """The one that joined first is fenced, and reports it."""
     old = new_agent(name).join(new_group, [topic], "same", session_ms=6000)
     wait_until(lambda: old.partitions() == ALL, "the first has all", JOIN_S)
     new = new_agent(name).join(new_group, [topic], "same", session_ms=6000)

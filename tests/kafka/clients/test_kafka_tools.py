@@ -21,7 +21,7 @@ TOOLS = "org.apache.kafka.tools"
 def tool(server: Server) -> Callable[..., str]:
     """`tool(main class, *arguments, text="", bootstrap="--bootstrap-server")`: its output.
 
-    The address is given as `bootstrap` says; "" leaves it out.
+    `bootstrap` is the option for the address; "" leaves the address out.
     """
 
     def run(

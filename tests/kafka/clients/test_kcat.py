@@ -19,7 +19,7 @@ pytestmark = pytest.mark.skipif(shutil.which("kcat") is None, reason="no kcat on
 
 @pytest.fixture
 def kcat(server: Server) -> Callable[..., str]:
-    """`kcat(*arguments, text="")`: what it prints."""
+    """`kcat(*arguments, text="")`: its output."""
 
     def run(*arguments: str, text: str = "") -> str:
         done = subprocess.run(

@@ -1,6 +1,6 @@
-"""kill -9 of a broker under load: what clients saw acknowledged survives, no value occurs twice.
+"""kill -9 of a broker under load: acknowledged records survive, no value occurs twice.
 
-Apache Kafka then opens the directory and hands out the same records.
+Apache Kafka then opens the directory and serves the same records.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from tests.kafka.clients.conftest import Admin
 from tests.kafka.clients.servers import Server
 from tests.support.effort import LONG
 
-# The long form is with durability `os`, too, and kills more often.
+# The long form also tests durability `os`, and kills more often.
 KILLS = 6 if LONG else 2
 MORE = 1_000
 """Acknowledged values between two kills, at least."""
@@ -33,7 +33,7 @@ pytestmark = [pytest.mark.long]
 
 @pytest.fixture(params=["os", "fsync"] if LONG else ["fsync"])
 def broker(request: Any, side: str, tmp_path: Path) -> Iterator[Server]:
-    """A broker that is a process of its own, with each durability."""
+    """A broker as a separate process, with each durability."""
     settings = {}
     if side == "kafkalog":
         settings["kafkalog.durability"] = str(request.param)
@@ -51,7 +51,7 @@ def acked(producer: Agent) -> int:
 
 
 def committed(member: Member, group: str, topic: str) -> list[int]:
-    """Commit and look; retried while the broker is away."""
+    """Commit and read the offsets; retried while the broker is away."""
     member.commit()
     return member.agent.committed(group, topic, range(PARTITIONS))
 
@@ -69,7 +69,7 @@ def number_of(record: Record) -> int:
 
 
 def check(found: dict[int, list[Record]], said: dict[str, Any]) -> None:
-    """All that was acknowledged is where it was said to be; nothing is twice or out of order."""
+    """Every acknowledged value is at its reported place; nothing is duplicated or out of order."""
     for partition, records in found.items():
         numbers = [number_of(record) for record in records]
         assert numbers == sorted(set(numbers)), f"partition {partition}"
@@ -148,4 +148,4 @@ def check_under_kafka(
             after = reader.committed("readers", "java", range(PARTITIONS))
             assert all(now >= before for now, before in zip(after, kept, strict=True))
     except servers.Unavailable as reason:
-        pytest.skip(f"all but the last is checked; {reason}")
+        pytest.skip(f"everything but the last is checked; {reason}")

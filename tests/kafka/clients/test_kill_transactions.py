@@ -1,5 +1,5 @@
-"""kill -9 of a broker, and of the clients, amid transactions that read, transform and write: all is
-there once, what a bank holds stays what it was, and the offsets say the same as the output."""
+"""kill -9 of a broker, and of the clients, during transactions that read, transform and write:
+each transfer is made once, the bank's total stays the same, and the offsets match the output."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ from tests.kafka.clients.servers import Server
 from tests.support.effort import LONG
 
 KILLS = 30 if LONG else 3
-"""Of the broker and of clients, in turn; the long form draws which."""
+"""Kills, of the broker and of clients, in turn; the long form draws which."""
 BETWEEN = 80
-"""Transfers that are read between two kills, at least."""
+"""Transfers read between two kills, at least."""
 TRANSFERS = KILLS * BETWEEN * 2
 MOVERS = ("left", "right")
 PARTITIONS = 3
@@ -30,7 +30,7 @@ pytestmark = [pytest.mark.slow]
 
 
 def feed(bootstrap: str, rng: random.Random) -> list[bytes]:
-    """The transfers that are to be made, in the source topic."""
+    """Write the transfers into the source topic."""
     from confluent_kafka import Producer
 
     found = []
@@ -44,13 +44,13 @@ def feed(bootstrap: str, rng: random.Random) -> list[bytes]:
 
 
 class Reader:
-    """Reads what is committed from the begin on, again and again, as it grows."""
+    """Reads committed records from the beginning on, repeatedly, as the topic grows."""
 
     def __init__(self, bootstrap: str) -> None:
         self._bootstrap = bootstrap
 
     def read(self) -> list[tuple[int, bytes]]:
-        """(account, "number:change") of all that is committed now."""
+        """(account, "number:change") of all records committed so far."""
         from confluent_kafka import OFFSET_BEGINNING, Consumer, TopicPartition
 
         consumer = Consumer({
@@ -72,7 +72,7 @@ class Reader:
 
 
 def offsets(bootstrap: str) -> list[int]:
-    """What the group has committed; waits for open transactions to end."""
+    """The group's committed offsets; waits for open transactions to end."""
     from confluent_kafka import Consumer, TopicPartition
 
     consumer = Consumer({"bootstrap.servers": bootstrap, "group.id": "movers"})
@@ -82,7 +82,7 @@ def offsets(bootstrap: str) -> list[int]:
 
 
 def once(found: list[tuple[int, bytes]]) -> None:
-    """Nothing is twice."""
+    """Check that nothing is duplicated."""
     doubled = [one for one, times in Counter(found).items() if times > 1]
     assert not doubled
 
@@ -138,7 +138,7 @@ def test_transfers_survive_kills(
 
 
 def wanted(asked: list[bytes]) -> list[tuple[int, bytes]]:
-    """What the transfers have to come to."""
+    """The expected output of the transfers."""
     found = []
     for value in asked:
         number, one, other, amount = map(int, value.split(b":"))

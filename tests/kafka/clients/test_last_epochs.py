@@ -1,5 +1,5 @@
-"""Producers of version 2 whose transactions use up the epochs of their producer id: they go on with
-another one, and nothing is lost or there twice."""
+"""Producers of version 2 whose transactions use up the epochs of their producer id: they continue
+with another id, and nothing is lost or duplicated."""
 
 from __future__ import annotations
 
@@ -22,14 +22,14 @@ CLIENTS = ("java", "franz-go")
 WAIT_S = 60.0
 LOG = "__transaction_state"
 LEFT = 5
-"""Epochs of the producer id: fewer than a transform has transactions."""
+"""Epochs left of the producer id: fewer than a transform has transactions."""
 
 Wait = Callable[..., None]
 pytestmark = [pytest.mark.java, pytest.mark.long]
 
 
 def identity(bootstrap: str, name: str) -> tuple[int, int]:
-    """Producer id and epoch of a transactional id, when no transaction of it is under way."""
+    """Producer id and epoch of a transactional id, once it has no ongoing transaction."""
     with kafkalog.Admin(bootstrap) as admin:
 
         def over() -> bool:
@@ -42,7 +42,7 @@ def identity(bootstrap: str, name: str) -> tuple[int, int]:
 
 
 def leave_few_epochs(directory: Path, name: str, producer_id: int) -> None:
-    """Write it into the journal of a broker that is down."""
+    """Write a high epoch into the journal of a stopped broker."""
     partition = partition_for(name, 2)
     status = Status(producer_id, EPOCH_MAX - LEFT, 60_000, version=2)
     ((key, value),) = [status_record(name, status, 2)]

@@ -1,4 +1,4 @@
-"""`kafkalog mirror` from ours to Apache Kafka, and from there to ours."""
+"""`kafkalog mirror` from ours to Apache Kafka, and from there back to ours."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ from tests.support.stable import stable_ends
 def test_there_and_back(
     apache_kafka: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """Records, settings and groups, through a broker of Apache Kafka: what comes back is what
-    went, and what is added on the way follows."""
+    """Records, settings and groups, through a broker of Apache Kafka: they come back unchanged, and
+    records added on the way follow."""
     kafka = apache_kafka
     with (
         brokers.running("kafkalog", tmp_path / "first") as first,

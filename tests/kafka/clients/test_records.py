@@ -22,7 +22,7 @@ def has(name: str, codec: str) -> bool:
 
 def rows(name: str, count: int = 60) -> list[Record]:
     """Keys, values and headers in every shape that a client can send; times out of order."""
-    # Not every client has null in headers; kafkajs keeps those of one name together.
+    # Not every client supports null in headers; kafkajs groups headers by name.
     headers: tuple[tuple[tuple[str, bytes | None], ...], ...] = (
         (),
         (("h", b"1"),),
@@ -62,7 +62,7 @@ def test_produced_by_each_client(
 def everybodys(
     agent: Callable[[str], Agent], new_topic: Callable[..., str]
 ) -> Callable[[set[str]], tuple[str, list[Record]]]:
-    """A topic with records of every client and a set of codecs, and what they are."""
+    """A topic with records of every client in a set of codecs, and these records."""
     made: dict[frozenset[str], tuple[str, list[Record]]] = {}
 
     def get(codecs: set[str]) -> tuple[str, list[Record]]:

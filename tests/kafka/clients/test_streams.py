@@ -1,7 +1,7 @@
-"""Producers that go on while their connections die, and consumers that wait.
+"""Producers that continue while their connections die, and consumers that wait.
 
-An idempotent producer whose answers are lost sends again what the broker has already: the log
-must hold each value once and in order, whatever the client is.
+An idempotent producer whose answers are lost resends values that the broker already has: the log
+must hold each value once and in order, with any client.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ def ends(admin: Agent, topic: str) -> dict[int, int]:
 def cut_while_it_produces(
     producer: Agent, server: Server, topic: str, rng: random.Random, wait_until: Wait, acks: str
 ) -> tuple[list[list[int]], list[object]]:
-    """What was acknowledged, and what failed, of a stream through a proxy that cuts."""
+    """The acknowledged and failed values of a stream through a proxy that cuts."""
     producer.ask(
         "stream", topic=topic, partitions=PARTITIONS, start=0, codec="none", acks=acks,
         idempotent=acks == "all",
@@ -60,7 +60,7 @@ def cut_while_it_produces(
     return said["acked"], said["failed"]
 
 
-# In `make test` one of most languages.
+# In `make test` one client of most languages.
 CUT = some("confluent", "java", "franz-go", "sarama", long=["kafka-python", "aiokafka", "kafkajs"])
 
 
@@ -87,7 +87,7 @@ def test_producers_without_idempotence_lose_nothing(
     server: Server, new_agent: Callable[..., Agent], agent: Callable[[str], Agent],
     new_topic: Callable[..., str], rng: random.Random, wait_until: Wait,
 ) -> None:  # fmt: skip
-    """With acks=1 and retries a value may be there twice, but all that is acknowledged is."""
+    """With acks=1 and retries a value may be there twice, but no acknowledged value is lost."""
     topic, reader = new_topic(PARTITIONS), agent("confluent")
     producer = new_agent("confluent", server.cut)
     acked, _ = cut_while_it_produces(producer, server, topic, rng, wait_until, "1")
@@ -99,7 +99,7 @@ def test_a_consumer_that_waits_is_told(
     client: Agent, agent: Callable[[str], Agent], new_topic: Callable[..., str], new_group: str,
     wait_until: Wait,
 ) -> None:  # fmt: skip
-    """A fetch is parked at the end of the log; each record that comes wakes it."""
+    """A fetch is parked at the end of the log; each new record wakes it."""
     topic, producer = new_topic(), agent("confluent")
     waiting = client.join(new_group, [topic])
     wait_until(lambda: waiting.partitions() == {0}, "it has the partition", WAIT_S)
@@ -116,7 +116,7 @@ def test_fetch_sessions(
     name: str, agent: Callable[[str], Agent], new_topic: Callable[..., str], new_group: str,
     wait_until: Wait,
 ) -> None:  # fmt: skip
-    """Many partitions of which few have news: what a session leaves out is not missed."""
+    """Many partitions, few with new records: nothing is missed that a session leaves out."""
     partitions = 60
     topics = [new_topic(partitions), new_topic(1)]
     member = agent(name).join(new_group, topics)

@@ -1,7 +1,7 @@
-"""Transactions of real clients: what was aborted is never seen, positions move with the records.
+"""Transactions of real clients: aborted records are never seen, positions move with the records.
 
-Each reads, transforms and writes as its users do: values from one topic into another, the
-positions in the same transaction, every third one aborted and done again.
+Each client reads, transforms and writes as its users do: values from one topic into another, the
+positions in the same transaction, every third one aborted and repeated.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ def pair(new_topic: Callable[..., str]) -> Pair:
 
 
 def read(bootstrap: str, topic: str, isolation: str, count: int) -> list[bytes]:
-    """The values of a topic, as librdkafka shows them."""
+    """The values of a topic, as librdkafka reads them."""
     from confluent_kafka import Consumer, TopicPartition
 
     consumer = Consumer({"bootstrap.servers": bootstrap, "group.id": "reader",
@@ -45,13 +45,13 @@ def read(bootstrap: str, topic: str, isolation: str, count: int) -> list[bytes]:
         assert message is not None, f"{topic}: {len(found)} of {count} values"
         if message.error() is None:
             found.append(message.value())
-        elif len(found) >= count:  # the end; markers may come yet
+        elif len(found) >= count:  # the end; markers may still follow
             consumer.close()
             return found
 
 
 def confluent(bootstrap: str, pair: Pair, group: str) -> int:
-    """Consume, transform, produce; the position in the end."""
+    """Consume, transform, produce; returns the final position."""
     from confluent_kafka import Consumer, Producer
 
     source, target = pair
@@ -125,7 +125,7 @@ def kafka_python(bootstrap: str, pair: Pair, group: str) -> int:
                 batch = []
     producer.close()
     while (found := consumer.committed(where)) is None or found < COUNT:
-        pass  # its marker is on the way
+        pass  # its marker is not written yet
     consumer.close()
     return int(found)
 
@@ -169,7 +169,7 @@ async def _aiokafka(bootstrap: str, pair: Pair, group: str) -> int:
                 batch = []
     await producer.stop()
     while (offset := await consumer.committed(where)) is None or offset < COUNT:
-        pass  # its marker is on the way
+        pass  # its marker is not written yet
     await consumer.stop()
     return int(offset)
 
@@ -195,7 +195,7 @@ def test_clients_of_other_languages_are_exactly_once(
     assert client.ask("transform", **asked)["tries"] > COUNT // STEP
     assert read(server.bootstrap, pair[1], "read_committed", COUNT) == values()
     assert len(read(server.bootstrap, pair[1], "read_uncommitted", COUNT + STEP)) > COUNT
-    # What ends it in the partition of the offsets may be on its way yet.
+    # Its marker in the partition of the offsets may not be written yet.
     wait_until(lambda: client.committed(new_group, pair[0], [0]) == [COUNT], "its position")
 
 
@@ -226,7 +226,7 @@ def test_a_second_producer_of_an_id_fences_the_first(
 def test_javas_producer_uses_version_2(
     server: servers.Server, new_topic: Callable[..., str], new_group: str
 ) -> None:
-    """Kafka's own tools: one produces many short transactions, another describes them."""
+    """With Kafka's own tools: one produces many short transactions, another describes them."""
     topic = new_topic(2, "perf")
 
     def tool(name: str, *arguments: str) -> str:

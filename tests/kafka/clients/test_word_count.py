@@ -1,5 +1,5 @@
-"""Kafka Streams as it is, which counts words exactly once while its broker and it are killed: each
-word is counted as often as a plain count finds it."""
+"""Unmodified Kafka Streams counts words exactly once while its broker and it are killed: the counts
+equal those of a plain program."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ from tests.kafka.clients.servers import Server
 from tests.support.effort import LONG
 
 KILLS = 12 if LONG else 2
-"""Of the broker and of the program in turn."""
+"""Kills, of the broker and of the program in turn."""
 LINES = 300
-"""Between two kills."""
+"""Lines fed between two kills."""
 PARTITIONS = 2
 WAIT_S = 90.0
 WORDS = ["the", "quick", "brown", "fox", "jumps", "over", "a", "lazy", "dog", "in", "spain"]
@@ -65,7 +65,7 @@ class Program:
         self._process.wait()
 
     def said(self) -> str:
-        """The last of what it printed."""
+        """The end of its output."""
         return self._output.read_text(errors="replace")[-3_000:]
 
 
@@ -81,7 +81,7 @@ def program(own_broker: Server, tmp_path: Path) -> Iterator[Program]:
 
 
 def counts(bootstrap: str) -> dict[str, int]:
-    """The newest count of each word, of what is committed; each word's counts rise one by one."""
+    """The newest committed count of each word; each word's counts rise one by one."""
     from confluent_kafka import OFFSET_BEGINNING, Consumer, TopicPartition
 
     consumer = Consumer({
@@ -105,7 +105,7 @@ def counts(bootstrap: str) -> dict[str, int]:
 
 
 def feed(bootstrap: str, rng: random.Random, wanted: Counter[str]) -> None:
-    """More lines, and what a plain count of them comes to."""
+    """Write more lines, and add a plain count of them to `wanted`."""
     from confluent_kafka import Producer
 
     producer = Producer({"bootstrap.servers": bootstrap, "enable.idempotence": True})

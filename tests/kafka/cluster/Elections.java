@@ -39,7 +39,7 @@ public class Elections {
         ControllerContext context = new ControllerContext();
         ReplicaAssignment assigned = ReplicaAssignment.apply(seq(words[4]));
         if (words[0].equals("reassign")) {
-            // As it is when the new replicas have caught up: the target's go first.
+            // As when the new replicas have caught up: the target's come first.
             assigned = new ReplicaAssignment(
                 seq(words[4]), none(), seq(without(words[4], words[7])));
         }

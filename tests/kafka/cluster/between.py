@@ -8,16 +8,16 @@ import struct
 import threading
 
 MULTI = 14
-"""The type of a request whose operations ZooKeeper does together or not at all."""
+"""The type of a request whose operations ZooKeeper executes together or not at all."""
 MARK = struct.Struct(">iii")
-"""What a request begins with: the length of the rest, its number, its type."""
+"""The beginning of a request: the length of the rest, its number, its type."""
 
 
 class Between:
-    """Passes everything on; a context manager, which ends all connections."""
+    """Forwards everything; a context manager, which closes all connections at its end."""
 
     def __init__(self, port: int) -> None:
-        """`port`: ZooKeeper's, which may begin later, and go and come back."""
+        """`port`: ZooKeeper's, which may start later, and go and come back."""
         self._there = ("127.0.0.1", port)
         self._listening = socket.create_server(("127.0.0.1", 0))
         self.hosts = f"127.0.0.1:{self._listening.getsockname()[1]}"
@@ -38,10 +38,10 @@ class Between:
             _end(one)
 
     def hold(self, path: str) -> threading.Event:
-        """Pass on the next multi that names a znode, and from then on no answer on its connection:
-        ZooKeeper does what is asked, and the node does not learn of it.
+        """Forward the next multi that names a znode, and from then on no answer on its connection:
+        ZooKeeper executes the request, and the node does not learn of it.
 
-        Returns an event, which is set just before that request is passed on.
+        Returns an event, which is set just before that request is forwarded.
         """
         passes = threading.Event()
         with self._lock:
@@ -55,7 +55,7 @@ class Between:
                 threading.Thread(target=self._join, args=[near], daemon=True).start()
 
     def _join(self, near: socket.socket) -> None:
-        """One connection, to its end on either side."""
+        """Serve one connection, until either side ends it."""
         try:
             far = socket.create_connection(self._there)
         except OSError:
@@ -83,7 +83,7 @@ class Between:
             one.close()
 
     def _waited_for(self, request: bytes) -> threading.Event | None:
-        """What `hold` returned, if this is the request; the next one is passed on as usual."""
+        """The event that `hold` returned, if this is the request; later requests are forwarded."""
         with self._lock:
             if self._wanted is None or self._wanted[0] not in request:
                 return None
@@ -101,7 +101,7 @@ class Between:
 
 
 def _exactly(connection: socket.socket, count: int) -> bytes:
-    """So many bytes, or fewer at the end."""
+    """`count` bytes, or fewer at the end."""
     found = b""
     while len(found) < count and (data := connection.recv(count - len(found))):
         found += data
@@ -109,6 +109,6 @@ def _exactly(connection: socket.socket, count: int) -> bytes:
 
 
 def _end(connection: socket.socket) -> None:
-    """Wake the thread that waits for it, which closes it."""
+    """Wake the thread that waits for the connection; it closes it."""
     with contextlib.suppress(OSError):
         connection.shutdown(socket.SHUT_RDWR)

@@ -1,4 +1,4 @@
-"""Make tests/unit/metadata/zookeeper/znodes.json again: python -m tests.kafka.cluster.capture
+"""Recreate tests/unit/metadata/zookeeper/znodes.json: python -m tests.kafka.cluster.capture
 
 Two brokers of Kafka 3.9; then one of them is killed, so that a topic cannot be deleted and a
 partition cannot be moved.
@@ -35,7 +35,7 @@ def main() -> None:
 
 
 def do(raw: Raw, two: Broker, session: Session) -> None:
-    """All of it."""
+    """Run all steps."""
     wait_for(lambda: len(raw.call(apis.METADATA, 9, topics=[]).brokers) == 2, "both")
     deeds.create(raw, {"plain": [[1, 2], [2, 1]], "moved": [[1]], "gone": [[1, 2], [2, 1]]})
     deeds.settings(raw)

@@ -1,4 +1,4 @@
-"""Clients that go on while nodes of a cluster come and go, and the judgement of what they saw.
+"""Clients that go on while nodes of a cluster come and go, and judges of what they saw.
 
 Idempotent producers of two libraries, transactions that include a group's offsets, a group, and a
 reader of each partition; as under faults (tests/faults), with the same judges.
@@ -18,16 +18,16 @@ from tests.kafka.cluster.nodes import INTERNAL, Nodes, until
 
 LIBRARIES = ("ours", "librdkafka")
 TOPICS = {**dict.fromkeys(INTERNAL, 2), **Queue.topics, **Bank.topics}
-"""All that they use, with so many partitions."""
+"""All topics that they use, with their numbers of partitions."""
 COORDINATED = (groups.GROUP, bank.GROUP), ("teller0", "teller1")
-"""Their groups, their transactional ids."""
+"""Their groups and transactional ids."""
 
 
 class Clients:
-    """On the topics of a cluster that is there."""
+    """Runs on the topics of an existing cluster."""
 
     def __init__(self, nodes: Nodes, pace: float = 1) -> None:
-        """`pace`: pauses are so much longer."""
+        """`pace`: pauses are longer by this factor."""
         self.queue = Queue(nodes.bootstrap, 0.02 * pace, LIBRARIES)
         self.groups = Groups(nodes.bootstrap, queue.TOPIC, Queue.topics[queue.TOPIC])
         self.bank = Bank(nodes.bootstrap, 0.06 * pace)
@@ -38,7 +38,7 @@ class Clients:
 
     def go_on(self) -> None:
         """Wait until each library's records are acknowledged in each partition, transactions are
-        committed, and the groups have got further."""
+        committed, and the groups have advanced."""
         before = self._done()
 
         def more() -> bool:
@@ -66,7 +66,7 @@ class Clients:
         }
 
     def end(self) -> list[str]:
-        """Stop, and return the anomalies once everything was read.  The cluster must be there."""
+        """Stop, and return the anomalies once everything was read.  The cluster must be whole."""
         for one in (self.queue, self.groups, self.bank):
             one.stop()
         self.queue.settle()
@@ -83,7 +83,7 @@ class Clients:
         return str({**self.queue.figures(), **self.groups.figures(), **self.bank.figures()})
 
     def keep(self, folder: Path) -> None:
-        """The histories, for people."""
+        """Write the histories to files for people."""
         histories: dict[str, History] = {
             "queue": self.queue.history, "groups": self.groups.history,
             "orders": self.bank.orders, "ledger": self.bank.ledger,

@@ -1,4 +1,4 @@
-"""One ZooKeeper for all tests that let it be; each file has a tree of its own there."""
+"""One ZooKeeper for all tests that do not disturb it; each file uses its own tree there."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Things done to a cluster of Kafka 3.9, each of which leaves a znode of another kind."""
+"""Changes to a cluster of Kafka 3.9, each of which creates another kind of znode."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ TOPIC_SETTINGS = {"retention.ms": "1000", "cleanup.policy": "compact,delete"}
 
 
 def create(raw: Raw, topics: dict[str, list[list[int]]]) -> None:
-    """Topics, with the brokers of each partition."""
+    """Create topics, with the brokers of each partition."""
     rows = [
         {
             "name": name,
@@ -38,7 +38,7 @@ def create(raw: Raw, topics: dict[str, list[list[int]]]) -> None:
 
 
 def settings(raw: Raw) -> None:
-    """Of a broker, of all brokers; quotas; a credential; access rules."""
+    """Set settings of a broker and of all brokers; quotas; a credential; access rules."""
     rows = [
         {"resource_type": 4, "resource_name": name,
          "configs": [{"name": key, "config_operation": 0, "value": value}]}
@@ -78,7 +78,7 @@ def settings(raw: Raw) -> None:
 
 
 def producer_id(raw: Raw) -> int:
-    """The first of the block that a broker takes for itself."""
+    """The first id of the block that a broker allocates."""
     while True:
         done = raw.call(
             apis.INIT_PRODUCER_ID, 4, transactional_id=None, transaction_timeout_ms=60_000,

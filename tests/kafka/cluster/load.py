@@ -1,4 +1,4 @@
-"""Steady load on a cluster, whose progress says when the next thing is done, and its judgement."""
+"""Steady load on a cluster, whose progress decides when the next step comes, and its judge."""
 
 from __future__ import annotations
 
@@ -14,16 +14,16 @@ from tests.support.waiting import wait_for
 LIBRARY = "librdkafka"
 SHOWN = 12
 SAID = 4000
-"""Characters of each node's output that are shown where a run fails."""
+"""Characters of each node's output that are shown if a run fails."""
 _numbers = itertools.count()
 
 
 class Load(Queue):
     """Idempotent producers of confluent-kafka with acks=all, one for each of three partitions, and
-    a reader of each; a context manager, in which they go on."""
+    a reader of each; a context manager, and inside it they run."""
 
     def __init__(self, nodes: Nodes, topic: str = "") -> None:
-        """On a new topic, of this name if one is given; each of three nodes leads a partition."""
+        """Use a new topic, named `topic` if that is given; each of three nodes leads one."""
         self.nodes = nodes
         topic = topic or f"load{next(_numbers)}"
         super().__init__(nodes.bootstrap, libraries=[LIBRARY], topic=topic)
@@ -38,12 +38,12 @@ class Load(Queue):
 
     @property
     def led(self) -> dict[int, int]:
-        """The leader of each partition, as ZooKeeper has it."""
+        """The leader of each partition, from ZooKeeper."""
         return {n: self.nodes.state(self.topic, n).leader for n in range(self._partitions)}
 
     def acknowledged_since(self, began_s: float) -> None:
-        """Wait until each partition has an acknowledged record that was sent at this time, which
-        may be one to come, or later."""
+        """Wait until each partition has an acknowledged record that was sent at this time or later;
+        the time may be in the future."""
 
         def there() -> bool:
             if time.monotonic() < began_s:
@@ -54,13 +54,13 @@ class Load(Queue):
             }  # fmt: skip
             return len(found) == self._partitions
 
-        wait_for(there, "what is sent then is acknowledged", PATIENCE_S, 0.05)
+        wait_for(there, "records sent since then are acknowledged", PATIENCE_S, 0.05)
 
     def end(self) -> None:
-        """Wait until all copies are in sync, and judge.
+        """Wait until all replicas are in sync, and judge.
 
-        Raises: AssertionError: a record was lost, doubled or reordered, too many were given up, or
-        copies differ.
+        Raises: AssertionError: a record was lost, duplicated or reordered, too many were given up,
+        or replicas differ.
         """
         self.nodes.all_known()
         self.nodes.in_sync()

@@ -1,4 +1,4 @@
-"""A cluster of one broker of Apache Kafka 3.9, which is the controller, and a node of ours."""
+"""A cluster of one broker of Apache Kafka 3.9, which is the controller, and one of our nodes."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ transaction.state.log.replication.factor=2
 
 
 class Cluster:
-    """A broker of Kafka, which is the controller, and one of ours."""
+    """A broker of Kafka, which is the controller, and our broker."""
 
     def __init__(self, home: Path, kafka: Broker, session: Session) -> None:
         self.kafka = kafka
@@ -65,14 +65,14 @@ class Cluster:
         self.begin()
 
     def begin(self) -> None:
-        """Ours begins, and is known."""
+        """Start ours, and wait until both know it."""
         config = {**SETTINGS, "zookeeper.connect": self.session.hosts}
         self.ours = kafkalog.Broker(self.folders[OURS], config=config)
         self.mine = Raw(self.ours.bootstrap_servers)
         wait_for(lambda: all(len(brokers) == 2 for brokers in self.known()), "both know both")
 
     def end(self, how: Callable[[], Any]) -> None:
-        """Ours ends, and is known to be gone."""
+        """End ours with `how`, and wait until Kafka knows that it is gone."""
         self.mine.close()
         how()
         wait_for(lambda: len(self.metadata(self.raw).brokers) == 1, "Kafka is alone")
@@ -85,7 +85,7 @@ class Cluster:
         return raw.call(apis.METADATA, 12, topics=[{"name": name} for name in topics])
 
     def topic(self, *replicas: list[int], **settings: str) -> str:
-        """A new topic, and what each node says of it."""
+        """Create a topic, and wait until both nodes know it."""
         number = next(NUMBERS)
         name, asked = f"shared{number}", (self.raw, self.mine)[number % 2]
         row = {
@@ -102,7 +102,7 @@ class Cluster:
         return name
 
     def led(self, topic: str, partition: int, leader: int) -> None:
-        """Both say that this one leads."""
+        """Wait until both name this leader."""
         for raw in (self.raw, self.mine):
             wait_for(lambda raw=raw: self.leader(raw, topic, partition) == leader, "led")
 
@@ -131,7 +131,7 @@ class Cluster:
                     producer.send(topic, b"%d" % n * 20, partition=partition)
 
     def same(self, topic: str, partition: int = 0) -> int:
-        """Both copies are equal, byte for byte; how many batches."""
+        """Wait until both replicas are equal, byte for byte; returns the number of batches."""
 
         def found() -> list[list[bytes]]:
             name = f"{topic}-{partition}"
@@ -145,7 +145,7 @@ class Cluster:
 
 
 class Load:
-    """A producer that goes on, with acks=all, until it is stopped."""
+    """A producer with acks=all that runs until it is stopped."""
 
     def __init__(self, servers: str, topic: str) -> None:
         self.sent: list[bytes] = []
@@ -164,7 +164,7 @@ class Load:
                 self.sent.append(value)
 
     def more(self, count: int = 20) -> None:
-        """So many more are acknowledged."""
+        """Wait until `count` more records are acknowledged."""
         before = len(self.sent)
         alive = self._thread.is_alive
         wait_for(lambda: len(self.sent) >= before + count or not alive(), "it goes on")

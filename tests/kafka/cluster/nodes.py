@@ -1,6 +1,6 @@
-"""A cluster of nodes of both kinds, each a process: what there is, and what can be done to it.
+"""A cluster of nodes of both kinds, each a process: its state, and what can be done to it.
 
-Whatever a node is, it has one number, one directory and one address; so it changes hands.
+A node keeps its number, directory and address whatever its kind, so it can change hands.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from tests.support.zookeeper import Broker, ZooKeeper, ends
 
 KAFKA, OURS = "kafka", "kafkalog"
 PATIENCE_S = 200.0
-"""For what comes in seconds where the machine is idle."""
+"""For events that take seconds on an idle machine."""
 SETTINGS = {
     "auto.create.topics.enable": "false",
     "auto.leader.rebalance.enable": "false",
@@ -43,26 +43,26 @@ SETTINGS = {
     "transaction.abort.timed.out.transaction.cleanup.interval.ms": "1000",
     "transaction.state.log.num.partitions": "2",
     "transaction.state.log.replication.factor": "3",
-    # One of Kafka whose session ends while it starts gives up.
+    # Kafka's gives up if its session ends while it starts.
     "zookeeper.session.timeout.ms": "20000",
     "zookeeper.connection.timeout.ms": "60000",
 }
-"""Of each node, of either kind."""
+"""Settings of each node, of either kind."""
 THEIRS = "controlled.shutdown.enable=true\nlog.initial.task.delay.ms=500\n" + "".join(
     f"{name}={value}\n" for name, value in SETTINGS.items()
 )
-"""Kafka's would only begin to remove files half a minute after its start."""
+"""Kafka would otherwise begin to delete files only half a minute after its start."""
 INTERNAL = ("__consumer_offsets", "__transaction_state")
 
 
 def until(condition: Callable[[], Any], what: str) -> Any:
-    """As `wait_for`, for what takes seconds.  A check asks every node, by connections of its own,
-    or all znodes: constant checks would take the processor from what is waited for."""
+    """As `wait_for`, for events that take seconds.  A check queries every node, on new connections,
+    or all znodes: constant checks would take the processor from the nodes."""
     return wait_for(condition, what, PATIENCE_S, pause_s=0.2)
 
 
 class Serving(apache.Program):
-    """A node of ours, `kafkalog serve`."""
+    """One of our nodes, `kafkalog serve`."""
 
     def __init__(self, folder: Path, zookeeper: str, number: int, data: Path, port: int) -> None:
         folder.mkdir()
@@ -84,7 +84,7 @@ class Serving(apache.Program):
 
 
 class Node:
-    """One of a cluster, of one kind or the other."""
+    """One node of a cluster, of one kind or the other."""
 
     def __init__(self, home: Path, zookeeper: str, number: int) -> None:
         self.number = number
@@ -97,7 +97,7 @@ class Node:
         self._program: Broker | Serving | None = None
 
     def begin(self, kind: str) -> None:
-        """On what there is, as one of this kind, which it was already or not."""
+        """Start it on its directory as this kind, whether or not it was that kind before."""
         if kind != self.kind or self._program is None:
             folder = self._home / f"{kind}{self.number}"
             while folder.exists():
@@ -113,7 +113,7 @@ class Node:
         self.lives = True
 
     def stop(self) -> None:
-        """In order: what it leads is led by others first."""
+        """Stop in order: others take over its partitions first."""
         assert self._program is not None
         self.lives = False
         self._program.stop()
@@ -125,7 +125,7 @@ class Node:
 
     @contextlib.contextmanager
     def stands_still(self) -> Any:
-        """To others as if it were gone, to itself as if no time passed."""
+        """Pause it: others see it as dead, and it notices no time passing."""
         assert self._program is not None and self._program._process is not None
         process, self.lives = self._program._process, False
         try:
@@ -142,8 +142,8 @@ class Nodes:
     """A context manager that runs a ZooKeeper; nodes begin on command."""
 
     def __init__(self, home: Path, numbers: Iterable[int], between: bool = False) -> None:
-        """`numbers`: of all that there will be; `between`: each reaches ZooKeeper through a port of
-        its own that can withhold answers.  Raises: apache.Unavailable."""
+        """`numbers`: of all nodes that there will be; `between`: each reaches ZooKeeper through a
+        port of its own that can withhold answers.  Raises: apache.Unavailable."""
         home.mkdir(exist_ok=True)
         self.zookeeper = ZooKeeper(home / "zookeeper")
         self.hosts = f"{self.zookeeper.hosts}/both"
@@ -175,10 +175,10 @@ class Nodes:
     def living(self) -> list[Node]:
         return [node for node in self.nodes.values() if node.lives]
 
-    # ---- what is known -----------------------------------------------------------------------
+    # ---- queries -----------------------------------------------------------------------------
 
     def metadata(self, node: Node) -> Any:
-        """What a node tells clients; None where it does not answer."""
+        """Metadata as a node answers clients; None if it does not answer."""
         with contextlib.suppress(OSError), Raw(node.address) as raw:
             return raw.call(apis.METADATA, 12, topics=None)
         return None
@@ -192,7 +192,7 @@ class Nodes:
         return -1 if found is None else tree.read_controller(found.data).broker
 
     def all_known(self) -> None:
-        """Every live node knows all live nodes and the controller, one of them; and no others."""
+        """Wait until every live node knows all live nodes and no others, and a live controller."""
 
         def known() -> bool:
             there = {node.number for node in self.living}
@@ -214,14 +214,15 @@ class Nodes:
         return tree.read_partition(topic, partition, found.data)
 
     def topics(self) -> list[TopicInfo]:
-        """All topics, the internal ones, too, as a node that answers reports them."""
+        """All topics, including internal ones, as a node that answers reports them."""
         while True:
             with contextlib.suppress(kafkalog.KafkalogError):
                 names = self.admin.list_topics(internal=True)
                 return [*self.admin.describe_topics(names).check().values()]
 
     def in_sync(self) -> None:
-        """Wait until all replicas are, nothing moves, and live nodes report the same leaders."""
+        """Wait until all replicas are in sync, none is being moved, and live nodes name the same
+        leaders."""
 
         def wrong() -> str:
             with contextlib.suppress(kafkalog.KafkalogError):
@@ -245,7 +246,7 @@ class Nodes:
         except AssertionError as late:
             raise AssertionError(f"{late}: {last[-1]}") from None
 
-    # ---- what is done ------------------------------------------------------------------------
+    # ---- actions -----------------------------------------------------------------------------
 
     def begin(self, number: int, kind: str = "") -> None:
         """Start a node as this kind, or as what it was, once its last registration is gone."""
@@ -255,14 +256,14 @@ class Nodes:
         until(lambda: number in self.registered(), f"{number} is registered")
 
     def missed(self, number: int) -> None:
-        """End the sessions of a dead node now, and not only after their timeout."""
+        """End the sessions of a dead node now, instead of after their timeout."""
         reigned = self.controller() == number
         ends(self.hosts, tree.broker_path(number), PATIENCE_S)
         if reigned:
             ends(self.hosts, tree.CONTROLLER, PATIENCE_S)
 
     def create(self, topic: str, *replicas: Sequence[int], **settings: str) -> None:
-        """Create a topic, also if the first node that is asked does not know the controller yet."""
+        """Create a topic, also if the first node asked does not know the controller yet."""
         config = {name.replace("_", "."): value for name, value in settings.items()}
 
         def made() -> bool:
@@ -291,7 +292,7 @@ class Nodes:
         self.try_until(lead, f"the first replicas lead: {wanted or 'all'}")
 
     def try_until(self, done: Callable[[], Any], what: str) -> Any:
-        """What a client would ask again while leaders and controllers change."""
+        """Repeat a call, as a client does, while leaders and controllers change."""
 
         def tried() -> Any:
             with contextlib.suppress(kafkalog.KafkalogError):
@@ -300,7 +301,7 @@ class Nodes:
 
         return until(tried, what)
 
-    # ---- what came of it ---------------------------------------------------------------------
+    # ---- results -----------------------------------------------------------------------------
 
     def copies(self, topic: str, partition: int = 0) -> dict[int, list[bytes]]:
         """The batches of each node that has the partition."""
@@ -309,8 +310,8 @@ class Nodes:
         return {n: batches_in(folder) for n, folder in folders.items() if folder.exists()}
 
     def differences(self, topics: Iterable[TopicInfo]) -> list[str]:
-        """Partitions of which two nodes have other bytes, or another node than one of its own has
-        any; to be asked when all nodes have ended in order."""
+        """Partitions whose bytes differ on two nodes, or that a node has without being a replica;
+        call it after all nodes have stopped in order."""
         found = []
         for topic in topics:
             for row in topic.partitions.values():
@@ -318,7 +319,7 @@ class Nodes:
                 lengths = {n: len(one) for n, one in copies.items()}
                 where = f"{topic.name}-{row.partition} of {row.replicas}: {lengths}"
                 if {*copies} != {*row.replicas}:
-                    found.append(f"{where}: not who should have it")
+                    found.append(f"{where}: wrong replicas")
                 elif any(one != copies[row.replicas[0]] for one in copies.values()):
                     found.append(f"{where}: other bytes")
         return found

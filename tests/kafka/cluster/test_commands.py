@@ -1,4 +1,4 @@
-"""`kafkalog cluster` at a cluster of Apache Kafka 3.9, its controller, and two nodes of ours."""
+"""`kafkalog cluster` on a cluster of Apache Kafka 3.9, its controller, and two of our nodes."""
 
 from __future__ import annotations
 
@@ -38,12 +38,12 @@ SETTINGS = {
     "controlled.shutdown.retry.backoff.ms": 50,
     "zookeeper.session.timeout.ms": 30_000,
     "zookeeper.connection.timeout.ms": 60_000,
-    # A rate is that of an hour: what a test holds back stays so until it lets it go.
+    # A rate covers an hour: a replica that a test throttles stays behind until it is released.
     "replication.quota.window.size.seconds": 3600,
 }
-"""No node is missed, and none leaves an ISR, because the machine is busy: all end in order."""
+"""No session ends, and no node leaves an ISR, because the machine is busy: all end in order."""
 PIECES, PIECE_BYTES = 4, 900_000
-"""Of what is more than a copy asks for at once."""
+"""Records of more than a follower fetches at once."""
 KAFKAS = """
 replica.lag.time.max.ms=30000
 replica.fetch.wait.max.ms=100
@@ -52,7 +52,7 @@ auto.leader.rebalance.enable=false
 
 
 class Ran(NamedTuple):
-    """What a command left behind."""
+    """The result of a command."""
 
     status: int
     out: str
@@ -85,7 +85,7 @@ class Nodes:
         self.there(node, False)
 
     def there(self, node: int, wanted: bool) -> None:
-        """Kafka says so."""
+        """Wait until Kafka lists the node, or does not."""
         wait_for(
             lambda: (node in {n.node for n in self.admin.describe_cluster().nodes}) == wanted,
             f"node {node} is there: {wanted}",
@@ -98,18 +98,18 @@ class Nodes:
         return name
 
     def run(self, *words: object) -> Ran:
-        """`kafkalog cluster WORDS` at Kafka's broker."""
+        """Run `kafkalog cluster WORDS` against Kafka's broker."""
         return self.main("cluster", *words, "--bootstrap-server", self.servers)
 
     def main(self, *words: object) -> Ran:
-        """`kafkalog WORDS`."""
+        """Run `kafkalog WORDS`."""
         assert self.capsys is not None
         self.capsys.readouterr()
         status = main([str(word) for word in words])
         return Ran(status, *self.capsys.readouterr())
 
     def rows(self, *words: object) -> list[dict[str, Any]]:
-        """Of partitions, as JSON."""
+        """The output rows about partitions, from JSON."""
         return [row for row in self.run(*words, "--json").rows() if "topic" in row]
 
     def node_row(self, node: int) -> dict[str, Any]:
@@ -117,15 +117,15 @@ class Nodes:
         return row
 
     def throttled(self, node: int, topic: str) -> tuple[int, int]:
-        """The rate at which a node of ours copies, and how many replicas of a topic are copied so,
-        once it obeys it."""
+        """The rate at which one of our nodes copies, and how many replicas of a topic are copied at
+        that rate, once the node applies it."""
         image = node_of(self.ours[node]).image
         rate = image.config(BROKER, str(node)).get(RATES[1], "0")
         named = image.config(TOPIC, topic).get(THROTTLED[1], "")
         return node_of(self.ours[node]).metadata.followed(lambda: (int(rate), named.count(":")))
 
     def size(self, node: int, topic: str) -> int:
-        """Bytes of a topic on a node's disk, as it says."""
+        """The bytes of a topic on a node's disk, as the node reports them."""
         found = self.admin.describe_log_dirs([node]).check()[node]
         return sum(one.size_bytes for place in found for tp, one in place.replicas.items()
                    if tp.topic == topic)  # fmt: skip
@@ -162,7 +162,7 @@ def nodes(made: Nodes, capsys: pytest.CaptureFixture[str]) -> Iterator[Nodes]:
 
 
 def test_status(nodes: Nodes) -> None:
-    """All is well; a node goes, and what it means is said, with what can be done."""
+    """All is well; a node stops, and the status names the consequences and the remedies."""
     topic = nodes.topic("seen", [KAFKA, SECOND, THIRD], min_insync_replicas="2")
     nodes.topic("seldom", [THIRD, SECOND], min_insync_replicas="2")
     wait_for(lambda: nodes.run("status").status == 0, "all is in sync")
@@ -199,7 +199,7 @@ def test_first_replicas_are_elected(nodes: Nodes) -> None:
 
 
 def test_an_unclean_election_asks_first(nodes: Nodes) -> None:
-    """A replica out of sync leads then, without what only the other had."""
+    """A replica out of sync then leads, without the records that only the other had."""
     topic = nodes.topic("unclean", [SECOND, THIRD])
     nodes.produce(topic, 3)
     nodes.end(THIRD)
@@ -236,7 +236,7 @@ def test_a_plan_is_shown_and_carried_out(nodes: Nodes) -> None:
 
 
 def test_a_node_is_drained(nodes: Nodes) -> None:
-    """First it leads nothing, then it keeps nothing; a sole replica stays until --replicas."""
+    """First it leads nothing, then it has no replicas; a sole replica stays until --replicas."""
     nodes.topic("drained", [SECOND, KAFKA], [THIRD, SECOND])
     nodes.topic("lonely", [SECOND])
     nodes.produce("lonely", 20)
@@ -280,12 +280,12 @@ def test_what_is_moving_is_seen_and_given_up(nodes: Nodes) -> None:
 
 
 def test_a_throttle_holds_a_copy_back_until_it_is_lifted(nodes: Nodes) -> None:
-    """One piece comes at any rate; then the copy stays where it is, while others are made."""
+    """One piece comes at any rate; then the copy makes no progress, while others are made."""
     topic = nodes.topic("slow", [SECOND])
     with kafkalog.Producer(nodes.servers, acks="all") as producer:
         for _ in range(PIECES):
             producer.send(topic, bytes(PIECE_BYTES), partition=0)
-    nodes.ours[SECOND].faults.disconnect("Fetch", times=None)  # until all know of it
+    nodes.ours[SECOND].faults.disconnect("Fetch", times=None)  # until all nodes know the rate
     try:
         moved = (topic, "--to", "2,3", "--replication-factor", 2)
         ran = nodes.run("reassign", *moved, "--throttle", 1, "--execute", "--no-wait")
@@ -314,8 +314,8 @@ def test_a_throttle_holds_a_copy_back_until_it_is_lifted(nodes: Nodes) -> None:
 
 
 class Watch:
-    """`reassign --watch` in a thread, whose stderr is a terminal; a context manager, at whose end
-    it has ended."""
+    """`reassign --watch` in a thread, whose stderr is a terminal; a context manager, which waits
+    for the end of the command."""
 
     def __init__(self, nodes: Nodes) -> None:
         self.ran: list[Ran] = []
@@ -326,7 +326,7 @@ class Watch:
         self._undo = contextlib.ExitStack()
 
     def look(self) -> str:
-        """What the terminal has shown so far."""
+        """The terminal's output so far."""
         while select.select([self._screen], [], [], 0)[0]:
             self.shown += os.read(self._screen, 65536).decode()
         return self.shown
@@ -346,7 +346,7 @@ class Watch:
 
 
 def test_a_copy_that_differs_is_told(nodes: Nodes) -> None:
-    """Whole and well-formed, but not what the leader has."""
+    """It is whole and well-formed, but differs from the leader's."""
     topic = nodes.topic("differs", [KAFKA, THIRD])
     nodes.produce(topic, 5)
     nodes.end(THIRD)
@@ -370,7 +370,7 @@ def test_a_copy_that_differs_is_told(nodes: Nodes) -> None:
 
 
 def test_a_copy_that_lacks_a_batch_is_told(nodes: Nodes) -> None:
-    """In the middle: it ends where the others do, so that it counts as in sync."""
+    """In the middle: it ends where the others do, so it counts as in sync."""
     topic = nodes.topic("lacks", [KAFKA, THIRD])
     for _ in range(3):
         nodes.produce(topic, 2)
@@ -413,7 +413,7 @@ ALONE = {"offsets.topic.num.partitions": 2, "transaction.state.log.num.partition
 
 
 def test_a_directory_that_was_alone_is_adopted(nodes: Nodes) -> None:
-    """While a controller runs: shown, done, and again after a crash in between; then it is a
+    """While a controller runs: shown, done, and again after a crash in between.  Then it is a
     node's, with its topics, records and settings, and Kafka copies them."""
     home = nodes.home / "alone"
     with kafkalog.Broker(home, config={**ALONE, "node.id": 1}) as alone:
@@ -440,7 +440,7 @@ def test_a_directory_that_was_alone_is_adopted(nodes: Nodes) -> None:
     with kafkalog.Broker(home, config=config) as ours:
         wait_for(lambda: [r["leader"] for r in nodes.rows("status")] == [4, 4], "it leads both")
         partitions = node_of(ours).partitions
-        wait_for(lambda: partitions.is_open("brought", 0), "it is told so, too")
+        wait_for(lambda: partitions.is_open("brought", 0), "it has opened the partition")
         assert partitions.log("brought", 0).recovery.segments_recovered == 0
         settings = nodes.admin.describe_configs([("topic", "brought")])["topic", "brought"]
         assert settings["retention.ms"].value == "1234567890"
@@ -458,7 +458,7 @@ def test_a_directory_that_was_alone_is_adopted(nodes: Nodes) -> None:
 
 
 def test_the_first_of_a_cluster_gives_it_its_id(nodes: Nodes) -> None:
-    """On an empty tree; the group's offsets and the producers' ids come along."""
+    """On an empty tree; groups' offsets and producers' ids are kept."""
     home, hosts = nodes.home / "founder", nodes.hosts.replace("/commands", "/founded")
     with kafkalog.Broker(home, config=ALONE) as alone:
         servers = alone.bootstrap_servers

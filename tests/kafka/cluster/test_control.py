@@ -1,4 +1,4 @@
-"""A listener for the controller and its nodes, of Apache Kafka 3.9 and of ours."""
+"""A listener for the controller and its nodes, with Apache Kafka 3.9 and ours."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ PATIENCE_S = 200.0
 
 
 def test_each_is_the_others_controller(tmp_path: Path) -> None:
-    """Ours first, which came first; Kafka's when it ends and comes back."""
+    """Ours first, since it started first; then Kafka's, when ours ends and comes back."""
     theirs, mine = Place(), Place()
     settings = "".join(f"{name}={value}\n" for name, value in theirs.settings.items())
     try:

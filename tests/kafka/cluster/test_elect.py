@@ -21,7 +21,7 @@ def ours(
     kind: str, now: Leadership, replicas: list[int], live: set[int], ending: set[int],
     target: list[int],
 ) -> Leadership | None:  # fmt: skip
-    if kind != "shutdown":  # a node that shuts down is not elected by any other rule, either
+    if kind != "shutdown":  # no rule elects a node that shuts down
         live = live - ending
     if kind in ("offline", "unclean"):
         return leader_election.elect_for_offline(now, replicas, live, unclean=kind == "unclean")
@@ -42,7 +42,7 @@ def test_kafka_elects_the_same() -> None:
             live = {one for one in range(1, 7) if rng.random() < 0.6}
             ending = {one for one in live if rng.random() < 0.3}
             target = [one for one in replicas if rng.random() < 0.6] or replicas[:1]
-            if kind == "reassign":  # while it lasts the new replicas stand first
+            if kind == "reassign":  # during it the new replicas come first
                 replicas = target + [one for one in replicas if one not in target]
             leader = rng.choice([-1, *isr])
             now = Leadership(leader, rng.randint(0, 9), tuple(isr))
@@ -61,7 +61,7 @@ def shown(found: Leadership) -> str:
 
 
 def answers(asked: list[str]) -> list[str]:
-    """What Kafka says to each line."""
+    """Kafka's answer to each line."""
     try:
         jars = apache.jars_with_zookeeper()
         program = Path(__file__).with_name("Elections.java")

@@ -1,4 +1,4 @@
-"""Our fetcher follows partitions that Apache Kafka 3.9 leads, to the byte; and we read its tree."""
+"""Our fetcher follows partitions led by Apache Kafka 3.9, byte for byte; and we read its tree."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ NUMBERS = itertools.count()
 
 
 class Kafka:
-    """A broker of Kafka, 1, and the registration of a node of ours, 2."""
+    """Kafka's broker, 1, and the registration of one of our nodes, 2."""
 
     def __init__(self, broker: Broker, session: Session) -> None:
         self.broker = broker
@@ -48,7 +48,7 @@ class Kafka:
         self.raw = Raw(broker.bootstrap_servers)
 
     def coordinate(self) -> None:
-        """Make the transactions' topic while nobody else could be given a part of it."""
+        """Create the transactions' topic while no other node could get a part of it."""
 
         def found() -> bool:
             asked = {"key_type": 1, "coordinator_keys": ["any"]}
@@ -58,14 +58,14 @@ class Kafka:
         wait_for(found, "it coordinates")
 
     def register(self, rack: str | None = None) -> None:
-        """Let the controller think that we live."""
+        """Let the controller believe that we live."""
         endpoint = tree.Endpoint("PLAINTEXT", "127.0.0.1", apache.free_port(), "PLAINTEXT")
         data = tree.write_broker(tree.BrokerNode((endpoint,), rack, 5, {}))
         assert self.session.commit([Create(tree.broker_path(US), data, ephemeral=True)]).done
         wait_for(lambda: US in self.known(), "we are known")
 
     def leave(self) -> None:
-        """Die, for the controller."""
+        """Die, in the controller's eyes."""
         assert self.session.commit([Delete(tree.broker_path(US))]).done
         wait_for(lambda: US not in self.known(), "we are gone")
 
@@ -73,7 +73,7 @@ class Kafka:
         return {row.node_id for row in self.raw.call(apis.METADATA, 9, topics=[]).brokers}
 
     def topic(self, **settings: str) -> str:
-        """A new topic of one partition that it leads and we follow."""
+        """A new topic with one partition that it leads and we follow."""
         name = f"followed{next(NUMBERS)}"
         row = {
             "name": name, "num_partitions": -1, "replication_factor": -1,
@@ -100,7 +100,7 @@ class Kafka:
         return () if state is None else state.isr
 
     def bump(self, topic: str) -> None:
-        """We die and come back: where we were in sync the leader has another epoch."""
+        """Die and come back: if we were in sync, the leader gets another epoch."""
         before = self.epoch(topic)
         self.leave()
         wait_for(lambda: self.epoch(topic) > before, "another epoch")
@@ -111,7 +111,7 @@ class Kafka:
         return UUID(str(row.topic_id))
 
     def end(self, topic: str) -> int:
-        """Of the log, as its leader sees it."""
+        """The end of the log, as its leader reports it to a replica."""
         row = {"partition_index": 0, "timestamp": -1, "current_leader_epoch": -1}
         topics = [{"name": topic, "partitions": [row]}]
         found = self.raw.call(apis.LIST_OFFSETS, 7, replica_id=US, topics=topics)
@@ -121,7 +121,7 @@ class Kafka:
         return self.broker._folder / "data" / f"{topic}-0"
 
     def delete_before(self, topic: str, offset: int) -> None:
-        """Raise the log's start; copies that do not follow are not waited for."""
+        """Raise the log's start, without waiting for replicas that do not follow."""
         rows = [{"name": topic, "partitions": [{"partition_index": 0, "offset": offset}]}]
         done = self.raw.call(apis.DELETE_RECORDS, 2, topics=rows, timeout_ms=10)
         assert done.topics[0].partitions[0].error_code in (0, 7), done
@@ -129,7 +129,7 @@ class Kafka:
     def produce(self, topic: str, *values: bytes, acks: int = 1, codec: str = "none") -> None:
         def done() -> bool:
             code = self.raw.produce(topic, *values, acks=acks, codec=codec).error_code
-            assert code in (0, 6), code  # it may not have heard yet that it leads
+            assert code in (0, 6), code  # it may not know yet that it leads
             return bool(code == 0)
 
         wait_for(done, "it is appended")
@@ -149,7 +149,7 @@ def kafka(memory: Path, zookeeper: ZooKeeper) -> Iterator[Kafka]:
 
 
 class Following:
-    """Our copies, and the fetcher that keeps them."""
+    """Our replicas, and the fetcher that keeps them."""
 
     def __init__(self, kafka: Kafka, home: Path, options: FetcherOptions = QUICK) -> None:
         self.kafka = kafka
@@ -169,7 +169,7 @@ class Following:
             return any(tp.topic == topic and isinstance(p, kind) for tp, p in self.told)
 
     def follow(self, topic: str, epoch: int | None = None, **config: object) -> Log:
-        """Open the copy, if it is not, and follow under an epoch: the present one."""
+        """Open the replica, if it is not open, and follow under an epoch: the present one."""
         if topic not in self.logs:
             named = {key.replace("_", "."): value for key, value in config.items()}
             self.logs[topic] = open_copy(self.home / f"{topic}-0", named)
@@ -180,12 +180,12 @@ class Following:
         return log
 
     def let_go(self, topic: str) -> None:
-        """Follow it no more, and close the copy."""
+        """Stop following it, and close the replica."""
         self.fetcher.drop([TopicPartition(topic, 0)])
         self.logs.pop(topic).close()
 
     def caught_up(self, topic: str) -> None:
-        """Wait until the copy has all, and knows that all is committed."""
+        """Wait until the replica has everything, and knows that everything is committed."""
         log, end = self.logs[topic], -1
 
         def done() -> bool:
@@ -201,15 +201,15 @@ class Following:
             ) from None
 
     def start_of(self, log: Log, offset: int) -> None:
-        """Wait until a copy begins there."""
+        """Wait until a replica begins at this offset."""
         wait_for(lambda: log.start_offset == offset, "the start follows")
 
     def same(self, topic: str, start: int = 0) -> int:
-        """Every byte from `start` on is the leader's; how many batches."""
+        """Wait until every byte from `start` on is the leader's; returns the number of batches."""
         self.caught_up(topic)
         ours: list[bytes] = []
 
-        def same() -> bool:  # a cut shows the new end before the file has it
+        def same() -> bool:  # a truncation shows the new end before the file has it
             nonlocal ours
             ours = batches_in(self.home / f"{topic}-0", start)
             return ours == batches_in(self.kafka.folder(topic), start)
@@ -240,7 +240,7 @@ def begin(kafka: Kafka, tmp_path: Path) -> Iterator[Begin]:
 
 
 def test_what_the_tree_says_is_what_a_broker_says(kafka: Kafka) -> None:
-    """And it takes our registration for a broker's."""
+    """And it accepts our registration as a broker's."""
     raw, session = kafka.raw, kafka.session
     kafka.leave()
     deeds.create(raw, {"plain": [[1], [1], [1]], "other": [[1]]})
@@ -286,7 +286,7 @@ def test_what_the_tree_says_is_what_a_broker_says(kafka: Kafka) -> None:
 def test_every_kind_of_batch_arrives_as_it_is(
     kafka: Kafka, begin: Begin, version: int, durable: bool
 ) -> None:
-    """Compressed, idempotent, committed and aborted; acks=all is answered by our fetches.
+    """Compressed, idempotent, committed and aborted; our fetches let acks=all be answered.
 
     In `make test` the newest version and the oldest, durable.
     """
@@ -337,7 +337,7 @@ def test_a_copy_goes_on_where_it_ended(kafka: Kafka, begin: Begin) -> None:
 
 
 def test_what_the_leader_deleted_is_begun_behind(kafka: Kafka, begin: Begin) -> None:
-    """By an empty copy, and by one that ended before; also from inside of a batch."""
+    """For an empty replica, and for one that ended earlier; also from inside a batch."""
     topic = kafka.topic()
     following = begin()
     folder = following.home / f"{topic}-0"
@@ -376,8 +376,8 @@ def test_what_the_leader_deleted_is_begun_behind(kafka: Kafka, begin: Begin) -> 
 def test_what_the_leader_never_had_is_cut(
     kafka: Kafka, begin: Begin, alone: Sequence[tuple[int, int]], version: int
 ) -> None:
-    """We wrote alone at the end of epoch 0, or led epoch 1, of which the leader of epoch 2 knows
-    nothing: that goes, and nothing else.  In `make test` each way once."""
+    """We wrote alone at the end of epoch 0, or led epoch 1, which the leader of epoch 2 does not
+    know: those records are removed, and no others.  In `make test` each way once."""
     topic = kafka.topic()
     following = begin(QUICK._replace(version_max=version))
     kafka.produce(topic, *[b"both"] * 10)
@@ -396,7 +396,7 @@ def test_what_the_leader_never_had_is_cut(
 
 
 def test_another_epoch_than_the_leaders(kafka: Kafka, begin: Begin) -> None:
-    """One of the past ends it until the next command; one of the future is tried again."""
+    """A past epoch ends it until the next command; a future one is retried."""
     past, future, fine = kafka.topic(), kafka.topic(), kafka.topic()
     following = begin()
     before = kafka.epoch(past)
@@ -406,8 +406,8 @@ def test_another_epoch_than_the_leaders(kafka: Kafka, begin: Begin) -> None:
     following.follow(fine)
     kafka.produce(fine, b"x")
     following.same(fine)
-    wait_for(lambda: following.heard(errors.FencedLeaderEpoch, past), "it is told")
-    wait_for(lambda: any(tp.topic == future for tp, _ in following.told), "it is told")
+    wait_for(lambda: following.heard(errors.FencedLeaderEpoch, past), "the past one")
+    wait_for(lambda: any(tp.topic == future for tp, _ in following.told), "the future one")
     assert {tp.topic for tp in following.fetcher.following()} == {future, fine}
     kafka.produce(past, b"x")
     following.follow(past)
@@ -422,12 +422,12 @@ def test_a_copy_that_fails_is_left_and_holds_up_no_other(kafka: Kafka, begin: Be
     kafka.produce(broken, b"x")
     kafka.produce(fine, b"x")
     following.same(fine)
-    wait_for(lambda: following.heard(errors.Closed, broken), "it is told")
+    wait_for(lambda: following.heard(errors.Closed, broken), "the failure is reported")
     assert [tp.topic for tp in following.fetcher.following()] == [fine]
 
 
 def test_a_leader_that_dies_and_comes_back(kafka: Kafka, begin: Begin) -> None:
-    """Without the end of its log, which it had not on its disk: ours is cut to what it has."""
+    """It lost the end of its log, which was not on its disk: ours is truncated to the same end."""
     topic = kafka.topic()
     following = begin()
     for n in range(5):

@@ -1,4 +1,4 @@
-"""A node of ours in a cluster of Apache Kafka 3.9: it leads and follows, ends and comes back."""
+"""One of our nodes in a cluster of Apache Kafka 3.9: it leads and follows, ends and comes back."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def test_both_say_the_same(cluster: Cluster) -> None:
             row.isr_nodes.sort()
         return (theirs, mine) if theirs.topics == mine.topics else None
 
-    # On a machine that stands still an ISR shrinks and grows between the two answers.
+    # On a machine that stalls an ISR may shrink and grow between the two answers.
     theirs, mine = wait_for(same, "both say the same of the topic")
     assert sorted(b.node_id for b in mine.brokers) == sorted(b.node_id for b in theirs.brokers)
     assert mine.controller_id == theirs.controller_id == KAFKA
@@ -70,7 +70,7 @@ def test_every_copy_is_the_leaders(cluster: Cluster, leader: int) -> None:
 
 
 def coordinated_by(cluster: Cluster, node: int, kind: int) -> str:
-    """A group (kind 0), or a transactional id (1), that this node coordinates; both say so."""
+    """A group (kind 0), or a transactional id (1), that this node coordinates; both agree."""
     for raw in (cluster.raw, cluster.mine):
         raw.call(apis.FIND_COORDINATOR, 4, key_type=kind, coordinator_keys=["any"])
 
@@ -103,9 +103,9 @@ def coordinated_by(cluster: Cluster, node: int, kind: int) -> str:
     ],
 )  # fmt: skip
 def test_transactions_over_both(cluster: Cluster, coordinator: int, first: int) -> None:
-    """Each coordinates; each leads one of the partitions; offsets of a group belong to them.
+    """Each coordinates; each leads one of the partitions; offsets of groups are part of them.
 
-    `first`: where the client goes first; in `make test` to the other one.
+    `first`: the bootstrap server; in `make test` not the coordinator.
     """
     topic = cluster.topic([KAFKA, OURS], [OURS, KAFKA])
     name = coordinated_by(cluster, coordinator, 1)
@@ -143,12 +143,12 @@ def test_a_follower_that_stands_still_leaves_and_joins(cluster: Cluster) -> None
     cluster.produce(led, 1)
     assert cluster.same(led) == 5
     isrs, tp = node_of(cluster.ours).partitions.led, TopicPartition(led, 0)
-    # On a busy machine it may have left before it began.
+    # On a busy machine it may have left before it is stopped.
     wait_for(lambda: (sorted(isrs[tp].in_sync), isrs[tp].due) == ([KAFKA, OURS], False), "in sync")
     with standing_still(process):
         assert cluster.mine.produce(led, b"alone", acks=1).error_code == 0
         wait_for(lambda: isrs[tp].due, "proposed")
-        assert cluster.log(led).high_watermark == 5, "who may still be in sync has it not"
+        assert cluster.log(led).high_watermark == 5, "a replica that may still be in sync lacks it"
     cluster.in_sync(led, KAFKA, OURS)
     wait_for(lambda: cluster.log(led).high_watermark == 6, "it has all again")
     cluster.ours.pause()
@@ -161,7 +161,7 @@ def test_a_follower_that_stands_still_leaves_and_joins(cluster: Cluster) -> None
 
 
 def test_deleted_records_are_gone_from_all_copies(cluster: Cluster) -> None:
-    """A copy that stands still is waited for, as long as is asked."""
+    """The request waits for a paused replica until its timeout."""
     topic = cluster.topic([OURS, KAFKA])
     cluster.produce(topic, 4)
     cluster.same(topic)
@@ -185,7 +185,7 @@ def test_deleted_records_are_gone_from_all_copies(cluster: Cluster) -> None:
 
 
 def test_ours_dies_and_comes_back(cluster: Cluster) -> None:
-    """Kafka leads; then ours has all again, in its next life."""
+    """Kafka leads; then ours has everything again, in its next life."""
     topic = cluster.topic([OURS, KAFKA], [KAFKA, OURS])
     cluster.produce(topic, 5)
     cluster.produce(topic, 5, partition=1)
@@ -211,7 +211,7 @@ def test_ours_dies_and_comes_back(cluster: Cluster) -> None:
 
 def test_a_log_goes_offline_while_it_is_led(cluster: Cluster, native_test: tuple[Any, Any]) -> None:
     """Kafka's controller hears of it, lets Kafka lead, and reports the offline replica; after a
-    restart our node has all again."""
+    restart our node has everything again."""
     topic = cluster.topic([OURS, KAFKA], [OURS, KAFKA])
     cluster.produce(topic, 5)
     cluster.in_sync(topic, OURS, KAFKA)
@@ -239,7 +239,7 @@ def test_a_log_goes_offline_while_it_is_led(cluster: Cluster, native_test: tuple
 
 
 def test_an_orderly_end(cluster: Cluster) -> None:
-    """Nothing is without a leader, and the copy needs no recovery."""
+    """Every partition keeps a leader, and the replica needs no recovery."""
     topic = cluster.topic([OURS, KAFKA])
     cluster.produce(topic, 5)
     epoch = cluster.state(topic).leader_epoch
@@ -292,7 +292,7 @@ def test_partitions_are_added(cluster: Cluster) -> None:
 
 
 def test_the_session_ends(cluster: Cluster) -> None:
-    """A new one begins by itself, and with it another life of the node."""
+    """A new session begins by itself, and with it another life of the node."""
     topic = cluster.topic([OURS, KAFKA])
     member = node_of(cluster.ours).joined()
     before = member.epoch
@@ -305,7 +305,7 @@ def test_the_session_ends(cluster: Cluster) -> None:
 
 @pytest.mark.parametrize("coordinator", [KAFKA, OURS])
 def test_groups(cluster: Cluster, coordinator: int) -> None:
-    """Of our consumer and of librdkafka's, wherever they are coordinated; they go on elsewhere."""
+    """Of our consumer and of librdkafka's, wherever the coordinator is; they continue elsewhere."""
     topic = cluster.topic([OURS, KAFKA], [KAFKA, OURS])
     group = coordinated_by(cluster, coordinator, 0)
     for partition in (0, 1):
@@ -329,7 +329,7 @@ def test_groups(cluster: Cluster, coordinator: int) -> None:
 
 
 def test_a_follower_names_the_leader(cluster: Cluster) -> None:
-    """Of what only the leader knows."""
+    """In answers that only the leader can give."""
     topic = cluster.topic([KAFKA, OURS])
     refused = kafkalog.errors.NotLeaderOrFollower.code
     assert cluster.mine.offsets(topic, -1).error_code == refused
@@ -366,7 +366,7 @@ def test_a_cluster_that_is_not_open_to_all_is_refused(
 
 
 def test_directories_that_are_refused(cluster: Cluster, tmp_path: Path) -> None:
-    """One that was served alone, and another cluster's."""
+    """One that was served alone, and one of another cluster."""
     alone, other = tmp_path / "alone", tmp_path / "other"
     joining = {"zookeeper.connect": cluster.session.hosts, "node.id": 9}
     kafkalog.Broker(alone, config={"node.id": 9}).close()
@@ -388,7 +388,7 @@ def test_a_number_that_lives_is_refused(cluster: Cluster, tmp_path: Path) -> Non
 
 @pytest.mark.parametrize("leader", [KAFKA, OURS])
 def test_a_consumer_reads_the_copy_in_its_rack(cluster: Cluster, leader: int) -> None:
-    """The leader sends it there, and it is served there: ours, and librdkafka's."""
+    """The leader sends it there, and it is served there: our consumer, and librdkafka's."""
     other = KAFKA + OURS - leader
     topic = cluster.topic([leader, other])
     cluster.produce(topic, 4)
@@ -427,7 +427,7 @@ def test_a_consumer_reads_the_copy_in_its_rack(cluster: Cluster, leader: int) ->
 
 
 def test_a_partition_is_moved_under_load(cluster: Cluster) -> None:
-    """To our node and back, asked of either; given up half way; nothing lost, nothing twice."""
+    """To our node and back, through either; cancelled half way; nothing lost or duplicated."""
     topic = cluster.topic([KAFKA])
     servers = f"{cluster.kafka.bootstrap_servers},{cluster.ours.bootstrap_servers}"
 
@@ -447,7 +447,7 @@ def test_a_partition_is_moved_under_load(cluster: Cluster) -> None:
         wait_for(lambda: {*cluster.state(topic).isr} == {*replicas}, "in sync")
         folders = {n: folder / f"{topic}-0" for n, folder in cluster.folders.items()}
         wait_for(lambda: all(folder.exists() == (n in replicas) for n, folder in folders.items()),
-                 "who keeps it no more has dropped it")  # fmt: skip
+                 "the old replica is removed")  # fmt: skip
 
     load = Load(servers, topic)
     try:
@@ -470,7 +470,7 @@ def test_a_partition_is_moved_under_load(cluster: Cluster) -> None:
 
 
 def test_who_has_no_copy_is_asked(cluster: Cluster, caplog: pytest.LogCaptureFixture) -> None:
-    """Clients get an error that makes them look for another; nothing is logged as an error."""
+    """Clients get an error that makes them look for another node; nothing is logged as an error."""
     topic = cluster.topic([KAFKA])
     cluster.produce(topic, 1)
     elsewhere = (ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
@@ -480,7 +480,7 @@ def test_who_has_no_copy_is_asked(cluster: Cluster, caplog: pytest.LogCaptureFix
 
 
 def test_a_move_is_given_up(cluster: Cluster) -> None:
-    """While the target is silent: what it then begins to copy is dropped again."""
+    """While the target is silent: what it then begins to copy is removed again."""
     topic = cluster.topic([KAFKA])
     cluster.produce(topic, 2)
 
@@ -509,5 +509,5 @@ def test_a_move_is_given_up(cluster: Cluster) -> None:
         cluster.ours.resume()
     after = cluster.topic([OURS])  # the controller's requests come in order
     assert cluster.state(topic).isr == (KAFKA,)
-    wait_for(lambda: not (cluster.folders[OURS] / f"{topic}-0").exists(), "it is dropped")
+    wait_for(lambda: not (cluster.folders[OURS] / f"{topic}-0").exists(), "it is removed")
     assert cluster.leader(cluster.mine, after, 0) == OURS

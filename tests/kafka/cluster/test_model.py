@@ -52,7 +52,7 @@ def operation(dice: random.Random) -> Any:
 
 
 def script(dice: random.Random) -> Sequence[Call]:
-    """Calls by a session, and by another: reads with and without watches, multis."""
+    """Calls of two sessions: reads with and without watches, multis."""
     calls: list[Call] = [lambda one, _: one.commit([Create("/a"), Create("/b")])]
     for _ in range(60):
         calls.append(drawn_call(dice))
@@ -73,8 +73,8 @@ def drawn_call(dice: random.Random) -> Call:
 
 
 def played(calls: Sequence[Call], make: Callable[[Any], Asked]) -> list[Any]:
-    """What each call gave, what was notified, and what is left when the other has ended;
-    numbers of transactions and sessions as the first, second, ... of them."""
+    """The result of each call, the notifications, and the tree after the other session ended;
+    numbers of transactions and sessions are replaced by their order."""
     told: queue.Queue[Any] = queue.Queue()
     one, two = make(told.put), make(lambda _: None)
     seen: list[Any] = []
@@ -98,7 +98,7 @@ def played(calls: Sequence[Call], make: Callable[[Any], Asked]) -> list[Any]:
         gave.append(sorted(range(len(epochs)), key=lambda at: epochs[at]))
         two.close()
         gave.append(whole())
-        # What watches tell comes in the order of what they tell of: behind this nothing is left.
+        # Watches report in order: after the one for END nothing is left.
         one.read(END, watch=True)
         one.commit([Create(END)])
         while not seen or seen[-1] != Seen(END, children=False):
@@ -110,8 +110,8 @@ def played(calls: Sequence[Call], make: Callable[[Any], Asked]) -> list[Any]:
 
 
 def undisturbed(calls: Sequence[Call], hosts: str) -> list[Any]:
-    """What a real one gives, over connections that hold: one that a busy machine loses takes calls
-    and watches with it, and is another script."""
+    """The results of a real one over stable connections: a connection lost on a busy machine takes
+    calls and watches with it, which makes it another script."""
     for attempt in range(ATTEMPTS):
         try:
             gave = played(
@@ -125,7 +125,7 @@ def undisturbed(calls: Sequence[Call], hosts: str) -> list[Any]:
 
 
 def test_the_model_answers_as_zookeeper_does(zookeeper: ZooKeeper) -> None:
-    """Drawn scripts: versions, conflicts, sequences, what is ephemeral, watches."""
+    """Drawn scripts: versions, conflicts, sequences, ephemeral znodes, watches."""
     for number in rounds(12):
         calls = script(random.Random(f"{SEED}-{number}"))
         model = played(calls, partial(Asking, Tree()))

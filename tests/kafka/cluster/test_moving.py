@@ -1,4 +1,4 @@
-"""A live cluster goes from Apache Kafka to us and back, node by node, as docs/moving.md says."""
+"""A live cluster moves from Apache Kafka to us and back, node by node, as docs/moving.md says."""
 
 from __future__ import annotations
 
@@ -23,14 +23,14 @@ pytestmark = [pytest.mark.java, pytest.mark.long, pytest.mark.explore]
 
 
 def command(tour: Tour, *words: str) -> None:
-    """`kafkalog cluster WORDS`, again while leaders change."""
+    """Run `kafkalog cluster WORDS`, and repeat it while leaders change."""
     servers = ("--bootstrap-server", tour.nodes.bootstrap)
     wait_for(lambda: main(["cluster", *words, *servers]) == 0, f"{words}", PATIENCE_S, 0.5)
 
 
 def on_its_directory(tour: Tour, number: int, kind: str) -> None:
-    """It ends in order and begins as the other kind: it needs no recovery, goes on with the files
-    that are there, and leads again."""
+    """It ends in order and starts as the other kind: it needs no recovery, continues with the same
+    files, and leads again."""
     nodes, node = tour.nodes, tour.nodes.nodes[number]
     with tour.deed(f"{number} becomes {kind} on its directory"):
         segment = node.data / f"{queue.TOPIC}-0" / f"{0:020}.log"
@@ -46,7 +46,7 @@ def on_its_directory(tour: Tour, number: int, kind: str) -> None:
 
 
 def by_a_new_node(tour: Tour, old: int, new: int, kind: str) -> None:
-    """Another node gets what the old one has, which keeps nothing and ends."""
+    """Another node gets the old one's replicas; the old one has none left and ends."""
     nodes = tour.nodes
     with tour.deed(f"{new}, {kind}, takes the place of {old}"):
         nodes.begin(new, kind)
@@ -63,7 +63,7 @@ def by_a_new_node(tour: Tour, old: int, new: int, kind: str) -> None:
 
 
 def all_of(tour: Tour, numbers: Sequence[int], kind: str) -> None:
-    """These are there and no other, all of this kind, one of which reigns."""
+    """Check that exactly these nodes live, all of this kind, and one is the controller."""
     tour.nodes.all_known()
     assert tour.numbers() == [*numbers]
     assert {tour.nodes.nodes[n].kind for n in numbers} == {kind}
@@ -72,7 +72,7 @@ def all_of(tour: Tour, numbers: Sequence[int], kind: str) -> None:
 @pytest.mark.timeout(1800)
 def test_three_of_kafka_become_ours_and_go_back(tmp_path: Path, rng: random.Random) -> None:
     """On their directories, then one by a new node; when searching all of them, each way there and
-    back, and under more load.  Nothing is lost, nothing is there twice, nothing stops."""
+    back, and under more load.  Nothing is lost, duplicated or interrupted."""
     first, second, third = (1, 2, 3), (4, 5, 6), (7, 8, 9)
     try:
         with Nodes(tmp_path / "nodes", first + second + third) as nodes:

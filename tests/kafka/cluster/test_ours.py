@@ -1,6 +1,7 @@
-"""A cluster of nodes of ours alone, on a real ZooKeeper: one of them is the controller.
+"""A cluster of only our nodes, on a real ZooKeeper: one of them is the controller.
 
-When a node dies another takes over its work, and what all in-sync replicas acknowledged is there.
+When a node dies another takes over its work, and every record that all in-sync replicas
+acknowledged is there.
 """
 
 from __future__ import annotations
@@ -57,7 +58,7 @@ class Cluster:
         self.all_there()
 
     def begin(self, number: int) -> None:
-        """A node begins, on what it has."""
+        """Start a node on its directory."""
         config = {**SETTINGS, "node.id": number, "zookeeper.connect": self.hosts}
         self.nodes[number] = kafkalog.Broker(self.home / f"node{number}", config=config)
 
@@ -70,7 +71,7 @@ class Cluster:
         return ",".join(one.bootstrap_servers for one in self.nodes.values())
 
     def call(self, number: int, api: Any, version: int, **fields: Any) -> Any:
-        """What a node answers."""
+        """A node's answer."""
         with contextlib.closing(Raw(self.nodes[number].bootstrap_servers)) as raw:
             return raw.call(api, version, **fields)
 
@@ -94,13 +95,13 @@ class Cluster:
         wait_for(known, "all know all")
 
     def controller(self) -> int:
-        """The controller, as all nodes say."""
+        """The controller, once all nodes agree."""
         self.all_there()
         return int(self.metadata(next(iter(self.nodes))).controller_id)
 
     def topic(self, *replicas: list[int], by: int = 1) -> str:
-        """A new topic, which all know; asked of one node.  The first of its replicas leads, but
-        where its session has just ended, as it may on a machine that stands still."""
+        """Create a topic through one node, and wait until all nodes know it.  The first of its
+        replicas leads, unless its session has just ended, as on a machine that stalls."""
         name = f"ours{next(NUMBERS)}"
         rows = [{"partition_index": n, "broker_ids": ids} for n, ids in enumerate(replicas)]
         row = {"name": name, "num_partitions": -1, "replication_factor": -1,
@@ -120,22 +121,22 @@ class Cluster:
         return name
 
     def led(self, topic: str, partition: int, *leaders: int) -> None:
-        """All say that one of these leads."""
+        """Wait until all nodes name one of these as the leader."""
         for node in self.nodes:
             wait_for(lambda node=node: self.state(node, topic, partition)[0] in leaders, "led")
 
     def state(self, node: int, topic: str, partition: int) -> tuple[int, set[int]]:
-        """The leader and the ISR, as a node says."""
+        """The leader and the ISR, as a node reports them."""
         row = self.row(node, topic, partition)
         return (-1, set()) if row is None else (row.leader_id, {*row.isr_nodes})
 
     def row(self, node: int, topic: str, partition: int) -> Any:
-        """What a node says of a partition; None: nothing."""
+        """A node's metadata of a partition; None if it has none."""
         (found,) = self.metadata(node, topic).topics
         return next((row for row in found.partitions if row.partition_index == partition), None)
 
     def offline(self, topic: str, *nodes: int) -> None:
-        """All say that these have no copy that could be asked."""
+        """Wait until all nodes report these replicas as offline."""
         for one in self.nodes:
             wait_for(
                 lambda one=one: self.row(one, topic, 0).offline_replicas == [*nodes],
@@ -150,14 +151,14 @@ class Cluster:
             )
 
     def produce(self, topic: str, *values: bytes, partition: int = 0) -> None:
-        """With acks=all; it is there when this returns."""
+        """Produce with acks=all; the records are there when this returns."""
         with kafkalog.Producer(self.servers, acks="all") as producer:
             for value in values:
                 producer.send(topic, value, partition=partition)
             producer.flush()
 
     def values(self, topic: str, count: int, partition: int = 0) -> list[bytes]:
-        """The first records of a partition, as its leader gives them."""
+        """The first records of a partition, as its leader serves them."""
         found: list[bytes] = []
         with kafkalog.Consumer(self.servers, auto_offset_reset="earliest") as consumer:
             consumer.assign([kafkalog.TopicPartition(topic, partition)])
@@ -168,7 +169,7 @@ class Cluster:
         return found
 
     def same(self, topic: str, partition: int = 0) -> None:
-        """All copies are equal, byte for byte."""
+        """Wait until all replicas are equal, byte for byte."""
         folders = [self.home / f"node{n}" / f"{topic}-{partition}" for n in NODES]
         wait_for(
             lambda: len({tuple(batches_in(folder)) for folder in folders}) == 1, "copies are equal"
@@ -192,7 +193,7 @@ def cluster(memory: Path) -> Iterator[Cluster]:
 
 @pytest.mark.parametrize("by", NODES)
 def test_whoever_is_asked_the_controller_answers(cluster: Cluster, by: int) -> None:
-    """A topic is made, enlarged, set, moved and deleted, whichever node a client asks."""
+    """A topic is created, enlarged, configured, moved and deleted, whichever node a client asks."""
     topic = cluster.topic([1, 2, 3], by=by)
     cluster.produce(topic, b"a", b"b")
     cluster.same(topic)
@@ -222,8 +223,8 @@ def test_whoever_is_asked_the_controller_answers(cluster: Cluster, by: int) -> N
 
 
 def test_a_leader_dies(cluster: Cluster) -> None:
-    """Another leads, and all that was acknowledged is there; it comes back, and leads again when
-    it is asked to."""
+    """Another leads, and every acknowledged record is there; the old leader comes back, and leads
+    again on request."""
     controller = cluster.controller()
     dies, second, third = *[n for n in NODES if n != controller], controller
     topic = cluster.topic([dies, second, third])
@@ -272,7 +273,7 @@ def test_the_controller_ends(cluster: Cluster, how: str) -> None:
 
 
 def test_sessions_end(cluster: Cluster) -> None:
-    """The controller's, then a broker's: one reigns, and the broker lives another life."""
+    """The controller's, then a broker's: one controller is left, and the broker registers again."""
     topic = cluster.topic([1, 2, 3])
     ends(cluster.hosts, tree.CONTROLLER)
     cluster.all_there()
@@ -289,7 +290,7 @@ def test_sessions_end(cluster: Cluster) -> None:
 
 
 def test_zookeeper_is_away_for_a_while(cluster: Cluster) -> None:
-    """What is led is led on, by all in sync; then all goes on as before."""
+    """All leaders go on leading, with all in sync; then everything works as before."""
     topic = cluster.topic([1, 2, 3], [2, 3, 1], [3, 1, 2])
     cluster.zookeeper.kill()
     for partition in range(3):
@@ -303,7 +304,7 @@ def test_zookeeper_is_away_for_a_while(cluster: Cluster) -> None:
 
 
 def test_producers_and_groups(cluster: Cluster) -> None:
-    """Ids come from the controller once each; coordinators are where their partitions are led."""
+    """The controller gives each id once; coordinators are where their partitions are led."""
     topic = cluster.topic([1, 2, 3], [2, 3, 1])
     with kafkalog.Producer(cluster.servers, transactional_id="ours") as producer:
         for value in (b"1", b"2"):
@@ -321,7 +322,7 @@ def test_producers_and_groups(cluster: Cluster) -> None:
 
 
 def test_offsets_go_with_transactions_whoever_leads_them(cluster: Cluster) -> None:
-    """One node has the only partition of offsets; a transaction of each coordinator's."""
+    """One node has the only partition of offsets; a transaction of each coordinator."""
     topic = cluster.topic([1, 2, 3])
     ids = {partition_for(f"till{n}", 3): f"till{n}" for n in range(50)}
     where = TopicPartition(topic, 0)

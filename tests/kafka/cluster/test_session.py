@@ -33,7 +33,7 @@ pytestmark = [pytest.mark.java, pytest.mark.slow]
 
 
 class Told:
-    """What a session reported, in order."""
+    """The reports of a session, in order."""
 
     def __init__(self) -> None:
         self.said: queue.Queue[Any] = queue.Queue()
@@ -100,7 +100,7 @@ def test_a_watch_tells_once(session: Session, told: Told) -> None:
     assert session.read("/a", watch=True) is None  # nothing is there: its creation is reported
     session.commit([Create("/a", b"1")])
     assert told.next() == Seen("/a", children=False)
-    session.commit([Set("/a", b"2")])  # nobody has asked again
+    session.commit([Set("/a", b"2")])  # no new watch was set
     assert session.read("/a", watch=True) is not None
     assert session.children("/a", watch=True) == []
     session.commit([Create("/a/b")])
@@ -144,12 +144,12 @@ def test_a_zookeeper_that_is_away_for_a_while(told: Told, tmp_path: Any) -> None
         def kept() -> bytes | None:
             with contextlib.suppress(
                 errors.ZooKeeperAway
-            ):  # it may go once more, where all stands still
+            ):  # it may be away once more on a machine that stalls
                 found = session.read("/kept")
                 return None if found is None else found.data
             return None
 
-        wait_for(lambda: kept() == b"1", "what was written is there")
+        wait_for(lambda: kept() == b"1", "the data is there")
 
 
 def test_who_starts_waits_for_a_zookeeper_that_is_away(told: Told, tmp_path: Any) -> None:
@@ -174,7 +174,7 @@ def test_where_no_zookeeper_is() -> None:
 
 
 def test_a_broker_is_registered_once(session: Session, tmp_path: Any) -> None:
-    """By one session: that one's own, of which the answer was lost, is found again."""
+    """By one session: its own registration, whose answer was lost, is recognized."""
     place = (tree.Endpoint("PLAINTEXT", "host", 9092, "PLAINTEXT"),)
     session.ensure([tree.BROKERS])
     epoch = register(session, 7, place, "r1", 1)

@@ -1,8 +1,8 @@
-"""Clusters of Apache Kafka 3.9 and nodes of ours, in which each does everything for the other.
+"""Clusters of Apache Kafka 3.9 and our nodes, in which each kind plays every role for the other.
 
 Each kind is the controller, leads what the other follows, and coordinates groups and transactions
-that go on through all of it.  Afterwards every acknowledged record is there, once and in order,
-and all copies are equal, as we and as Kafka's own tools find.
+that continue throughout.  Afterwards every acknowledged record is there, once and in order, and
+all replicas are equal, according to us and to Kafka's own tools.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ TO_TOPICS = ("make, enlarge, set, move and delete a topic", "move the queue and 
 
 
 def in_turn(tour: Tour) -> None:
-    """Kafka's reigns first, as it was there first; when the other two are gone, ours does."""
+    """Kafka's controller comes first, as it started first; when the other two are gone, ours."""
     assert tour.nodes.controller() == FIRST
     one_reign(tour)
     tour.unclean(SECOND, FIRST, "kill")
@@ -39,7 +39,7 @@ def in_turn(tour: Tour) -> None:
 
 
 def one_reign(tour: Tour) -> None:
-    """What is done to topics, and to a node of each kind that there is besides the controller."""
+    """Change topics, and do each deed to a node of each kind other than the controller."""
     nodes, reigns = tour.nodes.nodes, tour.nodes.controller()
     others = {nodes[number].kind: number for number in tour.numbers() if number != reigns}
     tour.topic_lives()
@@ -51,9 +51,9 @@ def one_reign(tour: Tour) -> None:
 
 
 def toured(home: Path, rng: random.Random, kinds: dict[int, str]) -> set[Done]:
-    """All of it, judged; when exploring, what is done and to which node is drawn.
+    """Run and judge all of it; when exploring, the deeds and their nodes are drawn.
 
-    Returns what was done.  Raises: AssertionError.
+    Returns the deeds that were done.  Raises: AssertionError.
     """
     try:
         with Nodes(home / "nodes", kinds) as nodes:
@@ -81,7 +81,7 @@ def toured(home: Path, rng: random.Random, kinds: dict[int, str]) -> set[Done]:
 @pytest.mark.explore
 @pytest.mark.timeout(2400 + 6 * SECONDS)
 def test_both_kinds_do_everything_for_each_other(tmp_path: Path, rng: random.Random) -> None:
-    """One of Kafka, two of ours; when searching, of which kind each is is drawn, too."""
+    """One node of Kafka, two of ours; when searching, the kinds are drawn, too."""
     kinds = {FIRST: KAFKA, SECOND: OURS, THIRD: OURS}
     if EXPLORING:
         kinds = {n: rng.choice(KINDS) for n in kinds}
@@ -98,7 +98,7 @@ def test_two_of_kafka_and_one_of_ours(tmp_path: Path, rng: random.Random) -> Non
 
 
 def covered(done: set[Done], others: dict[str, list[str]]) -> None:
-    """While each kind reigned, all was done to topics and to each kind of the other nodes."""
+    """Under each kind of controller, every deed was done to topics and to each kind of node."""
     wanted = {Done(deed, "", reigns) for deed in TO_TOPICS for reigns in KINDS}
     for reigns, kinds in others.items():
         wanted |= {Done(deed, kind, reigns) for deed in TO_NODES for kind in kinds}

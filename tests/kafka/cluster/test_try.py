@@ -1,4 +1,4 @@
-"""`kafkalog cluster try`: what a newcomer runs first, on a real ZooKeeper."""
+"""`kafkalog cluster try`, a newcomer's first command, on a real ZooKeeper."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ pytestmark = [pytest.mark.java, pytest.mark.slow]
 
 @pytest.fixture(scope="module")
 def surroundings() -> dict[str, str]:
-    """The environment, in which a ZooKeeper is found."""
+    """An environment with a ZooKeeper."""
     try:
         return {**os.environ, "ZOOKEEPER_HOME": str(apache.jars_with_zookeeper())}
     except apache.Unavailable as reason:
@@ -35,7 +35,7 @@ def command(folder: Path, *words: str) -> list[str]:
 
 
 def test_a_leader_is_killed_under_load(surroundings: dict[str, str], tmp_path: Path) -> None:
-    """The demonstration: nothing is lost, nothing is there twice, and it is drawn."""
+    """The demonstration: nothing is lost or duplicated, and a picture is drawn."""
     picture = tmp_path / "failover.svg"
     words = command(tmp_path / "tried", "--demo", "--draw", str(picture))
     ran = subprocess.run(
@@ -50,7 +50,7 @@ def test_a_leader_is_killed_under_load(surroundings: dict[str, str], tmp_path: P
 
 @pytest.mark.long
 def test_ctrl_c_ends_the_demonstration(surroundings: dict[str, str], tmp_path: Path) -> None:
-    """At once, and nothing is left running."""
+    """At once, and nothing keeps running."""
     begun = subprocess.Popen(
         command(tmp_path / "tried", "--demo"),
         env=surroundings, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
@@ -69,7 +69,7 @@ def test_ctrl_c_ends_the_demonstration(surroundings: dict[str, str], tmp_path: P
 
 @pytest.mark.long
 def test_what_it_says_is_so_until_ctrl_c(surroundings: dict[str, str], tmp_path: Path) -> None:
-    """Each address answers, what is made stays for the next time, and nothing is left running."""
+    """Each address answers, the data stay for the next time, and nothing keeps running."""
     words = command(tmp_path / "tried")
     for run in range(2):
         begun = subprocess.Popen(words, env=surroundings, stdout=subprocess.PIPE, text=True)
@@ -97,7 +97,7 @@ def test_what_it_says_is_so_until_ctrl_c(surroundings: dict[str, str], tmp_path:
 
 
 def test_what_is_missing_is_said(tmp_path: Path) -> None:
-    """No Java, no ZooKeeper: what to install."""
+    """Without Java or ZooKeeper it says what to install."""
     words = command(tmp_path / "tried")
     ran = subprocess.run(words, env={"PATH": ""}, capture_output=True, text=True, timeout=LIMIT_S)
     assert (ran.returncode, ran.stdout) == (1, "")

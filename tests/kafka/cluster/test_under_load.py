@@ -1,9 +1,9 @@
 """Three nodes, each a process, on a real ZooKeeper: they die, their sessions end and ZooKeeper goes
 away while confluent-kafka produces to three partitions with acks=all.
 
-Every run does the same, each step after a number of acknowledged records.  No acknowledged record
-is lost, doubled or reordered, nearly all are acknowledged, and all copies are equal, byte for byte.
-In `make test` a leader is killed, and the controller that elects another one.
+Every run is the same, each step after a number of acknowledged records.  No acknowledged record
+is lost, duplicated or reordered, nearly all are acknowledged, and all replicas are equal, byte for
+byte.  In `make test` a leader is killed, and the controller that elects another one.
 """
 
 from __future__ import annotations
@@ -26,15 +26,15 @@ pytestmark = [pytest.mark.java, pytest.mark.slow, pytest.mark.timeout(1200)]
 
 NUMBERS = (1, 2, 3)
 FEW, MANY = 30, 300
-"""So many more are acknowledged in each partition before the next thing is done."""
+"""This many more records are acknowledged in each partition before the next step."""
 AWAY_S = 10.0
 HOWS = ["its process", pytest.param("its session", marks=pytest.mark.long)]
-"""What of a controller ends; that a session alone ends is seen in test_ours.py, too."""
+"""What ends of a controller; test_ours.py also ends only a session."""
 
 
 @pytest.fixture(scope="module")
 def started(memory: Path) -> Iterator[Nodes]:
-    """With their data in memory: processes die here, and no disk."""
+    """Their data are in memory: processes die here, and no disk."""
     try:
         with (
             Nodes(memory / "under-load", NUMBERS, between=True) as made,
@@ -49,7 +49,7 @@ def started(memory: Path) -> Iterator[Nodes]:
 
 @pytest.fixture
 def nodes(started: Nodes) -> Nodes:
-    """All are there, whatever another test did to them."""
+    """All nodes run, whatever another test did to them."""
     back(started)
     return started
 
@@ -69,7 +69,7 @@ def test_each_node_is_killed(nodes: Nodes) -> None:
 
 @pytest.mark.long
 def test_each_node_is_killed_twice(nodes: Nodes) -> None:
-    """First each stays away until others lead what it led, and leads again before the next one
+    """First each stays away until others lead its partitions, and leads again before the next one
     dies; then each is restarted at once, and the next one dies while it catches up."""
     with Load(nodes) as load:
         for number in NUMBERS:
@@ -92,7 +92,7 @@ def test_each_node_is_killed_twice(nodes: Nodes) -> None:
 @pytest.mark.parametrize("who", ["controller", "another"])
 def test_zookeeper_is_away_then_a_node_dies(nodes: Nodes, who: str) -> None:
     """After ten seconds without ZooKeeper records are still acknowledged.  A node dies as soon as
-    ZooKeeper is back: others lead what it led."""
+    ZooKeeper is back: others take over its partitions."""
     with Load(nodes) as load:
         load.go_on(FEW)
         reigns = nodes.controller()
@@ -109,7 +109,7 @@ def test_zookeeper_is_away_then_a_node_dies(nodes: Nodes, who: str) -> None:
 
 @pytest.mark.long
 def test_sessions_end(nodes: Nodes) -> None:
-    """The controller's: one is elected again.  Each node's: it registers again."""
+    """The controller's: a controller is elected.  Each node's: it registers again."""
 
     def ended(path: str, counted: str, what: str) -> None:
         """End the session of a znode, and wait until the znode `counted` is written again."""
@@ -135,8 +135,8 @@ def test_sessions_end(nodes: Nodes) -> None:
 
 @pytest.mark.parametrize("how", HOWS)
 def test_a_controller_ends_before_any_node_hears_of_its_election(nodes: Nodes, how: str) -> None:
-    """The new leader is in ZooKeeper, and no node has heard of it: the next controller tells, also
-    where it finds nothing to change."""
+    """The new leader is in ZooKeeper, and no node has heard of it: the next controller announces
+    it, even if it finds nothing to change."""
     reigns = nodes.controller()
     dies, left = NUMBERS[reigns % 3], NUMBERS[(reigns + 1) % 3]
     with Load(nodes) as load:
@@ -163,8 +163,8 @@ def test_a_controller_ends_before_any_node_hears_of_its_election(nodes: Nodes, h
 @pytest.mark.long
 @pytest.mark.parametrize("how", HOWS)
 def test_a_controller_ends_before_a_leader_hears_of_its_isr(nodes: Nodes, how: str) -> None:
-    """The ISR that a leader asked for is in ZooKeeper, but the answer is lost: the leader learns
-    of it from the next controller, or when it asks again."""
+    """The ISR that a leader requested is in ZooKeeper, but the answer is lost: the leader learns of
+    it from the next controller, or when it asks again."""
     reigns = nodes.controller()
     dies, leads = NUMBERS[reigns % 3], NUMBERS[(reigns + 1) % 3]
     with Load(nodes) as load:
@@ -186,7 +186,7 @@ def test_a_controller_ends_before_a_leader_hears_of_its_isr(nodes: Nodes, how: s
 @pytest.mark.long
 @pytest.mark.parametrize("how", HOWS)
 def test_a_controller_ends_before_any_node_hears_of_a_topic(nodes: Nodes, how: str) -> None:
-    """Its leaders are in ZooKeeper, and its client has no answer: the next controller tells."""
+    """Its leaders are in ZooKeeper, its client has no answer: the next controller announces it."""
     topic = f"untold-{how.split()[1]}"
     passes = nodes.between[nodes.controller()].hold(tree.partition_path(topic, 0))
     with ThreadPoolExecutor(1) as asking:
@@ -201,7 +201,7 @@ def test_a_controller_ends_before_any_node_hears_of_a_topic(nodes: Nodes, how: s
 
 
 def controller_ends(nodes: Nodes, how: str) -> None:
-    """Another is elected, or the same one again where it only lost its session."""
+    """Another node is elected, or the same one again if it only lost its session."""
     reigns = nodes.controller()
     if how == "its process":
         nodes.nodes[reigns].kill()
@@ -211,7 +211,7 @@ def controller_ends(nodes: Nodes, how: str) -> None:
 
 
 def back(nodes: Nodes) -> None:
-    """Dead nodes are there again."""
+    """Restart dead nodes."""
     for number, node in nodes.nodes.items():
         if not node.lives:
             nodes.begin(number, OURS)
@@ -219,7 +219,7 @@ def back(nodes: Nodes) -> None:
 
 
 def known(nodes: Nodes, number: int, load: Load, partition: int) -> tuple[int, int]:
-    """The leader of a partition and its epoch, as a node says."""
+    """The leader of a partition and its epoch, as a node reports them."""
     said = nodes.metadata(nodes.nodes[number])
     (topic,) = [one for one in said.topics if one.name == load.topic]
     (row,) = [one for one in topic.partitions if one.partition_index == partition]

@@ -1,6 +1,6 @@
 """What operators and accidents do to a cluster of both kinds while clients use it.
 
-Each deed has its end: then all is whole again, and all goes on.
+Each deed ends when everything is whole again and goes on.
 """
 
 from __future__ import annotations
@@ -30,17 +30,17 @@ DESCRIBED = "org.apache.kafka.tools.TopicCommand"
 
 
 class Done(NamedTuple):
-    """A deed that has had its end."""
+    """A deed that is completed."""
 
     deed: str
     to: str
-    """The kind of the node that it was done to; nothing where it was done to topics."""
+    """The kind of the node that it was done to; empty if it was done to topics."""
     reigns: str
     """The kind of the controller when it began."""
 
 
 class Tour:
-    """On a cluster of three nodes, of which some are of either kind."""
+    """Deeds on a cluster of three nodes, some of either kind."""
 
     def __init__(self, nodes: Nodes, numbers: Sequence[int], rng: random.Random, pace: float = 1):
         """Create topics, of which each node leads some, and start clients; `numbers`: the nodes."""
@@ -54,7 +54,7 @@ class Tour:
             places = [[*numbers[n % 3 :], *numbers[: n % 3]] for n in range(count)]
             nodes.create(topic, *places, **policy)
         nodes.in_sync()
-        # One of each is coordinated by the first node, the other by the second.
+        # The first node coordinates one of each, the second the other.
         for names in COORDINATED:
             assert {partition_for(name, 2) for name in names} == {0, 1}
         self.clients = Clients(nodes, pace)
@@ -64,7 +64,7 @@ class Tour:
 
     @contextmanager
     def deed(self, what: str, number: int | None = None, how: str = "") -> Iterator[None]:
-        """It is done, to a node or to topics; then all is whole."""
+        """Run a deed on a node or on topics, and wait until everything is whole."""
         nodes, reigns, start = self.nodes.nodes, self.nodes.controller(), time.monotonic()
         to = "" if number is None else nodes[number].kind
         done = Done(what, to, nodes[reigns].kind)
@@ -84,10 +84,10 @@ class Tour:
     # ---- nodes -------------------------------------------------------------------------------
 
     def led_by_others(self, number: int) -> None:
-        """A node that is gone is known to be, leads nothing, and is in no ISR; all goes on.
+        """Wait until a dead node is known to be dead, leads nothing, and is in no ISR; all goes on.
 
-        But where nobody else was in sync just then, as on a machine that stands still: there it is
-        waited for.
+        But partitions for which no other node was in sync just then, as on a machine that stalls,
+        wait for it.
         """
         self.nodes.all_known()
         found: list[PartitionState] = []
@@ -105,7 +105,7 @@ class Tour:
             self.clients.go_on()
 
     def ends(self, number: int, kind: str = "") -> None:
-        """In order; then it comes back, as one of this kind or what it was."""
+        """End in order; then it comes back, as this kind or as what it was."""
         with self.deed("end in order", number, kind and f"comes back {kind}"):
             self.nodes.nodes[number].stop()
             self.led_by_others(number)
@@ -118,7 +118,7 @@ class Tour:
             self.nodes.begin(number)
 
     def stands_still(self, number: int) -> None:
-        """The leaders of what it follows drop it from the ISR, and take it back."""
+        """Its leaders remove it from the ISRs, and add it again."""
         with self.deed("stand still", number):
 
             def dropped() -> bool:
@@ -151,7 +151,7 @@ class Tour:
         return found
 
     def same(self, topic: str) -> None:
-        """The copies are equal, and lie where they should and nowhere else."""
+        """Wait until the replicas are equal, and are only where they should be."""
         (info,) = [one for one in self.nodes.topics() if one.name == topic]
         last: list[str] = []
 
@@ -165,7 +165,7 @@ class Tour:
             raise AssertionError(f"{late}: {last}") from None
 
     def remove(self, topic: str) -> None:
-        """Of its files nothing is left."""
+        """Delete it; no file is left."""
 
         def gone() -> bool:
             self.nodes.admin.delete_topics([topic])
@@ -176,7 +176,7 @@ class Tour:
         until(lambda: not any([*one.glob(f"{topic}-*")] for one in folders), "no file is left")
 
     def topic_lives(self) -> None:
-        """Made, enlarged, set otherwise, moved, deleted; each node leads some of it."""
+        """Created, enlarged, configured, moved, deleted; each node leads some of it."""
         a, b, c = self.numbers()
         admin, nodes = self.nodes.admin, self.nodes
         with self.deed("make, enlarge, set, move and delete a topic"):
@@ -213,7 +213,7 @@ class Tour:
         return False
 
     def move(self, places: dict[tuple[str, int], Sequence[int]]) -> None:
-        """They lie there, and the first of them leads."""
+        """Move partitions to these nodes; the first of each leads."""
 
         def there() -> bool:
             moving = self.nodes.admin.list_partition_reassignments()
@@ -231,7 +231,7 @@ class Tour:
         self.nodes.first_lead({topic for topic, _ in places})
 
     def moves(self) -> None:
-        """What clients use is given up by a node each, led by others, and comes back."""
+        """Each node gives up a partition of the clients, another leads it, and it comes back."""
         a, b, c = self.numbers()
         rows = [[b, c], [c, a], [a, b]]
         with self.deed("move the queue and back"):
@@ -241,8 +241,8 @@ class Tour:
                        (queue.TOPIC, 2): [c, a, b]})  # fmt: skip
 
     def unclean(self, lacks: int, has: int, how: str) -> None:
-        """The replica with everything dies, one that lacks something is made leader: what it lacked
-        is gone from both, and of the other topics nothing."""
+        """The replica with all records dies, and one that lacks some becomes the leader: these are
+        gone from both, and nothing from other topics."""
         nodes = self.nodes
         with self.deed("elect uncleanly", lacks, f"in place of {has}"):
             topic = self.topic([lacks, has], min_insync_replicas="1")
@@ -267,13 +267,13 @@ class Tour:
             self.same(topic)
             self.remove(topic)
 
-    # ---- what is drawn -----------------------------------------------------------------------
+    # ---- drawn deeds -------------------------------------------------------------------------
 
     def numbers(self) -> list[int]:
         return sorted(node.number for node in self.nodes.living)
 
     def drawn(self) -> None:
-        """Any of these, to any node."""
+        """Do any of these, to any node."""
         one, other = self.rng.sample(self.numbers(), 2)
         kind = self.nodes.nodes[one].kind
         deeds: list[Callable[[], None]] = [
@@ -284,12 +284,12 @@ class Tour:
         ]  # fmt: skip
         self.rng.choice(deeds)()
 
-    # ---- what came of it ---------------------------------------------------------------------
+    # ---- results -----------------------------------------------------------------------------
 
     def judge(self, by_kafka: bool = True) -> None:
-        """Clients end, then nodes; `by_kafka`: its tools are asked, too.
+        """End the clients, then the nodes; `by_kafka`: Kafka's tools are run, too.
 
-        Raises: AssertionError, with what must not be.
+        Raises: AssertionError, with the anomalies.
         """
         self.nodes.in_sync()
         found = self.clients.end()
@@ -311,20 +311,20 @@ class Tour:
         self.note(f"judged: {self.clients.figures()}")
 
     def _all_ended(self) -> bool:
-        """What a client left open is ended by its coordinator, when its time is over."""
+        """Coordinators end the clients' open transactions after their timeout."""
         found = self.nodes.admin.list_transactions()
         return bool(found) and not any(
             one.state in ("Ongoing", "PrepareCommit", "PrepareAbort") for one in found
         )
 
     def keep(self, folder: Path) -> None:
-        """What was done and what came of it, for people."""
+        """Write the deeds and the histories to files for people."""
         (folder / "deeds").write_text("\n".join(self.log) + "\n")
         self.clients.keep(folder)
 
 
 def verified(bootstrap: str, partitions: int) -> None:
-    """kafka-replica-verification, which goes on for ever, finds the same in all copies, to their
+    """kafka-replica-verification, which never ends by itself, finds all replicas equal, up to their
     ends."""
     command = apache.java(
         LOOKED_AT, "--broker-list", bootstrap, "--report-interval-ms", "200",

@@ -1,4 +1,4 @@
-"""Copies of Kafka's data directories that a test may write to, made once per case, in memory."""
+"""Writable copies of Kafka's data directories, made once per case, in memory."""
 
 from pathlib import Path
 

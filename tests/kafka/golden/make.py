@@ -1,9 +1,9 @@
-"""Make cases as those in cases/ were made: `python -m tests.kafka.golden.make FOLDER [CASE...]`.
+"""Make cases like those in cases/: `python -m tests.kafka.golden.make FOLDER [CASE...]`.
 
-Starts the Apache Kafka of the tests on FOLDER/CASE/log, writes to it through librdkafka, and writes
-down what Kafka answers and dumps: see cases/README.md.  Without names all cases are made that can
-be; KAFKALOG_SEED draws other records.  KAFKALOG_SHARED=TOP with FOLDER=TOP/data/kafka has the
-tests read them in place of the packed ones; `cases.pack` makes an archive of one.
+Starts the Apache Kafka of the tests on FOLDER/CASE/log, writes to it through librdkafka, and saves
+what Kafka answers and dumps: see cases/README.md.  Without names it makes all cases that it can;
+KAFKALOG_SEED draws other records.  KAFKALOG_SHARED=TOP with FOLDER=TOP/data/kafka makes the tests
+read them instead of the packed ones; `cases.pack` makes an archive of one.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from tests.kafka.golden.recipes import RECIPES
 
 
 def main(words: list[str]) -> None:
-    """Make the cases that are named, in folders that are not there yet."""
+    """Make the named cases, in folders that do not exist yet."""
     unknown = [name for name in words[1:] if name not in RECIPES]
     if not words or unknown:
         sys.exit(f"{__doc__}\nCASE: {', '.join(RECIPES)}" + f"; found {unknown}" * bool(unknown))

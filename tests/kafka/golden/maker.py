@@ -1,4 +1,4 @@
-"""What every recipe of a case needs: a broker of Kafka's, producers, its answers written down."""
+"""Shared by the recipes of all cases: a broker of Kafka's, producers, its answers in files."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ DUMPED = (".index", ".log", ".snapshot", ".timeindex", ".txnindex")
 
 
 def until(condition: Callable[[], Any], what: str) -> Any:
-    """The first true value of `condition`, for which Kafka may take a while."""
+    """The first true value of `condition`, which may take Kafka a while."""
     return wait_for(condition, what, PATIENCE_S, pause_s=0.1)
 
 
@@ -53,21 +53,21 @@ def row(message: Message) -> dict[str, Any]:
 
 
 def id_of(topic: Any) -> str:
-    """A described topic's id as Kafka writes it; librdkafka's text has the other base64."""
+    """A described topic's id as Kafka writes it; librdkafka uses the other base64 alphabet."""
     return str(topic.topic_id).replace("+", "-").replace("/", "_")
 
 
 class Making:
-    """A case that is being made; `draw` is all that is random in it."""
+    """A case that is being made; everything random in it comes from `draw`."""
 
     def __init__(self, case: Path, seed: int) -> None:
         self.case = case
         self.draw = random.Random(seed)
         self.topics: dict[str, int] = {}
-        """Those that the case is about, with their partitions."""
+        """The topics of the case, with their numbers of partitions."""
         self.servers = ""
         self.kept: list[object] = []
-        """Clients whose transactions and memberships the case ends with."""
+        """Clients whose transactions and memberships are open when the case ends."""
         (case / "expected").mkdir(parents=True)
 
     @property
@@ -77,13 +77,13 @@ class Making:
 
     @contextmanager
     def broker(self, settings: str = "") -> Iterator[AdminClient]:
-        """Kafka runs, and answers."""
+        """Kafka runs inside the block, and answers."""
         with apache.Broker(self.log, SETTINGS + settings) as broker:
             self.servers = broker.bootstrap_servers
             yield AdminClient({"bootstrap.servers": self.servers})
 
     def make(self, admin: AdminClient, topic: str, partitions: int = 1, **config: object) -> str:
-        """A topic; settings with underscores for dots.  It can be written when this returns."""
+        """Create a topic; settings with underscores for dots.  It is writable on return."""
         given = {name.replace("_", "."): str(value) for name, value in config.items()}
         admin.create_topics([NewTopic(topic, partitions, 1, config=given)])[topic].result(30)
         self.topics[topic] = partitions
@@ -92,14 +92,14 @@ class Making:
         return topic
 
     def configure(self, kind: int, name: str, **config: str) -> None:
-        """Set settings of a topic or broker; underscores for dots."""
+        """Change settings of a topic or broker; underscores for dots."""
         with Raw(self.servers) as raw:
             found = raw.alter(kind, name, **config)
         if found.error_code:
             raise RuntimeError(f"{name}: {found.error_message}")
 
     def producer(self, **settings: object) -> Producer:
-        """librdkafka's, with settings by their names with underscores."""
+        """A producer of librdkafka's; settings by their names with underscores."""
         given = {name.replace("_", "."): value for name, value in settings.items()}
         return Producer({"bootstrap.servers": self.servers, "linger.ms": 50, **given})
 
@@ -107,7 +107,7 @@ class Making:
         self, producer: Producer, topic: str, count: int, *, partition: int = 0,
         time_ms: int | None = None, step_ms: int = 1000, keys: int = 7, tombstones: float = 0.1,
     ) -> None:  # fmt: skip
-        """One batch of records of all kinds."""
+        """Send one batch of records of all kinds."""
         for number in range(count):
             key = b"key-%d" % self.draw.randrange(keys)
             value = None if self.draw.random() < tombstones else self.draw.choice(
@@ -119,7 +119,7 @@ class Making:
             producer.produce(topic, value, key, partition, headers=headers, **stamp)
         producer.flush()
 
-    # ---- what Kafka answers ------------------------------------------------------------------
+    # ---- Kafka's answers ---------------------------------------------------------------------
 
     def messages(self, topic: str, partition: int, committed: bool) -> Iterator[Message]:
         """Every record of a partition, as librdkafka reads it."""
@@ -143,8 +143,8 @@ class Making:
     def offset(
         self, topic: str, partition: int, query: int, committed: bool = False
     ) -> dict[str, Any] | None:
-        """ListOffsets: offset, timestamp and leader epoch, null where there is none; None where
-        the partition has no leader yet."""
+        """ListOffsets: offset, timestamp and leader epoch, null if there is none; None while the
+        partition has no leader yet."""
         with Raw(self.servers) as raw:
             found = raw.offsets(topic, query, partition, isolation_level=int(committed))
         if found.error_code:
@@ -154,7 +154,7 @@ class Making:
         return {name: None if value < 0 else value for name, value in fields.items()}
 
     def answers(self, lookups: Sequence[int] = ()) -> None:
-        """records.jsonl and its kin, of the case's topics; `lookups`: times that are looked for."""
+        """Write records.jsonl and its kin for the case's topics; `lookups`: times to look up."""
         places = [(topic, n) for topic, count in self.topics.items() for n in range(count)]
         every = [row(m) for place in places for m in self.messages(*place, committed=False)]
         self.lines("records.jsonl", every)
@@ -179,21 +179,21 @@ class Making:
             self.lines("lookups.jsonl", found)
 
     def lines(self, name: str, rows: Iterable[dict[str, Any]]) -> None:
-        """A file of expected/."""
+        """Write a file of expected/."""
         text = "".join(json.dumps(one) + "\n" for one in rows)
         (self.case / "expected" / name).write_text(text, encoding="utf-8")
 
     def json(self, name: str, what: object) -> None:
-        """A file of expected/."""
+        """Write a file of expected/."""
         text = json.dumps(what, indent=1, ensure_ascii=False, sort_keys=True)
         (self.case / "expected" / name).write_text(text + "\n", encoding="utf-8")
 
     # ---- the end -----------------------------------------------------------------------------
 
     def tidy(self, *internal: str) -> None:
-        """Leave out what the case is not about, and have Kafka dump what it is.
+        """Remove everything that is not part of the case, and have Kafka dump the rest.
 
-        `internal`: Kafka's own topics that stay, `__cluster_metadata` among them.
+        `internal`: Kafka's own topics that stay, such as `__cluster_metadata`.
         """
         for path in self.log.iterdir():
             topic = path.name.rpartition("-")[0]
@@ -201,7 +201,7 @@ class Making:
             if foreign or path.name in LEFT_OUT:
                 shutil.rmtree(path) if path.is_dir() else path.unlink()
         for path in self.case.glob("*.*"):
-            path.unlink()  # the broker's settings and what it said
+            path.unlink()  # the broker's settings and its output
         decoders = {
             "__consumer_offsets": "--offsets-decoder",
             "__transaction_state": "--transaction-log-decoder",

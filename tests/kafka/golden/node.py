@@ -1,4 +1,4 @@
-"""A whole node with something of everything, as small as it can be: the case `node-4.4`."""
+"""A whole node with something of everything, as small as possible: the case `node-4.4`."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from tests.support.batches import CODECS
 from tests.support.raw import Raw
 
 BROKER, GROUP = 4, 32
-"""Kafka's numbers of what has settings."""
+"""Kafka's numbers of resource types with settings."""
 SETTINGS = """\
 offsets.topic.num.partitions=4
 transaction.state.log.num.partitions=2
@@ -33,8 +33,8 @@ WORDS = "word-count"
 
 
 def node(making: Making) -> None:
-    """Codecs, transactions of both versions, groups of each kind, a cordoned directory, a
-    snapshot of it all."""
+    """Codecs, transactions of both versions, groups of each kind, a cordoned directory, and a
+    snapshot of everything."""
     with making.broker(SETTINGS) as admin:
         for codec in CODECS:
             topic = making.make(admin, f"{codec}-codec")
@@ -101,7 +101,7 @@ def transactions(making: Making) -> None:
 
 
 def joined_groups(making: Making) -> list[Consumer]:
-    """A classic group and one of KIP-848, with a commit in each; their members."""
+    """A classic group and one of KIP-848, with a commit in each; returns their members."""
     members = []
     for group, more in (
         ("classic", {"group.instance.id": "instance-1", "session.timeout.ms": 60_000}),
@@ -119,21 +119,21 @@ def joined_groups(making: Making) -> list[Consumer]:
 
 
 def share_group(making: Making) -> None:
-    """One that took records, with a member that does not know yet that it is dead."""
+    """A group that took records, with a dead member whose session has not expired."""
     making.configure(GROUP, "share", share_auto_offset_reset="earliest")
     command = apache.java(
         "org.apache.kafka.tools.consumer.ConsoleShareConsumer", "--group", "share",
         *("--bootstrap-server", making.servers, "--topic", "orders"),
     )  # fmt: skip
     with background(command):
-        # Kafka writes a partition's state when it begins and when something is acknowledged.
+        # Kafka writes a partition's state when it begins and when records are acknowledged.
         state = "__share_group_state"
         until(lambda: ((making.offset(state, 0, LATEST) or {}).get("offset") or 0) > 2,
               "the share group has acknowledged")  # fmt: skip
 
 
 def streams_group(making: Making, admin: Any) -> None:
-    """A word count under the protocol of KIP-1071, which has counted; likewise."""
+    """A word count under the protocol of KIP-1071, which has counted; its member is also dead."""
     making.make(admin, "lines")
     making.make(admin, "counts")
     producer = making.producer()
@@ -154,7 +154,7 @@ def streams_group(making: Making, admin: Any) -> None:
 
 
 def committed_of(making: Making, group: str) -> list[dict[str, Any]]:
-    """What a group has committed, as lines of offsets.jsonl."""
+    """A group's committed offsets, as lines of offsets.jsonl."""
     with Raw(making.servers) as raw:
         found = raw.call(apis.OFFSET_FETCH, 7, group_id=group, topics=None)
     return [
@@ -168,7 +168,7 @@ def committed_of(making: Making, group: str) -> list[dict[str, Any]]:
 
 @contextmanager
 def background(command: list[str]) -> Iterator[None]:
-    """A program that is killed at the end, so that nothing of it leaves its group."""
+    """A program that is killed at the end, so that no member leaves its group."""
     quiet = subprocess.DEVNULL
     process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=quiet, stderr=quiet)
     try:
@@ -179,7 +179,7 @@ def background(command: list[str]) -> Iterator[None]:
 
 
 def refuses_topics(making: Making) -> bool:
-    """Whether Kafka has no place for a topic."""
+    """Whether Kafka has no directory for a new topic."""
     entry = {"name": "none", "num_partitions": 1, "replication_factor": 1}
     with Raw(making.servers) as raw:
         (found,) = raw.call(
@@ -189,7 +189,7 @@ def refuses_topics(making: Making) -> bool:
 
 
 def told(making: Making) -> None:
-    """producers.jsonl, transactions.jsonl, offsets.jsonl, listed.json."""
+    """Write producers.jsonl, transactions.jsonl, offsets.jsonl, listed.json."""
     with Raw(making.servers) as raw:
         parts = [{"name": name, "partition_indexes": [*range(count)]}
                  for name, count in making.topics.items()]  # fmt: skip
@@ -222,7 +222,7 @@ def told(making: Making) -> None:
 
 
 def described(making: Making, admin: Any) -> None:
-    """metadata.json: topics with their ids and ends."""
+    """Write metadata.json: topics with their ids and ends."""
     found = admin.describe_topics(TopicCollection([*making.topics]))
     making.json("metadata.json", {
         "topics": {name: {"partitions": count, "internal": False,

@@ -1,4 +1,4 @@
-"""How each case is made; what it holds stands in cases/README.md."""
+"""How each case is made; cases/README.md describes their contents."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from tests.support.raw import Raw
 HOUR_MS = 3_600_000
 LOOKUPS = tuple(START_MS + hours * HOUR_MS // 2 for hours in range(-1, 26, 3))
 TOPIC, BROKER = 2, 4
-"""Kafka's numbers of what has settings."""
+"""Kafka's numbers of resource types with settings."""
 FEW_GROUPS = "offsets.topic.num.partitions=4\ntransaction.state.log.num.partitions=2\n"
 
 
@@ -110,7 +110,7 @@ def transactions(making: Making) -> None:
 
 
 def compaction(making: Making) -> None:
-    """Four rounds of the cleaner; tombstones that went and that stay."""
+    """Four rounds of the cleaner; tombstones that were removed and that stay."""
     # How long a tombstone stays depends on the clock, not on the records.
     begin_ms = round(time.time() * 1000) - 72 * HOUR_MS
     settings = "log.cleaner.backoff.ms=200\nlog.cleaner.min.cleanable.ratio=0.01\n"
@@ -130,7 +130,7 @@ def compaction(making: Making) -> None:
                                     keys=40, tombstones=0.3)  # fmt: skip
             wanted = 8 * 12 * (turn + 1) - 12  # all but the active segment
             until(lambda w=wanted: cleaned(making) >= w, f"round {turn} of the cleaner")
-        for topic in (short, long):  # what Kafka answers is to be what it leaves
+        for topic in (short, long):  # answers must match the cleaned log
             making.configure(TOPIC, topic, min_cleanable_dirty_ratio="1.0")
         until(lambda: still(making), "the cleaner rests")
         making.answers()
@@ -138,7 +138,7 @@ def compaction(making: Making) -> None:
 
 
 def still(making: Making) -> bool:
-    """Whether no segment changes for ten times as long as the cleaner rests between two rounds."""
+    """Whether no segment changes for ten times the cleaner's pause between two rounds."""
 
     def sizes() -> dict[str, int]:
         return {str(p): p.stat().st_size for p in making.log.glob("c-*/*.log")}
@@ -149,7 +149,7 @@ def still(making: Making) -> bool:
 
 
 def cleaned(making: Making) -> int:
-    """How far the cleaner has come in all partitions of the case."""
+    """The lowest offset that the cleaner has reached in any partition of the case."""
     path = making.log / "cleaner-offset-checkpoint"
     if not path.exists():
         return -1
@@ -179,7 +179,7 @@ def appendtime(making: Making) -> None:
 
 
 def epochs(making: Making) -> None:
-    """One broker that is stopped and started: each start begins leader epochs."""
+    """One broker that is stopped and started: each start begins new leader epochs."""
     for turn in range(4):
         with making.broker() as admin:
             if turn == 0:
@@ -198,7 +198,7 @@ def epochs(making: Making) -> None:
 
 
 def deleted(making: Making) -> None:
-    """DeleteRecords into a batch, retention by size and by time, and everything gone."""
+    """DeleteRecords into a batch, retention by size and by time, and everything deleted."""
     with making.broker("log.retention.check.interval.ms=500\n") as admin:
         config = {"segment_ms": HOUR_MS, "file_delete_delay_ms": 100}
         names = {
@@ -206,7 +206,7 @@ def deleted(making: Making) -> None:
             "all-gone": {"retention_ms": 1000}, "both": {"retention_bytes": 6000},
         }  # fmt: skip
         for name, more in names.items():
-            # The times are of the past: retention by time waits until all is written.
+            # The timestamps are old: retention by time waits until everything is written.
             first = {k: v for k, v in more.items() if k != "retention_ms"}
             making.make(admin, name, **config, **first)
             producer = making.producer(enable_idempotence=True)
@@ -228,10 +228,10 @@ def deleted(making: Making) -> None:
 
 
 def committed(making: Making, groups: list[str]) -> None:
-    """offsets.jsonl: what each group has committed."""
+    """Write offsets.jsonl: the committed offsets of each group."""
     found = []
     for group in groups:
-        with Raw(making.servers) as raw:  # librdkafka ends a text at its first zero byte
+        with Raw(making.servers) as raw:  # librdkafka ends a string at its first zero byte
             told = raw.call(apis.OFFSET_FETCH, 7, group_id=group, topics=None)
         for topic in told.topics:
             for place in topic.partitions:
@@ -283,7 +283,7 @@ def groups(making: Making) -> None:
 
 
 def member(making: Making, group: str, client: str, more: dict[str, str] | None = None) -> Consumer:
-    """A consumer that subscribed to orders; it has to be polled until it has joined."""
+    """A consumer that subscribed to orders; it must be polled until it has joined."""
     consumer = Consumer({"bootstrap.servers": making.servers, "group.id": group,
                          "client.id": client, "enable.auto.commit": False,
                          "session.timeout.ms": 60_000, **(more or {})})  # fmt: skip
@@ -292,19 +292,19 @@ def member(making: Making, group: str, client: str, more: dict[str, str] | None 
 
 
 def joined(admin: Any, group: str, count: int, members: list[Consumer]) -> bool:
-    """Whether the group is stable with so many members, all of which know their partitions."""
+    """Whether the group is stable with this many members, all of which know their partitions."""
     for one in members:
         one.poll(0.1)
     try:
         asked = admin.describe_consumer_groups([group])
         found = asked[group].result(30)
-    except KafkaException:  # its coordinator is not there yet
+    except KafkaException:  # its coordinator is not available yet
         return False
     return found.state.name == "STABLE" and len(found.members) == count
 
 
 def told(group: Any) -> dict[str, object]:
-    """A group as groups.json has it."""
+    """A group in the form of groups.json."""
     members = [
         {
             "member_id": one.member_id, "client_id": one.client_id, "host": one.host,

@@ -1,7 +1,7 @@
-"""Every clean partition that Kafka wrote answers exactly what Kafka answered.
+"""Every clean partition that Kafka wrote gives exactly Kafka's answers.
 
 Once on the read-only folder, once through a writable copy, which opening, reading and
-closing must leave byte for byte as it was.
+closing must leave unchanged, byte for byte.
 """
 
 import pytest
@@ -20,8 +20,8 @@ def where(values):
 
 @pytest.fixture(params=["r", "w"], scope="class")
 def log(request, partition, writable):
-    """The partition, opened for reading where it lies and for writing in a copy; for all tests that
-    ask it."""
+    """The partition, opened for reading in place and for writing in a copy; shared by all its
+    tests."""
     if request.param == "r":
         path = partition.path
     else:
@@ -88,7 +88,7 @@ class TestAnswers:
 
 
 def removed_at_a_start(path):
-    """Names of .deleted files, and of snapshots of no segment's base but the newest."""
+    """Names of .deleted files, and of snapshots at no segment's base except the newest."""
     bases = {file.stem for file in path.glob("*.log")}
     old_snapshots = sorted(path.glob("*.snapshot"))[:-1]
     return {file.name for file in path.glob("*.deleted")} | {
@@ -98,7 +98,7 @@ def removed_at_a_start(path):
 
 @pytest.mark.parametrize("partition", **where(READABLE))
 def test_opening_reading_and_closing_changes_no_data(partition, tmp_path):
-    """Kafka's own files stay as Kafka wrote them, those aside that it would remove, too."""
+    """Kafka's own files stay as Kafka wrote them, except those that Kafka would remove, too."""
     directory = tmp_path / partition.directory.name
     directory.mkdir()
     for entry in partition.directory.iterdir():
@@ -133,7 +133,7 @@ def test_reading_writes_nothing(partition, tmp_path):
 @pytest.mark.parametrize("partition", **where(kafka_data.old_formats()))
 @pytest.mark.parametrize("mode", ["r", "w"])
 def test_old_formats_are_refused_by_name(partition, mode, tmp_path):
-    """Formats 0 and 1 are named, and nothing of such a partition is touched."""
+    """Formats 0 and 1 are named, and such a partition is not touched."""
     directory = tmp_path / partition.directory.name
     directory.mkdir()
     for entry in partition.directory.iterdir():

@@ -1,4 +1,4 @@
-"""Every `.log` that Apache Kafka wrote: walked, held against its own dump, written again."""
+"""Every `.log` that Apache Kafka wrote: walked, compared with its own dump, written again."""
 
 import re
 from functools import lru_cache
@@ -43,7 +43,7 @@ def walk(path, check_crc=True, start=0, at_once=16):
 
 @lru_cache(maxsize=1)
 def dumped() -> dict[str, list[dict[str, str]]]:
-    """File (relative to the root of cases) to its batches, as DumpLogSegments prints them."""
+    """File (relative to the folder of cases) to its batches, as DumpLogSegments prints them."""
     files: dict[str, list[dict[str, str]]] = {}
     for dump in ROOT.rglob("dump*.txt"):
         batches: list[dict[str, str]] = []
@@ -57,7 +57,7 @@ def dumped() -> dict[str, list[dict[str, str]]]:
 
 
 def as_dumped(batch, data):
-    """A header in the words of DumpLogSegments."""
+    """A header in the form of DumpLogSegments."""
     horizon = batch.attributes & lib.KL_ATTR_DELETE_HORIZON
     append_time = batch.attributes & lib.KL_ATTR_LOG_APPEND_TIME
     truth = {True: "true", False: "false"}
@@ -111,7 +111,7 @@ def test_old_formats_are_refused_by_name(path):
 
 @pytest.mark.parametrize("path", UNCLEAN, ids=name)
 def test_walk_stops_at_damage(path):
-    """At the first batch that is not whole and right, by the tests' own reading of the file."""
+    """At the first torn or invalid batch, according to the tests' own parser."""
     from tests.support import batches
 
     data, good = path.read_bytes(), 0
@@ -164,7 +164,7 @@ def test_uncompressed_records_check(path):
 
 
 def lengths_column(pieces):
-    """A column of nullable bytes, and what must be kept alive with it."""
+    """A column of nullable bytes, and the objects that must stay alive with it."""
     data = b"".join(piece or b"" for piece in pieces)
     index = ffi.new("int32_t[]", [-1 if p is None else len(p) for p in pieces])
     held = ffi.from_buffer(data)
@@ -179,7 +179,7 @@ def lengths_column(pieces):
 
 
 def encode_again(batch, decoded):
-    """A batch's records through kl_encode_records and kl_batch_seal."""
+    """Encode a batch's records with kl_encode_records and kl_batch_seal."""
     headers = [header for record in decoded for header in record.headers]
     parts = [
         lengths_column([record.key for record in decoded]),
@@ -211,7 +211,7 @@ def encode_again(batch, decoded):
 
 @pytest.mark.parametrize("path", [p for p in GOOD if "compaction" not in name(p)], ids=name)
 def test_encoded_again_byte_for_byte(path):
-    """What the Java client and librdkafka encode is what we encode, but for the leader's fields."""
+    """We encode as the Java client and librdkafka do, except for the leader's fields."""
     for batch, data in uncompressed(path):
         append_time = batch.attributes & lib.KL_ATTR_LOG_APPEND_TIME
         if append_time or batch.attributes & lib.KL_ATTR_CONTROL:

@@ -1,4 +1,4 @@
-"""The packed cases: whole, unpacked as packed, and never written to."""
+"""The packed cases: complete, unpacked as packed, and never written to."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from tests.support import cases
 
 
 def test_nobody_wrote_to_the_unpacked_cases(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Byte for byte; else other tests read what a test left there: remove build/golden."""
+    """Byte for byte; otherwise tests read what another test left there: remove build/golden."""
     monkeypatch.delenv("KAFKALOG_SHARED", raising=False)
     cases.folder.cache_clear()
     folder = cases.folder()

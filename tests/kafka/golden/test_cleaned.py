@@ -1,4 +1,4 @@
-"""Folders that Kafka's cleaner has been over: after ours the same records are there."""
+"""Folders that Kafka's cleaner has cleaned: after ours they hold the same records."""
 
 from pathlib import Path
 
@@ -12,7 +12,7 @@ from tests.unit.clean.history import read
 CASES = [p for p in kafka_data.readable() if p.case == "compaction"]
 CONFIG = {"cleanup.policy": "compact", "segment.bytes": 1 << 20, "file.delete.delay.ms": 0}
 LONG_MS, SHORT_MS = 10**9, 100
-"""delete.retention.ms of the topics by their names, c-long and c-short; nobody waited the first."""
+"""delete.retention.ms of c-long and of c-short; nobody waited for the first to pass."""
 
 
 def retention_ms(partition):
@@ -37,15 +37,15 @@ def partition(request):
 
 
 def opened(partition, tmp_path, clock):
-    """A copy that stands alone, without a cleaner checkpoint: all of it is cleaned again."""
+    """A lone copy without a cleaner checkpoint: all of it is cleaned again."""
     path = trees.copy_tree(partition.path, tmp_path / partition.folder)
     config = {**CONFIG, "delete.retention.ms": retention_ms(partition)}
     return kafkalog.Log(path, config=config, clock=clock)
 
 
 def test_before_their_horizons_nothing_goes(partition, tmp_path):
-    """Kafka has left one record a key below the active segment, and so do we; all the
-    tombstones and markers that it kept are kept."""
+    """Kafka left one record a key below the active segment, and so do we; all tombstones and
+    markers that it kept are kept."""
     rows = expected(partition)
     clock = ManualClock(min(r[1] for r in rows))
     with opened(partition, tmp_path, clock) as log:
@@ -64,7 +64,7 @@ def test_before_their_horizons_nothing_goes(partition, tmp_path):
 
 
 def test_long_after_them_the_live_records_are_the_same(partition, tmp_path):
-    """Of all that is in the log, the active segment, too: the last value of each key."""
+    """In the whole log, including the active segment: the last value of each key."""
     rows = expected(partition, committed=True)
     clock = ManualClock(max(r[1] for r in rows) + 10 * LONG_MS)
     with opened(partition, tmp_path, clock) as log:

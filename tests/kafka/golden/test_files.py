@@ -1,4 +1,4 @@
-"""The files next to the log: what we rebuild or decode is what Kafka wrote or printed."""
+"""The files next to the log: what we rebuild or decode equals what Kafka wrote or printed."""
 
 import json
 import re
@@ -17,7 +17,7 @@ READABLE = kafka_data.readable()
 @pytest.mark.parametrize("partition", SEGMENTED, ids=kafka_data.ids(SEGMENTED))
 @pytest.mark.parametrize("suffix", [".index", ".timeindex"])
 def test_rebuilt_indexes_are_kafkas_byte_for_byte(partition, suffix, tmp_path):
-    """Each producer's batch was one append there, so the sparse rule has one outcome.
+    """There each producer's batch was one append, so the sparse rule has only one result.
 
     The topics are named after their index.interval.bytes.
     """
@@ -41,7 +41,7 @@ def test_verify_finds_kafkas_files_clean(partition):
 
 @pytest.mark.parametrize("partition", READABLE, ids=kafka_data.ids(READABLE))
 def test_segments_cover_the_log(partition):
-    """Bases, sizes and index entries as the folder has them; the ranges join."""
+    """Bases, sizes and index entries match the folder; the ranges are adjacent."""
     with kafkalog.Log(partition.path, mode="r") as log:
         segments, end = log.segments, log.end_offset
         files = sorted(partition.path.glob("*.log"))
@@ -58,7 +58,7 @@ def test_segments_cover_the_log(partition):
 
 @pytest.mark.parametrize("partition", READABLE, ids=kafka_data.ids(READABLE))
 def test_leader_epochs(partition):
-    """The checkpoint's entries; and the end of each epoch as OffsetForLeaderEpoch tells it."""
+    """The checkpoint's entries, and the end of each epoch as in OffsetForLeaderEpoch."""
     lines = (partition.path / "leader-epoch-checkpoint").read_text().split("\n")[2:]
     stored = [tuple(map(int, line.split())) for line in lines if line]
     with kafkalog.Log(partition.path, mode="r") as log:
@@ -84,7 +84,7 @@ def dump_sections(path):
 
 
 def dumped(partition, suffix):
-    """(path, lines) of each of the partition's files of that suffix which Kafka dumped."""
+    """(path, lines) of each of the partition's files with this suffix that Kafka dumped."""
     for text in sorted(partition.expected.glob("dump*.txt")):
         if text.stem.count(".") and partition.directory.name not in ("log", text.suffixes[0][1:]):
             continue
@@ -142,7 +142,7 @@ def test_batches_are_those_of_the_dumps(partition):
 
 
 def test_every_status_that_the_data_needs_has_a_class():
-    """oldformats and unclean are told apart by class, not by text."""
+    """oldformats and unclean differ by class, not by text."""
     assert issubclass(errors.CorruptMessage, kafkalog.KafkalogError)
     assert issubclass(errors.UnsupportedForMessageFormat, kafkalog.KafkalogError)
     assert errors.CorruptMessage.code == 2

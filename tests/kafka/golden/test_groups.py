@@ -27,7 +27,7 @@ def lines(path: Path) -> list[Any]:
 
 
 def journal_of(directory: Path, topic: str = "__consumer_offsets") -> MemoryJournal:
-    """All of a topic that a coordinator keeps, as its logs say."""
+    """The content of a coordinator's topic, from its logs."""
     journal = MemoryJournal()
     for folder in sorted(directory.glob(f"{topic}-*")):
         with kafkalog.Log(folder, mode="r") as log:
@@ -101,7 +101,7 @@ def member(found: Any) -> tuple[str, str, str, str, list[str]]:
 
 
 def test_a_group_of_the_newer_protocol_is_kept(kafka_cases: Path) -> None:
-    """Its offsets are served and it is listed; nothing of it is touched until it is taken over."""
+    """Its offsets are served and it is listed; its records stay until it is taken over."""
     desk = loaded(kafka_cases / "groups-4.1")
     partition = partition_for("new-protocol", 4)
     group = desk.core.shards[partition].groups["new-protocol"]
@@ -127,7 +127,7 @@ def test_a_group_of_the_newer_protocol_is_kept(kafka_cases: Path) -> None:
 
 
 def test_reading_writes_nothing(kafka_cases: Path) -> None:
-    """A loader run leaves all files as they are."""
+    """Loading leaves all files unchanged."""
     directory = kafka_cases / "groups-4.1" / "log"
     before = {path: path.stat().st_mtime_ns for path in directory.rglob("*")}
     journal_of(directory)

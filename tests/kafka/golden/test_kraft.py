@@ -1,4 +1,4 @@
-"""A whole KRaft directory: its topics, its metadata log, and the folder that waits for removal."""
+"""A whole KRaft directory: its topics, its metadata log, and a folder to be deleted."""
 
 import json
 
@@ -23,7 +23,7 @@ def metadata(directory):
 
 @CASES
 def test_partitions_are_those_of_the_metadata(case, directory, writable):
-    """And the log of the metadata itself; a folder that ends in -delete is none."""
+    """And the log of the metadata itself; a folder that ends in -delete is no partition."""
     topics = metadata(directory)["topics"]
     expected = {(name, i) for name, topic in topics.items() for i in range(topic["partitions"])}
     expected.add(("__cluster_metadata", 0))

@@ -1,4 +1,4 @@
-"""A directory that Apache Kafka 4.1 wrote opens with all that it knows."""
+"""A directory that Apache Kafka 4.1 wrote opens with all its metadata."""
 
 import json
 import os
@@ -35,7 +35,7 @@ def expected(kafka_cases: Path) -> dict[str, Any]:
 
 
 def told(metadata: MetadataLog) -> dict[str, Any]:
-    """What Kafka's admin client would say of the topics."""
+    """The topics as Kafka's admin client would describe them."""
     image = metadata.image
     return {
         topic.name: {
@@ -84,7 +84,7 @@ def test_all_that_kafka_knew_is_there(kraft: Path, expected: dict[str, Any]) -> 
         for topic, ends in expected["ends"].items():
             for number, (start, end) in enumerate(ends):
                 log = manager.get(topic, number)
-                # Kafka's clean stop left epoch 3 for most, and naming a leader raises it.
+                # Kafka's clean stop left epoch 3 for most, and electing a leader raises it.
                 assert metadata.lead(log) == metadata.image.topics[topic].partitions[
                     number].leader_epoch  # fmt: skip
                 assert (log.start_offset, log.end_offset) == (start, end)

@@ -1,5 +1,5 @@
-"""A directory that Apache Kafka 4.4 formatted and wrote (metadata.version 33): read, written on,
-opened again, from the log and from a snapshot of ours."""
+"""A directory that Apache Kafka 4.4 formatted and wrote (metadata.version 33): read, extended,
+opened again, from the log and from our snapshot."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def expected(kafka_cases: Path) -> dict[str, Any]:
 
 
 def check(manager: Manager, metadata: MetadataLog, expected: dict[str, Any], more: int) -> None:
-    """It is all there, with so many more records in each partition and one more topic if any."""
+    """It is complete, with `more` more records in each partition and, if any, one more topic."""
     image = metadata.image
     assert image.features == LEVELS
     assert {

@@ -1,5 +1,5 @@
 """A whole node that Apache Kafka 4.4.0 wrote: groups of every kind, share groups' state, a cordoned
-directory and a snapshot are read as they are, and written on."""
+directory and a snapshot are read unchanged, and extended."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def expected(case: Path, name: str) -> Any:
 
 
 def check(manager: Manager, metadata: MetadataLog, case: Path) -> None:
-    """Topics, records, and the broker whose directory is cordoned."""
+    """Check topics, records, and the broker whose directory is cordoned."""
     image = metadata.image
     assert not metadata.problems
     assert not image.foreign
@@ -74,7 +74,7 @@ def test_it_opens_from_its_snapshot_or_its_log_and_again(
 ) -> None:
     if not snapshots:
         for path in (node / "__cluster_metadata-0").glob("*.checkpoint"):
-            if int(path.name.partition("-")[0]):  # the one at 0 is what Kafka began with
+            if int(path.name.partition("-")[0]):  # the one at 0 is Kafka's first
                 path.unlink()
     for _ in range(2):
         with Manager(node) as manager, MetadataLog.open(manager) as metadata:
@@ -106,7 +106,7 @@ def ended(desk: Desk, group: str, end: int) -> list[int]:
 def test_a_group_of_a_newer_kind_is_deleted_as_kafka_does(
     case: Path, group: str, last: list[int]
 ) -> None:
-    """Every living record of it ends: assignments first, the group last."""
+    """All its live records get tombstones: assignments first, the group last."""
     desk = loaded(case)
     end = desk.journal.ends[partition_for(group, 4)]
     (result,) = desk.delete(group).results
@@ -122,7 +122,7 @@ def test_a_group_of_a_newer_kind_is_deleted_as_kafka_does(
 
 
 def test_a_classic_member_takes_an_empty_streams_group_over(case: Path) -> None:
-    """As Kafka does: its records end, its offsets stay."""
+    """As in Kafka: its records get tombstones, its offsets stay."""
     desk = loaded(case)
     end, before = desk.journal.ends[partition_for("word-count", 4)], desk.offsets("word-count")
     desk.stable(1, "word-count")
@@ -133,7 +133,7 @@ def test_a_classic_member_takes_an_empty_streams_group_over(case: Path) -> None:
 
 
 def test_a_share_group_takes_no_classic_member_and_no_offsets(case: Path) -> None:
-    """As with Kafka; nothing of it is written."""
+    """As in Kafka; nothing is written to it."""
     desk = loaded(case)
     ends = dict(desk.journal.ends)
     assert desk.join(group="share").error is ErrorCode.INCONSISTENT_GROUP_PROTOCOL
@@ -146,7 +146,7 @@ def test_a_share_group_takes_no_classic_member_and_no_offsets(case: Path) -> Non
 
 
 def test_each_api_answers_for_a_group_of_each_type_as_kafka_does(case: Path) -> None:
-    """What Apache Kafka answers is held by tests/kafka/referee/test_groups.py."""
+    """tests/kafka/referee/test_groups.py checks the same table against Apache Kafka."""
     desk = loaded(case)
     desk.topics = {"orders": 2, "lines": 1}
     for (request, kind), (kafkas, found) in said(desk.call).items():
@@ -155,7 +155,7 @@ def test_each_api_answers_for_a_group_of_each_type_as_kafka_does(case: Path) -> 
 
 
 def outlive(desk: Desk) -> None:
-    """Wait until the offsets of all groups are too old: years, most of them at once."""
+    """Wait until the offsets of all groups have expired: years, most of them at once."""
     committed = [offset.commit_ms for shard in desk.core.shards.values()
                  for group in shard.groups.values() for offsets in group.offsets.values()
                  for offset in offsets.values()]  # fmt: skip
@@ -164,7 +164,7 @@ def outlive(desk: Desk) -> None:
 
 
 def test_a_share_group_does_not_expire(case: Path) -> None:
-    """It has no offsets whose time could be over."""
+    """It has no offsets that could expire."""
     desk = loaded(case)
     outlive(desk)
     assert {"share", "tx-group"} & set(desk.listed()) == {"share"}
@@ -174,7 +174,7 @@ def test_a_share_group_does_not_expire(case: Path) -> None:
 def test_offsets_of_a_group_of_a_newer_kind_expire_and_the_group_with_them(
     case: Path, group: str
 ) -> None:
-    """Its records end as where it is deleted."""
+    """Its records get tombstones, as when it is deleted."""
     desk = loaded(case)
     end = desk.journal.ends[partition_for(group, 4)]
     assert desk.offsets(group)
@@ -189,7 +189,7 @@ def test_offsets_of_a_group_of_a_newer_kind_expire_and_the_group_with_them(
 
 
 def test_a_deleted_topic_takes_the_offsets_of_groups_of_newer_kinds_with_it(case: Path) -> None:
-    """The groups stay; a share group, which has none, too."""
+    """The groups stay; so does a share group, which has no offsets."""
     desk = loaded(case)
     before = {group: desk.offsets(group) for group in ("consumer", "share", "word-count")}
     desk.step(lambda step: desk.core.drop_topics(["orders", "lines"], step))
@@ -219,7 +219,7 @@ def test_a_broker_serves_it(node: Path) -> None:
 
 
 def test_nothing_is_placed_in_its_cordoned_directory(node: Path) -> None:
-    """Until the setting is gone; Kafka's words."""
+    """Until the setting is removed; with Kafka's error messages."""
     why = "All brokers are currently fenced, or have all their log directories cordoned."
     with Broker(node) as broker, Raw(broker.bootstrap_servers) as raw:
 

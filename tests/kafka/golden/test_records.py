@@ -1,4 +1,4 @@
-"""Internal records that Apache Kafka wrote: we find in them what it found, and write them again."""
+"""Internal records that Apache Kafka wrote: we decode the same values, and encode them again."""
 
 from __future__ import annotations
 
@@ -25,14 +25,14 @@ DELETED = "<DELETE>"
 
 
 class Dumped(NamedTuple):
-    """What DumpLogSegments said of a record, in JSON."""
+    """DumpLogSegments' output for a record, in JSON."""
 
     key: dict[str, Any] | None
     value: dict[str, Any] | None
 
 
 def dumps(directory: Path) -> Iterator[tuple[Path, dict[int, Dumped]]]:
-    """Folder and records of each internal partition that was dumped in its first segment."""
+    """Folder and records of each internal partition whose first segment was dumped."""
     for text in sorted((directory.parent / "expected").glob("dump*.txt")):
         found: dict[int, Dumped] = {}
         for line in text.read_text().splitlines():
@@ -56,7 +56,7 @@ PARTITIONS = [
 
 
 def holds(found: records.Struct, message: Message, version: int, said: dict[str, Any]) -> None:
-    """What we decoded is what Kafka said."""
+    """Check that we decode what Kafka printed."""
     ours = as_json(plain(found, message.fields, version), message.fields, version)
     if ours.get("protocolType") == "consumer":
         for member in ours["members"]:
@@ -67,7 +67,7 @@ def holds(found: records.Struct, message: Message, version: int, said: dict[str,
 
 
 def opened(member: dict[str, str]) -> Iterator[tuple[str, Any]]:
-    """What the members of a classic group sent each other, which Kafka's dump opens too."""
+    """A classic member's subscription and assignment, which Kafka's dump decodes, too."""
     decode = records.CONSUMER_PROTOCOL
     for field, function, message in (
         ("subscription", decode.decode_subscription, CONSUMER_SUBSCRIPTION),

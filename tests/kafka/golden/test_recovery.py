@@ -1,7 +1,7 @@
-"""Recovery of a killed broker's directory gives what Kafka's own recovery gave.
+"""Recovery of a killed broker's directory gives the same result as Kafka's own recovery.
 
-Each variant is damage to the same killed broker; expected/recovered.json is what Kafka made
-of it.  The records are the first ones of what was read from the undamaged files.
+Each variant is damage to the same killed broker; expected/recovered.json is Kafka's result.  The
+records are the first ones of those read from the undamaged files.
 """
 
 import json
@@ -18,7 +18,7 @@ from tests.support.answers import as_expected
 
 
 class Recovered(NamedTuple):
-    """What Kafka made of one partition of one variant."""
+    """Kafka's result for one partition of one variant."""
 
     partition: kafka_data.Partition
     answer: dict[str, Any]
@@ -36,7 +36,7 @@ def recovered():
 
 
 def undamaged(partition):
-    """The expected records of the killed, otherwise untouched, directory of this case."""
+    """The expected records of this case's directory, killed but not damaged."""
     cases = partition.directory.parent.parent.iterdir()
     (whole,) = [case for case in cases if (case / "expected" / "records.jsonl").exists()]
     return partition._replace(directory=whole / partition.directory.name)
@@ -57,7 +57,7 @@ def without_epoch(records):
 
 
 def valid_bytes(path):
-    """Where the batches of a .log end: a preallocated file goes on with zeros."""
+    """The end of a .log's batches: a preallocated file continues with zeros."""
     data = path.read_bytes()
     end = 0
     for header in batches.headers(data):
@@ -67,7 +67,7 @@ def valid_bytes(path):
 
 @pytest.fixture(scope="module")
 def recover(tmp_path_factory):
-    """From a data directory to (copy, what each log answered while its manager was open)."""
+    """From a data directory to (copy, each log's answers while its manager was open)."""
     done = {}
 
     def recover_once(directory):
@@ -153,9 +153,9 @@ def test_the_records_are_the_first_that_were_written(case, recover):
 
 @CASES
 def test_a_second_start_finds_nothing_to_repair(case, recover):
-    """The directory was closed cleanly: the same answers, and no file rewritten.
+    """The directory was closed cleanly: the same answers, and no file is rewritten.
 
-    What recovery had dropped waits as .deleted and goes now.
+    Files that recovery dropped have the suffix .deleted, and are removed now.
     """
     copy, answers = recover(case.partition.directory)
     path = copy / case.partition.folder
@@ -168,7 +168,7 @@ def test_a_second_start_finds_nothing_to_repair(case, recover):
 
 @CASES
 def test_a_reader_of_the_killed_directory_writes_nothing(case):
-    """mode="r" on the read-only folder: never a record that recovery would not give."""
+    """mode="r" on the read-only folder: it never reads a record that recovery would drop."""
     found = case.answer
     with kafkalog.Log(case.partition.path, mode="r") as log:
         records, _ = read_until_failure(log, "read_uncommitted")

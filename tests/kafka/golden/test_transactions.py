@@ -1,4 +1,4 @@
-"""Transactional ids that Apache Kafka wrote: all load, and what is open goes on or is aborted."""
+"""Transactional ids that Apache Kafka wrote: all load, and open ones continue or are aborted."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def case(request: pytest.FixtureRequest, kafka_cases: Path) -> Path:
 
 @pytest.fixture
 def office(case: Path) -> Office:
-    """A coordinator that begins when Kafka's ended."""
+    """A coordinator that starts when Kafka's stopped."""
     count = len(list((case / "log").glob(f"{TOPIC}-*")))
     found = Office(journal=journal_of(case / "log", TOPIC), partitions=count)
     begun = [found.described(one["transactional_id"]).transaction_start_time_ms
@@ -47,7 +47,7 @@ def still_open(case: Path) -> list[Any]:
 
 
 def told(office: Office, one: dict[str, Any]) -> dict[str, Any]:
-    """What DescribeTransactions says, as Kafka's tool showed it."""
+    """The fields of DescribeTransactions, as Kafka's tool showed them."""
     found = office.described(one["transactional_id"])
     return {
         "transactional_id": found.transactional_id,
@@ -68,8 +68,7 @@ def test_all_are_as_kafka_told_them(office: Office, case: Path) -> None:
 
 @pytest.mark.parametrize("commit", [True, False])
 def test_what_is_open_is_ended_by_its_producer(office: Office, case: Path, commit: bool) -> None:
-    """In all its partitions, those of Kafka's time and one that joins now; so again after a
-    restart."""
+    """In all its partitions, Kafka's and one that joins now; and again after a restart."""
     for one in still_open(case):
         name, producer = one["transactional_id"], (one["producer_id"], one["producer_epoch"])
         assert office.add(producer, 7, name=name) == [OK]
@@ -98,7 +97,7 @@ def test_what_is_open_is_aborted_when_its_time_is_over(office: Office, case: Pat
 
 
 def test_an_end_shows_or_hides_what_was_open(case: Path, tmp_path: Path) -> None:
-    """In the logs that Kafka wrote: records of the open transaction, and only they, differ."""
+    """In the logs that Kafka wrote: only the records of the open transaction differ."""
     rows = [
         r for r in lines(case / "expected" / "producers.jsonl") if r["txn_start_offset"] is not None
     ]

@@ -2,7 +2,7 @@
 //
 // In:  one case a line, "<assignor> <topic:count,...> <member> <member> ...", each member
 //      "<id>;<instance>;<topic,...>;<topic:partition,...>;<generation>" with empty for none.
-//      "data <assignor> <member>": what the member tells the leader.
+//      "data <assignor> <member>": the member's user data.
 // Out: "<member>=<topic:partition,...> ..." in the order of ids; the data as hex digits.
 
 import java.io.BufferedReader;

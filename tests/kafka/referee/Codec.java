@@ -1,4 +1,4 @@
-// Apache Kafka's own codec behind a pipe: reads a message, writes it again and says what is in it.
+// Apache Kafka's own codec behind a pipe: reads a message, writes it again and prints its content.
 //
 // In:  one message a line, "<what> <number> <version> <hex>" with what as in empty() below, or
 //      "retriable <error code> -".

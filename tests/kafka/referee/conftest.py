@@ -1,4 +1,4 @@
-"""Skips with a reason where Apache Kafka cannot run, and what our side of a question needs."""
+"""Skips with a reason if Apache Kafka cannot run."""
 
 import pytest
 

@@ -1,5 +1,5 @@
-"""Errors that a Kafka can be made to answer, and that a test's broker answers on command: request
-by request the same fields."""
+"""Errors that a Kafka can be made to return, and that a test's broker returns on command: for each
+request the same fields."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from tests.support import batches
 from tests.support.raw import Raw
 
 TOLD = ("error_message", "throttle_time_ms", "message")
-"""What each says in its own words, or for its own reasons."""
+"""Fields in which each side uses its own words, or has its own reasons."""
 
 
 class Fault(NamedTuple):
@@ -31,7 +31,7 @@ def _member(api: Api, version: int, **more: Any) -> Fault:
 
 
 def _producer(api: Api, version: int, names: str, **more: Any) -> Fault:
-    """Of a transactional id that nobody has."""
+    """With an unknown transactional id."""
     asked = {"transactional_id": "nobody's", "producer_id": 4_000, "producer_epoch": 0}
     body = {f"{names}{name}": value for name, value in (asked | more).items()}
     return Fault(api, version, ErrorCode.INVALID_PRODUCER_ID_MAPPING, body)
@@ -124,13 +124,13 @@ FAULTS: dict[str, Fault] = {
 
 
 def answer(address: str, fault: Fault) -> Any:
-    """The fields of the answer, but for words."""
+    """The fields of the answer, without error messages."""
     with Raw(address) as raw:
         return _plain(raw.call(fault.api, fault.version, **fault.body))
 
 
 def codes(found: Any) -> set[int]:
-    """The errors that an answer tells."""
+    """The errors in an answer."""
     if isinstance(found, list):
         return set().union(*map(codes, found))
     if not isinstance(found, dict):

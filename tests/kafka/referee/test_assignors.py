@@ -1,5 +1,5 @@
-"""Our assignors and Java's on the same groups: range and round robin share alike; sticky is as
-even, keeps as much, and reads what Java's members tell.  One JVM is asked for all of it.
+"""Our assignors and Java's on the same groups: range and round robin assign the same; sticky is as
+even, keeps as much, and reads the user data of Java's members.  One JVM answers all questions.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ Shares = dict[str, list[TopicPartition]]
 
 
 def groups() -> list[tuple[list[Subscriber], dict[str, int]]]:
-    """Groups that have changed since they were last shared out."""
+    """Groups that have changed since their last assignment."""
     rng = random.Random(SEED)
     found = []
     for _ in range(CASES):
@@ -82,7 +82,7 @@ def parsed(line: str) -> Shares:
 
 
 def told(assignor: Assignor, members: list[Subscriber]) -> list[Subscriber]:
-    """As they join: with user data, and with what they own if they keep it."""
+    """Members as they join: with user data, and with owned partitions if they keep them."""
     return [
         m._replace(
             user_data=assignor.user_data(m.owned, m.generation),

@@ -1,5 +1,5 @@
-"""Apache Kafka's own judgement: its log dump reads what we cleaned, and its cleaner, over a
-copy of the same folder, leaves the same records."""
+"""Apache Kafka judges: its log dump reads what we cleaned, and its cleaner, on a copy of the same
+folder, leaves the same records."""
 
 import random
 import re
@@ -13,9 +13,9 @@ from tests.support import apache, batches, trees
 from tests.unit.clean.history import CONFIG, History, read
 
 pytestmark = [pytest.mark.long, pytest.mark.timeout(300)]
-SEGMENT_BYTES = 1 << 20  # Kafka takes no less
+SEGMENT_BYTES = 1 << 20  # Kafka's minimum
 DAY_MS = 86_400_000
-"""Kafka's own delete.retention.ms, which its cleaner has here."""
+"""Kafka's default of delete.retention.ms, which its cleaner uses here."""
 HOUR_MS = 3_600_000
 OURS = CONFIG | {"segment.bytes": SEGMENT_BYTES, "delete.retention.ms": DAY_MS}
 
@@ -30,8 +30,8 @@ def kafka():
 
 
 def written(path, seed):
-    """A history of several segments, all of its transactions ended."""
-    # Of today: Kafka forgets producers that were silent for a day.
+    """Write a history of several segments, all of its transactions ended."""
+    # With present timestamps: Kafka forgets producers that were silent for a day.
     first_ms = time.time_ns() // 1_000_000 - HOUR_MS
     history = History(path, random.Random(seed), first_ms)
     for _ in range(150):
@@ -52,7 +52,7 @@ def headers(path):
 
 
 def test_the_same_records_as_kafkas_cleaner(kafka, rng, tmp_path):
-    """Records and batches alike: bounds, counts, codecs, what is kept empty."""
+    """Records and batches alike: bounds, counts, codecs, kept empty batches."""
     for number in range(3):
         path = written(tmp_path / f"ours-{number}", rng.getrandbits(32))
         copy = trees.copy_tree(path, tmp_path / f"kafkas-{number}")
@@ -68,12 +68,12 @@ def test_the_same_records_as_kafkas_cleaner(kafka, rng, tmp_path):
 
 
 GAP = re.compile(r"Non-consecutive offsets in .*| *\d+ is followed by \d+")
-"""What the dump says of every log that was compacted."""
+"""The dump's message about any compacted log."""
 
 
 def test_kafkas_dump_reads_it(kafka_jars, rng, tmp_path):
-    """But for time indexes, whose entries of batches without records it finds no time for,
-    in what Kafka cleaned as well."""
+    """Except time indexes: for entries of batches without records it finds no timestamp, also in
+    logs that Kafka cleaned."""
     path = written(tmp_path / "topic-0", rng.getrandbits(32))
     with kafkalog.Log(path, config=OURS) as log:
         log.compact()

@@ -1,4 +1,4 @@
-"""Apache Kafka's own codec reads what we write, writes the same, and finds the same in it."""
+"""Apache Kafka's own codec reads what we write, writes the same bytes, finds the same values."""
 
 from __future__ import annotations
 
@@ -29,11 +29,11 @@ from tests.unit.wire.test_golden import GOLDEN
 pytestmark = [pytest.mark.java, pytest.mark.slow]
 
 SAMPLES = 3
-MARKERS = (0, 1)  # of transactions: their version stands before what Kafka's codec reads
+MARKERS = (0, 1)  # of transactions: their version precedes what Kafka's codec reads
 
 
 def ask(lines: list[str]) -> list[str]:
-    """What Kafka says to each line."""
+    """Kafka's answer to each line."""
     try:
         said = apache.ask("Codec", text="\n".join(lines) + "\n")
     except apache.Unavailable as reason:
@@ -42,7 +42,7 @@ def ask(lines: list[str]) -> list[str]:
 
 
 def messages() -> list[tuple[str, int, Message]]:
-    """What Kafka is asked about: its word for the kind, its number, our message."""
+    """The messages for Kafka: its word for the kind, its number, our message."""
     return [
         *(("request", api.key, api.request) for api in apis.BY_KEY.values()),
         *(("response", api.key, api.response) for api in apis.BY_KEY.values()),
@@ -77,16 +77,16 @@ def test_kafka_reads_and_writes_the_same(rng: random.Random) -> None:
 STRICTER = re.compile(
     r"wanted (UTF-8|the size of its value|one of 32 bits)$|tagged fields: found length \d+"
 )
-"""Where Kafka is content with less: it puts U+FFFD for what is not UTF-8, lets go of the bits of a
-varint above 32, and believes a tagged field about where it ends."""
+"""Where Kafka is less strict: it uses U+FFFD for invalid UTF-8, ignores the bits of a varint above
+32, and does not check the size that a tagged field claims."""
 
 LOOSER = re.compile(r"Tag \d+ is not valid for version|Invalid raw tag field list")
-"""Where Kafka wants more: that a tag of later versions is in none before, and the order of tags
-(when it writes them again).  They are tags that are not known here: KIP-482 skips them."""
+"""Where Kafka is stricter: a tag of later versions must not be in an earlier one, and tags must
+be in order (when it writes them again).  We do not know these tags, and KIP-482 skips them."""
 
 
 def test_kafka_refuses_the_same(rng: random.Random) -> None:
-    """Of changed messages, both take the same ones, and find the same in them."""
+    """Of mutated messages, both accept the same ones, and find the same values in them."""
     asked = []
     for kind, number, message in messages():
         for version in message.versions:
@@ -138,4 +138,4 @@ def test_error_codes_are_kafkas() -> None:
         name, retriable = answer.split()
         assert (name, retriable == "true") == (code.name, code.retriable)
     beyond = f"retriable {max(ErrorCode) + 1} -"
-    assert ask([beyond]) == ["UNKNOWN_SERVER_ERROR false"]  # Kafka knows no more either
+    assert ask([beyond]) == ["UNKNOWN_SERVER_ERROR false"]  # Kafka has no higher code either

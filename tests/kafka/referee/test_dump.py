@@ -1,6 +1,6 @@
 """Apache Kafka's DumpLogSegments reads what we wrote: logs, indexes, snapshots.
 
-All logs are written first and one JVM dumps every file; each test then looks at one of them.
+All logs are written first and one JVM dumps every file; each test then checks one of them.
 """
 
 from typing import Any, NamedTuple
@@ -18,7 +18,7 @@ T0 = 1_700_000_000_000
 
 
 class Written(NamedTuple):
-    """A record as we handed it in, and the offset that we got."""
+    """A record as the test wrote it, and the offset that it got."""
 
     offset: int
     timestamp_ms: int
@@ -40,7 +40,7 @@ def rows(count, start=0):
 
 
 def append_rows(log, written, codec=None):
-    """One append_many; whatever offsets the rows have, they get the log's next."""
+    """One append_many; whatever offsets the rows have, they get the log's next ones."""
     span = log.append_many(
         [row.value for row in written],
         keys=[row.key for row in written],
@@ -72,7 +72,7 @@ def write_one_by_one(path):
 
 
 def write_cut(path):
-    """Truncated in the middle of the second segment, gone on, rolled, reopened, gone on."""
+    """Truncated in the middle of the second segment, continued, rolled, reopened, continued."""
     with kafkalog.Log(path, config=SMALL) as log:
         written = append_rows(log, list(rows(200)))
         log.truncate(111)
@@ -123,7 +123,7 @@ def write_append_time(path):
 
 
 def write_recovered(path):
-    """Left without closing, with a torn batch behind the end, and opened again."""
+    """Not closed, with a torn batch after the end, and opened again."""
     with kafkalog.Log(path, config=SMALL) as log:
         written = append_rows(log, list(rows(150)))
     for name in path.glob("*index"):
@@ -150,7 +150,7 @@ WRITERS: dict[str, Any] = {
 
 @pytest.fixture(scope="module")
 def dumped(kafka_jars, tmp_path_factory):
-    """Kind of log to (its folder, what was written, {file: what Kafka says of it})."""
+    """Kind of log to (its folder, what was written, {file: Kafka's dump of it})."""
     root = tmp_path_factory.mktemp("dumped")
     written = {kind: writer(root / f"{kind}-0") for kind, writer in WRITERS.items()}
     files = [p for p in sorted(root.rglob("*")) if p.suffix in SUFFIXES]
@@ -170,7 +170,7 @@ KINDS = pytest.mark.parametrize("kind", WRITERS)
 
 @KINDS
 def test_kafka_finds_nothing_wrong(kind, dumped):
-    """No line but batches, records and entries: mismatches of an index are other lines."""
+    """Only lines of batches, records and entries: a mismatch of an index prints other lines."""
     _, _, files = dumped[kind]
     assert {p.name: d.other for p, d in files.items() if d.other} == {}
     assert all(b.valid for d in files.values() for b in d.batches)
@@ -194,7 +194,7 @@ def test_kafka_reads_the_records_that_we_wrote(kind, dumped):
 
 @KINDS
 def test_kafka_reads_the_batches_that_lie_there(kind, dumped):
-    """Position, size and CRC of each batch, against a walk in plain Python."""
+    """Position, size and CRC of each batch, compared with a walk in plain Python."""
     _, _, files = dumped[kind]
     for path, said in files.items():
         if path.suffix == ".log":
@@ -210,7 +210,7 @@ def test_kafka_reads_the_batches_that_lie_there(kind, dumped):
 
 @pytest.mark.parametrize("codec", batches.CODECS)
 def test_codec_is_the_one_asked_for(codec, dumped):
-    """A batch that a codec would make larger may be stored plain; most are not."""
+    """A batch that a codec would enlarge may be stored uncompressed; most are compressed."""
     _, _, files = dumped[codec]
     codecs = [b.codec for d in files.values() for b in d.batches]
     assert set(codecs) <= {codec, "none"}

@@ -25,7 +25,7 @@ NEWER = {
     "share.coordinator.state.topic.num.partitions": 1,
     "share.coordinator.state.topic.replication.factor": 1,
     "share.coordinator.state.topic.min.isr": 1,
-    # Members of newer protocols that the directory still has are gone soon after the start.
+    # Members of newer protocols that the directory still has expire soon after the start.
     **{
         f"group.{kind}.{name}": 1_000 if "session" in name else 500
         for kind in ("consumer", "share", "streams")
@@ -59,7 +59,7 @@ def broker(
 
 @pytest.fixture(scope="module")
 def asked(broker: apache.Broker) -> Iterator[dict[str, Future[Side]]]:
-    """What each script was told."""
+    """The answers to each script."""
     with all_asked(lambda: KafkaSide(broker.port)) as sides:
         yield sides
 
@@ -67,7 +67,7 @@ def asked(broker: apache.Broker) -> Iterator[dict[str, Future[Side]]]:
 def test_kafka_answers_for_a_group_of_each_type_as_the_table_says(
     broker: apache.Broker, kafka_cases: Path, wait_until: Callable[..., None]
 ) -> None:
-    """What we answer is held by tests/kafka/golden/test_node.py."""
+    """tests/kafka/golden/test_node.py checks the same table against our broker."""
     if not (kafka_cases / CASE).is_dir():
         pytest.skip(f"{kafka_cases} has no {CASE}")
     with Raw(broker.bootstrap_servers) as raw:

@@ -1,4 +1,4 @@
-"""Groups change hands: what we write Apache Kafka loads, and what it goes on writing we load."""
+"""Groups change hands: Apache Kafka loads what we write, and we load what it writes next."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ LONG_MS = 1_000_000
 
 
 class LogJournal(MemoryJournal):
-    """A journal on Kafka's own files."""
+    """A journal in Kafka's own files."""
 
     def __init__(self, directory: Path) -> None:
         super().__init__()
@@ -47,7 +47,7 @@ class LogJournal(MemoryJournal):
 
 
 def write(desk: Desk) -> dict[str, list[Any]]:
-    """Groups of several kinds; the members of those that are alive."""
+    """Write groups of several kinds; returns the members of the live ones."""
     consumers: dict[str, Any] = {
         "protocols": [("range", subscription("t"))], "session_ms": LONG_MS, "rebalance_ms": LONG_MS,
     }  # fmt: skip
@@ -140,7 +140,7 @@ def test_groups_change_hands(tmp_path: Path) -> None:
 
 
 def test_what_members_are_told_is_theirs() -> None:
-    """Assignments are handed on as they are, whatever is in them."""
+    """Assignments are passed on unchanged, whatever they contain."""
     desk = Desk()
     replies = [desk.join(desk.new_id()) for _ in range(2)]
     desk.wait(9_000)

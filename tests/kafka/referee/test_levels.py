@@ -1,4 +1,4 @@
-"""The levels of metadata.version that can be lowered are those that Apache Kafka lowers."""
+"""The levels of metadata.version that can be lowered are the same as in Apache Kafka."""
 
 from __future__ import annotations
 

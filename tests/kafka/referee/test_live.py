@@ -1,5 +1,5 @@
-"""A directory goes from Apache Kafka to kafkalog and back, written by both: at length, what
-test_kafkas_directory_comes_home does with one that Kafka wrote before."""
+"""A directory goes from Apache Kafka to kafkalog and back, written by both: the long form of
+test_kafkas_directory_comes_home, which uses a directory that Kafka wrote before."""
 
 import contextlib
 
@@ -58,7 +58,7 @@ def produce(broker, codec, values):
 
 @pytest.mark.long
 def test_a_directory_passes_between_kafka_and_kafkalog(kafka_jars, tmp_path):
-    """Kafka writes, we append, Kafka appends again; each reads all that the others wrote."""
+    """Kafka writes, we append, Kafka appends again; each reads everything the others wrote."""
     directory = tmp_path / "data"
     paths = [directory / f"{TOPIC}-{number}" for number in range(PARTITIONS)]
     with apache.Broker(directory, SETTINGS) as broker:

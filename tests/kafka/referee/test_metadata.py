@@ -91,9 +91,9 @@ def describe(*wanted: tuple[int, str]) -> Asked:
     return apis.DESCRIBE_CONFIGS, {"resources": resources}
 
 
-# Left out, because we differ on purpose: two names in one request that collide (Kafka takes
-# both), an operation that is none (UNKNOWN_SERVER_ERROR), a kind of resource that is none in
-# DescribeConfigs (Kafka then refuses every item of the request).
+# Left out, because we differ on purpose: two colliding names in one request (Kafka accepts both),
+# an invalid operation (UNKNOWN_SERVER_ERROR), an invalid resource type in DescribeConfigs (Kafka
+# then refuses every item of the request).
 REQUESTS: list[Asked] = [
     create(topic("a", 2), topic("a_b"), topic("c", -1, -1), topic("__consumer_offsets", 2)),
     create(topic("a")),
@@ -197,7 +197,7 @@ RESULTS = {
 
 
 def ours(image: MetadataImage, api: Any, body: Any) -> tuple[MetadataImage, list[dict[str, Any]]]:
-    """What our rules make of a request."""
+    """The result of our rules for a request."""
     static = SITE.config
     if api is apis.DESCRIBE_CONFIGS:
         return image, configs.describe_configs(image, body, static)
@@ -215,7 +215,7 @@ def ours(image: MetadataImage, api: Any, body: Any) -> tuple[MetadataImage, list
 
 
 def codes(results: list[Any]) -> list[str]:
-    """What names each item, and its error, sorted."""
+    """Each item's name and error, sorted."""
     found: list[str] = []
     for one in results:
         get = one.get if isinstance(one, dict) else lambda key, one=one: getattr(one, key, None)
@@ -257,7 +257,7 @@ def test_our_errors_are_kafkas(broker: Any, empty: MetadataImage) -> None:
 
 
 def entries(result: Any) -> dict[str, tuple[Any, ...]]:
-    """What describes each setting; of the defaults neither value nor name, which differ."""
+    """The description of each setting; without values and names of defaults, which differ."""
     found = {}
     for one in result:
         get = one.get if isinstance(one, dict) else lambda key, one=one: getattr(one, key)
@@ -312,9 +312,9 @@ def test_settings_are_described_as_kafkas(
                     )
         return wrong
 
-    # A broker of Kafka's obeys a moment after it answered, one setting after the other.
+    # Kafka's broker applies changes a moment after its answer, one setting after the other.
     with contextlib.suppress(AssertionError):
-        wait_until(lambda: not differences(), "Kafka obeys its own settings")
+        wait_until(lambda: not differences(), "Kafka applies its own settings")
     assert differences() == []
     topics = [{one["name"] for one in mine[0]["configs"]}, {one.name for one in theirs[0].configs}]
     assert topics[0] >= topics[1]

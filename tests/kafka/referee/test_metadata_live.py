@@ -1,4 +1,4 @@
-"""A directory changes hands between kafkalog and a running Apache Kafka, its metadata included."""
+"""A directory changes hands between kafkalog and a running Apache Kafka, including its metadata."""
 
 import contextlib
 import json
@@ -74,7 +74,7 @@ def values(manager: Manager, topic: str) -> list[bytes | None]:
 
 
 def consumed(broker: Any, topic: str, count: int) -> list[bytes]:
-    """At least so many records, all there are."""
+    """All records, at least `count`."""
     partition = kafka.TopicPartition(topic, 0)
     consumer = kafka.KafkaConsumer(bootstrap_servers=broker.bootstrap_servers)
     consumer.assign([partition])
@@ -103,9 +103,9 @@ def send(broker: Any, topic: str, data: list[bytes]) -> None:
 
 
 def theirs(broker: Any, admin: Any, wait_until: Wait, **configs: str) -> None:
-    """Topic `theirs` with a record, made by Kafka."""
+    """Let Kafka create the topic `theirs`, with a record."""
     admin.create_topics([NewTopic("theirs", 2, 1, topic_configs=configs)])
-    # kafka-python that meets a topic before Kafka's own metadata has it may wait a minute.
+    # A kafka-python that sees a topic before Kafka's own metadata has it may wait a minute.
     wait_until(lambda: "theirs" in admin.list_topics(), "Kafka has the topic")
     send(broker, "theirs", [b"x"])
 
@@ -115,7 +115,7 @@ def ids(admin: Any, names: list[str]) -> dict[str, uuid.UUID]:
 
 
 def topic_settings(admin: Any, topic: str) -> dict[str, str]:
-    """The settings that the topic was given, as Kafka has them."""
+    """The settings of the topic itself, as Kafka has them."""
     found = admin.describe_configs([ConfigResource(ConfigResourceType.TOPIC, topic)])
     text = str(found)
     assert topic in text
@@ -145,10 +145,10 @@ def _own(found: Any) -> dict[str, str]:
 def test_kafka_starts_on_our_directory_and_we_go_on_with_it(
     starts: int, tmp_path: Path, wait_until: Wait
 ) -> None:
-    """Offsets that a group committed to the one are known to the other.
+    """Offsets that a group committed to one are known to the other.
 
-    `starts`: of Kafka, one after the other, as its own log must open again, too.  After two it
-    starts once more, on what we went on with.
+    `starts`: how often Kafka starts in a row, as its own log must open again, too.  After two it
+    starts once more, on what we wrote last.
     """
     directory = tmp_path / "data"
     with ours(directory) as (manager, metadata):
@@ -227,7 +227,7 @@ os.kill(os.getpid(), signal.SIGKILL)
 
 @pytest.mark.long
 def test_a_directory_of_kafkas_goes_from_kill_to_kill(tmp_path: Path, wait_until: Wait) -> None:
-    """Formatted by Kafka, which is killed on it, as we are; each goes on with what the other left,
+    """Kafka formats it and is killed on it, as we are; each continues with what the other left,
     under Kafka's own metadata.version."""
     directory = tmp_path / "data"
     with running(directory) as (broker, admin):
@@ -263,7 +263,7 @@ with ours(Path({str(directory)!r})) as (manager, metadata):
 
 
 def test_kafkas_directory_comes_home(kafka_cases: Path, tmp_path: Path) -> None:
-    """What Kafka wrote in the time of another directory, changed here, opened by Kafka again."""
+    """Kafka wrote it earlier; we change it, and Kafka opens it again."""
     directory = tmp_path / "data"
     shutil.copytree(kafka_cases / "kraft" / "log", directory)
     for folder, _, names in os.walk(directory):

@@ -1,4 +1,4 @@
-"""What Apache Kafka 4.4 added to the APIs that are served: the same questions, the same answers."""
+"""APIs that Apache Kafka 4.4 extended: the same requests, the same answers."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ STEPS: dict[str, Step] = {}
 
 
 def step(ask: Step) -> Step:
-    """A question, by its function's name; asked in the order of this file."""
+    """A request, named by its function; sent in the order of this file."""
     STEPS[ask.__name__] = ask
     return ask
 
@@ -57,14 +57,14 @@ def features(raw: Raw, *changes: tuple[str, int, int]) -> tuple[int, str | None]
 
 @step
 def ranges_of_versions(raw: Raw) -> Any:
-    """Of all that is announced here."""
+    """Of every API that we announce."""
     known = {one.api_key: (one.min_version, one.max_version) for one in versions(raw).api_keys}
     return {api.name: known.get(api.key) for api in apis.BY_KEY.values() if api.served}
 
 
 @step
 def versions_of_a_cluster_and_node(raw: Raw) -> Any:
-    """KIP-1242: a client says where it believes to be; it asks again with the right ones."""
+    """KIP-1242: a client names its cluster and node; after an error it asks with the right ones."""
     mine = raw.call(apis.DESCRIBE_CLUSTER, 1, endpoint_type=1).cluster_id
     asked: list[dict[str, Any]] = [
         {}, {"cluster_id": mine, "node_id": 1}, {"cluster_id": mine, "node_id": 2},
@@ -114,13 +114,13 @@ def commit(raw: Raw, group: str, name: str) -> int:
 
 
 def ids(raw: Raw) -> dict[str, uuid.UUID]:
-    """Of the topics, and one that no topic has."""
+    """The ids of the topics, and one that no topic has."""
     found = raw.call(apis.METADATA, 12, topics=[{"name": name} for name in TOPICS]).topics
     return {**{one.name: one.topic_id for one in found}, "": NONE_SUCH, "zero": ZERO_UUID}
 
 
 def named(topics: Any, known: dict[str, uuid.UUID]) -> Any:
-    """An answer's topics, by names again: (name, its partitions)."""
+    """An answer's topics, by name again: (name, its partitions)."""
     names = {topic_id: name for name, topic_id in known.items()}
     return sorted(
         (names[one.topic_id], sorted(tuple(value for _, value in each) for each in one.partitions))
@@ -172,7 +172,7 @@ def offsets_fetched_by_id(raw: Raw) -> Any:
 
 @step
 def offsets_of_transactions_by_id(raw: Raw) -> Any:
-    """KIP-1319; what joins the transaction is the group's partition."""
+    """KIP-1319; the group's partition joins the transaction."""
     known = ids(raw)
     name = "by-id"
     raw.call(apis.FIND_COORDINATOR, 4, key_type=1, coordinator_keys=[name])
@@ -213,7 +213,7 @@ def offsets_of_transactions_by_id(raw: Raw) -> Any:
 
 @step
 def markers_of_version_2_of_transactions(raw: Raw) -> Any:
-    """KIP-1228: one of the epoch of an open transaction is late, and ends nothing."""
+    """KIP-1228: a marker with the epoch of an open transaction is late, and ends nothing."""
     client = transaction_steps.Client(raw, "marked-twice")
     client.init()
     client.init()
@@ -243,7 +243,7 @@ def markers_of_version_2_of_transactions(raw: Raw) -> Any:
 
 @step
 def the_directory_of_the_log(raw: Raw) -> Any:
-    """It is the one that DescribeLogDirs names; each side has one of its own."""
+    """It is the one that DescribeLogDirs names; each side has its own."""
     (directory,) = raw.call(apis.DESCRIBE_LOG_DIRS, 4, topics=[]).results
     found = []
     for names, resource in ((["log.dirs"], "1"), (["log.dirs"], ""), (None, "1")):
@@ -278,7 +278,7 @@ def a_version_that_is_not_announced(raw: Raw) -> Any:
 
 @step
 def registrations_ended(raw: Raw) -> Any:
-    """That broker 1 itself is unregistered only we refuse."""
+    """Only we refuse to unregister broker 1 itself."""
 
     def told(found: Any) -> tuple[int, str | None]:
         return found.error_code, found.error_message
@@ -290,7 +290,7 @@ def registrations_ended(raw: Raw) -> Any:
 
 @step
 def levels_lowered(raw: Raw) -> Any:
-    """Kafka begins on the newest level, we were raised to it."""
+    """Kafka starts on the newest level, we were raised to it."""
     name = "metadata.version"
     return [features(raw, (name, level, kind)) for level in (20, LEVEL - 1) for kind in (2, 3)]
 
@@ -299,7 +299,7 @@ def levels_lowered(raw: Raw) -> Any:
 
 
 def ready(raw: Raw) -> None:
-    """The topics and the coordinators; raises as long as the broker is not so far."""
+    """Create the topics and the coordinators; raises until the broker is ready."""
     for name, count in TOPICS.items():
         assert raw.create(name, count).error_code in (0, 36)
         for partition in range(count):
@@ -312,7 +312,7 @@ def ready(raw: Raw) -> None:
 
 
 def transcript(address: str) -> dict[str, Any]:
-    """Every answer, or how it failed."""
+    """Every answer, or its failure."""
     answers: dict[str, Any] = {}
     for name, ask in STEPS.items():
         with Raw(address) as raw:
@@ -325,7 +325,7 @@ def transcript(address: str) -> dict[str, Any]:
 
 @pytest.fixture(scope="module")
 def transcripts(tmp_path_factory, wait_until) -> Iterator[tuple[dict[str, Any], dict[str, Any]]]:
-    """What Kafka answered, and we."""
+    """Kafka's answers, and ours."""
     try:
         apache.jars()
     except apache.Unavailable as reason:
@@ -362,5 +362,5 @@ def test_kafka_gives_the_same_answer(
     transcripts: tuple[dict[str, Any], dict[str, Any]], name: str
 ) -> None:
     theirs, ours = transcripts
-    assert not isinstance(theirs[name], str), theirs[name]  # else it failed, and is no judge
+    assert not isinstance(theirs[name], str), theirs[name]  # otherwise it failed, and cannot judge
     assert ours[name] == theirs[name], f"Kafka: {theirs[name]}\nours: {ours[name]}"

@@ -1,5 +1,5 @@
 """A node with groups of every kind and a cordoned directory goes from Apache Kafka to us, is killed
-there, goes back, is killed again and comes to us: all that each wrote the next one reads."""
+there, goes back, is killed again and comes to us: each reads everything the others wrote."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ START_S = 90.0
 
 @contextmanager
 def ours(directory: Path) -> Iterator[Raw]:
-    """A process of ours that serves, and is killed."""
+    """Our broker as a process, which is killed at the end."""
     port = apache.free_port()
     where = f"127.0.0.1:{port}"
     properties = directory.parent / "ours.properties"
@@ -57,7 +57,7 @@ def listed(raw: Raw) -> dict[str, str]:
 
 
 def commit(raw: Raw, group: str, offset: int) -> bool:
-    """Whether a client that is no member has committed it."""
+    """Commit as a client that is no member; returns whether that succeeded."""
     parts = [{"partition_index": 0, "committed_offset": offset, "committed_metadata": ""}]
     (topic,) = raw.call(
         apis.OFFSET_COMMIT, 7, group_id=group, generation_id_or_member_epoch=-1, member_id="",

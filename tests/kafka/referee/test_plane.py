@@ -30,7 +30,7 @@ NOW_MS = int(time.time() * 1000)
 
 
 def create(peer: Peer) -> None:
-    """The topics, on a broker of Kafka's, and their ids."""
+    """Create the topics on Kafka's broker."""
     topics = [
         {
             "name": name, "num_partitions": 2, "replication_factor": 1,
@@ -68,7 +68,7 @@ def both(tmp_path_factory, apache_kafka, wait_until) -> Iterator[Callable[[], tu
         theirs.topic_ids = ids
         return theirs, served.connect()
 
-    # Leaders are there when a produce is taken; and the same on our side.
+    # Wait until a produce is accepted, which needs leaders; the same on our side.
     for name in LED:
         served.reactor.append(name, 1, one())
     wait_until(
@@ -89,15 +89,15 @@ def same(both: Any, ask: Callable[[Peer], Any]) -> Any:
 
 
 def outline(found: Any) -> tuple[Any, ...]:
-    """What of a Produce's answer both must agree on."""
+    """The fields of a Produce's answer on which both must agree."""
     faults = [error.batch_index for error in found.record_errors]
-    # With some errors Kafka gives the log start, with others -1: it is not compared.
+    # With some errors Kafka returns the log start, with others -1: it is not compared.
     start = -1 if found.error_code else found.log_start_offset
     return found.error_code, found.base_offset >= 0, start, faults
 
 
 # Kafka has no error for these: an unknown codec and null records are its own failure (-1), the
-# time type is taken off, and a transaction it asks its coordinator about.
+# time type is removed, and for a transaction it asks its coordinator.
 NOT_ASKED = {"codec 5", "null", "time type", "transaction"}
 
 
@@ -251,7 +251,7 @@ def test_names_and_ids_do_not_mix(filled):
 
 @pytest.mark.parametrize("limit", [0, 1, 200])
 def test_limits(filled, limit):
-    """Where there is room for more, Kafka cuts inside of a batch, we never do."""
+    """Where there is space for more, Kafka cuts inside a batch; we never do."""
 
     def ask(peer: Peer) -> Any:
         response = peer.fetch({("fetched", 0): 0, ("fetched", 1): 0}, max_bytes=limit)

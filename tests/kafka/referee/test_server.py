@@ -29,7 +29,7 @@ SETTINGS = {
     "transaction.state.log.num.partitions": "1",
 }
 LEVELS = ("--release-version", "4.1")
-"""With the levels of features that a new directory of ours has, as older Kafkas open it, too."""
+"""With the feature levels of our new directories, which older Kafkas open, too."""
 TOPICS = {"t": {}, "two": {}, "compacted": {"cleanup.policy": "compact"}}
 NOW_MS = int(time.time() * 1000)
 NONE_SUCH = uuid.UUID("12345678-1234-5678-1234-567812345678")
@@ -38,7 +38,7 @@ STEPS: dict[str, Step] = {}
 
 
 def step(ask: Step) -> Step:
-    """A question, by its function's name; asked in the order of this file."""
+    """A request, named by its function; sent in the order of this file."""
     STEPS[ask.__name__] = ask
     return ask
 
@@ -122,7 +122,7 @@ def producer_ids(raw: Raw) -> Any:
                 producer_id=pid, producer_epoch=epoch,
             )  # fmt: skip
             if found.error_code != ErrorCode.COORDINATOR_LOAD_IN_PROGRESS:
-                break  # Kafka's, as long as it fetches its first ids
+                break  # Kafka returns it until it has fetched its first ids
         answers.append((found.error_code, found.producer_epoch, found.producer_id >= 0))
     return answers
 
@@ -148,7 +148,7 @@ def records_deleted(raw: Raw) -> Any:
 def metadata_of_every_version(raw: Raw) -> Any:
     answers = []
     for version in range(14):
-        # Before version 4 a question always makes what is missing, in its own time.
+        # Before version 4 a request always creates missing topics, at an unknown time.
         names = ("t", "missing", "a b") if version >= 4 else ("t", "a b")
         asked = [{"name": name} for name in names]
         found = raw.call(apis.METADATA, version, topics=asked, allow_auto_topic_creation=False)
@@ -252,7 +252,7 @@ def elections_and_reassignments(raw: Raw) -> Any:
     )  # fmt: skip
 
 
-# ---- finding, versions -----------------------------------------------------------------------
+# ---- coordinators, versions ------------------------------------------------------------------
 
 
 @step
@@ -331,7 +331,7 @@ def settings_altered(raw: Raw) -> Any:
 
 @step
 def least_replicas_in_sync(raw: Raw) -> Any:
-    """KIP-966: a setting of the whole cluster, from the begin."""
+    """KIP-966: a setting of the whole cluster, from the beginning."""
     found = []
     for kind, name in ((4, ""), (4, "1"), (2, "t")):
         one = raw.describe(kind, name)["min.insync.replicas"]
@@ -392,7 +392,7 @@ def replicas_moved_between_directories(raw: Raw) -> Any:
 
 @step
 def features_that_are_on(raw: Raw) -> Any:
-    """Of those whose protocols are there: groups' and transactions' are reported when they are."""
+    """Only features of served protocols: groups' and transactions' are left out."""
     told = []
     for version in (3, 4):
         found = raw.call(
@@ -415,7 +415,7 @@ STEPS.update(transaction_steps.STEPS)
 
 
 def ready(raw: Raw) -> None:
-    """The topics, and three records in `t`; raises as long as the broker is not so far."""
+    """Create the topics, and three records in `t`; raises until the broker is ready."""
     for name, config in TOPICS.items():
         made = raw.create(name, 2 if name == "two" else 1, **{
             key.replace(".", "_"): value for key, value in config.items()
@@ -433,7 +433,7 @@ def ready(raw: Raw) -> None:
 
 
 def transcript(address: str) -> dict[str, Any]:
-    """Every answer, or how it failed."""
+    """Every answer, or its failure."""
     answers: dict[str, Any] = {}
     for name, ask in STEPS.items():
         with Raw(address) as raw:
@@ -446,7 +446,7 @@ def transcript(address: str) -> dict[str, Any]:
 
 @pytest.fixture(scope="module")
 def transcripts(tmp_path_factory, wait_until) -> Iterator[tuple[dict[str, Any], dict[str, Any]]]:
-    """What Kafka answered, and we."""
+    """Kafka's answers, and ours."""
     try:
         apache.jars()
     except apache.Unavailable as reason:
@@ -488,7 +488,7 @@ def test_kafka_gives_the_same_answer(
 def test_a_planted_error_is_told_as_kafka_tells_it(
     transcripts: tuple[dict[str, Any], dict[str, Any]], name: str
 ) -> None:
-    """A test's broker answers it where nothing is wrong, and its clients see no difference."""
+    """A test's broker returns it where nothing is wrong, and its clients see no difference."""
     theirs, ours = transcripts
     assert fault_steps.codes(theirs[name]) == {fault_steps.FAULTS[name].error}, theirs[name]
     assert ours[name] == theirs[name], f"Kafka: {theirs[name]}\nours: {ours[name]}"

@@ -1,6 +1,6 @@
-"""Every value of every setting that a broker of ours takes is one that Apache Kafka starts with.
+"""Apache Kafka starts with every value of every setting that our broker accepts.
 
-One JVM is asked for all of them: Kafka's own classes check what a start checks.
+One JVM checks all of them: Kafka's own classes check what a start checks.
 """
 
 from __future__ import annotations
@@ -25,20 +25,20 @@ PLACES = {
     "advertised.listeners", "control.plane.listener.name", "inter.broker.listener.name",
     "cordoned.log.dirs", "listener.security.protocol.map", "listeners",
 }  # fmt: skip
-"""Lean on each other, on the data directory, and on a controller's listener, which one node of ours
-does not have."""
+"""They depend on each other, on the data directory, and on a controller's listener, which a single
+node of ours does not have."""
 ZOOKEEPERS = {
     "controlled.shutdown.max.retries", "controlled.shutdown.retry.backoff.ms",
     "leader.imbalance.per.broker.percentage", "zookeeper.connect",
     "zookeeper.connection.timeout.ms", "zookeeper.session.timeout.ms",
 }  # fmt: skip
-"""Of a cluster on ZooKeeper: Kafka 4 knows them no more."""
+"""Settings of a cluster on ZooKeeper: Kafka 4 no longer knows them."""
 BY_ADMINS = {"follower.replication.throttled.rate", "leader.replication.throttled.rate"}
-"""Kafka takes them while it runs only, and does not declare them with the others."""
+"""Kafka accepts them only while it runs, and does not declare them with the others."""
 NUMBERS = {-3, -2, -1, 0, 1, 2, 14, 100, 101, 1023, 1024, (1 << 20) - 1, 1 << 20, (1 << 20) + 1,
            1 << 15, (1 << 31) - 1, 1 << 31, (1 << 63) - 1}  # fmt: skip
 ASKED_MIN = 900
-"""Values that both sides are asked for: fewer would be a sweep that sweeps nothing."""
+"""Values that both sides are asked for; fewer would mean that the sweep is broken."""
 
 
 def values(setting: Setting[Any]) -> Iterator[str]:
@@ -58,7 +58,7 @@ def values(setting: Setting[Any]) -> Iterator[str]:
 
 
 def taken() -> Iterator[tuple[str, str, str]]:
-    """(scope, name, value) of all that a broker of ours takes."""
+    """(scope, name, value) of every value that our broker accepts."""
     image, static = empty_image("cluster", 1), ServerConfig()
     for setting in TopicConfig.table.values():
         for value in () if setting.name.startswith("kafkalog.") else values(setting):
@@ -80,7 +80,7 @@ def taken() -> Iterator[tuple[str, str, str]]:
 
 
 def answers(lines: list[tuple[str, ...]]) -> list[str]:
-    """What Kafka says to each line."""
+    """Kafka's answer to each line."""
     text = "".join("\t".join(line) + "\n" for line in lines)
     try:
         said = apache.ask("Settings", text=text)
@@ -110,7 +110,7 @@ def test_defaults_are_kafkas_but_for_those_that_are_documented() -> None:
     wrong = []
     for (scope, one), theirs in zip(asked, found, strict=True):
         ours = one.served if one.kafka is None else one.kafka
-        if theirs == "null":  # nothing is said: as of ours that are empty, or what others say
+        if theirs == "null":  # no default: ours is empty too, or follows another setting
             continue
         if one.name == "node.id":  # Kafka requires one
             continue

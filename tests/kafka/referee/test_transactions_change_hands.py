@@ -1,6 +1,6 @@
-"""Transactions change hands: what is open in a directory of ours Apache Kafka ends, and the other
-way round; so does what it wrote under our producer ids.  A commit in whose middle one was killed
-the other one brings to its end.
+"""Transactions change hands: Apache Kafka ends the open ones in our directory, and we end its; also
+those that it wrote under our producer ids.  When one is killed in the middle of a commit, the other
+one finishes it.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ def begin(raw: Raw, wait_until: Wait, name: str, partition: int, offset: int) ->
 
 
 def commit(raw: Raw, wait_until: Wait, name: str, *partitions: int) -> Client:
-    """A transaction that wrote to partitions and is over."""
+    """A completed transaction that wrote to partitions."""
     client = Client(raw, name, LONG_MS)
     assert client.add("t", *partitions) == [OK] * len(partitions)
     for partition in partitions:
@@ -50,8 +50,8 @@ def commit(raw: Raw, wait_until: Wait, name: str, *partitions: int) -> Client:
 
 
 def as_killed(directory: Path, partition: int) -> None:
-    """What kill -9 in the middle of the last commit leaves: it is decided, one partition does not
-    know of it, and nobody wrote down that all do."""
+    """Leave the files as kill -9 in the middle of the last commit does: it is decided, one
+    partition lacks its marker, and the journal does not say that all have theirs."""
     for name in ("__transaction_state-0", f"t-{partition}"):
         log = max((directory / name).glob("*.log"))
         data, last, pos = log.read_bytes(), 0, 0
@@ -83,7 +83,7 @@ def is_finished(
 
 
 def end(client: Client, raw: Raw, wait_until: Wait, commit: bool) -> None:
-    """On another broker than that where it began."""
+    """End it on another broker than the one where it began."""
     client.raw = raw
     raw.call(apis.FIND_COORDINATOR, key_type=1, coordinator_keys=[client.name])
     wait_until(lambda: client.state() == "Ongoing", "it is known", START_S)

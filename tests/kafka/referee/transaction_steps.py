@@ -1,5 +1,5 @@
-"""Questions about transactions for test_server: each to a transactional id of its own, answered in
-numbers that are the same wherever it is asked."""
+"""Requests about transactions for test_server: each for its own transactional id, with answers in
+numbers that are the same on every broker."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def step(ask: Callable[[Raw], Any]) -> Callable[[Raw], Any]:
 
 
 class Client:
-    """A transactional producer; its answers are (error, how far its epoch rose)."""
+    """A transactional producer; its answers are (error, the rise of its epoch)."""
 
     def __init__(self, raw: Raw, name: str) -> None:
         self.raw, self.name = raw, name
@@ -38,7 +38,7 @@ class Client:
 
     @staticmethod
     def until(call: Callable[[], Any], code_of: Callable[[Any], int]) -> Any:
-        """As clients do while the coordinator loads, or ends what was before."""
+        """Retry, as clients do, while the coordinator loads or ends an earlier transaction."""
         found: list[Any] = []
 
         def over() -> bool:
@@ -61,7 +61,7 @@ class Client:
         return found.error_code, found.producer_epoch, other
 
     def who(self, epoch: int = 0, producer: int = 0, name: str | None = None) -> dict[str, Any]:
-        """Itself, with an epoch and an id that are so much off."""
+        """The producer itself, with its epoch and id changed by these differences."""
         return {
             "transactional_id": self.name if name is None else name,
             "producer_id": self.producer_id + producer, "producer_epoch": self.epoch + epoch,
@@ -128,7 +128,7 @@ class Client:
         def call() -> Any:
             return self.raw.call(apis.PRODUCE, version, **body).responses[0].partition_responses[0]
 
-        # Kafka tells old producers NOT_ENOUGH_REPLICAS as long as it does not know.
+        # Kafka returns NOT_ENOUGH_REPLICAS to old producers until it knows.
         found = self.until(call, lambda one: 51 if one.error_code == 19 else one.error_code)
         self.sequence += not found.error_code
         return int(found.error_code)
@@ -149,7 +149,7 @@ class Client:
         )
 
     def ended(self, commit: bool = True, version: int = 4) -> tuple[int, ...]:
-        """`end`, until all know of it; of version 5 it goes on with its epoch."""
+        """`end`, and wait until all know of it; version 5 continues with its epoch."""
         found = self.end(commit, version)
         wait_for(lambda: self.state().startswith("Complete"), "its end", WAIT_S)
         if version >= 5 and not found[0]:
@@ -166,7 +166,7 @@ class Client:
 OFF: tuple[dict[str, Any], ...] = (
     {"epoch": 1}, {"epoch": -1}, {"producer": 7_000_000}, {"name": "of-nobody"}, {"name": ""},
 )  # fmt: skip
-"""A producer that is not the one it claims to be."""
+"""Differences that make a producer another one than it claims to be."""
 
 
 @step
@@ -184,7 +184,7 @@ def transactions_begin(raw: Raw) -> Any:
 
 @step
 def a_new_producer_raises_the_epoch_once(raw: Raw) -> Any:
-    """That an open transaction was aborted for it raises it, too."""
+    """Aborting an open transaction for it raises the epoch, too."""
     found = []
     for version in (3, 12):
         client = Client(raw, f"fence-{version}")
@@ -222,7 +222,7 @@ def offsets_join(raw: Raw) -> Any:
     found: list[Any] = [client.offsets(v, **off) for off in OFF for v in (0, 2, 3)]
     found += [client.commit(), client.offsets(), client.commit()]
     found.append(client.commit(generation=4))
-    # A group whose partition is open for a producer id Kafka lets it commit under any name.
+    # Once a group's partition is open for a producer id, Kafka accepts commits under any name.
     found += [client.commit(v, **off) for off in OFF[:3] for v in (3, 5)]
     found += [client.ended(False), client.commit(), client.commit(5), client.state()]
     return [*found, client.ended()]
@@ -230,7 +230,7 @@ def offsets_join(raw: Raw) -> Any:
 
 @step
 def offsets_of_what_is_not_there(raw: Raw) -> Any:
-    """Nothing begins for them."""
+    """No transaction begins for them."""
     client = Client(raw, "offsets-of-nothing")
     client.init()
     client.init()
@@ -262,7 +262,7 @@ def transactions_are_written(raw: Raw) -> Any:
 
 @step
 def transactions_end(raw: Raw) -> Any:
-    """Twice, otherwise, with nothing in them, by others."""
+    """Twice, with the other outcome, empty, and by other producers."""
     found: list[Any] = []
     for version in (1, 4, 5):
         client = Client(raw, f"end-{version}")
@@ -283,7 +283,7 @@ def transactions_end(raw: Raw) -> Any:
 
 @step
 def what_wrote_nothing_is_aborted(raw: Raw) -> Any:
-    """Version 2 may, and is given the next epoch for it."""
+    """Version 2 may abort an empty transaction, and gets the next epoch for that."""
     client = Client(raw, "nothing")
     client.init()
     found: list[Any] = [client.end(True, 5), client.ended(False, 5), client.state()]

@@ -35,7 +35,7 @@ def _prepared(suite: Suite) -> Path:
 
 
 def _run(suite: Suite, side: str) -> bool:
-    """Whether nothing failed but what was known to."""
+    """Whether there were only known failures."""
     folder = _prepared(suite)
     begun_s = time.monotonic()
     with tempfile.TemporaryDirectory(prefix="kafkalog-suite-") as work:
@@ -47,12 +47,12 @@ def _run(suite: Suite, side: str) -> bool:
     ran = found.passed + len(found.failed) + len(found.unexpected)
     print(
         f"{suite.name} {suite.version} on {side}: {found.passed} of {ran} passed, "
-        f"{found.skipped} skip themselves, {took_s:.0f} s"
+        f"{found.skipped} skipped, {took_s:.0f} s"
     )
     for name in found.failed:
         print(f"  as known      {name}: {suite.excused[name]}")
     for name in found.better:
-        print(f"  passes now    {name}: take it out of the list")
+        print(f"  passes now    {name}: remove it from the list")
     for name in found.unexpected:
         print(f"  FAILED        {name}: see {folder}")
     sys.stdout.flush()

@@ -15,14 +15,14 @@ _SCRAM = "SCRAM"
 
 
 def _fetch(module: str, folder: Path) -> Path:
-    """The module's source, where its tests may write."""
+    """The module's source, in a folder that its tests may write to."""
     told = json.loads(call(["go", "mod", "download", "-json", module], folder))
     copied(Path(told["Dir"]), folder / "module")
     return folder / "module"
 
 
 def _run(package: Path, env: Mapping[str, str], arguments: list[str]) -> dict[str, Outcome]:
-    """Each top test of a package and how it ended."""
+    """The result of each top-level test of a package."""
     command = ["go", "test", "-json", "-count=1", f"-timeout={RUN_S}s", *arguments, "."]
     outcomes: dict[str, Outcome] = {}
     for line in call(command, package, RUN_S + 60, env).splitlines():
@@ -31,7 +31,7 @@ def _run(package: Path, env: Mapping[str, str], arguments: list[str]) -> dict[st
         if not name or "/" in name:
             continue
         if event["Action"] == "run":
-            outcomes[name] = "failed"  # until it is heard of again
+            outcomes[name] = "failed"  # until its result is known
         elif event["Action"] in _WORDS:
             outcomes[name] = _WORDS[event["Action"]]
     return outcomes
@@ -66,13 +66,13 @@ KAFKA_GO = Suite(
         "TestClientCreateACLs": _ACLS,
         "TestClientDeleteACLs": _ACLS,
         "TestClientDescribeACLs": _ACLS,
-        "TestUnsupportedSASLMechanism": "it wants a second listener, at port 9093, with SASL",
+        "TestUnsupportedSASLMechanism": "it needs a second listener, at port 9093, with SASL",
         "TestReaderConsumerGroup": "a null pointer of its own, with Apache Kafka, too",
     },
     settings={
         "auto.create.topics.enable": "true",
         "group.min.session.timeout.ms": "6000",
-        # What the tests compare with.
+        # The tests compare with these.
         "listeners": "PLAINTEXT://127.0.0.1:9092",
         "advertised.listeners": "PLAINTEXT://localhost:9092",
         "listener.security.protocol.map": "PLAINTEXT:PLAINTEXT",

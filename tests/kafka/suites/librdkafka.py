@@ -1,8 +1,8 @@
-"""librdkafka's tests against a broker, in their quick mode, a process each.
+"""librdkafka's tests against a broker, in their quick mode, one process each.
 
-The source comes inside node-rdkafka's package.  Four files of them (0053, 0098, 0101, 0110) are
-empty where RapidJSON was not there when they were built.  A test that fails ends its whole process
-with an abort, so that each has one of its own; those that need no broker are left out (-L).
+The source is part of node-rdkafka's package.  Four test files (0053, 0098, 0101, 0110) are empty if
+they were built without RapidJSON.  A test that fails aborts its whole process, so each has its own;
+tests that need no broker are left out (-L).
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ PACKAGE = "node-rdkafka@3.6.1"
 TEST_S = 400
 AT_ONCE = 2
 PATIENCE = 2
-"""How much slower this machine may be than the tests think."""
+"""How much slower this machine may be than the tests expect."""
 COMMANDS = {
     "kafka-topics.sh": "org.apache.kafka.tools.TopicCommand",
     "kafka-acls.sh": "org.apache.kafka.tools.AclCommand",
@@ -34,7 +34,7 @@ def prepare(folder: Path) -> None:
     unpacked = fetched(["npm", "pack", "--silent", PACKAGE], folder)
     shutil.move(unpacked / "deps" / "librdkafka", folder / "librdkafka")
     source = folder / "librdkafka"
-    # They want three brokers for no more than their topics.
+    # They use three brokers only for their topics.
     for name in ("0098-consumer-txn.cpp", "0103-transactions.c"):
         test = source / "tests" / name
         one = re.sub(r"(wait_exists\([^;]*?), 3,(\s+\d+\))", r"\1, 1,\2", test.read_text())
@@ -60,15 +60,15 @@ def _one(tests: Path, bootstrap: str, number: str) -> Outcome:
     command = ["timeout", str(TEST_S), "./test-runner", "-Q", "-L", "-p1"]
     text = call(command, tests, TEST_S + 10, env, log=f"{number}.log")
     words = {word for _, word in _LINE.findall(_COLOUR.sub("", text))}
-    # Without a word it ended in an abort; a file may hold a test of each kind.
+    # No result means an abort; a file may have tests with different results.
     if not words or "FAILED" in words:
         return "failed"
     return "passed" if "PASSED" in words else "skipped"
 
 
 def _commands(kafka: Path) -> None:
-    """Kafka's own commands where the tests look for them, and its jars, with which they compile a
-    producer in Java and run it."""
+    """Install Kafka's commands where the tests look for them, and its jars, with which they compile
+    and run a producer in Java."""
     (kafka / "bin").mkdir(parents=True, exist_ok=True)
     (kafka / "libs").unlink(missing_ok=True)
     (kafka / "libs").symlink_to(apache.jars())

@@ -20,7 +20,7 @@ class ExternalService:
 
 class SpawnedService: pass
 """
-"""A file that the tests import and the package leaves out, as far as a broker that runs needs."""
+"""A file that the tests import and the package lacks, with what an external broker needs."""
 WITH = [
     "pytest",
     "pytest-timeout",
@@ -37,7 +37,7 @@ def prepare(folder: Path) -> None:
     download = [sys.executable, "-m", "pip", "download", "--no-binary", ":all:", "--no-deps", "-q"]
     source = fetched([*download, f"kafka-python=={VERSION}"], folder)
     source.rename(folder / "source")
-    # Else the standard library's package of this name is found.
+    # Otherwise the standard library's package of this name is found.
     (folder / "source" / "test" / "__init__.py").touch()
     (folder / "source" / "test" / "service.py").write_text(SERVICE)
     venv.create(folder / "venv", with_pip=True)

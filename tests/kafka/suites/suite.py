@@ -1,4 +1,4 @@
-"""What one client's suite is, and what came of it."""
+"""A client's suite, and the result of a run."""
 
 from __future__ import annotations
 
@@ -17,33 +17,33 @@ BUILD_S, RUN_S = 1200, 2400
 
 
 class Suite(NamedTuple):
-    """A client's tests: how they come here, run, and what of them is known not to pass."""
+    """A client's tests: how to fetch and run them, and which are known to fail."""
 
     name: str
     version: str
     prepare: Callable[[Path], None]
     """Fetch and build into a folder, which is kept."""
     run: Callable[[Path, str], dict[str, Outcome]]
-    """In that folder, against host:port: each test and how it ended."""
+    """Run in that folder, against host:port: each test's result."""
     excused: Mapping[str, str]
     """Tests that fail here, and why."""
     settings: Mapping[str, str] = {}
-    """Of the broker."""
+    """Settings of the broker."""
     port: int | None = None
-    """Where the tests look for one, if they use a fixed port."""
+    """The broker's port, if the tests use a fixed one."""
 
 
 class Found(NamedTuple):
-    """A run compared with what was expected of it."""
+    """A run compared with its expected results."""
 
     passed: int
     skipped: int
     failed: list[str]
-    """As excused."""
+    """Failed, as excused."""
     unexpected: list[str]
-    """Failed, and nobody knew."""
+    """Failed unexpectedly."""
     better: list[str]
-    """Excused, and passed."""
+    """Excused, but passed."""
 
 
 def judged(suite: Suite, outcomes: Mapping[str, Outcome]) -> Found:
@@ -65,9 +65,9 @@ def call(
     env: Mapping[str, str] | None = None,
     log: str = "last.log",
 ) -> str:
-    """Run a step of a build or a test program; what it printed, which stays in a file `log`.
+    """Run a step of a build or a test program; returns its output, which is kept in a file `log`.
 
-    Its status is not looked at: what it printed, and what it made, tell.
+    Its status is ignored: its output and its files show the result.
     """
     whole = {**os.environ, **(env or {})}
     with (folder / log).open("w+b") as output:
@@ -80,7 +80,7 @@ def call(
 
 
 def fetched(command: list[str], folder: Path) -> Path:
-    """The one archive that a registry's own tool brings, unpacked."""
+    """Fetch and unpack the only archive that a registry's own tool downloads."""
     call(command, folder)
     [archive] = [*folder.glob("*.tgz"), *folder.glob("*.tar.gz")]
     with tarfile.open(archive) as packed:
@@ -91,7 +91,7 @@ def fetched(command: list[str], folder: Path) -> Path:
 
 
 def copied(source: Path, folder: Path) -> None:
-    """A module's folder out of a cache that may not be written."""
+    """Copy a module's folder out of a read-only cache."""
     shutil.copytree(source, folder, dirs_exist_ok=True)
     for path in [folder, *folder.rglob("*")]:
         path.chmod(0o755 if path.is_dir() else 0o644)

@@ -1,4 +1,4 @@
-/* Target: the index of aborted transactions from any bytes; found, cut, added to, saved. */
+/* Target: the index of aborted transactions from any bytes; looked up, cut, added to, saved. */
 #include "fuzz.h"
 
 #include "../../../../kafkalog/_native/segment/aborts.h"
@@ -7,7 +7,7 @@ static const int64_t BASE = 1000;
 static const char NAME[] = "00000000000000001000.txnindex";
 enum { FOUND_MAX = 4 };
 
-/* The public answer agrees with a look at each entry. */
+/* The public answer agrees with a search of all entries. */
 static void check_find(const kl_aborts *aborts, int64_t start, int64_t stop) {
     kl_aborted found[FOUND_MAX], expected[FOUND_MAX];
     size_t count = 0, wanted = 0;

@@ -1,5 +1,5 @@
-/* Target: whole batches as clients and leaders send them: what is taken can be read, and
- * kafka's rules for it hold. */
+/* Target: whole batches as clients and leaders send them: accepted ones can be read, and
+ * Kafka's rules for them hold. */
 #include "log.h"
 
 static void check_batches(kl_log *log, const kl_appended *out, bool follower) {

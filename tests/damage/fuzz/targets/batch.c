@@ -1,7 +1,7 @@
 /* Target: a batch's header, its checksum and its records. */
 #include "fuzz.h"
 
-/* The writer of headers puts back exactly what the parser read. */
+/* The writer of headers writes back exactly what the parser read. */
 static void put_again(const uint8_t *data, const kl_batch *batch) {
     size_t size = (size_t)batch->batch_bytes;
     uint8_t *copy = fuzz_copy((kl_span){data, size});
@@ -20,7 +20,7 @@ static void put_again(const uint8_t *data, const kl_batch *batch) {
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t bytes) {
     kl_batch parsed, checked;
-    memset(&parsed, 0, sizeof parsed); /* they are compared, padding and all */
+    memset(&parsed, 0, sizeof parsed); /* compared below, padding included */
     memset(&checked, 0, sizeof checked);
     kl_status parse = kl_batch_parse(data, bytes, &parsed);
     kl_status check = kl_batch_check(data, bytes, &checked);

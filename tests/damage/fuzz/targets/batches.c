@@ -1,17 +1,17 @@
-/* batches.c: batches for the fuzz targets: mended so that the fuzzer gets past the checksum,
- * and looked at in several ways that must agree. */
+/* batches.c: batches for the fuzz targets: repaired so that the fuzzer gets past the checksum,
+ * and read in several ways that must agree. */
 #include "fuzz.h"
 
 #include "../../../../kafkalog/_native/batch/record.h"
 
 /* ---- mending -------------------------------------------------------------------------- */
 
-/* The batch at `p`: its size after the mending, at most `left`; 0 when there is no room. */
+/* Mend the batch at `p`: its new size, at most `left`; 0 when there is no space. */
 static size_t fix_one(uint8_t *p, size_t left, int64_t *next_offset, uint32_t draw) {
     if (left < POS_RECORDS) return 0;
     size_t size = (size_t)kl_get32(p + POS_BATCH_LENGTH) + LENGTH_OVERHEAD;
     if (size < POS_RECORDS || size > left) {
-        if (draw & 1) return 0; /* a torn or senseless one now and then */
+        if (draw & 1) return 0; /* sometimes a torn or senseless one */
         size = left;
         kl_put32(p + POS_BATCH_LENGTH, (uint32_t)(size - LENGTH_OVERHEAD));
     }
@@ -93,7 +93,7 @@ static void find_agrees(const kl_batch *batch, const uint8_t *records, size_t by
     else WANT(found.record_pos == all->list[i].record_pos);
 }
 
-/* ---- and written again as columns ------------------------------------------------------ */
+/* ---- written again as columns ---------------------------------------------------------- */
 
 /* The columns of records whose bytes lie one after another in `data`. */
 typedef struct {
@@ -169,7 +169,7 @@ static bool same_bytes(const uint8_t *a, int64_t a_pos, int64_t a_bytes, const u
            (a_bytes <= 0 || memcmp(a + a_pos, b + b_pos, (size_t)a_bytes) == 0);
 }
 
-/* What the encoder makes of the records decodes to the same records, a batch or several. */
+/* The encoder's output decodes to the same records, from one batch or several. */
 static void encode_again(const records_list *all, const uint8_t *records, size_t bytes) {
     columns_of c;
     take_columns(all, records, &c);

@@ -1,11 +1,11 @@
-/* The canary: a decoder of records with a bug in it, which a fuzzer that works finds within
- * seconds.  The bug is behind the checksum and in one kind of record only: a null header
- * value is taken for one of a byte. */
+/* The canary: a decoder of records with a bug that a working fuzzer finds within seconds.
+ * The bug is after the checksum and in one kind of record only: a null header value is
+ * taken for one of a byte. */
 #include "fuzz.h"
 
 #include "../../../../kafkalog/_native/batch/record.h"
 
-static volatile uint8_t seen; /* so that no read is left out */
+static volatile uint8_t seen; /* so that no read is optimised away */
 
 static uint8_t sum_headers(const kl_record_view *record, const uint8_t *end) {
     const uint8_t *p = record->headers;

@@ -1,9 +1,9 @@
-/* Target: columns of every kind, with lengths and offsets that lie, into batches. */
+/* Target: columns of every kind, with wrong lengths and offsets, into batches. */
 #include "fuzz.h"
 
 enum { ROWS_MAX = 300, OUT_BYTES_MAX = 1 << 12, CALLS_MAX = 400 };
 
-/* A column of `count` rows over memory of its own, which has just what it claims. */
+/* A column of `count` rows over separate memory of exactly the claimed size. */
 typedef struct {
     kl_bytes_column column;
     uint8_t *data;
@@ -25,7 +25,7 @@ static own_column take_column(kl_span *input, int64_t count) {
     own.index = calloc(wanted + 1, width);
     column->index = own.index;
     column->index_count = wanted;
-    for (size_t i = 0; i < wanted; i++) { /* small numbers that grow are right ones */
+    for (size_t i = 0; i < wanted; i++) { /* small, growing numbers are valid */
         uint8_t step = fuzz_u8(input);
         int64_t value =
             column->kind == KL_BYTES_LENGTHS32 ? step % 16 - 1 : (int64_t)(i * 2);
@@ -50,7 +50,7 @@ static void free_column(own_column *own) {
     free(own->validity);
 }
 
-/* Encode all of it, batch after batch, and look at each. */
+/* Encode all of it, batch by batch, and check each. */
 static void encode(const kl_columns *columns, size_t out_bytes, int32_t max_records) {
     uint8_t *out = malloc(out_bytes + POS_RECORDS);
     kl_cursor cursor = {0};

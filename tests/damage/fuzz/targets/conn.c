@@ -1,8 +1,8 @@
-/* Target: a connection: frames cut out of any bytes in any pieces, requests that are parked,
- * handed up, answered, dropped in any order.  What is run is what a plain reading of the same
- * bytes finds, in its order; answers come in order and none is missing.
+/* Target: a connection: frames cut from any bytes into any pieces; requests are parked, handed
+ * up, answered and dropped in any order.  The requests that run are those that a plain parser
+ * finds in the same bytes, in order; answers come in order and none is missing.
  *
- * Threads, listening sockets and the fast path are played here. */
+ * Threads, listening sockets and the fast path are simulated here. */
 #include <sys/epoll.h>
 #include <sys/socket.h>
 #include <unistd.h>
@@ -13,16 +13,16 @@
 
 enum { REQUESTS_MAX = 256, STEPS_MAX = 200, REQUEST_BYTES_MAX = 5000, QUEUED_MAX = 2 };
 
-/* ---- what is played ------------------------------------------------------------------ */
+/* ---- the simulated parts ------------------------------------------------------------- */
 
 static kl_server_config config;
 static kl_net net;
 static kl_thread thread;
-static kl_span script; /* what the fast path says: from the end of the input */
+static kl_span script; /* the fast path's answers: from the end of the input */
 
-/* The requests that were run, in order; and those that wait. */
+/* The requests that ran, in order, and those that wait. */
 static struct {
-    const kl_request *request; /* the last of this address is the one that is there */
+    const kl_request *request; /* the last one with this address is live */
     int32_t correlation_id;
     bool silent;
 } ran[REQUESTS_MAX];
@@ -75,7 +75,7 @@ static kl_verdict run(kl_request *request) {
                                                              : KL_PARKED;
 }
 
-/* All files are in memory here, and there are none. */
+/* Every file is in memory here: there are none. */
 static bool warm(void *context, kl_warming *warming) {
     (void)context;
     (void)warming;
@@ -94,9 +94,9 @@ static const kl_ops ops = {
     .drop = drop,
 };
 
-/* ---- a plain reading ----------------------------------------------------------------- */
+/* ---- a plain parser ------------------------------------------------------------------ */
 
-/* The correlation ids of the whole requests in `bytes`, up to the first that is none. */
+/* The correlation ids of the whole requests in `bytes`, up to the first invalid one. */
 static size_t plain(kl_span bytes, int32_t *out, bool *garbage) {
     size_t count = 0, pos = 0;
     *garbage = false;
@@ -133,7 +133,7 @@ static void check_answers(kl_span bytes, bool all) {
 
 /* ---- steps --------------------------------------------------------------------------- */
 
-/* What the thread's loop does with what was posted. */
+/* Do what the thread's loop does with posts. */
 static void run_posts(kl_conn *conn) {
     kl_letter *next;
     for (kl_letter *l = kl_post_take(&thread.post, KL_POST_ANSWER); l; l = next) {
@@ -202,7 +202,7 @@ static void step(kl_conn *conn, int peer, kl_span *stream) {
     run_posts(conn);
 }
 
-/* Let all that waits come to its end, so that what was asked is answered. */
+/* Let all waiting requests finish, so that every request is answered. */
 static void finish(kl_conn *conn) {
     for (int i = 0; i < 3 * REQUESTS_MAX && conn->fd >= 0 && conn->first; i++) {
         take_one();
@@ -215,7 +215,7 @@ static void finish(kl_conn *conn) {
     }
 }
 
-/* ---- the whole ----------------------------------------------------------------------- */
+/* ---- the target ---------------------------------------------------------------------- */
 
 static void begin(void) {
     memset(&net, 0, sizeof net);

@@ -1,4 +1,4 @@
-/* Target: the text of leader epochs; and the questions that are asked of them. */
+/* Target: the text of leader epochs, and queries of them. */
 #include "fuzz.h"
 
 #include "../../../../kafkalog/_native/segment/epochs.h"
@@ -46,14 +46,14 @@ static void change(kl_epochs *epochs, uint8_t what, int64_t number) {
     if (what & 4) same_again(epochs);
 }
 
-/* An offset near one that may be the highest there is. */
+/* An offset near one that may be the highest possible. */
 static int64_t beside(int64_t offset, int distance) {
     return distance > 0 && offset > INT64_MAX - distance ? offset : offset + distance;
 }
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t bytes) {
     kl_epochs epochs = {0};
-    /* Three bytes of choices at the end, so that the text stays one in front. */
+    /* Three bytes of choices at the end, so that the text still begins the input. */
     uint8_t what = bytes > 0 ? data[bytes - 1] : 0;
     uint8_t number = bytes > 1 ? data[bytes - 2] : 0;
     fuzz_write(KL_EPOCHS_NAME, (kl_span){data, bytes});

@@ -1,12 +1,12 @@
-/* Target: an offset index or a time index from any bytes: what is taken is in order, looking
- * it up agrees with a plain search, and it can be added to, cut, saved and read back. */
+/* Target: an offset index or a time index from any bytes: an accepted one is in order, its
+ * lookups agree with a plain search, and it can be added to, cut, saved and read back. */
 #include "fuzz.h"
 
 #include "../../../../kafkalog/_native/segment/index.h"
 
 static const int64_t BASE = 1000;
 
-/* Offset or timestamp, and what it leads to. */
+/* Offset or timestamp, and the position or offset it maps to. */
 typedef struct {
     int64_t key;
     int64_t place;

@@ -12,7 +12,7 @@ typedef struct {
     kl_log_config config;
     int64_t end;    /* the end that the log last reported */
     bool end_known; /* no change of the ends failed since */
-    bool damaged;   /* a file was changed behind its back: nothing is promised any more */
+    bool damaged;   /* a file was changed behind its back: no promise holds any more */
 } life;
 
 static void note_end(life *l) {
@@ -87,13 +87,13 @@ static void change(life *l, kl_span *input) {
     kl_log_state state;
     kl_status status = fuzz_change_once(l->log, input);
     kl_status got = kl_log_get(l->log, &state);
-    if (got) { /* it could not start over, and closed itself */
+    if (got) { /* it could not restart at an offset, and closed itself */
         WANT(got == KL_E_CLOSED && status);
         l->end_known = false;
         end_process(l, false);
         return;
     }
-    /* A failure that leaves memory and disk apart takes the log offline. */
+    /* A failure that makes memory and disk differ takes the log offline. */
     if (state.offline) l->end_known = false;
     else if (status) WANT(l->end == state.log_end_offset || state.log_end_offset > l->end);
     l->end = state.log_end_offset;

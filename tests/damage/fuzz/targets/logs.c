@@ -1,4 +1,4 @@
-/* logs.c: whole logs in the fuzz targets: every question asked, every change made. */
+/* logs.c: whole logs in the fuzz targets: every query, every change. */
 #include "log.h"
 
 enum { LIST_MAX = 16, STEPS_MAX = 200, CHANGES_MAX = 24 };
@@ -30,7 +30,7 @@ kl_log_config fuzz_config(kl_span *input) {
     };
 }
 
-/* ---- questions ------------------------------------------------------------------------- */
+/* ---- queries --------------------------------------------------------------------------- */
 
 static kl_log_state check_state(kl_log *log) {
     kl_log_state state;
@@ -68,8 +68,8 @@ static void look_at_segments(kl_log *log, const kl_log_state *state) {
     }
 }
 
-/* Look up by time; compressed batches are gone past, as if they had no such record.  The time
- * of what was found. */
+/* Look up by time; compressed batches are skipped, as if they had no such record.  Returns the
+ * timestamp that was found. */
 static int64_t look_up(kl_log *log, int64_t timestamp_ms, const kl_log_state *state,
                        bool checked) {
     kl_found found;
@@ -131,7 +131,7 @@ static int64_t drain_block(kl_block *block, bool export, bool checked) {
     return rows;
 }
 
-/* To the end of a scan, or its failure; `input` gives what compressed batches hold. */
+/* To the end of a scan, or its failure; `input` provides the content of compressed batches. */
 static void run_scan(kl_log *log, const kl_scan_options *options, kl_span *input,
                      bool checked) {
     kl_scan *scan;
@@ -229,7 +229,7 @@ static kl_status append_one(kl_log *log, kl_span *input) {
     return KL_OK;
 }
 
-/* A round of compaction; `input` gives what compressed bodies hold. */
+/* A round of compaction; `input` provides the content of compressed bodies. */
 static kl_status compact(kl_log *log, const kl_log_state *state, kl_span *input) {
     uint8_t flags = fuzz_u8(input);
     kl_clean_options options = {
@@ -310,7 +310,7 @@ kl_status fuzz_change_once(kl_log *log, kl_span *input) {
     }
 }
 
-/* Statuses that a change may end with when no call fails: what the caller gave was wrong. */
+/* Statuses that a change may end with when no call fails: the caller's arguments were wrong. */
 static bool is_refusal(kl_status status) {
     return status == KL_OK || status == KL_E_ARGUMENT || status == KL_E_STALE ||
            status >= KL_E_OFFSET_OUT_OF_RANGE;

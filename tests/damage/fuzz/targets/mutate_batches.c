@@ -1,5 +1,5 @@
-/* mutate_batches.c: the mutator of targets whose input is a row of batches: what libFuzzer
- * makes of it, mended most of the time. */
+/* mutate_batches.c: the mutator of targets whose input is a row of batches: libFuzzer's output,
+ * repaired most of the time. */
 #include "fuzz.h"
 
 size_t LLVMFuzzerMutate(uint8_t *data, size_t bytes, size_t max_bytes);

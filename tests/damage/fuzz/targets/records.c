@@ -1,4 +1,4 @@
-/* Target: the records of a batch whose header says anything, as behind a codec. */
+/* Target: the records of a batch with any header, as after a codec. */
 #include "fuzz.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t bytes) {

@@ -2,7 +2,7 @@
  * changes: every request ends with an answer that can be read back, none is lost or run
  * twice.
  *
- * This file plays the server's side of net/request.h: one network thread, a response in
+ * This file simulates the server's side of net/request.h: one network thread, a response in
  * memory, a clock that stands still. */
 #include "../../../../kafkalog/_native/plane/fetch.h"
 #include "../../../../kafkalog/_native/plane/plane.h"
@@ -62,7 +62,7 @@ void kl_request_release_frame(kl_request *request) { (void)request; }
 void kl_warmed(kl_warming *warming) { (void)warming; }
 void kl_request_wake(kl_request *request) { of(request)->woken = true; }
 
-/* ---- what an answer must be ------------------------------------------------------------------ */
+/* ---- checks of answers ----------------------------------------------------------------------- */
 
 static void check_produce(const exchange *exchange) {
     int16_t version = exchange->request.api_version;
@@ -190,7 +190,7 @@ static void cancel(int i) {
 
 /* ---- bodies ------------------------------------------------------------ */
 
-/* A Produce of one batch, or of what `input` has in its place. */
+/* A Produce of one batch, or of bytes from `input` instead. */
 static void make_produce(kl_buffer *body, int16_t version, kl_span *input) {
     bool flexible = version >= 9;
     uint8_t flags = fuzz_u8(input);
@@ -267,7 +267,7 @@ static exchange *make(kl_data *data, kl_span *input) {
         WANT(kl_buffer_append(&body, raw.data, raw.bytes) == KL_OK);
     } else if (what & 1) make_fetch(&body, request->api_version, input);
     else make_produce(&body, request->api_version, input);
-    /* Of just this size, so that a read beyond it is seen. */
+    /* Of exactly this size, so that a read beyond it is detected. */
     request->data = fuzz_copy((kl_span){body.data, body.bytes});
     request->bytes = body.bytes;
     kl_buffer_free(&body);
@@ -284,9 +284,9 @@ static void park(exchange *exchange) {
     parked[0] = exchange;
 }
 
-/* ---- the whole ------------------------------------------------------------ */
+/* ---- the target ----------------------------------------------------------- */
 
-/* In the epoch of its log, which the input may have raised. */
+/* With the epoch of its log, which the input may have raised. */
 static void put_partition(kl_data *data, kl_log *log) {
     kl_log_state state;
     WANT(kl_log_get(log, &state) == KL_OK);

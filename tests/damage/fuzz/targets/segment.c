@@ -1,5 +1,5 @@
-/* Target: a folder with one segment of any bytes, opened as after a crash or a clean close:
- * what it holds is read in several ways, added to, closed and found again. */
+/* Target: a folder with one segment of any bytes, opened as after a crash or a clean close: its
+ * records are read in several ways; it is added to, closed and found again. */
 #include "fuzz.h"
 #include "log.h"
 
@@ -31,7 +31,7 @@ static size_t read_offsets(kl_log *log, int64_t *out, kl_status *ended) {
     return count;
 }
 
-/* A reader that finds the folder as it lies, and the writer that opens it next. */
+/* A reader that finds the folder as it is, and the writer that opens it next. */
 static void open_and_look(const kl_open *how, const kl_log_config *config, kl_span *input) {
     int64_t by_reader[SEEN_MAX], by_writer[SEEN_MAX], again[SEEN_MAX];
     kl_status reader_ended, writer_ended;
@@ -53,7 +53,7 @@ static void open_and_look(const kl_open *how, const kl_log_config *config, kl_sp
     WANT(opened == read_opened || !checked);
     if (opened) return;
     writer_count = read_offsets(log, by_writer, &writer_ended);
-    if (checked) { /* all was looked at, so all can be read, and both saw the same */
+    if (checked) { /* everything was checked, so everything can be read, and both agree */
         WANT(writer_ended == KL_OK && reader_ended == KL_OK);
         WANT(writer_count == reader_count);
         WANT(memcmp(by_reader, by_writer, writer_count * sizeof *by_writer) == 0);

@@ -28,7 +28,7 @@ size_t LLVMFuzzerCustomMutator(uint8_t *data, size_t bytes, size_t max_bytes,
     return bytes;
 }
 
-/* What a state writes is what it reads. */
+/* A state that is written is read back unchanged. */
 static void round_trip(const kl_producers *producers) {
     kl_buffer out = {0};
     kl_producers again;
@@ -53,7 +53,7 @@ static void round_trip(const kl_producers *producers) {
     kl_buffer_free(&out);
 }
 
-/* Life goes on from any state that was taken. */
+/* Any accepted state can be used. */
 static void use(kl_producers *producers, kl_span *input) {
     for (int i = 0; i < 20 && input->bytes > 0; i++) {
         uint8_t what = fuzz_u8(input);

@@ -72,7 +72,7 @@ static bool fails(void) {
 
 static int at_openat(int dir_fd, const char *name, int flags, mode_t mode) {
     static const char page[] = "/dev/shm/kafkalog-";
-    if (strncmp(name, page, sizeof page - 1) == 0) { /* no pages: readers look at bytes */
+    if (strncmp(name, page, sizeof page - 1) == 0) { /* no pages: readers read bytes */
         errno = EACCES;
         return -1;
     }
@@ -126,7 +126,7 @@ static void *at_mmap(void *where, size_t bytes, int protection, int flags, int f
     if (fails()) return MAP_FAILED;
     uint8_t *copy = malloc(bytes);
     WANT(copy != NULL);
-    /* A map past the end of its file is a SIGBUS that waits. */
+    /* A map past the end of its file would raise SIGBUS later. */
     WANT(pread(fd, copy, bytes, pos) == (ssize_t)bytes);
     return copy;
 }

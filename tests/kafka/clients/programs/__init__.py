@@ -1,7 +1,7 @@
-"""The client programs: how each is made ready and started; see tests/kafka/clients/agent.py.
+"""The client programs: how to prepare and start each; see tests/kafka/clients/agent.py.
 
 Python's are scripts.  Java's and Go's are compiled and kafkajs is fetched when a test first
-wants them; where a toolchain or a registry is missing they are Unavailable, with the reason.
+needs them; without the toolchain or the registry they are Unavailable, with the reason.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ QUICK = [*prepared.QUICK, "-Xmx256m"]
 
 
 def some(*names: str, long: Sequence[str]) -> list[Any]:
-    """The clients of a test; those of `long` take their turn in `make test-long`."""
+    """The clients of a test; those in `long` run in `make test-long`."""
     return [*names, *(pytest.param(name, marks=pytest.mark.long) for name in long)]
 
 
@@ -63,7 +63,7 @@ def command(name: str) -> list[str]:
 
 
 def archive(name: str) -> prepared.Archive | None:
-    """Of a client's classes, where it is Java's.
+    """The archive of a client's classes, if it runs in Java.
 
     Raises: Unavailable.
     """

@@ -15,7 +15,7 @@ import org.apache.kafka.clients.consumer.ConsumerRecord;
 import org.apache.kafka.clients.consumer.KafkaConsumer;
 import org.apache.kafka.common.TopicPartition;
 
-/** A member of a group: one thread that polls until it is told to leave. */
+/** A member of a group: one thread that polls until it has to leave. */
 class Member extends Thread implements ConsumerRebalanceListener {
     final KafkaConsumer<byte[], byte[]> consumer;
     final Set<TopicPartition> assigned = new HashSet<>();

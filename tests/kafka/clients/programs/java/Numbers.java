@@ -7,7 +7,7 @@ import java.util.concurrent.Semaphore;
 import org.apache.kafka.clients.producer.KafkaProducer;
 import org.apache.kafka.clients.producer.ProducerRecord;
 
-/** A stream of numbered values, and what was acknowledged of it. */
+/** A stream of numbered values, and its acknowledged numbers. */
 class Numbers extends Thread {
     static final int IN_FLIGHT = 500;
     static final int BURST = 40;

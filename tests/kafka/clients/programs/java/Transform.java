@@ -13,7 +13,7 @@ import org.apache.kafka.clients.producer.ProducerRecord;
 import org.apache.kafka.common.TopicPartition;
 import org.apache.kafka.common.serialization.ByteArraySerializer;
 
-/** Reads, transforms and writes in transactions, each third of which is aborted and done again. */
+/** Reads, transforms and writes in transactions; each third one is aborted and repeated. */
 class Transform {
     static final int STEP = 10;
     static final int ABORT = 3;
@@ -53,7 +53,7 @@ class Transform {
                         consumer.groupMetadata());
                 tries++;
                 if (tries % ABORT == 0) {
-                    producer.flush(); // what an abort finds unsent is never written
+                    producer.flush(); // an abort drops unsent records
                     producer.abortTransaction();
                     consumer.seek(where, batch.iterator().next().offset());
                 } else {

@@ -1,4 +1,4 @@
-// The agent of kafkajs: gzip and no compression are all that it has built in.
+// The agent of kafkajs: only gzip and no compression are built in.
 "use strict";
 const readline = require("readline");
 const { Kafka, CompressionTypes, ConfigResourceTypes, logLevel } = require("kafkajs");
@@ -20,7 +20,7 @@ let stream = null;
 const bytesIn = (text) => (text === null ? null : Buffer.from(text, "base64"));
 const bytesOut = (data) => (data === null || data === undefined ? null : data.toString("base64"));
 
-// kafkajs has an object of headers: a name that is there twice has an array.
+// kafkajs has an object of headers: a repeated name has an array.
 function headersIn(pairs) {
   const made = {};
   for (const [name, value] of pairs) {
@@ -204,7 +204,7 @@ async function tour({ topic }) {
     await admin.createTopics({ topics: [fresh], waitForLeaders: true });
     said.partitions = await partitions();
     said.retention = await setting();
-    // It takes a topic that is there for no error, and says false.
+    // It does not treat an existing topic as an error, and returns false.
     said.again = (await admin.createTopics({ topics: [fresh] })) ? 0 : 36;
     await admin.createPartitions({ topicPartitions: [{ topic, count: 5 }] });
     said.grown = await partitions();
@@ -224,7 +224,7 @@ async function tour({ topic }) {
   });
 }
 
-// It sends no further record of a call before all of the call are acknowledged: calls of a few.
+// A call sends nothing more until all its records are acknowledged: so calls are small.
 async function startStream(request) {
   const producer = producerOf(request);
   await producer.connect();

@@ -1,4 +1,4 @@
-"""The agent of aiokafka: its event loop has a thread of its own."""
+"""The agent of aiokafka: its event loop runs in a separate thread."""
 
 from __future__ import annotations
 

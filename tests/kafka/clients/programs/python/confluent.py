@@ -84,7 +84,7 @@ class Numbers(Stream):
         self._producer.poll(0)
 
     def _run(self) -> None:
-        # Callbacks come from poll, so that waiting for room must poll.
+        # Callbacks run in poll, so waiting for space must poll.
         while not self._stopped.is_set():
             self.rest()
             if self._room.acquire(blocking=False):

@@ -46,8 +46,8 @@ class Member(PollingMember, kafka.ConsumerRebalanceListener):
         self.assigned = []
 
     def poll(self) -> None:
-        # A poll that runs out just when its answer to a join comes loses the assignment, seen with
-        # 3.0.12: few polls, that no join meets the end of one.
+        # A poll that times out just when the answer to its join arrives loses the assignment, as
+        # seen with 3.0.12.  Polls are long, so that joins rarely meet the end of one.
         for records in self._consumer.poll(timeout_ms=1000).values():
             self.seen += [(r.topic, r.partition, r.offset) for r in records]
 

@@ -1,8 +1,8 @@
-"""Transfers of a bank, exactly once, by librdkafka: each value of a topic, "number:from:to:amount",
+"""A bank's transfers, exactly once, with librdkafka: each value of a topic, number:from:to:amount,
 becomes two of another, a debit and a credit, in a transaction with the group's offsets.
 
-Requests, as of the other agents: move (source target group name) -> at once; moved -> how many it
-committed and what it met with; stop -> the same, when its last transaction has ended.
+Requests, as of the other agents: move (source target group name) -> at once; moved -> the number of
+committed transfers and the errors; stop -> the same, when its last transaction has ended.
 """
 
 from __future__ import annotations
@@ -18,8 +18,8 @@ from serving import Agent
 BATCH = 5
 WAIT_S = 20
 STUCK_S = 3
-"""librdkafka whose broker came back may wait for ever in send_offsets_to_transaction, whatever its
-timeout, without a request in flight: what has taken so long is given up and started again."""
+"""After its broker comes back, librdkafka may wait forever in send_offsets_to_transaction, whatever
+its timeout, without a request in flight: a call that takes this long is given up and restarted."""
 
 
 class Mover:

@@ -1,4 +1,4 @@
-"""The agent of our own clients: members that share groups with everybody else's."""
+"""The agent of our own clients: members that share groups with those of all other clients."""
 
 from __future__ import annotations
 

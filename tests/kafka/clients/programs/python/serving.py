@@ -1,4 +1,4 @@
-"""What the Python agents share: lines in and out, members that poll in a thread."""
+"""Shared by the Python agents: lines in and out, members that poll in a thread."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from typing import Any
 ANSWER_S = 60
 IN_FLIGHT = 500
 BURST, PAUSE_S = 40, 0.01
-"""A stream rests after so many: some thousands a second are load, and can all be checked."""
+"""A stream pauses after this many: some thousands a second are load, and can all be checked."""
 
 
 def bytes_in(text: str | None) -> bytes | None:
@@ -40,7 +40,7 @@ def record_out(offset: int, timestamp_ms: int, key: Any, value: Any, headers: An
 
 
 class Deadline:
-    """Seconds that are left of an answer's time."""
+    """The seconds left to answer."""
 
     def __init__(self, what: str, seconds: float = ANSWER_S) -> None:
         self._what, self._end = what, time.monotonic() + seconds
@@ -53,7 +53,7 @@ class Deadline:
 
 
 class PollingMember:
-    """A member whose consumer is polled, asked and closed by one thread of its own."""
+    """A member whose consumer is polled, queried and closed by a thread of its own."""
 
     def __init__(self) -> None:
         self.assigned: list[tuple[str, int]] = []
@@ -129,7 +129,7 @@ class PollingMember:
 
 
 class Stream:
-    """Numbered values sent by a thread until it is stopped; what was acknowledged of them."""
+    """Numbered values sent by a thread until it is stopped, and which of them were acknowledged."""
 
     def __init__(self, request: dict[str, Any]) -> None:
         self.topic = request["topic"]
@@ -186,7 +186,7 @@ class Stream:
 
 
 class Agent:
-    """Requests to answers; a client's own part says how."""
+    """Answers requests; a client's subclass does the work."""
 
     member_kind: type[Any]
     stream_kind: type[Any]
@@ -226,7 +226,7 @@ class Agent:
         return self.streams[-1].state()
 
     def serve(self) -> None:
-        """Until standard input ends."""
+        """Serve until standard input ends."""
         for line in sys.stdin:
             request = json.loads(line)
             try:

@@ -1,4 +1,4 @@
-// Counts words, as every introduction to Kafka Streams does, with what the properties file says.
+// Counts words, as every introduction to Kafka Streams does; configured by a properties file.
 
 import java.io.FileReader;
 import java.time.Duration;

@@ -1,4 +1,4 @@
-// Package agent is what both Go agents share: a JSON object a line in, one a line out.
+// Package agent is shared by both Go agents: a JSON object a line in, one a line out.
 package agent
 
 import (
@@ -13,7 +13,7 @@ import (
 // Large is the most that a record may have in these tests.
 const Large = 4 << 20
 
-// A stream rests after a burst: some thousands a second are load, and can all be checked.
+// A stream pauses after a burst: some thousands a second are load, and can all be checked.
 const (
 	burst = 40
 	pause = 10 * time.Millisecond
@@ -73,7 +73,7 @@ type Request struct {
 	Instance    *string  `json:"instance"`
 	SessionMs   int      `json:"session_ms"`
 	Start       int64    `json:"start"`
-	// Partitions are numbers in one kind of request, and how many in another.
+	// Partitions are numbers in one kind of request, and a count in another.
 	Partitions json.RawMessage `json:"partitions"`
 }
 
@@ -89,7 +89,7 @@ func (r *Request) PartitionCount() (count int64) {
 	return count
 }
 
-// State is a member's account of itself.
+// State is the state of a member.
 type State struct {
 	mutex    sync.Mutex
 	assigned map[string]map[int32]bool
@@ -116,7 +116,7 @@ func (s *State) Assign(partitions map[string][]int32) {
 	s.joins++
 }
 
-// Revoke takes partitions away.
+// Revoke removes partitions.
 func (s *State) Revoke(partitions map[string][]int32) {
 	s.mutex.Lock()
 	defer s.mutex.Unlock()
@@ -127,28 +127,28 @@ func (s *State) Revoke(partitions map[string][]int32) {
 	}
 }
 
-// Clear takes all partitions away.
+// Clear removes all partitions.
 func (s *State) Clear() {
 	s.mutex.Lock()
 	defer s.mutex.Unlock()
 	s.assigned = nil
 }
 
-// See notes a record.
+// See records that a record was seen.
 func (s *State) See(topic string, partition int32, offset int64) {
 	s.mutex.Lock()
 	defer s.mutex.Unlock()
 	s.seen = append(s.seen, [3]any{topic, partition, offset})
 }
 
-// Fail notes what ended the member.
+// Fail records the error that ended the member.
 func (s *State) Fail(problem error) {
 	s.mutex.Lock()
 	defer s.mutex.Unlock()
 	s.failed = problem.Error()
 }
 
-// Answer is the state as an answer.
+// Answer returns the state as an answer.
 func (s *State) Answer() map[string]any {
 	s.mutex.Lock()
 	defer s.mutex.Unlock()
@@ -164,7 +164,7 @@ func (s *State) Answer() map[string]any {
 	}
 }
 
-// Numbers is the account of a stream.
+// Numbers is the state of a stream.
 type Numbers struct {
 	mutex  sync.Mutex
 	acked  [][3]int64
@@ -174,7 +174,7 @@ type Numbers struct {
 	Ended  chan struct{}
 }
 
-// NewNumbers is an empty account.
+// NewNumbers returns an empty state.
 func NewNumbers() *Numbers {
 	return &Numbers{
 		room: make(chan struct{}, InFlight), Stop: make(chan struct{}), Ended: make(chan struct{}),
@@ -197,7 +197,7 @@ func (n *Numbers) Run(start int64, send func(number int64)) {
 	}
 }
 
-// Value is what is sent for a number.
+// Value is the value sent for a number.
 func Value(number int64) []byte {
 	made := []byte(fmt.Sprintf("%d:", number))
 	for i := int64(0); i < number*7%300; i++ {
@@ -206,7 +206,7 @@ func Value(number int64) []byte {
 	return made
 }
 
-// Note takes what became of a number.
+// Note records the outcome of a number.
 func (n *Numbers) Note(number int64, partition int32, offset int64, problem error) {
 	n.mutex.Lock()
 	defer n.mutex.Unlock()
@@ -218,7 +218,7 @@ func (n *Numbers) Note(number int64, partition int32, offset int64, problem erro
 	}
 }
 
-// Answer is the account as an answer.
+// Answer returns the state as an answer.
 func (n *Numbers) Answer() map[string]any {
 	n.mutex.Lock()
 	defer n.mutex.Unlock()
