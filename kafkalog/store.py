@@ -265,7 +265,7 @@ class Store:
         from kafkalog.log.scan.topic import TopicScan
 
         found = self[topic]
-        wanted = found._folders if partitions is None else partitions
+        wanted = list(found._folders) if partitions is None else partitions
         logs = []
         for number in arguments.things("partitions", wanted):
             try:

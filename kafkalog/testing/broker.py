@@ -40,10 +40,10 @@ LOOK_S = 0.002
 
 class TestBroker:
     """A broker in this process, for any client in any language.
-    """A broker in this process, for any client in any language.
 
     Faults set with `fail` and similar methods affect every client, but not the helpers below.
     A context manager; closed by `close`, which may be repeated.
+    """
 
     __test__ = False  # not a class of tests, despite its name
 

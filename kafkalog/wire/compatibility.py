@@ -51,17 +51,17 @@ it uses the lower one.  Of sarama what its source knows."""
 SUITES = (
     ("librdkafka 2.12.0", "its tests against a broker, quick mode *", "85 of 92",
      "ACLs, SCRAM, settings of groups (4 files); a segment.bytes that Kafka refuses, too (2); "
-     "three brokers; 52 skip themselves. Built without RapidJSON, 4 more do: 82 of 88"),
+     "three brokers; 52 skipped. Built without RapidJSON, 4 more do: 82 of 88"),
     ("librdkafka 1.8.2", "26 of its tests of consumers, groups, events, idempotence", "all", ""),
     ("kafka-python 3.0.12", "`test/integration` *", "54 of 57",
-     "ACLs; TLS (2); 10 skip themselves"),
+     "ACLs; TLS (2); 10 skipped"),
     ("kafka-python 2.3.3", "`test/integration`", "35 of 40",
-     "ACLs; 2 of transactions, which were not supported then; 2 skip themselves"),
+     "ACLs; 2 of transactions, which were not supported then; 2 skipped"),
     ("kafka-python 2.2.21", "`test/integration`", "35 of 40",
-     "ACLs; 2 of transactions, which were not supported then; 2 skip themselves"),
+     "ACLs; 2 of transactions, which were not supported then; 2 skipped"),
     ("kafka-python 2.1.6", "tests of groups, consumers, producers, admin calls", "32 of 38",
      "4 fail with Kafka too (ACLs, a broker with id 0, an old error code); what it guesses from "
-     "DescribeAcls; 1 skips itself"),
+     "DescribeAcls; 1 skipped"),
     ("kafka-python 2.0.2", "the same", "31 of 37",
      "as with 2.1.6"),
     ("kafka-python 2.0, 2.1, 2.3, 3.0", "a walk of ours with each `api_version` from 0.11 on",
@@ -71,10 +71,10 @@ SUITES = (
     ("aiokafka 0.10, 0.12, 0.14", "a walk of ours through its API, 52 outcomes each", "as Kafka",
      ""),
     ("aiokafka 0.14.0", "its tests of transactions", "20 of 20", ""),
-    ("franz-go 1.22.2", "`pkg/kgo`, 50,000 records *", "143 of 143", "9 skip themselves"),
+    ("franz-go 1.22.2", "`pkg/kgo`, 50,000 records *", "143 of 143", "9 skipped"),
     ("sarama 1.61.1", "functional tests, on one broker behind toxiproxy", "50 of 56",
      "they stop, start or read the log of brokers in containers (3), want more brokers (2); "
-     "quotas; 1 skips itself"),
+     "quotas; 1 skipped"),
     ("kafka-go 0.4.51", "its tests *", "114 of 122",
      "Kafka 115; quotas, SCRAM (2); ACLs (3), a SASL listener and a null pointer of its own, with "
      "Kafka, too"),

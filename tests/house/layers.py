@@ -9,8 +9,9 @@ __all__ = ["PYTHON", "RANK", "C", "shown"]
 
 # Low to high.  Parts on one line do not import each other.
 PYTHON = [
+    ["types"],
     ["errors"],
-    ["types", "config", "clock", "report"],
+    ["config", "clock", "report"],
     ["arguments"],
     ["serializers"],
     ["_native"],

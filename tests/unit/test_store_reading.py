@@ -24,10 +24,9 @@ def store(tmp_path: Path) -> Iterator[kafkalog.Store]:
     with kafkalog.Store(tmp_path / "data", config=CONFIG) as made:
         made.create_topic("t", partitions=2)
         made.create_topic("empty")
-        with made.producer(transactional_id="x") as producer:
-            with producer.transaction():
-                producer.send("t", b"a", partition=0)
-                producer.send("t", b"b", partition=1)
+        with made.producer(transactional_id="x") as producer, producer.transaction():
+            producer.send("t", b"a", partition=0)
+            producer.send("t", b"b", partition=1)
         stable_ends(made, "t")
         yield made
 
@@ -83,7 +82,7 @@ def test_it_changes_nothing(store: kafkalog.Store) -> None:
         for use in (reader.producer, reader.consumer, lambda: reader.admin,
                     lambda: kafkalog.Consumer(reader), lambda: reader.create_topic("u"),
                     lambda: reader.delete_topic("t")):  # fmt: skip
-            with pytest.raises(errors.ReadOnly, match="mode 'r', .* wants mode 'w'"):
+            with pytest.raises(errors.ReadOnly, match=r"mode 'r', .* wants mode 'w'"):
                 use()
     assert files(store.path) == before
 

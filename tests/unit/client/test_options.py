@@ -10,8 +10,8 @@ import pytest
 
 import kafkalog
 from kafkalog.client.consumer import settings as consumers
-from kafkalog.client.producer import settings as producers
 from kafkalog.client.link.transport import Options
+from kafkalog.client.producer import settings as producers
 from kafkalog.config.admin import AdminConfig
 from kafkalog.config.consumer import ConsumerConfig
 from kafkalog.config.producer import ProducerConfig

@@ -256,7 +256,7 @@ def codes(reply: Any) -> list[ErrorCode]:
     return [ErrorCode(p.error_code) for topic in reply.topics for p in topic.partitions]
 
 
-# ---- no group yet ------------------------------------------------------------------------------------
+# ---- no group yet --------------------------------------------------------------------------------
 
 
 def test_loading(desk: Desk) -> None:

@@ -339,7 +339,7 @@ def test_a_broker_that_cannot_be_asked_is_read_from(tmp_path: Path) -> None:
 def read_again(
     peer: Peer, leader: Leader1, how: str, meanwhile: Callable[[], None]
 ) -> Iterator[kafkalog.Consumer]:
-    """A consumer that has read ten records, then none until `meanwhile` has run: it had paused the
+    """A consumer that has read ten records, then none until the callback has run: it had paused the
     partition, or the cluster lacked it."""
     config = {"retry.backoff.ms": 1, "fetch.max.wait.ms": 5}
     with kafkalog.Consumer(peer.servers, auto_offset_reset="none", config=config) as made:
