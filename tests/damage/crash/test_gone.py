@@ -331,7 +331,7 @@ def test_repair_keeps_what_follows_a_lost_end(
             kafkalog.Log(path, mode=mode, config=SMALL)
         assert ("is damaged at" in str(caught.value)) == (loss == "spoiled")
     assert "point-gap" in {f.what for f in verify(root).findings if f.severity == "damage"}
-    assert f"begins behind it, at offset {end}" in command("repair", str(root))[1]
+    assert f"begins after them, at offset {end}" in command("repair", str(root))[1]
     status, said = command("repair", str(root), "--execute")
     assert status == 0, said
     assert verify(root).clean and verify(path).clean

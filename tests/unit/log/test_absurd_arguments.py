@@ -81,7 +81,7 @@ def test_wrong_arguments_of_the_opening(tmp_path: Path, monkeypatch: pytest.Monk
         ("truncate", {"offset": "1"}, "offset: found '1' of type str, wanted an int"),
         ("read_batches", {"offset": 0, "max_bytes": -1}, "max_bytes: found -1, wanted 0 or more"),
         ("epoch_end", {"epoch": 1 << 40}, "epoch: found 1099511627776, wanted -1 to 2147483647"),
-        ("append_batches", {"buffer": "x"}, "buffer: found str, wanted bytes"),
+        ("append_batches", {"buffer": "x"}, "buffer: found str, wanted contiguous bytes"),
         (
             "append_many",
             {"values": [b"v"], "batch_bytes": 0},

@@ -216,7 +216,7 @@ def test_no_commit_claims_a_generation_whose_share_is_not_known(
             lambda: member.poll(1) or peer.count(apis.SYNC_GROUP) == 2, "it asks for its share"
         )
         for wait in (True, False):
-            with pytest.raises(failure_class(ErrorCode.REBALANCE_IN_PROGRESS), match="joins"):
+            with pytest.raises(failure_class(ErrorCode.REBALANCE_IN_PROGRESS), match="is joining"):
                 member.commit({ZERO: 5}, wait=wait)
         let.set()
         again(member)
