@@ -305,6 +305,10 @@ class World(Time):
             link.flying.append(flight)
             self._post(link, flight)
 
+    def flights(self) -> set[Flight]:
+        """Requests in flight, or waiting for their connection; their batches may have ended."""
+        return self.underway.union(*(link.flying for link in self._links.values()))
+
     def _opened(self, link: Link, flight: Flight) -> None:
         if self._links.get(link.node) is not link:
             return
@@ -546,14 +550,10 @@ def _tick(world: World) -> None:
 
 
 def _forget(world: World, tp: TopicPartition) -> None:
-    """A leader forgets its producers, unless it could then accept a batch twice: a first one, or
-    one that has ended and is still in a late request."""
-    unfinished = world.waiting.unfinished
-    here = [flight for flight in world.underway if tp in flight.batches]
-    twice = any(tp in flight.firsts for flight in here)
-    twice |= any(flight.batches[tp].number not in unfinished for flight in here)
-    twice |= any(b.tp == tp and b.sequence == 0 for b in unfinished.values())
-    if not twice:
+    """A leader forgets its producers, unless it could then accept a first batch twice."""
+    first = any(tp in flight.firsts for flight in world.flights())
+    first |= any(b.tp == tp and b.sequence == 0 for b in world.waiting.unfinished.values())
+    if not first:
         world.note(f"{tp.topic}-{tp.partition} forgets its producers")
         world.brokers.partitions[tp].log.forget()
 
