@@ -3,8 +3,9 @@ source and against Spark's own Kafka source on Apache Kafka.
 
 Records of a 16 B key and a 100 B value, all columns, local[2], PySpark's Unix socket to its workers
 on, the checkpoint on the file system that is measured.  A figure is the median duration that Spark
-reports for a query's micro-batches, without the first one.  The fast checkpoint manager is
-`FileSystemBasedCheckpointFileManager`, which Spark has but does not use by default.
+reports for a query's micro-batches, without the first one; with AvailableNow, of the whole query.
+The fast checkpoint manager is `FileSystemBasedCheckpointFileManager`, which Spark has but does not
+use by default.
 """
 
 from __future__ import annotations
@@ -123,6 +124,34 @@ def test_large_batches(measure: Any, spark: Any, places: Places) -> None:
     wants = [Want(OURS, than=CEILING, factor=0.85), Want(OURS, than=KAFKA_SOURCE)]
     work = "Spark local[2] stream, 1,000,000 rows a micro-batch"
     measure("spark-stream-large", work, sides, wants, rounds=3)
+
+
+def whole_s(stream: Any, places: Places) -> float:
+    """Seconds of a query that reads what is there and ends, from its start to its end."""
+    begun_s = time.monotonic()
+    query = (
+        stream.writeStream.format("noop")
+        .option("checkpointLocation", str(next(places.checkpoints)))
+        .trigger(availableNow=True)
+        .start()
+    )
+    assert query.awaitTermination(LIMIT_S), f"it has not ended in {LIMIT_S} s"
+    found_s = time.monotonic() - begun_s
+    assert sum(one["numInputRows"] for one in query.recentProgress) == ROWS * BATCHES
+    return found_s
+
+
+@pytest.mark.spark
+def test_available_now(measure: Any, spark: Any, places: Places) -> None:
+    """Rows a second of a whole query with the trigger AvailableNow."""
+    sides = [
+        Side(name, ROWS * BATCHES, lambda stream: whole_s(stream, places), stream)
+        for name, stream in streams(spark, places, TOPIC, ROWS * BATCHES).items()
+        if name != CEILING  # it has no end
+    ]
+    wants = [Want(OURS, than=KAFKA_SOURCE, factor=2.5)]
+    work = f"Spark local[2] AvailableNow, {ROWS * BATCHES:,} rows, the whole query"
+    measure("spark-stream-available", work, sides, wants, rounds=5)
 
 
 @pytest.mark.spark

@@ -463,8 +463,10 @@ class Connection:
             frame = self._frame(due_s, timeout_ms)
             sent = self._sent.popleft()
             pos = self._body_pos(frame, sent)
-            if self._left.pop(sent.correlation_id, None) is None:
+            if (left := self._left.pop(sent.correlation_id, None)) is None:
                 return frame, pos, sent
+            # Its errand would send it again, and so drop the answer that is waited for here.
+            left.errand.keep((self.address, *left.what), self._decoded(frame, pos, sent))
 
     def _frame(self, due_s: float, timeout_ms: int) -> bytes:
         """The next frame."""

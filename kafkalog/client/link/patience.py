@@ -39,6 +39,10 @@ class Errand:
         self._again = deque([*self.log, *self._again])
         self.log = []
 
+    def keep(self, key: Hashable, answer: Any) -> None:
+        """An answer to an earlier attempt's request arrived while something else was waited for."""
+        self._again.append((key, answer))
+
     def known(self, key: Hashable) -> Any:
         """The earlier answer to this request, in order; None: there is none."""
         for at, (asked, answer) in enumerate(self._again):

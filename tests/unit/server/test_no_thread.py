@@ -12,6 +12,7 @@ import pytest
 
 from kafkalog.coordinator import core
 from kafkalog.errors import Timeout
+from kafkalog.wire import apis
 from kafkalog.wire.error_codes import ErrorCode
 from tests.support.raw import Raw
 from tests.unit.server.conftest import MakeBroker
@@ -80,8 +81,7 @@ def test_a_journal_that_no_thread_can_read_is_read_later(
     with Raw(broker.bootstrap_servers) as raw:
         raw.create("t")
         with no_thread(monkeypatch, "-loader") as tried:
-            broker._node.transactions.load({0: 0}, 1)
-            assert tried
+            raw.call(apis.FIND_COORDINATOR, key_type=1, coordinator_keys=["t"])  # creates it
             wait_until(lambda: len(tried) > 2, "it is tried again")
         client = Client(raw)
         assert client.write("t", b"a", version=12).error_code == ErrorCode.NONE

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import threading
 from collections.abc import Callable
 from typing import Any
 
@@ -17,7 +18,7 @@ from kafkalog.types import TopicPartition
 from kafkalog.wire import apis
 from kafkalog.wire.error_codes import ErrorCode
 from tests.support.scripted import STALL, Peer
-from tests.support.waiting import wait_for
+from tests.support.waiting import LIMIT_S, wait_for
 from tests.unit.client.conftest import QUICK
 from tests.unit.client.gate import Gate
 
@@ -137,6 +138,41 @@ def test_a_broker_that_answers_late_is_asked_first_all_the_same(peer: Peer) -> N
         first.close()
         assert cluster.any().address == first.address
         assert not other.connections
+
+
+def test_an_answer_that_comes_while_another_is_waited_for_is_kept(peer: Peer) -> None:
+    """Otherwise the two would be asked for again and again, as each drops the other's answer."""
+    let = threading.Semaphore(0)
+
+    def answer(request: Any, version: int) -> Any:
+        assert let.acquire(timeout=LIMIT_S)
+        (group,) = request.coordinator_keys
+        return {"coordinators": [{"key": group, "node_id": 1, "host": "h", "port": 1}]}
+
+    peer.on(apis.FIND_COORDINATOR, answer)
+    with Cluster(peer.servers, QUICK) as cluster:
+        connection = cluster.any()
+
+        def found(group: str) -> bool:
+            wait: Callable[..., Any] = answering
+            with cluster.patience.whole(math.inf, wait):
+                try:
+                    with cluster.patience.errand_of(group, 0):
+                        body = {"key_type": 0, "coordinator_keys": [group]}
+                        connection.call(apis.FIND_COORDINATOR, body)
+                except NotYet:
+                    return False
+            return True
+
+        assert not found("a") and not found("b")
+        let.release()
+        assert answering([connection], LIMIT_S)
+        assert not found("b")  # that was a's answer
+        let.release()
+        assert answering([connection], LIMIT_S)
+        wait_for(lambda: found("a"), "a's answer")
+        wait_for(lambda: found("b"), "b's answer")
+    assert peer.count(apis.FIND_COORDINATOR) == 2
 
 
 def test_a_broker_that_never_answers_is_given_up(peer: Peer) -> None:
