@@ -19,6 +19,8 @@ from kafkalog import errors
 __all__ = ["Errand", "NotYet", "Patience"]
 
 
+KEPT_MAX = 16
+"""Answers that an errand has not used yet; one that is dropped is asked for again."""
 Wait = Callable[[Collection[Any], float], object]
 """(connections, seconds): wait until one of them has something, or for something else."""
 
@@ -40,8 +42,13 @@ class Errand:
         self.log = []
 
     def keep(self, key: Hashable, answer: Any) -> None:
-        """An answer to an earlier attempt's request arrived while something else was waited for."""
+        """An answer to an earlier attempt's request arrived while something else was waited for.
+
+        The oldest is dropped if there are many: attempts that ask differently each time want none.
+        """
         self._again.append((key, answer))
+        if len(self._again) > KEPT_MAX:
+            self._again.popleft()
 
     def known(self, key: Hashable) -> Any:
         """The earlier answer to this request, in order; None: there is none."""

@@ -13,7 +13,7 @@ from kafkalog import errors
 from kafkalog.client.consumer.consumer import Consumer
 from kafkalog.client.link.cluster import Cluster
 from kafkalog.client.link.connection import answering
-from kafkalog.client.link.patience import NotYet
+from kafkalog.client.link.patience import KEPT_MAX, Errand, NotYet
 from kafkalog.types import TopicPartition
 from kafkalog.wire import apis
 from kafkalog.wire.error_codes import ErrorCode
@@ -173,6 +173,16 @@ def test_an_answer_that_comes_while_another_is_waited_for_is_kept(peer: Peer) ->
         wait_for(lambda: found("a"), "a's answer")
         wait_for(lambda: found("b"), "b's answer")
     assert peer.count(apis.FIND_COORDINATOR) == 2
+
+
+def test_answers_that_are_never_used_are_bounded() -> None:
+    errand = Errand()
+    for number in range(3 * KEPT_MAX):
+        errand.keep(number, f"answer {number}")
+        errand.rewind()
+    assert [n for n in range(3 * KEPT_MAX) if errand.known(n)] == [
+        *range(2 * KEPT_MAX, 3 * KEPT_MAX)
+    ]
 
 
 def test_a_broker_that_never_answers_is_given_up(peer: Peer) -> None:

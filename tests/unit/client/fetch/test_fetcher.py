@@ -120,7 +120,7 @@ def test_a_damaged_batch_is_told_with_its_place(
 
 
 def from_zero(data: bytes, *others: dict[str, Any]) -> Callable[[Any, int], Any]:
-    """These bytes and other rows for who asks from offset 0, otherwise nothing."""
+    """Answers a fetch from offset 0 with these bytes and other rows, any other with nothing."""
 
     def answer(request: Any, version: int) -> Any:
         asked = {(p.partition, p.fetch_offset) for t in request.topics for p in t.partitions}
