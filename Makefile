@@ -27,7 +27,7 @@ unexport PYTHONDONTWRITEBYTECODE
 PROCESSES := -n auto --dist loadfile --no-loadscope-reorder
 # What `make check` runs.
 CHECKED := tests/house tests/examples $(addprefix tests/unit/,base batch config disk inspect log \
-           metadata net plane scan test_clock.py)
+           metadata net plane test_clock.py)
 
 .PHONY: help demo demo-full check test test-long test-busy explore bench lint format docs sanitize fuzz torture suites test-versions test-sparks build wheel clean distclean print-python
 

@@ -121,7 +121,9 @@ static kl_status restart(kl_log *log, kl_dir *dir, int64_t offset) {
     if (!status) status = kl_log_forget_point(log, dir);
     if (!status) status = kl_segment_create_aside(dir, offset, &fresh);
     if (status) return status; /* nothing is changed */
+    kl_lock(&log->lock);
     status = kl_version_begin(log->version, 0, kl_segment_retain(fresh), &next);
+    kl_unlock(&log->lock);
     if (status) {
         (void)kl_dir_unlink(dir, kl_file_name(fresh->file));
         kl_segment_drop(fresh);
@@ -236,7 +238,9 @@ static kl_status make_plan(kl_log *log, kl_dir *dir, int64_t offset, cut_plan *p
     if (!status) status = try_room(log, plan, dir);
     if (!status) status = kl_segment_shorten(segment, plan->pos, &plan->cut);
     if (status) return status;
+    kl_lock(&log->lock); /* for what readers note of the version */
     status = kl_version_begin(plan->look.version, plan->index, plan->cut, &plan->version);
+    kl_unlock(&log->lock);
     if (!status) status = read_back(log, plan, plan->cut, &plan->log_end);
     if (!status)
         status = kl_log_derive_producers(log, plan->version, &plan->producers, dir,

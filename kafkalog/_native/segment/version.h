@@ -25,8 +25,8 @@ typedef struct {
 } kl_version;
 
 kl_status kl_version_new(kl_version **out); /* without segments */
-/* The first `count` segments of another one, and `last` behind them.  Takes the reference to
- * `last`, also when it fails. */
+/* Locked.  The first `count` segments of another one, and `last` behind them.  Takes the
+ * reference to `last`, also when it fails. */
 kl_status kl_version_begin(const kl_version *version, size_t count, kl_segment *last,
                            kl_version **out);
 /* Only under the log's lock, so that a sole holder knows that it is the only one. */

@@ -66,6 +66,15 @@ class TopicAnswer(NamedTuple):
     info: TopicInfo
 
 
+class Hearsay(NamedTuple):
+    """A leader that only an error has named."""
+
+    answered: PartitionInfo
+    """The newest leader that metadata has given."""
+    contradicted: int
+    """The number of answers since then that gave an older one."""
+
+
 class MetadataAnswer(NamedTuple):
     """A broker's answer about its cluster."""
 
@@ -94,9 +103,9 @@ class Known:
         """Why the broker refused topics of the last request."""
         self._seen: dict[UUID, TopicInfo] = {}
         """The last knowledge of each topic, also of a forgotten one; the latest at the end."""
-        self._hearsay: dict[tuple[UUID, int], int] = {}
-        """Partitions whose leader is only known from an error, and how often metadata contradicted
-        it: an error names no topic id, and may be about a deleted topic of the same name."""
+        self._hearsay: dict[tuple[UUID, int], Hearsay] = {}
+        """Partitions whose leader is only known from an error: an error names no topic id, and may
+        be about a deleted topic of the same name."""
         self._sought: dict[str, float] = {}
         """Missing topics, and since when they are looked for."""
         self._coordinators: dict[tuple[int, str], int] = {}
@@ -131,23 +140,30 @@ class Known:
         if topic_id.int and (before := self._seen.pop(topic_id, None)) is not None:
             for number, known in before.partitions.items():
                 row = rows.get(number)
-                if row is None or self._is_older(row, known, topic_id):
-                    rows[number] = known  # a topic never loses a partition
+                # A topic never loses a partition.
+                rows[number] = known if row is None else self._newer(row, known, topic_id)
         taken = info._replace(partitions=dict(sorted(rows.items())))
         self.topics[info.name] = taken
         if topic_id.int:
             self._seen[topic_id] = taken
 
-    def _is_older(self, row: PartitionInfo, known: PartitionInfo, topic_id: UUID) -> bool:
-        """Whether the broker does not know the current leader yet."""
-        older = 0 <= row.leader_epoch < known.leader_epoch
+    def _newer(self, row: PartitionInfo, known: PartitionInfo, topic_id: UUID) -> PartitionInfo:
+        """The one to believe: what a broker answered, or what is known already."""
         key = topic_id, row.partition
-        if key in self._hearsay:
-            self._hearsay[key] += 1
-            if not older or self._hearsay[key] > CONTRADICTED_MAX:
-                del self._hearsay[key]
-                return False
-        return older
+        hearsay = self._hearsay.pop(key, None)
+        if not self._is_older(row, known):
+            return row
+        if hearsay is None:
+            return known
+        answered = hearsay.answered if self._is_older(row, hearsay.answered) else row
+        if hearsay.contradicted == CONTRADICTED_MAX:
+            return answered
+        self._hearsay[key] = Hearsay(answered, hearsay.contradicted + 1)
+        return known
+
+    def _is_older(self, row: PartitionInfo, known: PartitionInfo) -> bool:
+        """Whether the broker that answered `row` does not know the current leader yet."""
+        return 0 <= row.leader_epoch < known.leader_epoch
 
     def _bound(self) -> None:
         if len(self._seen) - len(self.topics) <= PAST_MAX:
@@ -183,7 +199,9 @@ class Known:
         info.partitions[tp.partition] = found._replace(leader=leader, leader_epoch=epoch)
         self.version += 1
         if info.topic_id.int:
-            self._hearsay[info.topic_id, tp.partition] = 0
+            key = info.topic_id, tp.partition
+            before = self._hearsay.get(key)
+            self._hearsay[key] = Hearsay(found if before is None else before.answered, 0)
         return leader in self.nodes
 
     def topic_name(self, topic_id: UUID) -> str | None:

@@ -12,6 +12,7 @@ import pytest
 
 from kafkalog.client.link import metadata
 from kafkalog.client.link.metadata import (
+    CONTRADICTED_MAX,
     GROUP,
     TRANSACTION,
     Known,
@@ -251,6 +252,24 @@ def test_epochs_of_another_cluster_say_nothing() -> None:
     assert epoch_of(known, "t") == 7
     known.answered(["t"], said(topic("t", 1, 0), cluster_id="two"))
     assert epoch_of(known, "t") == 0
+
+
+def test_a_contradicted_leader_gives_way_to_the_newest_one_that_metadata_gave() -> None:
+    """A leader that an error named is dropped in the end; a broker that lags behind is not
+    believed because of that."""
+    known = Known()
+    known.answered(["t"], said(topic("t", 1, 0)))
+    assert known.learn_leader(TopicPartition("t", 0), 1, 9, HERE)
+    known.answered(["t"], said(topic("t", 1, 4)))
+    for _ in range(CONTRADICTED_MAX - 1):
+        known.answered(["t"], said(topic("t", 1, 0)))
+        assert epoch_of(known, "t") == 9
+    assert known.learn_leader(TopicPartition("t", 0), 1, 10, HERE)  # another error: it counts again
+    for _ in range(CONTRADICTED_MAX):
+        known.answered(["t"], said(topic("t", 1, 0)))
+        assert epoch_of(known, "t") == 10
+    known.answered(["t"], said(topic("t", 1, 0)))
+    assert epoch_of(known, "t") == 4
 
 
 def test_a_topic_id_has_its_name_until_another_has_it() -> None:
