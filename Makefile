@@ -29,7 +29,7 @@ PROCESSES := -n auto --dist loadfile --no-loadscope-reorder
 CHECKED := tests/house tests/examples $(addprefix tests/unit/,base batch config disk inspect log \
            metadata net plane test_clock.py)
 
-.PHONY: help demo demo-full check test test-long test-busy explore bench lint format docs sanitize fuzz torture suites test-versions test-sparks build wheel clean distclean print-python
+.PHONY: help nightly demo demo-full check test test-long test-busy explore bench lint format docs sanitize fuzz torture suites test-versions test-sparks build wheel clean distclean print-python
 
 help:
 	@echo "make demo           the tour: a year of flights through the log, a minute or two"
@@ -50,6 +50,7 @@ help:
 	@echo "make wheel          a wheel for Linux with glibc, in build/wheels"
 	@echo "make test-versions  a quick subset on every Python >= 3.10 of this machine"
 	@echo "make test-sparks    the tests without a JVM and one session on PySpark 4.0, 4.1 and 4.2"
+	@echo "make nightly        all of the above but torture and bench, with a table of times; two hours"
 	@echo "make clean          remove what was built; distclean: and .venv"
 
 demo: build
@@ -150,6 +151,10 @@ wheel: build
 
 test-versions: build
 	@.ci/versions $(PY)
+
+# NIGHTLY="fuzz docs" selects some.
+nightly: build
+	@.ci/nightly $(NIGHTLY)
 
 # SPARKS="4.0 4.3" selects other versions.
 test-sparks: build

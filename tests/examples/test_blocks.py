@@ -168,7 +168,8 @@ def test_commands_have_the_options_that_documents_show() -> None:
 
 
 def test_wrong_commands_are_found() -> None:
-    (block,) = blocks_of("page", "```\n$ kafkalog topics --dir data --nothing | wc\nkafkalog gone\n```\n")
+    text = "```\n$ kafkalog topics --dir data --nothing | wc\nkafkalog gone\n```\n"
+    (block,) = blocks_of("page", text)
     first, second = commands(block)
     assert "--nothing" in (command_problem(first) or "")
     assert command_problem(second) == "there is no command gone"

@@ -1,7 +1,10 @@
-"""The long form: `python -m tests.damage.fuzz.long [TARGET ...]`, as `make fuzz` runs it.
+"""The long form, as `make fuzz` runs it: `python -m tests.damage.fuzz.long [TARGET ...]`.
 
 The targets share KAFKALOG_FUZZ_MINUTES (10).  Inputs with new coverage are kept in
 build/fuzz/corpus for the next run; executions are added to the ledger, one line a run.
+
+With --corpora each target reads only the inputs that the checkout keeps and those made of its
+golden files: the same each time.
 """
 
 import datetime
@@ -9,6 +12,7 @@ import json
 import os
 import subprocess
 import sys
+import tempfile
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
@@ -40,6 +44,8 @@ def note(target: engine.Target, result: engine.Result, seconds: float) -> None:
 
 def main(names: list[str]) -> int:
     """Run every target, as many at once as there are processors; 1 if one found something."""
+    only_kept = "--corpora" in names
+    names = [name for name in names if name != "--corpora"]
     unknown = set(names) - set(engine.TARGETS)
     if unknown:
         print(
@@ -56,7 +62,13 @@ def main(names: list[str]) -> int:
     minutes = float(os.environ.get("KAFKALOG_FUZZ_MINUTES", "10"))
     seconds = max(1.0, minutes * 60 * workers / len(targets))
 
-    def one(target: engine.Target) -> bool:
+    def kept_inputs(target: engine.Target) -> engine.Result:
+        with tempfile.TemporaryDirectory(prefix="fuzz-") as real:
+            seeds.write(target, Path(real))
+            corpora = [f for f in (Path(real), committed / target.name) if f.is_dir()]
+            return engine.run(target, programs[target.name], corpora)
+
+    def searched(target: engine.Target) -> engine.Result:
         kept, real = (engine.BUILD / kind / target.name for kind in ("corpus", "real"))
         for folder in (kept, real):
             folder.mkdir(parents=True, exist_ok=True)
@@ -66,6 +78,10 @@ def main(names: list[str]) -> int:
         seed = int.from_bytes(os.urandom(3), "big")
         result = engine.run(target, programs[target.name], corpora, seed, seconds=seconds)
         note(target, result, seconds)
+        return result
+
+    def one(target: engine.Target) -> bool:
+        result = kept_inputs(target) if only_kept else searched(target)
         print(f"{target.name:10} {result.executions:>12,} executions, coverage {result.coverage}")
         if result.crash:
             print(f"FOUND: {result.crash}\n{result.report}", flush=True)
