@@ -52,10 +52,10 @@ def _asked(node: Node, request: Request, operations: int) -> list[dict[str, Any]
     body = request.body
     by_id = request.version >= IDS_SINCE
     names = [topic.name for topic in body.topics if topic.name is not None]
-    # As in Kafka: the request that creates a topic is answered with its absence once.
-    image = node.image
+    # Kafka answers a request that creates a topic with its absence, and the client pauses.
     if body.allow_auto_topic_creation and node.config.auto_create_topics_enable:
         create_missing(node, [name for name in names if _made_on_use(name)])
+    image = node.image
     found: list[dict[str, Any]] = []
     # Each once, as in Kafka: otherwise a small request could ask for any number of answers.
     for asked in {(one.name, one.topic_id if by_id else None): one for one in body.topics}.values():
