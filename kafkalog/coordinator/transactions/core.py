@@ -3,6 +3,7 @@ request, completes the ends of transactions, and applies timeouts."""
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Collection, Iterable
 from functools import partial
 from itertools import count
@@ -15,6 +16,7 @@ from kafkalog.coordinator.step import Body, Call, Step, all_of
 from kafkalog.coordinator.timers import Key
 from kafkalog.coordinator.transactions import loader, requests
 from kafkalog.coordinator.transactions.admin import Filters, describe, described_error
+from kafkalog.coordinator.transactions.outcomes import Outcome, outcome_of
 from kafkalog.coordinator.transactions.requests import Asked, Given
 from kafkalog.coordinator.transactions.shard import Marker, Outside, TransactionShard
 from kafkalog.coordinator.transactions.transaction import NONE, State, Transaction, completed
@@ -26,6 +28,8 @@ from kafkalog.wire.api import Api
 from kafkalog.wire.error_codes import ErrorCode
 
 __all__ = ["SERVED", "TransactionCore"]
+
+LOG = logging.getLogger(__name__)
 
 SERVED = frozenset(
     {
@@ -55,14 +59,6 @@ FENCED_SINCE = {
 """The first version whose clients know PRODUCER_FENCED (KIP-588)."""
 RAISING_SINCE = 5
 """The first version of EndTxn in which each end raises the epoch: transaction version 2."""
-_GONE = {
-    ErrorCode.NONE,
-    ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
-    ErrorCode.INVALID_PRODUCER_EPOCH,
-}
-"""Outcomes of a marker that leave nothing to do: the partition was deleted or has a newer marker.
-An outdated coordinator epoch is not one: the transaction is still open there."""
-
 Results = dict[TopicPartition, ErrorCode]
 
 
@@ -314,14 +310,19 @@ class TransactionCore(Core[TransactionShard]):
             return  # already done, or another's now
         if where not in one.markers:
             return
-        if error in _GONE:
-            one.markers.discard(where)
-            if not one.markers:
-                self._complete(shard, step, one)
-        else:
+        exists = 0 <= where.partition < self._outside.topic_partitions(where.topic)
+        outcome = outcome_of(error, exists)
+        if not outcome.final:
             key = ("marker", marker.shard, name, f"{where.partition} {where.topic}")
-            fenced = error is ErrorCode.TRANSACTION_COORDINATOR_FENCED
+            fenced = outcome is Outcome.FENCED
             self.timers.set(key, step.now_ms + (FENCED_MS if fenced else RETRY_MS))
+            return
+        if outcome is not Outcome.DONE:
+            LOG.warning("transactional id %s: its transaction gets no end in %s-%d: %s",
+                        name, *where, outcome.value)  # fmt: skip
+        one.markers.discard(where)
+        if not one.markers:
+            self._complete(shard, step, one)
 
     def _complete(self, shard: TransactionShard, step: Step, one: Transaction) -> None:
         """All partitions have the marker: write that until it is written."""

@@ -8,8 +8,9 @@ by being written.
 """
 
 import struct
+import threading
 from collections import defaultdict
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from functools import partial
 from typing import Any, NamedTuple
 
@@ -17,7 +18,7 @@ from kafkalog._native import lib
 from kafkalog.coordinator.step import Step
 from kafkalog.coordinator.transactions.core import Results
 from kafkalog.coordinator.transactions.requests import Asked
-from kafkalog.errors import InvalidTxnState, KafkalogError
+from kafkalog.errors import InvalidTxnState, KafkalogError, NotLeaderOrFollower
 from kafkalog.server.handlers.failures import handler_failed
 from kafkalog.server.network.reactor import Appended
 from kafkalog.server.node import Node
@@ -47,7 +48,7 @@ JOINS_SINCE = 12
 """From this version on, a partition joins by being written."""
 _RETRY = {
     ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, ErrorCode.COORDINATOR_NOT_AVAILABLE,
-    ErrorCode.NOT_COORDINATOR,
+    ErrorCode.NOT_COORDINATOR, ErrorCode.OPERATION_NOT_ATTEMPTED,
 }  # fmt: skip
 """Errors that a producer does not expect for a partition: NOT_ENOUGH_REPLICAS makes it retry."""
 
@@ -80,14 +81,17 @@ class Verdict:
     def append(self, append: Callable[[], Appended]) -> Appended:
         """Append it, if that is still allowed.
 
-        Raises: Refused by the coordinator, InvalidTxnState, what `append` raises.
+        Raises: Refused by the coordinator, InvalidTxnState, NotLeaderOrFollower, what `append`
+        raises.
         """
         if self._guard is None:
             raise Refused(self._error, "the coordinator does not let the producer write here")
         with self._node.guards.writing(self._guard) as holds:
-            if not holds:
-                raise InvalidTxnState("its transaction has ended in this partition")
-            return append()
+            if holds:
+                return append()
+        if self._guard.error is ErrorCode.NOT_LEADER_OR_FOLLOWER:
+            raise NotLeaderOrFollower("the partition was led elsewhere since, or deleted")
+        raise InvalidTxnState("its transaction has ended in this partition")
 
     def end(self) -> None:
         """Release the guard: it was written, or was not."""
@@ -141,59 +145,90 @@ def allow(
     if not writes:
         then(verdicts)
         return
-    left = len(writes)
-
-    def done(one: Writes, step: Step | None, results: Results) -> None:
-        nonlocal left
-        for where, error in results.items():
-            # In the step that allows it, so that no marker of the same transaction was sent yet,
-            # and all markers of the previous one, which it may have waited for, are written.
-            allowed = error is ErrorCode.NONE
-            guard = node.guards.begin(where, one.producer_id) if allowed else None
-            verdicts[where.topic, where.partition, (one.producer_id, one.epoch)] = Verdict(
-                node, guard, _as_producer(error, request.version)
-            )
-        left -= 1
-        if left:
-            return
-        if at_once and step is not None:
-            step.answer(lambda _: then(verdicts))  # once the step's decision is written
-        else:
-            node.begun.submit(partial(then, verdicts))
-
-    def event(step: Step) -> None:
-        core = node.transactions.core
-        try:
-            for one in writes:
-                asked = Asked(request.body.transactional_id, one.producer_id, one.epoch)
-                if request.version >= JOINS_SINCE:
-                    core.join(step, asked, one.partitions, 2, partial(done, one))
-                else:
-                    done(one, step, core.verify(asked, one.partitions))
-        except Exception as problem:
-            for verdict in verdicts.values():
-                verdict.end()
-            handler_failed(request, problem)
-
+    asking = _Asking(node, request, writes, then, at_once)
     broker = None if node.afar is None else node.afar.coordinator(request.body.transactional_id)
     if broker is not None:
-        _allow_afar(node, request, broker, writes, done)
-    elif not node.transactions.ask(event, here=True):
+        asking.afar(broker)
+    elif not node.transactions.ask(asking.here, here=True):
         for one in writes:
             gone = dict.fromkeys(one.partitions, ErrorCode.COORDINATOR_NOT_AVAILABLE)
-            done(one, None, gone)
+            asking.answered(one, None, gone)
 
 
-def _allow_afar(
-    node: Node, request: Request, broker: int, writes: list[Writes],
-    done: Callable[[Writes, Step | None, Results], None],
-) -> None:  # fmt: skip
-    """As `ask`, of a coordinator on another node."""
-    assert node.afar is not None
-    for one in writes:
-        asked = Asked(request.body.transactional_id, one.producer_id, one.epoch)
-        joins = request.version >= JOINS_SINCE
-        node.afar.allow(broker, asked, one.partitions, joins, partial(done, one, None))
+class _Asking:
+    """The questions of one request, one for each producer."""
+
+    def __init__(
+        self, node: Node, request: Request, writes: list[Writes],
+        then: Callable[[Verdicts], None], at_once: bool,
+    ) -> None:  # fmt: skip
+        self._node, self._request, self._writes = node, request, writes
+        self._then, self._at_once = then, at_once
+        self._joins = request.version >= JOINS_SINCE
+        self._lock = threading.Lock()  # guards what follows: answers may come in several threads
+        self._verdicts: Verdicts = {}
+        self._left = len(writes)
+
+    def _asked(self, one: Writes) -> Asked:
+        return Asked(self._request.body.transactional_id, one.producer_id, one.epoch)
+
+    def here(self, step: Step) -> None:
+        """Ask the coordinator of this node, in its step."""
+        core = self._node.transactions.core
+        try:
+            for one in self._writes:
+                asked = self._asked(one)
+                if self._joins:
+                    core.join(step, asked, one.partitions, 2, partial(self.answered, one))
+                else:
+                    self.answered(one, step, core.verify(asked, one.partitions))
+        except Exception as problem:
+            for verdict in self._verdicts.values():
+                verdict.end()
+            handler_failed(self._request, problem)
+
+    def afar(self, broker: int) -> None:
+        """Ask a coordinator on another node.  Its marker may overtake its answer, so the guards
+        begin before the question."""
+        node = self._node
+        assert node.afar is not None
+        for one in self._writes:
+            guards = {
+                where: node.guards.begin(where, one.producer_id, one.epoch)
+                for where in one.partitions
+            }
+            told = partial(self.answered, one, None, guards=guards)
+            node.afar.allow(broker, self._asked(one), one.partitions, self._joins, told)
+
+    def answered(
+        self, one: Writes, step: Step | None, results: Results,
+        guards: Mapping[TopicPartition, Guard] | None = None,
+    ) -> None:  # fmt: skip
+        """Take the coordinator's answer for a producer.  Without `guards` they begin now, in the
+        step that allows it: no marker of the transaction was sent yet, and all those of the
+        transaction before, which it may have waited for, are written."""
+        node = self._node
+        found: Verdicts = {}
+        for where in one.partitions:
+            error = results[where]
+            guard = guards[where] if guards is not None else None
+            if error is not ErrorCode.NONE and guard is not None:
+                node.guards.end(guard)
+                guard = None
+            elif error is ErrorCode.NONE and guard is None:
+                guard = node.guards.begin(where, one.producer_id, one.epoch)
+            verdict = Verdict(node, guard, _as_producer(error, self._request.version))
+            found[where.topic, where.partition, (one.producer_id, one.epoch)] = verdict
+        with self._lock:
+            self._verdicts.update(found)
+            self._left -= 1
+            if self._left:
+                return
+        if self._at_once and step is not None:
+            # Once the step's decision is written.
+            step.answer(lambda _: self._then(self._verdicts))
+        else:
+            node.begun.submit(partial(self._then, self._verdicts))
 
 
 def _as_producer(error: ErrorCode, version: int) -> ErrorCode:

@@ -126,6 +126,14 @@ def _tell(work: _Work, answer: Any) -> None:
         _logger.exception("a failure of what was to go on")  # the next has its turn
 
 
+def _code(number: int) -> ErrorCode:
+    """An error code of another node, which may be newer than this one and know more of them."""
+    try:
+        return ErrorCode(number)
+    except ValueError:
+        return ErrorCode.UNKNOWN_SERVER_ERROR
+
+
 class Afar:
     """Asks each other node in its own thread: a silent node delays only the requests that need it.
     Safe from any thread; ended by `stop`."""
@@ -182,15 +190,16 @@ class Afar:
         }
 
         def told(answer: Any) -> None:
-            results: Results = dict.fromkeys(partitions, ErrorCode.COORDINATOR_NOT_AVAILABLE)
+            error = ErrorCode.COORDINATOR_NOT_AVAILABLE  # also for what it does not mention
             if answer is not None and answer.error_code:
-                results = dict.fromkeys(partitions, ErrorCode(answer.error_code))
-            for one in () if answer is None else answer.results_by_transaction:
-                for topic in one.topic_results:
-                    for row in topic.results_by_partition:
-                        where = TopicPartition(topic.name, row.partition_index)
-                        results[where] = ErrorCode(row.partition_error_code)
-            then(results)
+                error = _code(answer.error_code)
+            found = {
+                TopicPartition(topic.name, row.partition_index): _code(row.partition_error_code)
+                for one in (() if answer is None else answer.results_by_transaction)
+                for topic in one.topic_results
+                for row in topic.results_by_partition
+            }
+            then({where: found.get(where, error) for where in partitions})
 
         self._ask(broker, apis.ADD_PARTITIONS_TO_TXN, {"transactions": [transaction]}, told)
 
@@ -209,11 +218,14 @@ class Afar:
         }
 
         def told(answer: Any) -> None:
-            if answer is None:
-                done(ErrorCode.NOT_LEADER_OR_FOLLOWER)  # the next attempt asks the new leader
-                return
-            (row,) = answer.markers[0].topics[0].partitions
-            done(ErrorCode(row.error_code))
+            found = {
+                TopicPartition(topic.name, row.partition_index): _code(row.error_code)
+                for one in (() if answer is None else answer.markers)
+                for topic in one.topics
+                for row in topic.partitions
+            }
+            # Without an answer, the next attempt asks the new leader.
+            done(found.get(where, ErrorCode.NOT_LEADER_OR_FOLLOWER))
 
         self._ask(broker, apis.WRITE_TXN_MARKERS, {"markers": [marker]}, told)
 
