@@ -231,7 +231,11 @@ class TransactionCore(Core[TransactionShard]):
                 found = _by_topic(topics, told)
                 step.answer(request.answer, results_by_topic_v3_and_below=found)
 
-            self._add(step, asked, _asked_partitions(topics), only)
+            partitions = _asked_partitions(topics)
+            if (lost := self._missing(partitions)) is not None:
+                only(step, lost)
+            else:
+                self.join(step, asked, partitions, 0, only)
             return
         asked_for = body.transactions
         done: dict[int, Results] = {}
@@ -250,23 +254,19 @@ class TransactionCore(Core[TransactionShard]):
         for number, each in enumerate(asked_for):
             asked = Asked(each.transactional_id, each.producer_id, each.producer_epoch)
             partitions = _asked_partitions(each.topics)
-            if each.verify_only:
+            if (lost := self._missing(partitions)) is not None:
+                one(number, step, lost)
+            elif each.verify_only:
                 one(number, step, self.verify(asked, partitions))
             else:
-                self._add(step, asked, partitions, partial(one, number))
+                self.join(step, asked, partitions, 0, partial(one, number))
 
-    def _add(
-        self, step: Step, asked: Asked, partitions: list[TopicPartition],
-        then: Callable[[Step, Results], None],
-    ) -> None:  # fmt: skip
-        """All of them, or none if one is missing."""
+    def _missing(self, partitions: list[TopicPartition]) -> Results | None:
+        """The answer if this node's metadata lack a partition: its end would not be written."""
         counts = {topic: self._outside.topic_partitions(topic) for topic, _ in partitions}
         missing = {p for p in partitions if not 0 <= p.partition < counts[p.topic]}
-        if missing:
-            lost, fine = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.OPERATION_NOT_ATTEMPTED
-            then(step, {p: lost if p in missing else fine for p in partitions})
-        else:
-            self.join(step, asked, partitions, 0, then)
+        lost, fine = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.OPERATION_NOT_ATTEMPTED
+        return {p: lost if p in missing else fine for p in partitions} if missing else None
 
     def _add_offsets(self, step: Step, request: Call) -> None:
         body = request.body

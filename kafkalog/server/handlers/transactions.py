@@ -16,6 +16,7 @@ from kafkalog.server.journal import OFFSETS_TOPIC, offsets_partition
 from kafkalog.server.node import Node
 from kafkalog.server.request import Request
 from kafkalog.server.topics import internal_topic
+from kafkalog.server.transactions.permission import Permission
 from kafkalog.server.transactions.write_guards import Guard
 from kafkalog.types import TopicPartition
 from kafkalog.wire.error_codes import ErrorCode
@@ -94,39 +95,36 @@ def txn_offset_commit(node: Node, request: Request) -> None:
         _refuse(node, request, ErrorCode.COORDINATOR_NOT_AVAILABLE)
         return
 
-    def allowed(guard: Guard | None, _: Step | None, results: Results) -> None:
-        error = results[where]
-        if error is ErrorCode.NONE:
-            # Here only after it is allowed: markers of the transaction before may be in flight.
-            guard = guard or node.guards.begin(where, asked.producer_id, asked.epoch)
+    joins = request.version >= JOINS_SINCE
+    broker = None if node.afar is None else node.afar.coordinator(body.transactional_id)
+    permission = Permission(
+        node.guards, [where], asked.producer_id, asked.epoch, afar=broker is not None
+    )
+
+    def allowed(_: Step | None, results: Results) -> None:
+        guard = permission.answered(results)[where]
+        if guard is None:
+            _refuse(node, request, _as_committer(results[where], request.version))
+        else:
             _commit(node, request, guard)
-            return
-        if guard is not None:
-            node.guards.end(guard)
-        _refuse(node, request, _as_committer(error, request.version))
 
     def event(step: Step) -> None:
         try:
             if joins:
-                node.transactions.core.join(step, asked, [where], 2, partial(allowed, None))
+                node.transactions.core.join(step, asked, [where], 2, allowed)
             else:
-                allowed(None, step, node.transactions.core.verify(asked, [where]))
+                allowed(step, node.transactions.core.verify(asked, [where]))
         except Exception as problem:
             handler_failed(request, problem)
 
-    joins = request.version >= JOINS_SINCE
-    broker = None if node.afar is None else node.afar.coordinator(body.transactional_id)
+    def heard(results: Results) -> None:
+        try:
+            allowed(None, results)
+        except Exception as problem:
+            handler_failed(request, problem)
+
     if node.afar is not None and broker is not None:
-        # Its marker may overtake its answer.
-        guard = node.guards.begin(where, asked.producer_id, asked.epoch)
-
-        def told(results: Results) -> None:
-            try:
-                allowed(guard, None, results)
-            except Exception as problem:
-                handler_failed(request, problem)
-
-        node.afar.allow(broker, asked, [where], joins, told)
+        node.afar.allow(broker, asked, [where], joins, heard)
     elif not node.transactions.ask(event, here=True):
         _refuse(node, request, ErrorCode.COORDINATOR_NOT_AVAILABLE)
 

@@ -10,7 +10,7 @@ by being written.
 import struct
 import threading
 from collections import defaultdict
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from functools import partial
 from typing import Any, NamedTuple
 
@@ -23,6 +23,7 @@ from kafkalog.server.handlers.failures import handler_failed
 from kafkalog.server.network.reactor import Appended
 from kafkalog.server.node import Node
 from kafkalog.server.request import Request
+from kafkalog.server.transactions.permission import Permission
 from kafkalog.server.transactions.write_guards import Guard
 from kafkalog.types import TopicPartition
 from kafkalog.wire.error_codes import ErrorCode
@@ -150,9 +151,7 @@ def allow(
     if broker is not None:
         asking.afar(broker)
     elif not node.transactions.ask(asking.here, here=True):
-        for one in writes:
-            gone = dict.fromkeys(one.partitions, ErrorCode.COORDINATOR_NOT_AVAILABLE)
-            asking.answered(one, None, gone)
+        asking.nobody()
 
 
 class _Asking:
@@ -172,55 +171,50 @@ class _Asking:
     def _asked(self, one: Writes) -> Asked:
         return Asked(self._request.body.transactional_id, one.producer_id, one.epoch)
 
+    def _permission(self, one: Writes, *, afar: bool) -> Permission:
+        guards = self._node.guards
+        return Permission(guards, one.partitions, one.producer_id, one.epoch, afar=afar)
+
     def here(self, step: Step) -> None:
         """Ask the coordinator of this node, in its step."""
         core = self._node.transactions.core
         try:
             for one in self._writes:
                 asked = self._asked(one)
+                told = partial(self._answered, one, self._permission(one, afar=False))
                 if self._joins:
-                    core.join(step, asked, one.partitions, 2, partial(self.answered, one))
+                    core.join(step, asked, one.partitions, 2, told)
                 else:
-                    self.answered(one, step, core.verify(asked, one.partitions))
+                    told(step, core.verify(asked, one.partitions))
         except Exception as problem:
             for verdict in self._verdicts.values():
                 verdict.end()
             handler_failed(self._request, problem)
 
     def afar(self, broker: int) -> None:
-        """Ask a coordinator on another node.  Its marker may overtake its answer, so the guards
-        begin before the question."""
+        """Ask a coordinator on another node."""
         node = self._node
         assert node.afar is not None
         for one in self._writes:
-            guards = {
-                where: node.guards.begin(where, one.producer_id, one.epoch)
-                for where in one.partitions
-            }
-            told = partial(self.answered, one, None, guards=guards)
+            told = partial(self._answered, one, self._permission(one, afar=True), None)
             node.afar.allow(broker, self._asked(one), one.partitions, self._joins, told)
 
-    def answered(
-        self, one: Writes, step: Step | None, results: Results,
-        guards: Mapping[TopicPartition, Guard] | None = None,
-    ) -> None:  # fmt: skip
-        """Take the coordinator's answer for a producer.  Without `guards` they begin now, in the
-        step that allows it: no marker of the transaction was sent yet, and all those of the
-        transaction before, which it may have waited for, are written."""
-        node = self._node
-        found: Verdicts = {}
-        for where in one.partitions:
-            error = results[where]
-            guard = guards[where] if guards is not None else None
-            if error is not ErrorCode.NONE and guard is not None:
-                node.guards.end(guard)
-                guard = None
-            elif error is ErrorCode.NONE and guard is None:
-                guard = node.guards.begin(where, one.producer_id, one.epoch)
-            verdict = Verdict(node, guard, _as_producer(error, self._request.version))
-            found[where.topic, where.partition, (one.producer_id, one.epoch)] = verdict
+    def nobody(self) -> None:
+        """There is no coordinator to ask."""
+        for one in self._writes:
+            gone = dict.fromkeys(one.partitions, ErrorCode.COORDINATOR_NOT_AVAILABLE)
+            self._answered(one, self._permission(one, afar=False), None, gone)
+
+    def _answered(
+        self, one: Writes, permission: Permission, step: Step | None, results: Results
+    ) -> None:
+        """Take the answer for a producer; `step`: the coordinator's, if it is on this node."""
+        node, version = self._node, self._request.version
+        found = permission.answered(results)
         with self._lock:
-            self._verdicts.update(found)
+            for where, guard in found.items():
+                verdict = Verdict(node, guard, _as_producer(results[where], version))
+                self._verdicts[where.topic, where.partition, (one.producer_id, one.epoch)] = verdict
             self._left -= 1
             if self._left:
                 return
