@@ -40,8 +40,8 @@ class Call(NamedTuple):
     client_host: str
     """As Kafka shows it: "/127.0.0.1"."""
     answer: Answer
-    holds: Callable[[], bool] = lambda: True
-    """Whether what another part allowed the sender still holds."""
+    allowed: Callable[[], ErrorCode] = lambda: ErrorCode.NONE
+    """Why what another part allowed the sender no longer holds; NONE: it does."""
 
 
 class Producer(NamedTuple):

@@ -19,7 +19,6 @@ from kafkalog.config.served import check_served
 from kafkalog.config.server import ServerConfig
 from kafkalog.coordinator.groups.core import GroupCore
 from kafkalog.coordinator.groups.offsets import Known
-from kafkalog.coordinator.step import Producer
 from kafkalog.coordinator.thread import Coordinator
 from kafkalog.coordinator.transactions.core import TransactionCore
 from kafkalog.coordinator.transactions.shard import Marker, Outside
@@ -113,12 +112,11 @@ def _end(
     transactions: Coordinator[TransactionCore], markers: Markers, marker: Marker, few: bool
 ) -> None:
     """Write a marker for the coordinator, one of `few`, and report the outcome to it."""
-    producer = Producer(marker.producer_id, marker.epoch, marker.commit, marker.coordinator_epoch,
-                        marker.version)  # fmt: skip
     told = partial(transactions.core.marked, marker)
     markers.write(
-        marker.where, producer, lambda error: transactions.post(partial(told, error)), at_once=few
-    )
+        marker.where, marker.producer, lambda error: transactions.post(partial(told, error)),
+        at_once=few,
+    )  # fmt: skip
 
 
 class Broker:
@@ -271,6 +269,7 @@ class Broker:
         later = None if errands is None else errands.later
         producer_ids = ProducerIds(metadata.allocate_producer_ids, later)
         guards = Guards()
+        partitions.on_leave = guards.leave
         markers = Markers(partitions, appends, coordinator, guards, name, afar)
         self._undo.append(markers.stop)
         begun = Bulk(f"{name} transactions")

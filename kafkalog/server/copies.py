@@ -112,6 +112,7 @@ class Copies(Partitions):
 
         Returns the dropped partitions, and those that could not be deleted yet.
         """
+        self.on_leave({one.partition for one in effects if not self._leads_on(one)})
         lost = []
         for effect in self._at_once(effects):
             problem = self._try(effect)
@@ -124,6 +125,12 @@ class Copies(Partitions):
                 self._let_go(effect.partition)
                 lost.append(effect.partition)
         return lost
+
+    def _leads_on(self, effect: Effect) -> bool:
+        """Whether the partition is led here already, in the same leader epoch."""
+        led = self.led.get(effect.partition)
+        epoch = None if led is None else led.leader_epoch
+        return isinstance(effect, Lead) and effect.held.state.leader_epoch == epoch
 
     def _at_once(self, effects: Sequence[Effect]) -> list[Effect]:
         """Change the roles of open replicas in a few steps for all of them: a thousand partitions

@@ -3,7 +3,7 @@
 import logging
 import threading
 import uuid
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Collection, Iterable
 from typing import TYPE_CHECKING, NamedTuple
 
 from kafkalog._native import lib
@@ -97,6 +97,9 @@ class Partitions:
         self.on_lead: Callable[[TopicPartition, int], None] = lambda _partition, _epoch: None
         """Wait until a partition is led here in this epoch, if the metadata may say so earlier;
         called under no lock but the metadata's."""
+        self.on_leave: Callable[[Collection[TopicPartition]], None] = lambda _partitions: None
+        """Called before these are led in another leader epoch, or elsewhere, or are deleted; under
+        the metadata's lock."""
         metadata.listen(self._changed)
         manager.on_open = self._opened
 
@@ -352,8 +355,9 @@ class Partitions:
 
     def _remove(self, topic: "Topic") -> None:
         self._configs.pop(topic.name, None)
-        for number in topic.partitions:
-            tp = TopicPartition(topic.name, number)
+        gone = [TopicPartition(topic.name, number) for number in topic.partitions]
+        self.on_leave(gone)
+        for tp in gone:
             self._served.pop(tp, None)
             self._empty.discard(tp)
             self._offline.pop(tp, None)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from uuid import UUID
 
 from kafkalog.cluster.node.member import Member
 from kafkalog.config.broker import BrokerConfig
@@ -37,7 +38,11 @@ def joined(others: Mapping[int, Peer]) -> Iterator[Member]:
 
 def reigns(member: Member, controller: int, epoch: int, others: Mapping[int, Peer]) -> None:
     """Node `controller` says that it is the controller, and that these nodes live."""
-    brokers = [
+    _told(member, controller, epoch, _brokers(others), [])
+
+
+def _brokers(others: Mapping[int, Peer]) -> Rows:
+    return [
         {
             "id": number, "rack": None,
             "endpoints": [{"port": peer.port, "host": "127.0.0.1", "listener": "PLAINTEXT",
@@ -45,7 +50,6 @@ def reigns(member: Member, controller: int, epoch: int, others: Mapping[int, Pee
         }
         for number, peer in others.items()
     ]  # fmt: skip
-    _told(member, controller, epoch, brokers, [])
 
 
 def led_again(member: Member, topic: str, leader_epoch: int) -> None:
@@ -54,11 +58,11 @@ def led_again(member: Member, topic: str, leader_epoch: int) -> None:
     shown_leader(member, topic, leader_epoch)
 
 
-def made_leader(member: Member, topic: str, leader_epoch: int) -> None:
-    """Send only LeaderAndIsr, which orders the node to act."""
+def made_leader(member: Member, topic: str, leader_epoch: int, changes: int = 0) -> None:
+    """Send only LeaderAndIsr, which orders the node to act.  `changes`: of the ISR since."""
     image = member.image
     named, both, partition_epoch = _again(image, topic, leader_epoch)
-    leads = {**both, "partition_epoch": partition_epoch, "adding_replicas": [],
+    leads = {**both, "partition_epoch": partition_epoch + changes, "adding_replicas": [],
              "removing_replicas": [], "is_new": False}  # fmt: skip
     body = {"controller_id": member.controller, "controller_epoch": image.epoch, "type": 0,
             "broker_epoch": member.epoch, "live_leaders": [],
@@ -92,6 +96,16 @@ def _again(image: MetadataImage, topic: str, leader_epoch: int) -> tuple[Fields,
     }  # fmt: skip
     named = {"topic_name": topic, "topic_id": image.topics[topic].id}
     return named, both, now.partition_epoch
+
+
+def led_by(member: Member, others: Mapping[int, Peer], topic: str, leader: int) -> None:
+    """The controller says that partition 0, the only one, has this leader."""
+    row = {
+        "partition_index": 0, "controller_epoch": 1, "leader": leader, "leader_epoch": 1,
+        "isr": [leader], "replicas": [leader], "zk_version": 1, "offline_replicas": [],
+    }  # fmt: skip
+    states = [{"topic_name": topic, "topic_id": UUID(int=1), "partition_states": [row]}]
+    _told(member, member.controller, 1, _brokers(others), states)
 
 
 def _told(member: Member, controller: int, epoch: int, brokers: Rows, topics: Rows) -> None:

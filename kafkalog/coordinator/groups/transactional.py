@@ -26,8 +26,8 @@ def commit(shard: GroupShard, step: Step, request: Call, known: Known) -> None:
     body = request.body
     group = shard.groups.get(body.group_id)
     error = _check(group, request)
-    if error is ErrorCode.NONE and not request.holds():
-        error = ErrorCode.INVALID_TXN_STATE  # its transaction has ended since
+    if error is ErrorCode.NONE:
+        error = append_error(request.allowed())
     if error is not ErrorCode.NONE:
         offsets.commit_failed(step, request, error, known)
         return

@@ -3,6 +3,7 @@ request, completes the ends of transactions, and applies timeouts."""
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Collection, Iterable
 from functools import partial
 from itertools import count
@@ -15,6 +16,7 @@ from kafkalog.coordinator.step import Body, Call, Step, all_of
 from kafkalog.coordinator.timers import Key
 from kafkalog.coordinator.transactions import loader, requests
 from kafkalog.coordinator.transactions.admin import Filters, describe, described_error
+from kafkalog.coordinator.transactions.outcomes import Outcome, outcome_of
 from kafkalog.coordinator.transactions.requests import Asked, Given
 from kafkalog.coordinator.transactions.shard import Marker, Outside, TransactionShard
 from kafkalog.coordinator.transactions.transaction import NONE, State, Transaction, completed
@@ -26,6 +28,8 @@ from kafkalog.wire.api import Api
 from kafkalog.wire.error_codes import ErrorCode
 
 __all__ = ["SERVED", "TransactionCore"]
+
+LOG = logging.getLogger(__name__)
 
 SERVED = frozenset(
     {
@@ -55,14 +59,6 @@ FENCED_SINCE = {
 """The first version whose clients know PRODUCER_FENCED (KIP-588)."""
 RAISING_SINCE = 5
 """The first version of EndTxn in which each end raises the epoch: transaction version 2."""
-_GONE = {
-    ErrorCode.NONE,
-    ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
-    ErrorCode.INVALID_PRODUCER_EPOCH,
-}
-"""Outcomes of a marker that leave nothing to do: the partition was deleted or has a newer marker.
-An outdated coordinator epoch is not one: the transaction is still open there."""
-
 Results = dict[TopicPartition, ErrorCode]
 
 
@@ -235,7 +231,11 @@ class TransactionCore(Core[TransactionShard]):
                 found = _by_topic(topics, told)
                 step.answer(request.answer, results_by_topic_v3_and_below=found)
 
-            self._add(step, asked, _asked_partitions(topics), only)
+            partitions = _asked_partitions(topics)
+            if (lost := self._missing(partitions)) is not None:
+                only(step, lost)
+            else:
+                self.join(step, asked, partitions, 0, only)
             return
         asked_for = body.transactions
         done: dict[int, Results] = {}
@@ -254,23 +254,19 @@ class TransactionCore(Core[TransactionShard]):
         for number, each in enumerate(asked_for):
             asked = Asked(each.transactional_id, each.producer_id, each.producer_epoch)
             partitions = _asked_partitions(each.topics)
-            if each.verify_only:
+            if (lost := self._missing(partitions)) is not None:
+                one(number, step, lost)
+            elif each.verify_only:
                 one(number, step, self.verify(asked, partitions))
             else:
-                self._add(step, asked, partitions, partial(one, number))
+                self.join(step, asked, partitions, 0, partial(one, number))
 
-    def _add(
-        self, step: Step, asked: Asked, partitions: list[TopicPartition],
-        then: Callable[[Step, Results], None],
-    ) -> None:  # fmt: skip
-        """All of them, or none if one is missing."""
+    def _missing(self, partitions: list[TopicPartition]) -> Results | None:
+        """The answer if this node's metadata lack a partition: its end would not be written."""
         counts = {topic: self._outside.topic_partitions(topic) for topic, _ in partitions}
         missing = {p for p in partitions if not 0 <= p.partition < counts[p.topic]}
-        if missing:
-            lost, fine = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.OPERATION_NOT_ATTEMPTED
-            then(step, {p: lost if p in missing else fine for p in partitions})
-        else:
-            self.join(step, asked, partitions, 0, then)
+        lost, fine = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.OPERATION_NOT_ATTEMPTED
+        return {p: lost if p in missing else fine for p in partitions} if missing else None
 
     def _add_offsets(self, step: Step, request: Call) -> None:
         body = request.body
@@ -314,14 +310,19 @@ class TransactionCore(Core[TransactionShard]):
             return  # already done, or another's now
         if where not in one.markers:
             return
-        if error in _GONE:
-            one.markers.discard(where)
-            if not one.markers:
-                self._complete(shard, step, one)
-        else:
+        exists = 0 <= where.partition < self._outside.topic_partitions(where.topic)
+        outcome = outcome_of(error, exists)
+        if not outcome.final:
             key = ("marker", marker.shard, name, f"{where.partition} {where.topic}")
-            fenced = error is ErrorCode.TRANSACTION_COORDINATOR_FENCED
+            fenced = outcome is Outcome.FENCED
             self.timers.set(key, step.now_ms + (FENCED_MS if fenced else RETRY_MS))
+            return
+        if outcome is not Outcome.DONE:
+            LOG.warning("transactional id %s: its transaction gets no end in %s-%d: %s",
+                        name, *where, outcome.value)  # fmt: skip
+        one.markers.discard(where)
+        if not one.markers:
+            self._complete(shard, step, one)
 
     def _complete(self, shard: TransactionShard, step: Step, one: Transaction) -> None:
         """All partitions have the marker: write that until it is written."""

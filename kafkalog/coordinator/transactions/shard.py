@@ -11,7 +11,7 @@ from functools import partial
 from typing import TYPE_CHECKING, NamedTuple
 
 from kafkalog.coordinator.core import Shard
-from kafkalog.coordinator.step import all_of
+from kafkalog.coordinator.step import Producer, all_of
 from kafkalog.coordinator.transactions.records import key_of, status_record
 from kafkalog.coordinator.transactions.transaction import State, Status, Transaction, Waiting
 from kafkalog.coordinator.weight import Weight
@@ -49,6 +49,13 @@ class Marker(NamedTuple):
     coordinator_epoch: int
     version: int
     """The transaction's version."""
+
+    @property
+    def producer(self) -> Producer:
+        """The producer as the partition's log gets it."""
+        return Producer(
+            self.producer_id, self.epoch, self.commit, self.coordinator_epoch, self.version
+        )
 
 
 class Outside(NamedTuple):

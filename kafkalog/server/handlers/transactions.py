@@ -16,6 +16,7 @@ from kafkalog.server.journal import OFFSETS_TOPIC, offsets_partition
 from kafkalog.server.node import Node
 from kafkalog.server.request import Request
 from kafkalog.server.topics import internal_topic
+from kafkalog.server.transactions.permission import Permission
 from kafkalog.server.transactions.write_guards import Guard
 from kafkalog.types import TopicPartition
 from kafkalog.wire.error_codes import ErrorCode
@@ -39,6 +40,13 @@ _OF_MARKERS = frozenset(
 )  # fmt: skip
 """Errors after which a coordinator of Apache Kafka continues; after any other it stops writing the
 marker, and its transaction stays open."""
+
+_RETRY = frozenset(
+    (ErrorCode.NOT_COORDINATOR, ErrorCode.COORDINATOR_LOAD_IN_PROGRESS,
+     ErrorCode.OPERATION_NOT_ATTEMPTED, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+)  # fmt: skip
+"""What the transaction coordinator says of the group's partition, and the client would take for
+something else: COORDINATOR_NOT_AVAILABLE makes it retry."""
 
 
 def to_coordinator(node: Node, request: Request) -> None:
@@ -87,27 +95,36 @@ def txn_offset_commit(node: Node, request: Request) -> None:
         _refuse(node, request, ErrorCode.COORDINATOR_NOT_AVAILABLE)
         return
 
+    joins = request.version >= JOINS_SINCE
+    broker = None if node.afar is None else node.afar.coordinator(body.transactional_id)
+    permission = Permission(
+        node.guards, [where], asked.producer_id, asked.epoch, afar=broker is not None
+    )
+
     def allowed(_: Step | None, results: Results) -> None:
-        error = results[where]
-        if error is not ErrorCode.NONE:
-            _refuse(node, request, _as_committer(error, request.version))
+        guard = permission.answered(results)[where]
+        if guard is None:
+            _refuse(node, request, _as_committer(results[where], request.version))
         else:
-            # Only after it is allowed: markers of the previous transaction may be in flight.
-            _commit(node, request, node.guards.begin(where, body.producer_id))
+            _commit(node, request, guard)
 
     def event(step: Step) -> None:
         try:
-            if request.version >= JOINS_SINCE:
+            if joins:
                 node.transactions.core.join(step, asked, [where], 2, allowed)
             else:
                 allowed(step, node.transactions.core.verify(asked, [where]))
         except Exception as problem:
             handler_failed(request, problem)
 
-    broker = None if node.afar is None else node.afar.coordinator(body.transactional_id)
+    def heard(results: Results) -> None:
+        try:
+            allowed(None, results)
+        except Exception as problem:
+            handler_failed(request, problem)
+
     if node.afar is not None and broker is not None:
-        joins = request.version >= JOINS_SINCE
-        node.afar.allow(broker, asked, [where], joins, partial(allowed, None))
+        node.afar.allow(broker, asked, [where], joins, heard)
     elif not node.transactions.ask(event, here=True):
         _refuse(node, request, ErrorCode.COORDINATOR_NOT_AVAILABLE)
 
@@ -115,7 +132,7 @@ def txn_offset_commit(node: Node, request: Request) -> None:
 def _as_committer(error: ErrorCode, version: int) -> ErrorCode:
     if error is ErrorCode.CONCURRENT_TRANSACTIONS and version < JOINS_SINCE:
         return ErrorCode.COORDINATOR_NOT_AVAILABLE  # clients of those versions retry after it
-    if error in (ErrorCode.NOT_COORDINATOR, ErrorCode.COORDINATOR_LOAD_IN_PROGRESS):
+    if error in _RETRY:
         return ErrorCode.COORDINATOR_NOT_AVAILABLE  # the group coordinator is on another node
     return as_writer(error, version >= JOINS_SINCE)
 
@@ -128,7 +145,7 @@ def _commit(node: Node, request: Request, guard: Guard) -> None:
     call = call_of(request)
     try:
         node.coordinator.submit(
-            request.api, call._replace(answer=answer, holds=lambda: guard.holds)
+            request.api, call._replace(answer=answer, allowed=lambda: guard.error)
         )
     except BaseException:
         node.guards.end(guard)

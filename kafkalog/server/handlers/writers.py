@@ -8,6 +8,7 @@ by being written.
 """
 
 import struct
+import threading
 from collections import defaultdict
 from collections.abc import Callable
 from functools import partial
@@ -17,11 +18,12 @@ from kafkalog._native import lib
 from kafkalog.coordinator.step import Step
 from kafkalog.coordinator.transactions.core import Results
 from kafkalog.coordinator.transactions.requests import Asked
-from kafkalog.errors import InvalidTxnState, KafkalogError
+from kafkalog.errors import InvalidTxnState, KafkalogError, NotLeaderOrFollower
 from kafkalog.server.handlers.failures import handler_failed
 from kafkalog.server.network.reactor import Appended
 from kafkalog.server.node import Node
 from kafkalog.server.request import Request
+from kafkalog.server.transactions.permission import Permission
 from kafkalog.server.transactions.write_guards import Guard
 from kafkalog.types import TopicPartition
 from kafkalog.wire.error_codes import ErrorCode
@@ -47,7 +49,7 @@ JOINS_SINCE = 12
 """From this version on, a partition joins by being written."""
 _RETRY = {
     ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, ErrorCode.COORDINATOR_NOT_AVAILABLE,
-    ErrorCode.NOT_COORDINATOR,
+    ErrorCode.NOT_COORDINATOR, ErrorCode.OPERATION_NOT_ATTEMPTED,
 }  # fmt: skip
 """Errors that a producer does not expect for a partition: NOT_ENOUGH_REPLICAS makes it retry."""
 
@@ -80,14 +82,17 @@ class Verdict:
     def append(self, append: Callable[[], Appended]) -> Appended:
         """Append it, if that is still allowed.
 
-        Raises: Refused by the coordinator, InvalidTxnState, what `append` raises.
+        Raises: Refused by the coordinator, InvalidTxnState, NotLeaderOrFollower, what `append`
+        raises.
         """
         if self._guard is None:
             raise Refused(self._error, "the coordinator does not let the producer write here")
         with self._node.guards.writing(self._guard) as holds:
-            if not holds:
-                raise InvalidTxnState("its transaction has ended in this partition")
-            return append()
+            if holds:
+                return append()
+        if self._guard.error is ErrorCode.NOT_LEADER_OR_FOLLOWER:
+            raise NotLeaderOrFollower("the partition was led elsewhere since, or deleted")
+        raise InvalidTxnState("its transaction has ended in this partition")
 
     def end(self) -> None:
         """Release the guard: it was written, or was not."""
@@ -141,59 +146,83 @@ def allow(
     if not writes:
         then(verdicts)
         return
-    left = len(writes)
-
-    def done(one: Writes, step: Step | None, results: Results) -> None:
-        nonlocal left
-        for where, error in results.items():
-            # In the step that allows it, so that no marker of the same transaction was sent yet,
-            # and all markers of the previous one, which it may have waited for, are written.
-            allowed = error is ErrorCode.NONE
-            guard = node.guards.begin(where, one.producer_id) if allowed else None
-            verdicts[where.topic, where.partition, (one.producer_id, one.epoch)] = Verdict(
-                node, guard, _as_producer(error, request.version)
-            )
-        left -= 1
-        if left:
-            return
-        if at_once and step is not None:
-            step.answer(lambda _: then(verdicts))  # once the step's decision is written
-        else:
-            node.begun.submit(partial(then, verdicts))
-
-    def event(step: Step) -> None:
-        core = node.transactions.core
-        try:
-            for one in writes:
-                asked = Asked(request.body.transactional_id, one.producer_id, one.epoch)
-                if request.version >= JOINS_SINCE:
-                    core.join(step, asked, one.partitions, 2, partial(done, one))
-                else:
-                    done(one, step, core.verify(asked, one.partitions))
-        except Exception as problem:
-            for verdict in verdicts.values():
-                verdict.end()
-            handler_failed(request, problem)
-
+    asking = _Asking(node, request, writes, then, at_once)
     broker = None if node.afar is None else node.afar.coordinator(request.body.transactional_id)
     if broker is not None:
-        _allow_afar(node, request, broker, writes, done)
-    elif not node.transactions.ask(event, here=True):
-        for one in writes:
+        asking.afar(broker)
+    elif not node.transactions.ask(asking.here, here=True):
+        asking.nobody()
+
+
+class _Asking:
+    """The questions of one request, one for each producer."""
+
+    def __init__(
+        self, node: Node, request: Request, writes: list[Writes],
+        then: Callable[[Verdicts], None], at_once: bool,
+    ) -> None:  # fmt: skip
+        self._node, self._request, self._writes = node, request, writes
+        self._then, self._at_once = then, at_once
+        self._joins = request.version >= JOINS_SINCE
+        self._lock = threading.Lock()  # guards what follows: answers may come in several threads
+        self._verdicts: Verdicts = {}
+        self._left = len(writes)
+
+    def _asked(self, one: Writes) -> Asked:
+        return Asked(self._request.body.transactional_id, one.producer_id, one.epoch)
+
+    def _permission(self, one: Writes, *, afar: bool) -> Permission:
+        guards = self._node.guards
+        return Permission(guards, one.partitions, one.producer_id, one.epoch, afar=afar)
+
+    def here(self, step: Step) -> None:
+        """Ask the coordinator of this node, in its step."""
+        core = self._node.transactions.core
+        try:
+            for one in self._writes:
+                asked = self._asked(one)
+                told = partial(self._answered, one, self._permission(one, afar=False))
+                if self._joins:
+                    core.join(step, asked, one.partitions, 2, told)
+                else:
+                    told(step, core.verify(asked, one.partitions))
+        except Exception as problem:
+            for verdict in self._verdicts.values():
+                verdict.end()
+            handler_failed(self._request, problem)
+
+    def afar(self, broker: int) -> None:
+        """Ask a coordinator on another node."""
+        node = self._node
+        assert node.afar is not None
+        for one in self._writes:
+            told = partial(self._answered, one, self._permission(one, afar=True), None)
+            node.afar.allow(broker, self._asked(one), one.partitions, self._joins, told)
+
+    def nobody(self) -> None:
+        """There is no coordinator to ask."""
+        for one in self._writes:
             gone = dict.fromkeys(one.partitions, ErrorCode.COORDINATOR_NOT_AVAILABLE)
-            done(one, None, gone)
+            self._answered(one, self._permission(one, afar=False), None, gone)
 
-
-def _allow_afar(
-    node: Node, request: Request, broker: int, writes: list[Writes],
-    done: Callable[[Writes, Step | None, Results], None],
-) -> None:  # fmt: skip
-    """As `ask`, of a coordinator on another node."""
-    assert node.afar is not None
-    for one in writes:
-        asked = Asked(request.body.transactional_id, one.producer_id, one.epoch)
-        joins = request.version >= JOINS_SINCE
-        node.afar.allow(broker, asked, one.partitions, joins, partial(done, one, None))
+    def _answered(
+        self, one: Writes, permission: Permission, step: Step | None, results: Results
+    ) -> None:
+        """Take the answer for a producer; `step`: the coordinator's, if it is on this node."""
+        node, version = self._node, self._request.version
+        found = permission.answered(results)
+        with self._lock:
+            for where, guard in found.items():
+                verdict = Verdict(node, guard, _as_producer(results[where], version))
+                self._verdicts[where.topic, where.partition, (one.producer_id, one.epoch)] = verdict
+            self._left -= 1
+            if self._left:
+                return
+        if self._at_once and step is not None:
+            # Once the step's decision is written.
+            step.answer(lambda _: self._then(self._verdicts))
+        else:
+            node.begun.submit(partial(self._then, self._verdicts))
 
 
 def _as_producer(error: ErrorCode, version: int) -> ErrorCode:

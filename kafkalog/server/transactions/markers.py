@@ -58,7 +58,7 @@ class Markers:
         """What the thread has still to do."""
         self._behind: dict[TopicPartition, deque[Write]] = {}
         """Markers for logs that are being opened."""
-        self._failing: dict[TopicPartition, tuple[type, ErrorCode]] = {}
+        self._failing: dict[TopicPartition, tuple[str, ErrorCode]] = {}
         """The latest failure of each partition's markers: logged when it changes."""
 
     def write(
@@ -71,7 +71,7 @@ class Markers:
         """
         elsewhere = None if self._afar is None else self._afar.leader(where)
         if self._afar is not None and elsewhere is not None:
-            self._afar.end(elsewhere, where, producer, done)
+            self._afar.end(elsewhere, where, producer, partial(self._heard, where, elsewhere, done))
             return
         if where.topic == OFFSETS_TOPIC:
             write = partial(self._to_groups, where, producer, done)
@@ -168,23 +168,31 @@ class Markers:
         """Append in this leader epoch only.  Without `wait`: returns False if a write of the
         producer is in progress, and nothing was appended.
         """
-        free = self._guards.ending(where, producer.producer_id, wait=wait)
+        free = self._guards.ending(where, producer, wait=wait)
         tell = partial(self._tell, where, done)
         return self._appends.append(where, epoch, (), producer, tell, allowed=free)
 
     def _tell(self, where: TopicPartition, done: Done, problem: Exception | None) -> None:
         error = ErrorCode.NONE if problem is None else self._code(where, problem)
-        met = None if problem is None else (type(problem), error)
+        self._log(where, error, "" if problem is None else type(problem).__name__, problem)
+        done(error)
+
+    def _heard(self, where: TopicPartition, broker: int, done: Done, error: ErrorCode) -> None:
+        """The answer of the leader on another node."""
+        self._log(where, error, f"broker {broker}", error.name)
+        done(error)
+
+    def _log(self, where: TopicPartition, error: ErrorCode, met: str, told: object) -> None:
+        """Log a partition's failures when they begin, change and end."""
+        now = None if error is ErrorCode.NONE else (met, error)
         with self._lock:
             before = self._failing.pop(where, None)
-            if met is not None and self._partitions.has(*where):
-                self._failing[where] = met
-        if met is None and before is not None:
+            if now is not None and self._partitions.has(*where):
+                self._failing[where] = now
+        if now is None and before is not None:
             _logger.info("%s-%d: transactions can be ended again", *where)
-        elif met is not None and met != before and error not in _USUAL:
-            _logger.error("%s-%d: a transaction is not ended yet: %s: %s",
-                          *where, type(problem).__name__, problem)  # fmt: skip
-        done(error)
+        elif now is not None and now != before and error not in _USUAL:
+            _logger.error("%s-%d: a transaction is not ended yet: %s: %s", *where, met, told)
 
     def _code(self, where: TopicPartition, problem: Exception) -> ErrorCode:
         gone = isinstance(problem, (Closed, NotFound, UnknownTopicOrPartition))
@@ -194,10 +202,10 @@ class Markers:
         return ErrorCode.UNKNOWN_SERVER_ERROR if found is None else found
 
     def _guarded(self, where: TopicPartition, producer: Producer) -> Callable[[], None]:
-        """Revokes writes that were allowed before."""
+        """Breaks the guards of commits that were allowed before."""
 
         def close() -> None:
-            with self._guards.ending(where, producer.producer_id):
+            with self._guards.ending(where, producer):
                 pass
 
         return close

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from kafkalog.coordinator.transactions.requests import Asked
     from kafkalog.replication.membership import Membership
 
-__all__ = ["Afar"]
+__all__ = ["Afar", "outcome_in", "question", "results_of"]
 
 _logger = logging.getLogger(__name__)
 
@@ -126,6 +126,58 @@ def _tell(work: _Work, answer: Any) -> None:
         _logger.exception("a failure of what was to go on")  # the next has its turn
 
 
+def _code(number: int) -> ErrorCode:
+    """An error code of another node, which may be newer than this one and know more of them."""
+    try:
+        return ErrorCode(number)
+    except ValueError:
+        return ErrorCode.UNKNOWN_SERVER_ERROR
+
+
+# ---- what is sent, and what an answer means ----------------------------------------------------
+
+
+def question(asked: Asked, partitions: Collection[TopicPartition], joins: bool) -> dict[str, Any]:
+    """The fields of AddPartitionsToTxn: whether a producer may write to these, which join its
+    transaction if `joins`."""
+    topics: dict[str, list[int]] = defaultdict(list)
+    for where in partitions:
+        topics[where.topic].append(where.partition)
+    transaction = {
+        "transactional_id": asked.transactional_id,
+        "producer_id": asked.producer_id,
+        "producer_epoch": asked.epoch,
+        "verify_only": not joins,
+        "topics": [{"name": name, "partitions": found} for name, found in topics.items()],
+    }
+    return {"transactions": [transaction]}
+
+
+def results_of(answer: Any, partitions: Collection[TopicPartition]) -> Results:
+    """The result for each partition; `answer` None: there is none, or it came too late."""
+    error = ErrorCode.COORDINATOR_NOT_AVAILABLE  # also for what it does not mention
+    if answer is not None and answer.error_code:
+        error = _code(answer.error_code)
+    found = {
+        TopicPartition(topic.name, row.partition_index): _code(row.partition_error_code)
+        for one in (() if answer is None else answer.results_by_transaction)
+        for topic in one.topic_results
+        for row in topic.results_by_partition
+    }
+    return {where: found.get(where, error) for where in partitions}
+
+
+def outcome_in(answer: Any, where: TopicPartition) -> ErrorCode:
+    """The outcome of a marker; without an answer, the next attempt asks the new leader."""
+    found = {
+        TopicPartition(topic.name, row.partition_index): _code(row.error_code)
+        for one in (() if answer is None else answer.markers)
+        for topic in one.topics
+        for row in topic.partitions
+    }
+    return found.get(where, ErrorCode.NOT_LEADER_OR_FOLLOWER)
+
+
 class Afar:
     """Asks each other node in its own thread: a silent node delays only the requests that need it.
     Safe from any thread; ended by `stop`."""
@@ -170,29 +222,10 @@ class Afar:
         then: Callable[[Results], None],
     ) -> None:  # fmt: skip
         """Ask whether a producer may write to these, which join its transaction if `joins`."""
-        topics: dict[str, list[int]] = defaultdict(list)
-        for where in partitions:
-            topics[where.topic].append(where.partition)
-        transaction = {
-            "transactional_id": asked.transactional_id,
-            "producer_id": asked.producer_id,
-            "producer_epoch": asked.epoch,
-            "verify_only": not joins,
-            "topics": [{"name": name, "partitions": found} for name, found in topics.items()],
-        }
-
-        def told(answer: Any) -> None:
-            results: Results = dict.fromkeys(partitions, ErrorCode.COORDINATOR_NOT_AVAILABLE)
-            if answer is not None and answer.error_code:
-                results = dict.fromkeys(partitions, ErrorCode(answer.error_code))
-            for one in () if answer is None else answer.results_by_transaction:
-                for topic in one.topic_results:
-                    for row in topic.results_by_partition:
-                        where = TopicPartition(topic.name, row.partition_index)
-                        results[where] = ErrorCode(row.partition_error_code)
-            then(results)
-
-        self._ask(broker, apis.ADD_PARTITIONS_TO_TXN, {"transactions": [transaction]}, told)
+        self._ask(
+            broker, apis.ADD_PARTITIONS_TO_TXN, question(asked, partitions, joins),
+            lambda answer: then(results_of(answer, partitions)),
+        )  # fmt: skip
 
     def end(
         self, broker: int, where: TopicPartition, producer: Producer,
@@ -207,15 +240,10 @@ class Afar:
             "transaction_version": producer.version,
             "topics": [{"name": where.topic, "partition_indexes": [where.partition]}],
         }
-
-        def told(answer: Any) -> None:
-            if answer is None:
-                done(ErrorCode.NOT_LEADER_OR_FOLLOWER)  # the next attempt asks the new leader
-                return
-            (row,) = answer.markers[0].topics[0].partitions
-            done(ErrorCode(row.error_code))
-
-        self._ask(broker, apis.WRITE_TXN_MARKERS, {"markers": [marker]}, told)
+        self._ask(
+            broker, apis.WRITE_TXN_MARKERS, {"markers": [marker]},
+            lambda answer: done(outcome_in(answer, where)),
+        )  # fmt: skip
 
     def _ask(
         self, broker: int, api: Api, body: dict[str, Any], then: Callable[[Any], None]

@@ -1,19 +1,27 @@
 """Guards writes that a coordinator allowed against the markers that end their transactions.
 
 Between the coordinator's answer and the append, the transaction may end, and its marker be written
-to the partition.  A record after that marker would belong to no transaction, or to the
-next one.  So a write is guarded from the step in which the coordinator allows it.  A marker removes
-the guard, and the check and append of one never overlap those of the other.  The guard does not
-begin earlier: a write may wait for the previous transaction, whose markers do not concern it.
+to the partition.  A record after that marker would belong to the next transaction, or to one that
+nobody ends.  So a write is guarded, and is done only if its guard still holds.  A marker breaks the
+guard, and the check and append of one never overlap those of the other.
+
+A coordinator of this node begins the guard in the step that allows the write.  A coordinator of
+another node is asked under a guard that has already begun: it may decide the end as soon as it has
+answered, and its marker may overtake its answer.  Kafka does the same with verification guards.
+
+Source: KIP-890.
 """
 
 import threading
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from contextlib import contextmanager
 
+from kafkalog.coordinator.step import Producer
+from kafkalog.coordinator.transactions.transaction import EPOCH_MAX
 from kafkalog.types import TopicPartition
+from kafkalog.wire.error_codes import ErrorCode
 
-__all__ = ["Guard", "Guards"]
+__all__ = ["Guard", "Guards", "breaks"]
 
 LOCKS = 64
 
@@ -24,12 +32,33 @@ Key = tuple[TopicPartition, int]
 class Guard:
     """One write in progress."""
 
-    __slots__ = ("holds", "key")
+    __slots__ = ("epoch", "error", "key")
 
-    def __init__(self, key: Key) -> None:
+    def __init__(self, key: Key, epoch: int) -> None:
         self.key = key
-        self.holds = True
-        """Whether no marker has come since."""
+        self.epoch = epoch
+        """The producer's."""
+        self.error = ErrorCode.NONE
+        """Why the write may no longer be done.  INVALID_TXN_STATE: its transaction has ended in
+        the partition; NOT_LEADER_OR_FOLLOWER: the partition was deleted, or another node may have
+        led it, and written the marker."""
+
+    @property
+    def holds(self) -> bool:
+        """Whether the write may be done."""
+        return self.error is ErrorCode.NONE
+
+
+def breaks(marker: Producer, epoch: int) -> bool:
+    """Whether a marker ends the transaction of a write by the same producer id in this epoch.
+
+    In version 2 each end raises the epoch: a marker of the write's own epoch ends the transaction
+    before, for which the write may have waited.  Only EPOCH_MAX cannot be raised.  A marker of an
+    earlier epoch ends an earlier transaction in both versions.
+    """
+    if marker.epoch == epoch:
+        return not marker.raised or epoch == EPOCH_MAX
+    return marker.epoch > epoch
 
 
 class Guards:
@@ -45,9 +74,10 @@ class Guards:
         with self._lock:
             return bool(self._guards)
 
-    def begin(self, where: TopicPartition, producer_id: int) -> Guard:
-        """Guard a write, in the step of the coordinator that allows it."""
-        guard = Guard((where, producer_id))
+    def begin(self, where: TopicPartition, producer_id: int, epoch: int) -> Guard:
+        """Guard a write: in the step of the coordinator that allows it, or before a coordinator on
+        another node is asked."""
+        guard = Guard((where, producer_id), epoch)
         with self._lock:
             self._guards.setdefault(guard.key, set()).add(guard)
         return guard
@@ -69,21 +99,37 @@ class Guards:
 
     @contextmanager
     def ending(
-        self, where: TopicPartition, producer_id: int, *, wait: bool = True
+        self, where: TopicPartition, marker: Producer, *, wait: bool = True
     ) -> Iterator[bool]:
-        """Append a marker within the block, which revokes allowed writes.
+        """Append a marker within the block, which breaks the guards of the transaction's writes.
 
         Without `wait`: gives False if a write is in progress, and nothing has changed.
         """
-        key = (where, producer_id)
+        key = (where, marker.producer_id)
         lock = self._locks[hash(key) % LOCKS]
         if not lock.acquire(blocking=wait):
             yield False
             return
         try:
-            with self._lock:
-                for guard in self._guards.pop(key, ()):
-                    guard.holds = False
+            self._break(key, ErrorCode.INVALID_TXN_STATE, marker)
             yield True
         finally:
             lock.release()
+
+    def leave(self, partitions: Collection[TopicPartition]) -> None:
+        """These are no longer led here in the same leader epoch, or are deleted: their markers may
+        be written elsewhere.  On return no write of theirs is within `writing`."""
+        with self._lock:
+            keys = [key for key in self._guards if key[0] in partitions]
+        for key in keys:
+            with self._locks[hash(key) % LOCKS]:
+                self._break(key, ErrorCode.NOT_LEADER_OR_FOLLOWER)
+
+    def _break(self, key: Key, error: ErrorCode, marker: Producer | None = None) -> None:
+        with self._lock:
+            known = self._guards.get(key, set())
+            for guard in [one for one in known if marker is None or breaks(marker, one.epoch)]:
+                guard.error = error
+                known.discard(guard)
+            if not known:
+                self._guards.pop(key, None)

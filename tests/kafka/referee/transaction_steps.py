@@ -84,7 +84,9 @@ class Client:
         asked = [{**self.who(**off), "verify_only": True, "topics": topics}]
         reply = self.raw.call(apis.ADD_PARTITIONS_TO_TXN, 5, transactions=asked)
         (found,) = reply.results_by_transaction
-        return [one.partition_error_code for one in found.topic_results[0].results_by_partition]
+        rows = found.topic_results[0].results_by_partition
+        told = {one.partition_index: one.partition_error_code for one in rows}
+        return [told[number] for number in partitions]
 
     def offsets(self, version: int = 3, **off: Any) -> int:
         body = {**self.who(**off), "group_id": "of-transactions"}
@@ -209,7 +211,7 @@ def partitions_join(raw: Raw) -> Any:
     found: list[Any] = [client.add(0, version=v, **off) for off in OFF for v in (0, 1, 2, 3)]
     found += [client.add(0, 9), client.add(0, topic="missing"), client.state()]
     found += [client.add(0), client.add(0, 1), client.add(1), client.state()]
-    found += [client.verify(0, 1), *(client.verify(0, **off) for off in OFF)]
+    found += [client.verify(0, 1), *(client.verify(0, **off) for off in OFF), client.verify(0, 9)]
     found += [client.ended(), client.verify(0)]
     return found
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from kafkalog.coordinator.transactions.shard import Marker
+from kafkalog.coordinator.transactions.transaction import EPOCH_MAX
 from kafkalog.wire.error_codes import ErrorCode
 
 __all__ = ["Partition"]
@@ -21,6 +22,8 @@ class Known:
     """The last sequence in the epoch."""
     open: list[str] | None = None
     """Tags of the batches in its open transaction."""
+    coordinator_epoch: int = -1
+    """The highest one of its markers."""
 
 
 class Partition:
@@ -30,6 +33,8 @@ class Partition:
         self.known: dict[int, Known] = {}
         self.ended: list[tuple[frozenset[str], bool]] = []
         """Tags that a marker ended together, and whether it was a commit."""
+        self.markers: list[Marker] = []
+        """All that were written."""
 
     def is_open(self, producer: tuple[int, int]) -> bool:
         known = self.known.get(producer[0])
@@ -50,10 +55,22 @@ class Partition:
         known.open = [*(known.open or []), tag]
         return OK, True
 
+    @staticmethod
+    def is_fenced(marker: Marker, known: Known) -> bool:
+        """Whether the marker is of an earlier coordinator."""
+        return marker.coordinator_epoch < known.coordinator_epoch
+
     def mark(self, marker: Marker) -> ErrorCode:
         known = self.known.setdefault(marker.producer_id, Known(marker.epoch))
         if marker.epoch < known.epoch:
             return ErrorCode.INVALID_PRODUCER_EPOCH
+        late = marker.producer.raised and marker.epoch == known.epoch != EPOCH_MAX
+        if late and known.open is not None:
+            return ErrorCode.INVALID_PRODUCER_EPOCH
+        if self.is_fenced(marker, known):
+            return ErrorCode.TRANSACTION_COORDINATOR_FENCED
+        known.coordinator_epoch = marker.coordinator_epoch
+        self.markers.append(marker)
         if marker.epoch > known.epoch:
             known.epoch, known.last = marker.epoch, -1
         if known.open is not None:

@@ -102,7 +102,7 @@ class TransactionWorld(World[TransactionCore]):
             if self.rng.random() < self.faults.marker_fails:
                 error = ErrorCode.KAFKA_STORAGE_ERROR
             if error is OK or self.rng.random() < 0.5:  # reported as failed, but written
-                with self.guards.ending(marker.where, marker.producer_id):
+                with self.guards.ending(marker.where, marker.producer):
                     found = self.parts[marker.where].mark(marker)
                 error = found if error is OK else error
                 kind = "commit" if marker.commit else "abort"
@@ -126,7 +126,7 @@ class TransactionWorld(World[TransactionCore]):
                 if results[where] is not OK:
                     answered(results[where])
                     return
-                guard = self.guards.begin(where, identity[0])
+                guard = self.guards.begin(where, *identity)
                 self.later(self.travel_ms(), lambda: append(guard) if life == self.life else None)
 
             def append(guard: Guard) -> None:

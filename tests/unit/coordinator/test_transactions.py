@@ -316,12 +316,37 @@ def test_one_that_waited_and_ends_in_an_error_of_ours_is_in_no_others_way(office
     assert told == ["again", "refused"]
 
 
-def test_a_partition_that_is_gone_needs_no_marker(office: Office) -> None:
+FINAL = ("NONE", "INVALID_PRODUCER_EPOCH", "UNSUPPORTED_FOR_MESSAGE_FORMAT")
+"""Outcomes of a marker after which its partition needs none."""
+
+
+@pytest.mark.parametrize("exists", [True, False])
+@pytest.mark.parametrize("met", ErrorCode, ids=lambda code: code.name)
+def test_each_error_of_a_marker(office: Office, met: ErrorCode, exists: bool) -> None:
+    """A leader's word is not enough to give a partition up: the coordinator's own metadata must
+    lack it."""
     producer = office.new()
     office.add(producer, 1)
+    office.topics["a"] = 2 if exists else 1
+    office.refusals = [met]
+    office.end(producer)
+    gone = met is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION and not exists
+    done = met.name in FINAL or gone
+    assert office.state() == ("CompleteCommit" if done else "PrepareCommit")
+    office.wait(FENCED_MS)
+    assert office.state() == "CompleteCommit"
+    assert len(office.marks) == (not done or met is ErrorCode.NONE)
+
+
+def test_given_up_partitions_are_logged(office: Office, caplog: pytest.LogCaptureFixture) -> None:
+    producer = office.new()
+    office.add(producer, 1)
+    office.topics["a"] = 0
     office.refusals = [ErrorCode.UNKNOWN_TOPIC_OR_PARTITION]
     office.end(producer)
-    assert office.state() == "CompleteCommit"
+    assert caplog.messages == [
+        "transactional id t: its transaction gets no end in a-1: the partition was deleted"
+    ]
 
 
 def test_what_is_not_written_down_is_not_so(office: Office) -> None:

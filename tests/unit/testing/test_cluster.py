@@ -159,6 +159,25 @@ def test_who_led_before_and_leads_again_reads_what_others_wrote(
     assert cluster.committed("g") == {}
 
 
+@pytest.mark.kafkalog(config={"offsets.topic.num.partitions": 1, "replica.lag.time.max.ms": 60_000})
+def test_commits_of_an_earlier_leadership_are_not_made(kafkalog_cluster: TestCluster) -> None:
+    """Another leader may have written the marker that ends their transaction."""
+    cluster = kafkalog_cluster
+    cluster.create_topic("t")
+    with kafkalog.Admin(cluster.bootstrap_servers) as admin:
+        admin.alter_group_offsets("g", {TopicPartition("t", 0): 5}).check()
+    node = cluster.nodes[cluster.leader(OFFSETS_TOPIC)].broker._node
+    member, where = node.member, TopicPartition(OFFSETS_TOPIC, 0)
+    assert member is not None
+    epoch = member.image.topics[OFFSETS_TOPIC].partitions[0].leader_epoch
+    guard = node.guards.begin(where, 1, 0)
+    made_leader(member, OFFSETS_TOPIC, epoch, changes=1)
+    assert guard.holds, "only its followers changed"
+    made_leader(member, OFFSETS_TOPIC, epoch + 2, changes=1)
+    assert guard.error is ErrorCode.NOT_LEADER_OR_FOLLOWER
+    assert not node.guards.any()
+
+
 @pytest.mark.kafkalog(
     config={
         "offsets.topic.num.partitions": 1,

@@ -116,6 +116,25 @@ def test_no_more_than_that_wait_for_a_node_that_is_silent(monkeypatch: pytest.Mo
         assert found.empty()
 
 
+@pytest.mark.parametrize(
+    ("number", "error"),
+    [
+        (3, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION),
+        (12_345, ErrorCode.UNKNOWN_SERVER_ERROR),
+        (None, ErrorCode.NOT_LEADER_OR_FOLLOWER),
+    ],
+)
+def test_each_marker_has_its_outcome(number: int | None, error: ErrorCode) -> None:
+    """Also with an error that only later versions know, and without a word about the partition."""
+    row = {"partition_index": 0 if number is not None else 1, "error_code": number or 0}
+    topics = [{"name": "t", "partitions": [row]}]
+    peer, found = Peer(), queue.SimpleQueue[Any]()
+    peer.on(apis.WRITE_TXN_MARKERS, lambda *_: {"markers": [{"producer_id": 1, "topics": topics}]})
+    with asking(_7=peer) as afar:
+        afar.end(7, TP, Producer(1, 0, True, 0), found.put)
+        assert found.get(timeout=LIMIT_S) is error
+
+
 def test_after_the_end_nobody_is_asked() -> None:
     peer = Peer()
     found: Told = queue.SimpleQueue()

@@ -294,7 +294,7 @@ def test_the_next_transaction_waits_for_the_markers_of_the_last_one(
     assert client.write("t", b"a", version=12).error_code == OK
     assert client.commit_offsets(1, version=5) is OK
     node = broker._node
-    held = node.guards.begin(TopicPartition("t", 0), client.producer_id)
+    held = node.guards.begin(TopicPartition("t", 0), client.producer_id, client.epoch)
     with Raw(broker.bootstrap_servers) as one, Raw(broker.bootstrap_servers) as two:
         with node.guards.writing(held):  # until then no marker is written
             assert client.end(version=5).error_code == OK
