@@ -1,6 +1,7 @@
 """`kafkalog adopt`: take over a directory whose topics no metadata names."""
 
 import argparse
+from functools import partial
 from typing import TYPE_CHECKING
 
 from kafkalog.cli.common import UsageError, add_dir, table
@@ -20,9 +21,8 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--node-id",
         type=int,
-        default=1,
         metavar="N",
-        help="the node's id, if meta.properties has none (default: 1)",
+        help="the node's id, if meta.properties has none (then the default is 1)",
     )
     parser.add_argument(
         "--dry-run", action="store_true", help="show the topics that would be adopted"
@@ -33,7 +33,9 @@ def run(options: argparse.Namespace) -> int:
     """Write metadata for the topics in the directory."""
     import os
 
+    from kafkalog.directory.identity import node_number
     from kafkalog.directory.manager import Manager
+    from kafkalog.metadata import directory
     from kafkalog.metadata.kraft.kraftlog import MetadataLog
 
     try:
@@ -42,9 +44,17 @@ def run(options: argparse.Namespace) -> int:
         raise UsageError(f"{options.dir}: no such directory") from None
     if options.dry_run:
         return _preview(options.dir)
-    manager = Manager(options.dir, adopt=True, node_id=options.node_id)
-    with manager, MetadataLog.open(manager, adopt=True) as metadata:
-        _print(metadata, options.dir)
+    with Manager(options.dir, mode="r") as reader:
+        number = node_number(options.dir, reader.meta, options.node_id, clustered=False)
+    with Manager(options.dir, adopt=True, node_id=None) as manager:
+        check = partial(directory.check_adoptable, manager)
+        try:
+            metadata = MetadataLog.open(manager, adopt=True, number=number, check=check)
+        except BaseException:
+            manager.abandon()  # an orderly end would write, too
+            raise
+        with metadata:
+            _print(metadata, options.dir)
     return 0
 
 

@@ -66,13 +66,16 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(options: argparse.Namespace) -> int:
     """Serve until a signal."""
+    from kafkalog.directory.identity import check_unused
     from kafkalog.server import logs
 
-    logs.set_up(options.log_format, options.log_level)
     found = _settings(options)
     directory = options.dir or found.directory
     if directory is None:
         raise UsageError("--dir: give a data directory, or log.dirs in --config")
+    if options.dir is None:
+        check_unused(found.unused)
+    logs.set_up(options.log_format, options.log_level)
     logger = logging.getLogger("kafkalog.server")
     for note in found.notes:
         logger.warning("%s: %s", options.config, note)

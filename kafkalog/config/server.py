@@ -17,7 +17,12 @@ class ServerConfig(BrokerConfig, GroupConfig, TransactionConfig, ReplicaConfig):
 
     scope = "broker"
 
-    node_id = Whole(1, "This broker's id; a directory keeps the one it was created with.", low=0)
+    node_id = Whole(
+        1,
+        "This broker's id; a directory keeps the one it was created with, which is then the "
+        "default. A cluster's new node must be given one.",
+        low=0,
+    )
     broker_rack = Word("", "The rack that is reported to clients; empty: none.")
     listeners = Words(
         ("PLAINTEXT://127.0.0.1:9092",),
@@ -120,7 +125,10 @@ class ServerConfig(BrokerConfig, GroupConfig, TransactionConfig, ReplicaConfig):
         104_857_600, "segment.bytes of __consumer_offsets.", unit="bytes", low=1
     )
     offsets_topic_replication_factor = Whole(
-        3, "Replicas of __consumer_offsets; never more than there are brokers.", low=1
+        3,
+        "Replicas of __consumer_offsets, which a cluster creates once so many nodes are up; a "
+        "single node keeps one.",
+        low=1,
     )
 
     @property

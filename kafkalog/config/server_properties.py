@@ -31,7 +31,6 @@ _FAMILIES: tuple[tuple[str, str], ...] = (
     ("authorizer.", _NOBODY),
     ("super.users", _NOBODY),
     ("allow.everyone.if.no.acl.found", _NOBODY),
-    ("transaction.state.log.min.isr", _ONE_NODE),
     ("transaction.", _LATER),
     ("add.partitions.to.txn.", _UNTUNED),
     ("quota.", _LATER),
@@ -69,7 +68,7 @@ _IGNORED = {
     "max.connection.creation.rate": _LATER,
     "request.timeout.ms": _ONE_NODE,
     "reserved.broker.max.id": "ignored: node.id may be any number",
-    "broker.id.generation.enable": "ignored: node.id is 1 where none is given",
+    "broker.id.generation.enable": "ignored: a new node of a cluster needs node.id; alone it is 1",
     "telemetry.max.bytes": _LATER,
     "connections.max.reauth.ms": _NOBODY,
     "principal.builder.class": _NOBODY,
@@ -94,9 +93,11 @@ class Properties(NamedTuple):
     config: dict[str, object]
     """The settings that apply."""
     directory: str | None
-    """log.dirs, or log.dir."""
+    """log.dirs, or log.dir: the first one."""
     notes: tuple[str, ...]
     """One sentence for each name that does not apply as it is."""
+    unused: tuple[str, ...] = ()
+    """The other directories of log.dirs."""
 
 
 def read_properties(path: str) -> dict[str, str]:
@@ -125,8 +126,10 @@ def sorted_out(found: Mapping[str, str]) -> Properties:
         elif name not in ("log.dirs", "log.dir"):
             notes.append(f"{name}: {_done(name, known)}")
     notes += _without_controllers(config, found)
-    directory, more = _directory(found)
-    return Properties(config, directory, (*notes, *more))
+    directories = _directories(found)
+    if unused := directories[1:]:
+        notes.append(f"log.dirs: of {len(directories)} directories only {directories[0]} is used")
+    return Properties(config, next(iter(directories), None), tuple(notes), unused)
 
 
 def _done(name: str, known: set[str]) -> str:
@@ -153,9 +156,6 @@ def _without_controllers(config: dict[str, object], found: Mapping[str, str]) ->
     return notes
 
 
-def _directory(found: Mapping[str, str]) -> tuple[str | None, list[str]]:
-    words = [w.strip() for w in found.get("log.dirs", found.get("log.dir", "")).split(",")]
-    named = [word for word in words if word]
-    if len(named) > 1:
-        return named[0], [f"log.dirs: of {len(named)} directories only {named[0]} is used"]
-    return (named[0] if named else None), []
+def _directories(found: Mapping[str, str]) -> tuple[str, ...]:
+    words = (word.strip() for word in found.get("log.dirs", found.get("log.dir", "")).split(","))
+    return tuple(word for word in words if word)

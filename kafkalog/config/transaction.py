@@ -46,7 +46,14 @@ class TransactionConfig(Settings):
     )
     transaction_state_log_replication_factor = Whole(
         3,
-        "Replicas of __transaction_state; never more than there are brokers.",
+        "Replicas of __transaction_state, which a cluster creates once so many nodes are up; a "
+        "single node keeps one.",
         low=1,
         high=32_767,
+    )
+    transaction_state_log_min_isr = Whole(
+        2,
+        "min.insync.replicas of __transaction_state when a cluster creates it; a single node has "
+        "one.",
+        low=1,
     )

@@ -1,7 +1,8 @@
 """The identity of a data directory, and whether a writer's settings agree with the directory's."""
 
 import os
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
+from typing import NamedTuple
 
 from kafkalog._native import lib
 from kafkalog.batch.decode import body_of, decoded_records
@@ -10,11 +11,20 @@ from kafkalog.config.topic import TopicConfig
 from kafkalog.directory.folders import Folders
 from kafkalog.disk import layout
 from kafkalog.disk.checkpoint import LOCK
+from kafkalog.disk.directory import Directory
 from kafkalog.disk.space import RESERVE
-from kafkalog.errors import ArgumentError, CorruptLog, KafkalogError
+from kafkalog.errors import ArgumentError, CorruptLog, InvalidSetting, KafkalogError
 from kafkalog.types import TopicPartition
 
-__all__ = ["check_agrees", "identify", "says_little"]
+__all__ = [
+    "Found",
+    "check_agrees",
+    "check_unused",
+    "identify",
+    "look",
+    "node_number",
+    "says_little",
+]
 
 _METADATA_FOLDER = layout.partition_folder(layout.METADATA_TOPIC, 0)
 _MADE_FIRST = frozenset({*layout.FIRST_FILES, RESERVE, LOCK, _METADATA_FOLDER})
@@ -34,10 +44,76 @@ _FIRST_KINDS = frozenset({b"\x04", b"\x0c"})
 """Kafka's numbers of ConfigRecord and FeatureLevelRecord, the first records of each."""
 
 
+class Found(NamedTuple):
+    """A directory as it is before anything is written to it."""
+
+    meta: layout.MetaProperties | None
+    """None: it is new, or its first start was cut off before anybody could use it."""
+    partitions: tuple[TopicPartition, ...]
+
+
+def look(path: str) -> Found:
+    """What the directory at `path` holds; nothing is written, and no lock is taken.
+
+    Raises: CorruptLog; ArgumentError for partition folders without meta.properties; IoFailed.
+    """
+    if not os.path.isdir(path):
+        return Found(None, ())
+    with Directory(path) as directory:
+        data = directory.read(layout.META_PROPERTIES, 1 << 16)
+        if (data is None or layout.is_torn_meta(data)) and _is_half_made(path):
+            return Found(None, ())
+        meta = None if data is None else _parsed(data, path)
+    partitions = layout.list_directory(path).partitions
+    if meta is None:
+        _check_nothing(path, partitions.values())
+    return Found(meta, tuple(partitions))
+
+
+def node_number(
+    path: str, meta: layout.MetaProperties | None, given: int | None, clustered: bool
+) -> int:
+    """The id of the node that the directory at `path` belongs to: the one in meta.properties.
+
+    `given`: node.id of the settings, which must be the same; a directory without an id takes it.
+    Without both a single node is 1; a node of a cluster must be named, since it takes over what
+    the cluster keeps on that node.
+
+    Raises: InvalidSetting.
+    """
+    known = None if meta is None or meta.node_id < 0 else meta.node_id
+    if known is not None and given not in (None, known):
+        raise InvalidSetting(f"node.id: found {given}, wanted {known}, the owner of {path}")
+    if known is None and given is None and clustered:
+        raise InvalidSetting(
+            f"node.id: found none, neither given nor in {path}; wanted a number that no other node "
+            "of the cluster has: --node-id N"
+        )
+    return next((number for number in (known, given) if number is not None), 1)
+
+
+def check_unused(paths: Iterable[str]) -> None:
+    """Refuse further directories of log.dirs that hold partitions: those would be missing, and
+    where the cluster expects them empty logs would take their place.
+
+    Raises: ArgumentError, OSError.
+    """
+    for path in paths:
+        held = layout.list_directory(path).partitions if os.path.isdir(path) else {}
+        for tp, name in held.items():
+            if tp.topic != layout.METADATA_TOPIC:
+                raise ArgumentError(
+                    f"log.dirs: found {path}, which holds partitions ({name}, ...), behind another "
+                    "directory; wanted one directory with everything: move its folders there, or "
+                    "their replicas to other nodes"
+                )
+
+
 def identify(
-    folders: Folders, mode: str, adopt: bool, node_id: int, gather: bool = False
+    folders: Folders, mode: str, adopt: bool, node_id: int | None, gather: bool = False
 ) -> layout.MetaProperties | None:
-    """The contents of meta.properties; mode "w" creates it, with `node_id`, if it is missing.
+    """The contents of meta.properties; mode "w" creates it, with `node_id`, if it is missing;
+    with None its caller does that later.
 
     If a power cut interrupted a directory's first start, so that nobody has used it, the
     directory is created again.  `gather`: new files are on disk only after Directory.settle.
@@ -50,29 +126,38 @@ def identify(
     if mode == "w" and torn and _is_half_made(directory.path):
         _unmake(folders)
     elif data is not None:
-        try:
-            path = os.path.join(directory.path, layout.META_PROPERTIES)
-            return layout.parse_meta_properties(data, path)
-        except CorruptLog as damage:
-            raise CorruptLog(
-                f"{damage}; put back a copy of the file, or move it away and adopt "
-                f"the directory: kafkalog adopt --dir {directory.path}"
-            ) from None
+        return _parsed(data, directory.path)
     if mode == "r":
         return None
     found = folders.partitions()
-    if found and not adopt:
-        name = folders.name(found[0])
-        raise ArgumentError(
-            f"{directory.path}: holds partition folders ({name}, ...) but no "
-            f"{layout.META_PROPERTIES}; open it with mode='r', or adopt it: "
-            f"kafkalog adopt --dir {directory.path}"
-        )
+    if not adopt:
+        _check_nothing(directory.path, (str(folders.name(tp)) for tp in found))
     if gather and not found:
         directory.gather()
+    if node_id is None:
+        return None
     meta = layout.new_meta_properties(node_id)
     directory.replace(layout.META_PROPERTIES, layout.render_meta_properties(meta))
     return meta
+
+
+def _check_nothing(path: str, folders: Iterable[str]) -> None:
+    """Refuse partition folders: they have no owner."""
+    for name in folders:
+        raise ArgumentError(
+            f"{path}: holds partition folders ({name}, ...) but no {layout.META_PROPERTIES}; "
+            f"open it with mode='r', or adopt it: kafkalog adopt --dir {path}"
+        )
+
+
+def _parsed(data: bytes, path: str) -> layout.MetaProperties:
+    try:
+        return layout.parse_meta_properties(data, os.path.join(path, layout.META_PROPERTIES))
+    except CorruptLog as damage:
+        raise CorruptLog(
+            f"{damage}; put back a copy of the file, or move it away and adopt "
+            f"the directory: kafkalog adopt --dir {path}"
+        ) from None
 
 
 # ---- a first start that was cut off ------------------------------------------------------------

@@ -67,15 +67,15 @@ class Manager:
         mode: str = "w",
         *,
         adopt: bool = False,
-        node_id: int = 1,
+        node_id: int | None = 1,
         gather: bool = False,
     ) -> None:
         """Open the data directory at `path`; mode "w" creates it if it is missing, mode 0700.
 
         `config`: broker settings (docs/settings.md); `topic_config`: topic settings that override
         their defaults.  `adopt`: accept a directory that has partition folders but no
-        meta.properties.  `node_id` is written into a new meta.properties.  `gather`: a new
-        directory is on disk only once its MetadataLog is open.
+        meta.properties.  `node_id` is written into a new meta.properties; None: its owner writes
+        it later.  `gather`: a new directory is on disk only once its MetadataLog is open.
         Raises: Locked with the owner's pid, NotFound, InvalidSetting, CorruptLog (a damaged
         meta.properties), ArgumentError (`adopt` is missing), IoFailed.
         """
@@ -106,7 +106,7 @@ class Manager:
             self.folders = Folders(self.state.directory)
             """Which partitions are here, and under which names."""
             self.meta = identify(self.folders, mode, adopt, node_id, gather)
-            """What meta.properties says; None when a reader found none."""
+            """What meta.properties says; None: there is none."""
             self.upkeep = Upkeep(self, self.folders.marked)
             """The background jobs."""
             if mode == "w":

@@ -391,4 +391,4 @@ def is_torn_meta(data: bytes) -> bool:
     """Whether a power cut may leave this of a meta.properties of ours before it is on disk:
     nothing, zeros in it, or its beginning."""
     begun = data.startswith(_FIRST.encode()) or _FIRST.encode().startswith(data)
-    return b"\0" in data or (begun and b"\nversion=1" not in data)
+    return b"\0" in data or (begun and not re.search(rb"\nversion=[01]", data))

@@ -11,7 +11,7 @@ from kafkalog.directory.manager import Manager
 from kafkalog.disk import layout
 from kafkalog.disk.layout import METADATA_TOPIC, MetaProperties
 from kafkalog.errors import ArgumentError, CorruptLog, NotFound, UnsupportedForMessageFormat
-from kafkalog.metadata.changes import partition_fields
+from kafkalog.metadata.changes import Replay, partition_fields
 from kafkalog.metadata.image import (
     BROKER,
     ELIGIBLE_REPLICAS,
@@ -26,9 +26,13 @@ from kafkalog.types import TopicPartition
 
 __all__ = [
     "adoption",
+    "check_adoptable",
     "check_alone",
     "elections",
+    "first_image",
     "first_records",
+    "has_metadata",
+    "identity",
     "prepare",
     "settle_folders",
     "supported_features",
@@ -50,19 +54,22 @@ _logger = logging.getLogger(__name__)
 # ---- identity --------------------------------------------------------------------------------
 
 
-def prepare(manager: Manager, adopt: bool) -> MetaProperties:
-    """Make sure that there is a metadata log; returns the directory's identity.
+def has_metadata(manager: Manager) -> bool:
+    """Whether there is a metadata log."""
+    return TopicPartition(METADATA_TOPIC, 0) in manager.partitions(METADATA_TOPIC)
 
-    Raises: ArgumentError, NotFound (mode "r": there is none), IoFailed.
+
+def identity(manager: Manager, adopt: bool, number: int) -> MetaProperties:
+    """The identity that the directory has, or gets from `prepare`; nothing is written.
+
+    Raises: ArgumentError, NotFound (mode "r": there is none), CorruptLog.
     """
-    meta = manager.meta
-    tp = TopicPartition(METADATA_TOPIC, 0)
-    here = tp in manager.partitions(METADATA_TOPIC)
+    meta, here = manager.meta, has_metadata(manager)
     if manager.mode == "r":
         if meta is None or not here:
             raise NotFound(f"{manager.path}: found no {METADATA_TOPIC}-0 to read")
         return meta
-    assert meta is not None, "a writing manager has read or written it"
+    meta = meta or MetaProperties(1, number, None, None)
     others = [tp for tp in manager.partitions() if tp.topic != METADATA_TOPIC]
     if not here and others and not adopt and not _ours(manager, others):
         # Version 0: the directory of a node in a cluster on ZooKeeper.
@@ -72,15 +79,36 @@ def prepare(manager: Manager, adopt: bool) -> MetaProperties:
             f"no {METADATA_TOPIC}-0 that says what they are; {back}open it with mode='r', or adopt "
             f"it with: kafkalog adopt --dir {manager.path}"
         )
-    wanted = MetaProperties(
+    return MetaProperties(
         1,
-        meta.node_id if meta.node_id >= 0 else 1,
+        meta.node_id if meta.node_id >= 0 else number,
         meta.cluster_id or layout.uuid_text(layout.random_topic_id()),
         meta.directory_id or layout.random_topic_id(),
     )
+
+
+def first_image(manager: Manager, meta: MetaProperties) -> MetadataImage:
+    """The metadata that the first records make.
+
+    Raises: as first_records.
+    """
+    replay = Replay(empty_image(meta.cluster_id or "", meta.node_id))
+    for name, fields in first_records(manager):
+        replay.feed(decode(encode(name, fields, replay.image)))
+    replay.settle(0, 0, 0)
+    return replay.image
+
+
+def prepare(manager: Manager, wanted: MetaProperties) -> None:
+    """Make sure that there is a metadata log, and that the directory has the identity `wanted`.
+
+    Raises: ArgumentError (unknown records), IoFailed.
+    """
+    meta, here = manager.meta, has_metadata(manager)
     if wanted != meta:
         data = layout.render_meta_properties(wanted)
         manager.state.directory.replace(layout.META_PROPERTIES, data)
+        manager.meta = wanted
     if _is_torn_bootstrap(manager) if here else _bootstrap(manager) is None:
         image = empty_image("", wanted.node_id)
         values = [encode(name, fields, image) for name, fields in first_records(manager)]
@@ -89,8 +117,7 @@ def prepare(manager: Manager, adopt: bool) -> MetaProperties:
     if not here:
         manager.make(METADATA_TOPIC, METADATA_TOPIC_ID, [0])
     elif not manager.state.clean:
-        manager.folders.claim(tp, METADATA_TOPIC_ID)
-    return wanted
+        manager.folders.claim(TopicPartition(METADATA_TOPIC, 0), METADATA_TOPIC_ID)
 
 
 def _is_torn_bootstrap(manager: Manager) -> bool:
@@ -281,6 +308,24 @@ _INTERNAL: dict[str, dict[str, str]] = {
 }
 
 
+def check_adoptable(manager: Manager, image: MetadataImage) -> None:
+    """Refuse topics whose folders have different ids; nothing is written.
+
+    Raises: ArgumentError, CorruptLog.
+    """
+    for topic, numbers in _unnamed(manager, image).items():
+        _topic_id(manager, topic, numbers)
+
+
+def _unnamed(manager: Manager, image: MetadataImage) -> dict[str, list[int]]:
+    """The partitions here, by topic, of topics that no metadata names."""
+    found: dict[str, list[int]] = {}
+    for tp in manager.partitions():
+        if tp.topic != METADATA_TOPIC and tp.topic not in image.topics:
+            found.setdefault(tp.topic, []).append(tp.partition)
+    return found
+
+
 def adoption(manager: Manager, image: MetadataImage) -> list[Record]:
     """Records that adopt the topics whose folders are here and that no metadata names.
 
@@ -288,13 +333,9 @@ def adoption(manager: Manager, image: MetadataImage) -> list[Record]:
 
     Raises: ArgumentError if the folders of a topic have different ids; errors of opening.
     """
-    found: dict[str, list[int]] = {}
-    for tp in manager.partitions():
-        if tp.topic != METADATA_TOPIC and tp.topic not in image.topics:
-            found.setdefault(tp.topic, []).append(tp.partition)
     records: list[Record] = []
     highest = image.next_producer_id - 1
-    for topic, numbers in found.items():
+    for topic, numbers in _unnamed(manager, image).items():
         topic_id = _topic_id(manager, topic, numbers)
         records.append(("TopicRecord", {"name": topic, "topic_id": topic_id}))
         for name, value in _INTERNAL.get(topic, _KEPT).items():

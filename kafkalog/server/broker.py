@@ -22,8 +22,10 @@ from kafkalog.coordinator.groups.offsets import Known
 from kafkalog.coordinator.thread import Coordinator
 from kafkalog.coordinator.transactions.core import TransactionCore
 from kafkalog.coordinator.transactions.shard import Marker, Outside
+from kafkalog.directory.identity import look, node_number
 from kafkalog.directory.manager import Manager
-from kafkalog.errors import Closed, InvalidSetting, KafkalogError
+from kafkalog.disk.layout import MetaProperties
+from kafkalog.errors import ArgumentError, Closed, InvalidSetting, KafkalogError
 from kafkalog.inspect.lost import lost_metadata
 from kafkalog.log.hooks import hooks
 from kafkalog.log.owner import absolute
@@ -139,7 +141,8 @@ class Broker:
         0 takes a free one.  None: what `config` says, else a free port of 127.0.0.1.  An empty
         list: no port, and only this process reaches the broker (see `kafkalog.Store`).
         `config`: settings by Kafka's names (docs/settings.md), both the broker's and defaults for
-        topics.  One default differs from `kafkalog serve`: group.initial.rebalance.delay.ms is 0.
+        topics.  One default of a single node differs from `kafkalog serve`:
+        group.initial.rebalance.delay.ms is 0.
 
         Raises: Locked with the owner's pid, UnknownSetting, InvalidSetting (also if `config` or
         the metadata ask for access control, which is not supported yet), CorruptLog,
@@ -154,7 +157,7 @@ class Broker:
         given = dict(config or {})
         for name, value in given.items():
             refuse_protection(name, value)
-        if given.get(REBALANCE_DELAY) is None:
+        if given.get(REBALANCE_DELAY) is None and not given.get("zookeeper.connect"):
             given[REBALANCE_DELAY] = 0  # a program with its own broker knows when all members are
             # there
         if listeners is not None or "listeners" not in given:
@@ -172,8 +175,7 @@ class Broker:
         self._store: Any = None
         self._undo: list[Any] = []  # ends the parts that were started, in their order
         try:
-            if not os.path.isdir(self.path):
-                self._try_to_listen(planned)
+            self._try_to_listen(planned)
             self._open()
             self._serve(planned)
         except BaseException:
@@ -193,47 +195,66 @@ class Broker:
     # ---- beginning -------------------------------------------------------------------------
 
     def _try_to_listen(self, planned: Sequence[places.Listener]) -> None:
-        """Fail before a directory is created if the broker cannot listen."""
+        """Fail before anything is written if the broker cannot listen."""
         with closing(Reactor(self._config)) as reactor:
             for number, one in enumerate(planned):
                 _listen(reactor, one, number)
 
     def _open(self) -> None:
-        """Open the directory: its logs and metadata."""
+        """Open the directory, its logs and metadata; what may be refused is checked first, as long
+        as nothing is written."""
         config = self._config
-        self._manager = Manager(
-            self.path, config, clock=self._clock, node_id=config.node_id, gather=True
-        )
-        self._undo.append(self._manager.close)
-        meta = self._manager.meta
-        if meta is not None and config.explicit("node.id") and meta.node_id != config.node_id:
-            raise InvalidSetting(
-                f"node.id: found {config.node_id}, wanted {meta.node_id}, the owner of {self.path}"
-            )
         for named in config.cordoned_log_dirs:
             if named != "*" and os.path.abspath(named) != os.path.abspath(self.path):
                 raise InvalidSetting(f"cordoned.log.dirs: found {named!r}, wanted * or {self.path}")
+        found = look(self.path)
+        number = self._number(found.meta)
+        if number != config.node_id:
+            self._given = {**self._given, "node.id": number}
+            self._config = config = ServerConfig.of(self._given)
+        clustered = bool(config.zookeeper_connect)
+        self._kraft: MetadataLog | None = None
+        self._member: Member | None = None
+        if clustered:
+            from kafkalog.cluster.node.joining import enter, join
+
+            self._member = enter(self.path, found, config, number)
+            self._undo.append(self._member.close)
+        self._manager = Manager(
+            self.path, config, clock=self._clock, node_id=None, gather=not clustered
+        )
+        self._undo.insert(0, self._manager.close)  # last: see DIRECTORY
+        changed = clustered and look(self.path) != found
+        if changed or self._number(self._manager.meta) != number:
+            raise ArgumentError(f"{self.path}: another process changed it before it was locked")
         if not self._manager.state.clean and self._manager.partitions():
             _logger.warning(
                 "%s: was not closed in order; each log is recovered when it is first used",
                 self.path,
             )
-        self._kraft: MetadataLog | None = None
-        self._member: Member | None = None
-        if config.zookeeper_connect:
-            from kafkalog.cluster.node.joining import join
-
-            self._member = join(self._manager, config)
-            self._undo.append(self._member.close)
+        if self._member is not None:
+            join(self._manager, self._member, found)
         else:
-            self._kraft = MetadataLog.open(self._manager)
+            self._kraft = self._lead(number)
             self._undo.append(self._kraft.close)
             for line in lost_metadata(self._manager):
                 _logger.warning("%s: cut from the metadata: %s", self.path, line)
         source: Metadata | None = self._member or self._kraft
         assert source is not None
         self._metadata: Metadata = source
-        check_open_to_all(self._metadata.image)
+
+    def _lead(self, number: int) -> MetadataLog:
+        try:
+            return MetadataLog.open(self._manager, number=number, check=check_open_to_all)
+        except BaseException:
+            self._manager.abandon()  # an orderly end would write, too
+            raise
+
+    def _number(self, meta: MetaProperties | None) -> int:
+        """The id of this node, whose directory has `meta`."""
+        config = self._config
+        given = config.node_id if config.explicit("node.id") else None
+        return node_number(self.path, meta, given, bool(config.zookeeper_connect))
 
     def _serve(self, planned: Sequence[places.Listener]) -> None:
         """Build the network layer over it."""

@@ -47,6 +47,7 @@ class Errands:
         self._own = Bulk(f"{name} errands")
         self._lock = threading.Lock()  # guards what follows
         self._under_way: set[str] = set()
+        self._early: set[str] = set()
 
     def stop(self) -> None:
         """Stop; requests that the controller has not answered are abandoned."""
@@ -54,6 +55,13 @@ class Errands:
         self._member.ask_no_more()
         self._forwards.stop()
         self._own.stop()
+
+    def is_early(self, topic: str, early: bool) -> bool:
+        """Remember whether a topic must wait for more nodes; returns whether that is news."""
+        with self._lock:
+            news = early and topic not in self._early
+            (self._early.add if early else self._early.discard)(topic)
+            return news
 
     def forward(self, work: Callable[[Ask], None]) -> None:
         """Run `work`, which asks the controller, in its turn; `work` handles its own failures.

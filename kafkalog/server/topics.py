@@ -1,5 +1,6 @@
 """Topics that are created automatically: at a first use, and Kafka's internal ones."""
 
+import logging
 from collections.abc import Callable, Collection, Iterable, Mapping
 from functools import partial
 from typing import TYPE_CHECKING, Any
@@ -18,19 +19,44 @@ if TYPE_CHECKING:
 
 __all__ = ["create_missing", "follow_coordinators", "internal_topic"]
 
+_logger = logging.getLogger(__name__)
+_REPLICAS = {
+    OFFSETS_TOPIC: "offsets.topic.replication.factor",
+    TRANSACTIONS_TOPIC: "transaction.state.log.replication.factor",
+}
+
 
 def create_missing(node: Node, names: Iterable[str]) -> dict[str, ErrorCode]:
     """Create the missing topics among `names`; returns the errors of those that failed."""
     missing = [name for name in dict.fromkeys(names) if name not in node.image.topics]
+    early = dict.fromkeys(
+        (name for name in missing if _too_early(node, name)), ErrorCode.INVALID_REPLICATION_FACTOR
+    )
+    missing = [name for name in missing if name not in early]
     if not missing:
-        return {}
+        return early
     wanted = NewTopics([_topic(node, name) for name in missing])
     if node.errands is not None:
         failed = node.errands.create_topics(wanted)
     else:
         failed = codes(node.metadata.create_topics(wanted))
     fine = (ErrorCode.NONE, ErrorCode.TOPIC_ALREADY_EXISTS)  # another request was faster
-    return {name: code for name, code in failed.items() if code not in fine}
+    return early | {name: code for name, code in failed.items() if code not in fine}
+
+
+def _too_early(node: Node, name: str) -> bool:
+    """Whether a coordinator's topic must wait until more nodes of the cluster are up (KIP-115)."""
+    setting = _REPLICAS.get(name)
+    if setting is None or node.errands is None:
+        return False
+    alive, wanted = len(node.image.brokers), int(node.config[setting])
+    early = alive < wanted
+    if node.errands.is_early(name, early):
+        _logger.error(
+            "node %d: %s is not created yet: found %d nodes alive, wanted %d, its %s; its clients "
+            "get COORDINATOR_NOT_AVAILABLE until then", node.node_id, name, alive, wanted, setting,
+        )  # fmt: skip
+    return early
 
 
 def _topic(node: Node, name: str) -> NewTopic:
@@ -42,14 +68,8 @@ def _topic(node: Node, name: str) -> NewTopic:
     else:
         return NewTopic(name)
     settings = [NewSetting(key, value) for key, value in wanted.items()]
-    copies = -1
-    if node.clustered:
-        wanted_copies = (
-            config.offsets_topic_replication_factor
-            if name == OFFSETS_TOPIC
-            else config.transaction_state_log_replication_factor
-        )
-        copies = min(wanted_copies, max(len(node.image.brokers), 1))
+    # A single node keeps one replica of everything, whatever Kafka's defaults say.
+    copies = config[_REPLICAS[name]] if node.clustered else 1
     return NewTopic(name, count, copies, settings)
 
 
@@ -64,10 +84,11 @@ def _offsets_config(node: Node) -> Mapping[str, str]:
 
 def _transactions_config(node: Node) -> Mapping[str, str]:
     """Kafka's own settings of `__transaction_state`."""
+    least = node.config.transaction_state_log_min_isr if node.clustered else 1
     return {
         "cleanup.policy": "compact",
         "compression.type": "uncompressed",
-        "min.insync.replicas": "1",
+        "min.insync.replicas": str(least),
         "segment.bytes": str(node.config.transaction_state_log_segment_bytes),
         "unclean.leader.election.enable": "false",
     }

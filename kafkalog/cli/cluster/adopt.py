@@ -20,8 +20,10 @@ __all__ = ["run"]
 def run(options: argparse.Namespace, words: list[str]) -> int:
     """Show the plan, or execute it."""
     from kafkalog.cluster.node import adoption
+    from kafkalog.cluster.node.joining import check_open_to_all
     from kafkalog.metadata.zookeeper.reading import read_tree
-    from kafkalog.metadata.zookeeper.session import Session
+    from kafkalog.metadata.zookeeper.session import open_session
+    from kafkalog.server.journal import TRANSACTIONS_TOPIC
 
     if words or options.dir is None or options.zookeeper is None:
         raise UsageError("adopt: give --dir DIR and --zookeeper HOST:PORT,.../CHROOT")
@@ -29,8 +31,9 @@ def run(options: argparse.Namespace, words: list[str]) -> int:
         raise UsageError(f"{options.dir}: no such directory")
     image = adoption.read_alone(options.dir)
     node = image.node_id if options.node_id is None else options.node_id
-    with Session(options.zookeeper, lambda _: None) as session:
+    with open_session(options.zookeeper, lambda _: None) as session:
         loaded = read_tree(session, node)
+        check_open_to_all(session, loaded.image)  # else no broker would serve the directory
         found = adoption.plan(image, loaded, node)
         _show(options, image, loaded, found)
         if not options.execute:
@@ -41,6 +44,9 @@ def run(options: argparse.Namespace, words: list[str]) -> int:
     say("next:")
     say(f"  kafkalog serve --dir {options.dir} --zookeeper {options.zookeeper} --node-id {node}")
     say("  kafkalog cluster reassign --replication-factor 3 --execute --bootstrap-server ...")
+    if TRANSACTIONS_TOPIC in image.topics:  # a single node's has 1, whatever its settings say
+        say(f"  kafkalog configs alter --topic {TRANSACTIONS_TOPIC} "
+            "--add-config min.insync.replicas=2 --bootstrap-server ...")  # fmt: skip
     return 0
 
 

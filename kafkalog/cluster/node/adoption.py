@@ -159,7 +159,8 @@ def carry_out(path: str, adoption: Adoption, session: Session) -> str:
     """Write the tree, then convert the directory; returns where its own metadata is now.
 
     Raises: Locked: a broker serves the directory; ArgumentError: the tree has changed since it was
-    read; CorruptLog; ZooKeeperAway; OSError.
+    read, which is checked before the first write, and again by each; CorruptLog; ZooKeeperAway;
+    OSError.
     """
     meta = os.path.join(path, layout.META_PROPERTIES)
     with Directory(os.path.abspath(path)) as directory:
@@ -167,10 +168,9 @@ def carry_out(path: str, adoption: Adoption, session: Session) -> str:
         with open(meta, "rb") as file:
             before = file.read()
         known = layout.parse_meta_properties(before, meta).directory_id
+        _check_unchanged(adoption, session)
         if cluster_id(session, adoption.cluster) != adoption.cluster:
-            raise ArgumentError(
-                f"ZooKeeper at {session.hosts}: the cluster id has changed since: try again"
-            )
+            raise _changed_cluster(session)
         for step in adoption.steps:
             done = session.commit(step)
             if not done.done:
@@ -183,6 +183,27 @@ def carry_out(path: str, adoption: Adoption, session: Session) -> str:
     if adoption.controller:
         session.commit([Delete(tree.CONTROLLER)])  # the next controller reads everything again
     return aside
+
+
+def _check_unchanged(adoption: Adoption, session: Session) -> None:
+    """Refuse a plan whose first step, or any other, would be refused by the tree as it is now."""
+    there = session.read(tree.CLUSTER_ID)
+    if there is not None and tree.read_cluster_id(there.data) != adoption.cluster:
+        raise _changed_cluster(session)
+    node = tree.broker_path(adoption.node)
+    new = [one.path for step in adoption.steps for one in step if isinstance(one, Create)]
+    for path in (node, *new):
+        if session.read(path) is not None:
+            raise ArgumentError(
+                f"{path}: found it in ZooKeeper at {session.hosts}, which has changed since it was "
+                "read; nothing was changed: try again"
+            )
+
+
+def _changed_cluster(session: Session) -> ArgumentError:
+    return ArgumentError(
+        f"ZooKeeper at {session.hosts}: the cluster id has changed since: try again"
+    )
 
 
 def _turn(path: str, before: bytes, turned: MetaProperties, directory: Directory) -> str:

@@ -41,7 +41,7 @@ from kafkalog.metadata.requests import NewTopics, SettingChanges, SettingsAsked
 from kafkalog.metadata.zookeeper import altering, entities, tree
 from kafkalog.metadata.zookeeper.loading import KINDS, PROTOCOLS
 from kafkalog.metadata.zookeeper.reading import read_tree
-from kafkalog.metadata.zookeeper.registering import patiently, register
+from kafkalog.metadata.zookeeper.registering import earlier_s, patiently, register
 from kafkalog.metadata.zookeeper.session import USUAL, Create, Life, Seen, Timeouts, open_session
 from kafkalog.replication.copies import sync_before_leading
 from kafkalog.replication.roles import Effect
@@ -106,6 +106,9 @@ class Member:
         self._places: tuple[Sequence[tree.Endpoint], str | None] | None = None
         self.registered: Callable[[int], None] = lambda _: None
         """Called with each epoch that this broker gets."""
+        self.owned: Callable[[], None] = lambda: None
+        """Called once it is registered for the first time, before any request of the controller is
+        carried out: the directory is this broker's from now on."""
         told: queue.SimpleQueue[Life | Seen | None] = queue.SimpleQueue()
         self.session = open_session(hosts, told.put, timeouts)
         self._watching = Watching(self.session, told, self._set, self._begun)
@@ -141,13 +144,13 @@ class Member:
             ]
             self._places = places, rack
             epoch = patiently(self._register, self.patience_s)
+            self.owned()
         self._watching.start()
         return epoch
 
     def _register(self) -> int:
         assert self._places is not None
-        enough_s = 2 * self.timeouts.session_ms / 1000  # for its earlier session to end
-        epoch = register(self.session, self.node, *self._places, enough_s)
+        epoch = register(self.session, self.node, *self._places, earlier_s(self.timeouts))
         self._standing = registered(self._standing, epoch)
         self.registered(epoch)
         return epoch

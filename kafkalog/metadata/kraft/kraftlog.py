@@ -15,7 +15,6 @@ from kafkalog.directory.manager import Manager
 from kafkalog.disk.directory import Directory
 from kafkalog.disk.layout import METADATA_TOPIC, uuid_text
 from kafkalog.errors import (
-    ArgumentError,
     Closed,
     KafkalogError,
     NoSpace,
@@ -35,6 +34,7 @@ from kafkalog.metadata.image import (
     MetadataImage,
     Partition,
 )
+from kafkalog.metadata.kraft.allowed import check_leadable
 from kafkalog.metadata.kraft.batches import (
     BATCH_BYTES,
     LEADER_CHANGE,
@@ -47,8 +47,8 @@ from kafkalog.metadata.kraft.following import Followers, Listener
 from kafkalog.metadata.kraft.loading import (
     QUORUM_STATE,
     Loaded,
+    known_epoch,
     load,
-    quorum_epoch,
     render_quorum_state,
 )
 from kafkalog.metadata.kraft.records import encode
@@ -117,19 +117,30 @@ class MetadataLog:
     # ---- opening and closing -------------------------------------------------------------------
 
     @classmethod
-    def open(cls, manager: Manager, adopt: bool = False) -> "MetadataLog":
+    def open(
+        cls, manager: Manager, adopt: bool = False, number: int = 1,
+        check: Callable[[MetadataImage], None] = lambda _: None,
+    ) -> "MetadataLog":  # fmt: skip
         """Read the metadata of a directory, and in mode "w" lead it from now on.
 
         A directory that Manager created has none yet, and gets it.  `adopt`: adopts topics whose
         folders are there without metadata; their records are neither deleted nor compacted
-        before a setting says so.
+        before a setting says so.  `number`: the node's id if meta.properties has none.  `check`:
+        raises for metadata that are not to be led; before anything is written.
         Raises: ArgumentError (folders without metadata, or of a cluster of several nodes),
-        NotFound (mode "r": there is none), CorruptLog, IoFailed.
+        NotFound (mode "r": there is none), CorruptLog, IoFailed; errors of `check`.
         """
-        manager.meta = directory.prepare(manager, adopt)
+        wanted = directory.identity(manager, adopt, number)
+        here = directory.has_metadata(manager)
+        if not here:
+            check(directory.first_image(manager, wanted))
+            directory.prepare(manager, wanted)
         log = manager.get(METADATA_TOPIC, 0)
-        meta = manager.meta
-        loaded = load(log, meta.cluster_id or "", meta.node_id)
+        loaded = load(log, wanted.cluster_id or "", wanted.node_id)
+        if manager.mode == "w" and here:
+            check_leadable(manager, log, loaded, wanted, check)
+            directory.prepare(manager, wanted)
+        manager.meta = wanted
         metadata = cls(manager, log, loaded)
         if manager.mode == "w":
             metadata._start(adopt)
@@ -137,9 +148,7 @@ class MetadataLog:
         return metadata
 
     def _start(self, adopt: bool) -> None:
-        self._loaded.check_known(self._log.path)
-        directory.check_alone(self.image, self._meta)
-        known, told = self._known_epoch()
+        known, told = known_epoch(self._log, self.image, self._meta.node_id)
         fresh = METADATA_VERSION not in self.image.features
         self._lead(known + 1)
         records = list(directory.first_records(self.manager)) if fresh else self._formatted()
@@ -181,18 +190,6 @@ class MetadataLog:
             handle_of(self._log).flush_start()
             folder = os.path.basename(self._log.path)
             self.manager.state.directory.settle([f"{folder}/{QUORUM_STATE}"])
-
-    def _known_epoch(self) -> tuple[int, bool]:
-        """The highest epoch stored anywhere here; and whether quorum-state has one."""
-        with Directory(self._log.path) as folder:
-            quorum = quorum_epoch(folder.read(QUORUM_STATE, 1 << 16))
-        if quorum.voters not in (None, (), (self._meta.node_id,)):
-            raise ArgumentError(
-                f"{self._log.path}: found voters {quorum.voters}, wanted only "
-                f"{self._meta.node_id}: it belongs to a cluster of several nodes"
-            )
-        epochs = [entry.epoch for entry in self._log.epochs]
-        return max(quorum.epoch, self.image.epoch, *epochs), quorum.epoch > 0
 
     def _lead(self, epoch: int) -> None:
         self._epoch = epoch

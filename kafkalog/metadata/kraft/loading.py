@@ -6,15 +6,16 @@ import os
 from collections.abc import Iterable
 from typing import NamedTuple
 
+from kafkalog.disk.directory import Directory
 from kafkalog.errors import ArgumentError, CorruptLog
 from kafkalog.log.log import Log
 from kafkalog.metadata.changes import Replay
-from kafkalog.metadata.image import empty_image
+from kafkalog.metadata.image import MetadataImage, empty_image
 from kafkalog.metadata.kraft.batches import KRAFT_VERSION, VOTERS, Raw, kraft_version_of, records_in
 from kafkalog.metadata.kraft.records import decode
 from kafkalog.metadata.kraft.snapshots import SnapshotName, list_snapshots, read_snapshot
 
-__all__ = ["QUORUM_STATE", "Loaded", "load", "quorum_epoch", "render_quorum_state"]
+__all__ = ["QUORUM_STATE", "Loaded", "known_epoch", "load", "render_quorum_state"]
 
 QUORUM_STATE = "quorum-state"
 _logger = logging.getLogger(__name__)
@@ -137,7 +138,23 @@ class _Quorum(NamedTuple):
     voters: tuple[int, ...] | None
 
 
-def quorum_epoch(data: bytes | None) -> _Quorum:
+def known_epoch(log: Log, image: MetadataImage, node_id: int) -> tuple[int, bool]:
+    """The highest epoch stored anywhere; and whether quorum-state has one.
+
+    Raises: ArgumentError: other voters elect its leaders, too.
+    """
+    with Directory(log.path) as folder:
+        quorum = _quorum_epoch(folder.read(QUORUM_STATE, 1 << 16))
+    if quorum.voters not in (None, (), (node_id,)):
+        raise ArgumentError(
+            f"{log.path}: found voters {quorum.voters}, wanted only {node_id}: it belongs to a "
+            "cluster of several nodes"
+        )
+    epochs = [entry.epoch for entry in log.epochs]
+    return max(quorum.epoch, image.epoch, *epochs), quorum.epoch > 0
+
+
+def _quorum_epoch(data: bytes | None) -> _Quorum:
     """Epoch and voters from a quorum-state file; epoch 0 if it is missing or damaged.
 
     The voters are None if the file does not have them (version 1).

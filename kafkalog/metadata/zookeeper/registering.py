@@ -9,9 +9,9 @@ from typing import TypeVar
 
 from kafkalog import errors
 from kafkalog.metadata.zookeeper import tree
-from kafkalog.metadata.zookeeper.session import Create, Session
+from kafkalog.metadata.zookeeper.session import Create, Session, Timeouts
 
-__all__ = ["cluster_id", "patiently", "register"]
+__all__ = ["await_free", "cluster_id", "earlier_s", "patiently", "register"]
 
 T = TypeVar("T")
 RETRY_S = 0.2
@@ -46,6 +46,32 @@ def cluster_id(session: Session, wanted: str) -> str:
     return tree.read_cluster_id(None if found is None else found.data)
 
 
+def await_free(session: Session, broker: int, timeouts: Timeouts) -> None:
+    """Wait until no broker has registered with this id: an earlier session may not have ended yet.
+    Nothing is written.
+
+    Raises: DuplicateBrokerRegistration if it still lives after two sessions' time; ZooKeeperAway.
+    """
+    path = tree.broker_path(broker)
+    deadline_s, pause = time.monotonic() + earlier_s(timeouts), threading.Event()
+    while session.read(path) is not None:
+        if time.monotonic() > deadline_s:
+            raise _duplicate(session, broker)
+        pause.wait(RETRY_S)
+
+
+def earlier_s(timeouts: Timeouts) -> float:
+    """How long to wait for the end of a broker's earlier session."""
+    return 2 * timeouts.session_ms / 1000
+
+
+def _duplicate(session: Session, broker: int) -> errors.DuplicateBrokerRegistration:
+    return errors.DuplicateBrokerRegistration(
+        f"broker {broker} is registered at {session.hosts}, and alive; wanted a node id "
+        "that no other has"
+    )
+
+
 def register(
     session: Session, broker: int, endpoints: Sequence[tree.Endpoint], rack: str | None,
     patience_s: float,
@@ -72,7 +98,4 @@ def register(
     if found is None:
         why = outcome.why or "the session ended"
         raise errors.ZooKeeperAway(f"ZooKeeper at {session.hosts}: {path} is not made: {why}")
-    raise errors.DuplicateBrokerRegistration(
-        f"broker {broker} is registered at {session.hosts}, and alive; wanted a node id "
-        "that no other has"
-    )
+    raise _duplicate(session, broker)

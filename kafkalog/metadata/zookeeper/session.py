@@ -139,7 +139,7 @@ class Session:
     """
 
     def __init__(self, hosts: str, told: Told, timeouts: Timeouts = USUAL) -> None:
-        """Connect.  `hosts`: `host:port,.../chroot`; a missing chroot is created.
+        """Connect.  `hosts`: `host:port,.../chroot`; the first write creates a missing chroot.
 
         Raises: MissingPackage without kazoo, ArgumentError, ZooKeeperAway.
         """
@@ -152,8 +152,9 @@ class Session:
         self._timeout_s = timeouts.session_ms / 1000
         self._connection_s = timeouts.connection_ms / 1000
         servers, slash, chroot = hosts.partition("/")
-        if slash and chroot:
-            self._make_chroot(servers, f"/{chroot.rstrip('/')}")
+        self._servers = servers
+        self._chroot = f"/{chroot.rstrip('/')}" if slash and chroot else ""
+        """Empty once it exists."""
         self._client = kazoo.client.KazooClient(
             hosts.rstrip("/"), timeout=self._timeout_s, connection_retry=AGAIN
         )
@@ -169,15 +170,19 @@ class Session:
                 f"no ZooKeeper answers at {self.hosts} in {self._connection_s:g} s"
             ) from None
 
-    def _make_chroot(self, servers: str, chroot: str) -> None:
-        """A path that does not exist would make all others fail."""
-        client = self._kazoo.client.KazooClient(servers, timeout=self._timeout_s)
-        self._begin(client)
-        try:
-            self._answer(client.ensure_path_async(chroot))
-        finally:
-            client.stop()
-            client.close()
+    def _make_chroot(self) -> None:
+        """A path that does not exist would make all writes fail."""
+        if not self._chroot:
+            return
+        if self._answer(self._client.exists_async("/")) is None:
+            client = self._kazoo.client.KazooClient(self._servers, timeout=self._timeout_s)
+            self._begin(client)
+            try:
+                self._answer(client.ensure_path_async(self._chroot))
+            finally:
+                client.stop()
+                client.close()
+        self._chroot = ""
 
     def __enter__(self) -> Session:
         return self
@@ -291,6 +296,7 @@ class Session:
 
     def ensure(self, paths: Iterable[str]) -> None:
         """Create these znodes and their parents where they are missing, without data."""
+        self._make_chroot()
         for path in paths:
             self._answer(self._client.ensure_path_async(path))
 
@@ -300,6 +306,7 @@ class Session:
 
     def commits(self, multis: Sequence[Sequence[Operation]]) -> list[Committed]:
         """As `commit`, for many of them: none waits for another's outcome."""
+        self._make_chroot()
         found: list[Committed] = []
         for at in range(0, len(multis), WRITES_AT_ONCE):
             some = multis[at : at + WRITES_AT_ONCE]
