@@ -138,6 +138,8 @@ class Context:
         """Retries in flight: copies by topic; None: the topic's removal from the tree."""
         self.stale: set[TopicPartition] = set()
         """Their state in the tree differs from here: nothing is decided until it is read again."""
+        self.shifted: set[TopicPartition] = set()
+        """Partitions under a move whose ISR may have changed since the move was last looked at."""
         self.assigned_at: dict[str, int] = dict(loaded.assigned_at)
         """The version of a topic's znode; a topic that is not here is written at any version."""
         self.asked_by_tree: dict[TopicPartition, tuple[int, ...]] = {}
@@ -267,6 +269,7 @@ class Context:
         """A write was done."""
         self.partitions[write.partition] = write.after
         self.written_by[write.partition] = self.reign.epoch
+        self._shift(write.partition)
 
     def read(self, key: TopicPartition, state: tree.PartitionState, version: int) -> None:
         """A partition's state was read from the tree."""
@@ -276,6 +279,12 @@ class Context:
             leader=state.leader, leader_epoch=state.leader_epoch, isr=state.isr,
             leader_recovery_state=int(state.recovering), partition_epoch=version,
         )  # fmt: skip
+        self._shift(key)
+
+    def _shift(self, key: TopicPartition) -> None:
+        one = self.partitions[key]
+        if one.adding_replicas or one.removing_replicas:
+            self.shifted.add(key)
 
 
 def leadership(one: Partition) -> Leadership:

@@ -226,4 +226,6 @@ class Controller:
             effects.append(Reply(work.token, body))
         if office.context.stale:
             self._add(_Work(steps.stale_again, "stale"))
+        if office.context.shifted:
+            self._add(_Work(steps.moves_again, "moves"))
         return effects

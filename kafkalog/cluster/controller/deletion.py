@@ -2,7 +2,11 @@
 
 Decisions, as defined in kafkalog.cluster.controller.partitions; the rules are those of Kafka's
 controller on ZooKeeper.  A topic waits while one of its brokers is offline, because that one could
-bring it back, and while one of its partitions is moved.  Failures are retried after a delay.
+bring it back.  Failures are retried after a delay.
+
+Unlike Kafka's: a deletion ends the moves of the topic's partitions instead of waiting for them, and
+old and new brokers drop their copies.  A move could not end by itself: brokers no longer serve a
+topic that is being deleted, so no new replica could copy the rest.
 
 Beyond Kafka's: a broker that no longer keeps a partition is asked to drop its copy until it has,
 also after it comes back; if its disk failed, only then.  No topic waits for that, and it continues
@@ -16,6 +20,7 @@ from collections.abc import Collection, Iterable, Mapping
 
 from kafkalog.cluster.controller.context import Context, Copies, TopicPartition
 from kafkalog.cluster.controller.partitions import Deciding
+from kafkalog.cluster.controller.reassign import give_up
 from kafkalog.cluster.controller.requests import Gathered
 from kafkalog.cluster.controller.topics import topic_gone
 from kafkalog.metadata.zookeeper import tree
@@ -35,6 +40,7 @@ def topics_to_delete(context: Context, told: Gathered, topics: Iterable[str]) ->
     keys = [key for key in context.partitions if key[0] in wanted]
     if keys:
         told.know(keys)
+    yield from give_up(context, wanted)
     yield from delete_topics(context, told)
 
 
@@ -151,7 +157,7 @@ def _left(context: Context, topic: str) -> set[tuple[int, int]] | None:
     for key, one in context.partitions.items():
         if key[0] != topic:
             continue
-        if one.adding_replicas or one.removing_replicas or context.offline_replicas(key):
+        if context.offline_replicas(key):
             return None
         found |= {(key[1], broker) for broker in one.replicas}
     return found - context.dropped.get(topic, set())

@@ -10,7 +10,6 @@ from __future__ import annotations
 from typing import Any, NamedTuple
 
 from kafkalog.cluster.controller.context import Context, TopicPartition, leadership
-from kafkalog.cluster.controller.deletion import delete_topics
 from kafkalog.cluster.controller.leader_election import Leadership
 from kafkalog.cluster.controller.partitions import Deciding, lead_on, write
 from kafkalog.cluster.controller.reassign import resume
@@ -107,9 +106,7 @@ def alter_partition(
             rows.append(_answer(context, (name or "", number), error))
         topics.append({"topic_id": topic.topic_id, "partitions": rows})
     yield from lead_on(context, told, behind)  # their leaders do not ask again before that
-    moved = yield from resume(context, told, done)
-    if context.deleted & {topic for topic, _ in moved}:
-        yield from delete_topics(context, told)
+    yield from resume(context, told, done)
     return {"error_code": ErrorCode.NONE, "topics": topics}
 
 

@@ -17,7 +17,7 @@ last in-sync copy is not removed: Kafka's later controllers (KRaft) refuse that,
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from kafkalog.cluster.controller.context import NEVER_LED, Context, TopicPartition, leadership
@@ -30,8 +30,8 @@ from kafkalog.metadata.zookeeper.session import Delete, Set
 from kafkalog.wire.error_codes import ErrorCode
 
 __all__ = [
-    "Refusal", "alter_reassignments", "ask_by_tree", "list_reassignments", "moving", "reassign",
-    "resume", "target",
+    "Refusal", "alter_reassignments", "ask_by_tree", "give_up", "list_reassignments", "moving",
+    "reassign", "resume", "target",
 ]  # fmt: skip
 
 AT_ONCE = 500
@@ -174,6 +174,14 @@ def ask_by_tree(
     return refused
 
 
+def give_up(context: Context, topics: Collection[str]) -> Deciding[None]:
+    """These topics are being deleted, and their moves end with them: remove from
+    /admin/reassign_partitions what asked for them."""
+    over = [key for key in context.asked_by_tree if key[0] in topics]
+    if over:
+        yield from _asked_by_tree(context, over)
+
+
 def _asked_by_tree(context: Context, over: Iterable[TopicPartition]) -> Deciding[None]:
     for key in over:
         context.asked_by_tree.pop(key, None)
@@ -187,18 +195,20 @@ def _asked_by_tree(context: Context, over: Iterable[TopicPartition]) -> Deciding
 
 def resume(
     context: Context, told: Gathered, keys: Iterable[TopicPartition] | None = None
-) -> Deciding[set[TopicPartition]]:
-    """End the moves whose new replicas are in sync by now; returns those that have ended.
+) -> Deciding[None]:
+    """End the moves whose new replicas are in sync by now.
 
-    `keys`: None: all partitions.
+    `keys`: None: all partitions.  A topic that is being deleted has no moves.
     """
     partitions = context.partitions
     wanted = {
         key: partitions[key]
         for key in (list(partitions) if keys is None else dict.fromkeys(keys))
         if key in partitions and moving(partitions[key]) and _complete(partitions[key])
-    }
-    return (yield from _go_on(context, told, wanted))
+        and key[0] not in context.deleted
+    }  # fmt: skip
+    context.shifted.difference_update(wanted)
+    yield from _go_on(context, told, wanted)
 
 
 def _go_on(
@@ -341,7 +351,7 @@ def list_reassignments(context: Context, request: Any) -> dict[str, Any]:
     topics: dict[str, list[dict[str, Any]]] = {}
     for topic, number in dict.fromkeys(keys):
         one = context.partitions.get((topic, number))
-        if one is not None and moving(one):
+        if one is not None and moving(one) and topic not in context.deleted:
             topics.setdefault(topic, []).append(
                 {
                     "partition_index": number,

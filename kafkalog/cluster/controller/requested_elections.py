@@ -13,6 +13,7 @@ from kafkalog.cluster.controller import leader_election
 from kafkalog.cluster.controller.context import NEVER_LED, Context, TopicPartition, leadership
 from kafkalog.cluster.controller.leader_election import Leadership
 from kafkalog.cluster.controller.partitions import Deciding, write
+from kafkalog.cluster.controller.reassign import moving
 from kafkalog.cluster.controller.requests import Gathered
 from kafkalog.wire.error_codes import ErrorCode
 
@@ -68,7 +69,7 @@ def unbalanced(context: Context, percentage: int) -> list[TopicPartition]:
     `percentage`: of these that others may lead (leader.imbalance.per.broker.percentage).  None is
     moved while any partition is reassigned: that moves leaders by itself.
     """
-    if any(one.adding_replicas or one.removing_replicas for one in context.partitions.values()):
+    if any(moving(one) for key, one in context.partitions.items() if key[0] not in context.deleted):
         return []
     first: defaultdict[int, list[TopicPartition]] = defaultdict(list)
     for key, one in context.partitions.items():

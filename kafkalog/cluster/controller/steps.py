@@ -37,7 +37,7 @@ from kafkalog.wire.tables.controller import LEADER_AND_ISR, STOP_REPLICA
 
 __all__ = [
     "AGAIN", "BEGIN", "SEEN", "Looks", "Office", "Steps", "answered", "behind", "deleted_again",
-    "read_states", "seen", "stale_again",
+    "moves_again", "read_states", "seen", "stale_again",
 ]  # fmt: skip
 
 _logger = logging.getLogger(__name__)
@@ -133,7 +133,11 @@ def _topics_read(office: Office, names: Sequence[str]) -> Steps[None]:
             context.assigned_at[name] = znode.version
             context.says_unclean(name, _unclean(name, config))
     yield from topics.topics_are(context, office.told, nodes)
-    yield from _moved(office, [key for key in context.partitions if key[0] in nodes])
+    yield from reassign.resume(
+        context, office.told, [key for key in context.partitions if key[0] in nodes]
+    )
+    if context.deleted & nodes.keys():  # it may have got more partitions
+        yield from deletion.delete_topics(context, office.told)
 
 
 def _unclean(topic: str, config: Znode | None) -> bool | None:
@@ -163,7 +167,6 @@ def isr_changes_seen(office: Office) -> Steps[None]:
     yield from read_states(office, known)
     if known:
         office.told.know(known)
-    yield from _moved(office, known)
     if paths:
         yield office.context.removals(paths)
 
@@ -209,13 +212,6 @@ def reassignment_seen(office: Office) -> Steps[None]:
         refused = yield from reassign.ask_by_tree(office.context, office.told, wanted)
         for (topic, number), why in refused.items():
             _logger.warning("%s-%d is not reassigned: %s", topic, number, why.message)
-
-
-def _moved(office: Office, keys: Iterable[TopicPartition]) -> Steps[None]:
-    """End the moves that may end now; a topic that waited for that may be deleted."""
-    ended = yield from reassign.resume(office.context, office.told, keys)
-    if office.context.deleted & {topic for topic, _ in ended}:
-        yield from deletion.delete_topics(office.context, office.told)
 
 
 def settings_seen(office: Office) -> Steps[None]:
@@ -319,7 +315,12 @@ def stale_again(office: Office) -> Steps[None]:
         key for key, one in known.items()
         if context.partitions[key] == one and one.partition_epoch != before[key]
     ])  # fmt: skip
-    yield from _moved(office, known)
+
+
+def moves_again(office: Office) -> Steps[None]:
+    """End the moves that may end now: an election, too, may have left only new replicas in sync."""
+    keys, office.context.shifted = sorted(office.context.shifted), set()
+    yield from reassign.resume(office.context, office.told, keys)
 
 
 # ---- what brokers answer -------------------------------------------------------------------------

@@ -54,6 +54,7 @@ def topic_gone(context: Context, topic: str) -> None:
         del context.partitions[key]
         context.written_by.pop(key, None)
         context.stale.discard(key)
+        context.shifted.discard(key)
     context.deleted.discard(topic)
     context.dropped.pop(topic, None)
     context.failed.pop(topic, None)

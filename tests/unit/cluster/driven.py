@@ -161,6 +161,12 @@ class Driven:
                 self.sent.append(one)
         self.run()
 
+    def send(self, send: Send) -> None:
+        """Keep a request, which every version can encode."""
+        for version in send.api.versions:
+            send.api.encode_request(version, send.body)
+        self.sent.append(send)
+
     def run(self) -> None:
         """Handle events until none is left."""
         while self.events:
@@ -174,9 +180,7 @@ class Driven:
                         Done(effect.number, [self._read(each) for each in effect.reads])
                     )
                 elif isinstance(effect, Send):
-                    for version in effect.api.versions:
-                        effect.api.encode_request(version, effect.body)
-                    self.sent.append(effect)
+                    self.send(effect)
                 elif isinstance(effect, Reply):
                     assert effect.token not in self.replies
                     self.replies[effect.token] = effect.body

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from kafkalog.cluster.controller import brokers, deletion, topics
+from kafkalog.cluster.controller import brokers, deletion, reassign, topics
 from kafkalog.metadata.zookeeper import tree
 from kafkalog.metadata.zookeeper.loading import Znode
 from kafkalog.metadata.zookeeper.session import Delete
@@ -111,13 +111,17 @@ def test_who_has_dropped_a_topic_is_not_told_to_keep_it() -> None:
     assert names(of) == set()
 
 
-def test_a_topic_that_is_moved_waits() -> None:
+def test_a_topic_that_is_moved_is_deleted() -> None:
+    """Old and new brokers drop their copies."""
     of = cluster()
-    one = of.context.partitions[P1]
-    of.context.partitions[P1] = one._replace(adding_replicas=(1,))
-    deciding = deletion.topics_to_delete(of.context, of.told, ["t"])
-    assert next(deciding, None) is None
-    assert {send.api.name for send in of.told.sends()} == {KNOW}
+    of.decide(reassign.reassign(of.context, of.told, {P1: (1,)}))
+    assert of.context.partitions[P1].replicas == (1, 2)
+    of.decide(deletion.topics_to_delete(of.context, of.told, ["t"]))
+    stops = [row for row in of.requests() if row[1] == STOP]
+    assert stops == [(1, STOP, [P0, P1]), (2, STOP, [P0, P1])]
+    for broker in (1, 2):
+        drop(of, broker, OK, P0, P1)
+    assert names(of) == set() and of.context.shifted == set()
 
 
 def test_a_controller_that_died_half_way_is_followed() -> None:
