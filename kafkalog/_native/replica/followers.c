@@ -113,7 +113,8 @@ int32_t kl_followers_nearest(kl_followers *followers, const int32_t *nodes, int3
     kl_lock(&followers->lock);
     for (int32_t i = 0; i < count; i++) {
         const kl_copy *copy = find(followers, nodes[i]);
-        if (!copy || copy->log_end < offset || copy->log_start > offset) continue;
+        if (!copy || !copy->who.in_sync) continue;
+        if (copy->log_end < offset || copy->log_start > offset) continue;
         bool further =
             !best || copy->log_end > best->log_end ||
             (copy->log_end == best->log_end && copy->caught_up_ms > best->caught_up_ms);

@@ -434,7 +434,7 @@ def test_a_consumer_is_sent_to_the_copy_in_its_rack(
     """The replica must have the offset; of several, the one with the most is named."""
     log = served.put()
     fill(log, 5)
-    lead(served, in_sync(2), in_sync(3), outside(4))
+    lead(served, in_sync(2), in_sync(3), in_sync(4))
     served.reactor.set_racks({2: "here", 3: "here", 4: "there"})
     assert near(peer, 0, "here", version=version)[1] == -1, "they have nothing yet"
     follow(peer, 3, 2)
@@ -449,6 +449,25 @@ def test_a_consumer_is_sent_to_the_copy_in_its_rack(
         assert near(peer, 0, rack, version=version)[1] == -1
     follow(peer, 5, 4)
     assert near(peer, 0, "there", version=version)[1] == 4
+
+
+def test_no_consumer_is_sent_to_a_copy_outside_the_isr(served: Served, peer: Peer) -> None:
+    """Not even if it has the offset: it may lag for ever, and a consumer there would see nothing
+    new."""
+    log = served.put()
+    fill(log, 5)
+    lead(served, in_sync(2), outside(3))
+    served.reactor.set_racks({2: "here", 3: "here"})
+    follow(peer, 4, 2)
+    follow(peer, 5, 3)
+    assert near(peer, 0, "here")[1] == 2, "although 3 is further"
+    lead(served, outside(2), outside(3))
+    follow(peer, 5, 2)
+    error, preferred, records = near(peer, 0, "here")
+    assert (error, preferred) == (0, -1) and records, "the leader serves it"
+    lead(served, in_sync(2), outside(3))
+    follow(peer, 5, 2)
+    assert near(peer, 5, "here")[1] == 2
 
 
 def test_who_is_not_sent_elsewhere(served: Served, peer: Peer) -> None:
