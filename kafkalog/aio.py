@@ -10,6 +10,7 @@ records.
 from __future__ import annotations
 
 import asyncio
+import os
 import threading
 import time
 from collections import deque
@@ -57,6 +58,7 @@ class _Above(Handle):
         self._thread = ThreadPoolExecutor(1, f"kafkalog-aio-{self.Below.__name__.lower()}")
         self._lock = threading.Lock()  # guards the end
         self._ended = False
+        self._pid = os.getpid()
         self._loop: asyncio.AbstractEventLoop
         """Of the last call."""
 
@@ -65,6 +67,9 @@ class _Above(Handle):
         return await asyncio.wrap_future(self._submit(call, *words, **named))
 
     def _submit(self, call: Callable[..., T], *words: Any, **named: Any) -> Future[T]:
+        if self._pid != os.getpid():  # the thread is the parent's
+            kind = f"aio.{type(self).__name__}"
+            raise errors.ForkedHandle(f"this {kind} belongs to the parent process: make another")
         self._loop = asyncio.get_running_loop()
         visit = visiting(self)
         made = None if visit is None else visit.submit(partial(call, *words, **named))
@@ -91,8 +96,13 @@ class _Above(Handle):
     async def __aenter__(self: Self) -> Self:
         return self
 
+    def _gone(self) -> bool:
+        """Whether there is nothing to close; a forked child only marks it closed."""
+        self._ended = self._ended or self._pid != os.getpid()
+        return self._ended
+
     async def __aexit__(self, *problem: object) -> None:
-        if not self._ended:
+        if not self._gone():
             await self._whole(self._close, self._below.__exit__, *problem)
 
     def __repr__(self) -> str:
@@ -132,7 +142,7 @@ def _closing(
 
     @wraps(method)
     async def close(self: Any, /, *words: P.args, **named: P.kwargs) -> None:
-        if not self._ended:
+        if not self._gone():
             await self._whole(self._close, self._below.close, *words, **named)
 
     return close

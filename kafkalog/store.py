@@ -6,6 +6,7 @@ import os
 import threading
 import weakref
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 from kafkalog import arguments
@@ -15,7 +16,14 @@ from kafkalog.client.link.transport import Transport
 from kafkalog.client.producer.producer import Producer
 from kafkalog.clock import Clock
 from kafkalog.disk import layout
-from kafkalog.errors import ArgumentError, Closed, NotFound, ReadOnly, UnknownTopicOrPartition
+from kafkalog.errors import (
+    ArgumentError,
+    Closed,
+    ForkedHandle,
+    NotFound,
+    ReadOnly,
+    UnknownTopicOrPartition,
+)
 from kafkalog.log.log import Log
 from kafkalog.metadata.image import INTERNAL_TOPICS
 from kafkalog.serializers import KeyT, ValueT
@@ -138,6 +146,7 @@ class Store:
         self._path = path
         self._broker = broker
         self._owns = owns
+        self._pid = os.getpid()
         self._lock = threading.RLock()  # guards what follows
         self._closed = False
         self._logs: dict[str, Log] = {}
@@ -182,7 +191,7 @@ class Store:
         """`kafkalog.Admin` of this store; always the same object."""
         from kafkalog.client.admin import Admin
 
-        with self._lock:
+        with self._held():
             self._writable("an admin client")
             if self._admin is None:
                 self._admin = Admin(self)
@@ -203,7 +212,7 @@ class Store:
         count = arguments.whole_number("partitions", partitions, -1, arguments.INT32_MAX)
         given = arguments.mapping("config", {} if config is None else config)
         settings = {arguments.text("config", key): _shown(value) for key, value in given.items()}
-        with self._lock:
+        with self._held():
             self._writable("a new topic")
             made = topics.create_topic(self._cluster, name, count, config=settings)
         return Topic(self, name, self._own_folders(name, made.partitions))
@@ -214,7 +223,7 @@ class Store:
         Raises: UnknownTopicOrPartition, ArgumentError, Closed, ReadOnly.
         """
         arguments.text("name", name)
-        with self._lock:
+        with self._held():
             self._writable("a deletion")
             for folder in self._folders_of(name).values():
                 if log := self._logs.pop(folder, None):
@@ -224,7 +233,7 @@ class Store:
     @property
     def topics(self) -> tuple[str, ...]:
         """The names of all topics except Kafka's internal ones, sorted.  Raises: Closed."""
-        with self._lock:
+        with self._held():
             self._check()
             if self._broker is None:
                 listed = layout.list_directory(self.path).partitions
@@ -243,7 +252,7 @@ class Store:
     def __getitem__(self, name: str) -> Topic:
         """A topic.  Raises: UnknownTopicOrPartition (a LookupError), ArgumentError, Closed."""
         arguments.text("name", name)
-        with self._lock:
+        with self._held():
             self._check()
             folders = self._folders_of(name)
         if not folders:
@@ -291,7 +300,7 @@ class Store:
         }
 
     def _log(self, folder: str) -> Log:
-        with self._lock:
+        with self._held():
             self._check()
             if self._broker is None:  # a new one each time: the topic may be another one by now
                 reader = Log(folder, mode="r")
@@ -320,6 +329,9 @@ class Store:
         self._end()
 
     def _end(self) -> None:
+        if self._pid != os.getpid():  # all else is the parent's
+            self._closed = True
+            return
         with self._lock:
             self._closed = True
             logs, self._logs = [*self._logs.values(), *self._readers], {}
@@ -328,7 +340,25 @@ class Store:
         for log in logs:
             log.close()
 
+    @contextmanager
+    def _held(self) -> Iterator[None]:
+        """With the lock.  A child may read the directory: a store with mode "r" works there.
+
+        Raises: ForkedHandle.
+        """
+        if self._pid != os.getpid():
+            self._here()
+            self._pid, self._lock = os.getpid(), threading.RLock()
+            self._readers = weakref.WeakSet()
+        with self._lock:
+            yield
+
+    def _here(self) -> None:
+        if self._broker is not None and self._pid != os.getpid():
+            raise ForkedHandle(f"{self.path}: the store belongs to the parent process")
+
     def _check(self) -> None:
+        self._here()
         if self._closed:
             raise Closed(f"{self.path}: the store is closed")
 

@@ -2,7 +2,6 @@
 
 import contextlib
 from collections.abc import Callable
-from functools import cached_property
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 from kafkalog._native import check, ffi, lib
@@ -62,8 +61,15 @@ class Segment(_Listed):
         """Entries of the `.timeindex`."""
         return int(self._whole.time_index_entries)
 
-    @cached_property
+    @property
     def _whole(self) -> Any:
+        # Not a cached property: before Python 3.12 that holds a lock of the class, which a forked
+        # child may find held.
+        if "found" not in self.__dict__:
+            self.__dict__["found"] = self._look()
+        return self.__dict__["found"]
+
+    def _look(self) -> Any:
         out, count = ffi.new("kl_segment_info *"), ffi.new("size_t *")
         check(lib.kl_log_segments(self.log.c, self.base_offset, 1, out, 1, count))
         if out.base_offset != self.base_offset:

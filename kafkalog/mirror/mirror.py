@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import os
 import re
 import threading
 from collections.abc import Callable
@@ -108,10 +109,19 @@ class Mirror(Handle):
         arguments.called("on_progress", on_progress)
         self._warn = on_warning or _logger.warning
         self._on_progress = on_progress
-        self._stop = threading.Event()
+        self._begin_here()
         self._counts = Counts()
         Admin(source).close()  # invalid addresses fail now
         Admin(target).close()
+
+    def _begin_here(self) -> None:
+        self._pid, self._stop = os.getpid(), threading.Event()
+
+    def _here(self) -> None:
+        """A forked child may run it, too: nothing stays open between two calls.  It does not stop
+        its parent's."""
+        if self._pid != os.getpid():
+            self._begin_here()
 
     @property
     def status(self) -> MirrorStatus:
@@ -129,6 +139,7 @@ class Mirror(Handle):
     def stop(self) -> None:
         """Make `run` and `copy` return soon, after the current transaction.  From any thread, and
         from a signal handler."""
+        self._here()
         self._stop.set()
 
     def copy(self) -> MirrorStatus:
@@ -148,6 +159,7 @@ class Mirror(Handle):
 
     def _again(self, once: bool) -> MirrorStatus:
         """Start over after each failure: there is no other way to continue."""
+        self._here()
         pause_s, tries, before = PAUSE_S, 0, self._counts.transactions
         while True:
             try:

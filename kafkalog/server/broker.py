@@ -25,7 +25,7 @@ from kafkalog.coordinator.transactions.shard import Marker, Outside
 from kafkalog.directory.identity import look, node_number
 from kafkalog.directory.manager import Manager
 from kafkalog.disk.layout import MetaProperties
-from kafkalog.errors import ArgumentError, Closed, InvalidSetting, KafkalogError
+from kafkalog.errors import ArgumentError, Closed, ForkedHandle, InvalidSetting, KafkalogError
 from kafkalog.inspect.lost import lost_metadata
 from kafkalog.log.hooks import hooks
 from kafkalog.log.owner import absolute
@@ -415,8 +415,7 @@ class Broker:
 
         Raises: Closed.
         """
-        if self._closed:
-            raise Closed(f"{self.path}: the broker is closed")
+        self._check()
         return self._inside
 
     @property
@@ -427,12 +426,20 @@ class Broker:
 
         Raises: Closed.
         """
-        if self._closed:
-            raise Closed(f"{self.path}: the broker is closed")
+        self._check()
         with self._closing:
             if self._store is None:
                 self._store = hooks().store(self)
             return self._store
+
+    def _here(self) -> None:
+        if self._pid != os.getpid():
+            raise ForkedHandle(f"{self.path}: the broker runs in the parent process")
+
+    def _check(self) -> None:
+        self._here()
+        if self._closed:
+            raise Closed(f"{self.path}: the broker is closed")
 
     def _place(self) -> str:
         return self.bootstrap_servers or "this process"
@@ -440,6 +447,7 @@ class Broker:
     @property
     def faults(self) -> Faults:
         """Faults on demand, to test clients of the broker; none is set initially."""
+        self._here()
         return self._faults
 
     def pause(self) -> None:
@@ -469,8 +477,10 @@ class Broker:
         Returns for each open log's folder the offset up to which it was on disk, as after a power
         cut.  Empty if the broker was already closed.
         """
+        if self._pid != os.getpid():
+            return {}
         with self._closing:
-            if self._closed or self._pid != os.getpid():
+            if self._closed:
                 return {}
             self._closed = True
             _brokers.discard(self)

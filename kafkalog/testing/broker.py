@@ -10,7 +10,7 @@ from kafkalog.client.calls import topics
 from kafkalog.client.link.cluster import Cluster
 from kafkalog.client.link.transport import Options
 from kafkalog.clock import SkippingClock
-from kafkalog.errors import Closed, OffsetOutOfRange, UnknownTopicOrPartition
+from kafkalog.errors import Closed, ForkedHandle, OffsetOutOfRange, UnknownTopicOrPartition
 from kafkalog.log.log import Log
 from kafkalog.server.broker import Broker, node_of
 from kafkalog.server.faults import HELPER, Fault
@@ -42,7 +42,8 @@ class TestBroker:
     """A broker in this process, for any client in any language.
 
     Faults set with `fail` and similar methods affect every client, but not the helpers below.
-    A context manager; closed by `close`, which may be repeated.
+    A context manager; closed by `close`, which may be repeated.  A forked child reaches it as any
+    client does; only its parent can stop it, fail its requests or look into it.
     """
 
     __test__ = False  # not a class of tests, despite its name
@@ -65,6 +66,7 @@ class TestBroker:
         self.config: dict[str, object] = {**SETTINGS, **(config or {})}
         self.clock = clock or SkippingClock()
         """The broker's, in all its lives (`turn_back`); `advance(ms)` lets time pass at once."""
+        self._pid = os.getpid()
         self.keep = False
         """Keep the directory at the end."""
         self._port = Port(port)
@@ -84,10 +86,18 @@ class TestBroker:
 
     @property
     def broker(self) -> Broker:
-        """The running broker.  Raises: Closed, when it is down."""
+        """The running broker.  Raises: Closed, when it is down; ForkedHandle."""
+        self._here()
+        return self._running()
+
+    def _running(self) -> Broker:
         if self._broker is None:
             raise Closed(f"the broker of {self.path} is down: start() it")
         return self._broker
+
+    def _here(self) -> None:
+        if self._pid != os.getpid():
+            raise ForkedHandle(f"the broker of {self.path} runs in the parent process")
 
     @property
     def running(self) -> bool:
@@ -96,6 +106,7 @@ class TestBroker:
 
     def start(self) -> None:
         """Start again after `stop` or `kill`; does nothing if it runs."""
+        self._here()
         if self._broker is None:
             listeners = f"PLAINTEXT://{self.bootstrap_servers}"
             self._broker = Broker(self.path, listeners, self.config, self.clock)
@@ -104,6 +115,7 @@ class TestBroker:
         """Shut down in order: answer requests in flight, flush everything; clients are refused
         until `start`.  Faults are removed, as with `kill`.
         """
+        self._here()
         broker, self._broker = self._broker, None
         if broker is not None:
             broker.close()
@@ -115,6 +127,7 @@ class TestBroker:
 
     def turn_back(self) -> None:
         """After `clock.advance`: restart with a clock that shows the machine's time again."""
+        self._here()
         if self.clock.ahead_ms:
             self.stop()
             self.clock = SkippingClock()
@@ -128,11 +141,14 @@ class TestBroker:
 
         Raises: Closed, when it is down.
         """
-        broker, self._broker = self.broker, None
+        self._here()
+        broker, self._broker = self._running(), None
         power.cut(broker.abandon())
 
     def close(self) -> None:
-        """Stop, and release the port."""
+        """Stop, and release the port; in a forked child, nothing."""
+        if self._pid != os.getpid():
+            return
         try:
             self.stop()
         finally:
@@ -188,7 +204,8 @@ class TestBroker:
     def _cluster(self) -> Iterator[Cluster]:
         """A client that no fault affects, with a timeout in case the broker is paused."""
         options = Options(client_id=HELPER, request_timeout_ms=int(WAIT_S * 1000))
-        with Cluster(self.broker.bootstrap_servers, options, self.clock) as cluster:
+        self._running()
+        with Cluster(self.bootstrap_servers, options, self.clock) as cluster:
             yield cluster
 
     def create_topic(

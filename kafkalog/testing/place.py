@@ -82,6 +82,14 @@ def _own_folder() -> str | None:
         return None if _folder is None else _folder[1]
 
 
+def _forked() -> None:
+    global _lock
+    _lock = threading.Lock()
+
+
+os.register_at_fork(after_in_child=_forked)
+
+
 def _has_room() -> bool:
     with suppress(OSError):
         found = os.statvfs(MEMORY)

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
+import os
 import struct
 import sys
 import threading
 from collections.abc import Callable
-from functools import cached_property
 from typing import Any
 
 from kafkalog.errors import UnsupportedVersion
@@ -25,7 +25,8 @@ Codec = tuple[Callable[..., Any], Source]
 
 LARGE_BYTES = 8_192
 """From this size on, a value becomes a part of its own instead of being copied."""
-_MAKING = threading.Lock()
+_making = threading.Lock()
+"""Held while a codec is compiled."""
 _DECODE_ERRORS = (Malformed, IndexError, struct.error, UnicodeDecodeError)
 _ENCODE_ERRORS = (TypeError, AttributeError, struct.error, UnicodeEncodeError)
 
@@ -66,14 +67,19 @@ class Message:
         self._text = text
         self._decoders: dict[int, Codec] = {}
         self._encoders: dict[int, Codec] = {}
+        # Not cached properties, which hold a lock of their own before Python 3.12.
+        self._fields: tuple[Field, ...] | None = None
+        self._classes: Classes = {}
 
     def __repr__(self) -> str:
         return f"<{self.title} {self.versions.start}-{self.versions.stop - 1}>"
 
-    @cached_property
+    @property
     def fields(self) -> tuple[Field, ...]:
         """The table's fields, over all versions."""
-        return parse(self._text, self.versions)
+        if self._fields is None:
+            self._fields = parse(self._text, self.versions)
+        return self._fields
 
     def decode(
         self,
@@ -122,13 +128,6 @@ class Message:
             raise encode_failure(source, error) from None
         return out
 
-    @cached_property
-    def _classes(self) -> Classes:
-        found: Classes = {}
-        name = "".join(word[:1].upper() + word[1:] for word in self.title.split())
-        _classes_of((), name, self.fields, found)
-        return found
-
     def _make_decoder(self, version: int) -> Codec:
         return self._make(Decoder, self._decoders, version)
 
@@ -137,8 +136,11 @@ class Message:
 
     def _make(self, kind: type[Decoder | Encoder], made: dict[int, Codec], version: int) -> Codec:
         source = self._source(version)
-        with _MAKING:  # otherwise two threads could create two sets of classes
+        with _making:  # otherwise two threads could create two sets of classes
             if version not in made:
+                if not self._classes:
+                    name = "".join(word[:1].upper() + word[1:] for word in self.title.split())
+                    _classes_of((), name, self.fields, self._classes)
                 flexible = version >= self.first_flexible
                 writer = kind(source, version, flexible, self._classes)
                 made[version] = writer.compile((), self.fields), source
@@ -151,6 +153,15 @@ class Message:
                 f"{self.versions.start} to {self.versions.stop - 1}"
             )
         return Source(f"{self.title} v{version}")
+
+
+def _forked() -> None:
+    """A thread that compiled a codec at the fork is not in the child."""
+    global _making
+    _making = threading.Lock()
+
+
+os.register_at_fork(after_in_child=_forked)
 
 
 def _classes_of(

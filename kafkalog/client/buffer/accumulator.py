@@ -298,10 +298,14 @@ class Accumulator:
                 self._wake()
                 self.lock.wait(min(left_s, TURNS_PAUSE_S))
 
-    def waitable(self) -> None:
-        """Raises: ForkedHandle; ArgumentError in a callback, where a wait would never end."""
+    def here(self) -> None:
+        """Raises: ForkedHandle: a child has no thread that would send anything."""
         if os.getpid() != self._pid:
             raise errors.ForkedHandle("the producer belongs to the parent process")
+
+    def waitable(self) -> None:
+        """Raises: ForkedHandle; ArgumentError in a callback, where a wait would never end."""
+        self.here()
         if threading.current_thread() is self.emptier:
             raise errors.ArgumentError("a callback of the producer cannot wait for it")
 

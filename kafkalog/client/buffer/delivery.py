@@ -101,7 +101,7 @@ class Batch:
     )  # fmt: skip
 
     def __init__(self, owner: Any, tp: TopicPartition, memory: Any, number: int) -> None:
-        """`owner`: has `hurry(batch)`; `memory`: the C side's."""
+        """`owner`: the accumulator; `memory`: the C side's."""
         self.owner = owner
         self.tp = tp
         self.memory = memory
@@ -233,9 +233,10 @@ class Batch:
             return self._lock.wait_for(lambda: self._ended, timeout)
 
     def then(self, callback: Callable[[], object]) -> None:
-        """Call `callback` when the batch has ended, perhaps at once."""
+        """Call `callback` when the batch has ended, perhaps at once.  Raises: ForkedHandle."""
         with _guard:
             if not self._ended:
+                self.owner.here()
                 if self._callbacks is None:
                     self._callbacks = []
                 self._callbacks.append(callback)
@@ -243,9 +244,11 @@ class Batch:
         _call(callback)
 
     def add_waiter(self, future: Future, waiter: Any) -> None:
-        """Notify `waiter` of this future once the batch has ended, but not if it has already."""
+        """Notify `waiter` of this future once the batch has ended, but not if it has already.
+        Raises: ForkedHandle."""
         with _guard:
             if not self._ended:
+                self.owner.here()
                 self._waiters = self._waiters or {}
                 self._waiters[future, waiter] = None
 

@@ -394,12 +394,15 @@ class Consumer(Positions):
         return self._waker.wait([*connections, *self._due()], wait_s)
 
     def wakeup(self) -> None:
-        """Make the current or next poll of another thread raise WakeUp."""
+        """Make the current or next poll of another thread raise WakeUp.  From a signal handler,
+        too, and ForkedHandle in a child that has inherited it."""
+        self._here()
         self._waker.wakeup()
 
     def metrics(self) -> dict[str, float]:
         """Counts and averages so far, by the names of Kafka's metrics (docs/clients.md lists them).
         From any thread, also after `close`."""
+        self._here()
         fetcher, sharing, member = self._fetcher, self._sharing, self._membership
         assigned = sharing.assignment
         lags = (self._reading.lag(tp, sharing.stable_only) for tp in assigned)

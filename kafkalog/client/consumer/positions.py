@@ -47,10 +47,14 @@ class Positions(Handle):
         with self._own(), self._cluster.patience.whole(wait_ms / 1000):
             yield
 
-    @contextmanager
-    def _own(self) -> Iterator[None]:
+    def _here(self) -> None:
+        """Raises: ForkedHandle.  Before any lock: a thread that the child lacks may hold it."""
         if os.getpid() != self._pid:
             raise errors.ForkedHandle("the consumer belongs to the parent process: make another")
+
+    @contextmanager
+    def _own(self) -> Iterator[None]:
+        self._here()
         if not self._lock.acquire(blocking=False):
             raise errors.WrongThread(
                 "another thread is using the consumer: only wakeup may be called at the same time"

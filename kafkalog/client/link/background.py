@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import os
 import threading
 from abc import ABC, abstractmethod
 from collections.abc import Callable
@@ -31,9 +32,13 @@ class Background(ABC):
         self._condition = threading.Condition()  # guards what follows, and members of subclasses
         self._thread: threading.Thread | None = None
         self._stopping = False
+        self._pid = os.getpid()
 
     def stop(self) -> None:
-        """End the thread; tasks that it has not begun are dropped."""
+        """End the thread; tasks that it has not begun are dropped.  A forked child, which has not
+        got the thread, does nothing."""
+        if self._pid != os.getpid():
+            return
         with self._condition:
             self._stopping = True
             self._condition.notify_all()

@@ -61,11 +61,14 @@ class Locked(Handle):
         return self._closed
 
     def close(self) -> None:
-        """Close the connections, after a call of another thread has ended.  Idempotent."""
+        """Close the connections, after a call of another thread has ended.  Idempotent; a forked
+        child only marks it closed."""
+        if self._pid != os.getpid():
+            self._closed = True
+            return
         with self._lock:
             self._closed = True
-            if self._pid == os.getpid():
-                self._cluster.close()
+            self._cluster.close()
 
     def __enter__(self: Self) -> Self:
         return self

@@ -1,14 +1,21 @@
-"""Records are delivered even if a program ends without closing its producers."""
+"""Records are delivered even if a program ends without closing its producers.
+
+A process of multiprocessing made by a fork ends without `atexit` before Python 3.14, and a thread
+of it may still work when multiprocessing's own finalizers run.  There a thread waits for the end of
+all others, as `threading` does when the process ends.
+"""
 
 from __future__ import annotations
 
 import atexit
 import logging
 import os
+import sys
+import threading
 import time
 import weakref
 from collections.abc import Callable
-from typing import Protocol, TypeVar
+from typing import Any, Protocol, TypeVar
 
 from kafkalog.client.producer.sender import Sender
 
@@ -44,6 +51,7 @@ def note(producer: Ending, sender: Sender) -> None:
     # Registered again each time: what a program made earlier, like a broker, ends after producers.
     atexit.unregister(_deliver_all)
     atexit.register(_deliver_all)
+    _note_child()
 
 
 def forget(producer: Ending) -> None:
@@ -77,6 +85,35 @@ def _deliver_all() -> None:
             patient = False
         except Exception:
             _logger.exception("the end of a producer failed")
+
+
+_child: int | None = None
+"""The process whose end `_deliver_in_the_end` waits for."""
+
+
+def _note_child() -> None:
+    """In a process of multiprocessing: deliver at its end, too."""
+    global _child
+    util: Any = sys.modules.get("multiprocessing.util")
+    made_by = util and sys.modules["multiprocessing.process"].parent_process()
+    if made_by and _child != os.getpid():
+        _child = os.getpid()
+        # Its finalizers run when its function has returned, or raised.
+        util.Finalize(None, _deliver_later, exitpriority=0)
+
+
+def _deliver_later() -> None:
+    """Other threads than the main one may still send: deliver when they have ended."""
+    threading.Thread(target=_deliver_in_the_end, name="kafkalog-end").start()
+
+
+def _deliver_in_the_end() -> None:
+    me = threading.current_thread()
+    threading.main_thread().join()  # it counts as ended when it waits for the others
+    for one in threading.enumerate():
+        if one is not me and not one.daemon:
+            one.join()
+    _deliver_all()
 
 
 def _now(some: weakref.WeakSet[T]) -> list[T]:

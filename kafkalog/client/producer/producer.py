@@ -403,6 +403,7 @@ class Producer(Transactor, Generic[ValueT, KeyT]):
     def metrics(self) -> dict[str, float]:
         """Counts and averages so far, by the names of Kafka's metrics (docs/clients.md lists them).
         From any thread, also after `close`."""
+        self._mine()
         there, used = self.config.buffer_memory, self._waiting.used
         room = {"buffer-total-bytes": float(there), "buffer-available-bytes": float(there - used)}
         return {**self._sender.metrics(), **room}
@@ -432,6 +433,7 @@ class Producer(Transactor, Generic[ValueT, KeyT]):
 
         Raises: as flush, for what is known by now.
         """
+        self._mine()
         problem = self._waiting.take_failure()
         if problem is not None:
             raise problem
@@ -513,9 +515,12 @@ class Producer(Transactor, Generic[ValueT, KeyT]):
         else:
             self._leave(self._sender.options.delivery_s)
 
-    def _check(self, transaction: bool = True) -> None:
+    def _mine(self) -> None:
         if self._pid != os.getpid():
-            raise errors.ForkedHandle("the producer belongs to the parent process")
+            raise errors.ForkedHandle("the producer belongs to the parent process: make another")
+
+    def _check(self, transaction: bool = True) -> None:
+        self._mine()
         if self._closed:
             raise errors.Closed("the producer is closed")
         if transaction:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from kafkalog._native import lib
 from kafkalog.arguments import whole_number
-from kafkalog.errors import ArgumentError
+from kafkalog.errors import ArgumentError, ForkedHandle
 from kafkalog.log.scan.cuts import batch_starts
 from kafkalog.log.scan.scan import Columnar, Scan, column_bits, new_pool
 
@@ -122,6 +122,7 @@ class _Work:
     """What the threads of a pass share.  Not its iterator: dropping that ends the threads."""
 
     def __init__(self, pieces: Iterator[Scan], columns: int, most: int) -> None:
+        self.pid = os.getpid()
         self.lock = threading.Condition()
         self.pieces = pieces
         self.columns = columns
@@ -134,7 +135,10 @@ class _Work:
         self.all_begun = self.over = False
 
     def end(self) -> None:
-        """End the pass: nothing reads it any more."""
+        """End the pass: nothing reads it any more.  A forked child, which has not got the threads,
+        does nothing."""
+        if self.pid != os.getpid():
+            return
         with self.lock:
             self.over = True
             for piece in self.begun:
@@ -202,8 +206,10 @@ class _Work:
     def take(self) -> Any:
         """The next block; None after the last one.
 
-        Raises: why a piece could not be read, after its blocks.
+        Raises: why a piece could not be read, after its blocks; ForkedHandle.
         """
+        if self.pid != os.getpid():
+            raise ForkedHandle("the threads of this scan are the parent process's: begin another")
         with self.lock:
             while True:
                 self.lock.wait_for(self._known)
