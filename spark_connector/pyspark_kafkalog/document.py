@@ -94,8 +94,17 @@ topics, and in batch 0 `@start`, the starting offsets, which Spark does not keep
 log), and also if its topic was recreated, even while the query did not run. With `false` it warns,
 reads what is left, and reads a new topic from its start. A plain folder has no topic
 id: a query notices that the folder, or the log in it, was replaced only while it runs. A batch read
-fails in the same cases if its tasks find another log than the planned one. New
-partitions are found within a second and read from their first record.
+fails in the same cases if its tasks find another log than the planned one.
+
+A batch that runs again after a crash has the offsets that the checkpoint has, and so has batch 0:
+options that say where to start count only for a query without a checkpoint, whatever has happened
+to the topics since. With `failOnDataLoss` `false` a query also continues without a topic that was
+deleted while it did not run; `load()` then only warns that the topic is missing.
+
+Each trigger looks at the logs, except for a pause of up to a second after a look that took much
+processor time, as at thousands of partitions. Waits for brokers that are away lengthen no pause,
+and steps of the machine's clock change nothing. New partitions are found within two seconds and
+read from their first record.
 
 To move a query from Spark's own source, change the name of the format: it continues from its
 checkpoint. The way back needs a new checkpoint, since Spark's own source refuses `@ids` and

@@ -5,6 +5,10 @@ class BadOption(ValueError):
     """An option, or a combination of options, that this source does not support."""
 
 
+class MissingTopic(BadOption):
+    """An option names a topic or a partition that does not exist."""
+
+
 class DataLoss(RuntimeError):
     """Requested records do not exist (any more)."""
 

@@ -15,7 +15,7 @@ from difflib import get_close_matches
 from heapq import heapify, heapreplace
 from itertools import pairwise
 
-from .errors import BadOption, DataLoss
+from .errors import BadOption, DataLoss, MissingTopic
 from .options import EARLIEST, LATEST, Key, Limit, ReadOptions, Selection
 
 INTERNAL_TOPICS = frozenset(
@@ -81,7 +81,7 @@ class Marks:
 def choose(selection: Selection, present: Sequence[Key]) -> list[Key]:
     """The topic-partitions to read, sorted.
 
-    Raises: BadOption for a missing topic or partition that is named.
+    Raises: MissingTopic for a missing topic or partition that is named.
     """
     there = set(present)
     topics = {topic for topic, _ in present}
@@ -95,17 +95,18 @@ def choose(selection: Selection, present: Sequence[Key]) -> list[Key]:
     if selection.topics is not None:
         for topic in selection.topics:
             if topic not in topics:
-                raise BadOption(
+                raise MissingTopic(
                     f"option 'subscribe': no topic {topic!r} here{_near(topic, topics)}"
                 )
         return sorted(key for key in present if key[0] in selection.topics)
     assigned = selection.assigned or ()
     for topic, partition in assigned:
         if topic not in topics:
-            raise BadOption(f"option 'assign': no topic {topic!r} here{_near(topic, topics)}")
+            raise MissingTopic(f"option 'assign': no topic {topic!r} here{_near(topic, topics)}")
         if (topic, partition) not in there:
             have = sorted(p for t, p in present if t == topic)
-            raise BadOption(f"option 'assign': no partition {partition} of {topic!r}; found {have}")
+            told = f"option 'assign': no partition {partition} of {topic!r}; found {have}"
+            raise MissingTopic(told)
     return sorted(assigned)
 
 

@@ -34,7 +34,8 @@ PORTED: Mapping[str, Ported] = {
         "or `path`", "test_session.py::test_brokers_in_the_place_of_a_path"
     ),
     "subscribe": Ported(
-        "a topic that is not there is refused at `load()`",
+        "a topic that is not there is refused at `load()`; with `failOnDataLoss` false, when a "
+        "query without a checkpoint begins",
         f"{_BOTH}test_what_is_not_there_is_said_at_load",
     ),
     "subscribePattern": Ported(

@@ -7,6 +7,7 @@ chosen by options.
 
 from __future__ import annotations
 
+import logging
 from contextlib import closing
 from typing import TYPE_CHECKING
 
@@ -15,7 +16,7 @@ from pyspark.sql.datasource import DataSource
 from . import plan
 from .batch import KafkalogReader
 from .columns import NAMES, default_columns, schema_of
-from .errors import BadOption
+from .errors import BadOption, MissingTopic
 from .options import ReadOptions, parse_batch, parse_stream, says_stream
 from .places import open_place
 from .sink import options as write_options
@@ -25,6 +26,8 @@ from .worker import settle
 
 if TYPE_CHECKING:
     from pyspark.sql.types import StructType
+
+_log = logging.getLogger("pyspark_kafkalog")
 
 
 class KafkalogSource(DataSource):
@@ -40,7 +43,13 @@ class KafkalogSource(DataSource):
         options = self._any_options()
         # Here, since only this runs at load(): missing topics are reported immediately.
         with closing(open_place(options)) as place:
-            plan.choose(options.selection, place.present())
+            try:
+                plan.choose(options.selection, place.present())
+            except MissingTopic as error:
+                if options.fail_on_data_loss:
+                    raise
+                # It may have been deleted since a query with a checkpoint read it.
+                _log.warning("%s; only a stream with a checkpoint goes on without it", error)
         found = schema_of(default_columns(options))
         settle()
         return found

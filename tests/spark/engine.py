@@ -17,6 +17,8 @@ from pyspark_kafkalog.columns import NAMES, schema_of
 from pyspark_kafkalog.options import parse_stream
 from pyspark_kafkalog.stream.reader import KafkalogStreamReader
 
+from kafkalog.clock import ManualClock
+
 ReadAllAvailable = pytest.importorskip(
     "pyspark.sql.streaming.datasource", reason="streams with limits need PySpark 4.2"
 ).ReadAllAvailable
@@ -43,21 +45,24 @@ class Killed(Exception):
 
 
 class Query:
-    """One run of a query over a checkpoint.  `place`: a path, or options that name brokers."""
+    """One run of a query over a checkpoint.  `place`: a path, or options that name brokers;
+    `worked_s`: as for Watch."""
 
     def __init__(
         self,
         place: Path | str | dict[str, str],
         checkpoint: Checkpoint,
-        now_ms: Callable[[], int] = lambda: 0,
+        clock: ManualClock | None = None,
         available_now: bool = False,
         once: bool = False,
+        worked_s: Callable[[], float] = lambda: 0.0,
         **options: str,
     ) -> None:
         given = {name.replace("__", ".").lower(): text for name, text in options.items()}
         where = place if isinstance(place, dict) else {"path": str(place)}
         parsed = parse_stream({**where, **given}, NAMES)
-        self.reader = KafkalogStreamReader(parsed, schema_of(NAMES), now_ms)
+        schema = schema_of(NAMES)
+        self.reader = KafkalogStreamReader(parsed, schema, clock or ManualClock(0), worked_s)
         self.checkpoint = checkpoint
         self.kill_at: str | None = None
         self._once = once

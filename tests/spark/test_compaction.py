@@ -5,7 +5,7 @@ With failOnDataLoss, the default: removed records are absent, the others come on
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -94,13 +94,13 @@ def test_between_two_batches(place: Place, limit: dict[str, str]) -> None:
     checkpoint = Checkpoint()
     given = {**options, "startingOffsets": "earliest", **limit}
     for run in range(2):
-        query = Query(given, checkpoint, clock())
+        query = Query(given, checkpoint)
         for _ in range(5):
             query.trigger()
             log.compact()
         if not run:
             fill(log, RECORDS)
-    Query(given, checkpoint, clock()).drain()
+    Query(given, checkpoint).drain()
     assert len(checkpoint.offsets) > 4
     rows = [at for _, _, at, _ in checkpoint.rows]
     assert rows == sorted({*rows})
@@ -113,22 +113,10 @@ def test_before_a_batch_that_runs_again(place: Place) -> None:
     options, log = place
     checkpoint = Checkpoint()
     given = {**options, "startingOffsets": "earliest", "maxOffsetsPerTrigger": "3000"}
-    query = Query(given, checkpoint, clock())
+    query = Query(given, checkpoint)
     query.kill_at = "read"
     with pytest.raises(Killed):
         query.trigger()
     log.compact()
-    Query(given, checkpoint, clock()).drain()
+    Query(given, checkpoint).drain()
     assert [at for _, _, at, _ in checkpoint.rows] == offsets(log)
-
-
-def clock() -> Callable[[], int]:
-    """A clock that advances one second each time it is read."""
-    now_ms = 0
-
-    def later() -> int:
-        nonlocal now_ms
-        now_ms += 1_000
-        return now_ms
-
-    return later

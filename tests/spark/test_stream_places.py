@@ -18,18 +18,9 @@ from tests.spark.test_both_places import Target
 from tests.support.waiting import wait_for
 
 
-class Clock:
-    """Time that does not advance: reading it costs none."""
-
-    ms = 0
-
-    def __call__(self) -> int:
-        return self.ms
-
-
 def drained(target: Target, checkpoint: Checkpoint, **options: str) -> Query:
     given = {"subscribe": target.topic, "startingOffsets": "earliest"} | options
-    query = Query(target.options, checkpoint, Clock(), **given)
+    query = Query(target.options, checkpoint, **given)
     query.drain()
     return query
 

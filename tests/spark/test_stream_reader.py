@@ -13,7 +13,7 @@ from pyspark.cloudpickle import cloudpickle
 from pyspark_kafkalog import DefaultSource
 from pyspark_kafkalog.columns import NAMES, schema_of
 from pyspark_kafkalog.errors import BadOption, DataLoss
-from pyspark_kafkalog.stream.watch import LIST_MS
+from pyspark_kafkalog.stream.watch import LIST_S
 
 import kafkalog
 from kafkalog.clock import ManualClock
@@ -49,18 +49,12 @@ def store(tmp_path):
         yield store
 
 
-class Clock:
+class Clock(ManualClock):
     """A clock that the test moves."""
-
-    def __init__(self) -> None:
-        self.ms = 1_000_000
-
-    def __call__(self) -> int:
-        return self.ms
 
     def later(self) -> None:
         """Advance until folders are listed again."""
-        self.ms += LIST_MS
+        self.advance(round(1000 * LIST_S))
 
 
 # ---- each record once
@@ -139,7 +133,7 @@ def test_a_minimum_waits_for_its_time(store):
     assert query.trigger()
     append(store, "t", 1, "d")
     assert not query.trigger()
-    clock.ms += 60_000
+    clock.advance(60_000)
     assert query.trigger()
     assert sorted(values(checkpoint.rows)) == list("abcd")
 
@@ -434,23 +428,22 @@ def test_a_hold_keeps_what_was_not_read(tmp_path):
     config = {"segment.bytes": 1000, "retention.ms": 1, "file.delete.delay.ms": 0}
     options = {"subscribe": "t", "maxOffsetsPerTrigger": "10", "retentionHold": "q",
                "retentionHoldMaxAge": "1h"} | EARLIEST  # fmt: skip
-    log_clock = ManualClock(clock())
-    with kafkalog.Log(tmp_path / "t-0", config=config, clock=log_clock) as log:
+    with kafkalog.Log(tmp_path / "t-0", config=config, clock=clock) as log:
         log.append_many([b"x" * 90] * 100, timestamps_ms=[0] * 100, batch_bytes=300)
         query = Query(tmp_path, checkpoint, clock, **options)
         for _ in range(3):
             query.trigger()
-        (hold,) = read_holds(str(tmp_path), clock())
+        (hold,) = read_holds(str(tmp_path), clock.now_ms())
         assert list(hold.offsets.values()) == [20]  # committed: not yet the third
-        log.apply_retention(clock())
+        log.apply_retention(clock.now_ms())
         assert 0 < log.start_offset <= 20
-        clock.ms += hour_ms // 2
+        clock.advance(hour_ms // 2)
         query.reader.latestOffset(json.loads(checkpoint.offsets[-1]), None)
-        (hold,) = read_holds(str(tmp_path), clock() + hour_ms - 1)
-        assert read_holds(str(tmp_path), clock() + hour_ms) == []
+        (hold,) = read_holds(str(tmp_path), clock.now_ms() + hour_ms - 1)
+        assert read_holds(str(tmp_path), clock.now_ms() + hour_ms) == []
         query.drain()
         assert len(checkpoint.rows) == 100
-        log.apply_retention(clock() + hour_ms)
+        log.apply_retention(clock.now_ms() + hour_ms)
         assert log.start_offset == 100
 
 
@@ -521,28 +514,6 @@ def test_a_small_batch_of_a_large_log_looks_at_its_own_segments(tmp_path, monkey
         query = Query(tmp_path, checkpoint, subscribe="t", maxBytesPerTrigger="6k", **EARLIEST)
         query.trigger()
         assert 20 <= len(checkpoint.rows) <= 60
-
-
-def test_a_look_that_takes_long_is_not_made_all_the_time(store, monkeypatch):
-    """It takes at most a tenth of the time; the next one sees what has come since."""
-    checkpoint, clock = Checkpoint(), Clock()
-    query = Query(store.path, checkpoint, clock, subscribe="t", **EARLIEST)
-    query.drain()
-    place = query.reader._driver._watch.place
-    real, looks = place.ends, []
-
-    def slow(keys):
-        looks.append(clock.ms)
-        clock.ms += 50
-        return real(keys)
-
-    monkeypatch.setattr(place, "ends", slow)
-    append(store, "t", 0, "a")
-    for _ in range(100):
-        query.trigger()
-        clock.ms += 10
-    assert 2 <= len(looks) <= 4
-    assert values(checkpoint.rows) == ["a"]
 
 
 def test_older_sparks_ask_without_a_start(store):

@@ -12,12 +12,18 @@ from typing import Any
 
 import pytest
 from pyspark import TaskContext
+from pyspark.sql import datasource
 from pyspark_kafkalog import worker
 from pyspark_kafkalog.source import KafkalogSource
 
 from tests.spark.conftest import write_topic
 from tests.spark.reading import reader_of
 from tests.spark.writing import ddl, values
+
+writes_streams = pytest.mark.skipif(
+    not hasattr(datasource, "DataSourceStreamArrowWriter"),
+    reason="writing streams needs PySpark 4.1",
+)
 
 
 @pytest.fixture(autouse=True)
@@ -70,7 +76,7 @@ def test_after_a_plan_collections_leave_out_what_is_imported(planner: None, tmp_
     assert_little_is_left()
 
 
-@pytest.mark.parametrize("plans", ["writer", "streamWriter"])
+@pytest.mark.parametrize("plans", ["writer", pytest.param("streamWriter", marks=writes_streams)])
 def test_after_a_writers_plan_too(planner: None, tmp_path: Path, plans: str) -> None:
     source = KafkalogSource({"path": str(tmp_path), "topic": "t"})
     getattr(source, plans)(ddl("value binary"), False)

@@ -28,9 +28,12 @@ class Holder:
     def tell(self, at: Offsets, now_ms: int) -> None:
         """Hold everything from `at` on.  Cheap if it was called recently.
 
+        `now_ms`: of the wall clock, with which deletion compares the end of a hold; if that clock
+        was set back, the hold is written again.
+
         Raises: ArgumentError, NotFound, IoFailed.
         """
-        due = now_ms - self._said_ms >= self._options.age_ms // RENEWALS
+        due = not 0 <= now_ms - self._said_ms < self._options.age_ms // RENEWALS
         if at == self._said and not due:
             return
         from kafkalog.disk.holds import write_hold

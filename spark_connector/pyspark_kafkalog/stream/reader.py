@@ -18,7 +18,7 @@ from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
 from .. import plan
 from ..batch import still_there, warn_ignored
 from ..columns import check_columns
-from ..errors import DataLoss
+from ..errors import BadOption, DataLoss
 from ..options import LATEST, Key, StreamOptions
 from ..places import open_place
 from ..places.identity import is_of_folder, same
@@ -30,6 +30,8 @@ from .watch import Watch
 
 if TYPE_CHECKING:
     from pyspark.sql.types import StructType
+
+    from kafkalog.clock import Clock
 
 try:
     from pyspark.sql.streaming import datasource as _admission
@@ -44,10 +46,6 @@ TOLD_MAX = 1000
 """How many losses are remembered, so that each is warned about once."""
 
 
-def _epoch_ms() -> int:
-    return time.time_ns() // 1_000_000
-
-
 class KafkalogStreamReader(DataSourceStreamReader, _AvailableNow):  # type: ignore[misc]
     """A stream of records: offsets on the driver, records on the executors."""
 
@@ -55,12 +53,14 @@ class KafkalogStreamReader(DataSourceStreamReader, _AvailableNow):  # type: igno
         self,
         options: StreamOptions,
         schema: StructType,
-        now_ms: Callable[[], int] = _epoch_ms,
+        clock: Clock | None = None,
+        worked_s: Callable[[], float] = time.thread_time,
     ) -> None:
+        """`clock`: None for the machine's; `worked_s`: as for Watch."""
         check_columns(options, schema)
         self._options = options
         self._schema = schema
-        self._driver = _Driver(options, now_ms)
+        self._driver = _Driver(options, clock, worked_s)
 
     def __getstate__(self) -> dict[str, Any]:
         return {"_options": self._options, "_schema": self._schema}
@@ -75,7 +75,10 @@ class KafkalogStreamReader(DataSourceStreamReader, _AvailableNow):  # type: igno
         self._driver.aim()
 
     def initialOffset(self) -> dict[str, Any]:
-        """Where a query without a checkpoint begins; the same however often it is called."""
+        """Where a query without a checkpoint begins; the same however often it is called.
+
+        Spark also asks for it before it repeats batch 0, whose end has the start.
+        """
         return to_json(self._driver.begin())
 
     def latestOffset(self, start: Any = None, limit: Any = None) -> dict[str, Any]:
@@ -104,10 +107,14 @@ class KafkalogStreamReader(DataSourceStreamReader, _AvailableNow):  # type: igno
 class _Driver:
     """The state of the driver's reader."""
 
-    def __init__(self, options: StreamOptions, now_ms: Callable[[], int]) -> None:
+    def __init__(
+        self, options: StreamOptions, clock: Clock | None, worked_s: Callable[[], float]
+    ) -> None:
+        from kafkalog.clock import SystemClock
+
         self._options = options
-        self._now_ms = now_ms
-        self._watch = Watch(open_place(options), options, now_ms)
+        self._clock = SystemClock() if clock is None else clock
+        self._watch = Watch(open_place(options), options, self._clock, worked_s)
         self._holder: Holder | None = None
         if options.hold is not None and options.path is not None:
             self._holder = Holder(options.path, options.hold)
@@ -115,7 +122,8 @@ class _Driver:
         self._waiting = Waiting()
         self._target: Offsets | None = None
         self._initial: Offsets | None = None
-        self._pin = False
+        self._no_start: BadOption | DataLoss | None = None
+        self._first = self._pin = False
         self._known: dict[Key, str] = {}
         self._anew: set[Key] = set()
         self._told: dict[str, None] = {}
@@ -128,12 +136,20 @@ class _Driver:
         self._target = self._look(fresh=True).offsets
 
     def begin(self) -> Offsets:
-        """The start of a new query."""
+        """The start of a new query; without offsets if the options give none now.
+
+        That is an error only if it is needed: the end of batch 0 has the start, and the topics may
+        have changed since.
+        """
         if self._initial is None:
             warn_ignored(self._options.ignored)
             self._warn_old_spark()
-            self._watch.require()
-            self._initial = self.at = self._resolve(self._look(fresh=True))
+            try:
+                self._watch.require()
+                self._initial = self._resolve(self._look(fresh=True))
+            except (BadOption, DataLoss) as error:
+                self._initial, self._no_start = Offsets({}), error
+            self._first, self.at = True, self._initial
             # Until batch 0 is stored, nobody knows where `latest` was: so it reads nothing.
             self._pin = self._target is None and _says_latest(self._options)
         return self._initial
@@ -166,27 +182,34 @@ class _Driver:
 
         `start` None: an older Spark, which relies on `at`.
         """
+        if self._no_start is not None:
+            raise self._no_start
         start = self.at if start is None else start
-        now_ms = self._now_ms()
         if self._holder is not None:
-            self._holder.tell(self._held or start, now_ms)
+            self._holder.tell(self._held or start, self._clock.now_ms())
+        first = self._first and not start.began
         self.at = start
         if self._pin and not everything:
             self._pin = False
-            return None
-        head = self._look()
-        offer = available(self._without_anew(start), head, self._target)
+            return self._begun(start, start) if first else None
+        offer = available(self._without_anew(start), self._look(), self._target)
         self._lost(offer.lost)
         limits = NO_LIMITS if everything else self._limits()
+        now_ms = round(self._clock.monotonic_s() * 1000)
         admitted, self._waiting = admit(
             offer, limits, self._waiting, now_ms, self._watch.fine_marks
         )
+        if first:
+            return self._begun(start if admitted is None else admitted, Offsets(offer.begins))
         if admitted is None or (admitted.at, admitted.ids) == (start.at, start.ids):
             return None
-        if self._initial is not None and start.at == self._initial.at:
-            admitted = replace(admitted, began=start.at)
         self.at = admitted
         return admitted
+
+    def _begun(self, end: Offsets, start: Offsets) -> Offsets:
+        """The end of batch 0, with the offsets at which it starts."""
+        self.at = replace(end, began=start.at)
+        return self.at
 
     def _limits(self) -> Limits:
         options = self._options
@@ -196,14 +219,16 @@ class _Driver:
 
     def tasks(self, start: Offsets, end: Offsets) -> Sequence[InputPartition]:
         """The tasks of the batch between two offsets."""
-        self.at = end
-        self._pin = False  # the batch was stored
-        if end.began:  # it may be repeated, when `start` may be below the log's beginning
+        if end.began:  # it may be repeated, when the options may give another start, or none
             start = Offsets(end.began, end.ids)
+        elif end.at and self._no_start is not None:
+            raise self._no_start  # of a checkpoint of Spark's Kafka source
+        self.at = end
+        self._first, self._pin, self._no_start = False, False, None  # the batch was stored
         if start.at == end.at and start.ids == end.ids:
             return []
         if self._holder is not None and self._held is None:
-            self._holder.tell(start, self._now_ms())
+            self._holder.tell(start, self._clock.now_ms())
         head = self._look(fresh=not self.head.ends)
         ranges, lost = ranges_between(self._without_anew(start), end, head)
         self._anew.clear()
@@ -218,7 +243,7 @@ class _Driver:
         """All below `end` was processed."""
         self._held = end
         if self._holder is not None:
-            self._holder.tell(end, self._now_ms())
+            self._holder.tell(end, self._clock.now_ms())
 
     # ---- what it sees
 

@@ -6,8 +6,10 @@ partitions exist, and whether they are the same, is checked once a second.
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
+from typing import TYPE_CHECKING
 
 from .. import plan
 from ..options import Key, Selection, StreamOptions
@@ -16,24 +18,37 @@ from ..places.identity import is_of_topic
 from ..plan import Marks, Range
 from .admission import Head
 
-LIST_MS = 1000
+if TYPE_CHECKING:
+    from kafkalog.clock import Clock
+
+LIST_S = 1.0
 """How often the partitions are listed."""
 REST = 9
-"""After a slow look (many partitions, brokers, more files than may be open), none is made for this
-many times as long: requests in that time get the last result."""
+"""After a look at many partitions, or at more files than may be open, none is made for this many
+times the processor time that it took: requests in that time get the last result."""
+REST_MAX_S = 1.0
+"""But no longer than this."""
 
 
 class Watch:
     """Watches the logs of one stream."""
 
-    def __init__(self, place: Place, options: StreamOptions, now_ms: Callable[[], int]) -> None:
+    def __init__(
+        self,
+        place: Place,
+        options: StreamOptions,
+        clock: Clock,
+        worked_s: Callable[[], float] = time.thread_time,
+    ) -> None:
+        """`worked_s`: how long this thread has worked, which leaves out its waits for brokers."""
         self.place = place
         self._options = options
-        self._now_ms = now_ms
-        self._listed_ms: int | None = None
+        self._clock = clock
+        self._worked_s = worked_s
+        self._listed_s: float | None = None
         self._known: dict[Key, str] = {}
         self._seen = Head()
-        self._rests_until_ms = 0
+        self._rests_until_s = 0.0
 
     def require(self) -> None:
         """Raises: BadOption if a named topic or partition does not exist."""
@@ -41,20 +56,20 @@ class Watch:
 
     def head(self, fresh: bool = False) -> Head:
         """What all logs hold now; `fresh`: list the partitions first."""
-        now_ms = self._now_ms()
-        if now_ms < self._rests_until_ms and not fresh:
+        now_s, before_s = self._clock.monotonic_s(), self._worked_s()
+        if now_s < self._rests_until_s and not fresh:
             return self._seen
-        if fresh or self._listed_ms is None or now_ms - self._listed_ms >= LIST_MS:
+        if fresh or self._listed_s is None or now_s - self._listed_s >= LIST_S:
             present = self.place.present()
             keys = plan.choose(_present(self._options.selection, present), present)
             self._known = self.place.identities(keys)
-            self._listed_ms = now_ms
+            self._listed_s = self._clock.monotonic_s()
         ends = self.place.ends(list(self._known))
         known = {key: self._known[key] for key in ends}
         ids = {topic: one for (topic, _), one in known.items() if is_of_topic(one)}
         self._seen = Head(ends, known, ids, self._options.only_flushed)
-        done_ms = self._now_ms()
-        self._rests_until_ms = done_ms + REST * (done_ms - now_ms)
+        rest_s = min(REST * (self._worked_s() - before_s), REST_MAX_S)
+        self._rests_until_s = self._clock.monotonic_s() + rest_s
         return self._seen
 
     def marks(self, ranges: Sequence[Range]) -> Mapping[Key, Marks]:
