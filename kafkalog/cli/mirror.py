@@ -12,6 +12,8 @@ from kafkalog.cli.signals import default_again, on_signals
 if TYPE_CHECKING:
     from kafkalog import MirrorStatus
 
+NAMES_MAX = 10
+"""How many names are printed."""
 EXAMPLES = """\
 example:
   kafkalog mirror --from kafka1:9092 --to localhost:9092 --topics 'orders|payments' --once
@@ -34,6 +36,15 @@ def arguments(parser: argparse.ArgumentParser) -> None:
         help="a regular expression for whole topic names; new topics are found, too",
     )  # fmt: skip
     parser.add_argument(
+        "--exclude", metavar="PATTERN",
+        help="a regular expression for whole topic names that are not copied (default: none)",
+    )  # fmt: skip
+    parser.add_argument(
+        "--target-alias", metavar="ALIAS",
+        help="MirrorMaker's alias of the target: topics that came from there by their names, "
+        "ALIAS.TOPIC or OTHER.ALIAS.TOPIC, are not copied",
+    )  # fmt: skip
+    parser.add_argument(
         "--groups", metavar="PATTERN",
         help="a regular expression for groups whose offsets are translated (default: none)",
     )  # fmt: skip
@@ -46,10 +57,19 @@ def arguments(parser: argparse.ArgumentParser) -> None:
         help="the name of a topic's copy; {} stands for the topic's name (default {})",
     )  # fmt: skip
     parser.add_argument(
+        "--accept-loss", metavar="PATTERN",
+        help="a regular expression for topics that are copied on although the source or the "
+        "target lost records that were copied, or the topic was recreated (default: none)",
+    )  # fmt: skip
+    parser.add_argument(
         "--name",
         help="the mirror's name, under which the target stores its progress; a second mirror "
         "with the same name ends the first (default: the source's cluster id)",
     )
+    _tuning(parser)
+
+
+def _tuning(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--replication-factor", type=count_argument, default=-1, metavar="N",
         help="for topics that are created (default: the target's)",
@@ -80,7 +100,10 @@ def run(options: argparse.Namespace) -> int:
         options.source,
         options.target,
         options.topics,
+        exclude=options.exclude,
+        target_alias=options.target_alias,
         groups=options.groups,
+        accept_loss=options.accept_loss,
         rename=options.rename,
         name=options.name,
         replication_factor=options.replication_factor,
@@ -102,6 +125,13 @@ def run(options: argparse.Namespace) -> int:
         finally:
             view.clear()
     print(view.line(status))
+    if status.returned:
+        names = sorted(status.returned)
+        more = ", ..." if len(names) > NAMES_MAX else ""
+        print(
+            f"{plural(len(names), 'topic')} not copied, as copies that came from the target: "
+            f"{', '.join(names[:NAMES_MAX])}{more}"
+        )
     return 1 if status.aside else 0
 
 

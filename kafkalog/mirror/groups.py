@@ -26,7 +26,7 @@ def moves(
     found: dict[TopicPartition, CommittedOffset] = {}
     for tp, one in committed.items():
         known = progress.get(tp)
-        at = translated(known.spans, min(one.offset, known.position)) if known else None
+        at = translated(known.spans, _in_source(one, known)) if known else None
         if at is None:
             continue
         target = TopicPartition(renamed(tp.topic), tp.partition)
@@ -34,3 +34,10 @@ def moves(
         if now is None or now.offset < at:
             found[target] = CommittedOffset(at, metadata=one.metadata)
     return found
+
+
+def _in_source(one: CommittedOffset, known: Progress) -> int:
+    """Where the group continues in the source's log as it is now."""
+    if 0 <= one.leader_epoch <= known.cut.epoch:  # committed before the log was truncated
+        return min(one.offset, known.cut.offset)
+    return min(one.offset, known.position)

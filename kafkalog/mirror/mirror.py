@@ -5,18 +5,24 @@ from __future__ import annotations
 import logging
 import os
 import re
+import socket
 import threading
+import uuid
 from collections.abc import Callable
 from typing import NamedTuple
 
 from kafkalog import arguments, errors
 from kafkalog.batch.codecs import CODECS
 from kafkalog.client.admin import Admin
-from kafkalog.client.link.failures import passing
+from kafkalog.client.link.failures import failure_class, passing
 from kafkalog.client.link.not_copied import Handle
 from kafkalog.client.link.transport import Where
 from kafkalog.disk.layout import NAME_PART
-from kafkalog.mirror.copying import Copying, Counts, Tell, Wish
+from kafkalog.mirror.copying import Copying
+from kafkalog.mirror.life import Replaced, Run
+from kafkalog.mirror.state import Owner
+from kafkalog.mirror.wish import SEPARATOR, Counts, Tell, Wish
+from kafkalog.wire.error_codes import ErrorCode
 
 __all__ = ["Mirror", "MirrorStatus"]
 
@@ -25,6 +31,24 @@ PAUSE_S, PAUSE_MAX_S = 0.5, 30.0
 REFRESH_MS = 30_000
 TRIES_ONCE = 5
 """How often `copy` restarts without progress."""
+STARTS_MAX = 20
+"""How often a mirror may be fenced before the target has stored it as the owner."""
+_OVER = (
+    # A topic may be deleted, or not known everywhere yet: the next life will see.
+    errors.UnknownTopicOrPartition,
+    # The target aborted a transaction that took too long, or an operator did.
+    errors.ProducerFenced,
+    errors.InvalidProducerEpoch,
+    errors.InvalidTxnState,
+    errors.TransactionAborted,
+    # It forgot the producer's id: the mirror wrote nothing for days.
+    failure_class(ErrorCode.INVALID_PRODUCER_ID_MAPPING),
+    failure_class(ErrorCode.UNKNOWN_PRODUCER_ID),
+    errors.OutOfOrderSequenceNumber,
+    failure_class(ErrorCode.TRANSACTION_ABORTABLE),
+    errors.TransactionCoordinatorFenced,
+)
+"""Failures after which the next life continues, besides those that pass by themselves."""
 
 
 class MirrorStatus(NamedTuple):
@@ -43,6 +67,8 @@ class MirrorStatus(NamedTuple):
     """Offsets between the copy and the source's readable end, as last reported."""
     aside: dict[str, str]
     """Topics that are no longer copied, and why."""
+    returned: dict[str, str]
+    """Topics that are not copied because they are copies that came from the target, and why."""
 
 
 class Mirror(Handle):
@@ -60,8 +86,11 @@ class Mirror(Handle):
         target: Where,
         topics: str,
         *,
+        exclude: str | None = None,
+        target_alias: str | None = None,
         groups: str | None = None,
         rename: str = "{}",
+        accept_loss: str | None = None,
         name: str | None = None,
         replication_factor: int = -1,
         compression: str = "none",
@@ -73,9 +102,12 @@ class Mirror(Handle):
     ) -> None:
         """Nothing is sent yet.
 
-        `topics`, `groups`: regular expressions that the whole name matches; None: no groups.
-        `rename`: the name in the target, {} the source's.  `name`: of the mirror, by default the
-        id of the source's cluster; of two with one name the second ends the first.
+        `topics`, `exclude`, `groups`: regular expressions that the whole name matches; None: no
+        groups.  `target_alias`: MirrorMaker's alias of the target; topics that came from there by
+        MirrorMaker's names (ALIAS.TOPIC) are not copied.  `rename`: the name in the target, {} the
+        source's.  `accept_loss`: topics of the source that are copied on although the source or
+        the target has lost records that were copied (see docs/mirror.md).  `name`: of the mirror,
+        by default the id of the source's cluster; of two with one name the second ends the first.
         `compression`: for rebuilt batches.  `transaction_bytes`: approximate size of one
         transaction.  `refresh_ms`: how often it checks topics, settings and groups (None: every
         30 s); `refresh_s`: older, in seconds.  `on_warning` gets sentences, by default they go to
@@ -83,23 +115,18 @@ class Mirror(Handle):
 
         Raises: ArgumentError, Closed.
         """
-        arguments.text("rename", rename)
-        if rename.count("{}") != 1 or not NAME_PART.fullmatch(rename.replace("{}", "x")):
-            raise errors.ArgumentError(
-                f"rename: found {rename!r}, wanted a topic's name with {{}} in the source's place"
-            )
-        if name is not None and not NAME_PART.fullmatch(arguments.text("name", name)):
-            raise errors.ArgumentError(
-                f"name: found {name!r}, wanted up to 200 of letters, digits, '.', '_', '-'"
-            )
         every_ms = arguments.time_of("refresh_ms", refresh_ms, refresh_s, "refresh_s")
         if every_ms == 0:
             raise errors.ArgumentError("refresh_ms: found 0, wanted more")
         self._wish = Wish(
-            source, target, name,
+            source, target,
+            None if name is None else _name(name),
             _pattern("topics", topics),
+            None if exclude is None else _pattern("exclude", exclude),
+            None if target_alias is None else _alias(target_alias),
             None if groups is None else _pattern("groups", groups),
-            rename,
+            _rename(rename),
+            None if accept_loss is None else _pattern("accept_loss", accept_loss),
             arguments.whole_number("replication_factor", replication_factor, -1, 32_767),
             arguments.one_of("compression", compression, CODECS),
             arguments.whole_number("transaction_bytes", transaction_bytes, 1, 1 << 30),
@@ -129,7 +156,7 @@ class Mirror(Handle):
         c = self._counts
         return MirrorStatus(
             c.topics, c.partitions, c.records, c.bytes, c.transactions, c.groups, c.lag,
-            dict(c.aside),
+            dict(c.aside), dict(c.returned),
         )  # fmt: skip
 
     def _progress(self) -> None:
@@ -152,8 +179,8 @@ class Mirror(Handle):
     def run(self) -> MirrorStatus:
         """Copy until `stop` is called.
 
-        Raises: ProducerFenced: another mirror with its name runs; ArgumentError: it would copy what
-        it writes; MessageTooLarge and other lasting failures.
+        Raises: ProducerFenced: another mirror with its name has started; ArgumentError: it would
+        copy what it writes; MessageTooLarge and other lasting failures.
         """
         return self._again(once=False)
 
@@ -161,22 +188,23 @@ class Mirror(Handle):
         """Start over after each failure: there is no other way to continue."""
         self._here()
         pause_s, tries, before = PAUSE_S, 0, self._counts.transactions
+        run, starts = Run(_owner()), 0
         while True:
             try:
                 tell = Tell(self._warn, self._progress)
-                with Copying(self._wish, self._counts, self._stop, tell) as copying:
+                with Copying(self._wish, self._counts, self._stop, tell, run) as copying:
                     if copying.go_on(once):
                         return self.status
                 continue
-            except (errors.ProducerFenced, errors.InvalidProducerEpoch) as problem:
-                raise errors.ProducerFenced(
-                    f"{problem}: another mirror with this name has started, or a transaction took "
-                    "more than a minute; give each its own name"
-                ) from problem
+            except Replaced:
+                raise
             except errors.KafkalogError as problem:
-                # A topic may be deleted, or not known everywhere yet: the next life will see.
-                if not (passing(problem) or isinstance(problem, errors.UnknownTopicOrPartition)):
+                if not (passing(problem) or isinstance(problem, _OVER)):
                     raise
+                if not run.registered and isinstance(problem, errors.ProducerFenced):
+                    starts += 1  # an earlier mirror continues: it ends when this one is the owner
+                    if starts < STARTS_MAX:
+                        continue
                 if self._counts.transactions > before:
                     pause_s, tries, before = PAUSE_S, 0, self._counts.transactions
                 tries += 1
@@ -186,6 +214,36 @@ class Mirror(Handle):
             if self._stop.wait(pause_s):
                 return self.status
             pause_s = min(2 * pause_s, PAUSE_MAX_S)
+
+
+def _owner() -> Owner:
+    return Owner(uuid.uuid4().hex, f"host {socket.gethostname()}, process {os.getpid()}")
+
+
+def _rename(found: str) -> str:
+    arguments.text("rename", found)
+    if found.count("{}") != 1 or not NAME_PART.fullmatch(found.replace("{}", "x")):
+        raise errors.ArgumentError(
+            f"rename: found {found!r}, wanted a topic's name with {{}} in the source's place"
+        )
+    return found
+
+
+def _name(found: str) -> str:
+    if not NAME_PART.fullmatch(arguments.text("name", found)):
+        raise errors.ArgumentError(
+            f"name: found {found!r}, wanted up to 200 of letters, digits, '.', '_', '-'"
+        )
+    return found
+
+
+def _alias(found: str) -> str:
+    arguments.text("target_alias", found)
+    if SEPARATOR in found or not NAME_PART.fullmatch(found):
+        raise errors.ArgumentError(
+            f"target_alias: found {found!r}, wanted up to 200 of letters, digits, '_', '-'"
+        )
+    return found
 
 
 def _pattern(name: str, text: str) -> re.Pattern[str]:

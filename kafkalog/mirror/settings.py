@@ -7,7 +7,9 @@ from typing import NamedTuple
 
 from kafkalog.client.calls.configs import ConfigEntry
 
-__all__ = ["LEFT_OUT", "Changes", "changes"]
+__all__ = ["LEFT_OUT", "POLICY", "Changes", "changes"]
+
+POLICY = "cleanup.policy"
 
 LEFT_OUT = frozenset(
     {

@@ -6,7 +6,10 @@ from bisect import bisect_right
 from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
-__all__ = ["SPANS_MAX", "Copied", "Span", "joined", "paired", "thinned", "translated"]
+__all__ = [
+    "SPANS_MAX", "Copied", "Span", "cut_back", "joined", "paired", "reached", "thinned",
+    "translated",
+]  # fmt: skip
 
 SPANS_MAX = 64
 """The most spans per partition.  The newest are all kept; older ones are increasingly sparse."""
@@ -116,3 +119,25 @@ def translated(spans: Sequence[Span], offset: int) -> int | None:
         return spans[0].target
     span = spans[index]
     return span.target + min(offset - span.source, span.count)
+
+
+def reached(spans: Sequence[Span], end: int) -> int:
+    """The first offset of the source whose record may be at or after `end` in the target: those
+    before it are below `end`."""
+    at = spans[0].source if spans else 0
+    for span in spans:
+        if span.target > end:
+            break
+        at = span.source + min(end - span.target, span.count)
+    return at
+
+
+def cut_back(spans: Sequence[Span], source: int, target: int) -> list[Span]:
+    """The spans below an offset of the source and one of the target."""
+    found = []
+    for span in spans:
+        if span.source >= source or span.target >= target:
+            break
+        room = min(source - span.source, target - span.target)
+        found.append(span._replace(count=min(span.count, room)))
+    return found

@@ -1,9 +1,10 @@
-"""A mirror's progress, as records of a compacted topic of the target."""
+"""A mirror's state, as records of a compacted topic of the target."""
 
 from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
 from itertools import pairwise
 from typing import Any, NamedTuple
 
@@ -11,7 +12,10 @@ from kafkalog import errors
 from kafkalog.mirror.spans import SPANS_MAX, Span
 from kafkalog.types import Record, TopicPartition
 
-__all__ = ["CONFIG", "PREFIX", "Progress", "key_of", "progress_of", "value_of"]
+__all__ = [
+    "CONFIG", "NEVER", "OWNER_KEY", "PREFIX", "Cut", "Owner", "Progress", "State", "key_of",
+    "owner_value", "take", "value_of",
+]  # fmt: skip
 
 PREFIX = "kafkalog-mirror."
 """The prefix of mirrors' own topics, which are not mirrored."""
@@ -22,7 +26,23 @@ CONFIG: Mapping[str, str] = {
     "segment.bytes": str(16 << 20),
     "compression.type": "producer",
 }
-VERSION = 1
+VERSION = 2
+VERSION_MIN = 1
+"""Version 1 has no leader epochs, no names of copies and no owner."""
+CLUSTERS_MAX = 64
+OWNER_KEY = b'{"owner": true}'
+
+
+class Cut(NamedTuple):
+    """An accepted loss of the source: its log was truncated."""
+
+    offset: int
+    """Where the log diverged from the records copied before."""
+    epoch: int
+    """The leader epoch of the last record copied before; -1: no loss, or not known."""
+
+
+NEVER = Cut(0, -1)
 
 
 class Progress(NamedTuple):
@@ -33,6 +53,41 @@ class Progress(NamedTuple):
     position: int
     """The next offset of the source to copy."""
     spans: tuple[Span, ...]
+    """Empty: its copy is about to be created."""
+    epoch: int = -1
+    """The leader epoch of the record before the position; -1: not known."""
+    copy: str = ""
+    """The name of the copy; empty: not known."""
+    copy_id: str = ""
+    """The copy's topic id; empty: not known."""
+    via: tuple[str, ...] = ()
+    """The ids of the clusters that the records came through; the source's is the last."""
+    cut: Cut = NEVER
+    lost: str = ""
+    """Why it is not copied on until the loss is accepted; empty: it is."""
+
+    @property
+    def copy_end(self) -> int:
+        """The offset in the target after the last copied record, at least."""
+        return self.spans[-1].target + self.spans[-1].count if self.spans else 0
+
+
+class Owner(NamedTuple):
+    """The mirror process that writes to the topic."""
+
+    id: str
+    """Unique for each run."""
+    where: str
+    """Its host and process, for people."""
+
+
+@dataclass
+class State:
+    """The content of a mirror's topic."""
+
+    progress: dict[TopicPartition, Progress] = field(default_factory=dict)
+    """By the source's partitions."""
+    owner: Owner | None = None
 
 
 def key_of(tp: TopicPartition) -> bytes:
@@ -45,39 +100,61 @@ def value_of(progress: Progress) -> bytes:
     return json.dumps({"version": VERSION, **progress._asdict()}, separators=(",", ":")).encode()
 
 
-def progress_of(records: Iterable[Record], topic: str) -> dict[TopicPartition, Progress]:
-    """The last record of each partition in `topic`.
+def owner_value(owner: Owner) -> bytes:
+    """The value of the record with the key OWNER_KEY."""
+    return json.dumps({"version": VERSION, **owner._asdict()}).encode()
+
+
+def take(records: Iterable[Record], topic: str, state: State) -> None:
+    """Apply records of `topic`, in their order.
 
     Raises: BadAnswer for a record that no mirror wrote.
     """
-    found: dict[TopicPartition, Progress] = {}
     for record in records:
         try:
-            key = json.loads(record.key or b"")
-            tp = TopicPartition(_text(key["topic"]), _number(key["partition"]))
-            if record.value is None:
-                found.pop(tp, None)
-                continue
-            found[tp] = _progress(json.loads(record.value))
+            _apply(record, state)
         except (ValueError, KeyError, TypeError, RecursionError) as problem:
             raise errors.BadAnswer(
-                f"topic {topic!r} of the target, offset {record.offset}: found a record that no "
-                f"mirror of this version wrote ({problem}), wanted how far a partition is copied; "
-                "give the mirror another name"
+                f"topic {topic!r}, offset {record.offset}: found a record that no mirror of this "
+                f"version wrote ({problem}), wanted the state of a mirror; give the mirror another "
+                "name, or delete the topic if its mirror is gone"
             ) from None
-    return found
+
+
+def _apply(record: Record, state: State) -> None:
+    value = None if record.value is None else json.loads(record.value)
+    if value is not None and not VERSION_MIN <= _number(value["version"]) <= VERSION:
+        raise ValueError(f"version {value['version']!r}")
+    if record.key == OWNER_KEY:
+        state.owner = value and Owner(_text(value["id"]), _text(value["where"]))
+        return
+    key = json.loads(record.key or b"")
+    tp = TopicPartition(_text(key["topic"]), _number(key["partition"]))
+    if value is None:
+        state.progress.pop(tp, None)
+    else:
+        state.progress[tp] = _progress(value)
 
 
 def _progress(value: Any) -> Progress:
-    if value["version"] != VERSION:
-        raise ValueError(f"version {value['version']!r}")
     rows = value["spans"]
     if not isinstance(rows, list) or len(rows) > SPANS_MAX:
         raise ValueError("spans")
     spans = tuple(Span(*map(_number, row)) for row in rows)
     if any(a.source > b.source or a.target > b.target for a, b in pairwise(spans)):
         raise ValueError("spans out of order")
-    return Progress(_text(value["topic_id"]), _number(value["position"]), spans)
+    found = Progress(_text(value["topic_id"]), _number(value["position"]), spans)
+    if value["version"] == 1:
+        return found
+    via = value["via"]
+    if not isinstance(via, list) or len(via) > CLUSTERS_MAX:
+        raise ValueError("via")
+    offset, epoch = value["cut"]
+    return found._replace(
+        epoch=_epoch(value["epoch"]), copy=_text(value["copy"]), copy_id=_text(value["copy_id"]),
+        via=tuple(map(_text, via)), cut=Cut(_number(offset), _epoch(epoch)),
+        lost=_text(value["lost"]),
+    )  # fmt: skip
 
 
 def _text(value: Any) -> str:
@@ -90,3 +167,7 @@ def _number(value: Any) -> int:
     if isinstance(value, bool) or not isinstance(value, int) or not 0 <= value < 1 << 63:
         raise TypeError(f"{value!r}")
     return value
+
+
+def _epoch(value: Any) -> int:
+    return -1 if value == -1 else _number(value)

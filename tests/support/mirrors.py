@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import random
+import threading
 from typing import Any
 
 import kafkalog
+from kafkalog import errors
 from kafkalog.types import TopicPartition
 from tests.support.stable import stable_ends
 
@@ -79,3 +81,33 @@ def commit(where: Any, group: str, topic: str, seed: str) -> dict[TopicPartition
     with kafkalog.Admin(where) as admin:
         admin.alter_group_offsets(group, chosen).check()
     return chosen
+
+
+def values(broker: Any, topic: str) -> list[int]:
+    """The committed records of a topic, whose values are numbers."""
+    where = getattr(broker, "bootstrap_servers", broker)
+    ends = stable_ends(where, topic)
+    return [int(r.value or b"") for tp, end in ends.items() for r in read(where, tp, 0, end)]
+
+
+class Running:
+    """A mirror that runs while the block lasts."""
+
+    def __init__(self, mirror: kafkalog.Mirror) -> None:
+        self.mirror = mirror
+        self.failed: list[BaseException] = []
+        self._thread = threading.Thread(target=self._run)
+
+    def _run(self) -> None:
+        try:
+            self.mirror.run()
+        except errors.KafkalogError as problem:
+            self.failed.append(problem)
+
+    def __enter__(self) -> Running:
+        self._thread.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.mirror.stop()
+        self._thread.join()

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 from kafkalog import errors
 from kafkalog.client.calls.results import Results, broker_ms, each
@@ -21,8 +21,10 @@ __all__ = [
     "LATEST",
     "LATEST_TIERED",
     "MAX_TIMESTAMP",
+    "EpochEnd",
     "all_partitions",
     "delete_records",
+    "epoch_ends",
     "find_offsets",
     "find_starts",
     "list_offsets",
@@ -38,6 +40,8 @@ EARLIEST_LOCAL: Final = -4
 """The first record on the leader's own disk, if older ones are in tiered storage."""
 LATEST_TIERED: Final = -5
 """The last record in tiered storage."""
+EPOCHS_VERSION = 3
+"""Of OffsetForLeaderEpoch: earlier versions are only for brokers."""
 _VERSION_OF = {MAX_TIMESTAMP: 7, EARLIEST_LOCAL: 8, LATEST_TIERED: 9}
 
 
@@ -130,6 +134,66 @@ def _moved(code: int, what: str) -> errors.KafkalogError:
         # The metadata had it there: it has moved, or was just deleted.
         code = ErrorCode.NOT_LEADER_OR_FOLLOWER
     return failure(code, what)
+
+
+class EpochEnd(NamedTuple):
+    """Where a leader epoch ends in a log."""
+
+    epoch: int
+    """The largest one that the leader has up to the one that was asked for; -1: none."""
+    end: int
+    """The offset after its last record; -1: not known."""
+
+
+def epoch_ends(
+    cluster: Cluster, epochs: Mapping[TopicPartition, int], timeout_ms: int | None = None
+) -> Results[TopicPartition, EpochEnd]:
+    """By partition: the end of the leader epoch of a record that was read, by which a reader
+    finds out whether the log was truncated since (KIP-320).
+
+    Failures: UnsupportedVersion: the leader does not report it; UnknownTopicOrPartition; the
+    leader's metadata is older than the record (UNKNOWN_LEADER_EPOCH, transient); what a broker
+    answers.  Raises: as `each`.
+    """
+
+    def ask(
+        connection: Connection, some: list[TopicPartition], wait_ms: int
+    ) -> Iterable[tuple[TopicPartition, EpochEnd | errors.KafkalogError]]:
+        api = apis.OFFSET_FOR_LEADER_EPOCH
+        version = connection.version_of(api) if connection.knows(api) else 0
+        if version < EPOCHS_VERSION:
+            text = f"OffsetForLeaderEpoch: version {version}, wanted {EPOCHS_VERSION}"
+            old = errors.UnsupportedVersion(f"{connection.address}: {text}")
+            return [(tp, old) for tp in some]
+        topics: dict[str, list[dict[str, int]]] = {}
+        found: list[tuple[TopicPartition, EpochEnd | errors.KafkalogError]] = []
+        for tp in some:
+            info = cluster.topics[tp.topic]
+            current = info.partitions[tp.partition].leader_epoch
+            if info.topic_id.int and current < epochs[tp]:
+                text = f"leader epoch {current} of {tp.topic}-{tp.partition}"
+                why = f"records of leader epoch {epochs[tp]} were read before"
+                found.append((tp, failure(ErrorCode.UNKNOWN_LEADER_EPOCH, text, why)))
+                continue
+            row = {"partition": tp.partition, "current_leader_epoch": current}
+            topics.setdefault(tp.topic, []).append({**row, "leader_epoch": epochs[tp]})
+        rows = [{"topic": name, "partitions": parts} for name, parts in topics.items()]
+        body = {"replica_id": -1, "topics": rows}
+        answer = connection.call(api, body, version, wait_ms) if topics else None
+        found += [
+            (TopicPartition(topic.topic, row.partition), _ended(topic.topic, row))
+            for topic in (answer.topics if answer else ())
+            for row in topic.partitions
+        ]
+        return found
+
+    return each(cluster, epochs, cluster.leader, ask, timeout_ms)
+
+
+def _ended(topic: str, row: Any) -> EpochEnd | errors.KafkalogError:
+    if row.error_code:
+        return _moved(row.error_code, f"leader epochs of {topic}-{row.partition}")
+    return EpochEnd(row.leader_epoch, row.end_offset)
 
 
 def delete_records(

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import json
+from typing import Any
+
 import pytest
 
 from kafkalog import errors
@@ -10,7 +13,17 @@ from kafkalog.client.calls.groups import CommittedOffset
 from kafkalog.mirror.groups import moves
 from kafkalog.mirror.settings import LEFT_OUT, changes
 from kafkalog.mirror.spans import SPANS_MAX, Span
-from kafkalog.mirror.state import Progress, key_of, progress_of, value_of
+from kafkalog.mirror.state import (
+    OWNER_KEY,
+    Cut,
+    Owner,
+    Progress,
+    State,
+    key_of,
+    owner_value,
+    take,
+    value_of,
+)  # fmt: skip
 from kafkalog.types import Record, TopicPartition
 
 TP = TopicPartition("orders", 2)
@@ -66,27 +79,55 @@ def record(key: bytes | None, value: bytes | None) -> Record:
     return Record(7, 0, key, value, (), "kafkalog-mirror.x", 0, 0, 0)
 
 
-def test_progress_reads_back_and_a_tombstone_forgets() -> None:
-    one = Progress("id", 1 << 62, (Span(0, 0, 3), Span(5, 4, 0)))
+def stateful(*records: Record) -> State:
+    found = State()
+    take(records, "kafkalog-mirror.x", found)
+    return found
+
+
+def test_state_reads_back_and_a_tombstone_forgets() -> None:
+    one = Progress("id", 1 << 62, (Span(0, 0, 3), Span(5, 4, 0)), 7, "c", "d", ("a", "b"),
+                   Cut(3, 2), "why")  # fmt: skip
     rows = [record(key_of(TP), value_of(one))]
-    assert progress_of(rows, "t") == {TP: one}
-    assert progress_of([*rows, record(key_of(TP), None)], "t") == {}
+    assert stateful(*rows).progress == {TP: one}
+    assert stateful(*rows, record(key_of(TP), None)).progress == {}
+    owner = Owner("id", "host h, process 1")
+    rows.append(record(OWNER_KEY, owner_value(owner)))
+    assert stateful(*rows) == State({TP: one}, owner)
+    assert stateful(*rows, record(OWNER_KEY, None)).owner is None
+
+
+def test_state_of_the_version_before_is_read() -> None:
+    old = b'{"version": 1, "topic_id": "t", "position": 9, "spans": [[1, 2, 3]]}'
+    assert stateful(record(key_of(TP), old)).progress == {TP: Progress("t", 9, (Span(1, 2, 3),))}
+
+
+GOOD: dict[str, Any] = {
+    "version": 2, "topic_id": "", "position": 0, "spans": [], "epoch": -1, "copy": "",
+    "copy_id": "", "via": [], "cut": [0, -1], "lost": "",
+}  # fmt: skip
 
 
 @pytest.mark.parametrize(
     "value",
     [
-        b"", b"[]", b"{}", b'{"version": 2, "topic_id": "", "position": 0, "spans": []}',
-        b'{"version": 1, "topic_id": "", "position": -1, "spans": []}',
-        b'{"version": 1, "topic_id": 3, "position": 1, "spans": []}',
-        b'{"version": 1, "topic_id": "", "position": 1, "spans": [[3, 3, 1], [2, 4, 1]]}',
-        b'{"version": 1, "topic_id": "", "position": 1, "spans": [[3, 3]]}',
-        value_of(Progress("", 0, tuple(Span(i, i, 0) for i in range(SPANS_MAX + 1)))),
-        b"[" * 100_000,
+        b"", b"[]", b"{}", b"[" * 100_000,
+        *(json.dumps({**GOOD, **wrong}).encode() for wrong in (
+            {"version": 3}, {"version": 0}, {"position": -1}, {"topic_id": 3}, {"epoch": -2},
+            {"spans": [[3, 3, 1], [2, 4, 1]]}, {"spans": [[3, 3]]}, {"via": [1]}, {"via": "a"},
+            {"via": ["a"] * 65}, {"cut": [1]}, {"copy": None}, {"copy_id": 1}, {"lost": 0},
+            {"spans": [[i, i, 0] for i in range(SPANS_MAX + 1)]},
+        )),
     ],
 )  # fmt: skip
 def test_a_record_that_no_mirror_wrote_is_refused_by_name(value: bytes) -> None:
-    with pytest.raises(errors.BadAnswer, match=r"'kafkalog-mirror\.x' of the target, offset 7"):
-        progress_of([record(key_of(TP), value)], "kafkalog-mirror.x")
+    with pytest.raises(errors.BadAnswer, match=r"'kafkalog-mirror\.x', offset 7"):
+        stateful(record(key_of(TP), value))
     with pytest.raises(errors.BadAnswer):
-        progress_of([record(value, value_of(Progress("", 0, ())))], "t")
+        stateful(record(value, value_of(Progress("", 0, ()))))
+
+
+def test_a_good_record_is_taken() -> None:
+    assert stateful(record(key_of(TP), json.dumps(GOOD).encode())).progress == {
+        TP: Progress("", 0, ())
+    }
