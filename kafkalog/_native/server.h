@@ -165,7 +165,10 @@ typedef struct {
     int32_t leader_id; /* where `follows`; -1: not known */
     int32_t min_isr;   /* acks=all wants so many copies in the ISR; 0: not set */
     int32_t throttled; /* 1: copies that are not in sync get it at the replication's rate */
-    int64_t tag;       /* the caller's number for it, in kl_caught_up */
+    int32_t hands_over; /* 1: another node is about to lead it: acks=1 is refused, unless no
+                         * copy may be in sync; when the role is set, no such append is under
+                         * way.  Where it leads */
+    int64_t tag;        /* the caller's number for it, in kl_caught_up */
 } kl_role;
 
 /* Another replica of a partition that is led here. */

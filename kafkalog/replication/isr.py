@@ -132,18 +132,19 @@ def expand(isr: Isr, caught_up: CaughtUp, epochs: Mapping[int, int]) -> Isr:
     return wanted._replace(proposal=wanted.proposal._replace(held=True))
 
 
-def released(isr: Isr, states: Iterable[FollowerState], high_watermark: int) -> Isr:
-    """Release a proposal once the joining follower has all visible records.
+def released(isr: Isr, states: Iterable[FollowerState], needed: int) -> Isr:
+    """Release a proposal once the joining follower has everything below `needed`, the high
+    watermark or more.
 
-    `states` and `high_watermark` are read after the data plane began to wait for the follower: it
-    may lack records that became visible between its last fetch and then, and as a member of the ISR
-    it might become the next leader.
+    `states` and `needed` are read after the data plane began to wait for the follower: it may lack
+    records that became visible between its last fetch and then, and as a member of the ISR it might
+    become the next leader.
     """
     if isr.proposal is None or not isr.proposal.held:
         return isr
     ends = {state.follower.id: state.log_end for state in states}
     joining = isr.maximal - {*isr.in_sync}
-    if any(ends.get(one, -1) < high_watermark for one in joining):
+    if any(ends.get(one, -1) < needed for one in joining):
         return isr
     return isr._replace(proposal=isr.proposal._replace(held=False))
 

@@ -72,6 +72,8 @@ REBALANCE_DELAY = "group.initial.rebalance.delay.ms"
 ANY_PORT = "PLAINTEXT://127.0.0.1:0"
 STOP_MS = 10_000
 """How long the broker waits at its end for requests in flight to be answered."""
+HAND_OVER_S = 10.0
+"""How long a cluster's node waits at its end for followers in sync to have everything."""
 DIRECTORY = 2
 """Cleanup steps that run last; the first two are the directory's."""
 PLAINTEXT = 0
@@ -215,6 +217,7 @@ class Broker:
         clustered = bool(config.zookeeper_connect)
         self._kraft: MetadataLog | None = None
         self._member: Member | None = None
+        self._copies: Copies | None = None
         if clustered:
             from kafkalog.cluster.node.joining import enter, join
 
@@ -367,6 +370,13 @@ class Broker:
         """Prepare an orderly shutdown."""
         config = self._config
         if self._member is not None and config.controlled_shutdown_enable:
+            assert self._copies is not None
+            if late := self._copies.hand_over(HAND_OVER_S):
+                _logger.warning(
+                    "%s: hands over %d partitions, first %s-%d, before all replicas in sync have"
+                    " everything: what only acks=1 acknowledged may be lost",
+                    self.path, len(late), *late[0],
+                )  # fmt: skip
             retries = config.controlled_shutdown_max_retries
             if not self._member.let_go(retries, config.controlled_shutdown_retry_backoff_ms):
                 _logger.warning(
@@ -380,7 +390,7 @@ class Broker:
             self._kraft.register(endpoints, self._config.broker_rack or None)
         if self._member is None:
             return Partitions(self._manager, self._metadata, reactor)
-        copies = Copies(
+        copies = self._copies = Copies(
             self._manager, self._member, reactor, fetching(self._config),
             racks=self._config.replica_selector_class == RACK_AWARE,
         )  # fmt: skip

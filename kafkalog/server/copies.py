@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import time
 import uuid
 from collections.abc import Callable, Container, Iterable, Mapping, Sequence
 from contextlib import suppress
@@ -34,6 +35,9 @@ if TYPE_CHECKING:
 __all__ = ["Copies", "fetching"]
 
 _logger = logging.getLogger(__name__)
+
+CAUGHT_UP_S = 0.005
+"""How often a node that shuts down looks how far its followers are."""
 
 
 def fetching(config: ServerConfig) -> FetcherOptions:
@@ -89,6 +93,9 @@ class Copies(Partitions):
         self._owed: dict[TopicPartition, _Owed] = {}
         """The last command's partitions that failed; only changed while no other command runs."""
         self._failures = 0  # of all logs of this process, when last checked
+        self._hands_over = False
+        self._ends: dict[TopicPartition, int] = {}
+        """Where logs ended when acks=1 began to be refused; guarded by `lock`."""
         self._tags: dict[TopicPartition, int] = {}  # the data plane's numbers of partitions
         self._tagged: list[TopicPartition] = []
         self.led: dict[TopicPartition, Isr] = {}
@@ -187,6 +194,9 @@ class Copies(Partitions):
             changed = self._reactor.change_roles(changes)
             done = {one.partition for one, well in zip(effects, changed, strict=True) if well}
             self.led.update((tp, isr) for tp, isr in led.items() if tp in done)
+            for tp in led.keys() & done:
+                self._ends.pop(tp, None)
+                self._note_end(tp)
         for effect in effects:
             if isinstance(effect, Lead) and effect.partition in done:
                 self.on_lead(effect.partition, effect.held.state.leader_epoch)
@@ -283,6 +293,7 @@ class Copies(Partitions):
     def _lead(self, tp: TopicPartition, held: Held) -> None:
         with self._lock:
             self.led[tp] = self._now_led(tp, held.state)
+            self._ends.pop(tp, None)
             self.tell(tp)
         self.on_lead(tp, held.state.leader_epoch)
 
@@ -296,6 +307,7 @@ class Copies(Partitions):
     def tell(self, tp: TopicPartition) -> None:
         """Pass the ISR to the data plane.  The caller holds the lock."""
         self._reactor.set_followers(*tp, followers(self.led[tp], self._broker_epochs()))
+        self._note_end(tp)
 
     def _broker_epochs(self) -> dict[int, int]:
         return {one.id: one.epoch for one in self._image.brokers.values()}
@@ -358,6 +370,56 @@ class Copies(Partitions):
             self._offline.pop(tp, None)
             with suppress(NotFound):
                 self._reactor.remove_partition(*tp)
+
+    # ---- shutting down -------------------------------------------------------------------------
+
+    def hand_over(self, at_most_s: float) -> list[TopicPartition]:
+        """Prepare for other nodes to lead what is led here: refuse acks=1 where a replica may be in
+        sync, and wait until all in sync have everything; returns the partitions for which that took
+        longer than `at_most_s`.
+
+        acks=all, which needs no such wait, and a partition without another replica in sync continue
+        as before.  This holds until the broker ends.
+        """
+        with self._lock:
+            self._hands_over = True
+            for tp, isr in self.led.items():
+                if (log := self._served.get(tp)) is not None:
+                    with suppress(KafkalogError):  # as for a log that went offline
+                        self._serve(tp, log, isr.leader_epoch)
+                        self._note_end(tp)
+        end_s = time.monotonic() + at_most_s
+        while (late := self._not_caught_up()) and time.monotonic() < end_s:
+            time.sleep(CAUGHT_UP_S)
+        return late
+
+    def _not_caught_up(self) -> list[TopicPartition]:
+        with self._lock:
+            return [
+                tp
+                for tp, end in self._ends.items()
+                if tp in self.led
+                and (log := self._served.get(tp)) is not None
+                and not has_failed(log)
+                and handle_of(log).high_watermark < end
+            ]
+
+    def _note_end(self, tp: TopicPartition) -> None:
+        """After the ISR or the role was passed to the data plane.  The caller holds the lock."""
+        if not self._hands_over:
+            return
+        if len(self.led[tp].maximal) > 1:
+            self._ends.setdefault(tp, handle_of(self._served[tp]).state().log_end_offset)
+        else:
+            self._ends.pop(tp, None)  # it takes acks=1
+
+    def needed(self, tp: TopicPartition) -> int:
+        """The offset below which a follower has everything when it joins the ISR: what is shown,
+        and while leaderships are handed over, what was taken with acks=1.
+
+        Raises: NotFound.
+        """
+        return max(self.shown(tp), self._ends.get(tp, 0))
 
     # ---- following the metadata ----------------------------------------------------------------
 
@@ -442,6 +504,7 @@ class Copies(Partitions):
             "min_isr": min(terms.min_isr, len(state.replicas)),
             "tag": self._tag(tp),
             "throttled": tp.partition in terms.slowed,
+            "hands_over": self._hands_over,
         }
 
     def _tag(self, tp: TopicPartition) -> int:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple, Protocol
 
 from kafkalog.cluster.node.state import Standing
@@ -61,6 +61,10 @@ class Judge(Protocol):
     def shown(self, replica: Copied, before: tuple[int, int], high_watermark: int) -> None:
         """A leader shows more than before; `before`: its epoch and high watermark until then."""
 
+    def handed_over(self, replica: Copied, taken: Sequence[tuple[int, int]]) -> None:
+        """A leader that shuts down in order no longer leads, or ends; `taken`: the offsets and
+        checksums of what it acknowledged with acks=1."""
+
     def follows(self, replica: Copied, before: int) -> None:
         """A follower shows more than before; `before`: its high watermark until then."""
 
@@ -75,6 +79,8 @@ class Around(Protocol):
     standing: Standing
     link: Link
     checks: Judge
+    stopping: bool
+    """It shuts down in order."""
     on_disk: dict[TopicPartition, int]
 
     def now_ms(self) -> float:

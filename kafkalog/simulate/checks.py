@@ -6,6 +6,7 @@ maximal     nothing is shown that a member of the ISR lacks
 candidate   each member of the ISR has all committed records
 follower    what a follower shows is committed
 monotone    within a leader epoch the high watermark never goes back
+orderly     what a leader acknowledged with acks=1 is committed once it shut down in order
 reads       a reader only sees committed records
 once        each record of an idempotent producer is there once, in order
 equal       in the end all replicas are equal and in sync, and every producer has its answers
@@ -146,6 +147,15 @@ class Checks:
         known.extend(new)
         if new:
             self._world.say(f"{tp.topic}-{tp.partition} on {node}: {high_watermark} are shown")
+
+    def handed_over(self, replica: Copied, taken: Sequence[tuple[int, int]]) -> None:
+        """A leader that shuts down in order no longer leads, or ends."""
+        known = self.committed.get(replica.tp, [])
+        for offset, checksum in taken:
+            if not self._unclean and (
+                offset >= len(known) or known[offset].checksum != checksum
+            ):  # fmt: skip
+                raise Violation(f"orderly: {replica!r}: {offset}, taken with acks=1, is lost")
 
     def follows(self, replica: Copied, before: int) -> None:
         """A follower shows more than before."""

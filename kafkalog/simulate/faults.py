@@ -13,7 +13,7 @@ from kafkalog.simulate.around import Setup
 from kafkalog.simulate.cluster import Cluster
 from kafkalog.simulate.ensemble import ENSEMBLE
 
-__all__ = ["Step", "do", "moves", "plan"]
+__all__ = ["Step", "do", "moves", "plan", "stops"]
 
 KINDS = (
     "kill", "kill", "power", "pause", "cut", "one-way", "isolate", "no-zookeeper", "expire",
@@ -64,6 +64,17 @@ def moves(dice: random.Random, setup: Setup) -> Iterator[Step]:
         yield Step(at_ms, "move", dice.randint(1, setup.nodes), dice.randint(1, setup.nodes), 0.0)
 
 
+def stops(dice: random.Random, setup: Setup) -> Iterator[Step]:
+    """Orderly shutdowns from time to time, not in every run."""
+    if dice.random() < 0.3:
+        return
+    every_ms = dice.choice((200.0, 800.0))
+    at_ms = 300.0
+    while True:
+        at_ms += dice.expovariate(1 / every_ms)
+        yield Step(at_ms, "stop", dice.randint(1, setup.nodes), 0, dice.expovariate(1 / 100.0))
+
+
 def do(step: Step, cluster: Cluster) -> None:
     """Do it, if it can be done."""
     node, world = cluster.nodes[step.node], cluster.world
@@ -81,6 +92,8 @@ def do(step: Step, cluster: Cluster) -> None:
     elif step.kind in ("kill", "power") and node.up:
         node.kill(power_cut=step.kind == "power")
         world.after(step.ms, lambda: None if node.up else node.start())
+    elif step.kind == "stop" and node.up and not node.stopping:
+        node.stop(lambda: world.after(step.ms, lambda: None if node.up else node.start()))
     elif step.kind == "pause" and node.up:
         node.paused_until_ms = world.now_ms + step.ms
     elif step.kind == "expire" and node.up and node.link.session:

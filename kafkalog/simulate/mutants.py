@@ -191,6 +191,14 @@ MUTANTS: Mapping[str, Mutant] = {
         Rules(leader_syncs=False),
     ),
     "takes-records": Mutant("a follower takes a producer's records", Rules(leaves=False)),
+    "takes-to-the-end": Mutant(
+        "a leader takes acks=1 until another node leads", Rules(refuses=False), durable=False
+    ),
+    "lets-go-at-once": Mutant(
+        "a leader that shuts down does not wait for its followers",
+        Rules(catches_up=False),
+        durable=False,
+    ),
     "answers-of-before": Mutant(
         "an answer counts that belongs to an earlier command", Rules(asks_again=False)
     ),

@@ -27,7 +27,12 @@ from kafkalog.simulate.world import Connection, Network
 from kafkalog.testing import power
 from kafkalog.types import TopicPartition
 from kafkalog.wire.error_codes import ErrorCode
-from kafkalog.wire.tables.controller import LEADER_AND_ISR, STOP_REPLICA, UPDATE_METADATA
+from kafkalog.wire.tables.controller import (
+    CONTROLLED_SHUTDOWN,
+    LEADER_AND_ISR,
+    STOP_REPLICA,
+    UPDATE_METADATA,
+)
 from kafkalog.wire.tables.internal import ALTER_PARTITION
 
 if TYPE_CHECKING:
@@ -36,7 +41,10 @@ if TYPE_CHECKING:
 __all__ = ["Node"]
 
 REGISTER_AGAIN_MS, PROPOSE_AGAIN_MS = 100.0, 50.0
-ALTER_VERSION = 3
+HAND_OVER_MS, CAUGHT_UP_MS = 2_000.0, 5.0
+"""How long a shutdown waits for followers, and how often it looks."""
+LET_GO_TIMES, LET_GO_AGAIN_MS = 4, 100.0
+ALTER_VERSION = CONTROLLED_SHUTDOWN_VERSION = 3
 
 
 class Node:
@@ -47,6 +55,7 @@ class Node:
         rules: Rules, checks: Judge,
     ) -> None:  # fmt: skip
         self.number, self.life, self.up, self.paused_until_ms = number, 0, False, 0.0
+        self.stopping = False
         self.folder, self.setup, self.rules, self.checks = folder, setup, rules, checks
         self.world = network.world
         self.standing = self._nothing()
@@ -97,6 +106,7 @@ class Node:
         """Begin a life: only what is on disk is known."""
         self.life += 1
         self.up, self.paused_until_ms = True, 0.0
+        self.stopping = False
         self.say(f"node {self.number} starts")
         self.standing = self._nothing()
         self._proposing = False
@@ -122,6 +132,56 @@ class Node:
         if emptied:
             self.on_disk.clear()
             shutil.rmtree(self.folder, ignore_errors=True)
+
+    def stop(self, ended: Callable[[], None]) -> None:
+        """Shut down in order, as kafkalog.server.broker does; `ended` is called at the end, if it
+        gets there."""
+        self.say(f"node {self.number} stops")
+        self.stopping = True
+        for one in self.replicas.values():
+            one.hand_over()
+        self._catch_up(self.now_ms() + HAND_OVER_MS, ended)
+
+    def _catch_up(self, end_ms: float, ended: Callable[[], None]) -> None:
+        waits = self.rules.catches_up
+        late = [one for one in self.replicas.values() if not one.caught_up] if waits else []
+        if late and self.now_ms() < end_ms:
+            self.after(CAUGHT_UP_MS, lambda: self._catch_up(end_ms, ended))
+            return
+        for one in self.replicas.values():
+            one.promised = one.leads and one not in late
+        self._let_go(LET_GO_TIMES, ended)
+
+    def _let_go(self, times: int, ended: Callable[[], None]) -> None:
+        """As Member.let_go."""
+        if not times:
+            self._ended(ended)
+            return
+        body = {"broker_id": self.number, "broker_epoch": self.standing.epoch}
+        data = CONTROLLED_SHUTDOWN.encode_request(CONTROLLED_SHUTDOWN_VERSION, body)
+
+        def again() -> None:
+            self.after(LET_GO_AGAIN_MS, lambda: self._let_go(times - 1, ended))
+
+        def answered(found: bytes | None) -> None:
+            told = found and CONTROLLED_SHUTDOWN.decode_response(CONTROLLED_SHUTDOWN_VERSION, found)
+            if told and not told.error_code and not told.remaining_partitions:
+                self._ended(ended)
+            else:
+                again()
+
+        self.ask(
+            self.standing.controller, (CONTROLLED_SHUTDOWN, CONTROLLED_SHUTDOWN_VERSION, data),
+            answered, again, self.setup.answer_ms, "let go",
+        )  # fmt: skip
+
+    def _ended(self, ended: Callable[[], None]) -> None:
+        for one in self.replicas.values():
+            one.end_reign()
+            one.handle.flush()
+        self._ensemble.expire(self.link.session)
+        self.kill()
+        ended()
 
     def close(self) -> None:
         """Close the logs, at the end of a run."""

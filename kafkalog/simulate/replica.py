@@ -29,6 +29,7 @@ from kafkalog.replication.following import (
 from kafkalog.replication.isr import Isr
 from kafkalog.replication.roles import Follow, Lead
 from kafkalog.simulate.around import Around
+from kafkalog.simulate.records import checksum
 from kafkalog.types import TopicPartition
 from kafkalog.wire.error_codes import ErrorCode
 
@@ -140,6 +141,13 @@ class Replica:
         self._flushing = self._ended = False
         self._unsynced = False
         self._shown = -1, -1
+        self._state: Any = None
+        self._end: int | None = None
+        """Where the log ended when acks=1 began to be refused."""
+        self._taken: list[tuple[int, int]] = []
+        """Offset and checksum of what was acknowledged with acks=1."""
+        self.promised = False
+        """All of that is committed before another node leads."""
         self._segments = int(self.handle.state().segment_count)
         self._on_disk = min(node.on_disk.get(tp, 0), self.log.end_offset)
 
@@ -168,10 +176,13 @@ class Replica:
         node, state = self.node, effect.held.state
         self.moved()  # what it showed as the leader is checked as that
         self.command = None
+        self._end = None
         if isinstance(effect, Follow):
             self.isr = None
         ours = state.leader == node.number
-        if ours:
+        if not ours:
+            self.end_reign()
+        else:
             if node.rules.leader_syncs:
                 sync_before_leading(self.handle)
             self.handle.lead(state.leader_epoch)
@@ -194,10 +205,12 @@ class Replica:
 
     def _set_role(self, state: Any, ours: bool) -> None:
         setup = self.node.setup
+        self._state = state
         role = ffi.new("kl_role *", {
             "leader_epoch": state.leader_epoch, "durable": 2 if setup.durable else 0,
             "follows": not ours, "leader_id": state.leader,
             "min_isr": min(setup.min_isr, len(state.replicas)), "tag": 0,
+            "hands_over": self.node.stopping and self.node.rules.refuses,
         })  # fmt: skip
         if self._role is None:
             out = ffi.new("kl_replica **")
@@ -217,6 +230,35 @@ class Replica:
         ])  # fmt: skip
         now_ms = int(self.node.now_ms())
         check(lib.kl_alone_set_followers(self._role, rows, len(those), now_ms))
+        self._note_end()
+
+    # ---- shutting down: as in kafkalog.server.copies -----------------------------------------
+
+    def hand_over(self) -> None:
+        """Refuse acks=1 from now on, if another node may lead next."""
+        if self.leads:
+            self._set_role(self._state, True)
+            self._note_end()
+
+    def _note_end(self) -> None:
+        if not self.node.stopping or self.isr is None:
+            return
+        if len(self.isr.maximal) == 1:
+            self._end = None
+        elif self._end is None:
+            self._end = self.log.end_offset
+
+    @property
+    def caught_up(self) -> bool:
+        """Whether all in sync have what was taken with acks=1."""
+        return self._end is None or int(self.handle.high_watermark) >= self._end
+
+    def end_reign(self) -> None:
+        """It leads no longer, or ends in order."""
+        if self.promised:
+            self.node.checks.handed_over(self, self._taken)
+        self.promised = False
+        self._taken.clear()
 
     def end(self) -> None:
         """End it as in a crash: nothing more is written, no request is answered."""
@@ -299,6 +341,8 @@ class Replica:
             reply(Produced(type(problem).__name__, leader_epoch=self.leader_epoch))
             return
         self._written()
+        if ask.acks == 1:
+            self._taken.append((int(out.last_offset), checksum(ask.batch)))
         if ask.acks != -1 or not rules.waits:
             reply(Produced("", out.last_offset))
         else:
@@ -403,8 +447,10 @@ class Replica:
         """As in kafkalog.server.threads.insync."""
         if self.isr is None:
             return
-        shown = int(self.handle.high_watermark)
-        self.change(self.node.rules.released(self.isr, self._states(), shown))
+        needed = int(self.handle.high_watermark)
+        if self._end is not None:
+            needed = max(needed, self._end)
+        self.change(self.node.rules.released(self.isr, self._states(), needed))
         if self.isr.proposal is not None and self.isr.proposal.held:
             self.node.after(HELD_MS, self._release)
 

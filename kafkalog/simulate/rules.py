@@ -49,5 +49,9 @@ class Rules(NamedTuple):
     """A follower that joins the ISR has everything from before the leadership."""
     cuts_first: bool = False
     """A follower truncates to its high watermark on each command to follow, as before KIP-101."""
+    refuses: bool = True
+    """A leader that shuts down refuses acks=1 where another node may lead next."""
+    catches_up: bool = True
+    """Then it waits until its followers in sync have everything."""
     epoch_said: bool = True
     """A follower sends its node's broker epoch."""

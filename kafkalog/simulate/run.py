@@ -70,18 +70,19 @@ def drawn_speed(dice: random.Random) -> Speed:
 
 def run(
     seed: int, *, events: int = 3_000, nodes: int = 3, rules: Rules | None = None,
-    setup: Setup | None = None, steps: Iterable[Step] | None = None, moves: bool = True,
+    setup: Setup | None = None, steps: Iterable[Step] | None = None, more: bool = True,
     trace: bool = False, folder: Path | None = None,
 ) -> Result:  # fmt: skip
     """A run of `events` events, and then the time that the cluster takes to settle.
 
-    `steps`: these instead of the seed's; `moves`: its replicas may move, too.
+    `steps`: these instead of the seed's; `more`: its replicas may move, and nodes shut down in
+    order, too.
     `folder`: where its disks are created (and removed); None: in memory, if there is /dev/shm.
     """
     dice = random.Random(f"{seed}-setup")
     drawn, speed = drawn_setup(dice, nodes), drawn_speed(dice)
     setup = setup or drawn
-    planned = _planned(seed, setup, moves) if steps is None else steps
+    planned = _planned(seed, setup, more) if steps is None else steps
     memory = Path("/dev/shm")
     where = folder or (memory if memory.is_dir() else None)
     done: list[Step] = []
@@ -106,10 +107,12 @@ def run(
         )  # fmt: skip
 
 
-def _planned(seed: int, setup: Setup, moves: bool) -> Iterator[Step]:
+def _planned(seed: int, setup: Setup, more: bool) -> Iterator[Step]:
     plan = faults.plan(random.Random(f"{seed}-plan"), setup)
-    others = faults.moves(random.Random(f"{seed}-moves"), setup) if moves else iter(())
-    return heapq.merge(plan, others)
+    if not more:
+        return plan
+    moves = faults.moves(random.Random(f"{seed}-moves"), setup)
+    return heapq.merge(plan, moves, faults.stops(random.Random(f"{seed}-stops"), setup))
 
 
 def _break(cluster: Cluster, steps: Iterable[Step], done: list[Step], events: int) -> None:

@@ -24,6 +24,8 @@ from tests.support.effort import LONG
 from tests.unit.plane.peer import Peer
 
 GZIP, SNAPPY, LZ4, ZSTD = 1, 2, 3, 4
+RECORDS_AT = 61
+"""Where a batch's records begin."""
 CORRUPT, TOO_LARGE, UNSUPPORTED_CODEC, INVALID_RECORD, INVALID_TIMESTAMP = 2, 10, 76, 87, 32
 LIMIT_MIB = 32
 """kafkalog.max.decompressed.bytes of the topics here."""
@@ -122,8 +124,14 @@ def test_what_is_looked_into_has_a_limit(victim: Victim, name: str) -> None:
 def test_what_is_not_looked_into_costs_nothing(victim: Victim, name: str) -> None:
     """It is stored unchanged: the consumer decompresses it, within its own limit."""
     for topic in OUTSIDE:
+        bomb = bomb_of(name)
         with victim.attacked(f"{name} to {topic}", 16 * MIB), connected(victim) as peer:
-            assert peer.produce_one(bomb_of(name), (topic, 0)).error_code == 0
+            found = peer.produce_one(bomb, (topic, 0))
+            assert found.error_code == 0
+            stored = peer.fetch_one(found.base_offset, (topic, 0)).records
+        (header,) = batches.headers(stored)
+        assert header.base_offset == found.base_offset
+        assert stored[RECORDS_AT:] == bomb[RECORDS_AT:], "its records, as they were sent"
 
 
 def test_bombs_at_once_take_memory_once(victim: Victim) -> None:

@@ -8,6 +8,7 @@ void kl_followers_init(kl_followers *followers) { /* zeroed before */
     pthread_mutex_init(&followers->lock, NULL);
     atomic_store(&followers->shown, INT64_MIN);
     atomic_store(&followers->in_sync, 1);
+    atomic_store(&followers->maximal, 1);
 }
 
 void kl_followers_free(kl_followers *followers) {
@@ -49,7 +50,7 @@ kl_status kl_followers_set(kl_followers *followers, const kl_follower *those, in
     kl_copy *list = count ? kl_alloc((size_t)count * sizeof *list) : NULL;
     if (count && list == NULL)
         return kl_fail(KL_E_NO_MEMORY, "no memory for the followers of a partition");
-    int32_t in_sync = 1;
+    int32_t in_sync = 1, maximal = 1;
     kl_lock(&followers->lock);
     for (int32_t i = 0; i < count; i++) {
         const kl_copy *known = keep ? find(followers, those[i].id) : NULL;
@@ -59,12 +60,14 @@ kl_status kl_followers_set(kl_followers *followers, const kl_follower *those, in
         list[i].who = those[i];
         list[i].told = false;
         in_sync += those[i].in_sync != 0;
+        maximal += those[i].maximal != 0;
     }
     kl_copy *old = followers->list;
     followers->list = list;
     followers->count = count;
     KL_ASSERT(in_sync >= 1 && in_sync <= 1 + count); /* the leader is */
     atomic_store(&followers->in_sync, in_sync);
+    atomic_store(&followers->maximal, maximal);
     if (!keep)
         atomic_store(&followers->shown, INT64_MIN); /* the log may have got another end */
     kl_unlock(&followers->lock);

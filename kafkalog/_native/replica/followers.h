@@ -24,6 +24,7 @@ typedef struct {
     int32_t count;
     _Atomic int64_t shown;   /* what the log got last; INT64_MIN: it gets it again */
     _Atomic int32_t in_sync; /* copies in the ISR, with the leader's own */
+    _Atomic int32_t maximal; /* the same, with those that may be in it */
     _Atomic int32_t minimum; /* min.insync.replicas; 0: not set */
 } kl_followers;
 

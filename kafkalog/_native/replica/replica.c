@@ -172,6 +172,20 @@ static void wait_for_appends(kl_replica *replica) {
     kl_unlock(&replica->lock);
 }
 
+/* Appends with acks=1 that began before are over. */
+static void wait_for_acks_1(kl_replica *replica) {
+    kl_lock(&replica->lock);
+    while (atomic_load(&replica->appending_1) > 0)
+        kl_cond_wait_ms(&replica->moved, &replica->lock, -1);
+    kl_unlock(&replica->lock);
+}
+
+/* What is appended with acks=1 may be lost with this leader, although a copy is in sync. */
+static bool refuses_acks_1(const kl_replica *replica) {
+    return atomic_load(&replica->hands_over) &&
+           atomic_load(&replica->followers.maximal) > 1;
+}
+
 kl_status kl_replica_set_role(kl_replica *replica, const kl_role *role) {
     bool led = !atomic_load(&replica->follows) &&
                atomic_load(&replica->leader_epoch) == role->leader_epoch;
@@ -183,11 +197,13 @@ kl_status kl_replica_set_role(kl_replica *replica, const kl_role *role) {
     atomic_store(&replica->followers.minimum, role->min_isr);
     atomic_store(&replica->throttled, role->throttled);
     atomic_store(&replica->tag, role->tag);
+    atomic_store(&replica->hands_over, role->hands_over);
     bool ends =
         atomic_exchange(&replica->follows, role->follows != 0) == 0 && role->follows;
     /* Last: no answer names the earlier leader with this epoch. */
     int32_t epoch = atomic_exchange(&replica->leader_epoch, role->leader_epoch);
     if (ends) wait_for_appends(replica);
+    else if (refuses_acks_1(replica)) wait_for_acks_1(replica);
     if (epoch == role->leader_epoch) return KL_OK;
     atomic_store(&replica->epoch_start, atomic_load(&replica->log_end));
     atomic_store(&replica->kept_epoch, -1);
@@ -203,6 +219,7 @@ kl_status kl_replica_set_followers(kl_replica *replica, const kl_follower *follo
         kl_followers_set(&replica->followers, followers, count, keep, now_ms);
     if (status) return status;
     atomic_store(&replica->kept_epoch, epoch);
+    if (refuses_acks_1(replica)) wait_for_acks_1(replica);
     kl_log *log = replica->log;
     bool leads = log && !atomic_load(&replica->follows);
     return leads ? kl_followers_tell(&replica->followers, log) : KL_OK;
@@ -257,11 +274,15 @@ void kl_replica_remove(kl_replica *replica) {
 
 /* ---- producers ------------------------------------------------------------------------------ */
 
-static void end_append(kl_replica *replica) {
+static void end_append(kl_replica *replica, int32_t acks) {
+    if (acks == 1) {
+        int64_t those = atomic_fetch_sub(&replica->appending_1, 1);
+        KL_ASSERT(those > 0);
+    }
     int64_t before = atomic_fetch_sub(&replica->appending, 1);
     KL_ASSERT(before > 0);
-    if (before > 1) return;
-    if (KL_LIKELY(!atomic_load(&replica->follows))) return;
+    if (KL_LIKELY(!atomic_load(&replica->follows) && !atomic_load(&replica->hands_over)))
+        return;
     kl_lock(&replica->lock);
     pthread_cond_broadcast(&replica->moved);
     kl_unlock(&replica->lock);
@@ -271,15 +292,20 @@ static void end_append(kl_replica *replica) {
 static kl_status begin_append(kl_replica *replica, int32_t acks) {
     kl_status status = KL_OK;
     atomic_fetch_add(&replica->appending, 1);
+    if (acks == 1) atomic_fetch_add(&replica->appending_1, 1);
     if (atomic_load(&replica->follows))
         status = kl_fail(KL_E_NOT_LEADER_OR_FOLLOWER, "partition %d is led by node %d",
                          replica->partition, atomic_load(&replica->leader_id));
+    else if (acks == 1 && refuses_acks_1(replica))
+        status =
+            kl_fail(KL_E_NOT_LEADER_OR_FOLLOWER,
+                    "partition %d is about to be led by another node", replica->partition);
     else if (acks == -1 && !kl_followers_suffice(&replica->followers))
         status = kl_fail(KL_E_NOT_ENOUGH_REPLICAS,
                          "%d copies are in sync, min.insync.replicas wants %d",
                          atomic_load(&replica->followers.in_sync),
                          atomic_load(&replica->followers.minimum));
-    if (status) end_append(replica);
+    if (status) end_append(replica, acks);
     return status;
 }
 
@@ -294,7 +320,7 @@ kl_status kl_replica_append(kl_replica *replica, kl_span batches,
     /* Read once: the role may change, and only what was held back is waited for. */
     how.durable = acks == -1 ? atomic_load(&replica->durable) : 0;
     status = kl_log_append_batches(replica->log, batches.data, batches.bytes, &how, out);
-    end_append(replica);
+    end_append(replica, acks);
     if (KL_UNLIKELY(status == KL_E_FENCED_LEADER_EPOCH))
         status =
             kl_fail_prefix(KL_E_NOT_LEADER_OR_FOLLOWER, "partition %d", replica->partition);

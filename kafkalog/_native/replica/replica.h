@@ -73,10 +73,12 @@ struct kl_replica {
     _Atomic int follows; /* another node leads it, */
     _Atomic int32_t leader_id;
     _Atomic int throttled;
+    _Atomic int hands_over;
     _Atomic int64_t tag;
     _Atomic int32_t kept_epoch;  /* in which its followers were set; -1: none */
     _Atomic int64_t epoch_start; /* its end when this leader epoch began here */
-    _Atomic int64_t appending;   /* producers' calls that found it leading */
+    _Atomic int64_t appending;   /* producers' calls that found it leading, */
+    _Atomic int64_t appending_1; /* those of them with acks=1 */
     kl_followers followers;
 
     _Atomic int waiting;  /* waiters, watchers, sleepers: 0: a move takes no lock */
@@ -93,10 +95,12 @@ kl_status kl_replica_new(kl_log *log, int32_t partition, const kl_role *role,
 kl_replica *kl_replica_retain(kl_replica *replica);
 void kl_replica_drop(kl_replica *replica); /* NULL is fine */
 /* Once it follows, no producer's append is under way, and callers that wait for one are woken.
+ * Once it hands over, none with acks=1 is, unless no copy may be in sync.
  * Once it leads, its log has its epoch, so that no append of another epoch is taken.  On failure,
  * which is kl_log_set_leader_epoch's, it keeps the role that it has. */
 kl_status kl_replica_set_role(kl_replica *replica, const kl_role *role);
-/* See kl_server_set_followers. */
+/* See kl_server_set_followers.  Where it hands over and a copy may be in sync, no append with
+ * acks=1 is under way on return. */
 kl_status kl_replica_set_followers(kl_replica *replica, const kl_follower *followers,
                                    int32_t count, int64_t now_ms);
 /* A follower has fetched.  True when it may join the ISR and that must be reported.  Between

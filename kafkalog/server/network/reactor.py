@@ -145,18 +145,19 @@ def role_of(
     led_by: int | None = None,
     min_isr: int = 0,
     throttled: bool = False,
+    hands_over: bool = False,
     tag: int = 0,
 ) -> Any:
     """A kl_role.
 
     `durable`: acks=all means on disk; `led_by`: the leader's node, -1 if unknown, None: this
-    one; `min_isr`: in-sync replicas that acks=all needs; `throttled`: replicas that are not in
-    sync are limited to the replication rate; `tag`: the caller's number for the
-    partition.
+    one; `min_isr`: in-sync replicas that acks=all needs; `throttled`: replicas that are not in sync
+    are limited to the replication rate; `hands_over`: another node is about to lead it, and acks=1
+    is refused while a replica may be in sync; `tag`: the caller's number for the partition.
     """
     follows, leader_id = (0, -1) if led_by is None else (1, led_by)
-    fields = leader_epoch, int(durable), follows, leader_id, min_isr, int(throttled), tag
-    return ffi.new("kl_role *", fields)
+    flags = int(durable), follows, leader_id, min_isr, int(throttled), int(hands_over)
+    return ffi.new("kl_role *", (leader_epoch, *flags, tag))
 
 
 class RoleChange(NamedTuple):

@@ -117,10 +117,10 @@ class InSync:
     def _release(self, tp: TopicPartition) -> bool:
         """Whether nothing waits any more."""
         try:
-            states, shown = self._reactor.followers(*tp), self._copies.shown(tp)
+            states, needed = self._reactor.followers(*tp), self._copies.needed(tp)
         except NotFound:
             return True
-        self._copies.change(tp, lambda isr: released(isr, states, shown))
+        self._copies.change(tp, lambda isr: released(isr, states, needed))
         with self._copies.lock:
             isr = self._copies.led.get(tp)
         return isr is None or isr.proposal is None or not isr.proposal.held

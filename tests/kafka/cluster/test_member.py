@@ -27,6 +27,7 @@ from tests.kafka.cluster.mixed import (
     Load,
     cluster,
 )
+from tests.support.hasty import Hasty
 from tests.support.raw import Raw
 from tests.support.stopped import standing_still
 from tests.support.waiting import wait_for
@@ -239,17 +240,23 @@ def test_a_log_goes_offline_while_it_is_led(cluster: Cluster, native_test: tuple
 
 
 def test_an_orderly_end(cluster: Cluster) -> None:
-    """Every partition keeps a leader, and the replica needs no recovery."""
+    """Every partition keeps a leader, which has what we acknowledged with acks=1 until the end;
+    the replica needs no recovery."""
     topic = cluster.topic([OURS, KAFKA])
     cluster.produce(topic, 5)
     epoch = cluster.state(topic).leader_epoch
-    cluster.end(cluster.ours.close)
+    servers = f"{cluster.kafka.bootstrap_servers},{cluster.ours.bootstrap_servers}"
+    with Hasty(servers, topic) as load:
+        load.more()
+        cluster.end(cluster.ours.close)
+        load.more()
     state = cluster.state(topic)
     assert (state.leader, state.isr, state.leader_epoch) == (KAFKA, (KAFKA,), epoch + 1)
     cluster.begin()
     cluster.in_sync(topic, KAFKA, OURS)
     assert cluster.log(topic).recovery.segments_recovered == 0
     cluster.same(topic)
+    assert load.lost(cluster.log(topic).read()) == []
 
 
 def test_a_topic_is_deleted(cluster: Cluster) -> None:

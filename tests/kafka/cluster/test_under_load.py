@@ -90,6 +90,24 @@ def test_each_node_is_killed_twice(nodes: Nodes) -> None:
 
 @pytest.mark.long
 @pytest.mark.parametrize("who", ["controller", "another"])
+def test_a_node_is_paused(nodes: Nodes, who: str) -> None:
+    """Its process stands still until others lead its partitions and its session is over: writes go
+    on without it, and it has everything again afterwards."""
+    with Load(nodes) as load:
+        load.go_on(FEW)
+        reigns = nodes.controller()
+        pauses = reigns if who == "controller" else next(n for n in NUMBERS if n != reigns)
+        assert pauses in load.led.values()
+        with nodes.nodes[pauses].stands_still():
+            nodes.missed(pauses)
+            load.go_on(FEW)
+        load.go_on(FEW)
+        nodes.in_sync()
+        load.end()
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("who", ["controller", "another"])
 def test_zookeeper_is_away_then_a_node_dies(nodes: Nodes, who: str) -> None:
     """After ten seconds without ZooKeeper records are still acknowledged.  A node dies as soon as
     ZooKeeper is back: others take over its partitions."""

@@ -35,12 +35,18 @@ def test_a_failing_sync_is_answered_and_nothing_was_shown(served, peer, faults, 
     log = served.put(durable=True)
     served.put("other", durable=True)
     peer.produce_one(one(), acks=ALL)
-    reader = served.connect()
+    reader, others = served.connect(), [served.connect() for _ in range(3)]
     reader.send_fetch({("t", 0): 1}, max_wait_ms=60_000)
     wait_until(lambda: served.parked() == 1, "the reader waits")
     faults.kl_io_fail(b"fdatasync", 1, 5, 0, 0)
-    found = peer.produce_one(one(), acks=ALL)
-    assert found.error_code == ErrorCode.KAFKA_STORAGE_ERROR
+    faults.kl_io_hold(b"fdatasync", 1)
+    for one_of_them in (peer, *others):
+        one_of_them.send_produce({("t", 0): one()}, acks=ALL)
+    wait_until(lambda: served.parked() == 5 and log.end_offset == 5, "all wait for one sync")
+    faults.kl_io_hold(b"fdatasync", 0)
+    for one_of_them in (peer, *others):
+        (found,) = one_of_them.receive().responses[0].partition_responses
+        assert found.error_code == ErrorCode.KAFKA_STORAGE_ERROR
     seen = reader.receive().responses[0].partitions[0]
     assert seen.records == b"" and seen.error_code == ErrorCode.KAFKA_STORAGE_ERROR
     # The failure is final: no later sync can prove that the bytes are on disk.
@@ -249,11 +255,24 @@ def test_nothing_is_shown_before_it_is_on_disk(served, peer, faults, wait_until)
     wait_until(lambda: log.high_watermark == 3, "all is shown")
 
 
-def test_acks_1_is_shown_at_once(served, peer, faults):
-    log = served.put(durable=True)
+@pytest.mark.parametrize(
+    ("durable", "acks"),
+    [(True, NONE), (True, LEADER), (False, NONE), (False, LEADER), (False, ALL)],
+)
+def test_what_is_not_promised_to_be_on_disk_is_shown_at_once(
+    served, peer, faults, wait_until, durable, acks
+):
+    """acks=0 and 1; acks=all where the topic's durability is not fsync."""
+    log = served.put(durable=durable)
     faults.kl_io_hold(b"fdatasync", 1)
-    assert peer.produce_one(one(), acks=LEADER).error_code == 0
+    if acks == NONE:
+        peer.send_produce({("t", 0): one()}, acks=acks)
+        peer.expects_nothing()
+        wait_until(lambda: log.end_offset == 1, "it is written")
+    else:
+        assert peer.produce_one(one(), acks=acks).error_code == 0
     assert peer.fetch_one(0).high_watermark == 1 == log.high_watermark
+    assert log.flushed_offset == 0
 
 
 def test_a_promise_that_takes_too_long_times_out(served, peer, faults, wait_until):

@@ -18,7 +18,7 @@ from kafkalog.log.log import handle_of
 from kafkalog.replication.followers import CaughtUp, Follower
 from kafkalog.server.network.reactor import RoleChange
 from kafkalog.wire.error_codes import ErrorCode
-from tests.unit.plane.peer import ALL, LEADER, Peer, Served, one
+from tests.unit.plane.peer import ALL, LEADER, NONE, Peer, Served, one
 from tests.unit.plane.test_fetch import fill
 
 VERSIONS = (5, 11, 12, 13, 17, 18)
@@ -134,6 +134,38 @@ def test_too_few_copies(served: Served, peer: Peer, wait_until: Any) -> None:
     served.reactor.set_followers("t", 0, [outside(2)])
     (answer,) = peer.receive().responses[0].partition_responses
     assert answer.error_code == ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND
+
+
+def test_a_leader_that_hands_over(served: Served, peer: Peer, wait_until: Any) -> None:
+    """It refuses acks=1, which a later leader may lack, and takes the rest."""
+    log = served.put()
+    lead(served, in_sync(2), hands_over=True)
+    refused = peer.produce_one(one(), acks=LEADER)
+    assert refused.error_code == ErrorCode.NOT_LEADER_OR_FOLLOWER
+    assert "about to be led by another node" in refused.error_message
+    with pytest.raises(NotLeaderOrFollower, match="about to be led by another node"):
+        served.reactor.append("t", 0, one(), acks=LEADER)
+    assert log.end_offset == 0
+    peer.send_produce({("t", 0): one()}, acks=NONE)
+    peer.expects_nothing()
+    peer.send_produce({("t", 0): one()}, acks=ALL)
+    wait_until(lambda: log.end_offset == 2 and served.parked() == 1, "the produce waits")
+    follow(served.connect(), 2)
+    assert peer.receive().responses[0].partition_responses[0].error_code == 0
+
+
+def test_a_leader_that_hands_over_alone(served: Served, peer: Peer) -> None:
+    """No other node can lead: it takes acks=1 until one may be in sync."""
+    log = served.put()
+    lead(served, outside(2), hands_over=True)
+    assert peer.produce_one(one(), acks=LEADER).error_code == 0
+    assert log.high_watermark == 1
+    served.reactor.set_followers("t", 0, [Follower(2, False, True, 7)])
+    assert peer.produce_one(one(), acks=LEADER).error_code == ErrorCode.NOT_LEADER_OR_FOLLOWER
+    served.reactor.set_followers("t", 0, [outside(2)])
+    assert peer.produce_one(one(), acks=LEADER).error_code == 0
+    lead(served, in_sync(2))
+    assert peer.produce_one(one(), acks=LEADER).error_code == 0, "another reign"
 
 
 def test_a_copy_that_follows_takes_no_records(served: Served, peer: Peer, wait_until: Any) -> None:

@@ -5,12 +5,14 @@ from __future__ import annotations
 import socket
 import struct
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from typing import Any
 
 import pytest
 
 from kafkalog.log.log import handle_of
+from kafkalog.replication.followers import Follower
 from kafkalog.wire.error_codes import ErrorCode
 from tests.support import batches
 from tests.unit.log.test_held_disk import CONFIG, NotHeld, delete_segments, fill, held
@@ -319,3 +321,32 @@ def test_an_append_that_was_accepted_in_an_earlier_epoch(
     assert log.end_offset == end, "nothing of it is stored"
     assert peer.produce_one(one(key=b"k"), acks=acks).base_offset == end
     assert handle_of(log).state().leader_epoch == 7
+
+
+@pytest.mark.parametrize("joins", [False, True], ids=["it hands over", "a copy joins"])
+def test_an_append_while_its_leader_hands_over(
+    cold: Served, faults: Any, wait_until: Wait, joins: bool
+) -> None:
+    """Where the log ends is known once no append with acks=1 is under way."""
+    log, handle = cold.logs["t", 0], handle_of(cold.logs["t", 0])
+    end = log.end_offset
+    role = {"leader_epoch": 0, "durable": False}
+    cold.reactor.put_partition(handle, hands_over=joins, **role)
+    cold.reactor.set_followers("t", 0, [Follower(2, not joins, not joins, 7)])
+
+    def hand_over() -> bool:
+        if joins:
+            cold.reactor.set_followers("t", 0, [Follower(2, False, True, 7)])
+        else:
+            cold.reactor.put_partition(handle, hands_over=True, **role)
+        return cold.reactor.wait("t", 0, end + 1, 0)  # raises StaleLog if it ends before
+
+    def append() -> None:
+        cold.reactor.append("t", 0, one(key=b"k"), acks=LEADER)
+
+    with ThreadPoolExecutor(1) as pool:
+        with held(faults, b"pwrite", append, wait_until):
+            ended = pool.submit(hand_over)
+            wait_until(lambda: not pool._work_queue.qsize(), "it has begun")
+        ended.result()
+    assert log.end_offset == end + 1

@@ -31,6 +31,35 @@ def on_disk(make: Make, **setup: object) -> Scene:
     return make(durable=True, topic_config=DURABLE, disk_ms=1.0, **setup)
 
 
+def acks_1_after_its_leader_began_to_stop(make: Make) -> None:
+    """It is refused: a follower would no longer get it in time."""
+    scene, gone = make(**PATIENT), list[int]()
+    scene.reigned_by(3)
+    scene.nodes[1].stop(lambda: gone.append(1))
+    scene.apart(1, 2)
+    (answer,) = scene.send(1, acks=1)
+    scene.until(lambda: bool(gone))
+    assert answer.error == "NotLeaderOrFollower"
+    scene.led_by(2)
+    scene.settle()
+
+
+def acks_1_before_its_leader_began_to_stop(make: Make) -> None:
+    """The leader waits for the followers in sync to have it."""
+    scene, gone = make(**PATIENT), list[int]()
+    scene.reigned_by(3)
+    scene.apart(1, 2)
+    scene.sent(1, acks=1)
+    scene.nodes[1].stop(lambda: gone.append(1))
+    scene.pass_ms(200)
+    assert not gone and scene.leader() == 1
+    scene.network.heal()
+    scene.until(lambda: bool(gone))
+    scene.led_by(2)
+    assert scene.replica(2).log.end_offset == 1
+    scene.settle()
+
+
 def dies_unseen(scene: Scene, node: int, leader: int) -> None:
     """A follower loses power and returns within its session, and is then alone in the ISR."""
     scene.nodes[node].kill(power_cut=True)
@@ -367,6 +396,8 @@ class Found(NamedTuple):
 
 
 SCRIPTED: Mapping[str, Found] = {
+    "takes-to-the-end": Found(acks_1_after_its_leader_began_to_stop, "orderly"),
+    "lets-go-at-once": Found(acks_1_before_its_leader_began_to_stop, "orderly"),
     "unsynced-leader": Found(who_leads_shows_what_is_on_disk, "committed|candidate"),
     "unsynced-follower": Found(a_follower_promises_what_is_on_disk, "committed|candidate"),
     "unsynced-found": Found(what_was_found_is_promised_once_it_is_on_disk, "committed|candidate"),

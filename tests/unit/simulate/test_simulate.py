@@ -81,7 +81,7 @@ def test_a_failure_is_made_small() -> None:
 @pytest.mark.parametrize(("seed", "durable"), FINDS)
 def test_what_a_seed_has_found_is_mended(seed: int, durable: bool | None) -> None:
     setup = drawn_setup(random.Random(f"{seed}-setup"), durable=durable)
-    assert run(seed, setup=setup, moves=False).failure == ""
+    assert run(seed, setup=setup, more=False).failure == ""
 
 
 SEARCHES = 6

@@ -14,11 +14,12 @@ from kafkalog.errors import ArgumentError, Closed
 from kafkalog.inspect.verify.files import verify
 from kafkalog.testing.broker import TestBroker
 from kafkalog.testing.port import Port
+from kafkalog.types import TopicPartition
 from kafkalog.wire import apis
 from kafkalog.wire.error_codes import ErrorCode
 from tests.support.raw import Raw
 from tests.support.waiting import LIMIT_S
-from tests.unit.server.transactions.test_transactions import Client
+from tests.unit.server.transactions.test_transactions import Client, ready
 
 Wait = Callable[..., None]
 WEEK_MS = 7 * 24 * 3_600_000
@@ -113,10 +114,25 @@ def test_a_kill_between_segments_cuts_at_the_synced_offset(broker: TestBroker) -
     assert not verify(folder).findings
 
 
-def test_committed_offsets_and_transactions_survive_a_kill(broker: TestBroker) -> None:
+def test_committed_offsets_and_transactions_survive_a_kill(
+    broker: TestBroker, wait_until: Wait
+) -> None:
+    """Offsets of a plain commit and of a committed transaction; not those of an open one."""
     with Raw(broker.bootstrap_servers) as raw:
-        raw.create("t")
+        raw.create("t", 2)
+        ready(raw, wait_until)
+        row = {"partition_index": 1, "committed_offset": 7, "committed_metadata": ""}
+        plain = raw.call(
+            apis.OFFSET_COMMIT, 8, group_id="g", topics=[{"name": "t", "partitions": [row]}]
+        )
+        assert plain.topics[0].partitions[0].error_code == ErrorCode.NONE
         client = Client(raw)
+        assert client.commit_offsets(5, version=5) is ErrorCode.NONE
+        assert client.end(version=5).error_code == ErrorCode.NONE
+        there = {TopicPartition("t", 0): 5, TopicPartition("t", 1): 7}
+        wait_until(lambda: broker.committed("g") == there, "both count")
+        assert client.commit_offsets(6, version=5) is ErrorCode.NONE
+        assert client.end(False, version=5).error_code == ErrorCode.NONE
         client.add("t", 0)
         client.write("t", b"in it")
         assert client.end().error_code == ErrorCode.NONE
@@ -126,8 +142,10 @@ def test_committed_offsets_and_transactions_survive_a_kill(broker: TestBroker) -
     broker.start()
     assert values(broker) == [b"in it"]
     with Raw(broker.bootstrap_servers) as raw:
+        ready(raw, wait_until)
         Client(raw)  # its InitProducerId ends the open transaction
     broker.wait_for_records("t", 1)
+    assert broker.committed("g") == there
 
 
 def test_all_of_a_killed_directory_is_whole(broker: TestBroker) -> None:

@@ -1,0 +1,69 @@
+"""A node of `kafkalog_cluster` shuts down in order under load: nothing that was acknowledged is
+lost."""
+
+from __future__ import annotations
+
+from contextlib import ExitStack
+
+import pytest
+
+import kafkalog
+from kafkalog.server import broker
+from kafkalog.testing.cluster import TestCluster
+from tests.support.hasty import Hasty
+
+ROUNDS = 3
+
+
+@pytest.mark.parametrize("here", [False, True], ids=["controller-elsewhere", "controller-here"])
+def test_an_orderly_stop_loses_nothing_of_acks_1(kafkalog_cluster: TestCluster, here: bool) -> None:
+    """Clients write to every partition before, during and after it, round by round."""
+    cluster = kafkalog_cluster
+    cluster.create_topic("t", partitions=3)
+    with ExitStack() as writing:
+        loads = [
+            writing.enter_context(Hasty(cluster.bootstrap_servers, "t", partition))
+            for partition in range(3)
+        ]
+        for _ in range(ROUNDS):
+            for n in range(3):
+                cluster.wait_until(lambda n=n: cluster.in_sync("t", n) == [1, 2, 3], "in sync")
+            for load in loads:
+                load.more()
+            led = {cluster.leader("t", n) for n in range(3)}
+            others = sorted(led - {cluster.controller})
+            node = cluster.controller if here else others[0]
+            cluster.stop(node)
+            for load in loads:
+                load.more()
+            cluster.start(node)
+    found = cluster.records("t")
+    assert [load.lost(found) for load in loads] == [[], [], []]
+
+
+def led_apart(cluster: TestCluster) -> tuple[int, int, int]:
+    """A partition whose leader is not the controller, that leader, and the third node."""
+    for n in range(3):
+        leader = cluster.leader("t", n)
+        if leader != cluster.controller:
+            return n, leader, 6 - leader - cluster.controller
+    raise AssertionError("the controller leads all")
+
+
+@pytest.mark.kafkalog(config={"replica.lag.time.max.ms": 600_000})
+def test_a_follower_that_does_not_catch_up_delays_a_stop_for_so_long(
+    kafkalog_cluster: TestCluster,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    cluster = kafkalog_cluster
+    monkeypatch.setattr(broker, "HAND_OVER_S", 0.1)
+    cluster.create_topic("t", partitions=3)
+    partition, leader, third = led_apart(cluster)
+    cluster.wait_until(lambda: cluster.in_sync("t", partition) == [1, 2, 3], "in sync")
+    cluster.partition(leader, third)
+    with kafkalog.Producer(cluster.bootstrap_servers, acks=1) as producer:
+        producer.send("t", b"x", partition=partition).result(60)
+    cluster.stop(leader)
+    assert f"hands over 1 partitions, first t-{partition}, before all replicas" in caplog.text
+    cluster.wait_until(lambda: cluster.leader("t", partition) not in (leader, -1), "led elsewhere")
