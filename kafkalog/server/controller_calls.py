@@ -14,6 +14,7 @@ from kafkalog.wire.api import Api
 from kafkalog.wire.error_codes import ErrorCode
 
 if TYPE_CHECKING:
+    from kafkalog.metadata.image import Change
     from kafkalog.metadata.plan import Result
     from kafkalog.metadata.requests import NewTopics
     from kafkalog.replication.membership import Membership
@@ -22,6 +23,8 @@ __all__ = ["Ask", "Errands", "codes"]
 
 PATIENCE_S = 1.0
 """How long a request that needs a topic waits for its creation."""
+LEADERS_S = 0.2
+"""How long it then waits for the new topic's leaders."""
 WAITING_MAX = 1_000
 """Clients' requests that may wait for a silent controller; more get a retriable error.  Their
 bytes also count towards queued.max.request.bytes."""
@@ -47,6 +50,8 @@ class Errands:
         self._own = Bulk(f"{name} errands")
         self._lock = threading.Lock()  # guards what follows
         self._under_way: set[str] = set()
+        self._news = threading.Condition()
+        member.listen(self._changed)
         self._early: set[str] = set()
 
     def stop(self) -> None:
@@ -79,7 +84,8 @@ class Errands:
     def create_topics(self, wanted: NewTopics) -> dict[str, ErrorCode]:
         """The outcome by topic; REQUEST_TIMED_OUT if it is in progress, or too many are.
 
-        At most one caller waits, and briefly: clients that want a topic retry.
+        At most one caller waits, and briefly, until the topics have leaders in this node's
+        metadata: clients that want a topic retry.
         """
         with self._lock:
             room = NAMES_MAX - len(self._under_way)
@@ -91,7 +97,9 @@ class Errands:
 
         def run() -> None:
             try:
-                found.update(codes(self._member.create_topics(wanted._replace(topics=mine))))
+                made = codes(self._member.create_topics(wanted._replace(topics=mine)))
+                self._await_leaders([name for name, code in made.items() if not code])
+                found.update(made)
             except KafkalogError as problem:
                 found.update((one.name, code_of(problem)) for one in mine)
             finally:
@@ -104,3 +112,20 @@ class Errands:
             if alone and done.wait(PATIENCE_S):
                 return found
         return dict.fromkeys(found, UNDER_WAY)
+
+    def _changed(self, _change: Change) -> None:
+        with self._news:
+            self._news.notify_all()
+
+    def _await_leaders(self, names: list[str]) -> None:
+        """Wait a moment for the controller's news of new topics."""
+
+        def led() -> bool:
+            topics = [self._member.image.topics.get(name) for name in names]
+            return all(
+                topic is not None and all(one.leader >= 0 for one in topic.partitions.values())
+                for topic in topics
+            )
+
+        with self._news:
+            self._news.wait_for(led, LEADERS_S)

@@ -121,6 +121,19 @@ def test_a_single_node_needs_no_settings(tmp_path: Path) -> None:
         assert image.config(TOPIC, TRANSACTIONS_TOPIC)["min.insync.replicas"] == "1"
 
 
+def test_a_created_topic_is_in_the_answer_with_its_leaders(home: tuple[Path, ExitStack]) -> None:
+    """Without it, each client pauses before it asks again."""
+    cluster = Starting(*home, {})
+    for _ in range(2):
+        cluster.begin()
+    for number, node in enumerate(cluster.nodes):
+        with Raw(node.bootstrap_servers) as raw:
+            asked = [{"name": f"used-{number}"}]
+            (topic,) = raw.call(apis.METADATA, topics=asked, allow_auto_topic_creation=True).topics
+        assert topic.error_code == ErrorCode.NONE
+        assert [row.leader_id for row in topic.partitions] in ([1], [2])
+
+
 @pytest.mark.parametrize("alone", [True, False])
 def test_a_group_waits_for_members_in_a_cluster(home: tuple[Path, ExitStack], alone: bool) -> None:
     """A program with its own broker knows when all members are there; a cluster's node does not."""
