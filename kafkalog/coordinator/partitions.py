@@ -5,9 +5,16 @@ from functools import lru_cache
 __all__ = ["java_hash", "partition_for"]
 
 
-@lru_cache(maxsize=16_384)
+CACHED_CHARACTERS_MAX = 256
+"""Longer names are hashed each time: a client chooses them, and may choose many."""
+
+
 def java_hash(text: str) -> int:
     """Java's String.hashCode: over UTF-16 code units, wrapped to 32 bits with a sign."""
+    return _cached(text) if len(text) <= CACHED_CHARACTERS_MAX else _hash(text)
+
+
+def _hash(text: str) -> int:
     if text.isascii():
         units: bytes | list[int] = text.encode("ascii")
     else:
@@ -17,6 +24,9 @@ def java_hash(text: str) -> int:
     for unit in units:
         value = (value * 31 + unit) & 0xFFFFFFFF
     return value - (1 << 32) if value >> 31 else value
+
+
+_cached = lru_cache(maxsize=16_384)(_hash)
 
 
 def partition_for(key: str, count: int) -> int:

@@ -1,8 +1,12 @@
 """Timers as data: what to call, and when."""
 
-from heapq import heappop, heappush
+from heapq import heapify, heappop, heappush
 
 __all__ = ["Key", "Timers"]
+
+STALE_MAX = 1_000
+"""Entries of the heap that no timer needs, in addition to as many as there are timers: beyond that
+the heap is built again, as each entry holds the names of its key."""
 
 Key = tuple[str, int, str, str]
 """Kind, partition, group, member: what a timer is for; setting it again replaces it."""
@@ -33,10 +37,12 @@ class Timers:
         if queued is None or at_ms < queued:
             self._queued[key] = at_ms
             heappush(self._heap, (at_ms, key))
+            self._bound()
 
     def cancel(self, key: Key) -> None:
         """Forget the key, if it is there."""
-        self._at.pop(key, None)
+        if self._at.pop(key, None) is not None:
+            self._bound()
 
     def next_ms(self) -> int | None:
         """When the first timer is due; None if there is none.  May be early, never late."""
@@ -55,6 +61,13 @@ class Timers:
         _, key = heappop(self._heap)
         del self._queued[key], self._at[key]
         return key
+
+    def _bound(self) -> None:
+        """Drop the entries of cancelled and moved timers once they are too many."""
+        if len(self._heap) > 2 * len(self._at) + STALE_MAX:
+            self._queued = dict(self._at)
+            self._heap = [(at_ms, key) for key, at_ms in self._at.items()]
+            heapify(self._heap)
 
     def _correct(self) -> None:
         """Put the heap's first entry in its place, or drop it."""

@@ -10,6 +10,7 @@ from collections.abc import Callable, Collection, Iterable, Iterator
 from typing import Any, NamedTuple
 from uuid import UUID
 
+from kafkalog.config.declare import FOREVER
 from kafkalog.coordinator.core import append_error
 from kafkalog.coordinator.groups import records
 from kafkalog.coordinator.groups.group import CONSUMER, Commit, CommittedOffset, Group, State
@@ -205,6 +206,8 @@ def take(
     limit = shard.config.offset_metadata_max_bytes
     asked_ms = getattr(body, "retention_time_ms", -1)  # a TxnOffsetCommit has none
     expire_ms = -1 if asked_ms < 0 else step.wall_ms + asked_ms
+    if expire_ms > FOREVER:  # Kafka's sum overflows: the offset expires at the next check
+        expire_ms = step.wall_ms
     topics: list[Body] = []
     for asked in body.topics:
         topic = _topic(asked, known, _commits_by_id(request))
@@ -247,6 +250,7 @@ def write_commit(
 ) -> None:
     """Write offsets; `taken`: these and the results so far.  `producer`: in its transaction."""
     offsets, results = taken
+    written = records.offset_records(group.group_id, offsets)  # may fail: nothing is changed yet
     number = next(shard.numbers)
     group.commits[number] = Commit(offsets, producer is not None)
     group.recorded = True
@@ -272,7 +276,6 @@ def write_commit(
                 else:
                     shard.put_pending(producer.producer_id, group, where, placed)
 
-    written = records.offset_records(group.group_id, offsets)
     step.write(shard.partition, written, settle, late, producer)
 
 

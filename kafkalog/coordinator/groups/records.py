@@ -13,6 +13,7 @@ from functools import lru_cache
 from uuid import UUID
 
 from kafkalog.coordinator.groups.group import CONSUMER, CommittedOffset, Group, Member, State
+from kafkalog.coordinator.partitions import CACHED_CHARACTERS_MAX
 from kafkalog.coordinator.step import JournalRecord
 from kafkalog.errors import KafkalogError
 from kafkalog.types import TopicPartition
@@ -87,11 +88,19 @@ def group_record(group: Group, assignments: Mapping[str, bytes]) -> JournalRecor
     return group_key(group.group_id), OFFSETS.encode_value(GROUP, GROUP_VERSION, value)
 
 
-@lru_cache(maxsize=16_384)  # a consumer commits for the same partitions over and over
 def offset_key(group_id: str, where: TopicPartition) -> bytes:
     """The key of a committed offset."""
+    short = len(group_id) <= CACHED_CHARACTERS_MAX
+    return _cached_offset_key(group_id, where) if short else _offset_key(group_id, where)
+
+
+def _offset_key(group_id: str, where: TopicPartition) -> bytes:
     fields = {"group": group_id, "topic": where.topic, "partition": where.partition}
     return OFFSETS.encode_key(OFFSET, fields)
+
+
+_cached_offset_key = lru_cache(maxsize=16_384)(_offset_key)
+"""A consumer commits for the same partitions over and over."""
 
 
 def offset_records(

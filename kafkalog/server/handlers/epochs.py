@@ -25,10 +25,12 @@ def _one(node: Node, topic: str, asked: Any) -> dict[str, Any]:
         return {"error_code": code}
     try:
         log = node.partitions.look(topic, asked.partition)
-        if log is not None:
+        if asked.leader_epoch < 0:
+            epoch, end = -1, -1
+        elif log is not None:
             epoch, end = log.epoch_end(asked.leader_epoch)
         else:  # never written: every epoch ends where it began
-            was = 0 <= asked.leader_epoch <= state.leader_epoch
+            was = asked.leader_epoch <= state.leader_epoch
             epoch, end = (asked.leader_epoch, 0) if was else (-1, -1)
     except Exception as problem:
         return {"error_code": code_of(problem)}

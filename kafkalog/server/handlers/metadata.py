@@ -29,6 +29,8 @@ IDS_SINCE = 12
 def metadata(node: Node, request: Request) -> dict[str, Any]:
     """This broker and the requested topics; missing topics may be created."""
     body = request.body
+    if request.version < IDS_SINCE and any(topic.name is None for topic in body.topics or ()):
+        return {"topics": [_invalid(topic) for topic in body.topics]}
     operations = TOPIC_OPERATIONS if body.include_topic_authorized_operations else NO_OPERATIONS
     if body.topics is None or (request.version == 0 and not body.topics):
         topics = [_entry(node, t, operations) for t in node.image.topics.values() if _shown(t.name)]
@@ -42,6 +44,12 @@ def metadata(node: Node, request: Request) -> dict[str, Any]:
         "topics": topics,
         "cluster_authorized_operations": CLUSTER_OPERATIONS if asked else NO_OPERATIONS,
     }
+
+
+def _invalid(topic: Any) -> dict[str, Any]:
+    """The whole request is invalid: it names a topic by nothing that its version knows."""
+    name = topic.name or ""  # before version 12 the answer cannot leave it out
+    return {"error_code": ErrorCode.INVALID_REQUEST, "name": name, "topic_id": topic.topic_id}
 
 
 def _shown(topic: str) -> bool:

@@ -71,6 +71,15 @@ def test_too_long_metadata_concerns_its_partition_only(desk: Desk) -> None:
     assert desk.offsets() == {T1: 5}
 
 
+def test_a_retention_beyond_the_clock_expires_at_the_next_check(desk: Desk) -> None:
+    """As in Kafka: the sum of now and the longest time overflows.  It does not fit a record."""
+    assert codes(desk.commit({T0: 5}, retention_ms=(1 << 63) - 1, version=3)) == [NONE]
+    assert desk.offsets() == {T0: 5}
+    desk.commit({T1: 6}, retention_ms=10 * MINUTE_MS, version=3)
+    desk.wait(2 * MINUTE_MS)
+    assert desk.offsets() == {T1: 6}
+
+
 def test_unknown_partitions_are_told_one_by_one() -> None:
     desk = Desk(topics={"t": 1})
     reply = desk.commit({("nowhere", 0): 1, ("t", 1): 1, ("t", 0): 1})

@@ -15,13 +15,16 @@ import pytest
 import kafkalog
 from kafkalog import errors
 from kafkalog.clock import ManualClock, SystemClock
+from kafkalog.coordinator import partitions
 from kafkalog.coordinator.core import LOAD_AGAIN_MS
 from kafkalog.coordinator.groups.core import SERVED, GroupCore
+from kafkalog.coordinator.groups.records import _cached_offset_key, offset_key
 from kafkalog.coordinator.journal import JournalBatch, journal_batches
-from kafkalog.coordinator.partitions import java_hash, partition_for
+from kafkalog.coordinator.partitions import CACHED_CHARACTERS_MAX, java_hash, partition_for
 from kafkalog.coordinator.step import Call, JournalRecord, Producer, Step
 from kafkalog.coordinator.thread import Coordinator
-from kafkalog.coordinator.timers import Timers
+from kafkalog.coordinator.timers import STALE_MAX, Timers
+from kafkalog.types import TopicPartition
 from kafkalog.wire import apis
 from kafkalog.wire.api import Api
 from kafkalog.wire.error_codes import ErrorCode
@@ -182,6 +185,35 @@ def state(coordinator: Groups, wait_until: Wait) -> int:
 def loaded(coordinator: Groups, wait_until: Wait) -> None:
     coordinator.load(dict.fromkeys(range(4), EPOCH), 4)
     wait_until(lambda: state(coordinator, wait_until) == 0, "loaded")
+
+
+def test_cancelled_timers_are_forgotten() -> None:
+    """Their names come from clients, and their times may lie far ahead."""
+    timers = Timers()
+    kept = ("session", 0, "g", "kept")
+    timers.set(kept, 5_000_000)
+    for number in range(10 * STALE_MAX):
+        key = ("session", 0, "g", str(number))
+        timers.set(key, 1_000_000 + number)
+        timers.cancel(key)
+    for number in range(10 * STALE_MAX):  # earlier each time
+        timers.set(kept, 4_000_000 - number)
+    assert len(timers) == 1
+    assert len(timers._heap) + len(timers._queued) <= 2 * (STALE_MAX + 2)
+    assert timers.next_ms() == 4_000_000 - 10 * STALE_MAX + 1
+    assert timers.due(4_000_000) == kept and timers.next_ms() is None
+
+
+def test_long_names_are_not_cached() -> None:
+    """A client may choose any number of them."""
+    long = ["x" * CACHED_CHARACTERS_MAX + str(number) for number in range(3)]
+    before = partitions._cached.cache_info().currsize, _cached_offset_key.cache_info().currsize
+    for name in long:
+        assert java_hash(name) == java_hash(name)
+        assert offset_key(name, TopicPartition("t", 0)) == offset_key(name, TopicPartition("t", 0))
+    after = partitions._cached.cache_info().currsize, _cached_offset_key.cache_info().currsize
+    assert after == before
+    assert java_hash("polygenelubricants") == -(1 << 31)
 
 
 def test_requests_are_answered_while_partitions_load(

@@ -154,6 +154,26 @@ def test_a_topic_is_made_when_both_sides_allow_it(make_broker: MakeBroker) -> No
         assert topic.error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
 
 
+@pytest.mark.parametrize("version", [10, 11])
+def test_metadata_of_a_topic_without_a_name_is_invalid(raw: Raw, version: int) -> None:
+    asked = [{"topic_id": uuid.UUID(int=5), "name": None}, {"name": "t"}]
+    found = raw.call(apis.METADATA, version, topics=asked).topics
+    assert [t.error_code for t in found] == [ErrorCode.INVALID_REQUEST] * 2
+
+
+@pytest.mark.parametrize("written", [False, True])
+def test_negative_leader_epochs_are_unknown(raw: Raw, written: bool) -> None:
+    raw.create("t")
+    if written:
+        raw.produce("t", b"v")
+    for epoch in (-1, -2, -(1 << 31)):
+        asked = {"partition": 0, "current_leader_epoch": -1, "leader_epoch": epoch}
+        topics = [{"topic": "t", "partitions": [asked]}]
+        found = raw.call(apis.OFFSET_FOR_LEADER_EPOCH, 3, replica_id=-1, topics=topics)
+        (one,) = found.topics[0].partitions
+        assert (one.error_code, one.leader_epoch, one.end_offset) == (ErrorCode.NONE, -1, -1)
+
+
 def test_names_that_no_topic_may_have_are_told(raw: Raw) -> None:
     names = ["a b", "..", "x" * 250, ""]
     found = raw.call(apis.METADATA, topics=[{"name": name} for name in names]).topics
