@@ -168,6 +168,19 @@ def test_who_starts_waits_for_a_zookeeper_that_is_away(told: Told, tmp_path: Any
         beginning.join()
 
 
+def test_a_chroot_is_made_by_the_first_write(zookeeper: ZooKeeper) -> None:
+    """A refused start, or a plan that is only shown, leaves none behind."""
+    with (
+        Session(zookeeper.hosts, lambda _: None) as outside,
+        Session(f"{zookeeper.hosts}/never/made/", lambda _: None) as inside,
+    ):
+        assert (inside.read("/a"), inside.children("/"), inside.tree("/")) == (None, None, {})
+        assert outside.read("/never") is None
+        assert inside.commit([Create("/a", b"1")]).done
+        inside.ensure(["/b/c"])
+        assert outside.children("/never/made") == ["a", "b"]
+
+
 def test_where_no_zookeeper_is() -> None:
     with pytest.raises(errors.ZooKeeperAway, match="no ZooKeeper answers at"):
         Session(f"127.0.0.1:{apache.free_port()}/x", lambda _: None, Timeouts(connection_ms=300))
