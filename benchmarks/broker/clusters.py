@@ -31,6 +31,7 @@ BOTH = {
     "replica.lag.time.max.ms": str(LAG_MS),
     "offsets.topic.replication.factor": "1",
     "transaction.state.log.replication.factor": "1",
+    "transaction.state.log.min.isr": "1",
     "controlled.shutdown.enable": "true",
     # A topic that is dropped must not cost the next round.
     "log.segment.delete.delay.ms": "0",

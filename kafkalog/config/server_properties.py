@@ -10,7 +10,7 @@ from kafkalog.config.server import ServerConfig
 
 __all__ = ["Properties", "read_properties", "sorted_out"]
 
-_ONE_NODE = "ignored: there is one node, which needs no quorum"
+_ONE_NODE = "ignored: a single node needs no quorum, and a cluster has ZooKeeper"
 _LATER = "ignored: it is not supported yet"
 _NOBODY = "ignored: this value restricts nothing"
 _UNTUNED = "ignored: the coordinator needs no tuning"
@@ -60,7 +60,7 @@ _IGNORED = {
     "inter.broker.protocol.version": _ONE_NODE,
     "background.threads": "ignored: the threads are kafkalog's own",
     "log.cleaner.threads": "ignored: one thread compacts",
-    "num.replica.fetchers": "ignored: there is one node, and nothing to copy",
+    "num.replica.fetchers": "ignored: one thread copies from each leader",
     "num.replica.alter.log.dirs.threads": "ignored: there is one data directory",
     "unstable.api.versions.enable": _LATER,
     "unstable.feature.versions.enable": _LATER,

@@ -6,10 +6,17 @@ import shutil
 import threading
 import uuid
 from collections.abc import Iterable
+from contextlib import suppress
 
 from kafkalog.disk import layout
 from kafkalog.disk.directory import Directory
-from kafkalog.errors import ArgumentError, InvalidTopic, TopicExists, UnknownTopicOrPartition
+from kafkalog.errors import (
+    ArgumentError,
+    InvalidTopic,
+    NotFound,
+    TopicExists,
+    UnknownTopicOrPartition,
+)
 from kafkalog.types import TopicPartition
 
 __all__ = ["Folders"]
@@ -219,12 +226,15 @@ class Folders:
     def take_out(self, tp: TopicPartition) -> str:
         """Rename a partition's folder for its removal; returns the new name.  See `sync`.
 
+        A folder that somebody has removed is done with.
+
         Raises: UnknownTopicOrPartition, IoFailed.
         """
         with self._lock:
             old = os.path.basename(self.path(tp))
             new = layout.deleted_name(tp.topic, tp.partition, uuid.uuid4())
-            self.directory.rename(old, new, sync=False)
+            with suppress(NotFound):
+                self.directory.rename(old, new, sync=False)
             self._unsynced = True
             del self._names[tp]
             self._claimed.pop(tp, None)

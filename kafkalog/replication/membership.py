@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from kafkalog.replication.roles import Effect
     from kafkalog.types import TopicPartition
     from kafkalog.wire.api import Api
+    from kafkalog.wire.error_codes import ErrorCode
 
 __all__ = ["Asking", "Controlling", "Membership"]
 
@@ -35,9 +36,10 @@ class Membership(Metadata, Protocol):
     """A broker's membership.  Safe to use from many threads."""
 
     node: int
-    carry_out: Callable[[Sequence[Effect]], Sequence[TopicPartition]]
+    carry_out: Callable[[Sequence[Effect]], Mapping[TopicPartition, ErrorCode]]
     """Set by the keeper of replicas: carries out commands in order; returns partitions that others
-    should lead, since they are offline here, and those that could not be deleted."""
+    should lead, since they are offline here, and those that could not be deleted, with the
+    reason."""
     registered: Callable[[int], None]
     """Set likewise: called when this broker gets another epoch."""
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Iterable
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 from kafkalog.errors import KafkalogError, Timeout
@@ -68,6 +69,12 @@ class Errands:
             (self._early.add if early else self._early.discard)(topic)
             return news
 
+    @property
+    def early(self) -> list[str]:
+        """The topics that must wait for more nodes."""
+        with self._lock:
+            return sorted(self._early)
+
     def forward(self, work: Callable[[Ask], None]) -> None:
         """Run `work`, which asks the controller, in its turn; `work` handles its own failures.
 
@@ -80,6 +87,15 @@ class Errands:
     def later(self, work: Callable[[], None]) -> None:
         """Run a request of this node's own to the controller."""
         self._own.submit(work)
+
+    def create_later(self, wanted: NewTopics) -> None:
+        """Create topics for which no client waits; one that wants them asks again."""
+
+        def run() -> None:
+            with suppress(KafkalogError):
+                self._member.create_topics(wanted)
+
+        self.later(run)
 
     def create_topics(self, wanted: NewTopics) -> dict[str, ErrorCode]:
         """The outcome by topic; REQUEST_TIMED_OUT if it is in progress, or too many are.

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from kafkalog._native import lib
 from kafkalog.client.link.transport import Address, Options
-from kafkalog.errors import KafkalogError, NotFound, NotLeaderOrFollower, StorageOffline
+from kafkalog.errors import KafkalogError, NotFound, NotLeaderOrFollower, StorageOffline, passes
 from kafkalog.log.log import handle_of
 from kafkalog.metadata.image import Change, Partition, Topic
 from kafkalog.replication.copies import Copy, not_synced_before_leading
@@ -24,6 +24,7 @@ from kafkalog.replication.throttle import NONE, Quota, Throttle, throttled
 from kafkalog.server.network.reactor import RoleChange
 from kafkalog.server.partitions import Partitions, has_failed
 from kafkalog.types import TopicPartition
+from kafkalog.wire.error_codes import ErrorCode
 
 if TYPE_CHECKING:
     from kafkalog.config.server import ServerConfig
@@ -113,24 +114,25 @@ class Copies(Partitions):
 
     # ---- what the controller wants ---------------------------------------------------------------
 
-    def _carry_out(self, effects: Sequence[Effect]) -> list[TopicPartition]:
+    def _carry_out(self, effects: Sequence[Effect]) -> dict[TopicPartition, ErrorCode]:
         """One partition's failure delays no other and is retried.  A log that is offline is not led
         here if another node could lead it: it is dropped.
 
-        Returns the dropped partitions, and those that could not be deleted yet.
+        Returns the dropped partitions, and those that could not be deleted yet, with the reason.
         """
         self.on_leave({one.partition for one in effects if not self._leads_on(one)})
-        lost = []
+        lost = {}
         for effect in self._at_once(effects):
             problem = self._try(effect)
             if isinstance(effect, Drop):
-                lost += [effect.partition] * (effect.delete and problem is not None)
+                if effect.delete and problem is not None:
+                    lost[effect.partition] = _not_deleted(problem)
                 continue
             alone = not isinstance(effect, Lead) or len(effect.held.state.isr) < 2
             if isinstance(problem, StorageOffline) and not alone:
                 del self._owed[effect.partition]
                 self._let_go(effect.partition)
-                lost.append(effect.partition)
+                lost[effect.partition] = ErrorCode.KAFKA_STORAGE_ERROR
         return lost
 
     def _leads_on(self, effect: Effect) -> bool:
@@ -358,8 +360,7 @@ class Copies(Partitions):
     def _drop(self, effect: Drop) -> None:
         self._let_go(effect.partition)
         if effect.delete:
-            with suppress(NotFound):
-                self._manager.delete_partition(*effect.partition)
+            self._manager.delete_partitions([effect.partition])  # which may be gone
 
     def _let_go(self, tp: TopicPartition) -> None:
         if fetcher := self._followed.pop(tp, None):
@@ -535,7 +536,7 @@ class Copies(Partitions):
     def shown(self, tp: TopicPartition) -> int:
         """The high watermark of a partition led here.
 
-        Raises: NotFound.
+        Raises: as `log`.
         """
         return handle_of(self.log(*tp)).high_watermark
 
@@ -554,6 +555,12 @@ class Copies(Partitions):
             self.led[tp] = after
             self.tell(tp)
             return after
+
+
+def _not_deleted(problem: Exception) -> ErrorCode:
+    """Why a copy is still here: its disk is broken, or what may pass."""
+    broken = isinstance(problem, OSError) and not passes(problem)
+    return ErrorCode.KAFKA_STORAGE_ERROR if broken else ErrorCode.UNKNOWN_SERVER_ERROR
 
 
 def _command(held: Held, log: Log) -> Command:

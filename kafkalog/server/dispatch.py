@@ -63,7 +63,8 @@ class Dispatch:
             self._warned.add(kind)
         level = logging.WARNING if first else logging.INFO
         api = request.api
-        if api is None or request.version not in api.versions or api.served is not None:
+        known = api is not None and request.version in api.versions
+        if not known or api.key in api_versions.announced(self._node.clustered):
             # The response format of an unknown API is unknown, and no client that reads ApiVersions
             # sends one: close the connection, as Kafka does.
             _logger.log(level, "%r is not served; its connection is closed", request)

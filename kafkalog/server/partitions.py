@@ -14,6 +14,7 @@ from kafkalog.errors import (
     Closed,
     ForkedHandle,
     KafkalogError,
+    NotLeaderOrFollower,
     StorageOffline,
     TopicExists,
     UnknownTopicOrPartition,
@@ -149,9 +150,9 @@ class Partitions:
 
         The first call after a crash recovers it.
 
-        Raises: UnknownTopicOrPartition; StorageOffline: it cannot be opened, which is retried by
-        calls more than RETRY_S later; NoSpace and other temporary errors: it cannot be opened
-        now.
+        Raises: UnknownTopicOrPartition, NotLeaderOrFollower; StorageOffline: it cannot be opened,
+        which is retried by calls more than RETRY_S later; NoSpace and other temporary errors: it
+        cannot be opened now.
         """
         tp = TopicPartition(topic, partition)
         with self._lock:
@@ -166,8 +167,8 @@ class Partitions:
         try:
             log = self._get(tp)
             epoch = self._metadata.lead(log)
-        except (UnknownTopicOrPartition, Closed, ForkedHandle):
-            raise
+        except (UnknownTopicOrPartition, NotLeaderOrFollower, Closed, ForkedHandle):
+            raise  # its disk is well
         except (KafkalogError, OSError) as problem:
             self._fail(tp, problem)
             if passes(problem):

@@ -59,6 +59,16 @@ def _too_early(node: Node, name: str) -> bool:
     return early
 
 
+def _create_waiting(node: Node, change: "Change") -> None:
+    """Create what had to wait, once enough nodes are up: clients find it when they ask again."""
+    if node.errands is None or change.old.brokers == change.new.brokers:
+        return
+    ready = [name for name in node.errands.early if not _too_early(node, name)]
+    missing = [_topic(node, name) for name in ready if name not in node.image.topics]
+    if missing:
+        node.errands.create_later(NewTopics(missing))
+
+
 def _topic(node: Node, name: str) -> NewTopic:
     config = node.config
     if name == OFFSETS_TOPIC:
@@ -120,6 +130,7 @@ def follow_coordinators(node: Node) -> None:
             node.transactions.leads(partition.partition, epoch)
 
     node.partitions.on_lead = leads
+    node.metadata.listen(partial(_create_waiting, node))
     _follow(node, OFFSETS_TOPIC, node.coordinator, deleted)
     _follow(node, TRANSACTIONS_TOPIC, node.transactions, lambda _names: None)
 

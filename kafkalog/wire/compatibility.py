@@ -93,6 +93,7 @@ SUITES = (
 )  # fmt: skip
 """Client and version, what was run, how much of it passed, and why the rest does not apply."""
 
+_METADATA_LOG = "Not by a node of a cluster on ZooKeeper, as by Kafka 3.9."
 NOTES = {
     0: "0 to 2 are announced and refused: without them older librdkafka takes a broker for one "
     "that cannot compress (KAFKA-18659).",
@@ -105,7 +106,10 @@ NOTES = {
     43: "One node leads everything: the answer says so.",
     45: "One node holds everything: the answer says so.",
     46: "One node holds everything: the answer says so.",
+    55: _METADATA_LOG,
     60: "No broker is ever fenced here.",
+    64: _METADATA_LOG,
+    94: _METADATA_LOG,
 }
 
 LATEST = {

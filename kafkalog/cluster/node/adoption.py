@@ -40,6 +40,8 @@ class Adoption(NamedTuple):
     """Each is all or nothing."""
     controller: bool
     """There is a controller, which must read the tree again: force another election."""
+    offset: int = -1
+    """Of the directory's metadata when it was planned; -1: not checked again."""
 
 
 def read_alone(path: str) -> MetadataImage:
@@ -77,7 +79,8 @@ def plan(image: MetadataImage, loaded: Loaded, node: int) -> Adoption:
     steps += _brokers(image, loaded, node)
     steps += _producer_ids(image, loaded, node)
     cluster = loaded.image.cluster_id or image.cluster_id
-    return Adoption(node, cluster, new, tuple(steps), bool(new) and loaded.controller is not None)
+    again = bool(new) and loaded.controller is not None
+    return Adoption(node, cluster, new, tuple(steps), again, image.offset)
 
 
 def _check_nothing_lost(image: MetadataImage) -> None:
@@ -168,6 +171,8 @@ def carry_out(path: str, adoption: Adoption, session: Session) -> str:
         with open(meta, "rb") as file:
             before = file.read()
         known = layout.parse_meta_properties(before, meta).directory_id
+        if adoption.offset >= 0 and read_alone(path).offset != adoption.offset:
+            raise ArgumentError(f"{path}: a broker has served it since it was read: try again")
         _check_unchanged(adoption, session)
         if cluster_id(session, adoption.cluster) != adoption.cluster:
             raise _changed_cluster(session)

@@ -83,10 +83,13 @@ class Member:
         Raises: ZooKeeperAway, MissingPackage.
         """
         self.node = node
-        self.carry_out: Callable[[Sequence[Effect]], Sequence[TopicPartition]] = lambda _: ()
+        self.carry_out: Callable[[Sequence[Effect]], Mapping[TopicPartition, ErrorCode]] = (
+            lambda _: {}
+        )
         """Carries out what the controller wants of this node's replicas, in order.  Called in the
         thread of the request, which is answered when it returns.  Returns the partitions that
-        others must lead, because they are offline here, and those that could not be deleted."""
+        others must lead, because they are offline here, and those that could not be deleted, with
+        the reason."""
         self.listener = listener
         """The listener by which brokers reach each other."""
         self._control_listener = control_listener or listener

@@ -98,15 +98,15 @@ def leader_and_isr(standing: Standing, request: Any) -> tuple[Standing, list[Eff
 
 
 def without(
-    standing: Standing, answer: Fields, lost: Collection[TopicPartition]
+    standing: Standing, answer: Fields, lost: Mapping[TopicPartition, ErrorCode]
 ) -> tuple[Standing, Fields]:
     """After partitions could not be led: they are not held, and the controller learns that from
     `answer`, to LeaderAndIsr, and has others lead them."""
-    gone = {(standing.held[tp].topic_id, tp.partition) for tp in lost}
+    gone = {(standing.held[tp].topic_id, tp.partition): code for tp, code in lost.items()}
     for topic in answer["topics"]:
         for row in topic["partition_errors"]:
-            if (topic["topic_id"], row["partition_index"]) in gone:
-                row["error_code"] = ErrorCode.KAFKA_STORAGE_ERROR
+            key = topic["topic_id"], row["partition_index"]
+            row["error_code"] = gone.get(key, row["error_code"])
     held = {tp: one for tp, one in standing.held.items() if tp not in lost}
     return standing._replace(held=held), answer
 
@@ -155,13 +155,13 @@ def stop_replica(standing: Standing, request: Any) -> tuple[Standing, list[Effec
 
 
 def not_deleted(
-    standing: Standing, answer: Fields, lost: Collection[TopicPartition]
+    standing: Standing, answer: Fields, lost: Mapping[TopicPartition, ErrorCode]
 ) -> tuple[Standing, Fields]:
     """After copies could not be deleted: they are not held, but `answer`, to StopReplica,
     says that its files are still here."""
     for row in answer["partition_errors"]:
-        if (row["topic_name"], row["partition_index"]) in lost:
-            row["error_code"] = ErrorCode.KAFKA_STORAGE_ERROR
+        tp = TopicPartition(row["topic_name"], row["partition_index"])
+        row["error_code"] = lost.get(tp, row["error_code"])
     return standing, answer
 
 

@@ -7,6 +7,7 @@ them into a queue.
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable, Iterable, Sequence
 from enum import Enum
 from typing import Any, NamedTuple
@@ -366,4 +367,6 @@ def _kazoo() -> Any:
         raise errors.MissingPackage(
             "a cluster on ZooKeeper needs kazoo: pip install kazoo"
         ) from None
+    # The first write creates it.
+    warnings.filterwarnings("ignore", "No chroot path exists", module=r"kazoo\.client")
     return kazoo

@@ -137,9 +137,9 @@ TO_CONTROLLER = frozenset(
 
 def served(api: Any, version: int, member: bool = False) -> bool:
     """Whether a request of this API and version is served; `member`: by one of several nodes."""
-    if api is None or api.key in CONTROLS or api.key in OF_CONTROLLER:
+    if api is None or api.key in CONTROLS:
         return api is not None and member and version in api.versions
-    return api.key in ROUTES and version in apis.SERVED.get(api.key, ())
+    return version in api_versions.announced(member).get(api.key, ())
 
 
 def route(api: Any, member: bool = False) -> Route:

@@ -12,12 +12,15 @@ from kafkalog.wire.error_codes import ErrorCode
 from kafkalog.wire.tables.controller import CONTROLLED_SHUTDOWN
 from kafkalog.wire.tables.internal import ALLOCATE_PRODUCER_IDS, ALTER_PARTITION
 
-__all__ = ["api_versions", "refusal"]
+__all__ = ["announced", "api_versions", "refusal"]
 
 SOFTWARE = re.compile(r"[a-zA-Z0-9](?:[a-zA-Z0-9\-.]*[a-zA-Z0-9])?")
 """KIP-511: names and versions of client software."""
 OF_CONTROLLER = (ALTER_PARTITION, ALLOCATE_PRODUCER_IDS, CONTROLLED_SHUTDOWN)
 """APIs that brokers use at the controller; they find its versions here."""
+OF_METADATA_LOG = (apis.DESCRIBE_QUORUM, apis.UNREGISTER_BROKER, apis.UNREGISTER_CONTROLLER)
+"""APIs about the metadata log (KRaft), which nodes of a cluster on ZooKeeper do not have: a client
+that sees them there asks until its time is up.  Kafka 3.9 on ZooKeeper leaves them out, too."""
 ZERO_SINCE = 4
 """A feature whose lowest level is 0 must not be reported to older clients (KAFKA-17492)."""
 
@@ -30,7 +33,9 @@ def api_versions(node: Node, request: Request) -> None:
         return
     image = node.image
     on = tuple((name, level) for name, level in image.features.items() if name in SUPPORTED)
-    data = _encoded(request.version, on, image.offset, node.clustered)
+    # Features are levels in the metadata log: a cluster on ZooKeeper has none.
+    epoch = 0 if node.clustered else image.offset
+    data = _encoded(request.version, on, epoch, node.clustered)
     request.answer_bytes(data, 0)  # always header version 0: the client knows no version yet
 
 
@@ -48,15 +53,13 @@ def _refused(node: Node, request: Request) -> ErrorCode:
 
 
 @cache
-def _keys(member: bool) -> tuple[Mapping[str, int], ...]:
-    """`member`: of several nodes, each of which may be asked as their controller."""
-    served = dict(apis.SERVED)
-    if member:
-        served.update((api.key, api.versions) for api in OF_CONTROLLER)
-    return tuple(
-        {"api_key": key, "min_version": versions.start, "max_version": versions.stop - 1}
-        for key, versions in sorted(served.items())
-    )
+def announced(member: bool) -> Mapping[int, range]:
+    """The versions of each API that is announced, by key.  `member`: by one of several nodes, each
+    of which may be asked as their controller."""
+    if not member:
+        return apis.SERVED
+    served = {**apis.SERVED, **{api.key: api.versions for api in OF_CONTROLLER}}
+    return {key: served[key] for key in served.keys() - {api.key for api in OF_METADATA_LOG}}
 
 
 @lru_cache(maxsize=64)
@@ -65,11 +68,14 @@ def _encoded(version: int, on: tuple[tuple[str, int], ...], epoch: int, member: 
     return apis.API_VERSIONS.encode_response(
         version,
         {
-            "api_keys": _keys(member),
+            "api_keys": [
+                {"api_key": key, "min_version": versions.start, "max_version": versions.stop - 1}
+                for key, versions in sorted(announced(member).items())
+            ],
             "supported_features": [
                 {"name": name, "min_version": low, "max_version": high}
                 for name, (low, high) in SUPPORTED.items()
-                if low > 0 or version >= ZERO_SINCE
+                if not member and (low > 0 or version >= ZERO_SINCE)
             ],
             "finalized_features_epoch": epoch,
             "finalized_features": [

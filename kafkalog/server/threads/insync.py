@@ -9,7 +9,14 @@ import time
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
-from kafkalog.errors import Closed, KafkalogError, NotFound
+from kafkalog.errors import (
+    Closed,
+    KafkalogError,
+    NotFound,
+    NotLeaderOrFollower,
+    StorageOffline,
+    UnknownTopicOrPartition,
+)
 from kafkalog.replication.isr import Isr, answered, expand, released, shrink
 from kafkalog.types import TopicPartition
 from kafkalog.wire.tables.internal import ALTER_PARTITION
@@ -118,7 +125,7 @@ class InSync:
         """Whether nothing waits any more."""
         try:
             states, needed = self._reactor.followers(*tp), self._copies.needed(tp)
-        except NotFound:
+        except (NotFound, UnknownTopicOrPartition, NotLeaderOrFollower, StorageOffline):
             return True
         self._copies.change(tp, lambda isr: released(isr, states, needed))
         with self._copies.lock:

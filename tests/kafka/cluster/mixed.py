@@ -39,6 +39,8 @@ SETTINGS = {
     "offsets.topic.replication.factor": 2,
     "transaction.state.log.num.partitions": 4,
     "transaction.state.log.replication.factor": 2,
+    "transaction.state.log.min.isr": 1,
+    "group.initial.rebalance.delay.ms": 0,
     "broker.rack": RACKS[OURS],
     "replica.selector.class": NEAREST,
 }

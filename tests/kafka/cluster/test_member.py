@@ -393,6 +393,17 @@ def test_a_number_that_lives_is_refused(cluster: Cluster, tmp_path: Path) -> Non
         kafkalog.Broker(tmp_path / "new", config=config)
 
 
+def test_both_kinds_announce_the_same(cluster: Cluster) -> None:
+    """Except two newer APIs, of which Kafka has them only with KRaft; and no features."""
+    named = {"client_software_name": "test", "client_software_version": "1"}
+    theirs, ours = (raw.call(apis.API_VERSIONS, 3, **named) for raw in (cluster.raw, cluster.mine))
+    new = {one.api_key for one in ours.api_keys} - {one.api_key for one in theirs.api_keys}
+    assert new == {apis.LIST_CONFIG_RESOURCES.key, apis.DESCRIBE_TOPIC_PARTITIONS.key}
+    for found in (theirs, ours):
+        assert (found.supported_features, found.finalized_features) == ([], [])
+        assert found.finalized_features_epoch == 0
+
+
 @pytest.mark.parametrize("leader", [KAFKA, OURS])
 def test_a_consumer_reads_the_copy_in_its_rack(cluster: Cluster, leader: int) -> None:
     """The leader sends it there, and it is served there: our consumer, and librdkafka's."""

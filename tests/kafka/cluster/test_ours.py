@@ -43,6 +43,7 @@ SETTINGS = {
     "offsets.topic.replication.factor": 3,
     "transaction.state.log.num.partitions": 3,
     "transaction.state.log.replication.factor": 3,
+    "group.initial.rebalance.delay.ms": 0,
 }
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import queue
 import threading
+import warnings
 from collections.abc import Iterator
 from typing import Any
 
@@ -166,6 +167,22 @@ def test_who_starts_waits_for_a_zookeeper_that_is_away(told: Told, tmp_path: Any
         beginning.start()
         assert patiently(lambda: cluster_id(session, "mine"), LIMIT_S) == "mine"
         beginning.join()
+
+
+def test_a_chroot_is_made_by_the_first_write(zookeeper: ZooKeeper) -> None:
+    """A refused start, or a plan that is only shown, leaves none behind; kazoo's warning about it
+    is nobody's business."""
+    with (
+        warnings.catch_warnings(record=True) as warned,
+        Session(zookeeper.hosts, lambda _: None) as outside,
+        Session(f"{zookeeper.hosts}/never/made/", lambda _: None) as inside,
+    ):
+        assert (inside.read("/a"), inside.children("/"), inside.tree("/")) == (None, None, {})
+        assert outside.read("/never") is None
+        assert inside.commit([Create("/a", b"1")]).done
+        inside.ensure(["/b/c"])
+        assert outside.children("/never/made") == ["a", "b"]
+    assert [*map(str, warned)] == []
 
 
 def test_where_no_zookeeper_is() -> None:

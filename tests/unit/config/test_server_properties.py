@@ -73,7 +73,10 @@ def test_what_is_not_there_yet_says_so() -> None:
         ("follower.fetch.last.tiered.offset.enable", "kafkalog has no tiered storage"),
         ("remote.log.index.file.cache.ttl.ms", "kafkalog has no tiered storage"),
         ("config.providers", "values are used as they are in the file"),
-        ("controller.quorum.auto.join.enable", "there is one node, which needs no quorum"),
+        (
+            "controller.quorum.auto.join.enable",
+            "a single node needs no quorum, and a cluster has ZooKeeper",
+        ),
     ],
 )
 def test_what_kafka_4_4_added_and_is_not_here_has_its_reason(name: str, why: str) -> None:

@@ -14,6 +14,7 @@ import pytest
 
 from kafkalog import errors
 from kafkalog.cli.__main__ import main
+from kafkalog.cluster.node.adoption import Adoption, carry_out, read_alone
 from kafkalog.config.server_properties import sorted_out
 from kafkalog.directory.manager import Manager
 from kafkalog.disk import layout
@@ -385,8 +386,6 @@ def test_several_directories(place: Place, capsys: pytest.CaptureFixture[str]) -
 
 def test_a_plan_that_the_tree_has_overtaken(place: Place) -> None:
     """The node's number came alive, or a topic was created, after the tree was read."""
-    from kafkalog.cluster.node.adoption import Adoption, carry_out
-
     place.was_alone()
     step = (Create(tree.topic_path("a"), b""),), (Create(tree.topic_path("b"), b""),)
     plan = Adoption(NODE, "cluster", (), step, False)
@@ -398,3 +397,16 @@ def test_a_plan_that_the_tree_has_overtaken(place: Place) -> None:
             unchanged(place, errors.ArgumentError, f"{path}: found it in ZooKeeper", False),
         ):
             carry_out(str(place.path), plan, session)
+
+
+def test_a_plan_that_the_directory_has_overtaken(place: Place) -> None:
+    """A broker created a topic after the metadata was read, and has ended."""
+    place.was_alone()
+    plan = Adoption(NODE, "cluster", (), (), False, read_alone(str(place.path)).offset)
+    with Broker(place.path, ()) as broker:
+        broker.store.create_topic("u")
+    with (
+        open_session(place.inside.hosts, lambda _: None) as session,
+        unchanged(place, errors.ArgumentError, "a broker has served it since", False),
+    ):
+        carry_out(str(place.path), plan, session)

@@ -1,0 +1,131 @@
+"""How a node answers for copies that the controller has it drop."""
+
+from __future__ import annotations
+
+import errno
+import logging
+import shutil
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from kafkalog.client.admin import Admin
+from kafkalog.errors import NotLeaderOrFollower
+from kafkalog.replication.roles import Drop
+from kafkalog.server.broker import Broker, node_of
+from kafkalog.server.copies import Copies
+from kafkalog.testing.standin import StandIn
+from kafkalog.types import TopicPartition
+from kafkalog.wire.error_codes import ErrorCode
+from kafkalog.wire.tables.controller import STOP_REPLICA
+from tests.support.waiting import wait_for
+
+T = TopicPartition("t", 0)
+
+
+class Kept:
+    """A node of a cluster that keeps one copy."""
+
+    def __init__(self, broker: Broker) -> None:
+        self.node = node_of(broker)
+        assert isinstance(self.node.partitions, Copies)
+        self.copies = self.node.partitions
+        self.folder = Path(broker.path) / "t-0"
+
+    def drop(self, delete: bool = True) -> ErrorCode:
+        """The answer to the controller's StopReplica."""
+        member = self.node.joined()
+        row = {"partition_index": 0, "leader_epoch": -2, "delete_partition": delete}
+        fields = {
+            "controller_id": member.controller, "controller_epoch": 99,
+            "broker_epoch": member.epoch,
+            "topic_states": [{"topic_name": "t", "partition_states": [row]}],
+        }  # fmt: skip
+        data = STOP_REPLICA.encode_request(STOP_REPLICA.max_version, fields)
+        asked = STOP_REPLICA.decode_request(STOP_REPLICA.max_version, data)
+        answer = member.obey(STOP_REPLICA, asked)
+        (found,) = answer["partition_errors"]
+        return ErrorCode(found["error_code"])
+
+
+@pytest.fixture
+def kept(tmp_path: Path) -> Iterator[Kept]:
+    with StandIn() as inside:
+        config = {"node.id": 1, "zookeeper.connect": inside.hosts,
+                  "controlled.shutdown.enable": False}  # fmt: skip
+        with Broker(tmp_path / "data", config=config) as broker:
+            with Admin(broker.bootstrap_servers) as admin:
+                admin.create_topic("t", 1)
+            found = Kept(broker)
+            wait_for(lambda: T in found.copies.each_led(), "it is led")
+            yield found
+
+
+def errors(caplog: pytest.LogCaptureFixture) -> list[str]:
+    return [one.getMessage() for one in caplog.records if one.levelno >= logging.ERROR]
+
+
+def test_a_copy_that_is_gone_is_dropped(kept: Kept, caplog: pytest.LogCaptureFixture) -> None:
+    """Controllers repeat the request; the second one finds nothing, and nothing is owed."""
+    for _ in range(3):
+        assert kept.drop() == ErrorCode.NONE
+        assert (kept.folder.exists(), kept.copies._owed) == (False, {})
+    assert errors(caplog) == []
+
+
+def test_a_folder_that_somebody_removed_is_dropped(
+    kept: Kept, caplog: pytest.LogCaptureFixture
+) -> None:
+    shutil.rmtree(kept.folder)
+    assert (kept.drop(), kept.copies._owed) == (ErrorCode.NONE, {})
+    assert not kept.node.manager.has(T)
+    assert errors(caplog) == []
+
+
+@pytest.mark.parametrize(
+    ("number", "code"),
+    [(errno.EIO, ErrorCode.KAFKA_STORAGE_ERROR), (errno.ENOSPC, ErrorCode.UNKNOWN_SERVER_ERROR)],
+)
+def test_a_copy_that_stays_is_owed(
+    kept: Kept, native_test: Any, number: int, code: ErrorCode
+) -> None:
+    """Only a broken disk is called one; the node tries again by itself."""
+    lib = native_test[1]
+    lib.kl_io_fail(b"renameat", 1, number, 1, 0)
+    try:
+        assert kept.drop() == code
+        assert [*kept.copies._owed] == [T]
+    finally:
+        lib.kl_io_reset()
+    kept.copies.try_again()
+    assert (kept.folder.exists(), kept.copies._owed) == (False, {})
+
+
+def test_a_directory_that_closes_is_not_broken(kept: Kept) -> None:
+    """And the copy is still there, so it is not called gone either."""
+    kept.node.manager.close()
+    assert kept.drop() == ErrorCode.UNKNOWN_SERVER_ERROR
+    assert kept.folder.exists()
+
+
+def test_a_copy_that_is_taken_away_has_no_broken_disk(kept: Kept) -> None:
+    """The controller takes it away after its log was opened, before it is led."""
+    member = kept.node.joined()
+    log = kept.copies.log(*T)
+    assert kept.copies._carry_out([Drop(T, False)]) == {}
+    log.close()
+    taken = threading.Event()
+
+    def take(_: object) -> None:
+        taken.set()
+        assert kept.drop(delete=False) == ErrorCode.NONE
+
+    kept.node.manager.on_open = take
+    with pytest.raises(NotLeaderOrFollower):
+        kept.copies.log(*T)
+    assert taken.is_set()
+    assert member.held(T) is None
+    assert not kept.copies.offline(*T)
