@@ -119,8 +119,9 @@ class Guards:
     def leave(self, partitions: Collection[TopicPartition]) -> None:
         """These are no longer led here in the same leader epoch, or are deleted: their markers may
         be written elsewhere.  On return no write of theirs is within `writing`."""
+        left = frozenset(partitions)
         with self._lock:
-            keys = [key for key in self._guards if key[0] in partitions]
+            keys = [key for key in self._guards if key[0] in left]
         for key in keys:
             with self._locks[hash(key) % LOCKS]:
                 self._break(key, ErrorCode.NOT_LEADER_OR_FOLLOWER)

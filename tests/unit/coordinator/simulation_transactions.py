@@ -14,7 +14,7 @@ X6  without faults a producer of version 2 gets at most retriable errors, and is
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from itertools import count
 from typing import Any
@@ -56,6 +56,11 @@ APPEND_ERRORS = [
 
 class TransactionWorld(World[TransactionCore]):
     """A world with partitions to write to, and a record of the producers' answers."""
+
+    crashes: Sequence[float] = (0, 0.001, 0.02)
+    """Probabilities of a crash of the coordinator after an event; each run has one of them."""
+    faulty_ms = FAULTY_MS
+    """How long a run has faults."""
 
     def __init__(self, seed: int, core: Callable[..., TransactionCore] = TransactionCore) -> None:
         super().__init__(seed, PATIENCE, APPEND_ERRORS)
@@ -359,14 +364,19 @@ def simulate_calm(seed: int) -> TransactionWorld:
     Raises: Violated, as simulate.
     """
     world = TransactionWorld(seed)
+    with telling(world, seed):
+        calm_in(world)
+    return world
+
+
+def calm_in(world: TransactionWorld) -> None:
+    """The run of `simulate_calm`."""
     world.calm = True
     world.faults = Faults(delay_ms=world.rng.choice([1, 20, 200]))
-    with telling(world, seed):
-        for number, name in enumerate(IDS):
-            Producer(world, name, number, 2).start()
-        world.run(CALM_MS)
-        world.check()
-    return world
+    for number, name in enumerate(IDS):
+        Producer(world, name, number, 2).start()
+    world.run(CALM_MS)
+    world.check()
 
 
 def simulate(seed: int, core: Callable[..., TransactionCore] = TransactionCore) -> TransactionWorld:
@@ -376,11 +386,12 @@ def simulate(seed: int, core: Callable[..., TransactionCore] = TransactionCore) 
     """
     world = TransactionWorld(seed, core)
     with telling(world, seed):
-        _simulate(world)
+        simulate_in(world)
     return world
 
 
-def _simulate(world: TransactionWorld) -> None:
+def simulate_in(world: TransactionWorld) -> None:
+    """The faults and the end of a run; see `simulate`."""
     rng = world.rng
     world.faults = Faults(
         delay_ms=rng.choice([1, 20, 200]),
@@ -391,7 +402,7 @@ def _simulate(world: TransactionWorld) -> None:
         append_fails_written=rng.choice([0, 0.5]),
         append_slow=rng.choice([0, 0.02]),
         marker_fails=rng.choice([0, 0.1]),
-        crash=rng.choice([0, 0.001, 0.02]),
+        crash=rng.choice(world.crashes),
         dies=rng.choice([0, 0.02, 0.1]),
     )
     failing = world.faults.append_fails > 0
@@ -415,11 +426,11 @@ def _simulate(world: TransactionWorld) -> None:
         world.check()
         if not world.faults.append_fails and rng.random() < 0.2:
             world.check_journal()
-        if world.now_ms < FAULTY_MS:
+        if world.now_ms < world.faulty_ms:
             world.later(1_000, second)
 
     second()
-    world.run(FAULTY_MS)
+    world.run(world.faulty_ms)
     world.faults = Faults()
     for one in clients:
         one.die()

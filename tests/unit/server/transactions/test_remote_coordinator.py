@@ -6,17 +6,22 @@ until the test lets them go.
 
 from __future__ import annotations
 
+import queue
 import threading
 from collections.abc import Callable, Iterator
+from functools import partial
 from typing import Any
 
 import pytest
 
+from kafkalog.coordinator.step import Producer
 from kafkalog.log.log import handle_of
 from kafkalog.server.broker import Broker, node_of
 from kafkalog.server.dispatch import Dispatch
 from kafkalog.server.journal import OFFSETS_TOPIC, TRANSACTIONS_TOPIC
+from kafkalog.server.transactions.markers import Markers
 from kafkalog.server.transactions.remote import Afar
+from kafkalog.types import TopicPartition
 from kafkalog.wire import apis
 from kafkalog.wire.error_codes import ErrorCode
 from tests.support.membership import joined, led_by
@@ -313,6 +318,41 @@ def test_each_error_of_the_coordinator(
     writer.begin()
     assert writer.written() is told
     assert ends(raw) == (0, 0)
+
+
+def test_errors_of_another_leader_are_logged_as_they_change(
+    broker: Broker, caplog: pytest.LogCaptureFixture
+) -> None:
+    """An election is no error; a marker that cannot be written is one, until it is written."""
+    node, peer = node_of(broker), Peer()
+    codes = [
+        ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.KAFKA_STORAGE_ERROR,
+        ErrorCode.KAFKA_STORAGE_ERROR, ErrorCode.NONE,
+    ]  # fmt: skip
+
+    def answered(code: ErrorCode, _request: Any, _version: int) -> Any:
+        row = {"partition_index": 0, "error_code": code}
+        return {"markers": [{"producer_id": 1, "topics": [{"name": "t", "partitions": [row]}]}]}
+
+    peer.on(apis.WRITE_TXN_MARKERS, *(partial(answered, code) for code in codes))
+    with joined({7: peer}) as member, Raw(broker.bootstrap_servers) as raw:
+        raw.create("t", 1)
+        led_by(member, {7: peer}, "t", 7)
+        afar = Afar(member, "test")
+        appends = node.markers._appends
+        markers = Markers(node.partitions, appends, node.coordinator, node.guards, "test", afar)
+        found = queue.SimpleQueue[ErrorCode]()
+        with caplog.at_level("INFO", "kafkalog.server.transactions.markers"):
+            for code in codes:
+                markers.write(TopicPartition("t", 0), Producer(1, 0, True), found.put)
+                assert found.get(timeout=LIMIT_S) is code
+        peer.__exit__()
+        afar.stop()
+        markers.stop()
+    assert caplog.messages == [
+        "t-0: a transaction is not ended yet: broker 7: KAFKA_STORAGE_ERROR",
+        "t-0: transactions can be ended again",
+    ]
 
 
 OFFSET_ANSWERS = [

@@ -1,0 +1,144 @@
+"""The simulation finds no bug in transactions over several nodes, and finds the bugs that are
+planted in them.
+
+A run that finds something reports its seed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import pytest
+
+from kafkalog.coordinator.transactions import core
+from kafkalog.coordinator.transactions.outcomes import Outcome, outcome_of
+from kafkalog.server.transactions import write_guards
+from kafkalog.server.transactions.permission import Permission
+from kafkalog.server.transactions.write_guards import Guards
+from kafkalog.wire.error_codes import ErrorCode
+from tests.support.effort import SEED, rounds
+from tests.unit.coordinator.simulated_log import Partition
+from tests.unit.coordinator.simulated_world import Violated
+from tests.unit.coordinator.simulation_nodes import simulate, simulate_calm
+
+CANARY_RUNS = 100
+RUNS, CALM_RUNS = 12, 2
+
+Patch = pytest.MonkeyPatch
+
+
+@pytest.mark.explore
+@pytest.mark.timeout(0)
+def test_transactions_over_several_nodes_keep_their_promises() -> None:
+    """X1 to X5 and X7 to X9 hold under lost, slow and repeated messages, deaths of nodes and
+    producers, elections, coordinators that move, and topics that are deleted and created again."""
+    questions = 0
+    for number in rounds(RUNS):
+        questions += simulate(SEED + number).questions
+    assert questions, "no coordinator of another node was asked"
+
+
+def test_nobody_is_refused_by_another_node_while_nothing_goes_wrong() -> None:
+    """X6 holds without faults."""
+    for number in rounds(CALM_RUNS):
+        assert simulate_calm(SEED + number).questions
+
+
+def begins_guards_late(patch: Patch) -> None:
+    """The guard begins only when the answer arrives."""
+    made = Permission.__init__
+
+    def late(self: Permission, *args: Any, afar: bool) -> None:
+        made(self, *args, afar=False)
+
+    patch.setattr(Permission, "__init__", late)
+
+
+def checks_no_guard(patch: Patch) -> None:
+    """A batch is written although its guard is broken."""
+
+    @contextmanager
+    def writing(_self: Guards, _guard: Any) -> Iterator[bool]:
+        yield True
+
+    patch.setattr(Guards, "writing", writing)
+
+
+def keeps_guards(patch: Patch) -> None:
+    """Markers break no guard."""
+    patch.setattr(write_guards, "breaks", lambda _marker, _epoch: False)
+
+
+def keeps_guards_of_the_same_epoch(patch: Patch) -> None:
+    """Only a marker of a later epoch breaks guards."""
+    patch.setattr(write_guards, "breaks", lambda marker, epoch: marker.epoch > epoch)
+
+
+def keeps_guards_of_those_who_leave(patch: Patch) -> None:
+    """A change of leaders and a deletion break no guard."""
+    patch.setattr(Guards, "leave", lambda *_: None)
+
+
+def believes_leaders(patch: Patch) -> None:
+    """A leader that does not know its partition is believed to have none."""
+    patch.setattr(core, "outcome_of", lambda error, _exists: outcome_of(error, False))
+
+
+def takes_refusals_for_markers(patch: Patch) -> None:
+    """A marker counts as written although the leader has changed."""
+
+    def taken(error: ErrorCode, exists: bool) -> Outcome:
+        moved = error is ErrorCode.NOT_LEADER_OR_FOLLOWER
+        return Outcome.DONE if moved else outcome_of(error, exists)
+
+    patch.setattr(core, "outcome_of", taken)
+
+
+def takes_markers_of_earlier_coordinators(patch: Patch) -> None:
+    """A partition accepts a marker of an earlier coordinator epoch."""
+    patch.setattr(Partition, "is_fenced", staticmethod(lambda _marker, _known: False))
+
+
+CANARIES = [
+    begins_guards_late,
+    checks_no_guard,
+    keeps_guards,
+    keeps_guards_of_the_same_epoch,
+    keeps_guards_of_those_who_leave,
+    believes_leaders,
+    takes_refusals_for_markers,
+    takes_markers_of_earlier_coordinators,
+]
+BEGINS = {
+    "begins_guards_late": 27,
+    "checks_no_guard": 27,
+    "keeps_guards": 27,
+    "keeps_guards_of_the_same_epoch": 27,
+    "keeps_guards_of_those_who_leave": 107,
+}
+"""Seeds shortly before the first one that finds the bug."""
+
+
+@pytest.mark.parametrize("plant", CANARIES, ids=lambda plant: plant.__name__)
+def test_the_simulation_of_nodes_finds_what_is_planted(
+    plant: Callable[[Patch], None], monkeypatch: Patch
+) -> None:
+    plant(monkeypatch)
+    begin = BEGINS.get(plant.__name__, 0)
+    with pytest.raises(Violated):
+        for seed in range(begin, begin + CANARY_RUNS):
+            simulate(seed)
+
+
+def breaks_guards_of_the_next(patch: Patch) -> None:
+    """A marker of version 2 breaks the guards of the transaction after the one that it ends."""
+    patch.setattr(write_guards, "breaks", lambda marker, epoch: marker.epoch >= epoch)
+
+
+def test_a_batch_that_another_node_refuses_for_nothing_is_found(monkeypatch: Patch) -> None:
+    breaks_guards_of_the_next(monkeypatch)
+    with pytest.raises(Violated, match="X6"):
+        for seed in range(CANARY_RUNS):
+            simulate_calm(seed)
