@@ -87,9 +87,12 @@ def _is_broker(node: Node, client_id: str | None) -> bool:
 
 
 def _ask(controller: Controlling, request: Request) -> None:
-    def answer(body: Mapping[str, Any] | None) -> None:
+    def answer(body: Mapping[str, Any] | Exception | None) -> None:
         if body is None:
             answer_failure(request, ErrorCode.NOT_CONTROLLER, "This is not the correct controller.")
+            return
+        if isinstance(body, Exception):
+            handler_failed(request, body)
             return
         try:
             request.answer(body)
