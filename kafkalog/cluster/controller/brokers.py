@@ -131,9 +131,7 @@ def _without(
     one, live = context.partitions[key], set(context.holding(key))
     now = leadership(one)
     if now.leader == broker:
-        new = leader_election.elect_for_controlled_shutdown(
-            now, one.replicas, live, context.ending
-        )
+        new = leader_election.elect_for_controlled_shutdown(now, one.replicas, live, context.ending)
     else:
         told.stop(broker, key, delete=False)
         new = leader_election.without_replica(now, broker)

@@ -53,9 +53,7 @@ Deciding = Generator[
 ]
 
 
-def guarded(
-    context: Context, key: TopicPartition, otherwise: U, decide: Callable[[], T]
-) -> T | U:
+def guarded(context: Context, key: TopicPartition, otherwise: U, decide: Callable[[], T]) -> T | U:
     """The result of `decide`, which is about one partition; `otherwise`: if it raises.
 
     So an exception harms only its partition.  It is logged once.
