@@ -47,6 +47,18 @@ class Slow(Driver):
         return event
 
 
+class Counted(Driver):
+    """Releases `stood` each time that it stands for election."""
+
+    def __init__(self, stand_in: StandIn) -> None:
+        super().__init__(stand_in.hosts, NODE, Options("PLAINTEXT", rebalances=False), USUAL)
+        self.stood = threading.Semaphore(0)
+
+    def _stand(self) -> None:
+        self.stood.release()
+        super()._stand()
+
+
 def test_what_is_asked_while_it_ends_is_answered(stand_in: StandIn) -> None:
     """The request that the thread has taken, those in the queue, and later ones."""
     driver = Slow(stand_in)
@@ -164,16 +176,13 @@ def test_an_unreadable_controller_epoch_is_logged_once(
     stand_in: StandIn, caplog: pytest.LogCaptureFixture
 ) -> None:
     """Nobody can be elected; once it is repaired, this node is."""
-    driver = Driver(stand_in.hosts, NODE, Options("PLAINTEXT", rebalances=False), USUAL)
+    driver = Counted(stand_in)
     with open_session(stand_in.hosts, lambda _: None) as session:
         assert session.commit([Create(tree.CONTROLLER_EPOCH, b"x")]).done
-        looked = threading.Semaphore(0)
-        stand = driver._election.stand
-        driver._election.stand = lambda: (looked.release(), stand())[1]  # type: ignore[method-assign]
         driver.start()
         try:
             for _ in range(3):
-                assert looked.acquire(timeout=LIMIT_S)
+                assert driver.stood.acquire(timeout=LIMIT_S)
             assert session.commit([Set(tree.CONTROLLER_EPOCH, b"7")]).done
             wait_for(lambda: driver.reigns, "it is elected")
         finally:
