@@ -87,10 +87,10 @@ class Controlling(Protocol):
 
     def ask(
         self, api: Api, request: Any, version: int,
-        answer: Callable[[Mapping[str, Any] | None], None],
+        answer: Callable[[Mapping[str, Any] | Exception | None], None],
     ) -> None:  # fmt: skip
         """Ask the controller; `answer` is called once, with None if another node is the
-        controller."""
+        controller, with an exception if the request failed."""
 
     def start(self) -> None:
         """Become a candidate."""

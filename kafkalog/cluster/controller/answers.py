@@ -31,6 +31,7 @@ __all__ = ["ANSWERS", "PRODUCER_ID_BLOCK", "Answer", "rebalanced"]
 
 PRODUCER_ID_BLOCK = 1000
 PRODUCER_ID_MAX = (1 << 63) - 1
+NO_BLOCK = tree.ProducerIdBlock(-1, -1, -1)
 PREFERRED = 0
 """The only kind of election that ElectLeaders version 0 knows; 1: unclean."""
 Body = dict[str, Any]
@@ -65,7 +66,11 @@ def allocate_producer_ids(office: Office, request: Any, version: int) -> Steps[B
         known = office.producer_ids
         if known is None:
             return {"error_code": ErrorCode.UNKNOWN_SERVER_ERROR, **none}
-        first = tree.read_producer_ids(known.data).last + 1 if known.data else 0
+        last = office.parsed(tree.read_producer_ids, known.data) if known.data else NO_BLOCK
+        if last is None:
+            office.producer_ids = None  # it may be readable the next time
+            return {"error_code": ErrorCode.UNKNOWN_SERVER_ERROR, **none}
+        first = last.last + 1
         if first > PRODUCER_ID_MAX - PRODUCER_ID_BLOCK:
             return {"error_code": ErrorCode.UNKNOWN_SERVER_ERROR, **none}
         block = tree.ProducerIdBlock(request.broker_id, first, first + PRODUCER_ID_BLOCK - 1)

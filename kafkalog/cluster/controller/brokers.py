@@ -7,11 +7,20 @@ controller on ZooKeeper (kafka.md of the specification, 3.11).
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from functools import partial
 
 from kafkalog.cluster.controller import leader_election
 from kafkalog.cluster.controller.context import NEVER_LED, Context, TopicPartition, leadership
 from kafkalog.cluster.controller.deletion import delete_topics, drop_strays
-from kafkalog.cluster.controller.partitions import Deciding, believe, settle, unled, write
+from kafkalog.cluster.controller.leader_election import Leadership
+from kafkalog.cluster.controller.partitions import (
+    Deciding,
+    believe,
+    guarded,
+    settle,
+    unled,
+    write,
+)
 from kafkalog.cluster.controller.reassign import resume
 from kafkalog.cluster.controller.requests import Gathered
 from kafkalog.metadata.image import Broker
@@ -106,21 +115,27 @@ def let_go(
     context.ending.add(broker)
     wanted = {}
     for key in _shared(context, broker):
-        one, live = context.partitions[key], set(context.holding(key))
-        now = leadership(one)
-        if now.leader == broker:
-            new = leader_election.elect_for_controlled_shutdown(
-                now, one.replicas, live, context.ending
-            )
-        else:
-            told.stop(broker, key, delete=False)
-            new = leader_election.without_replica(now, broker)
-        if new is not None and (new.leader, new.isr) != (now.leader, now.isr):
+        new = guarded(context, key, None, partial(_without, context, told, broker, key))
+        if new is not None:
             wanted[key] = new
     yield from write(context, told, wanted)
     partitions = context.partitions
     return ErrorCode.NONE, [key for key in _shared(context, broker)
                             if partitions[key].leader == broker]  # fmt: skip
+
+
+def _without(
+    context: Context, told: Gathered, broker: int, key: TopicPartition
+) -> Leadership | None:
+    """The leadership of a partition without a broker that is shutting down; None: it stays."""
+    one, live = context.partitions[key], set(context.holding(key))
+    now = leadership(one)
+    if now.leader == broker:
+        new = leader_election.elect_for_controlled_shutdown(now, one.replicas, live, context.ending)
+    else:
+        told.stop(broker, key, delete=False)
+        new = leader_election.without_replica(now, broker)
+    return None if new is None or (new.leader, new.isr) == (now.leader, now.isr) else new
 
 
 def _shared(context: Context, broker: int) -> list[TopicPartition]:

@@ -11,6 +11,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import NamedTuple
 
 from kafkalog.cluster.controller.leader_election import Leadership
+from kafkalog.errors import ArgumentError
 from kafkalog.metadata.image import TOPIC, Broker, Partition
 from kafkalog.metadata.zookeeper import tree
 from kafkalog.metadata.zookeeper.loading import Loaded
@@ -41,6 +42,7 @@ __all__ = [
 TopicPartition = tuple[str, int]
 Copies = dict[str, set[tuple[int, int]]]
 """By topic: (partition, broker)."""
+LEADER_EPOCH_MAX = 2**31 - 1
 NEVER_LED = -1
 """The leader epoch of a partition that has no state in the tree yet."""
 
@@ -136,8 +138,13 @@ class Context:
         refused."""
         self.again: set[tuple[str, tuple[int, int] | None]] = set()
         """Retries in flight: copies by topic; None: the topic's removal from the tree."""
-        self.stale: set[TopicPartition] = set()
+        self.stale: set[TopicPartition] = set(loaded.unread)
         """Their state in the tree differs from here: nothing is decided until it is read again."""
+        self.unread: set[TopicPartition] = set(loaded.unread)
+        """Of these, what must not be read again at once: the state is unreadable, or differed again
+        when it was read."""
+        self.broken: dict[TopicPartition, str] = {}
+        """Why nothing could be decided about a partition, as it was logged last."""
         self.shifted: set[TopicPartition] = set()
         """Partitions under a move whose ISR may have changed since the move was last looked at."""
         self.assigned_at: dict[str, int] = dict(loaded.assigned_at)
@@ -195,6 +202,11 @@ class Context:
         self, key: TopicPartition, one: Partition, new: Leadership
     ) -> tuple[Partition, Operation]:
         path = tree.partition_path(*key)
+        if new.leader_epoch > LEADER_EPOCH_MAX:
+            raise ArgumentError(
+                f"{path}: leader_epoch: found {one.leader_epoch}, wanted less than "
+                f"{LEADER_EPOCH_MAX}: no other leader can be elected"
+            )
         data = tree.write_partition(
             tree.PartitionState(
                 new.leader, new.leader_epoch, new.isr, self.reign.epoch, new.recovering
@@ -243,6 +255,11 @@ class Context:
         if done.topic in self.assigned_at:
             self.assigned_at[done.topic] += 1
 
+    def check(self, key: TopicPartition, one: Partition, new: Leadership | None) -> None:
+        """Raises if this leadership cannot be written: ArgumentError."""
+        if new is not None:
+            self._led(key, one, new)
+
     def folders(self, keys: Iterable[TopicPartition]) -> list[Folder]:
         """The znodes that will hold partitions without a state yet, the outer before the inner."""
         first = [key for key in keys if self.partitions[key].leader_epoch == NEVER_LED]
@@ -274,6 +291,7 @@ class Context:
     def read(self, key: TopicPartition, state: tree.PartitionState, version: int) -> None:
         """A partition's state was read from the tree."""
         self.stale.discard(key)
+        self.unread.discard(key)
         self.written_by[key] = state.controller_epoch
         self.partitions[key] = self.partitions[key]._replace(
             leader=state.leader, leader_epoch=state.leader_epoch, isr=state.isr,

@@ -47,18 +47,26 @@ ASKED_MAX = 10_000
 FIRST_CHECK_MS = 5_000
 """Until the first check whether leaderships are balanced."""
 RETRY_MS, RETRY_MAX_MS = 1_000, 60_000
-"""Until a failed drop is retried: the first delay, which doubles each time, and the longest."""
+"""Until what failed is retried: the first delay, which doubles each time, and the longest."""
+SAID_MAX = 1_000
+"""Different exceptions that are logged in a reign."""
 REIGN = 0
 """The index of the operation, in all that a controller writes, that checks that it still is one."""
 _NOBODY = object()
 
 
 class _Work(NamedTuple):
+    name: str
+    """As errors name it."""
     begin: Callable[[Office], Steps[Any]]
     key: Hashable = None
     """Of works with the same key only one waits; None: all of them do."""
     token: Any = _NOBODY
     """The caller, which gets the result as its answer."""
+
+
+def _named(step: steps.Step) -> _Work:
+    return _Work(step.__name__, step, step)
 
 
 def _answering(answer: answers.Answer, event: Asked) -> Callable[[Office], Steps[Any]]:
@@ -82,6 +90,10 @@ class Controller:
         """Of the last reads or writes; an outcome with another number is outdated."""
         self._retry_ms = RETRY_MS
         self._retry_waits = False  # the retry clock is set
+        self._failed: dict[Hashable, _Work] = {}
+        """By key, what raised an exception: retried later."""
+        self._said: set[tuple[str, str]] = set()
+        """The exceptions that were logged, with the names of their works."""
         self._strays: Copies = {}  # of the last reign: known nowhere else
 
     @property
@@ -123,7 +135,7 @@ class Controller:
         for problem in event.loaded.problems:
             _logger.warning("%s", problem)
         for step in steps.BEGIN:
-            self._add(_Work(step))
+            self._add(_named(step))
         if self._options.rebalances:
             yield Timer(Clock.BALANCE, now_ms + min(FIRST_CHECK_MS, self._options.check_ms))
 
@@ -137,6 +149,8 @@ class Controller:
         self._office, self._work = None, None
         self._waiting.clear()
         self._keys.clear()
+        self._failed.clear()
+        self._said.clear()
         self._asked_count = 0
         return [Reply(one.token, None) for one in works if one.token is not _NOBODY]
 
@@ -146,35 +160,41 @@ class Controller:
         if isinstance(event, Seen):
             step = steps.seen(event.path)
             if step is not None:
-                self._add(_Work(step, event.path))
+                self._add(_Work(event.path, step, event.path))
         elif isinstance(event, Unwatched):
             for step in steps.AGAIN:
-                self._add(_Work(step, step))
+                self._add(_named(step))
         elif isinstance(event, Asked):
             answer = answers.ANSWERS.get(event.api.key)
             if answer is None or self._asked_count >= ASKED_MAX:
                 yield Reply(event.token, None)
             else:
                 self._asked_count += 1
-                self._add(_Work(_answering(answer, event), token=event.token))
+                begin = _answering(answer, event)
+                self._add(_Work(event.api.name, begin, token=event.token))
         elif isinstance(event, Answered):
-            self._add(_Work(partial(steps.answered, send=event.send, response=event.response)))
+            begin = partial(steps.answered, send=event.send, response=event.response)
+            name = f"broker {event.send.broker}'s answer to {event.send.api.name}"
+            self._add(_Work(name, begin))
         elif isinstance(event, Behind):
-            key = ("behind", event.broker)
-            self._add(_Work(partial(steps.behind, broker=event.broker), key))
+            name = f"broker {event.broker} is behind"
+            self._add(_Work(name, partial(steps.behind, broker=event.broker), name))
         elif isinstance(event, Tick) and event.clock is Clock.BALANCE:
-            self._add(_Work(answers.rebalanced, "rebalance"))
+            self._add(_named(answers.rebalanced))
             yield Timer(Clock.BALANCE, now_ms + self._options.check_ms)
         elif isinstance(event, Tick):
             self._retry_waits = False
-            self._add(_Work(steps.deleted_again, "retry"))
+            failed, self._failed = self._failed, {}
+            for work in (_named(steps.failed_again), *failed.values()):
+                self._add(work)
 
     def _again(self, now_ms: int) -> Iterator[Effect]:
         """Retry what failed, each time after a longer delay, until nothing fails."""
         context = None if self._office is None else self._office.context
-        if context is None or not (context.failed or context.again):
+        left = context is not None and bool(context.failed or context.unread or self._failed)
+        if context is None or not (left or context.again):
             self._retry_ms = RETRY_MS
-        elif context.failed and not self._retry_waits:
+        elif left and not self._retry_waits:
             yield Timer(Clock.RETRY, now_ms + self._retry_ms)
             self._retry_waits = True
             self._retry_ms = min(2 * self._retry_ms, RETRY_MAX_MS)
@@ -213,10 +233,25 @@ class Controller:
                 wanted = work[1].send([])
         except StopIteration as end:
             return self._ended(office, work[0], end.value)
+        except Exception as problem:  # it harms nothing else
+            self._fail(work[0], problem)
+            return self._ended(office, work[0], problem)
         self._number += 1
         if isinstance(wanted, Looks):
             return [Look(self._number, wanted.reads)]
         return [*office.told.urgent(), Commit(self._number, [one.operations for one in wanted])]
+
+    def _fail(self, work: _Work, problem: Exception) -> None:
+        """A work raised: it is retried later, and a request gets the exception as its answer.
+
+        What was written before is in the tree, and is read again when a write of the same znode is
+        refused.
+        """
+        if (said := (work.name, repr(problem))) not in self._said and len(self._said) < SAID_MAX:
+            self._said.add(said)
+            _logger.exception("the controller could not handle: %s", work.name)
+        if work.key is not None:
+            self._failed[work.key] = work
 
     def _ended(self, office: Office, work: _Work, body: Any) -> list[Effect]:
         self._work = None
@@ -224,8 +259,8 @@ class Controller:
         if work.token is not _NOBODY:
             self._asked_count -= 1
             effects.append(Reply(work.token, body))
-        if office.context.stale:
-            self._add(_Work(steps.stale_again, "stale"))
+        if office.context.stale - office.context.unread:
+            self._add(_named(steps.stale_again))
         if office.context.shifted:
-            self._add(_Work(steps.moves_again, "moves"))
+            self._add(_named(steps.moves_again))
         return effects

@@ -51,8 +51,9 @@ __all__ = ["Driver"]
 _logger = logging.getLogger(__name__)
 
 RETRY_S = 0.5
-Answer = Callable[[Mapping[str, Any] | None], None]
-"""Takes the fields of a response; None: this node is not the controller."""
+Answer = Callable[[Mapping[str, Any] | Exception | None], None]
+"""Takes the fields of a response; None: this node is not the controller; an exception: the request
+failed with it."""
 
 
 class Driver:
@@ -75,6 +76,8 @@ class Driver:
         self._ticks_s: dict[Clock, float] = {}
         self._stand_s: float | None = None  # when to stand again, after ZooKeeper was away
         self._away = False
+        self._said = ""  # the last problem that was logged
+        self._unplaced: dict[int, int] = {}  # brokers without the listener, with their epochs
         self._asking = threading.Lock()  # a request is queued before the end, or refused
         self._ended = threading.Event()
         self._thread = threading.Thread(target=self._loop, name=f"controller {node}", daemon=True)
@@ -137,12 +140,18 @@ class Driver:
                     self._take(event)
                 elif isinstance(event, Asked):
                     event.token(None)
-            except KafkalogError as problem:
+            except Exception as problem:
+                self._say(problem)
+                self._lose()
+
+    def _say(self, problem: Exception) -> None:
+        """Log a problem once, however often it is met again."""
+        if self._said != (said := repr(problem)):
+            self._said = said
+            if isinstance(problem, KafkalogError):
                 _logger.warning("the controller's node %d: %s", self._node, problem)
-                self._lose()
-            except Exception:
+            else:
                 _logger.exception("the controller's node %d resigns", self._node)
-                self._lose()
 
     def _lose(self) -> None:
         """The outcome of a write, or the effect of an event, is unknown: start over."""
@@ -198,6 +207,7 @@ class Driver:
             self._session.ensure(tree.PERSISTENT)
             loaded = read_tree(self._session, self._node)
             self._do(self._controller.handle(Elected(reign, loaded), _now_ms()))
+            self._said = ""
 
     # ---- what is to be done ----------------------------------------------------------------------
 
@@ -214,7 +224,7 @@ class Driver:
             elif isinstance(effect, Send):
                 self._send(effect)
             elif isinstance(effect, Reply):
-                effect.token(effect.body)
+                self._reply(effect)
             elif isinstance(effect, Timer):
                 at_s = time.monotonic() + (effect.at_ms - _now_ms()) / 1000
                 self._ticks_s[effect.clock] = at_s
@@ -223,6 +233,12 @@ class Driver:
                 self._election.resign()
                 self._stand()
         self._let_go()
+
+    def _reply(self, effect: Reply) -> None:
+        try:
+            effect.token(effect.body)
+        except Exception:  # it is the caller's
+            _logger.exception("the controller's node %d could not answer", self._node)
 
     def _brokers(self) -> Mapping[int, Broker]:
         office = self._controller.office
@@ -239,7 +255,9 @@ class Driver:
             if found is not None:
                 found[1].stop()
             if address is None:
-                _logger.error("broker %d has no listener %s", request.broker, self._listener)
+                if self._unplaced.get(request.broker) != epoch:
+                    self._unplaced[request.broker] = epoch
+                    _logger.error("broker %d has no listener %s", request.broker, self._listener)
                 self._senders.pop(request.broker, None)
                 return
             made = Sender(address, request.broker, self._node, self._told)

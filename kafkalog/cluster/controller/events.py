@@ -148,10 +148,11 @@ class Look(NamedTuple):
 
 
 class Reply(NamedTuple):
-    """Answer a request.  None: another node is the controller, or will be."""
+    """Answer a request.  None: another node is the controller, or will be; an exception: the
+    request failed with it."""
 
     token: Any
-    body: Mapping[str, Any] | None
+    body: Mapping[str, Any] | Exception | None
 
 
 class Timer(NamedTuple):

@@ -7,11 +7,12 @@ member with the broker epoch that the leader knew (KIP-903).
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any, NamedTuple
 
 from kafkalog.cluster.controller.context import Context, TopicPartition, leadership
 from kafkalog.cluster.controller.leader_election import Leadership
-from kafkalog.cluster.controller.partitions import Deciding, lead_on, write
+from kafkalog.cluster.controller.partitions import Deciding, guarded, lead_on, write
 from kafkalog.cluster.controller.reassign import resume
 from kafkalog.cluster.controller.requests import Gathered
 from kafkalog.metadata.image import Partition
@@ -86,7 +87,10 @@ def alter_partition(
             continue
         for asked in topic.partitions:
             key, wanted = (name, asked.partition_index), _wanted(request, asked, version)
-            verdicts[key] = judged(context, key, wanted)
+            verdicts[key] = guarded(
+                context, key, ErrorCode.UNKNOWN_SERVER_ERROR,
+                partial(judged, context, key, wanted),
+            )  # fmt: skip
             if verdicts[key] is None:
                 passed[key] = leadership(context.partitions[key])._replace(
                     isr=wanted.brokers, recovering=wanted.recovering

@@ -11,7 +11,9 @@ is unknown, the decision is dropped, and the controller reads the tree again.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Generator, Iterable, Mapping, Sequence
+import logging
+from collections.abc import Callable, Collection, Generator, Iterable, Mapping, Sequence
+from functools import partial
 from typing import TypeVar
 
 from kafkalog.cluster.controller.context import (
@@ -34,6 +36,7 @@ __all__ = [
     "Deciding",
     "believe",
     "due",
+    "guarded",
     "lead_on",
     "settle",
     "unled",
@@ -42,10 +45,26 @@ __all__ = [
     "write",
 ]
 
+_logger = logging.getLogger(__name__)
 T = TypeVar("T")
+U = TypeVar("U")
 Deciding = Generator[
     Sequence[Folder | Write | Assignment | Change | Removal], Sequence[Committed], T
 ]
+
+
+def guarded(context: Context, key: TopicPartition, otherwise: U, decide: Callable[[], T]) -> T | U:
+    """The result of `decide`, which is about one partition; `otherwise`: if it raises.
+
+    So an exception harms only its partition.  It is logged once.
+    """
+    try:
+        return decide()
+    except Exception as problem:
+        if context.broken.get(key) != (said := repr(problem)):
+            context.broken[key] = said
+            _logger.exception("%s-%d: the controller cannot decide about it", *key)
+        return otherwise
 
 
 def due(
@@ -102,12 +121,18 @@ def believe(context: Context, told: Gathered) -> Deciding[None]:
     """A broker that died and came back while there was no controller does not stay in ISRs."""
     wanted = {}
     for key, reborn in context.reborn.items():
-        one, live = context.partitions[key], context.electable(key)
-        new = without_reborn(leadership(one), one.replicas, live, reborn)
+        new = guarded(context, key, None, partial(_without_reborn, context, key, reborn))
         if new is not None and key[0] not in context.deleted:
             wanted[key] = new
     context.reborn.clear()
     yield from write(context, told, wanted)
+
+
+def _without_reborn(
+    context: Context, key: TopicPartition, reborn: Collection[int]
+) -> Leadership | None:
+    one = context.partitions[key]
+    return without_reborn(leadership(one), one.replicas, context.electable(key), reborn)
 
 
 def unled(context: Context) -> list[TopicPartition]:
@@ -120,13 +145,17 @@ def settle(context: Context, told: Gathered, keys: Iterable[TopicPartition]) -> 
     """Give partitions the leadership that they are due, and send it."""
     wanted = {}
     for key in keys:
-        new = due(
-            context.partitions[key], set(context.holding(key)), context.electable(key),
-            unclean=context.unclean(key[0]),
-        )  # fmt: skip
+        new = guarded(context, key, None, partial(_due, context, key))
         if new is not None and key[0] not in context.deleted:
             wanted[key] = new
     yield from write(context, told, wanted)
+
+
+def _due(context: Context, key: TopicPartition) -> Leadership | None:
+    return due(
+        context.partitions[key], set(context.holding(key)), context.electable(key),
+        unclean=context.unclean(key[0]),
+    )  # fmt: skip
 
 
 def lead_on(context: Context, told: Gathered, keys: Iterable[TopicPartition]) -> Deciding[None]:
@@ -149,11 +178,15 @@ def write(
     `to_holders`: have the replicas of a partition lead or follow; not for an ISR that its leader
     asked for.  Returns those that were written; the others are stale.
     """
-    wanted = {key: new for key, new in wanted.items() if key not in context.stale}
-    folders = context.folders(wanted)
-    writes = [context.write(key, new) for key, new in wanted.items()]
+    tried = {
+        key: guarded(context, key, None, partial(context.write, key, new))
+        for key, new in wanted.items()
+        if key not in context.stale
+    }
+    writes = [one for one in tried.values() if one is not None]
     if not writes:
         return set()
+    folders = context.folders(one.partition for one in writes)
     outcomes = yield [*folders, *writes]
     done = set()
     for one, outcome in zip(writes, outcomes[len(folders) :], strict=True):

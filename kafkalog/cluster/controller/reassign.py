@@ -18,11 +18,12 @@ last in-sync copy is not removed: Kafka's later controllers (KRaft) refuse that,
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from functools import partial
 from typing import Any, NamedTuple
 
 from kafkalog.cluster.controller.context import NEVER_LED, Context, TopicPartition, leadership
 from kafkalog.cluster.controller.leader_election import Leadership, elect_for_reassignment
-from kafkalog.cluster.controller.partitions import Deciding, settle
+from kafkalog.cluster.controller.partitions import Deciding, guarded, settle
 from kafkalog.cluster.controller.requests import Gathered
 from kafkalog.metadata.image import NO_LEADER, Partition
 from kafkalog.metadata.zookeeper import tree
@@ -43,6 +44,9 @@ class Refusal(NamedTuple):
 
     error: ErrorCode
     message: str
+
+
+FAILED = Refusal(ErrorCode.UNKNOWN_SERVER_ERROR, "The controller's log says why.")
 
 
 def moving(one: Partition) -> bool:
@@ -104,7 +108,9 @@ def _reassign(
     answers: dict[TopicPartition, Refusal | None] = {}
     wanted: dict[TopicPartition, Partition] = {}
     for key, replicas in asked.items():
-        found = _judged(context, key, replicas, live)
+        found = guarded(
+            context, key, FAILED, partial(_judged, context, key, replicas, live)
+        )  # fmt: skip
         if isinstance(found, Partition):
             wanted[key] = found
         else:
@@ -218,7 +224,12 @@ def _go_on(
     if not wanted:
         return set()
     done: set[TopicPartition] = set()
-    for portion in _portions([key for key in wanted if key not in context.stale]):
+    passed = [
+        key for key, one in wanted.items()
+        if key not in context.stale
+        and guarded(context, key, False, partial(_writable, context, key, one))
+    ]  # fmt: skip
+    for portion in _portions(passed):
         writes = [
             context.assign(topic, {key: _next(context, key, wanted[key]) for key in keys})
             for topic, keys in portion.items()
@@ -296,6 +307,12 @@ def _next(
         )
         leader = NO_LEADER if elected is None else elected.leader
     return one, Leadership(leader, now.leader_epoch + 1, kept or now.isr, now.recovering)
+
+
+def _writable(context: Context, key: TopicPartition, one: Partition) -> bool:
+    """True.  Raises if the next write of a partition cannot be made."""
+    context.check(key, *_next(context, key, one))
+    return True
 
 
 def _tell(context: Context, told: Gathered, key: TopicPartition, was: Partition) -> None:

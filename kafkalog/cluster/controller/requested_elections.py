@@ -8,11 +8,12 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterable
+from functools import partial
 
 from kafkalog.cluster.controller import leader_election
 from kafkalog.cluster.controller.context import NEVER_LED, Context, TopicPartition, leadership
 from kafkalog.cluster.controller.leader_election import Leadership
-from kafkalog.cluster.controller.partitions import Deciding, write
+from kafkalog.cluster.controller.partitions import Deciding, guarded, write
 from kafkalog.cluster.controller.reassign import moving
 from kafkalog.cluster.controller.requests import Gathered
 from kafkalog.wire.error_codes import ErrorCode
@@ -31,7 +32,8 @@ def elect_leaders(
     answers: dict[TopicPartition, ErrorCode] = {}
     wanted: dict[TopicPartition, Leadership] = {}
     for key in dict.fromkeys(keys):
-        found = _wanted(context, key, unclean=unclean)
+        decide = partial(_wanted, context, key, unclean=unclean)
+        found = guarded(context, key, ErrorCode.UNKNOWN_SERVER_ERROR, decide)
         if isinstance(found, Leadership):
             wanted[key] = found
         else:

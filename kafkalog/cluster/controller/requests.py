@@ -16,7 +16,7 @@ from kafkalog.metadata.image import Broker
 from kafkalog.wire.api import Api
 from kafkalog.wire.tables.controller import LEADER_AND_ISR, STOP_REPLICA, UPDATE_METADATA
 
-__all__ = ["DURING_DELETE", "Fields", "Gathered", "Send"]
+__all__ = ["DURING_DELETE", "Fields", "Gathered", "Send", "encodable", "unencodable"]
 
 DURING_DELETE = -2
 """The leader of a partition that is being deleted; for its replicas also the leader epoch."""
@@ -30,6 +30,46 @@ class Send(NamedTuple):
     api: Api
     body: Fields
     """By the names of kafkalog.wire."""
+
+
+def unencodable(send: Send) -> Exception | None:
+    """Why a request cannot be encoded; None: it can."""
+    try:
+        send.api.encode_request(send.api.versions.stop - 1, send.body)
+    except Exception as problem:
+        return problem
+    return None
+
+
+def encodable(send: Send) -> tuple[Send | None, dict[str, Exception]]:
+    """The request without the parts that cannot be encoded, None if nothing of it can; and these
+    parts with the reasons: partitions, and brokers."""
+    left_out: dict[str, Exception] = {}
+    kept: Fields = {name: [] for name in LISTS if name in send.body}
+    for name in kept:
+        for row in send.body[name]:
+            for part, label in _parts(row):
+                one = send._replace(body={**send.body, **dict.fromkeys(kept, ()), name: [part]})
+                if (why := unencodable(one)) is None:
+                    kept[name].append(part)
+                else:
+                    left_out[label] = why
+    found = send._replace(body=send.body | kept)
+    if (why := unencodable(found)) is not None:
+        return None, {f"all of it, for broker {send.broker}": why}
+    return found, left_out
+
+
+LISTS = ("topic_states", "live_brokers", "live_leaders")
+
+
+def _parts(row: Fields) -> Iterator[tuple[Fields, str]]:
+    """A row of one of the lists, partition by partition, with names for errors."""
+    if "partition_states" not in row:
+        yield row, f"broker {row.get('id', row.get('broker_id'))}"
+    for one in row.get("partition_states", ()):
+        label = f"{row['topic_name']}-{one['partition_index']}"
+        yield row | {"partition_states": [one]}, label
 
 
 class Gathered:

@@ -1,4 +1,7 @@
-"""Sends a controller's requests to one broker: one after another, each until it is answered."""
+"""Sends a controller's requests to one broker: one after another, each until it is answered.
+
+A part of a request that cannot be encoded is left out, so that it holds up nothing else.
+"""
 
 from __future__ import annotations
 
@@ -12,7 +15,13 @@ from uuid import UUID
 from kafkalog.client.link.connection import Connection
 from kafkalog.client.link.transport import Address, Options
 from kafkalog.cluster.controller.events import Answered, Behind
-from kafkalog.cluster.controller.requests import DURING_DELETE, Fields, Send
+from kafkalog.cluster.controller.requests import (
+    DURING_DELETE,
+    Fields,
+    Send,
+    encodable,
+    unencodable,
+)
 from kafkalog.errors import KafkalogError
 from kafkalog.wire.api import Api
 from kafkalog.wire.tables.controller import STOP_REPLICA, UPDATE_METADATA
@@ -24,6 +33,8 @@ _logger = logging.getLogger(__name__)
 WAITING_MAX = 500
 """Requests that may wait for one broker; if there are more, the controller sends the current state
 again."""
+SAID_MAX = 1_000
+"""Different parts of requests that are logged as left out."""
 RETRY_S = 0.1
 AGAIN_S = 1.0
 """After an unexpected exception."""
@@ -49,6 +60,7 @@ class Sender:
         self._behind = False
         self._ended = False
         self._connection: Connection | None = None
+        self._said: set[str] = set()  # the thread's own
         self._thread = threading.Thread(
             target=self._loop, name=f"controller to {broker}", daemon=True
         )
@@ -84,25 +96,38 @@ class Sender:
 
     def _loop(self) -> None:
         while (what := self._next()) is not None:
-            while not self._ended and not self._done(what):
-                pass
+            while not self._ended and what is not None:
+                what = self._left(what)
         self._hang_up()
 
-    def _done(self, what: Send | Behind) -> bool:
-        """Whether it was answered, which is reported; otherwise it is retried after a pause."""
+    def _left(self, what: Send | Behind) -> Send | Behind | None:
+        """None: it was answered, which is reported; otherwise what is retried, after a pause."""
         pause_s = RETRY_S
         try:
             self._told(what if isinstance(what, Behind) else Answered(what, self._ask(what)))
-            return True
-        except KafkalogError as problem:
-            _logger.info("broker %d: %s: %s", self._broker, _name(what), problem)
-        except Exception:  # without this thread the broker would get no more requests
-            _logger.exception("broker %d: %s", self._broker, _name(what))
-            pause_s = AGAIN_S
+            return None
+        except Exception as problem:  # without this thread the broker would get no more requests
+            if isinstance(what, Send) and unencodable(what) is not None:
+                return self._encodable(what)
+            if isinstance(problem, KafkalogError):
+                _logger.info("broker %d: %s: %s", self._broker, _name(what), problem)
+            else:
+                _logger.exception("broker %d: %s", self._broker, _name(what))
+                pause_s = AGAIN_S
         self._hang_up()
         with self._lock:
             self._lock.wait_for(lambda: self._ended, pause_s)
-        return False
+        return what
+
+    def _encodable(self, request: Send) -> Send | None:
+        """The request without the parts that cannot be encoded; each of them is logged once."""
+        found, left_out = encodable(request)
+        for name, why in left_out.items():
+            said = f"{request.api.name} is sent without {name}: {why}"
+            if said not in self._said and len(self._said) < SAID_MAX:
+                self._said.add(said)
+                _logger.error("broker %d: %s", self._broker, said)
+        return found
 
     def _next(self) -> Send | Behind | None:
         with self._lock:

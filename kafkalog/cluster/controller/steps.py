@@ -36,12 +36,14 @@ from kafkalog.wire.error_codes import ErrorCode
 from kafkalog.wire.tables.controller import LEADER_AND_ISR, STOP_REPLICA
 
 __all__ = [
-    "AGAIN", "BEGIN", "SEEN", "Looks", "Office", "Steps", "answered", "behind", "deleted_again",
+    "AGAIN", "BEGIN", "SEEN", "Looks", "Office", "Steps", "answered", "behind", "failed_again",
     "moves_again", "read_states", "seen", "stale_again",
 ]  # fmt: skip
 
 _logger = logging.getLogger(__name__)
 T = TypeVar("T")
+SAID_MAX = 1000
+"""Different errors of unreadable znodes that are logged in a reign."""
 CHANGES_MAX = 1000
 """Notifications of changed settings that are kept, for brokers that have not read them yet."""
 
@@ -72,14 +74,18 @@ class Office:
         """The last block that was given out, as the tree has it; None: not read yet."""
         self.config_change = ""
         """The last notification of settings that was read."""
+        self._said: set[str] = {str(problem) for problem in loaded.problems}
+        """The errors of unreadable znodes that were logged."""
 
-
-def _parsed(read: Callable[..., T], *arguments: Any) -> T | None:
-    try:
-        return read(*arguments)
-    except BadZnode as problem:
-        _logger.warning("%s", problem)
-        return None
+    def parsed(self, read: Callable[..., T], *arguments: Any) -> T | None:
+        """What a znode says; None if it is unreadable, which is logged once."""
+        try:
+            return read(*arguments)
+        except BadZnode as problem:
+            if str(problem) not in self._said and len(self._said) < SAID_MAX:
+                self._said.add(str(problem))
+                _logger.warning("%s", problem)
+            return None
 
 
 # ---- what watches report -----------------------------------------------------------------------
@@ -92,7 +98,7 @@ def brokers_seen(office: Office) -> Steps[None]:
     znodes = yield Looks([Read(tree.broker_path(one), watch=True) for one in numbers])
     now: dict[int, Broker] = {}
     for number, znode in zip(numbers, znodes, strict=True):
-        found = None if znode is None else _parsed(broker, number, znode)
+        found = None if znode is None else office.parsed(broker, number, znode)
         known = office.context.brokers.get(number)
         if found is None and znode and known and known.epoch == znode.created:
             found = known  # it is alive, whatever overwrote its znode
@@ -125,13 +131,13 @@ def _topics_read(office: Office, names: Sequence[str]) -> Steps[None]:
     context = office.context
     nodes: dict[str, tree.TopicNode] = {}
     for name, config, znode in zip(names, found[::2], found[1::2], strict=True):
-        node = None if znode is None else _parsed(tree.read_topic, name, znode.data)
+        node = None if znode is None else office.parsed(tree.read_topic, name, znode.data)
         if znode is None or (node and name in context.ids and context.ids[name] != node.topic_id):
             topics.topic_gone(context, name)  # it is gone, or was recreated
         if node is not None:
             nodes[name] = node
             context.assigned_at[name] = znode.version
-            context.says_unclean(name, _unclean(name, config))
+            context.says_unclean(name, _unclean(office, name, config))
     yield from topics.topics_are(context, office.told, nodes)
     yield from reassign.resume(
         context, office.told, [key for key in context.partitions if key[0] in nodes]
@@ -140,10 +146,10 @@ def _topics_read(office: Office, names: Sequence[str]) -> Steps[None]:
         yield from deletion.delete_topics(context, office.told)
 
 
-def _unclean(topic: str, config: Znode | None) -> bool | None:
+def _unclean(office: Office, topic: str, config: Znode | None) -> bool | None:
     entity = ("topics", topic)
-    said = _parsed(entities.read_config, entity, None if config is None else config.data) or {}
-    return unclean_of(said)
+    data = None if config is None else config.data
+    return unclean_of(office.parsed(entities.read_config, entity, data) or {})
 
 
 def deletions_seen(office: Office) -> Steps[None]:
@@ -162,7 +168,7 @@ def isr_changes_seen(office: Office) -> Steps[None]:
     keys: dict[TopicPartition, None] = {}
     for path, znode in zip(paths, znodes, strict=True):
         if znode is not None:
-            keys.update(dict.fromkeys(_parsed(tree.read_isr_change, path, znode.data) or ()))
+            keys.update(dict.fromkeys(office.parsed(tree.read_isr_change, path, znode.data) or ()))
     known = [key for key in keys if key in office.context.partitions]
     yield from read_states(office, known)
     if known:
@@ -175,7 +181,7 @@ def log_dirs_seen(office: Office) -> Steps[None]:
     """Brokers lost disks: send them the partitions that they keep; they answer which are lost."""
     paths, znodes = yield from _notifications(tree.LOG_DIR_EVENTS)
     for path, znode in zip(paths, znodes, strict=True):
-        one = None if znode is None else _parsed(tree.read_log_dir_event, path, znode.data)
+        one = None if znode is None else office.parsed(tree.read_log_dir_event, path, znode.data)
         if one is not None:
             for key in office.context.on(one):
                 office.told.lead([one], key)
@@ -194,7 +200,7 @@ def election_seen(office: Office) -> Steps[None]:
     """Preferred leaders are to be elected (/admin/preferred_replica_election)."""
     (znode,) = yield Looks([Read(tree.ELECTION, watch=True)])
     if znode is not None:
-        keys = _parsed(tree.read_election, znode.data) or ()
+        keys = office.parsed(tree.read_election, znode.data) or ()
         yield from requested_elections.elect_leaders(
             office.context, office.told, keys, unclean=False
         )
@@ -207,7 +213,7 @@ def reassignment_seen(office: Office) -> Steps[None]:
     if znode is None:
         office.context.asked_by_tree = {}
         return
-    wanted = _parsed(tree.read_reassignment, znode.data) or {}
+    wanted = office.parsed(tree.read_reassignment, znode.data) or {}
     if wanted != office.context.asked_by_tree or not wanted:
         refused = yield from reassign.ask_by_tree(office.context, office.told, wanted)
         for (topic, number), why in refused.items():
@@ -223,13 +229,13 @@ def settings_seen(office: Office) -> Steps[None]:
     office.config_change = max([office.config_change, *new])
     changed: dict[str, None] = {}
     for path, znode in zip(paths, znodes, strict=True):
-        entity = None if znode is None else _parsed(entities.read_change, path, znode.data)
+        entity = None if znode is None else office.parsed(entities.read_change, path, znode.data)
         if entity is not None and entity[0] == "topics" and entity[1] in office.context.ids:
             changed[entity[1]] = None
     reads = [Read(entities.config_path(("topics", name))) for name in changed]
     found = (yield Looks(reads)) if reads else []
     for name, config in zip(changed, found, strict=True):
-        said = _unclean(name, config)
+        said = _unclean(office, name, config)
         yield from topics.unclean_is(office.context, office.told, name, said)
     old = [f"{entities.CHANGES}/{name}" for name in (names or [])[:-CHANGES_MAX]]
     if old:
@@ -290,11 +296,14 @@ def read_states(office: Office, keys: Iterable[TopicPartition]) -> Steps[None]:
     for key, znode in zip(keys, znodes, strict=True):
         if key not in context.partitions:
             continue
-        state = None if znode is None else _parsed(tree.read_partition, *key, znode.data)
+        state = None if znode is None else office.parsed(tree.read_partition, *key, znode.data)
         if state is not None:
             context.read(key, state, znode.version)
         elif znode is None:
             context.read(key, tree.PartitionState(-1, NEVER_LED, (), context.reign.epoch), -1)
+        else:
+            context.stale.add(key)
+            context.unread.add(key)
 
 
 def stale_again(office: Office) -> Steps[None]:
@@ -307,7 +316,7 @@ def stale_again(office: Office) -> Steps[None]:
     keys = sorted(key for key in context.stale if key in context.partitions)
     before = {key: context.partitions[key].partition_epoch for key in keys}
     yield from read_states(office, keys)
-    known = {key: context.partitions[key] for key in keys}
+    known = {key: context.partitions[key] for key in keys if key not in context.stale}
     if known:
         told.know(known)
     yield from settle(context, told, known)
@@ -315,6 +324,7 @@ def stale_again(office: Office) -> Steps[None]:
         key for key, one in known.items()
         if context.partitions[key] == one and one.partition_epoch != before[key]
     ])  # fmt: skip
+    context.unread |= context.stale & known.keys()  # these wait for the retry clock
 
 
 def moves_again(office: Office) -> Steps[None]:
@@ -345,9 +355,11 @@ def answered(office: Office, send: Send, response: Any) -> Steps[None]:
         yield from deletion.replicas_dropped(context, office.told, send.broker, dropped)
 
 
-def deleted_again(office: Office) -> Steps[None]:
-    """Retry what brokers could not drop, or the tree refused."""
+def failed_again(office: Office) -> Steps[None]:
+    """Retry what brokers could not drop, what the tree refused, and what could not be read."""
     yield from deletion.delete_again(office.context, office.told)
+    if office.context.unread:
+        yield from stale_again(office)
 
 
 def _led(office: Office, send: Send, response: Any) -> Steps[None]:

@@ -54,6 +54,8 @@ def topic_gone(context: Context, topic: str) -> None:
         del context.partitions[key]
         context.written_by.pop(key, None)
         context.stale.discard(key)
+        context.unread.discard(key)
+        context.broken.pop(key, None)
         context.shifted.discard(key)
     context.deleted.discard(topic)
     context.dropped.pop(topic, None)

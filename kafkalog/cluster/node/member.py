@@ -10,7 +10,7 @@ from __future__ import annotations
 import logging
 import queue
 import threading
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from contextlib import suppress
 from functools import partial
 from typing import Any, TypeVar
@@ -30,7 +30,9 @@ from kafkalog.cluster.node.state import (
     registered,
     stop_replica,
     update_metadata,
+    vanished,
     without,
+    without_leftovers,
 )
 from kafkalog.config.broker import BrokerConfig
 from kafkalog.log.log import Log, handle_of
@@ -114,12 +116,16 @@ class Member:
         carried out: the directory is this broker's from now on."""
         told: queue.SimpleQueue[Life | Seen | None] = queue.SimpleQueue()
         self.session = open_session(hosts, told.put, timeouts)
-        self._watching = Watching(self.session, told, self._set, self._begun)
+        self._watching = Watching(self.session, told, self._set, self._begun, self._compare)
         loaded = patiently(lambda: read_tree(self.session, node), self.patience_s)
         for problem in loaded.problems:
             _logger.warning("%s", problem)
         controller = -1 if loaded.controller is None else loaded.controller.broker
-        self._standing = Standing(node, -1, controller, loaded.controller_epoch, loaded.image, {})
+        image = without_leftovers(loaded.image)
+        self._standing = Standing(node, -1, controller, loaded.controller_epoch, image, {})
+        self._heard = self._compared = -1, -1
+        """The controller's and this broker's epoch: of the last UpdateMetadata, and of the one
+        after which the topics were last compared with the tree."""
 
     def identify(self, cluster: str) -> None:
         """Set the cluster id, which the first node that found none in the tree has created."""
@@ -269,13 +275,17 @@ class Member:
     def obey(self, api: Api, request: Any) -> Mapping[str, Any]:
         """Carry out a request of the controller; returns the fields of its response."""
         with self._lock:
-            self._learn(topic.topic_name for topic in request.topic_states)
+            if api.key != STOP_REPLICA.key:
+                self._learn((topic.topic_name, topic.topic_id) for topic in request.topic_states)
             if api.key == UPDATE_METADATA.key:
                 self._leaders.clear()
                 self._standing, change, answer = update_metadata(self._standing, request)
                 self._turn()
                 if change is not None:
                     self._tell(change)
+                    self._heard = self._standing.controller_epoch, self._standing.epoch
+                    if self._heard != self._compared:
+                        self._watching.look()
                 return answer
             decide, without_lost = CONTROLS[api.key]
             self._standing, effects, answer = decide(self._standing, request)
@@ -293,21 +303,44 @@ class Member:
         for line in self._lines:
             line.turn()
 
-    def _learn(self, topics: Any) -> None:
+    def _compare(self) -> None:
+        """Forget topics that the tree lacks, once under each controller and in each life of this
+        broker: they were deleted while it was away, or a controller died before it said so."""
+        with self._lock:
+            heard, before = self._heard, self.image
+        if heard == self._compared:
+            return
+        self.session.sync(tree.TOPICS)
+        names = self.session.children(tree.TOPICS)
+        if names is None:
+            return
+        with self._lock:
+            self._standing, change = vanished(self._standing, before, names)
+            self._compared = heard
+            if change is not None:
+                for topic in change.gone:
+                    _logger.info("broker %d: topic %s is not in ZooKeeper any more: it was deleted",
+                                 self.node, topic.name)  # fmt: skip
+                self._tell(change)
+
+    def _learn(self, topics: Iterable[tuple[str, UUID]]) -> None:
         """Read the settings of topics that were not known before."""
         old = self.image
         configs = dict(old.configs)
         new: list[tuple[int, str]] = []
-        for name in topics:
-            if name in old.topics or (TOPIC, name) in configs:
+        for name, topic_id in topics:
+            known = old.topics.get(name)
+            if (TOPIC, name) in configs if known is None else known.id == topic_id:
                 continue
             entity = ("topics", name)
+            before, found = configs.pop((TOPIC, name), {}), dict[str, str]()
             with suppress(errors.ZooKeeperAway, errors.BadZnode):
                 znode = self.session.read(entities.config_path(entity))
-                found = entities.read_config(entity, znode.data) if znode else {}
-                if found:
-                    configs[TOPIC, name] = found
-                    new.append((TOPIC, name))
+                found.update(entities.read_config(entity, znode.data) if znode else {})
+            if found:
+                configs[TOPIC, name] = found
+            if found != before:
+                new.append((TOPIC, name))
         if new:
             image = old._replace(configs=configs)
             self._standing = self._standing._replace(image=image)

@@ -29,18 +29,19 @@ class Watching:
         told: queue.SimpleQueue[Life | Seen | None],
         changed: Callable[[Sequence[entities.Entity]], None],
         begun: Callable[[], None],
+        looked: Callable[[], None] = lambda: None,
     ) -> None:
         """Writes from here on are reported, but none before `start`.
 
         `told`: the session's reports.  `begun`: a session ended, with everything ephemeral in it,
-        and another began.  `changed` and `begun` are called in the thread, and again if they
-        raise.
+        and another began.  `looked`: after each look, also one that `look` asked for.  They are
+        called in the thread, and again if they raise.
 
         Raises: ZooKeeperAway.
         """
         self._session = session
         self._told = told
-        self._changed, self._begun = changed, begun
+        self._changed, self._begun, self._looked = changed, begun, looked
         self._expired = False
         self._due = False
         self._said = ""
@@ -51,6 +52,10 @@ class Watching:
     def start(self) -> None:
         """Begin."""
         self._thread.start()
+
+    def look(self) -> None:
+        """Look now."""
+        self._told.put(Seen(CHANGES, True))
 
     def stop(self) -> None:
         """End; after the return there are no more reports."""
@@ -86,6 +91,7 @@ class Watching:
             self._begun()
             self._expired = False
         self._look()  # watches fire once; those of another session never
+        self._looked()
         self._due = False
         self._said = ""
 

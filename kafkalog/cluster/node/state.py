@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator, Mapping
 from typing import Any, NamedTuple
 
-from kafkalog.metadata.image import Broker, Change, MetadataImage, Partition, Topic
+from kafkalog.metadata.image import TOPIC, Broker, Change, MetadataImage, Partition, Topic
 from kafkalog.replication.roles import Drop, Effect, Follow, Held, Lead
 from kafkalog.types import TopicPartition
 from kafkalog.wire.error_codes import ErrorCode
@@ -19,7 +19,8 @@ from kafkalog.wire.values import ZERO_UUID
 
 __all__ = [
     "Standing", "failed", "leader_and_isr", "not_deleted", "registered", "stop_replica",
-    "update_metadata", "without",
+    "update_metadata", "vanished", "without",
+    "without_leftovers",
 ]  # fmt: skip
 
 UNKNOWN_EPOCH = -1
@@ -201,12 +202,52 @@ def update_metadata(standing: Standing, request: Any) -> tuple[Standing, Change 
             touched[told.topic_name] = None
         elif known is not None:
             gone.append(topics.pop(told.topic_name))
-    names = {topic.id: name for name, topic in topics.items() if topic.id != ZERO_UUID}
-    brokers = dict(_brokers(standing, request))
-    new = old._replace(topics=topics, names=names, brokers=brokers, epoch=request.controller_epoch)
+    new = _with_topics(old, topics)._replace(
+        brokers=dict(_brokers(standing, request)), epoch=request.controller_epoch
+    )
     changed = tuple(topics[name] for name in touched if name in topics)
     after = _obeying(standing, request)._replace(image=new)
     return after, Change(old, new, changed, tuple(gone), ()), {"error_code": ErrorCode.NONE}
+
+
+def vanished(
+    standing: Standing, before: MetadataImage, names: Collection[str]
+) -> tuple[Standing, Change | None]:
+    """After the tree was found to have only these topics, `before` being an image from before it
+    was read: topics that it lacks were deleted while no controller could tell this node.  A topic
+    is in the tree before any node knows it.  None: it lacks none."""
+    old = standing.image
+    gone = [
+        topic for name, topic in old.topics.items()
+        if name not in names and (known := before.topics.get(name)) and known.id == topic.id
+    ]  # fmt: skip
+    if not gone:
+        return standing, None
+    lacking = {topic.name for topic in gone}
+    topics = {name: topic for name, topic in old.topics.items() if name not in lacking}
+    new = _with_topics(old, topics)
+    return standing._replace(image=new), Change(old, new, (), tuple(gone), ())
+
+
+def without_leftovers(image: MetadataImage) -> MetadataImage:
+    """The image without settings of topics that do not exist: one that is created later does not
+    get them."""
+    return image._replace(configs={
+        key: said for key, said in image.configs.items()
+        if key[0] != TOPIC or key[1] in image.topics
+    })  # fmt: skip
+
+
+def _with_topics(old: MetadataImage, topics: Mapping[str, Topic]) -> MetadataImage:
+    """The image with these topics, and without the settings of those that are gone: a topic that
+    is created later under the name has its own."""
+    gone = old.topics.keys() - topics.keys()
+    return old._replace(
+        topics=topics,
+        names={topic.id: name for name, topic in topics.items() if topic.id != ZERO_UUID},
+        configs={key: said for key, said in old.configs.items()
+                 if not (key[0] == TOPIC and key[1] in gone)} if gone else old.configs,
+    )  # fmt: skip
 
 
 def _partition(asked: Any, partition_epoch: int) -> Partition:

@@ -12,6 +12,9 @@ __all__ = ["ZNODE_BYTES_MAX", "Document", "document"]
 
 ZNODE_BYTES_MAX = 0xFFFFF
 """The limit of a znode: ZooKeeper's default for jute.maxbuffer."""
+TEXT_BYTES_MAX = 0x7FFF
+"""Kafka's protocol sends no longer names, hosts and racks."""
+TEXT = f"a string of Unicode characters, at most {TEXT_BYTES_MAX} bytes"
 INT32, INT64 = range(-(2**31), 2**31), range(-(2**63), 2**63)
 
 T = TypeVar("T")
@@ -65,8 +68,8 @@ class Document:
     def text(self, name: str, default: str | None = None) -> str:
         """A string."""
         found = self._fields.get(name, default)
-        if not isinstance(found, str):
-            raise self.wrong(name, found, "a string")
+        if not isinstance(found, str) or not _is_text(found):
+            raise self.wrong(name, found, TEXT)
         return found
 
     def whole(self, name: str, default: int | None = None, limits: range = INT32) -> int:
@@ -84,25 +87,38 @@ class Document:
     def texts(self, name: str) -> tuple[str, ...]:
         """A list of strings."""
         found = self._fields.get(name)
-        if not isinstance(found, list) or not all(isinstance(each, str) for each in found):
-            raise self.wrong(name, found, "a list of strings")
+        if not isinstance(found, list) or not all(map(_is_text, found)):
+            raise self.wrong(name, found, f"a list, each {TEXT}")
         return tuple(found)
 
     def settings(self, name: str) -> dict[str, str]:
         """An object of strings."""
         found = self._object(name)
         for key, value in found.items():
-            if not isinstance(value, str):
-                raise self.wrong(f"{name}.{key}", value, "a string")
+            if not isinstance(value, str) or not _is_unicode(key + value):
+                raise self.wrong(f"{name}.{key}", value, "a string of Unicode characters")
         return found
 
     def replicas(self, name: str) -> dict[int, tuple[int, ...]]:
-        """An object of lists of whole numbers by whole numbers; empty if it is missing."""
+        """An object of lists of brokers, each once, by partitions; empty if it is missing."""
         found = self._object(name) if self.has(name) else {}
-        return {
-            self._whole(name, key, range(INT32.stop)): self._wholes(f"{name}.{key}", value)
-            for key, value in found.items()
-        }
+        read: dict[int, tuple[int, ...]] = {}
+        for key, value in found.items():
+            number = self._whole(name, key, range(INT32.stop))
+            if number in read:
+                raise self.wrong(name, key, "each partition once")
+            read[number] = self._brokers(f"{name}.{key}", value)
+        return read
+
+    def brokers(self, name: str) -> tuple[int, ...]:
+        """A list of brokers, each once."""
+        return self._brokers(name, self._fields.get(name))
+
+    def _brokers(self, name: str, found: object) -> tuple[int, ...]:
+        brokers = self._wholes(name, found)
+        if len({*brokers}) < len(brokers) or min(brokers, default=0) < 0:
+            raise self.wrong(name, found, "brokers' ids, each once")
+        return brokers
 
     def each(self, name: str, read: Callable[[Document], T]) -> tuple[T, ...]:
         """A list of objects."""
@@ -139,6 +155,19 @@ class Document:
         if not isinstance(found, list):
             raise self.wrong(name, found, "a list of whole numbers")
         return tuple(self._whole(f"{name}[{at}]", each, INT32) for at, each in enumerate(found))
+
+
+def _is_unicode(found: str) -> bool:
+    """Whether it can be sent: JSON can name surrogates, which UTF-8 does not have."""
+    try:
+        found.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
+
+
+def _is_text(found: object) -> bool:
+    return isinstance(found, str) and _is_unicode(found) and len(found.encode()) <= TEXT_BYTES_MAX
 
 
 def _shown(found: object) -> str:

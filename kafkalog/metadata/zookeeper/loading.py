@@ -60,6 +60,8 @@ class Loaded(NamedTuple):
     """And the transaction that created it, which is compared with brokers' epochs."""
     assigned_at: Mapping[str, int]
     """The version of the znode with the replicas of a topic's partitions."""
+    unread: frozenset[tuple[str, int]]
+    """Partitions whose state exists, but is unreadable."""
     deleted: frozenset[str]
     """Topics to delete."""
     problems: tuple[BadZnode, ...]
@@ -97,6 +99,7 @@ class _Loading:
         self._problems: list[BadZnode] = []
         self._written_by: dict[tuple[str, int], int] = {}
         self._written_at: dict[tuple[str, int], int] = {}
+        self._unread: set[tuple[str, int]] = set()
 
     def load(self, node_id: int) -> Loaded:
         topics = dict(self._topics())
@@ -119,8 +122,8 @@ class _Loading:
         problems = tuple(self._problems)
         assigned_at = {name: self._znodes[tree.topic_path(name)].version for name in topics}
         return Loaded(
-            image, controller, epoch, self._written_by, self._written_at, assigned_at, deleted,
-            problems,
+            image, controller, epoch, self._written_by, self._written_at, assigned_at,
+            frozenset(self._unread), deleted, problems,
         )  # fmt: skip
 
     def _read(self, read: Callable[..., T], *arguments: Any) -> T | None:
@@ -167,6 +170,8 @@ class _Loading:
                 state, version = found, znode.version
                 self._written_by[topic, number] = state.controller_epoch
                 self._written_at[topic, number] = znode.changed
+            else:
+                self._unread.add((topic, number))
         return Partition(
             number, node.replicas[number], state.isr, state.leader, state.leader_epoch, version,
             removing_replicas=node.removing.get(number, ()),

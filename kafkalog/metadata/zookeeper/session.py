@@ -252,6 +252,10 @@ class Session:
         except self._kazoo.exceptions.NoNodeError:
             return None
 
+    def sync(self, path: str) -> None:
+        """Have later reads find all that any session has written before; any path will do."""
+        self._answer(self._client.sync_async(path))
+
     def look(self, reads: Sequence[tuple[str, bool, bool]]) -> list[Znode | list[str] | None]:
         """As `read` and `children`, for many at the same time: (path, its children?, watch it?)."""
         found: list[Znode | list[str] | None] = []

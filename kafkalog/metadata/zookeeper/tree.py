@@ -231,6 +231,10 @@ def read_topic(topic: str, data: bytes | None) -> TopicNode:
         for partition in moved:
             if partition not in replicas:
                 raise found.wrong(name, partition, "a partition of the topic")
+    for partition, brokers in replicas.items():
+        if not {*brokers} - {*removing.get(partition, ())}:
+            wanted = "a broker that is not removed" if brokers else "a broker"
+            raise found.wrong(f"partitions.{partition}", list(brokers), wanted)
     return TopicNode(topic_id, replicas, adding, removing)
 
 
@@ -268,14 +272,14 @@ def read_partition(topic: str, partition: int, data: bytes | None) -> PartitionS
     """/brokers/topics/T/partitions/P/state."""
     found = Document.parse(partition_path(topic, partition), data, range(1, 2))
     leader, recovery = found.whole("leader"), found.whole("leader_recovery_state", 0)
+    epoch, isr = found.whole("leader_epoch"), found.brokers("isr")
     if leader < NO_LEADER:
         raise found.wrong("leader", leader, "a broker's id, or -1")
+    if epoch < 0:
+        raise found.wrong("leader_epoch", epoch, "0 or more")
     if recovery not in (0, 1):
         raise found.wrong("leader_recovery_state", recovery, "0 or 1")
-    return PartitionState(
-        leader, found.whole("leader_epoch"), found.wholes("isr"), found.whole("controller_epoch"),
-        bool(recovery),
-    )  # fmt: skip
+    return PartitionState(leader, epoch, isr, found.whole("controller_epoch"), bool(recovery))
 
 
 def write_partition(state: PartitionState) -> bytes:

@@ -22,6 +22,8 @@ if TYPE_CHECKING:
 
 __all__ = ["as_controller", "obey", "to_controller"]
 
+FAILED = "The controller failed to handle the request; its log says why."
+
 
 def obey(node: Node, request: Request) -> Mapping[str, Any]:
     """Carry out the controller's command; it is complete when it is answered."""
@@ -87,9 +89,12 @@ def _is_broker(node: Node, client_id: str | None) -> bool:
 
 
 def _ask(controller: Controlling, request: Request) -> None:
-    def answer(body: Mapping[str, Any] | None) -> None:
+    def answer(body: Mapping[str, Any] | Exception | None) -> None:
         if body is None:
             answer_failure(request, ErrorCode.NOT_CONTROLLER, "This is not the correct controller.")
+            return
+        if isinstance(body, Exception):  # the controller has logged it
+            answer_failure(request, ErrorCode.UNKNOWN_SERVER_ERROR, FAILED)
             return
         try:
             request.answer(body)

@@ -69,6 +69,7 @@ def test_znodes_are_made_read_changed_and_removed(session: Session) -> None:
     found = session.read("/a")
     assert found is not None and (found.data, found.version) == (b"1", 0)
     assert session.commit([Set("/a", b"2", 0), Delete("/a/b_0000000000")]).done
+    session.sync("/a")
     changed = session.read("/a")
     assert changed is not None and (changed.data, changed.version) == (b"2", 1)
     assert changed.created == found.created

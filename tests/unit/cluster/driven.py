@@ -32,6 +32,8 @@ from kafkalog.wire.api import Api
 from kafkalog.wire.tables.controller import STOP_REPLICA
 
 US = 1
+EVENTS_MAX = 5_000
+"""Events after which a controller must have nothing left to do."""
 T_ID = uuid.uuid5(uuid.NAMESPACE_DNS, "t")
 
 
@@ -169,7 +171,9 @@ class Driven:
 
     def run(self) -> None:
         """Handle events until none is left."""
-        while self.events:
+        for _ in range(EVENTS_MAX):
+            if not self.events:
+                return
             for effect in self.controller.handle(self.events.popleft(), 0):
                 if isinstance(effect, Commit):
                     self.before(effect)
@@ -189,6 +193,7 @@ class Driven:
                 else:
                     assert isinstance(effect, Resign)
                     self.resigned = True
+        raise AssertionError(f"not done after {EVENTS_MAX} events")
 
     def state(self, topic: str, partition: int) -> tuple[int, int, tuple[int, ...]] | None:
         """A partition's leader, leader epoch and ISR, which tree and controller agree on."""

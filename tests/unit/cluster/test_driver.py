@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import queue
 import threading
 import uuid
 from collections.abc import Iterator, Mapping
@@ -15,7 +16,7 @@ from kafkalog.cluster.controller import sender
 from kafkalog.cluster.controller.driver import Driver
 from kafkalog.cluster.controller.events import Asked, Options
 from kafkalog.metadata.zookeeper import tree
-from kafkalog.metadata.zookeeper.session import USUAL, Create, Delete, open_session
+from kafkalog.metadata.zookeeper.session import USUAL, Create, Delete, Set, open_session
 from kafkalog.testing.standin import StandIn
 from kafkalog.wire import apis
 from kafkalog.wire.tables.controller import LEADER_AND_ISR, STOP_REPLICA
@@ -44,6 +45,18 @@ class Slow(Driver):
             self.taken.set()
             assert self.goes_on.wait(LIMIT_S)
         return event
+
+
+class Counted(Driver):
+    """Releases `stood` each time that it stands for election."""
+
+    def __init__(self, stand_in: StandIn) -> None:
+        super().__init__(stand_in.hosts, NODE, Options("PLAINTEXT", rebalances=False), USUAL)
+        self.stood = threading.Semaphore(0)
+
+    def _stand(self) -> None:
+        self.stood.release()
+        super()._stand()
 
 
 def test_what_is_asked_while_it_ends_is_answered(stand_in: StandIn) -> None:
@@ -157,3 +170,47 @@ def heard(broker: reigning.Broker) -> list[tuple[Any, ...]]:
         if (leads := name == LEADER_AND_ISR.name) or name == STOP_REPLICA.name
         for one in request.topic_states
     ]
+
+
+def test_an_unreadable_controller_epoch_is_logged_once(
+    stand_in: StandIn, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Nobody can be elected; once it is repaired, this node is."""
+    driver = Counted(stand_in)
+    with open_session(stand_in.hosts, lambda _: None) as session:
+        assert session.commit([Create(tree.CONTROLLER_EPOCH, b"x")]).done
+        driver.start()
+        try:
+            for _ in range(3):
+                assert driver.stood.acquire(timeout=LIMIT_S)
+            assert session.commit([Set(tree.CONTROLLER_EPOCH, b"7")]).done
+            wait_for(lambda: driver.reigns, "it is elected")
+        finally:
+            driver.stop()
+    assert caplog.text.count("/controller_epoch: found 'x'") == 1
+
+
+def test_a_caller_that_cannot_take_its_answer(
+    stand_in: StandIn, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Others get theirs, from the same controller."""
+    driver = Driver(stand_in.hosts, NODE, Options("PLAINTEXT", rebalances=False), USUAL)
+    driver.start()
+    try:
+        wait_for(lambda: driver.reigns, "it is elected")
+        answers: queue.SimpleQueue[Any] = queue.SimpleQueue()
+        api = apis.LIST_PARTITION_REASSIGNMENTS
+        request = api.decode_request(0, api.encode_request(0, {"timeout_ms": 0, "topics": None}))
+
+        def fails(_: object) -> None:
+            raise RuntimeError("as said")
+
+        driver.ask(api, request, 0, fails)
+        driver.ask(api, object(), 0, answers.put)
+        driver.ask(api, request, 0, answers.put)
+        assert isinstance(answers.get(timeout=LIMIT_S), AttributeError)
+        assert answers.get(timeout=LIMIT_S)["error_code"] == 0
+        assert driver._election._tried == 1, "it was elected once"
+    finally:
+        driver.stop()
+    assert "as said" in caplog.text

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
+from uuid import UUID
 
 import pytest
 
@@ -19,6 +20,7 @@ from kafkalog.metadata.zookeeper.session import (
     Create,
     Delete,
     Life,
+    Session,
     Set,
     Timeouts,
     Told,
@@ -28,7 +30,7 @@ from kafkalog.replication.roles import Effect
 from kafkalog.testing.standin import StandIn
 from kafkalog.wire.api import Api
 from kafkalog.wire.error_codes import ErrorCode
-from kafkalog.wire.tables.controller import STOP_REPLICA
+from kafkalog.wire.tables.controller import LEADER_AND_ISR, STOP_REPLICA, UPDATE_METADATA
 from tests.support.waiting import wait_for
 
 
@@ -106,6 +108,101 @@ def test_nobodys_failure_keeps_a_change_from_the_others(caplog: pytest.LogCaptur
         wait_for(lambda: len(heard) == 2, "the next is notified")
         assert [change.resources for change in heard] == [((TOPIC, "t"),), ((TOPIC, "u"),)]
     assert caplog.text.count("it ends") >= 2
+
+
+def knows(
+    member: Member, *topics: tuple[str, int], epoch: int = 1, leader: int = 1, leads: bool = False
+) -> None:
+    """A controller's UpdateMetadata; `topics`: names and ids; `leads`: LeaderAndIsr before it."""
+    row = {"partition_index": 0, "controller_epoch": epoch, "leader": leader, "leader_epoch": 0,
+           "isr": [1], "zk_version": 0, "partition_epoch": 0, "replicas": [1]}  # fmt: skip
+    states = [
+        {"topic_name": name, "topic_id": UUID(int=number), "partition_states": [row]}
+        for name, number in topics
+    ]
+    brokers = [{"id": 1, "endpoints": [], "rack": None}]
+    for api in (*[LEADER_AND_ISR] * leads, UPDATE_METADATA):
+        fields = {"live_brokers": brokers} if api is UPDATE_METADATA else {"live_leaders": []}
+        rows = [
+            state | {"partition_states": [
+                {key: value for key, value in row.items()
+                 if key != ("zk_version" if api is LEADER_AND_ISR else "partition_epoch")}
+            ]}
+            for state in states
+        ]  # fmt: skip
+        answer = member.obey(api, asked(
+            api, controller_id=2, controller_epoch=epoch, broker_epoch=member.epoch,
+            topic_states=rows, **fields,
+        ))  # fmt: skip
+        assert answer["error_code"] == ErrorCode.NONE
+
+
+def make(session: Session, *topics: tuple[str, int]) -> None:
+    """Create topics in the tree."""
+    session.ensure([tree.TOPICS])
+    for name, number in topics:
+        node = tree.TopicNode(UUID(int=number), {0: (1,)}, {}, {})
+        assert session.commit([Create(tree.topic_path(name), tree.write_topic(node))]).done
+
+
+def test_topics_deleted_while_no_controller_says_so() -> None:
+    """Before the broker registered, while its session was lost, and by a controller that died
+    before it told every broker; topics that are in the tree stay."""
+    with StandIn() as inside, open_session(inside.hosts, lambda _: None) as other:
+        make(other, ("kept", 1), ("first", 2), ("second", 3))
+        with registered(inside) as (member, told):
+            gone: list[str] = []
+            member.listen(lambda change: gone.extend(one.name for one in change.gone))
+            assert member.image.topics.keys() == {"kept", "first", "second"}
+            put(member, ("topics", "first"), entities.write_config({"retention.ms": "5"}))
+            wait_for(lambda: member.image.config(TOPIC, "first"), "it is applied")
+            delete(other, "first")
+            knows(member, ("kept", 1))
+            wait_for(lambda: "first" not in member.image.topics, "the first is gone")
+            assert member.image.config(TOPIC, "first") == {}
+            before = member.epoch
+            delete(other, "second")
+            other.commit([Delete(tree.broker_path(1))])  # as when a session ends
+            told(Life.EXPIRED)
+            told(Life.CONNECTED)
+            wait_for(lambda: member.epoch > before, "it is registered again")
+            knows(member, ("kept", 1))
+            wait_for(lambda: "second" not in member.image.topics, "the second is gone")
+            make(other, ("third", 4))
+            knows(member, ("third", 4))
+            delete(other, "third")
+            knows(member, epoch=2)
+            wait_for(lambda: "third" not in member.image.topics, "the third is gone")
+            assert gone == ["first", "second", "third"]
+            assert member.image.topics.keys() == {"kept"} == {*member.image.names.values()}
+
+
+def delete(session: Session, topic: str) -> None:
+    """Delete a topic from the tree."""
+    assert session.commit([Delete(tree.topic_path(topic))]).done
+
+
+@pytest.mark.parametrize("heard", [True, False], ids=["deletion heard", "deletion missed"])
+@pytest.mark.parametrize("leads", [True, False])
+@pytest.mark.parametrize("said", [{}, {"retention.ms": "7"}], ids=["no settings", "settings"])
+def test_a_recreated_topic_has_its_own_settings(
+    heard: bool, leads: bool, said: dict[str, str]
+) -> None:
+    path = entities.config_path(("topics", "t"))
+    with StandIn() as inside, registered(inside) as (member, _):
+        make(member.session, ("t", 1))
+        put(member, ("topics", "t"), entities.write_config({"retention.ms": "5"}))
+        knows(member, ("t", 1), leads=leads)
+        assert member.image.config(TOPIC, "t") == {"retention.ms": "5"}
+        if heard:
+            knows(member, ("t", 1), leader=-2)
+            assert "t" not in member.image.topics and member.image.config(TOPIC, "t") == {}
+        change = Set(path, entities.write_config(said)) if said else Delete(path)
+        assert member.session.commit([change]).done
+        member._standing = member._standing._replace(held={})
+        knows(member, ("t", 2), leads=leads)
+        assert member.image.topics["t"].id == UUID(int=2)
+        assert member.image.config(TOPIC, "t") == said
 
 
 @contextmanager

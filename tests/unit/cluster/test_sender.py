@@ -195,3 +195,42 @@ def test_what_is_deleted_is_never_dropped(peer: Peer, begin: Begin) -> None:
         (one.topic_name, one.topic_id.int, [(r.partition_index, r.leader) for r in rows])
         for one in request.topic_states if (rows := one.partition_states)
     ] == [("t", 1, [(0, -2)]), ("t", 2, [(0, -2)]), ("u", 3, [(0, -2)])]  # fmt: skip
+
+
+def test_a_part_that_cannot_be_encoded_is_left_out(
+    peer: Peer, begin: Begin, caplog: pytest.LogCaptureFixture
+) -> None:
+    """The rest of the request is sent, and what waits after it.  Each part is logged once."""
+    heard: queue.SimpleQueue[Answered | Behind] = queue.SimpleQueue()
+    peer.on(UPDATE_METADATA, {"error_code": 0})
+    sender = begin(heard.put)
+    send = lives(1, 2)
+    (state,) = send.body["topic_states"]
+    (row,) = state["partition_states"]
+    rows = [row, row | {"partition_index": 1, "leader_epoch": 2**31}]
+    brokers = send.body["live_brokers"]
+    brokers[1]["rack"] = "\ud800"
+    send.body["topic_states"] = [state | {"partition_states": rows}]
+    for request in (send, send, say(3)):
+        sender.send(request)
+    told = [heard.get(timeout=LIMIT_S) for _ in range(3)]
+    assert shown(peer) == [([1], 1), ([1], 1), 3]
+    for one in told[:2]:
+        assert isinstance(one, Answered)
+        (left,) = one.send.body["topic_states"]
+        assert left["partition_states"] == [row]
+    lines = [one.message for one in caplog.records if one.levelname == "ERROR"]
+    assert [line.partition(": ")[2].partition(": ")[0] for line in lines] == [
+        "UpdateMetadata is sent without t-1",
+        "UpdateMetadata is sent without broker 2",
+    ]
+
+
+def test_a_request_that_cannot_be_encoded_is_dropped(peer: Peer, begin: Begin) -> None:
+    """The next one is sent."""
+    heard: queue.SimpleQueue[Answered | Behind] = queue.SimpleQueue()
+    sender = begin(heard.put)
+    for number in (2**40, 1):
+        sender.send(say(number))
+    event = heard.get(timeout=LIMIT_S)
+    assert isinstance(event, Answered) and event.send == say(1)

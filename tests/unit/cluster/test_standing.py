@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+import uuid
 from typing import Any
 
 import pytest
@@ -17,6 +18,7 @@ from kafkalog.cluster.node.state import (
     registered,
     stop_replica,
     update_metadata,
+    vanished,
 )
 from kafkalog.metadata.image import empty_image
 from kafkalog.metadata.zookeeper import tree
@@ -349,3 +351,22 @@ def test_histories() -> None:
         while any(world.mail.values()):
             world.hear()
         world.check()
+
+
+def test_topics_that_the_tree_lacks_have_vanished() -> None:
+    """Except those that this node learnt of since, or that were recreated since."""
+    broker, (lead, know) = told(cluster(), 1)
+    broker.take(lead)
+    broker.take(know)
+    before = broker.now.image
+    assert vanished(broker.now, before, ["t", "other"]) == (broker.now, None)
+    assert vanished(broker.now, empty_image("", 1), []) == (broker.now, None)
+    recreated = broker.now.image.topics["t"]._replace(id=uuid.UUID(int=5))
+    image = before._replace(topics={"t": recreated})
+    now = broker.now._replace(image=image)
+    assert vanished(now, before, []) == (now, None)
+    after, change = vanished(broker.now, before, [])
+    assert change is not None and [topic.name for topic in change.gone] == ["t"]
+    assert (change.old, change.new) == (before, after.image)
+    assert after.image.topics == after.image.names == {}
+    assert after.held == broker.now.held, "what the controller wants dropped, it says"

@@ -1,0 +1,56 @@
+"""A controller that cannot handle a request fails that request only."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+import kafkalog
+from kafkalog.cluster.controller.driver import Driver
+from kafkalog.cluster.controller.steps import Office
+from kafkalog.errors import KafkalogError
+from kafkalog.metadata.zookeeper import tree
+from kafkalog.metadata.zookeeper.session import Create, open_session
+from kafkalog.server.broker import node_of
+from kafkalog.testing.standin import StandIn
+from kafkalog.wire.error_codes import ErrorCode
+from tests.support.waiting import wait_for
+
+
+def test_a_request_that_the_controller_cannot_handle(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Its client gets the error.  The next request is answered, and the node is still the
+    controller that it was; an unreadable topic next to it changes nothing."""
+    with StandIn() as zookeeper, open_session(zookeeper.hosts, lambda _: None) as session:
+        session.ensure(tree.PERSISTENT)
+        assert session.commit(
+            [Create(f"{tree.TOPICS}/bad", b'{"version":3,"partitions":{"0":[]}}')]
+        )
+        config = {"node.id": 1, "zookeeper.connect": zookeeper.hosts}
+        with (
+            kafkalog.Broker(str(tmp_path), config=config) as broker,
+            kafkalog.Admin(broker.bootstrap_servers) as admin,
+        ):
+            driver = node_of(broker).controller
+            assert isinstance(driver, Driver)
+            wait_for(lambda: driver.reigns and 1 in office(driver).context.brokers, "it reigns")
+            image = office(driver).image
+            office(driver).image = None  # type: ignore[assignment]
+            for _ in range(2):
+                with pytest.raises(KafkalogError, match="failed to handle the request") as caught:
+                    admin.create_topics([("t", 1, 1)]).check()
+                assert getattr(caught.value, "code", None) == ErrorCode.UNKNOWN_SERVER_ERROR
+            office(driver).image = image
+            admin.create_topics([("t", 1, 1)]).check()
+            assert office(driver).context.reign.epoch == 1
+    said = [one.message for one in caplog.records if one.exc_info]
+    assert said == ["the controller could not handle: CreateTopics"]
+    assert caplog.text.count("/brokers/topics/bad: ") == 2, "by the node and by the controller"
+
+
+def office(driver: Driver) -> Office:
+    found = driver._controller.office
+    assert found is not None
+    return found
