@@ -39,9 +39,10 @@ from kafkalog.client.consumer.member import IN
 from kafkalog.client.consumer.membership import Membership
 from kafkalog.client.consumer.requests import Errands
 from kafkalog.client.consumer.start import find_begins
-from kafkalog.client.consumer.subscription import Subscription, few
+from kafkalog.client.consumer.subscription import Subscription
 from kafkalog.client.fetch.reading import Reading
 from kafkalog.client.link.cluster import Cluster
+from kafkalog.client.link.failures import few
 from kafkalog.client.link.metadata import known_in
 from kafkalog.config.consumer import ConsumerConfig
 from kafkalog.types import TopicPartition
@@ -370,32 +371,36 @@ class Sharing:
         else:
             self._trouble = problem
 
-    def find_positions(self) -> None:
-        """Begin at the committed offsets, or by auto.offset.reset.
+    def find_positions(self, only: Sequence[TopicPartition] | None = None) -> None:
+        """Begin at the committed offsets, or by auto.offset.reset; `only`: with these.
 
-        Raises: OffsetOutOfRange: neither gives an offset.
+        Raises: as `begin_at`.
         """
-        new = self._there([tp for tp in self.core.assigned if self.reading.position(tp) is None])
-        self._fresh = bool(new)
-        if new:
-            self._fresh = self.begin_at(new) < len(new)
+        some = self.core.assigned if only is None else only
+        new = self._there([tp for tp in some if self.reading.position(tp) is None])
+        if only is None:
+            self._fresh = bool(new)
+        if new and self.begin_at(new) == len(new) and only is None:
+            self._fresh = False
 
     def begin_at(self, partitions: Sequence[TopicPartition]) -> int:
         """Continue at the committed offsets, or by auto.offset.reset; returns for how many of the
         partitions that is known.
 
-        Raises: OffsetOutOfRange: neither gives an offset.
+        Raises: OffsetOutOfRange: neither gives an offset; the first failure of a partition, once
+        all others continue.
         """
         group = None if self.membership is None else self.membership.member.metadata.group
         found = find_begins(
             self.cluster, group, partitions, self.config.auto_offset_reset, self.stable_only
         )
         self._ids_of(partitions)
-        for tp, one in found.items():
+        for tp, one in found.done.items():
             if isinstance(one, CommittedOffset):
                 self.core.assigned[tp] = one.offset
             self.seek(tp, one.offset, one.leader_epoch)
-        return len(found)
+        found.check()
+        return len(found.done)
 
     def _there(self, partitions: list[TopicPartition]) -> list[TopicPartition]:
         """Those partitions that the cluster has."""

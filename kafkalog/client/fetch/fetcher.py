@@ -138,8 +138,9 @@ class Fetcher:
                     self._backoff = None
                 self._send()
         except errors.KafkalogError as problem:
-            self.core.problem = problem
-        warnings, self.core.warnings = self.core.warnings, []
+            self.core.problem = self.core.problem or problem
+        core = self.core
+        warnings, core.warnings, core.delays = [*core.warnings, *core.delays], [], []
         for text in warnings:
             _logger.warning("%s", text)
         if found := self.core.take():  # batches that arrived before a failure come first
