@@ -7,7 +7,7 @@ from functools import cache
 from typing import TypeVar
 
 from kafkalog import errors
-from kafkalog.client.link.handling import Handling, handling
+from kafkalog.client.link.handling import RULES, Handling, handling
 from kafkalog.types import TopicPartition
 from kafkalog.wire.api import Api
 from kafkalog.wire.error_codes import ErrorCode
@@ -91,7 +91,7 @@ def failure(
     """
     told = f": {detail}" if detail else ""
     made = failure_class(code)(f"{what}: {name_of(code)}{told}")
-    if api is not None:
+    if api is not None and code in RULES.get(api, ()):
         made.retriable = handling(code, api) in (Handling.RETRY, Handling.AWAIT)
     return made
 

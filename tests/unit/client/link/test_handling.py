@@ -63,7 +63,7 @@ def test_only_a_request_s_own_rules_differ() -> None:
     for api in apis.BY_KEY.values():
         for code in CODES:
             problem = failure(code, "it", api=api)
-            assert problem.retriable == passing(problem) == (handling(code, api) in AGAIN)
+            assert passing(problem) == (handling(code, api) in AGAIN)
         assert handling(999, api) is Handling.RAISE
     differ = {c for c in CODES if handling(c, apis.FETCH) is not handling(c)}
     assert {ErrorCode.CORRUPT_MESSAGE, ErrorCode.UNKNOWN_SERVER_ERROR} < differ
