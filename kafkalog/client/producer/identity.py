@@ -56,16 +56,19 @@ class Identity(ProducerId):
                 self.doom(problem)
                 return
             cluster.forget_coordinators()
-            options, now_s = cluster.options, time.monotonic()
+            now_s = time.monotonic()
             if self._troubles.failed("id", problem, now_s):
                 _logger.warning("no producer id yet, records wait: %s", problem)
-            # A few brokers are asked in turn before the pause grows.
-            doubled = min(max(self.refusals - len(cluster.nodes), 0), DOUBLINGS_MAX)
-            pause_ms = min(options.retry_backoff_ms << doubled, options.retry_backoff_max_ms)
-            self.refused(now_s + pause_ms / 1000)
+            self.refused(now_s + self._pause_ms(cluster) / 1000)
             return
         self._troubles.ended("id")
         self.serve()
+
+    def _pause_ms(self, cluster: Cluster) -> int:
+        """The time until the next attempt, which grows once every broker has refused."""
+        options = cluster.options
+        doubled = min(max(self.refusals - len(cluster.nodes), 0), DOUBLINGS_MAX)
+        return min(options.retry_backoff_ms << doubled, options.retry_backoff_max_ms)
 
     def _needed(self, cluster: Cluster) -> bool:
         return cluster.reached  # nothing can have been sent before

@@ -30,6 +30,8 @@ from kafkalog.client.link.cluster import Cluster
 from kafkalog.client.link.failures import failure, passing
 from kafkalog.client.link.handling import LASTING_S, Handling, Troubles, handling, render_markdown
 from kafkalog.client.link.metadata import Known, metadata_of
+from kafkalog.client.producer.identity import Identity
+from kafkalog.client.producer.producer_metadata import ProducerMetadata
 from kafkalog.client.producer.transaction_calls import Transactional
 from kafkalog.testing.broker import TestBroker
 from kafkalog.wire import apis
@@ -40,7 +42,7 @@ from tests.support.scripted import Peer, produced
 from tests.unit.client.conftest import PassingClock
 from tests.unit.client.consumer.members import commit_answer
 from tests.unit.client.fetch.test_core import ended, fetched, metadata
-from tests.unit.client.producer.producing import make
+from tests.unit.client.producer.producing import PRODUCER_ID, make
 
 CODES = [code for code in ErrorCode if code != ErrorCode.NONE]
 AGAIN = (Handling.RETRY, Handling.AWAIT)
@@ -362,6 +364,44 @@ def test_every_code_of_a_transaction(api: Api) -> None:
         spoilt = one.fatal is not None or one.error is not None
         assert raised.value.code == code
         assert spoilt == (handling(code, api) is Handling.RAISE) != passing(raised.value)
+
+
+def test_a_producer_id_is_asked_for_after_growing_pauses(
+    peer: Peer, hasty: Cluster, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Its only broker cannot assign one."""
+    peer.on(apis.INIT_PRODUCER_ID, {"error_code": ErrorCode.REQUEST_TIMED_OUT})
+    one, pauses_ms = Identity(wanted=True), []
+    for _ in range(7):
+        pauses_ms.append(one._pause_ms(hasty))
+        one._get(hasty)
+    assert pauses_ms == [100, 200, 400, 800, 1_000, 1_000, 1_000]
+    assert sum("REQUEST_TIMED_OUT" in text for text in caplog.messages) == 1
+    peer.on(apis.INIT_PRODUCER_ID, PRODUCER_ID)
+    one._get(hasty)
+    assert one.ready and one.pair == (4000, 3)
+
+
+def test_partitions_join_a_transaction_after_growing_pauses(
+    peer: Peer, hasty: Cluster, caplog: pytest.LogCaptureFixture
+) -> None:
+    row = {"partition_index": 0, "partition_error_code": ErrorCode.REQUEST_TIMED_OUT}
+    refused = {"name": "t", "results_by_partition": [row]}
+    peer.on(apis.ADD_PARTITIONS_TO_TXN, {"results_by_topic_v3_and_below": [refused]})
+    one, lane, pauses_s = Transactional("x", 60_000), SimpleNamespace(tp=TP, retry_at_s=0.0), []
+    for _ in range(8):
+        pauses_s.append(one._pause_s)
+        one._join([lane], hasty)  # type: ignore[list-item]
+    assert pauses_s == pytest.approx([0.02, 0.04, 0.08, 0.16, 0.32, 0.64, 1.0, 1.0])
+    assert lane.retry_at_s > 0 and one.error is None
+    assert sum("REQUEST_TIMED_OUT" in text for text in caplog.messages) == 1
+
+
+def test_topics_are_asked_for_after_growing_pauses(hasty: Cluster) -> None:
+    """While brokers refuse; an answer ends that."""
+    one, gone = ProducerMetadata(hasty, 300.0, 300.0, lambda _, __: None), errors.PeerGone("it")
+    pauses_s = [one._pause_s(why) for why in (None, *[gone] * 6, None, gone)]
+    assert pauses_s == pytest.approx([0.1, 0.1, 0.2, 0.4, 0.8, 1.0, 1.0, 0.1, 0.1])
 
 
 # ---- a real broker ---------------------------------------------------------------------------
