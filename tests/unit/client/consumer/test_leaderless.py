@@ -93,7 +93,7 @@ def test_partitions_without_positions_are_read(half: Half, consumer: Consumer) -
     assert read(consumer, 10) == {1: TEN}
 
 
-def test_a_group_reads_what_it_can(peer: Peer, half: Half) -> None:
+def test_a_group_reads_the_others(peer: Peer, half: Half) -> None:
     with Consumer(peer.servers, "t", **OPTIONS) as consumer:
         assert read(consumer, 10) == {0: TEN}
         half.heal()
@@ -108,7 +108,7 @@ def test_a_position_does_not_wait_for_another(half: Half, consumer: Consumer) ->
 
 
 @pytest.mark.parametrize("move", ["seek_to_beginning", "seek_to_end", "seek_to_committed"])
-def test_a_seek_moves_what_it_can(peer: Peer, half: Half, move: str) -> None:
+def test_a_seek_moves_the_others(peer: Peer, half: Half, move: str) -> None:
     options = {**OPTIONS, "config": SOON}
     with Consumer(peer.servers, **options) as consumer:
         consumer.assign([ZERO, ONE])

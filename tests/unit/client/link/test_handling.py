@@ -61,7 +61,7 @@ def test_codes_are_sent_again_where_kafka_calls_them_retriable() -> None:
     assert handling(999) is Handling.RAISE
 
 
-def test_only_a_request_s_own_rules_differ() -> None:
+def test_only_the_rules_of_a_request_differ() -> None:
     for api in apis.BY_KEY.values():
         for code in CODES:
             problem = failure(code, "it", api=api)
@@ -416,7 +416,7 @@ def broker(tmp_path: Path) -> Iterator[TestBroker]:
 
 
 @pytest.mark.parametrize("code", ["CORRUPT_MESSAGE", "TOPIC_AUTHORIZATION_FAILED"])
-def test_poll_raises_what_a_broker_refuses_for_good(broker: TestBroker, code: str) -> None:
+def test_poll_raises_a_permanent_refusal(broker: TestBroker, code: str) -> None:
     fault = broker.fail("Fetch", code, times=None)
     with Consumer(broker.bootstrap_servers, config={"retry.backoff.ms": 60_000,
                   "retry.backoff.max.ms": 60_000}) as consumer:  # fmt: skip
@@ -434,7 +434,7 @@ def test_poll_raises_what_a_broker_refuses_for_good(broker: TestBroker, code: st
         assert consumer.poll(None)[0].value == b"a"
 
 
-def test_poll_logs_once_what_a_broker_cannot_do_now(
+def test_poll_logs_a_transient_refusal_once(
     broker: TestBroker, caplog: pytest.LogCaptureFixture
 ) -> None:
     fault = broker.fail("Fetch", "UNKNOWN_SERVER_ERROR", times=20)
