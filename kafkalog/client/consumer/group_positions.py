@@ -5,7 +5,6 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Callable, Iterable, Sequence
-from contextlib import suppress
 from functools import partial
 from typing import Any
 from uuid import UUID
@@ -44,6 +43,7 @@ from kafkalog.client.fetch.reading import Reading
 from kafkalog.client.link.cluster import Cluster
 from kafkalog.client.link.failures import few
 from kafkalog.client.link.metadata import known_in
+from kafkalog.client.link.patience import NotYet
 from kafkalog.config.consumer import ConsumerConfig
 from kafkalog.types import TopicPartition
 from kafkalog.wire.error_codes import ErrorCode
@@ -226,7 +226,7 @@ class Sharing:
         due_s = [self.lookout.next_look_s] if self.subscription and not waits("topics") else []
         if self.core.committing:
             due_s.append(self.core.next_commit_s)
-        if self._missing and not waits("missing"):
+        if self._missing and not waits("missing partitions"):
             due_s.append(self.lookout.ask_again_s)
         due_s.append(self.keeper.session_end_s)
         now_s = self._now_s()
@@ -351,7 +351,9 @@ class Sharing:
         self._miss(self.reading.fetcher.core.missing)
         now_s = self._now_s()
         names = self.lookout.asks(now_s)
-        if not names or not self._ask("missing", until_s, lambda: self.cluster.refresh_once(names)):
+        if not names or not self._ask(
+            "missing partitions", until_s, lambda: self.cluster.refresh_once(names)
+        ):
             return
         there = partial(known_in, self.cluster.topics)
         for tp in self.lookout.asked(there, now_s, bool(self.subscription)):
@@ -377,11 +379,15 @@ class Sharing:
         Raises: as `begin_at`.
         """
         some = self.core.assigned if only is None else only
-        new = self._there([tp for tp in some if self.reading.position(tp) is None])
+        wanted = [tp for tp in some if self.reading.position(tp) is None]
         if only is None:
-            self._fresh = bool(new)
-        if new and self.begin_at(new) == len(new) and only is None:
-            self._fresh = False
+            self._fresh = bool(wanted)
+        new, refused = self._there(wanted)
+        all_there = not new or self.begin_at(new) == len(new)
+        if refused is not None:
+            raise refused
+        if only is None:
+            self._fresh = not all_there
 
     def begin_at(self, partitions: Sequence[TopicPartition]) -> int:
         """Continue at the committed offsets, or by auto.offset.reset; returns for how many of the
@@ -402,16 +408,25 @@ class Sharing:
         found.check()
         return len(found.done)
 
-    def _there(self, partitions: list[TopicPartition]) -> list[TopicPartition]:
-        """Those partitions that the cluster has."""
+    def _there(
+        self, partitions: list[TopicPartition]
+    ) -> tuple[list[TopicPartition], errors.KafkalogError | None]:
+        """Those partitions that the cluster has; the first failure of a topic."""
         asked = [tp for tp in partitions if tp not in self._missing]
+        refused: dict[str, errors.KafkalogError] = {}
         for name in sorted({tp.topic for tp in asked if not known_in(self.cluster.topics, tp)}):
             self.cluster.forget(name)  # it may have grown
-            with suppress(errors.UnknownTopicOrPartition):
+            try:
                 self.cluster.topic(name)
+            except errors.UnknownTopicOrPartition:
+                continue
+            except (NotYet, errors.WakeUp):
+                raise
+            except errors.KafkalogError as problem:
+                refused[name] = problem
         there = [tp for tp in asked if known_in(self.cluster.topics, tp)]
-        self._miss(set(asked) - set(there))
-        return there
+        self._miss({tp for tp in asked if tp.topic not in refused} - set(there))
+        return there, next(iter(refused.values()), None)
 
     def seek(self, tp: TopicPartition, offset: int, epoch: int = -1) -> None:
         """Continue at an offset; `epoch`: as in Fetcher.seek."""

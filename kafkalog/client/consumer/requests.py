@@ -54,7 +54,7 @@ class Errands:
                 raise
             self._pauses[name] = now_s + pause_ms / 1000, pause_ms
             if self._troubles.failed(name, problem, now_s):
-                _logger.warning("%s are not known yet, trying again: %s", name, problem)
+                _logger.warning("looking for %s, trying again: %s", name, problem)
             cluster.forget()
             cluster.forget_coordinators()
             return False

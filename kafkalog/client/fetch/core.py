@@ -34,6 +34,8 @@ from kafkalog.wire.error_codes import ErrorCode
 __all__ = ["NO_ID", "Asked", "Core", "Lost", "Plan", "Tempo"]
 
 NO_ID = UUID(int=0)
+NEARER_IDLE_S = 30.0
+"""A preferred replica without records for this long may have left the ISR: its leader is asked."""
 Partitions = Iterable[TopicPartition]
 
 
@@ -82,6 +84,8 @@ class Nearer(NamedTuple):
     node: int
     until_s: float
     """Then the leader is asked again."""
+    idle_s: float
+    """The same, unless it has records before that."""
     version: int
     """Of the metadata at that time: only a later one counts against it."""
     leader: Leader | None
@@ -213,7 +217,7 @@ class Core:
         """Whether to ask a follower; not if another leader, or an ISR without it, is known since:
         it may never catch up."""
         known = self.known
-        if near.until_s <= now_s or near.node not in known.nodes:
+        if min(near.until_s, near.idle_s) <= now_s or near.node not in known.nodes:
             return False
         info = known.topics.get(tp.topic)
         row = None if info is None else info.partitions.get(tp.partition)
@@ -330,7 +334,7 @@ class Core:
         pause_ms = min(pause_ms, self._tempo.pause_max_ms)
         self._resting[tp] = _Rest(now_s + pause_ms / 1000, pause_ms)
 
-    def _refuse(self, tp: TopicPartition, problem: errors.KafkalogError, now_s: float) -> None:
+    def refuse(self, tp: TopicPartition, problem: errors.KafkalogError, now_s: float) -> None:
         """Raise a partition's failure from the next `poll`, and retry it later; the others are
         read."""
         self._rest(tp, now_s)
@@ -405,7 +409,7 @@ class Core:
                 try:
                     code = self._look(tp, row, asked, now_s)
                 except errors.KafkalogError as problem:
-                    self._refuse(tp, problem, now_s)
+                    self.refuse(tp, problem, now_s)
                     continue
                 if not code:
                     continue
@@ -439,8 +443,10 @@ class Core:
                 return 0
         elif getattr(row, "preferred_read_replica", -1) >= 0:
             until_s = now_s + self.options.nearer_s
-            version, leader = self.known.version, leader_of(self.known, tp)
-            self.nearer[tp] = Nearer(row.preferred_read_replica, until_s, version, leader)
+            self.nearer[tp] = Nearer(
+                row.preferred_read_replica, until_s, now_s + NEARER_IDLE_S, self.known.version,
+                leader_of(self.known, tp),
+            )  # fmt: skip
             return 0
         if row.error_code == ErrorCode.OFFSET_OUT_OF_RANGE:
             self._lose_place(tp, f"offset {self.positions[tp]} is out of range")
@@ -454,6 +460,8 @@ class Core:
         self._troubles.ended(tp)
         if row.records:
             self.found.append(self._take(tp, row, start))
+            if tp in self.nearer:
+                self.nearer[tp] = self.nearer[tp]._replace(idle_s=now_s + NEARER_IDLE_S)
         return 0
 
     def _take(self, tp: TopicPartition, row: Any, start: int) -> Fetched:
@@ -502,7 +510,7 @@ class Core:
                 try:
                     self._check(tp, row, leaders[tp], now_s)
                 except errors.KafkalogError as problem:
-                    self._refuse(tp, problem, now_s)
+                    self.refuse(tp, problem, now_s)
 
     def _check(self, tp: TopicPartition, row: Any, leader: Leader, now_s: float) -> None:
         """Raises: LogTruncation, without a reset; a permanent failure."""
@@ -568,7 +576,7 @@ class Core:
             self.failed(problem, still, now_s)
             return
         for tp in still:
-            self._refuse(tp, problem, now_s)
+            self.refuse(tp, problem, now_s)
 
     def _move(self, tp: TopicPartition, why: str, to: Place, how: str) -> None:
         """Continue at another offset."""

@@ -223,7 +223,9 @@ class Fetcher:
         except errors.KafkalogError as problem:
             core.failed(problem, unknown, time.monotonic())
         else:
-            core.set_aside(unknown)
+            for tp in [tp for tp in unknown if tp.topic in cluster.refused]:
+                core.refuse(tp, cluster.refused[tp.topic], time.monotonic())
+            core.set_aside([tp for tp in unknown if tp.topic not in cluster.refused])
 
     def _ask(self, node: int, partitions: list[TopicPartition]) -> None:
         connection = self._connections.get(node)

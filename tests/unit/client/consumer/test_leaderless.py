@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from kafkalog import Consumer, errors
+from kafkalog import Consumer, TopicPartition, errors
 from kafkalog.client.calls.offsets import EARLIEST, find_offsets, find_starts
 from kafkalog.client.link.cluster import Cluster
 from kafkalog.client.link.failures import failure_class
@@ -160,3 +160,26 @@ def test_a_refused_start_is_raised_and_the_others_are_read(half: Half, consumer:
     assert {one.code for one in raised} == {ErrorCode.TOPIC_AUTHORIZATION_FAILED}
     half.heal()
     assert read(consumer, 10) == {1: TEN}
+
+
+@pytest.mark.parametrize("sought", [False, True], ids=["no position", "a position"])
+def test_a_refused_topic_is_raised_and_the_others_are_read(
+    peer: Peer, half: Half, consumer: Consumer, sought: bool
+) -> None:
+    """Metadata refuses it by name."""
+    metadata = peer.metadata({"t": 2})
+    denied = peer.metadata({"u": 1}, error=ErrorCode.TOPIC_AUTHORIZATION_FAILED)["topics"]
+    peer.on(apis.METADATA, {**metadata, "topics": denied + metadata["topics"]})
+    there = TopicPartition("u", 0)
+    consumer.assign([there, ZERO])
+    for tp in [there, ZERO] if sought else ():
+        consumer.seek(tp, 0)
+    raised: list[errors.KafkalogError] = []
+    found: list[bytes | None] = []
+    while not raised or len(found) < 10:
+        try:
+            found += [record.value for record in consumer.poll(50)]
+        except errors.KafkalogError as problem:
+            raised.append(problem)
+    assert found == TEN
+    assert {one.code for one in raised} == {ErrorCode.TOPIC_AUTHORIZATION_FAILED}

@@ -172,6 +172,22 @@ def test_a_nearer_replica_has_its_time(core: Core, now_s: float) -> None:
     assert core.plan(now_s).nodes == {2 if now_s < 10.0 else 1: [TP]}
 
 
+def test_a_nearer_replica_without_records_is_left(core: Core) -> None:
+    """It may have left the ISR, and get no records itself: its leader is asked, and names it
+    again if all is well.  The answer with records begins its time again."""
+    core.options = core.options._replace(nearer_s=300.0)
+    sent_near(core)
+    ask(core, 2, 20.0)
+    core.answered(2, fetched(), 20.0)
+    for now_s in (30.0, 49.9):
+        ask(core, 2, now_s)
+        core.answered(2, fetched(records=b""), now_s)
+        assert core.plan(now_s).nodes == {2: [TP]}
+    assert core.plan(50.0).nodes == {1: [TP]}
+    sent_near(core, 50.0)
+    assert core.plan(50.0).nodes == {2: [TP]}
+
+
 def test_a_nearer_replica_that_is_named_again_and_again(core: Core) -> None:
     """Its leader does not know yet that it lacks the offset: the second refusal in a row is
     followed by a pause, and so on."""
