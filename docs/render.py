@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -9,6 +10,7 @@ from pathlib import Path
 from pyspark_kafkalog import document
 
 from kafkalog import cli
+from kafkalog.client.link import handling
 from kafkalog.config import document as settings
 from kafkalog.wire import compatibility
 
@@ -29,7 +31,17 @@ def rendered() -> Iterator[tuple[Path, str]]:
     yield HERE / "spark.md", document.render_markdown()
     architecture = HERE / "architecture.md"
     yield architecture, layers.shown(architecture.read_text(encoding="utf-8"))
+    clients = HERE / "clients.md"
+    yield clients, between(clients, "error codes", handling.render_markdown())
     yield from report.rendered()
+
+
+def between(page: Path, name: str, content: str) -> str:
+    """The page with this content between the two marks of that name."""
+    marks = re.compile(rf"(?<=<!-- {name}: begin -->\n).*?(?=<!-- {name}: end -->)", re.DOTALL)
+    found, count = marks.subn(lambda _: content + "\n", page.read_text(encoding="utf-8"))
+    assert count == 1, f"{page.name}: found {count} blocks {name}, wanted one"
+    return found
 
 
 def main() -> None:

@@ -71,7 +71,7 @@ class KafkalogError(Exception):
 
     code: ClassVar[int | None] = None
     """Kafka's error number; None if Kafka has none."""
-    retriable: ClassVar[bool] = False
+    retriable: bool = False
     """Whether the same call may succeed later, with nothing changed by the caller."""
     status: ClassVar[str | None] = None
     """Its kl_status; None if only Python raises it."""

@@ -214,13 +214,16 @@ def _readable(at: int, start: int, end: int) -> int:
 def _bounds(
     admin: "Admin", partitions: "list[TopicPartition]"
 ) -> "tuple[dict[TopicPartition, int], dict[TopicPartition, int]]":
-    """The start and end offsets of partitions; those of deleted topics are left out."""
+    """The start and end offsets of partitions; those of deleted topics are left out, and those
+    without a leader, as nobody knows them now."""
     names = {tp.topic for tp in partitions}
     topics = admin.describe_topics(sorted(names.intersection(admin.list_topics(internal=True))))
     there = [
         tp
         for tp in partitions
-        if tp.topic in topics.done and tp.partition in topics[tp.topic].partitions
+        if tp.topic in topics.done
+        and (info := topics[tp.topic].partitions.get(tp.partition)) is not None
+        and info.leader >= 0
     ]
     starts, ends = (
         {tp: at.offset for tp, at in admin.list_offsets(dict.fromkeys(there, when)).check().items()}

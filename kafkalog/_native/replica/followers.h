@@ -54,7 +54,7 @@ bool kl_followers_have(kl_followers *followers, int32_t id, int64_t broker_epoch
 /* Whether it is in sync. */
 bool kl_followers_in_sync(kl_followers *followers, int32_t id);
 /* Of these nodes the one in the ISR whose copy has what is read from `offset` on and is the
- * furthest; -1: none.  One outside the ISR may lag for ever, and its readers with it. */
+ * furthest; -1: none.  One outside the ISR may never catch up. */
 int32_t kl_followers_nearest(kl_followers *followers, const int32_t *nodes, int32_t count,
                              int64_t offset);
 /* A follower has fetched.  True if it may join the ISR and that has not been reported yet; see

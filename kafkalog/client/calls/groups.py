@@ -316,11 +316,11 @@ def put_offsets(
     known, doubted = dict(ids or {}), set[str]()
 
     def place(tp: TopicPartition) -> int:
-        if tp.topic in doubted and cluster.topic(tp.topic).topic_id != known[tp.topic]:
-            raise errors.UnknownTopicOrPartition(
-                f"commit of group {group!r}: topic {tp.topic!r} was deleted and recreated: found "
-                f"the id {cluster.topic(tp.topic).topic_id}, wanted {known[tp.topic]}"
-            )
+        meant = known.get(tp.topic)
+        if tp.topic in doubted and meant and cluster.topic(tp.topic).topic_id != meant:
+            found = f"found the id {cluster.topic(tp.topic).topic_id}, wanted {meant}"
+            why = f"topic {tp.topic!r} was deleted and recreated: {found}"
+            raise errors.UnknownTopicOrPartition(f"commit of group {group!r}: {why}")
         return cluster.coordinator(group)
 
     def ask(

@@ -52,20 +52,21 @@ def all_partitions(cluster: Cluster, topic: str) -> list[TopicPartition]:
 
 def find_starts(
     cluster: Cluster, partitions: Iterable[TopicPartition], reset: str, committed: bool = False
-) -> dict[TopicPartition, FoundOffset]:
+) -> Results[TopicPartition, FoundOffset]:
     """Where to begin by auto.offset.reset: earliest, latest or by_duration:PT1H.
 
-    Raises: as `list_offsets`.
+    Failures and raises: as `find_offsets`.
     """
     where = {"earliest": EARLIEST, "latest": LATEST}.get(reset)
     if where is None:
         # The same time in every retry: a new one would have to be asked for again.
         now_ms: int = cluster.patience.once("now", cluster.clock.now_ms)
         where = now_ms - (duration_ms(reset.partition(":")[2]) or 0)
-    found = list_offsets(cluster, dict.fromkeys(partitions, where), committed)
-    none = [tp for tp, at in found.items() if at.offset < 0]  # no record is that recent
-    ends = list_offsets(cluster, dict.fromkeys(none, LATEST), committed) if none else {}
-    return {**found, **ends}
+    found = find_offsets(cluster, dict.fromkeys(partitions, where), committed)
+    none = [tp for tp, at in found.done.items() if at.offset < 0]  # no record is that recent
+    ends = find_offsets(cluster, dict.fromkeys(none, LATEST), committed)
+    begun = {tp: at for tp, at in found.done.items() if at.offset >= 0}
+    return Results({**begun, **ends.done}, {**found.errors, **ends.errors})
 
 
 def list_offsets(
@@ -103,7 +104,7 @@ def find_offsets(
                 old = errors.UnsupportedVersion(f"{connection.address}: {problem}")
                 found.append((tp, old))
                 continue
-            epoch = cluster.topics[tp.topic].partitions[tp.partition].leader_epoch
+            epoch = cluster.leader_epoch(tp)
             row = {"partition_index": tp.partition, "current_leader_epoch": epoch}
             topics.setdefault(tp.topic, []).append({**row, "timestamp": times_ms[tp]})
         body = {
@@ -124,16 +125,9 @@ def find_offsets(
 
 def _found(topic: str, row: Any) -> FoundOffset | errors.KafkalogError:
     if row.error_code:
-        return _moved(row.error_code, f"offsets of {topic}-{row.partition_index}")
+        what = f"offsets of {topic}-{row.partition_index}"
+        return failure(row.error_code, what, api=apis.LIST_OFFSETS)
     return FoundOffset(row.offset, row.timestamp, row.leader_epoch)
-
-
-def _moved(code: int, what: str) -> errors.KafkalogError:
-    """The failure of a partition that its leader was asked about."""
-    if code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
-        # The metadata had it there: it has moved, or was just deleted.
-        code = ErrorCode.NOT_LEADER_OR_FOLLOWER
-    return failure(code, what)
 
 
 class EpochEnd(NamedTuple):
@@ -169,7 +163,7 @@ def epoch_ends(
         found: list[tuple[TopicPartition, EpochEnd | errors.KafkalogError]] = []
         for tp in some:
             info = cluster.topics[tp.topic]
-            current = info.partitions[tp.partition].leader_epoch
+            current = cluster.leader_epoch(tp)
             if info.topic_id.int and current < epochs[tp]:
                 text = f"leader epoch {current} of {tp.topic}-{tp.partition}"
                 why = f"records of leader epoch {epochs[tp]} were read before"
@@ -192,7 +186,8 @@ def epoch_ends(
 
 def _ended(topic: str, row: Any) -> EpochEnd | errors.KafkalogError:
     if row.error_code:
-        return _moved(row.error_code, f"leader epochs of {topic}-{row.partition}")
+        what = f"leader epochs of {topic}-{row.partition}"
+        return failure(row.error_code, what, api=apis.OFFSET_FOR_LEADER_EPOCH)
     return EpochEnd(row.leader_epoch, row.end_offset)
 
 
@@ -218,7 +213,8 @@ def delete_records(
         answer = connection.call(apis.DELETE_RECORDS, body, timeout_ms=wait_ms)
         return [
             (TopicPartition(topic.name, row.partition_index),
-             _moved(row.error_code, f"records of {topic.name}-{row.partition_index}")
+             failure(row.error_code, f"records of {topic.name}-{row.partition_index}",
+                     api=apis.DELETE_RECORDS)
              if row.error_code else row.low_watermark)
             for topic in answer.topics
             for row in topic.partitions

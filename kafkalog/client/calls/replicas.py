@@ -12,7 +12,6 @@ from kafkalog.client.link.connection import Connection
 from kafkalog.client.link.failures import check_code, failure
 from kafkalog.types import TopicPartition
 from kafkalog.wire import apis
-from kafkalog.wire.error_codes import ErrorCode
 
 __all__ = [
     "ELECTIONS",
@@ -71,17 +70,16 @@ def elect_leaders(
         }
         answer = connection.call(apis.ELECT_LEADERS, body, version, wait_ms)
         if version:
-            check_code(answer.error_code, "elections")
+            check_code(answer.error_code, "elections", api=apis.ELECT_LEADERS)
         return [
             (TopicPartition(topic.topic, row.partition_id),
              failure(row.error_code, f"election of {topic.topic}-{row.partition_id}",
-                     row.error_message) if row.error_code else None)
+                     row.error_message, apis.ELECT_LEADERS) if row.error_code else None)
             for topic in answer.replica_election_results
             for row in topic.partition_result
         ]  # fmt: skip
 
-    answers = (ErrorCode.ELECTION_NOT_NEEDED,)
-    return each(cluster, partitions, lambda tp: cluster.controller_node(), ask, timeout_ms, answers)
+    return each(cluster, partitions, lambda tp: cluster.controller_node(), ask, timeout_ms)
 
 
 def reassign_partitions(

@@ -5,7 +5,6 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Callable, Iterable, Sequence
-from contextlib import suppress
 from functools import partial
 from typing import Any
 from uuid import UUID
@@ -39,10 +38,12 @@ from kafkalog.client.consumer.member import IN
 from kafkalog.client.consumer.membership import Membership
 from kafkalog.client.consumer.requests import Errands
 from kafkalog.client.consumer.start import find_begins
-from kafkalog.client.consumer.subscription import Subscription, few
+from kafkalog.client.consumer.subscription import Subscription
 from kafkalog.client.fetch.reading import Reading
 from kafkalog.client.link.cluster import Cluster
+from kafkalog.client.link.failures import few
 from kafkalog.client.link.metadata import known_in
+from kafkalog.client.link.patience import NotYet
 from kafkalog.config.consumer import ConsumerConfig
 from kafkalog.types import TopicPartition
 from kafkalog.wire.error_codes import ErrorCode
@@ -225,7 +226,7 @@ class Sharing:
         due_s = [self.lookout.next_look_s] if self.subscription and not waits("topics") else []
         if self.core.committing:
             due_s.append(self.core.next_commit_s)
-        if self._missing and not waits("missing"):
+        if self._missing and not waits("missing partitions"):
             due_s.append(self.lookout.ask_again_s)
         due_s.append(self.keeper.session_end_s)
         now_s = self._now_s()
@@ -350,7 +351,9 @@ class Sharing:
         self._miss(self.reading.fetcher.core.missing)
         now_s = self._now_s()
         names = self.lookout.asks(now_s)
-        if not names or not self._ask("missing", until_s, lambda: self.cluster.refresh_once(names)):
+        if not names or not self._ask(
+            "missing partitions", until_s, lambda: self.cluster.refresh_once(names)
+        ):
             return
         there = partial(known_in, self.cluster.topics)
         for tp in self.lookout.asked(there, now_s, bool(self.subscription)):
@@ -370,43 +373,60 @@ class Sharing:
         else:
             self._trouble = problem
 
-    def find_positions(self) -> None:
-        """Begin at the committed offsets, or by auto.offset.reset.
+    def find_positions(self, only: Sequence[TopicPartition] | None = None) -> None:
+        """Begin at the committed offsets, or by auto.offset.reset; `only`: with these.
 
-        Raises: OffsetOutOfRange: neither gives an offset.
+        Raises: as `begin_at`.
         """
-        new = self._there([tp for tp in self.core.assigned if self.reading.position(tp) is None])
-        self._fresh = bool(new)
-        if new:
-            self._fresh = self.begin_at(new) < len(new)
+        some = self.core.assigned if only is None else only
+        wanted = [tp for tp in some if self.reading.position(tp) is None]
+        if only is None:
+            self._fresh = bool(wanted)
+        new, refused = self._there(wanted)
+        all_there = not new or self.begin_at(new) == len(new)
+        if refused is not None:
+            raise refused
+        if only is None:
+            self._fresh = not all_there
 
     def begin_at(self, partitions: Sequence[TopicPartition]) -> int:
         """Continue at the committed offsets, or by auto.offset.reset; returns for how many of the
         partitions that is known.
 
-        Raises: OffsetOutOfRange: neither gives an offset.
+        Raises: OffsetOutOfRange: neither gives an offset; the first failure of a partition, once
+        all others continue.
         """
         group = None if self.membership is None else self.membership.member.metadata.group
         found = find_begins(
             self.cluster, group, partitions, self.config.auto_offset_reset, self.stable_only
         )
         self._ids_of(partitions)
-        for tp, one in found.items():
+        for tp, one in found.done.items():
             if isinstance(one, CommittedOffset):
                 self.core.assigned[tp] = one.offset
             self.seek(tp, one.offset, one.leader_epoch)
-        return len(found)
+        found.check()
+        return len(found.done)
 
-    def _there(self, partitions: list[TopicPartition]) -> list[TopicPartition]:
-        """Those partitions that the cluster has."""
+    def _there(
+        self, partitions: list[TopicPartition]
+    ) -> tuple[list[TopicPartition], errors.KafkalogError | None]:
+        """Those partitions that the cluster has; the first failure of a topic."""
         asked = [tp for tp in partitions if tp not in self._missing]
+        refused: dict[str, errors.KafkalogError] = {}
         for name in sorted({tp.topic for tp in asked if not known_in(self.cluster.topics, tp)}):
             self.cluster.forget(name)  # it may have grown
-            with suppress(errors.UnknownTopicOrPartition):
+            try:
                 self.cluster.topic(name)
+            except errors.UnknownTopicOrPartition:
+                continue
+            except (NotYet, errors.WakeUp):
+                raise
+            except errors.KafkalogError as problem:
+                refused[name] = problem
         there = [tp for tp in asked if known_in(self.cluster.topics, tp)]
-        self._miss(set(asked) - set(there))
-        return there
+        self._miss({tp for tp in asked if tp.topic not in refused} - set(there))
+        return there, next(iter(refused.values()), None)
 
     def seek(self, tp: TopicPartition, offset: int, epoch: int = -1) -> None:
         """Continue at an offset; `epoch`: as in Fetcher.seek."""

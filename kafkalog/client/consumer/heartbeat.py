@@ -35,7 +35,7 @@ def leave_group(cluster: Cluster, member: GroupMetadata, reason: str) -> None:
     connection = cluster.connect(cluster.coordinator(member.group))
     body = {"group_id": member.group, "member_id": member.member_id, "members": [one]}
     answer = connection.call(apis.LEAVE_GROUP, body)
-    check_code(answer.error_code, f"group {member.group!r}")
+    check_code(answer.error_code, f"group {member.group!r}", api=apis.LEAVE_GROUP)
 
 
 class Keeper(Background):
@@ -131,7 +131,7 @@ class Keeper(Background):
             connection = self._connected(member.group)
             with self.beat_ms.timed():
                 answer = connection.call(apis.HEARTBEAT, body)
-            check_code(answer.error_code, f"group {member.group!r}")
+            check_code(answer.error_code, f"group {member.group!r}", api=apis.HEARTBEAT)
         except errors.KafkalogError as found:
             problem = found
         with self._condition:

@@ -7,7 +7,6 @@ Membership reports events and carries out effects, and a simulation does the sam
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
@@ -17,6 +16,7 @@ from kafkalog.client.consumer.assignors import Assignor, Subscriber
 from kafkalog.client.consumer.session import Session
 from kafkalog.client.link.failures import check_code, passing
 from kafkalog.types import TopicPartition
+from kafkalog.wire import apis
 from kafkalog.wire.error_codes import ErrorCode
 from kafkalog.wire.records import CONSUMER_PROTOCOL
 
@@ -26,7 +26,6 @@ __all__ = [
     "Unwanted",
 ]  # fmt: skip
 
-_logger = logging.getLogger(__name__)
 NO_GENERATION = -1
 LOST = (ErrorCode.ILLEGAL_GENERATION, ErrorCode.UNKNOWN_MEMBER_ID)
 """Its partitions belong to other members now."""
@@ -111,7 +110,8 @@ class Member:
         self.rebalances = 0
         """How often it got an assignment."""
         self._pauses_s = pauses_s
-        self._pause_s = 0.0
+        self.pause_s = 0.0
+        """The last backoff, since it got an assignment."""
         self._joined: Any = None
         """The answer to its JoinGroup."""
         self._told = (list[TopicPartition](), NO_GENERATION)
@@ -178,7 +178,7 @@ class Member:
         if answer.error_code == ErrorCode.MEMBER_ID_REQUIRED:
             self.metadata = member._replace(member_id=answer.member_id)
             return
-        check_code(answer.error_code, f"group {member.group!r}")
+        check_code(answer.error_code, f"group {member.group!r}", api=apis.JOIN_GROUP)
         self.metadata = member._replace(member_id=answer.member_id, generation=answer.generation_id)
         # The session begins with the coordinator's answer: an assignment may take long.
         self.effects.append(BeatAs(self.metadata))
@@ -232,21 +232,24 @@ class Member:
     def synced(self, answer: Any, sent_s: float) -> None:
         """Its SyncGroup, sent at `sent_s`, was answered.  Raises: the coordinator's error."""
         self.state = OUT
-        check_code(answer.error_code, f"group {self.metadata.group!r}")
+        check_code(answer.error_code, f"group {self.metadata.group!r}", api=apis.SYNC_GROUP)
         self.state = IN
         self.rebalances += 1
         self.share = _share(answer.assignment)
         self._told = self.share, self.metadata.generation
         self.latest = self.metadata
-        self._pause_s = 0.0
+        self.pause_s = 0.0
         self.effects.append(BeatAs(self.metadata, sent_s))
 
     def failed(self, problem: errors.KafkalogError, reached: bool) -> float:
         """A step of joining failed; returns the backoff in seconds.
 
-        `reached`: whether any broker was ever reached.  Raises: the problem, if it is permanent.
+        `reached`: whether any broker was ever reached.  Raises: the problem, if it is permanent;
+        `pause_s` is the backoff.
         """
         before, self.state = self.state, OUT
+        low_s, high_s = self._pauses_s
+        self.pause_s = min(max(low_s, self.pause_s * 2), high_s)
         if problem.code in LOST:
             self.lose(problem)
         elif problem.code != ErrorCode.REBALANCE_IN_PROGRESS:
@@ -254,15 +257,12 @@ class Member:
                 self.lose(problem)
             if not passing(problem) or not reached:
                 raise problem
-            _logger.info("group %s: %s", self.metadata.group, problem)
             if before == SHARING:  # the others wait for its assignment
                 self.state = SHARING
                 self.effects.append(DoubtTopics())
             else:
                 self.effects.append(Doubt())
-        low_s, high_s = self._pauses_s
-        self._pause_s = min(max(low_s, self._pause_s * 2), high_s)
-        return self._pause_s
+        return self.pause_s
 
     # ---- staying and leaving ---------------------------------------------------------------
 

@@ -6,6 +6,7 @@ delay continues at the next step.
 
 from __future__ import annotations
 
+import logging
 import time
 from collections.abc import Iterable, Sequence
 from typing import Any
@@ -17,6 +18,7 @@ from kafkalog.client.consumer.member import (
     IN,
     JOINING,
     OUT,
+    REJOIN,
     SHARING,
     SYNCING,
     Asks,
@@ -31,6 +33,7 @@ from kafkalog.client.consumer.member import (
 from kafkalog.client.consumer.session import COORDINATOR_MOVED
 from kafkalog.client.link.cluster import Cluster
 from kafkalog.client.link.connection import Connection
+from kafkalog.client.link.handling import Troubles
 from kafkalog.client.link.patience import NotYet
 from kafkalog.client.link.wakeup import Waker
 from kafkalog.types import TopicPartition
@@ -38,6 +41,7 @@ from kafkalog.wire import apis
 
 __all__ = ["Membership"]
 
+_logger = logging.getLogger(__name__)
 GRACE_MS = 5_000
 
 
@@ -59,6 +63,7 @@ class Membership:
         self._due_s = 0.0
         self._sent_s = 0.0
         self._rest_until_s = 0.0
+        self._troubles = Troubles[str]()
 
     @property
     def state(self) -> str:
@@ -123,6 +128,7 @@ class Membership:
                     return False
             try:
                 if self._stepped(topics, owned, until_s):
+                    self._troubles.ended("join")
                     return True
             except NotYet:
                 return False
@@ -130,10 +136,14 @@ class Membership:
                 if isinstance(problem, errors.WakeUp):
                     raise
                 try:
-                    pause_s = member.failed(problem, self.cluster.reached)
+                    member.failed(problem, self.cluster.reached)
                 finally:
                     self.do()
-                self._rest_until_s = time.monotonic() + pause_s
+                    self._rest_until_s = time.monotonic() + member.pause_s
+                if problem.code not in REJOIN and self._troubles.failed(
+                    "join", problem, self._now_s()
+                ):
+                    _logger.warning("not joined yet, trying again: %s", problem)
 
     def _out_of_it(self) -> bool:
         found = self.member.out_of_it(self._now_s())

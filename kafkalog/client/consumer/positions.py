@@ -11,12 +11,18 @@ from kafkalog import arguments, errors
 from kafkalog.arguments import whole_number
 from kafkalog.client.calls.arguments import committed_of
 from kafkalog.client.calls.groups import CommittedOffset
-from kafkalog.client.calls.offsets import EARLIEST, LATEST, all_partitions, list_offsets
+from kafkalog.client.calls.offsets import (
+    EARLIEST,
+    LATEST,
+    all_partitions,
+    find_offsets,
+    list_offsets,
+)
 from kafkalog.client.consumer.group_positions import Sharing
-from kafkalog.client.consumer.subscription import few
 from kafkalog.client.fetch.fetcher import Fetcher
 from kafkalog.client.fetch.reading import Reading
 from kafkalog.client.link.cluster import Cluster
+from kafkalog.client.link.failures import few
 from kafkalog.client.link.metadata import PartitionInfo
 from kafkalog.client.link.not_copied import Handle
 from kafkalog.types import FoundOffset, TopicPartition
@@ -89,7 +95,7 @@ class Positions(Handle):
     def _position(self, tp: TopicPartition) -> int:
         found = self._reading.position(tp)
         if found is None:
-            self._sharing.find_positions()
+            self._sharing.find_positions([tp])
             found = self._reading.position(tp)
         if found is None:
             raise errors.UnknownTopicOrPartition(f"the cluster has no {tp.topic}-{tp.partition}")
@@ -111,7 +117,8 @@ class Positions(Handle):
     ) -> None:
         """Continue at the log's start; for all: `seek_to_beginning(*consumer.assignment)`.
 
-        Raises: ArgumentError for none, and for those that are not assigned.
+        Raises: ArgumentError for none, and for those that are not assigned; the first failure,
+        once all others are moved.
         """
         self._seek_to("seek_to_beginning", EARLIEST, partitions, timeout_ms)
 
@@ -128,9 +135,10 @@ class Positions(Handle):
         named = self._named(name, partitions)
         with self._used(timeout_ms):
             wanted = dict.fromkeys(self._mine(named), where)
-            found = list_offsets(self._cluster, wanted, self._sharing.stable_only)
-            for tp, at in found.items():
+            found = find_offsets(self._cluster, wanted, self._sharing.stable_only)
+            for tp, at in found.done.items():
                 self._sharing.seek(tp, at.offset, at.leader_epoch)
+            found.check()
 
     @staticmethod
     def _named(name: str, partitions: Sequence[TopicPartition]) -> Sequence[TopicPartition]:

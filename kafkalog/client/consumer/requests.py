@@ -8,6 +8,7 @@ from collections.abc import Callable
 from kafkalog import errors
 from kafkalog.client.link.cluster import Cluster
 from kafkalog.client.link.failures import passing
+from kafkalog.client.link.handling import Troubles
 from kafkalog.client.link.patience import NotYet
 
 __all__ = ["Errands"]
@@ -24,6 +25,7 @@ class Errands:
         self._cluster = cluster
         self._pauses: dict[str, tuple[float, float]] = {}
         """Of failed ones: when each is retried, by the clock, and the backoff in ms."""
+        self._troubles = Troubles[str]()
 
     def run(self, name: str, until_s: float, ask: Callable[[], None]) -> bool:
         """Make a lookup; returns whether it is done.  A later call continues what is not answered
@@ -42,17 +44,22 @@ class Errands:
             self.behind = True
             return False
         except errors.KafkalogError as problem:
-            if not passing(problem) or not cluster.reached:
-                raise
-            _logger.info("%s: retrying", problem)
+            now_s = cluster.clock.monotonic_s()
             pause_ms = min(
                 max(options.retry_backoff_ms, pause_ms * 2), options.retry_backoff_max_ms
             )
-            self._pauses[name] = cluster.clock.monotonic_s() + pause_ms / 1000, pause_ms
+            if problem.code is not None:  # else no broker has refused it
+                self._pauses[name] = now_s + pause_ms / 1000, pause_ms
+            if not passing(problem) or not cluster.reached:
+                raise
+            self._pauses[name] = now_s + pause_ms / 1000, pause_ms
+            if self._troubles.failed(name, problem, now_s):
+                _logger.warning("looking for %s, trying again: %s", name, problem)
             cluster.forget()
             cluster.forget_coordinators()
             return False
         self._pauses.pop(name, None)
+        self._troubles.ended(name)
         return True
 
     def waits(self, name: str) -> bool:

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from kafkalog import errors
 from kafkalog.client.calls.groups import CommittedOffset, committed_offsets
 from kafkalog.client.calls.offsets import find_starts
+from kafkalog.client.calls.results import Results
 from kafkalog.client.link.cluster import Cluster
 from kafkalog.types import FoundOffset, TopicPartition
 
@@ -19,11 +20,12 @@ def find_begins(
     partitions: Sequence[TopicPartition],
     reset: str,
     committed: bool,
-) -> dict[TopicPartition, CommittedOffset | FoundOffset]:
-    """The start by partition.  A partition that the cluster lacks is left out, and maybe others.
+) -> Results[TopicPartition, CommittedOffset | FoundOffset]:
+    """The start by partition; partitions that the cluster lacks are left out.
 
-    `committed`: the end is the last stable offset.  Raises: OffsetOutOfRange: nothing is committed,
-    and `reset` is none; what brokers answer.
+    `committed`: the end is the last stable offset.  Failures: as `find_starts`.
+    Raises: OffsetOutOfRange: nothing is committed, and `reset` is none; what the coordinator
+    answers; as `find_starts`.
     """
     found: dict[TopicPartition, CommittedOffset | FoundOffset] = {}
     if group is not None:
@@ -34,9 +36,12 @@ def find_begins(
             f"{missing[0].topic}-{missing[0].partition}: group {group or ''!r} has committed "
             "nothing, and auto.offset.reset is none"
         )
-    if missing:
-        try:
-            found.update(find_starts(cluster, missing, reset, committed))
-        except errors.UnknownTopicOrPartition:  # deleted: the next call finds out which one
-            cluster.forget()
-    return found
+    starts = find_starts(cluster, missing, reset, committed)
+    lacking = [
+        tp for tp, why in starts.errors.items()
+        if isinstance(why, errors.UnknownTopicOrPartition)
+    ]  # fmt: skip
+    for tp in lacking:  # deleted: the next call finds out
+        cluster.forget(tp.topic)
+    failed = {tp: why for tp, why in starts.errors.items() if tp not in lacking}
+    return Results({**found, **starts.done}, failed)

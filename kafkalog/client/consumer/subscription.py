@@ -12,20 +12,12 @@ from kafkalog.arguments import called, text, things
 from kafkalog.client.link.cluster import Cluster
 from kafkalog.types import TopicPartition
 
-__all__ = ["AWAITS", "Listener", "Subscription", "few", "logged"]
+__all__ = ["AWAITS", "Listener", "Subscription", "logged"]
 
 _logger = logging.getLogger(__name__)
 Listener = Callable[[list[TopicPartition]], object]
 AWAITS = "kafkalog.aio.Consumer"
 """The class that takes async listeners and callbacks."""
-TOLD_MAX = 5
-"""How many names a message has; the rest is counted."""
-
-
-def few(names: list[str]) -> str:
-    """The first of some names, for a message; the rest is counted."""
-    more = f" and {len(names) - TOLD_MAX} more" if len(names) > TOLD_MAX else ""
-    return ", ".join(names[:TOLD_MAX]) + more
 
 
 @contextmanager

@@ -22,16 +22,20 @@ from kafkalog.client.link.failures import (
     check_code,
     failure,
     failure_class,
-    is_retriable,
+    few,
     passing,
 )
+from kafkalog.client.link.handling import Troubles
 from kafkalog.client.link.metadata import NO_NODE, Known, known_in, places_of
 from kafkalog.types import TopicPartition
+from kafkalog.wire import apis
 from kafkalog.wire.error_codes import ErrorCode
 
 __all__ = ["NO_ID", "Asked", "Core", "Lost", "Plan", "Tempo"]
 
 NO_ID = UUID(int=0)
+NEARER_IDLE_S = 30.0
+"""A preferred replica without records for this long may have left the ISR: its leader is asked."""
 Partitions = Iterable[TopicPartition]
 
 
@@ -74,6 +78,19 @@ class Lost(NamedTuple):
     """Unique for each loss."""
 
 
+class Nearer(NamedTuple):
+    """A preferred read replica (KIP-392), by its leader's last word."""
+
+    node: int
+    until_s: float
+    """Then the leader is asked again."""
+    idle_s: float
+    """The same, unless it has records before that."""
+    version: int
+    """Of the metadata at that time: only a later one counts against it."""
+    leader: Leader | None
+
+
 class _Rest(NamedTuple):
     """The backoff of a partition."""
 
@@ -111,18 +128,21 @@ class Core:
         """By node: the request in flight."""
         self.sessions: dict[int, sessions.Session] = {}
         """By node: the session there."""
-        self.nearer: dict[TopicPartition, tuple[int, float]] = {}
-        """The follower that is asked instead of the leader, and until when."""
+        self.nearer: dict[TopicPartition, Nearer] = {}
+        """The follower that is asked instead of the leader."""
         self.paused: dict[int, float] = {}
         """Nodes that throttle, and until when."""
         self.found: list[Fetched] = []
         self.warnings: list[str] = []
-        """For the log."""
+        """For the log: positions that were moved."""
+        self.delays: list[str] = []
+        """For the log: what cannot be read now, and why."""
         self.problem: errors.KafkalogError | None = None
         """To be raised once what was found before it is taken."""
         self._tempo = tempo
         self._resting: dict[TopicPartition, _Rest] = {}
-        """Partitions in backoff after a failure of their node; the others are fetched."""
+        """Partitions in backoff after a failure; the others are fetched."""
+        self._troubles = Troubles[TopicPartition]()
         self._trouble: errors.KafkalogError | None = None
         """The first transient failure since `take_trouble`."""
         self._lost_count = 0
@@ -151,9 +171,11 @@ class Core:
         self.pause(tp)
         self.ends.pop(tp, None)
         self.epochs.forget(tp)
+        self._troubles.ended(tp)
 
     def _withdraw(self, tp: TopicPartition) -> None:
-        """Drop what was requested and found."""
+        """Drop what was requested and found, and what has failed."""
+        self._resting.pop(tp, None)
         for asked in self.asked.values():
             asked.offsets.pop(tp, None)
         self.lost.pop(tp, None)
@@ -184,13 +206,24 @@ class Core:
                 continue
             if lost and tp in lost and lost[tp].at == at:
                 continue
-            node, until_s = nearer.get(tp, (0, 0.0)) if nearer else (0, 0.0)
-            if until_s > now_s and node in self.known.nodes:
-                plan.nodes.setdefault(node, []).append(tp)
+            if nearer and tp in nearer and self._still_near(tp, nearer[tp], now_s):
+                plan.nodes.setdefault(nearer[tp].node, []).append(tp)
             else:
                 nearer.pop(tp, None)
                 self._plan_leader(tp, plan, now_s)
         return plan
+
+    def _still_near(self, tp: TopicPartition, near: Nearer, now_s: float) -> bool:
+        """Whether to ask a follower; not if another leader, or an ISR without it, is known since:
+        it may never catch up."""
+        known = self.known
+        if min(near.until_s, near.idle_s) <= now_s or near.node not in known.nodes:
+            return False
+        info = known.topics.get(tp.topic)
+        row = None if info is None else info.partitions.get(tp.partition)
+        if row is None or known.version == near.version:
+            return True
+        return near.leader == leader_of(known, tp) and near.node in row.isr
 
     def _plan_leader(self, tp: TopicPartition, plan: Plan, now_s: float) -> None:
         info = self.known.topics.get(tp.topic)
@@ -281,17 +314,34 @@ class Core:
     # ---- failures ----------------------------------------------------------------------
 
     def failed(self, problem: errors.KafkalogError, partitions: Partitions, now_s: float) -> None:
-        """Retry these later, at their leaders then.  Raises: a permanent failure."""
+        """Retry these later, at their leaders then.  Raises: a permanent failure, after which
+        they are retried later, too."""
+        partitions = list(partitions)
+        for tp in partitions:
+            self._rest(tp, now_s)
+            self.nearer.pop(tp, None)
+            self.known.forget(tp.topic)
         if not passing(problem):
             raise problem
         self._trouble = self._trouble or problem
-        for tp in partitions:
-            before_ms = self._resting[tp].pause_ms if tp in self._resting else 0
-            pause_ms = max(self._tempo.pause_ms, before_ms * 2)
-            pause_ms = min(pause_ms, self._tempo.pause_max_ms)
-            self._resting[tp] = _Rest(now_s + pause_ms / 1000, pause_ms)
-            self.nearer.pop(tp, None)
-            self.known.forget(tp.topic)
+        if told := [tp for tp in partitions if self._troubles.failed(tp, problem, now_s)]:
+            names = few([f"{tp.topic}-{tp.partition}" for tp in told])
+            self.delays.append(f"{names}: not read now, trying again: {problem}")
+
+    def _rest(self, tp: TopicPartition, now_s: float) -> None:
+        before_ms = self._resting[tp].pause_ms if tp in self._resting else 0
+        pause_ms = max(self._tempo.pause_ms, before_ms * 2)
+        pause_ms = min(pause_ms, self._tempo.pause_max_ms)
+        self._resting[tp] = _Rest(now_s + pause_ms / 1000, pause_ms)
+
+    def refuse(self, tp: TopicPartition, problem: errors.KafkalogError, now_s: float) -> None:
+        """Raise a partition's failure from the next `poll`, and retry it later; the others are
+        read."""
+        self._rest(tp, now_s)
+        self.nearer.pop(tp, None)
+        if problem.partition is None:
+            about(tp, problem)
+        self.problem = self.problem or problem
 
     def node_failed(
         self, node: int, problem: errors.KafkalogError, partitions: Partitions, now_s: float
@@ -324,7 +374,7 @@ class Core:
     def answered(self, node: int, answer: Any, now_s: float) -> None:
         """A node answered the request in flight.
 
-        Raises: as `failed`; CorruptMessage and BadAnswer, after which the node counts as failed.
+        A partition's permanent failure becomes `problem`.  Raises: as `failed`.
         """
         asked = self.asked.pop(node)
         if answer.throttle_time_ms > 0:
@@ -337,7 +387,7 @@ class Core:
         if code in sessions.LOST and said.epoch > 0:
             self._lose(node, code)
             return
-        check_code(code, f"fetch from node {node}")
+        check_code(code, f"fetch from node {node}", api=apis.FETCH)
         if self.options.sessions:
             count = sum(len(topic.partitions) for topic in answer.responses)
             session_id = getattr(answer, "session_id", 0)
@@ -356,7 +406,12 @@ class Core:
                 tp = TopicPartition(name, row.partition_index)
                 if tp not in said.after.offsets:
                     continue
-                if not (code := self._look(tp, row, asked, now_s)):
+                try:
+                    code = self._look(tp, row, asked, now_s)
+                except errors.KafkalogError as problem:
+                    self.refuse(tp, problem, now_s)
+                    continue
+                if not code:
                     continue
                 named = getattr(row, "current_leader", None)
                 if named is None or not self.known.learn_leader(
@@ -364,10 +419,14 @@ class Core:
                 ):
                     failed[tp] = code  # else the named leader is asked at once
         for tp, code in failed.items():
-            self.failed(failure(code, f"fetch of {tp.topic}-{tp.partition}"), [tp], now_s)
+            what = f"fetch of {tp.topic}-{tp.partition}"
+            self.failed(failure(code, what, api=apis.FETCH), [tp], now_s)
 
     def _look(self, tp: TopicPartition, row: Any, asked: Asked, now_s: float) -> int:
-        """Take an answer's data for a partition; returns its transient failure, else 0."""
+        """Take an answer's data for a partition; returns its transient failure, else 0.
+
+        Raises: its permanent failure.
+        """
         start = asked.offsets.get(tp)
         if not row.error_code and tp in self.positions:
             # Sent only when they change, so they count even if the position has moved.
@@ -376,16 +435,33 @@ class Core:
             return 0  # moved by a seek, or revoked
         if row.error_code and tp in asked.nearer:
             self.nearer.pop(tp, None)  # a follower's own error: ask the leader
-            if row.error_code == ErrorCode.OFFSET_OUT_OF_RANGE:
-                return 0  # it may lag behind the leader
+            if row.error_code == ErrorCode.OFFSET_OUT_OF_RANGE:  # it may lag behind the leader,
+                if tp in self._resting:  # which may name it again and again
+                    self._rest(tp, now_s)
+                else:
+                    self._resting[tp] = _Rest(now_s, 0)
+                return 0
         elif getattr(row, "preferred_read_replica", -1) >= 0:
-            self.nearer[tp] = row.preferred_read_replica, now_s + self.options.nearer_s
+            until_s = now_s + self.options.nearer_s
+            self.nearer[tp] = Nearer(
+                row.preferred_read_replica, until_s, now_s + NEARER_IDLE_S, self.known.version,
+                leader_of(self.known, tp),
+            )  # fmt: skip
+            return 0
+        if row.error_code == ErrorCode.OFFSET_OUT_OF_RANGE:
+            self._lose_place(tp, f"offset {self.positions[tp]} is out of range")
             return 0
         if row.error_code:
-            return self._failed(tp, row.error_code)
+            problem = failure(row.error_code, f"fetch of {tp.topic}-{tp.partition}", api=apis.FETCH)
+            if not passing(problem):
+                raise problem
+            return int(row.error_code)
         self._resting.pop(tp, None)
+        self._troubles.ended(tp)
         if row.records:
             self.found.append(self._take(tp, row, start))
+            if tp in self.nearer:
+                self.nearer[tp] = self.nearer[tp]._replace(idle_s=now_s + NEARER_IDLE_S)
         return 0
 
     def _take(self, tp: TopicPartition, row: Any, start: int) -> Fetched:
@@ -395,10 +471,12 @@ class Core:
             end = end_of(data)
         except errors.KafkalogError as problem:
             text = f"{tp.topic}-{tp.partition} at {start}: {problem}"
-            raise about(tp, type(problem)(text)) from None
+            refused = type(problem)(text)
+            refused.retriable = False  # by `poll`; the partition is read again
+            raise refused from None
         if end is None:
             text = f"{tp.topic}-{tp.partition} at offset {start}: {len(data)} bytes hold no whole"
-            raise about(tp, errors.BadAnswer(f"{text} batch"))
+            raise errors.BadAnswer(f"{text} batch")
         # A partition that got records goes last: an answer may be full before it reaches all.
         del self.positions[tp]
         self.positions[tp] = max(end[0], start)
@@ -415,24 +493,13 @@ class Core:
             self.options.committed,
         )
 
-    def _failed(self, tp: TopicPartition, code: int) -> int:
-        """A partition's failure: raises a permanent one, handles or returns a transient one."""
-        if code == ErrorCode.OFFSET_OUT_OF_RANGE:
-            self._lose_place(tp, f"offset {self.positions[tp]} is out of range")
-            return 0
-        if not is_retriable(code):
-            raise about(tp, failure(code, f"fetch of {tp.topic}-{tp.partition}"))
-        # With new metadata a deleted topic is found missing.
-        return ErrorCode.NOT_LEADER_OR_FOLLOWER if code in (3, 100) else code
-
     # ---- validation of positions, and resets ---------------------------------------------
 
     def _checked(
         self, answer: Any, leaders: dict[TopicPartition, Leader],
         offsets: dict[TopicPartition, int], now_s: float,
     ) -> None:  # fmt: skip
-        """A leader's answer about positions.  Raises: LogTruncation, once all others are known."""
-        problem: errors.KafkalogError | None = None
+        """A leader's answer about positions."""
         for topic in answer.topics:
             for row in topic.partitions:
                 tp = TopicPartition(topic.topic, row.partition)
@@ -442,15 +509,17 @@ class Core:
                     continue  # the leader or topic has changed
                 try:
                     self._check(tp, row, leaders[tp], now_s)
-                except errors.KafkalogError as found:
-                    problem = problem or found
-        if problem is not None:
-            raise problem
+                except errors.KafkalogError as problem:
+                    self.refuse(tp, problem, now_s)
 
     def _check(self, tp: TopicPartition, row: Any, leader: Leader, now_s: float) -> None:
-        if code := row.error_code and self._failed(tp, row.error_code):
-            what = f"leader epochs of {tp.topic}-{tp.partition}"
-            self.failed(failure(code, what), [tp], now_s)
+        """Raises: LogTruncation, without a reset; a permanent failure."""
+        if row.error_code:
+            what, api = f"leader epochs of {tp.topic}-{tp.partition}", apis.OFFSET_FOR_LEADER_EPOCH
+            problem = failure(row.error_code, what, api=api)
+            if not passing(problem):
+                raise problem
+            self.failed(problem, [tp], now_s)
         elif (to := self.epochs.parted(tp, self.positions[tp], row)) is None:
             self.epochs.good({tp: leader})
         else:
@@ -467,7 +536,7 @@ class Core:
         if self.options.out_of_range == "error":
             problem = errors.LogTruncation(f"{tp.topic}-{tp.partition}: {why}")
             problem.offset = to.offset
-            raise about(tp, problem)
+            raise problem
         if known:
             self._move(tp, why, to, "where it diverges")
         else:
@@ -499,11 +568,15 @@ class Core:
     def reset_failed(
         self, some: Mapping[TopicPartition, Lost], problem: errors.KafkalogError, now_s: float
     ) -> None:
-        """Retry these later.  Raises: a permanent failure."""
+        """Retry these later; a permanent failure becomes `problem`."""
         still = [tp for tp, lost in some.items() if self.lost.get(tp) == lost]
         for tp in still:
             del self.lost[tp]
-        self.failed(problem, still, now_s)
+        if passing(problem):
+            self.failed(problem, still, now_s)
+            return
+        for tp in still:
+            self.refuse(tp, problem, now_s)
 
     def _move(self, tp: TopicPartition, why: str, to: Place, how: str) -> None:
         """Continue at another offset."""

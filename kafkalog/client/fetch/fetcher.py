@@ -138,8 +138,9 @@ class Fetcher:
                     self._backoff = None
                 self._send()
         except errors.KafkalogError as problem:
-            self.core.problem = problem
-        warnings, self.core.warnings = self.core.warnings, []
+            self.core.problem = self.core.problem or problem
+        core = self.core
+        warnings, core.warnings, core.delays = [*core.warnings, *core.delays], [], []
         for text in warnings:
             _logger.warning("%s", text)
         if found := self.core.take():  # batches that arrived before a failure come first
@@ -222,7 +223,9 @@ class Fetcher:
         except errors.KafkalogError as problem:
             core.failed(problem, unknown, time.monotonic())
         else:
-            core.set_aside(unknown)
+            for tp in [tp for tp in unknown if tp.topic in cluster.refused]:
+                core.refuse(tp, cluster.refused[tp.topic], time.monotonic())
+            core.set_aside([tp for tp in unknown if tp.topic not in cluster.refused])
 
     def _ask(self, node: int, partitions: list[TopicPartition]) -> None:
         connection = self._connections.get(node)

@@ -7,12 +7,13 @@ from collections.abc import Iterable, Mapping
 
 from kafkalog import errors
 from kafkalog.client.calls.offsets import EARLIEST, LATEST, find_starts, list_offsets
+from kafkalog.client.calls.results import Results
 from kafkalog.client.fetch.core import Core, Lost
 from kafkalog.client.fetch.epochs import Place
 from kafkalog.client.link.cluster import Cluster
 from kafkalog.client.link.failures import about
 from kafkalog.client.link.patience import NotYet
-from kafkalog.types import TopicPartition
+from kafkalog.types import FoundOffset, TopicPartition
 
 __all__ = ["Resets"]
 
@@ -40,7 +41,7 @@ class Resets:
             self._begun[leader] = numbers
             try:
                 with patience.errand_of(errand, 0):
-                    starts = self._starts(some)
+                    found = self._starts(some)
             except NotYet:
                 continue
             except errors.WakeUp:
@@ -48,16 +49,17 @@ class Resets:
             except errors.KafkalogError as problem:
                 core.reset_failed(some, problem, time.monotonic())
             else:
-                for tp, lost in some.items():
-                    core.reset(tp, lost, starts[tp])
+                for tp, at in found.done.items():
+                    core.reset(tp, some[tp], Place(at.offset, at.leader_epoch))
+                for tp, why in found.errors.items():
+                    core.reset_failed({tp: some[tp]}, why, time.monotonic())
             del self._begun[leader]
 
-    def _starts(self, some: Mapping[TopicPartition, Lost]) -> dict[TopicPartition, Place]:
-        """Where they continue.  Raises: OffsetOutOfRange, without a reset; as list_offsets."""
+    def _starts(self, some: Mapping[TopicPartition, Lost]) -> Results[TopicPartition, FoundOffset]:
+        """Where they continue.  Raises: OffsetOutOfRange, without a reset; as find_starts."""
         cluster, options = self._cluster, self._core.options
         if options.out_of_range != "error":
-            starts = find_starts(cluster, some, options.out_of_range, options.committed)
-            return {tp: Place(at.offset, at.leader_epoch) for tp, at in starts.items()}
+            return find_starts(cluster, some, options.out_of_range, options.committed)
         first, end = (list_offsets(cluster, _all(some, at)) for at in (EARLIEST, LATEST))
         tp, lost = next(iter(some.items()))
         found = f"{tp.topic}-{tp.partition}: offset {lost.at}"

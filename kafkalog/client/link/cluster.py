@@ -273,7 +273,7 @@ class Cluster(Known):
             self.rebootstrap()
         if code or not nodes:
             connection.close()
-        check_code(code, "metadata")
+        check_code(code, "metadata", api=apis.METADATA)
         if not nodes:
             raise errors.PeerGone(f"{connection.address}: Metadata: found no node, wanted one")
 
@@ -316,7 +316,8 @@ class Cluster(Known):
         """The leader of a partition now.  For an unknown partition the brokers are asked once more:
         the topic may have grown.
 
-        Raises: UnknownTopicOrPartition; LeaderNotAvailable, which is retriable; as `refresh`.
+        Raises: UnknownTopicOrPartition; LeaderNotAvailable, which is retriable once the topic is
+        forgotten; as `refresh`.
         """
         info = self.topic(tp.topic).partitions.get(tp.partition)
         if info is None:
@@ -327,7 +328,6 @@ class Cluster(Known):
                 f"topic {tp.topic!r} has no partition {tp.partition}"
             )
         if info.leader == NO_NODE:
-            self.forget(tp.topic)
             raise failure_class(ErrorCode.LEADER_NOT_AVAILABLE)(
                 f"{tp.topic}-{tp.partition} has no leader now"
             )
@@ -370,7 +370,8 @@ class Cluster(Known):
                     f"{len(answer.coordinators)} coordinators, wanted 1"
                 )
             found = answer.coordinators[0]
-        check_code(found.error_code, f"{_COORDINATED[kind]} {name!r}", found.error_message)
+        what = f"{_COORDINATED[kind]} {name!r}"
+        check_code(found.error_code, what, found.error_message, apis.FIND_COORDINATOR)
         node = int(found.node_id)
         self.learn_coordinator(name, kind, node, Address(found.host, found.port))
         return node

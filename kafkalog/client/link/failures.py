@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from functools import cache
 from typing import TypeVar
 
 from kafkalog import errors
+from kafkalog.client.link.handling import RULES, Handling, handling
 from kafkalog.types import TopicPartition
+from kafkalog.wire.api import Api
 from kafkalog.wire.error_codes import ErrorCode
 
 __all__ = [
@@ -14,6 +17,7 @@ __all__ = [
     "check_code",
     "failure",
     "failure_class",
+    "few",
     "in_doubt",
     "is_retriable",
     "name_of",
@@ -23,6 +27,8 @@ __all__ = [
 
 E = TypeVar("E", bound=errors.KafkalogError)
 _NUMBERS = frozenset(int(code) for code in ErrorCode)
+NAMED_MAX = 5
+"""How many things a message names."""
 
 
 def name_of(code: int) -> str:
@@ -49,6 +55,8 @@ def says_nothing(code: int) -> bool:
 
 def passing(problem: errors.KafkalogError) -> bool:
     """Whether a failed call may succeed later."""
+    if "retriable" in vars(problem):  # by the rules of its request
+        return problem.retriable
     if isinstance(problem, errors.UnknownTopicOrPartition):
         return False  # `Cluster.topic` has waited for it
     if problem.code == ErrorCode.REBOOTSTRAP_REQUIRED:
@@ -73,19 +81,31 @@ def _class_of(code: int) -> type[errors.KafkalogError]:
     return type(words, (errors.KafkalogError,), {**text, "__module__": __name__})
 
 
-def failure(code: int, what: str, detail: str | None = None) -> errors.KafkalogError:
+def failure(
+    code: int, what: str, detail: str | None = None, api: Api | None = None
+) -> errors.KafkalogError:
     """The failure of an error code other than 0.
 
-    `what` names the thing that was requested, `detail` is the broker's own message.
+    `what` names the thing that was requested, `detail` is the broker's own message.  `api`: the
+    request, whose rules say whether it is retriable; None: those of every request.
     """
     told = f": {detail}" if detail else ""
-    return failure_class(code)(f"{what}: {name_of(code)}{told}")
+    made = failure_class(code)(f"{what}: {name_of(code)}{told}")
+    if api is not None and code in RULES.get(api, ()):
+        made.retriable = handling(code, api) in (Handling.RETRY, Handling.AWAIT)
+    return made
 
 
-def check_code(code: int, what: str, detail: str | None = None) -> None:
+def check_code(code: int, what: str, detail: str | None = None, api: Api | None = None) -> None:
     """Raise the failure of an error code; nothing if it is 0.  See `failure`."""
     if code:
-        raise failure(code, what, detail)
+        raise failure(code, what, detail, api)
+
+
+def few(names: Sequence[str]) -> str:
+    """The first of some names, for a message; the rest is counted."""
+    more = f" and {len(names) - NAMED_MAX} more" if len(names) > NAMED_MAX else ""
+    return ", ".join(names[:NAMED_MAX]) + more
 
 
 def about(tp: TopicPartition, problem: E) -> E:

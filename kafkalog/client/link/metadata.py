@@ -13,9 +13,11 @@ from typing import Any, NamedTuple, TypeVar
 from uuid import UUID
 
 from kafkalog import errors
-from kafkalog.client.link.failures import failure, is_retriable
+from kafkalog.client.link.failures import failure
+from kafkalog.client.link.handling import Handling, handling
 from kafkalog.client.link.transport import Address
 from kafkalog.types import TopicPartition
+from kafkalog.wire import apis
 
 __all__ = [
     "GROUP", "NO_NODE", "TRANSACTION", "Known", "MetadataAnswer", "PartitionInfo", "Recovery",
@@ -131,8 +133,8 @@ class Known:
                 continue
             if not code:
                 self._take(info)
-            elif not is_retriable(code):
-                self.refused[info.name] = failure(code, f"topic {info.name!r}")
+            elif handling(code, apis.METADATA) is Handling.RAISE:
+                self.refused[info.name] = failure(code, f"topic {info.name!r}", api=apis.METADATA)
         self._bound()
 
     def _take(self, info: TopicInfo) -> None:
@@ -212,6 +214,12 @@ class Known:
             return None
         now = self.topics.get(found.name, found)
         return found.name if now.topic_id == topic_id else None
+
+    def leader_epoch(self, tp: TopicPartition) -> int:
+        """The leader epoch of a partition, as a request names it; -1: not known."""
+        info = self.topics.get(tp.topic)
+        row = None if info is None else info.partitions.get(tp.partition)
+        return -1 if row is None else row.leader_epoch
 
     def forget(self, topic: str | None = None) -> None:
         """Forget a topic (None: all): it is requested again when needed."""

@@ -22,13 +22,14 @@ from kafkalog.client.link.failures import (
     failure,
     failure_class,
     in_doubt,
-    is_retriable,
     passing,
     says_nothing,
 )
+from kafkalog.client.link.handling import Handling, handling
 from kafkalog.client.link.transport import Options
 from kafkalog.client.producer.producer_id import NEVER_S, ProducerId
 from kafkalog.types import TopicPartition
+from kafkalog.wire import apis
 from kafkalog.wire.error_codes import ErrorCode
 
 __all__ = [
@@ -38,12 +39,6 @@ __all__ = [
 _seal, _records = direct("growing_seal"), direct("growing_records")
 KNOWN_AGAIN = 5
 """Recent batches remembered per producer and partition, to detect duplicates."""
-_MOVING = (
-    ErrorCode.LEADER_NOT_AVAILABLE,
-    ErrorCode.NOT_LEADER_OR_FOLLOWER,
-    ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
-)
-"""Transient in every cluster, when a leader moves or a topic is new: not worth a log line."""
 _NOT_STORED = (ErrorCode.NOT_ENOUGH_REPLICAS, ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER)
 """After any other retriable code it may be stored: a resigning leader ends the wait for copies."""
 _TAKEN = (ErrorCode.NONE, ErrorCode.DUPLICATE_SEQUENCE_NUMBER)
@@ -242,7 +237,8 @@ class Core:
                 batch.log_append_ms = answer.log_append_ms
                 self._taken(batch, answer.base_offset)
             return
-        problem = failure(code, f"{batch.tp.topic}-{batch.tp.partition}", answer.detail)
+        where = f"{batch.tp.topic}-{batch.tp.partition}"
+        problem = failure(code, where, answer.detail, apis.PRODUCE)
         if batch.ended:
             self._came_late(batch, problem)
             return
@@ -262,13 +258,13 @@ class Core:
             else:
                 batch.data = None  # seal it again with a new id
                 self._again(batch, str(problem), now_s, at_once=renewed)
-        elif is_retriable(code) or behind:
+        elif behind or passing(problem):
             if not answer.moved:
                 self.effects.append(Doubt(batch.tp))
             if code == ErrorCode.KAFKA_STORAGE_ERROR:
                 lane.unstored_s = lane.unstored_s or now_s
             batch.doubtful = batch.doubtful or code not in _NOT_STORED
-            told = code not in _MOVING
+            told = handling(code, apis.PRODUCE) is not Handling.AWAIT
             self._again(batch, str(problem), now_s, tell=told, at_once=answer.moved)
         else:
             batch.doubtful = batch.doubtful or says_nothing(code)

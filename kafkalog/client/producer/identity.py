@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import time
 from collections.abc import Callable, Mapping, Sequence
 
@@ -9,12 +10,15 @@ from kafkalog import errors
 from kafkalog.client.buffer.accumulator import Lane
 from kafkalog.client.link.cluster import Cluster
 from kafkalog.client.link.failures import check_code, passing
+from kafkalog.client.link.handling import Troubles
 from kafkalog.client.producer.background_calls import Line
 from kafkalog.client.producer.producer_id import NEVER_S, ProducerId
 from kafkalog.wire import apis
 
 __all__ = ["Identity"]
 
+_logger = logging.getLogger(__name__)
+DOUBLINGS_MAX = 30
 PLAIN_VERSION_MAX = 11
 """Of Produce; version 12 is for transaction version 2."""
 
@@ -22,6 +26,11 @@ PLAIN_VERSION_MAX = 11
 class Identity(ProducerId):
     """A producer id without transactions, which the brokers assign.  For the sender's thread only,
     except for reads, and calls in its line."""
+
+    def __init__(self, wanted: bool) -> None:
+        """As ProducerId."""
+        super().__init__(wanted)
+        self._troubles = Troubles[str]()
 
     @property
     def produce_version(self) -> int:
@@ -47,9 +56,19 @@ class Identity(ProducerId):
                 self.doom(problem)
                 return
             cluster.forget_coordinators()
-            self.refused(time.monotonic() + cluster.options.retry_backoff_ms / 1000)
+            now_s = time.monotonic()
+            if self._troubles.failed("id", problem, now_s):
+                _logger.warning("no producer id yet, records wait: %s", problem)
+            self.refused(now_s + self._pause_ms(cluster) / 1000)
             return
+        self._troubles.ended("id")
         self.serve()
+
+    def _pause_ms(self, cluster: Cluster) -> int:
+        """The time until the next attempt, which grows once every broker has refused."""
+        options = cluster.options
+        doubled = min(max(self.refusals - len(cluster.nodes), 0), DOUBLINGS_MAX)
+        return min(options.retry_backoff_ms << doubled, options.retry_backoff_max_ms)
 
     def _needed(self, cluster: Cluster) -> bool:
         return cluster.reached  # nothing can have been sent before
@@ -66,7 +85,7 @@ class Identity(ProducerId):
             {"transactional_id": None, "transaction_timeout_ms": 60_000},
             connection.version_of(apis.INIT_PRODUCER_ID, at_most=5),
         )
-        check_code(answer.error_code, "InitProducerId")
+        check_code(answer.error_code, "InitProducerId", api=apis.INIT_PRODUCER_ID)
         self.take(answer.producer_id, answer.producer_epoch)
 
     def join(self, line: Line, lanes: Mapping[int, Sequence[Lane]]) -> list[Lane]:

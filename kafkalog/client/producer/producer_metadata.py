@@ -14,6 +14,8 @@ from kafkalog.client.producer.questions import Questions
 
 __all__ = ["ProducerMetadata"]
 
+DOUBLINGS_MAX = 30
+
 
 class ProducerMetadata(Questions):
     """Partitions and their leaders: asks the brokers the questions.  For the sender's
@@ -32,6 +34,7 @@ class ProducerMetadata(Questions):
         self._cluster = cluster
         self._fail = fail
         self._clock = clock
+        self._failures = 0
 
     def refresh(self, now_s: float, waiting: Accumulator, line: Line) -> None:
         """Ask once for what is not known."""
@@ -58,10 +61,16 @@ class ProducerMetadata(Questions):
                 raise problem
             topics = set(question.wanted | question.known)
             self._told(topics, waiting, line.cluster, refused or {}, problem)
-            pause_s = self._cluster.options.retry_backoff_ms / 1000
-            self.answered(question, self._clock() + pause_s, problem is None)
+            self.answered(question, self._clock() + self._pause_s(problem), problem is None)
 
         line.begin(ask, then)
+
+    def _pause_s(self, problem: BaseException | None) -> float:
+        """The time until the next question, which grows while brokers refuse to answer."""
+        options = self._cluster.options
+        self._failures = 0 if problem is None else min(self._failures + 1, DOUBLINGS_MAX)
+        pause_ms = options.retry_backoff_ms << max(self._failures - 1, 0)
+        return float(min(pause_ms, options.retry_backoff_max_ms)) / 1000
 
     def _told(
         self,

@@ -6,6 +6,7 @@ end raises the epoch.  Otherwise version 1: every partition is added with a requ
 
 from __future__ import annotations
 
+import logging
 import threading
 import time
 from collections.abc import Mapping, Sequence
@@ -17,15 +18,18 @@ from kafkalog.client.buffer.accumulator import Lane
 from kafkalog.client.link.chunks import portions
 from kafkalog.client.link.cluster import GROUP, TRANSACTION, Cluster
 from kafkalog.client.link.connection import Connection
-from kafkalog.client.link.failures import check_code, is_retriable, passing, says_nothing
+from kafkalog.client.link.failures import check_code, passing, says_nothing
+from kafkalog.client.link.handling import Handling, handling
 from kafkalog.client.producer.background_calls import Line
 from kafkalog.client.producer.identity import Identity
 from kafkalog.types import TopicPartition
 from kafkalog.wire import apis
+from kafkalog.wire.api import Api
 from kafkalog.wire.error_codes import ErrorCode
 
 __all__ = ["GroupId", "Membership", "Offset", "Transactional"]
 
+_logger = logging.getLogger(__name__)
 FEATURE = "transaction.version"
 PAUSE_S = 0.02
 """Before a partition is added again: the last transaction may still be ending."""
@@ -99,6 +103,9 @@ class Transactional(Identity):
         """A request that begins it at the coordinator was sent and did not succeed."""
         self._joined: set[TopicPartition] = set()
         self._groups: set[str] = set()
+        self._pause_s = PAUSE_S
+        """The next backoff of AddPartitionsToTxn: short at first, as the end of the transaction
+        before is usually near."""
 
     @property
     def produce_version(self) -> int:
@@ -125,7 +132,7 @@ class Transactional(Identity):
         }
         version = connection.version_of(apis.INIT_PRODUCER_ID, at_most=5)
         answer = connection.call(apis.INIT_PRODUCER_ID, body, version)
-        self._check(answer.error_code, "InitProducerId")
+        self._check(answer.error_code, apis.INIT_PRODUCER_ID)
         known = connection.features.get(FEATURE, 0) >= 2
         self.second = known and connection.version_of(apis.END_TXN) >= 5
         self.take(answer.producer_id, answer.producer_epoch)
@@ -134,10 +141,12 @@ class Transactional(Identity):
     def _coordinator(self, cluster: Cluster) -> Connection:
         return cluster.connect(cluster.coordinator(self.transactional_id, TRANSACTION))
 
-    def _check(self, code: int, what: str) -> None:
-        """Raise the failure of a code, and apply it to the transaction."""
+    def _check(self, code: int, api: Api, of: str = "") -> None:
+        """Raise the failure of a code, and apply it to the transaction; `of`: more about what was
+        requested than the request's name."""
         try:
-            check_code(code, f"transactional id {self.transactional_id!r}: {what}")
+            what = f"transactional id {self.transactional_id!r}: {of or api.name}"
+            check_code(code, what, api=api)
         except errors.KafkalogError as problem:
             if not passing(problem):
                 self._note(problem)
@@ -216,13 +225,19 @@ class Transactional(Identity):
             for some in portions([lane.tp for lane in found]):
                 self._announce(cluster, some)
         except errors.KafkalogError as problem:
+            now_s, most_s = time.monotonic(), cluster.options.retry_backoff_max_ms / 1000
             if passing(problem):
                 cluster.forget_coordinators()
+                if self._troubles.failed("join", problem, now_s):
+                    _logger.warning("the records of a transaction wait: %s", problem)
             else:
                 self._note(problem)
             for lane in found:
-                lane.retry_at_s = time.monotonic() + PAUSE_S
+                lane.retry_at_s = now_s + self._pause_s
+            self._pause_s = min(self._pause_s * 2, most_s)
             return
+        self._pause_s = PAUSE_S
+        self._troubles.ended("join")
         self._joined.update(lane.tp for lane in found)
 
     def _announce(self, cluster: Cluster, partitions: Sequence[TopicPartition]) -> None:
@@ -247,7 +262,7 @@ class Transactional(Identity):
             for row in topic.results_by_partition
         }
         for code in sorted(codes, key=lambda c: c == ErrorCode.OPERATION_NOT_ATTEMPTED):
-            self._check(code, "AddPartitionsToTxn")
+            self._check(code, apis.ADD_PARTITIONS_TO_TXN)
         self._unsure = False
 
     def end(self, cluster: Cluster, commit: bool) -> None:
@@ -282,11 +297,13 @@ class Transactional(Identity):
         answer = connection.call(apis.END_TXN, body, version)
         code = answer.error_code
         if says_nothing(code):  # it may have been done: send the same again
-            check_code(code, f"transactional id {self.transactional_id!r}: EndTxn")
-        if code and not is_retriable(code):
+            check_code(
+                code, f"transactional id {self.transactional_id!r}: EndTxn", api=apis.END_TXN
+            )
+        if code and handling(code, apis.END_TXN) is Handling.RAISE:
             self.ending = None
         if not (code == ErrorCode.INVALID_TXN_STATE and not commit and self._only_unsure):
-            self._check(code, "EndTxn")
+            self._check(code, apis.END_TXN)
         if version >= 5 and answer.producer_id >= 0:
             self.take(answer.producer_id, answer.producer_epoch)
         elif spoilt:
@@ -324,7 +341,7 @@ class Transactional(Identity):
             }
             self._unsure = True
             answer = connection.call(apis.ADD_OFFSETS_TO_TXN, body)
-            self._check(answer.error_code, "AddOffsetsToTxn")
+            self._check(answer.error_code, apis.ADD_OFFSETS_TO_TXN)
             self._unsure = False
         self._groups.add(by.group)
         for some in portions(list(offsets.items())):
@@ -355,5 +372,5 @@ class Transactional(Identity):
         answer = connection.call(apis.TXN_OFFSET_COMMIT, body, version)
         for topic in answer.topics:
             for row in topic.partitions:
-                what_for = f"offsets of group {by.group!r}, {topic.name}-{row.partition_index}"
-                self._check(row.error_code, what_for)
+                of = f"offsets of group {by.group!r}, {topic.name}-{row.partition_index}"
+                self._check(row.error_code, apis.TXN_OFFSET_COMMIT, of)

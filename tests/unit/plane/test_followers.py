@@ -484,8 +484,8 @@ def test_a_consumer_is_sent_to_the_copy_in_its_rack(
 
 
 def test_no_consumer_is_sent_to_a_copy_outside_the_isr(served: Served, peer: Peer) -> None:
-    """Not even if it has the offset: it may lag for ever, and a consumer there would see nothing
-    new."""
+    """Not even if it has the offset: it may never catch up, and a consumer there would see
+    nothing new."""
     log = served.put()
     fill(log, 5)
     lead(served, in_sync(2), outside(3))

@@ -58,7 +58,6 @@ class Client:
         """Answers that the next poll handles."""
         self.found = 0
         self.resetting: dict[int, dict[TopicPartition, Lost]] = {}
-        self.problem: errors.KafkalogError | None = None
         self.looking = False
         self.looked: Looked | None = None
         self.ids: dict[str, UUID] = {}
@@ -191,7 +190,7 @@ class Client:
         world, core = self.world, self.core
         found_before = self.found
         try:
-            if self.problem is None:
+            if core.problem is None:
                 if self.looked is not None and not self.looked.unknown:
                     self._take_metadata(self.looked)
                 self._send()
@@ -202,10 +201,10 @@ class Client:
                     self._lose(node, errors.Timeout(f"node {node}: no answer in time"))
                 self._send()
         except errors.KafkalogError as problem:
-            self.problem = problem
+            core.problem = core.problem or problem
         if self.found > found_before:  # records before a failure are returned before it
             return
-        failed, self.problem = self.problem, None
+        failed, core.problem = core.problem, None
         if failed is None:
             return
         if not passing(failed):
@@ -330,7 +329,7 @@ class Client:
                 try:
                     self.core.reset_failed({tp: lost}, errors.OffsetOutOfRange(text), 0.0)
                 except errors.OffsetOutOfRange as problem:
-                    self.problem = self.problem or problem
+                    self.core.problem = self.core.problem or problem
         self._judge(asked)
 
     # ---- requests ------------------------------------------------------------------------

@@ -21,10 +21,12 @@ DATA = batch([Row(b"x")] * 10, leader_epoch=3)
 NO_LEADER = SimpleNamespace(leader_id=-1, leader_epoch=-1)
 
 
-def metadata(epoch: int = 3, topic: int = 77, leader: int = 1) -> Any:
+def metadata(
+    epoch: int = 3, topic: int = 77, leader: int = 1, isr: tuple[int, ...] = (1, 2)
+) -> Any:
     row = SimpleNamespace(
         partition_index=0, leader_id=leader, leader_epoch=epoch, replica_nodes=[1, 2],
-        isr_nodes=[1, 2],
+        isr_nodes=isr,
     )  # fmt: skip
     found = SimpleNamespace(
         name="t", topic_id=UUID(int=topic), error_code=0, is_internal=False, partitions=[row]
@@ -129,3 +131,92 @@ def test_a_nearer_replica_that_lags_loses_no_position(core: Core, answered_s: fl
     beyond = fetched(error_code=ErrorCode.OFFSET_OUT_OF_RANGE, records=None)
     core.answered(2, beyond, answered_s)
     assert not core.resets() and core.plan(answered_s).nodes == {1: [TP]}
+
+
+# ---- a preferred replica (KIP-392) -----------------------------------------------------------
+
+
+def sent_near(core: Core, now_s: float = 0.0) -> None:
+    """Its leader names node 2 as the replica to read from."""
+    ask(core, now_s=now_s)
+    core.answered(1, fetched(preferred_read_replica=2, records=b""), now_s)
+
+
+@pytest.mark.parametrize(
+    "news",
+    [{"isr": (1,)}, {"epoch": 4}, {"epoch": 0, "topic": 78}],
+    ids=["isr", "leader", "topic"],
+)
+def test_later_metadata_ends_the_turn_of_a_nearer_replica(core: Core, news: Any) -> None:
+    """It has left the ISR, and may never catch up; or it was named by another leader."""
+    sent_near(core)
+    assert core.plan(1.0).nodes == {2: [TP]}
+    core.known.answered(["t"], metadata_of(metadata()))
+    assert core.plan(1.0).nodes == {2: [TP]}, "nothing new"
+    core.known.answered(["t"], metadata_of(metadata(**news)))
+    assert core.plan(1.0).nodes == {1: [TP]}
+
+
+def test_earlier_metadata_does_not_contradict_a_leader(core: Core) -> None:
+    """The leader names a replica whose return to the ISR metadata does not know: without that,
+    the leader would be asked again and again."""
+    core.known.answered(["t"], metadata_of(metadata(isr=(1,))))
+    sent_near(core)
+    assert core.plan(1.0).nodes == {2: [TP]}
+
+
+@pytest.mark.parametrize("now_s", [9.9, 10.0])
+def test_a_nearer_replica_has_its_time(core: Core, now_s: float) -> None:
+    """metadata.max.age.ms; then the leader says again where to read."""
+    sent_near(core)
+    assert core.plan(now_s).nodes == {2 if now_s < 10.0 else 1: [TP]}
+
+
+def test_a_nearer_replica_without_records_is_left(core: Core) -> None:
+    """It may have left the ISR, and get no records itself: its leader is asked, and names it
+    again if all is well.  The answer with records begins its time again."""
+    core.options = core.options._replace(nearer_s=300.0)
+    sent_near(core)
+    ask(core, 2, 20.0)
+    core.answered(2, fetched(), 20.0)
+    for now_s in (30.0, 49.9):
+        ask(core, 2, now_s)
+        core.answered(2, fetched(records=b""), now_s)
+        assert core.plan(now_s).nodes == {2: [TP]}
+    assert core.plan(50.0).nodes == {1: [TP]}
+    sent_near(core, 50.0)
+    assert core.plan(50.0).nodes == {2: [TP]}
+
+
+def test_a_nearer_replica_that_is_named_again_and_again(core: Core) -> None:
+    """Its leader does not know yet that it lacks the offset: the second refusal in a row is
+    followed by a pause, and so on."""
+    pauses_s, now_s = [], 0.0
+    for _ in range(6):
+        sent_near(core, now_s)
+        ask(core, 2, now_s)
+        beyond = fetched(error_code=ErrorCode.OFFSET_OUT_OF_RANGE, records=None)
+        core.answered(2, beyond, now_s)
+        assert core.plan(now_s).nodes in ({}, {1: [TP]})
+        next_s = now_s if core.plan(now_s).nodes else core.next_s(now_s)
+        assert next_s is not None
+        pauses_s.append(next_s - now_s)
+        now_s = next_s
+    assert pauses_s == pytest.approx([0.0, 0.1, 0.2, 0.4, 0.8, 1.0])
+    ask(core, now_s=now_s)
+    core.answered(1, fetched(), now_s)
+    assert core.plan(now_s).nodes == {1: [TP]} and core.positions == {TP: 10}
+
+
+@pytest.mark.parametrize(
+    "code",
+    [ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.UNKNOWN_SERVER_ERROR,
+     ErrorCode.KAFKA_STORAGE_ERROR, ErrorCode.CORRUPT_MESSAGE],
+    ids=lambda code: code.name,
+)  # fmt: skip
+def test_any_error_ends_the_turn_of_a_nearer_replica(core: Core, code: ErrorCode) -> None:
+    sent_near(core)
+    ask(core, 2)
+    core.answered(2, fetched(error_code=code, records=None), 0.0)
+    core.known.answered(["t"], metadata_of(metadata()))
+    assert core.plan(0.0).nodes == {} and core.plan(0.1).nodes == {1: [TP]}
