@@ -417,6 +417,22 @@ class Consumer(Positions):
             ),
         }  # fmt: skip
 
+    # ---- what was read and not handed out (see Prefetched) ------------------------------
+
+    def _holds(self) -> bool:
+        return self._sharing.holds
+
+    def _go_back(self, firsts: Mapping[TopicPartition, int]) -> None:
+        for tp, offset in firsts.items():
+            if tp in self._sharing:
+                self._sharing.seek(tp, offset, self._reading.epoch(tp, offset))
+
+    def _committable(self) -> dict[TopicPartition, CommittedOffset]:
+        return dict(self._sharing.positions())
+
+    def _committed_at(self, tp: TopicPartition, offset: int) -> CommittedOffset:
+        return CommittedOffset(offset, self._reading.epoch(tp, offset))
+
     # ---- commits -----------------------------------------------------------------------
 
     def commit(

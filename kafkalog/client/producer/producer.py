@@ -208,7 +208,7 @@ class Producer(Transactor, Generic[ValueT, KeyT]):
             raise errors.MessageTooLarge(
                 f"a record of about {need} bytes: max.request.size is {self._request_bytes}"
             )
-        until_s = time.monotonic() + self._block_s
+        until_s = self._until_s()
         intake = self._intake(topic, partition, until_s, turn)
         chosen = self._place(intake, key, value, partition)  # once: a partitioner may keep state
         while True:
@@ -248,6 +248,10 @@ class Producer(Transactor, Generic[ValueT, KeyT]):
         if self._own_choice and (wrong := mistake(found, count)):
             raise errors.ArgumentError(wrong)
         return found
+
+    def _until_s(self) -> float:
+        """When a call that begins now has waited for max.block.ms."""
+        return time.monotonic() + self._block_s
 
     def _now_ms(self) -> int:
         return self._sender.cluster.clock.now_ms()
@@ -338,7 +342,7 @@ class Producer(Transactor, Generic[ValueT, KeyT]):
             return _together([self._intercepted(one, turn) for one in records])
 
     def _put_all(self, topic: str, rows: RowSource, partition: int | None, turn: int) -> ManyFuture:
-        intake = self._intake(topic, partition, time.monotonic() + self._block_s, turn)
+        intake = self._intake(topic, partition, self._until_s(), turn)
         wanted = -1 if partition is None else self._place(intake, None, None, partition)
         parts: list[tuple[Batch, int, int]] = []
         with self._waiting.many:
@@ -368,7 +372,7 @@ class Producer(Transactor, Generic[ValueT, KeyT]):
             raise errors.MessageTooLarge(
                 f"{rows.next_row()}: about {need} bytes, max.request.size is {self._request_bytes}"
             )
-        until_s = time.monotonic() + self._block_s
+        until_s = self._until_s()
         last = -1
 
         def fill(native: Any, memory: Any) -> bool:
@@ -414,7 +418,7 @@ class Producer(Transactor, Generic[ValueT, KeyT]):
         Raises: UnknownTopicOrPartition, Timeout (max.block.ms), Closed.
         """
         self._check(transaction=False)
-        return self._waiting.intake(topic, time.monotonic() + self._block_s).partitions
+        return self._waiting.intake(topic, self._until_s()).partitions
 
     # ---- flush and close ---------------------------------------------------------------
 
