@@ -247,7 +247,9 @@ def test_a_call_whose_time_is_over_is_not_made(served: TestBroker, unique: str) 
             held = threading.Event()
             blocked = asyncio.ensure_future(admin._run(held.wait, LIMIT_S))
             task = asyncio.ensure_future(admin.create_topic(unique, timeout_ms=1))
-            await asyncio.sleep(0.002)
+            await asyncio.sleep(0)  # it is awaited
+            late_s = time.monotonic() + 0.002
+            await until(lambda: time.monotonic() > late_s)
             held.set()
             with pytest.raises(errors.Timeout, match="create_topic: earlier calls took all of its"):
                 await task

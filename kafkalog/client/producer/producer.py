@@ -7,6 +7,7 @@ import time
 import weakref
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
+from threading import current_thread
 from typing import Any, Generic, NamedTuple, Protocol
 
 from kafkalog import arguments, errors
@@ -16,6 +17,7 @@ from kafkalog.client.buffer.accumulator import HEADER_BYTES, Accumulator, Intake
 from kafkalog.client.buffer.delivery import Batch, Delivery, Future, ManyFuture, RecordMetadata
 from kafkalog.client.buffer.partitioners import Partitioner, chooser, keyless, mistake
 from kafkalog.client.buffer.rows import BatchRows, Put, RowSource, rows_of
+from kafkalog.client.callbacks import logged
 from kafkalog.client.link.cluster import Cluster
 from kafkalog.client.link.transport import Where
 from kafkalog.client.producer import at_exit
@@ -58,7 +60,7 @@ class OutgoingRecord(NamedTuple):
 
 class Interceptor(Protocol):
     """Sees records before they are sent and after they are acknowledged; either method may be
-    missing."""
+    missing.  Exceptions are logged: the record goes on as it was, and the next interceptor runs."""
 
     def on_send(self, record: OutgoingRecord) -> OutgoingRecord:
         """The record to send instead."""
@@ -261,7 +263,8 @@ class Producer(Transactor, Generic[ValueT, KeyT]):
     ) -> Future:
         for one in self._interceptors:
             if hasattr(one, "on_send"):
-                record = one.on_send(record)
+                with logged("on_send"):
+                    record = _instead(one.on_send(record))
         seen = [one.on_ack for one in self._interceptors if hasattr(one, "on_ack")]
         try:
             for name, serializer in made.items():
@@ -271,13 +274,15 @@ class Producer(Transactor, Generic[ValueT, KeyT]):
             future = self._send(record, turn)
         except Exception as problem:
             for on_ack in seen:
-                on_ack(None, problem)
+                with logged("on_ack"):
+                    on_ack(None, problem)
             raise
 
         def acknowledged(known: Future) -> None:
             problem = known.exception()
             for on_ack in seen:
-                on_ack(None if problem else known.result(), problem)
+                with logged("on_ack", own_thread=self._waiting.emptier is current_thread()):
+                    on_ack(None if problem else known.result(), problem)
 
         if seen:
             future.add_done_callback(acknowledged)
@@ -535,6 +540,12 @@ class Producer(Transactor, Generic[ValueT, KeyT]):
     def __repr__(self) -> str:
         state = "closed, " if self._closed else ""
         return f"Producer({state}id {self._identity.producer_id}, epoch {self._identity.epoch})"
+
+
+def _instead(found: Any) -> OutgoingRecord:
+    if not isinstance(found, OutgoingRecord):
+        raise errors.ArgumentError(f"found {found!r}, wanted the OutgoingRecord to send")
+    return found
 
 
 def _seconds(timeout_ms: float | None, timeout: float | None) -> float | None:
