@@ -2,24 +2,25 @@
 
 The event loop never waits for a socket or a lock.  Arguments, results and failures are those of
 the blocking calls.  The calls of one object run one after another, in the order in which they
-were awaited.  If an await is cancelled before the call's turn, the call is not made; otherwise it
-runs to its end in the background.  `Consumer.poll` and `Producer.send` say what that means for
-records.
+were awaited; the time limit of each counts from its await.  If an await is cancelled before the
+call's turn, the call is not made; otherwise it runs to its end in the background.
+`Consumer.poll` and `Producer.send` say what that means for records.
+
+`close` lets the calls before it end, except for polls, which end at once with Closed.  When its
+time limit is over, all that still wait end at once.
 """
 
 from __future__ import annotations
 
 import asyncio
+import math
 import os
-import threading
 import time
-from collections import deque
-from collections.abc import AsyncIterator, Callable, Collection, Coroutine, Mapping
-from concurrent.futures import Future, ThreadPoolExecutor
+from collections.abc import AsyncIterator, Callable, Collection, Mapping
+from concurrent.futures import Future
 from contextlib import asynccontextmanager
-from functools import partial, wraps
 from inspect import isawaitable, signature
-from typing import Any, ClassVar, Concatenate, Generic, ParamSpec, TypeVar, get_origin, overload
+from typing import Any, Concatenate, Generic, ParamSpec, TypeVar, get_origin, overload
 
 from kafkalog import arguments, errors
 from kafkalog.client import admin as _admin
@@ -27,8 +28,9 @@ from kafkalog.client.buffer.delivery import ManyFuture, RecordMetadata
 from kafkalog.client.calls.groups import CommittedOffset
 from kafkalog.client.consumer import consumer as _consumer
 from kafkalog.client.consumer.async_listener import Visit, visiting
-from kafkalog.client.link.not_copied import Handle
+from kafkalog.client.consumer.prefetched import Prefetched
 from kafkalog.client.producer import producer as _producer
+from kafkalog.client.turns import Turns, awaited
 from kafkalog.errors import WakeUp
 from kafkalog.log.scan.scan import ScanBatch
 from kafkalog.serializers import KeyT, ValueT
@@ -38,114 +40,12 @@ __all__ = ["Admin", "Consumer", "Producer"]
 
 T = TypeVar("T")
 P = ParamSpec("P")
-Self = TypeVar("Self", bound="_Above")
 Sending = TypeVar("Sending", bound="Producer[Any, Any]")
 SLICE_MS = 1_000
 """The longest single wait for records on the thread: an unlimited wait is many of these, so that no
 thread is left in one."""
 TURN_S = 0.05
 """The least time that a poll waits for the thread to begin it."""
-
-
-class _Above(Handle):
-    """A blocking object on its own thread, for one event loop after another."""
-
-    Below: ClassVar[Any]
-    """The class of the blocking object."""
-
-    def __init__(self, *where: Any, **options: Any) -> None:
-        self._below = self.Below(*where, **options)
-        self._thread = ThreadPoolExecutor(1, f"kafkalog-aio-{self.Below.__name__.lower()}")
-        self._lock = threading.Lock()  # guards the end
-        self._ended = False
-        self._pid = os.getpid()
-        self._loop: asyncio.AbstractEventLoop
-        """Of the last call."""
-
-    async def _run(self, call: Callable[..., T], *words: Any, **named: Any) -> T:
-        """Make a blocking call on the thread; its result."""
-        return await asyncio.wrap_future(self._submit(call, *words, **named))
-
-    def _submit(self, call: Callable[..., T], *words: Any, **named: Any) -> Future[T]:
-        if self._pid != os.getpid():  # the thread is the parent's
-            kind = f"aio.{type(self).__name__}"
-            raise errors.ForkedHandle(f"this {kind} belongs to the parent process: make another")
-        self._loop = asyncio.get_running_loop()
-        visit = visiting(self)
-        made = None if visit is None else visit.submit(partial(call, *words, **named))
-        if made is not None:
-            return made
-        with self._lock:
-            if not self._ended:
-                return self._thread.submit(call, *words, **named)
-        return _now(call, *words, **named)  # the call reports that it is closed
-
-    async def _whole(self, call: Callable[..., T], *words: Any, **named: Any) -> T:
-        """As `_run`; but once awaited the call completes, even if the await is cancelled."""
-        return await asyncio.shield(asyncio.wrap_future(self._submit(call, *words, **named)))
-
-    def _close(self, call: Callable[..., object], *words: Any, **named: Any) -> None:
-        """On the thread: close the object, and end the thread."""
-        try:
-            call(*words, **named)
-        finally:
-            with self._lock:
-                self._ended = True
-            self._thread.shutdown(wait=False)
-
-    async def __aenter__(self: Self) -> Self:
-        return self
-
-    def _gone(self) -> bool:
-        """Whether there is nothing to close; a forked child only marks it closed."""
-        self._ended = self._ended or self._pid != os.getpid()
-        return self._ended
-
-    async def __aexit__(self, *problem: object) -> None:
-        if not self._gone():
-            await self._whole(self._close, self._below.__exit__, *problem)
-
-    def __repr__(self) -> str:
-        return f"aio.{self._below!r}"
-
-
-def _now(call: Callable[..., T], *words: Any, **named: Any) -> Future[T]:
-    made: Future[T] = Future()
-    try:
-        made.set_result(call(*words, **named))
-    except Exception as problem:
-        made.set_exception(problem)
-    return made
-
-
-def _awaited(
-    method: Callable[Concatenate[Any, P], T], afresh: bool = False
-) -> Callable[Concatenate[Any, P], Coroutine[Any, Any, T]]:
-    """A blocking method as one that is awaited; `afresh`: what was read and not returned is given
-    back first."""
-
-    @wraps(method)
-    async def call(self: Any, /, *words: P.args, **named: P.kwargs) -> T:
-        below: Callable[P, T] = getattr(self._below, method.__name__)
-        if afresh:
-            below = partial(self._afresh, below)
-        found: T = await self._run(below, *words, **named)
-        return found
-
-    return call
-
-
-def _closing(
-    method: Callable[Concatenate[Any, P], None],
-) -> Callable[Concatenate[Any, P], Coroutine[Any, Any, None]]:
-    """The `close` of a blocking object as a method that is awaited.  Idempotent."""
-
-    @wraps(method)
-    async def close(self: Any, /, *words: P.args, **named: P.kwargs) -> None:
-        if not self._gone():
-            await self._whole(self._close, self._below.close, *words, **named)
-
-    return close
 
 
 def _as(
@@ -174,51 +74,59 @@ def _made(
     return give
 
 
-class Admin(_Above):
+class Admin(Turns):
     """`kafkalog.Admin` for asyncio: every method is awaited.  `async with`."""
 
     Below = _admin.Admin
 
     @_as(_admin.Admin.__init__)
     def __init__(self, *words: Any, **named: Any) -> None:
-        super().__init__(*words, **named)
+        super().__init__(_admin.Admin(*words, **named))
+        self._below._cluster.openings.apart = True
 
-    close = _closing(_admin.Admin.close)
-    abort_transaction = _awaited(_admin.Admin.abort_transaction)
-    alter_configs = _awaited(_admin.Admin.alter_configs)
-    alter_group_offsets = _awaited(_admin.Admin.alter_group_offsets)
-    alter_partition_reassignments = _awaited(_admin.Admin.alter_partition_reassignments)
-    create_partitions = _awaited(_admin.Admin.create_partitions)
-    create_topic = _awaited(_admin.Admin.create_topic)
-    create_topics = _awaited(_admin.Admin.create_topics)
-    delete_group_offsets = _awaited(_admin.Admin.delete_group_offsets)
-    delete_groups = _awaited(_admin.Admin.delete_groups)
-    delete_records = _awaited(_admin.Admin.delete_records)
-    delete_topic = _awaited(_admin.Admin.delete_topic)
-    delete_topics = _awaited(_admin.Admin.delete_topics)
-    describe_cluster = _awaited(_admin.Admin.describe_cluster)
-    describe_configs = _awaited(_admin.Admin.describe_configs)
-    describe_features = _awaited(_admin.Admin.describe_features)
-    describe_groups = _awaited(_admin.Admin.describe_groups)
-    describe_log_dirs = _awaited(_admin.Admin.describe_log_dirs)
-    describe_producers = _awaited(_admin.Admin.describe_producers)
-    describe_quorum = _awaited(_admin.Admin.describe_quorum)
-    describe_topics = _awaited(_admin.Admin.describe_topics)
-    describe_transactions = _awaited(_admin.Admin.describe_transactions)
-    elect_leaders = _awaited(_admin.Admin.elect_leaders)
-    fence_producers = _awaited(_admin.Admin.fence_producers)
-    find_hanging_transactions = _awaited(_admin.Admin.find_hanging_transactions)
-    list_config_resources = _awaited(_admin.Admin.list_config_resources)
-    list_group_offsets = _awaited(_admin.Admin.list_group_offsets)
-    list_groups = _awaited(_admin.Admin.list_groups)
-    list_offsets = _awaited(_admin.Admin.list_offsets)
-    list_partition_reassignments = _awaited(_admin.Admin.list_partition_reassignments)
-    list_topics = _awaited(_admin.Admin.list_topics)
-    list_transactions = _awaited(_admin.Admin.list_transactions)
-    move_replicas = _awaited(_admin.Admin.move_replicas)
-    remove_group_members = _awaited(_admin.Admin.remove_group_members)
-    unregister_broker = _awaited(_admin.Admin.unregister_broker)
-    update_features = _awaited(_admin.Admin.update_features)
+    @_as(_admin.Admin.close)
+    async def close(self) -> None:
+        """As kafkalog.Admin.close; the calls before it have default.api.timeout.ms to end."""
+        await self._close(lambda _: self._below.close(), self._limit_ms(None))
+
+    async def __aexit__(self, *problem: object) -> None:
+        await self.close()
+
+    abort_transaction = awaited(_admin.Admin.abort_transaction)
+    alter_configs = awaited(_admin.Admin.alter_configs)
+    alter_group_offsets = awaited(_admin.Admin.alter_group_offsets)
+    alter_partition_reassignments = awaited(_admin.Admin.alter_partition_reassignments)
+    create_partitions = awaited(_admin.Admin.create_partitions)
+    create_topic = awaited(_admin.Admin.create_topic)
+    create_topics = awaited(_admin.Admin.create_topics)
+    delete_group_offsets = awaited(_admin.Admin.delete_group_offsets)
+    delete_groups = awaited(_admin.Admin.delete_groups)
+    delete_records = awaited(_admin.Admin.delete_records)
+    delete_topic = awaited(_admin.Admin.delete_topic)
+    delete_topics = awaited(_admin.Admin.delete_topics)
+    describe_cluster = awaited(_admin.Admin.describe_cluster)
+    describe_configs = awaited(_admin.Admin.describe_configs)
+    describe_features = awaited(_admin.Admin.describe_features)
+    describe_groups = awaited(_admin.Admin.describe_groups)
+    describe_log_dirs = awaited(_admin.Admin.describe_log_dirs)
+    describe_producers = awaited(_admin.Admin.describe_producers)
+    describe_quorum = awaited(_admin.Admin.describe_quorum)
+    describe_topics = awaited(_admin.Admin.describe_topics)
+    describe_transactions = awaited(_admin.Admin.describe_transactions)
+    elect_leaders = awaited(_admin.Admin.elect_leaders)
+    fence_producers = awaited(_admin.Admin.fence_producers)
+    find_hanging_transactions = awaited(_admin.Admin.find_hanging_transactions)
+    list_config_resources = awaited(_admin.Admin.list_config_resources)
+    list_group_offsets = awaited(_admin.Admin.list_group_offsets)
+    list_groups = awaited(_admin.Admin.list_groups)
+    list_offsets = awaited(_admin.Admin.list_offsets)
+    list_partition_reassignments = awaited(_admin.Admin.list_partition_reassignments)
+    list_topics = awaited(_admin.Admin.list_topics)
+    list_transactions = awaited(_admin.Admin.list_transactions)
+    move_replicas = awaited(_admin.Admin.move_replicas)
+    remove_group_members = awaited(_admin.Admin.remove_group_members)
+    unregister_broker = awaited(_admin.Admin.unregister_broker)
+    update_features = awaited(_admin.Admin.update_features)
 
     @property
     def closed(self) -> bool:
@@ -227,24 +135,69 @@ class Admin(_Above):
         return found
 
 
-class Producer(_Above, Generic[ValueT, KeyT]):
+class _Timed(_producer.Producer[ValueT, KeyT]):
+    """A producer whose calls may have waited for their turn."""
+
+    due_s = math.inf
+    """When max.block.ms is over."""
+
+    def _until_s(self) -> float:
+        return min(super()._until_s(), self.due_s)
+
+
+class Producer(Turns, Generic[ValueT, KeyT]):
     """`kafkalog.Producer` for asyncio.  `async with` waits until all records are acknowledged."""
 
     Below = _producer.Producer
 
     @_made(_producer.Producer[ValueT, KeyT])
     def __init__(self, *words: Any, **named: Any) -> None:
-        super().__init__(*words, **named)
+        self._timed: _Timed[ValueT, KeyT] = _Timed(*words, **named)
+        super().__init__(self._timed)
 
-    close = _closing(_producer.Producer.close)
-    abort_transaction = _awaited(_producer.Producer.abort_transaction)
-    begin_transaction = _awaited(_producer.Producer.begin_transaction)
-    check = _awaited(_producer.Producer.check)
-    commit_transaction = _awaited(_producer.Producer.commit_transaction)
-    flush = _awaited(_producer.Producer.flush)
-    init_transactions = _awaited(_producer.Producer.init_transactions)
-    partitions = _awaited(_producer.Producer.partitions)
-    send_offsets = _awaited(_producer.Producer.send_offsets)
+    @_as(_producer.Producer.close)
+    async def close(self, *words: Any, **named: Any) -> None:
+        """As kafkalog.Producer.close.  Sends whose turn has not come in `timeout_ms` raise Closed.
+
+        Raises: as there; Timeout: earlier calls took all of the time.
+        """
+        given = signature(self._below.close).bind(*words, **named).arguments
+        limit_ms = arguments.time_of(
+            "timeout_ms", given.get("timeout_ms"), given.get("timeout"), "timeout"
+        )
+        await self._close(lambda left_ms: self._below.close(timeout_ms=left_ms), limit_ms)
+
+    async def __aexit__(self, *problem: object) -> None:
+        await self._close(lambda _: self._below.__exit__(*problem), None)
+
+    def _limit_ms(self, given: Any) -> float | None:
+        return None if given is None else super()._limit_ms(given)
+
+    def _interrupt(self) -> None:
+        self._below._waiting.refuse(errors.Closed("the producer is closed"))
+        self._below._sender.stop()
+
+    async def _due(self, send: Callable[..., T], *words: Any, **named: Any) -> T:
+        """Make the call on the thread; max.block.ms counts from now."""
+        until_s = time.monotonic() + self._timed._block_s
+
+        def call() -> T:
+            self._timed.due_s = until_s
+            try:
+                return send(*words, **named)
+            finally:
+                self._timed.due_s = math.inf
+
+        return await self._run(call)
+
+    abort_transaction = awaited(_producer.Producer.abort_transaction)
+    begin_transaction = awaited(_producer.Producer.begin_transaction)
+    check = awaited(_producer.Producer.check)
+    commit_transaction = awaited(_producer.Producer.commit_transaction)
+    flush = awaited(_producer.Producer.flush)
+    init_transactions = awaited(_producer.Producer.init_transactions)
+    partitions = awaited(_producer.Producer.partitions)
+    send_offsets = awaited(_producer.Producer.send_offsets)
 
     @property
     def producer_id(self) -> int:
@@ -274,7 +227,7 @@ class Producer(_Above, Generic[ValueT, KeyT]):
         Raises: as kafkalog.Producer.send and the future that it returns.
         """
         found: RecordMetadata = await self._known(
-            await self._run(self._below.send, *words, **named)
+            await self._due(self._below.send, *words, **named)
         )
         return found
 
@@ -304,7 +257,7 @@ class Producer(_Above, Generic[ValueT, KeyT]):
             sent.hurry()
             return sent
 
-        sent = await self._run(hurried)
+        sent = await self._due(hurried)
         await self._known(sent)
         return sent
 
@@ -353,7 +306,7 @@ def _soon(loop: asyncio.AbstractEventLoop, call: Callable[..., object], *words: 
         loop.call_soon_threadsafe(call, *words)
 
 
-class Consumer(_Above):
+class Consumer(Turns):
     """`kafkalog.Consumer` for asyncio.  `async with`, `async for record in consumer`.
 
     A cancelled await loses no record: what the thread had read comes with the next call, and a
@@ -365,33 +318,62 @@ class Consumer(_Above):
     @_as(_consumer.Consumer.__init__)
     def __init__(self, *words: Any, **named: Any) -> None:
         """As kafkalog.Consumer.  Nothing is sent yet."""
-        super().__init__(*words, **named)
-        self._handing = threading.Lock()  # guards what follows; never held during a wait
-        self._unseen: deque[Record] = deque()  # read, not returned yet
-        self._columns: deque[Any] = deque()
+        super().__init__(_consumer.Consumer(*words, **named))
+        self._below._cluster.openings.apart = True
+        self._ahead = Prefetched(self._below)
         self._filling: asyncio.Future[None] | None = None
         self._turn = False
         """Whether the thread has begun the call that fills."""
+        self._visit: Visit | None = None
 
-    close = _closing(_consumer.Consumer.close)
-    beginning_offsets = _awaited(_consumer.Consumer.beginning_offsets)
-    end_offsets = _awaited(_consumer.Consumer.end_offsets)
-    group_metadata = _awaited(_consumer.Consumer.group_metadata)
-    lag = _awaited(_consumer.Consumer.lag)
-    list_topics = _awaited(_consumer.Consumer.list_topics)
-    offsets_for_times = _awaited(_consumer.Consumer.offsets_for_times)
-    partitions = _awaited(_consumer.Consumer.partitions)
-    resume = _awaited(_consumer.Consumer.resume)
-    store_offsets = _awaited(_consumer.Consumer.store_offsets)
-    assign = _awaited(_consumer.Consumer.assign, afresh=True)
-    incremental_assign = _awaited(_consumer.Consumer.incremental_assign, afresh=True)
-    incremental_unassign = _awaited(_consumer.Consumer.incremental_unassign, afresh=True)
-    pause = _awaited(_consumer.Consumer.pause, afresh=True)
-    seek = _awaited(_consumer.Consumer.seek, afresh=True)
-    seek_to_beginning = _awaited(_consumer.Consumer.seek_to_beginning, afresh=True)
-    seek_to_committed = _awaited(_consumer.Consumer.seek_to_committed, afresh=True)
-    seek_to_end = _awaited(_consumer.Consumer.seek_to_end, afresh=True)
-    unsubscribe = _awaited(_consumer.Consumer.unsubscribe, afresh=True)
+    @_as(_consumer.Consumer.close)
+    async def close(self, *words: Any, **named: Any) -> None:
+        """As kafkalog.Consumer.close.  Polls of other tasks raise Closed, iterations end.
+
+        Raises: as there; Timeout: earlier calls took all of the time.
+        """
+        given = signature(self._below.close).bind(*words, **named)
+        given.apply_defaults()
+        limit_ms = arguments.wait_ms("timeout_ms", given.arguments["timeout_ms"])
+        await self._leave(given.arguments["commit"], limit_ms)
+
+    async def __aexit__(self, kind: object, *_: object) -> None:
+        # After an exception the last records may not have been processed.
+        await self._leave(kind is None, _consumer.CLOSE_MS)
+
+    async def _leave(self, commit: bool, limit_ms: float | None) -> None:
+        def close(left_ms: float | None) -> None:
+            self._ahead.change(lambda: self._below.close(commit, left_ms), over=True)
+
+        await self._close(close, self._limit_ms(None) if limit_ms is None else limit_ms)
+
+    def _hurry(self) -> None:
+        self._below.wakeup()
+
+    def _interrupt(self) -> None:
+        super()._interrupt()
+        self._below.wakeup()
+        if (visit := self._visit) is not None:
+            visit.cut()
+
+    beginning_offsets = awaited(_consumer.Consumer.beginning_offsets)
+    end_offsets = awaited(_consumer.Consumer.end_offsets)
+    group_metadata = awaited(_consumer.Consumer.group_metadata)
+    lag = awaited(_consumer.Consumer.lag)
+    list_topics = awaited(_consumer.Consumer.list_topics)
+    offsets_for_times = awaited(_consumer.Consumer.offsets_for_times)
+    partitions = awaited(_consumer.Consumer.partitions)
+    resume = awaited(_consumer.Consumer.resume)
+    store_offsets = awaited(_consumer.Consumer.store_offsets)
+    assign = awaited(_consumer.Consumer.assign, around="_changing")
+    incremental_assign = awaited(_consumer.Consumer.incremental_assign, around="_changing")
+    incremental_unassign = awaited(_consumer.Consumer.incremental_unassign, around="_changing")
+    pause = awaited(_consumer.Consumer.pause, around="_changing")
+    seek = awaited(_consumer.Consumer.seek, around="_changing")
+    seek_to_beginning = awaited(_consumer.Consumer.seek_to_beginning, around="_changing")
+    seek_to_committed = awaited(_consumer.Consumer.seek_to_committed, around="_changing")
+    seek_to_end = awaited(_consumer.Consumer.seek_to_end, around="_changing")
+    unsubscribe = awaited(_consumer.Consumer.unsubscribe, around="_changing")
 
     @overload
     async def committed(
@@ -419,35 +401,41 @@ class Consumer(_Above):
         """
         if max_records is not None:
             max_records = arguments.whole_number("max_records", max_records, 1)
-        await self._fill(self._unseen, timeout_ms, self._below.poll, max_records)
-        with self._handing:
-            there = len(self._unseen)
-            count = there if max_records is None else min(max_records, there)
-            return [self._unseen.popleft() for _ in range(count)]
+        return await self._next(False, timeout_ms, max_records, max_records)
 
     async def poll_arrow(self, timeout_ms: float | None = 1_000) -> list[ScanBatch]:
         """All that has arrived as columns, as kafkalog.Consumer.poll_arrow; cancelled as `poll`."""
-        await self._fill(self._columns, timeout_ms, self._below.poll_arrow)
-        with self._handing:
-            found = list(self._columns)
-            self._columns.clear()
-        return found
+        return await self._next(True, timeout_ms)
 
-    async def __aiter__(self) -> AsyncIterator[Record]:
-        """Records, until the consumer is closed."""
-        while not self._ended:
-            await self._fill(self._unseen, None, self._below.poll)
-            while True:
-                with self._handing:
-                    if not self._unseen:
-                        break
-                    record = self._unseen.popleft()
-                yield record
+    def __aiter__(self) -> Consumer:
+        """Records, until the consumer is closed, by this task or another.  If an await for the
+        next record is cancelled, the iteration can go on."""
+        return self
 
-    async def _fill(
-        self, into: deque[Any], timeout_ms: float | None, poll: Callable[..., Any], *words: Any
-    ) -> None:
-        """Wait until something has arrived, or for the timeout."""
+    async def __anext__(self) -> Record:
+        if self._closing or self._ended:
+            raise StopAsyncIteration
+        if self._pid == os.getpid() and (record := self._ahead.next()) is not None:
+            return record
+        try:
+            (found,) = await self._next(False, None, 1)
+        except errors.Closed:
+            if self._closing or self._below._closed:
+                raise StopAsyncIteration from None
+            raise
+        first: Record = found
+        return first
+
+    async def _next(
+        self,
+        columns: bool,
+        timeout_ms: float | None,
+        most: int | None = None,
+        read: int | None = None,
+    ) -> list[Any]:
+        """Wait until something has arrived, or for the timeout; returns up to `most`, of up to
+        `read` records that the thread reads at a time (None: max.poll.records)."""
+        self._here()
         if visiting(self) is not None:
             raise errors.ArgumentError(
                 "a listener cannot poll: the poll that called it waits for it"
@@ -455,7 +443,9 @@ class Consumer(_Above):
         timeout_ms = arguments.wait_ms("timeout_ms", timeout_ms)
         loop = asyncio.get_running_loop()
         until = None if timeout_ms is None else loop.time() + timeout_ms / 1000
-        while not into:
+        while not (found := self._ahead.take(columns, most)):
+            if self._closing or self._ended:
+                raise errors.Closed("the consumer was closed")
             left_ms = SLICE_MS if until is None else max(0.0, (until - loop.time()) * 1000)
             if (
                 self._filling is None or self._filling.done()
@@ -464,31 +454,36 @@ class Consumer(_Above):
                 wait_s = min(left_ms, SLICE_MS) / 1000
                 self._turn = False
                 self._filling = asyncio.wrap_future(
-                    self._submit(self._take, into, poll, time.monotonic() + wait_s, *words)
+                    self._submit(self._read, columns, time.monotonic() + wait_s, read)
                 )
             try:
                 turn_s = None if until is None else max(TURN_S, until - loop.time())
                 await asyncio.wait([self._filling], timeout=turn_s)
                 if not (self._turn or self._filling.done()):
-                    return  # the thread is busy with another call: the next poll gets what comes
+                    return []  # the thread is busy with another call: the next poll gets what comes
                 await asyncio.shield(self._filling)
             except asyncio.CancelledError:
                 self._below.wakeup()  # the next call need not wait for this one
                 raise
             if until is not None and loop.time() >= until:
-                return
+                return self._ahead.take(columns, most)
+        return found
 
-    def _take(
-        self, into: deque[Any], poll: Callable[..., Any], until_s: float, *words: Any
-    ) -> None:
+    def _read(self, columns: bool, until_s: float, most: int | None) -> None:
         """On the thread: keep what comes where no cancellation can lose it."""
         self._turn = True
-        if self._columns if into is self._unseen else self._unseen:
-            self._give_back()  # read for the other kind of call, and before what comes now
-        try:
-            into.extend(poll(max(until_s - time.monotonic(), 0.0) * 1000, *words))
-        except WakeUp:
-            return
+
+        def poll() -> list[Any]:
+            wait_ms = max(until_s - time.monotonic(), 0.0) * 1000
+            try:
+                if columns:
+                    return list(self._below.poll_arrow(wait_ms))
+                return list(self._below.poll(wait_ms, most))
+            except WakeUp:
+                return []
+
+        if not self._closing:  # else the end comes next
+            self._ahead.read(columns, poll)
 
     async def metrics(self) -> dict[str, float]:
         """As kafkalog.Consumer.metrics; returns at once, even while the thread is busy."""
@@ -501,7 +496,7 @@ class Consumer(_Above):
         in which the consumer is used, for up to max_poll_interval_ms, and may await all of the
         consumer's methods except those that poll.  Any other listener is called on the thread.
         """
-        await self._run(self._below.subscribe, *words, **self._awaiting(named))
+        await self._run(self._changing, self._below.subscribe, *words, **self._awaiting(named))
 
     @_as(_consumer.Consumer.commit)
     async def commit(self, *words: Any, **named: Any) -> None:
@@ -520,40 +515,15 @@ class Consumer(_Above):
             told = listener(*words)
             if isawaitable(told):
                 wait_s = self._below._config.max_poll_interval_ms / 1000
-                Visit(self).wait(self._loop, told, wait_s)
+                self._visit = Visit(self)
+                self._visit.wait(self._loop, told, wait_s)
 
         return call
 
     def _commit(self, offsets: Mapping[TopicPartition, Any] | None = None, **named: Any) -> None:
-        if offsets is None and self._below._sharing.stored is None and self._firsts():
-            mine = self._below.assignment
-            epoch = self._below._sharing.reading.epoch
-            offsets = {tp: (at := self._position(tp), epoch(tp, at)) for tp in mine}
+        if offsets is None and self._below._sharing.stored is None:
+            offsets = self._ahead.committable()
         self._below.commit(offsets, **named)
-
-    def _firsts(self) -> dict[TopicPartition, int]:
-        """On the thread: the first offset per partition that was read and not returned."""
-        firsts: dict[TopicPartition, int] = {}
-        with self._handing:
-            for record in self._unseen:
-                firsts.setdefault(TopicPartition(record.topic, record.partition), record.offset)
-            for batch in self._columns:
-                firsts.setdefault(*_first_of(batch))
-        return firsts
-
-    def _give_back(self) -> None:
-        """On the thread: seek back to read again what was not returned."""
-        firsts = self._firsts()
-        with self._handing:
-            self._unseen.clear()
-            self._columns.clear()
-        for tp, offset in firsts.items():
-            if tp in self._below.assignment:
-                self._below.seek(tp, (offset, self._below._sharing.reading.epoch(tp, offset)))
-
-    def _close(self, call: Callable[..., object], *words: Any, **named: Any) -> None:
-        self._give_back()
-        super()._close(call, *words, **named)
 
     @property
     def assignment(self) -> list[TopicPartition]:
@@ -575,15 +545,8 @@ class Consumer(_Above):
         return await self._run(self._position, arguments.partition("tp", tp), timeout_ms)
 
     def _position(self, tp: TopicPartition, timeout_ms: float | None = None) -> int:
-        first = self._firsts().get(tp)
+        first = self._ahead.first(tp)
         return int(self._below.position(tp, timeout_ms)) if first is None else first
 
-    def _afresh(self, call: Callable[..., None], *words: Any, **named: Any) -> None:
-        self._give_back()
-        call(*words, **named)
-
-
-def _first_of(batch: Any) -> tuple[TopicPartition, int]:
-    """Where a batch of columns begins."""
-    topic, partition, offset = (batch.numpy(name)[0] for name in ("topic", "partition", "offset"))
-    return TopicPartition(str(topic), int(partition)), int(offset)
+    def _changing(self, call: Callable[..., None], *words: Any, **named: Any) -> None:
+        self._ahead.change(lambda: call(*words, **named))

@@ -289,19 +289,17 @@ def test_what_a_cancelled_poll_has_read_comes_first_in_either_form(
     async def work() -> list[int]:
         await filled(broker, unique, 20)
         async with aio.Consumer(broker, unique, auto_offset_reset="earliest") as consumer:
-            below, until_s = consumer._below, time.monotonic() + 10
+            until_s = time.monotonic() + 10
             if kinds == "records first":
-                await consumer._run(
-                    consumer._take, consumer._unseen, lambda ms: below.poll(ms, 3), until_s
-                )
-                assert len(consumer._unseen) == 3
+                await consumer._run(consumer._read, False, until_s, 3)
+                assert len(consumer._ahead._records) == 3
                 found: list[int] = []
                 while len(found) < 20:
                     for batch in await consumer.poll_arrow(10_000):
                         found += [int(value) for value in batch.numpy("offset")]
             else:
-                await consumer._run(consumer._take, consumer._columns, below.poll_arrow, until_s)
-                assert consumer._columns
+                await consumer._run(consumer._read, True, until_s, None)
+                assert consumer._ahead._columns
                 found = []
                 while len(found) < 20:
                     found += [record.offset for record in await consumer.poll(10_000)]

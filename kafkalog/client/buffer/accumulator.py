@@ -393,10 +393,11 @@ class Accumulator:
 
     def _reserve(self, wanted: int, until_s: float, turn: int) -> None:
         limit = self.bounds.buffer_bytes
-        if self.used + wanted > limit and self.used:
-            self.starved = True
         while True:
             self._check_taking(turn)
+            # Looked at after each wait, too: another thread may have taken what became free.
+            if self.used + wanted > limit and self.used:
+                self.starved = True
             # Once it was full, half of it must be free: not every batch should wake all threads.
             if not self.starved or self.used + wanted <= max(limit // 2, wanted):
                 self.starved = False

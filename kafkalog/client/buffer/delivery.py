@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 import os
 import threading
 import time
@@ -13,6 +12,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from kafkalog import errors
 from kafkalog._native import direct
 from kafkalog.arguments import called
+from kafkalog.client.callbacks import logged
 from kafkalog.types import TopicPartition
 
 __all__ = [
@@ -26,7 +26,6 @@ __all__ = [
     "SentRange",
 ]
 
-_logger = logging.getLogger(__name__)
 SEQUENCES = 1 << 31
 """The number of sequence numbers: after the last one comes 0."""
 _told, _part = direct("growing_told"), direct("growing_part")
@@ -217,7 +216,8 @@ class Batch:
             with lock:
                 lock.notify_all()
         for callback in callbacks or ():
-            _call(callback)
+            with logged("a callback of a delivery", own_thread=True):
+                callback()
         for future, waiter in waiters or ():
             _tell(waiter, future)
 
@@ -302,10 +302,9 @@ os.register_at_fork(after_in_child=_new_guard)
 
 
 def _call(callback: Callable[[], object]) -> None:
-    try:
+    """In the thread that asks."""
+    with logged("a callback of a delivery"):
         callback()
-    except Exception:
-        _logger.exception("a callback of a delivery failed")
 
 
 def _tell(waiter: Any, future: Any) -> None:
@@ -406,7 +405,8 @@ class Future:
 
     def add_done_callback(self, callback: Callable[[Future], object]) -> None:
         """Call `callback` with this future when it is done: at once, or in the producer's thread,
-        which sends nothing until it returns.  Exceptions that it raises are logged.
+        which sends nothing until it returns.  Exceptions that it raises are logged, in that thread
+        SystemExit and KeyboardInterrupt, too.
 
         Raises: ArgumentError: it is async.
         """

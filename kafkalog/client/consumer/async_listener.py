@@ -29,7 +29,12 @@ class Visit:
         self.owner = owner
         self._calls: SimpleQueue[Callable[[], None] | None] = SimpleQueue()
         self._lock = threading.Lock()  # guards the end
-        self._over = False
+        self._over = self._cut = False
+
+    def cut(self) -> None:
+        """Wait no more: the time of the call is over.  From any thread."""
+        self._cut = True
+        self._calls.put(None)
 
     def submit(self, call: Callable[[], Any]) -> Future[Any] | None:
         """The result of a call that the thread makes; None: it waits no more.  From any thread."""
@@ -81,7 +86,7 @@ class Visit:
         """Raises: TimeoutError; Closed."""
         while not task.done():
             left_s = until_s - time.monotonic()
-            if left_s <= 0:
+            if left_s <= 0 or self._cut:
                 raise TimeoutError
             try:
                 call = self._calls.get(timeout=min(left_s, LOOK_S))

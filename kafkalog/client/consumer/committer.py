@@ -9,10 +9,10 @@ from functools import partial
 from typing import Any
 
 from kafkalog import errors
+from kafkalog.client.callbacks import logged
 from kafkalog.client.calls.groups import put_offsets
 from kafkalog.client.consumer.commits import Commits, Committing, Offsets
 from kafkalog.client.consumer.member import REJOIN
-from kafkalog.client.consumer.subscription import logged
 from kafkalog.client.link.background import Background
 from kafkalog.client.link.cluster import Cluster
 from kafkalog.client.link.patience import Wait

@@ -13,6 +13,7 @@ from typing import Any, overload
 
 from kafkalog import arguments, errors
 from kafkalog.arguments import whole_number
+from kafkalog.client.callbacks import logged
 from kafkalog.client.calls.arguments import committed_of
 from kafkalog.client.calls.groups import CommittedOffset, GroupMetadata, committed_offsets
 from kafkalog.client.consumer.assignors import Assignor, find_assignors
@@ -25,7 +26,7 @@ from kafkalog.client.consumer.membership import Membership
 from kafkalog.client.consumer.positions import Offset, Positions
 from kafkalog.client.consumer.session import Tempo
 from kafkalog.client.consumer.settings import client_options, fetch_options, heartbeat_options
-from kafkalog.client.consumer.subscription import AWAITS, Listener, Subscription, logged
+from kafkalog.client.consumer.subscription import AWAITS, Listener, Subscription
 from kafkalog.client.fetch.fetcher import Fetcher
 from kafkalog.client.fetch.reading import Reading
 from kafkalog.client.link.cluster import Cluster
@@ -345,7 +346,7 @@ class Consumer(Positions):
                 see = getattr(one, "on_consume", None)
                 if see is not None:
                     with logged("on_consume"):
-                        records = see(records)
+                        records = list(see(records))
         except BaseException as problem:
             if not isinstance(problem, Exception):  # Ctrl-C: nothing is handed out
                 self._put_back(read)
@@ -416,6 +417,22 @@ class Consumer(Positions):
                 self._keeper.beat_ms,
             ),
         }  # fmt: skip
+
+    # ---- what was read and not handed out (see Prefetched) ------------------------------
+
+    def _holds(self) -> bool:
+        return self._sharing.holds
+
+    def _go_back(self, firsts: Mapping[TopicPartition, int]) -> None:
+        for tp, offset in firsts.items():
+            if tp in self._sharing:
+                self._sharing.seek(tp, offset, self._reading.epoch(tp, offset))
+
+    def _committable(self) -> dict[TopicPartition, CommittedOffset]:
+        return dict(self._sharing.positions())
+
+    def _committed_at(self, tp: TopicPartition, offset: int) -> CommittedOffset:
+        return CommittedOffset(offset, self._reading.epoch(tp, offset))
 
     # ---- commits -----------------------------------------------------------------------
 

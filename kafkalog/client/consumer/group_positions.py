@@ -148,6 +148,8 @@ class Sharing:
         self.core.subscribe(subscription)
         if self.membership is not None:
             self.membership.do()
+        else:  # at once: the next poll may get records before it knows the new topics
+            self.replace([tp for tp in self.core.assigned if subscription.wants(tp.topic)])
 
     def keep_up(self, until_s: float) -> None:
         """Do what is due before records are handed out, as far as it is answered by `until_s`

@@ -2,31 +2,19 @@
 
 from __future__ import annotations
 
-import logging
 import re
-from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterable
 
 from kafkalog import errors
 from kafkalog.arguments import called, text, things
 from kafkalog.client.link.cluster import Cluster
 from kafkalog.types import TopicPartition
 
-__all__ = ["AWAITS", "Listener", "Subscription", "logged"]
+__all__ = ["AWAITS", "Listener", "Subscription"]
 
-_logger = logging.getLogger(__name__)
 Listener = Callable[[list[TopicPartition]], object]
 AWAITS = "kafkalog.aio.Consumer"
 """The class that takes async listeners and callbacks."""
-
-
-@contextmanager
-def logged(what: str) -> Iterator[None]:
-    """Log exceptions of a user's interceptor: they do not affect the records."""
-    try:
-        yield
-    except Exception:
-        _logger.exception("%s failed", what)
 
 
 class Subscription:
@@ -71,6 +59,12 @@ class Subscription:
 
     def __bool__(self) -> bool:
         return bool(self.topics) or self._pattern is not None
+
+    def wants(self, topic: str) -> bool:
+        """Whether it names the topic, or its pattern matches it."""
+        if self._pattern is not None:
+            return self._pattern.fullmatch(topic) is not None
+        return topic in self.topics
 
     def look(self, cluster: Cluster, no_internal: bool) -> bool:
         """Look up the topics that match the pattern; returns whether they have changed."""

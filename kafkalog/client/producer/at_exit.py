@@ -110,9 +110,12 @@ def _deliver_later() -> None:
 def _deliver_in_the_end() -> None:
     me = threading.current_thread()
     threading.main_thread().join()  # it counts as ended when it waits for the others
-    for one in threading.enumerate():
-        if one is not me and not one.daemon:
-            one.join()
+    while some := [one for one in threading.enumerate() if one.is_alive() and not one.daemon]:
+        if some == [me]:
+            break
+        for one in some:
+            if one is not me:
+                one.join()
     _deliver_all()
 
 

@@ -7,6 +7,7 @@ import time
 import weakref
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
+from threading import current_thread
 from typing import Any, Generic, NamedTuple, Protocol
 
 from kafkalog import arguments, errors
@@ -16,6 +17,7 @@ from kafkalog.client.buffer.accumulator import HEADER_BYTES, Accumulator, Intake
 from kafkalog.client.buffer.delivery import Batch, Delivery, Future, ManyFuture, RecordMetadata
 from kafkalog.client.buffer.partitioners import Partitioner, chooser, keyless, mistake
 from kafkalog.client.buffer.rows import BatchRows, Put, RowSource, rows_of
+from kafkalog.client.callbacks import logged
 from kafkalog.client.link.cluster import Cluster
 from kafkalog.client.link.transport import Where
 from kafkalog.client.producer import at_exit
@@ -58,7 +60,7 @@ class OutgoingRecord(NamedTuple):
 
 class Interceptor(Protocol):
     """Sees records before they are sent and after they are acknowledged; either method may be
-    missing."""
+    missing.  Exceptions are logged: the record goes on as it was, and the next interceptor runs."""
 
     def on_send(self, record: OutgoingRecord) -> OutgoingRecord:
         """The record to send instead."""
@@ -208,7 +210,7 @@ class Producer(Transactor, Generic[ValueT, KeyT]):
             raise errors.MessageTooLarge(
                 f"a record of about {need} bytes: max.request.size is {self._request_bytes}"
             )
-        until_s = time.monotonic() + self._block_s
+        until_s = self._until_s()
         intake = self._intake(topic, partition, until_s, turn)
         chosen = self._place(intake, key, value, partition)  # once: a partitioner may keep state
         while True:
@@ -249,6 +251,10 @@ class Producer(Transactor, Generic[ValueT, KeyT]):
             raise errors.ArgumentError(wrong)
         return found
 
+    def _until_s(self) -> float:
+        """When a call that begins now has waited for max.block.ms."""
+        return time.monotonic() + self._block_s
+
     def _now_ms(self) -> int:
         return self._sender.cluster.clock.now_ms()
 
@@ -257,7 +263,8 @@ class Producer(Transactor, Generic[ValueT, KeyT]):
     ) -> Future:
         for one in self._interceptors:
             if hasattr(one, "on_send"):
-                record = one.on_send(record)
+                with logged("on_send"):
+                    record = _instead(one.on_send(record))
         seen = [one.on_ack for one in self._interceptors if hasattr(one, "on_ack")]
         try:
             for name, serializer in made.items():
@@ -267,13 +274,15 @@ class Producer(Transactor, Generic[ValueT, KeyT]):
             future = self._send(record, turn)
         except Exception as problem:
             for on_ack in seen:
-                on_ack(None, problem)
+                with logged("on_ack"):
+                    on_ack(None, problem)
             raise
 
         def acknowledged(known: Future) -> None:
             problem = known.exception()
             for on_ack in seen:
-                on_ack(None if problem else known.result(), problem)
+                with logged("on_ack", own_thread=self._waiting.emptier is current_thread()):
+                    on_ack(None if problem else known.result(), problem)
 
         if seen:
             future.add_done_callback(acknowledged)
@@ -338,7 +347,7 @@ class Producer(Transactor, Generic[ValueT, KeyT]):
             return _together([self._intercepted(one, turn) for one in records])
 
     def _put_all(self, topic: str, rows: RowSource, partition: int | None, turn: int) -> ManyFuture:
-        intake = self._intake(topic, partition, time.monotonic() + self._block_s, turn)
+        intake = self._intake(topic, partition, self._until_s(), turn)
         wanted = -1 if partition is None else self._place(intake, None, None, partition)
         parts: list[tuple[Batch, int, int]] = []
         with self._waiting.many:
@@ -368,7 +377,7 @@ class Producer(Transactor, Generic[ValueT, KeyT]):
             raise errors.MessageTooLarge(
                 f"{rows.next_row()}: about {need} bytes, max.request.size is {self._request_bytes}"
             )
-        until_s = time.monotonic() + self._block_s
+        until_s = self._until_s()
         last = -1
 
         def fill(native: Any, memory: Any) -> bool:
@@ -414,7 +423,7 @@ class Producer(Transactor, Generic[ValueT, KeyT]):
         Raises: UnknownTopicOrPartition, Timeout (max.block.ms), Closed.
         """
         self._check(transaction=False)
-        return self._waiting.intake(topic, time.monotonic() + self._block_s).partitions
+        return self._waiting.intake(topic, self._until_s()).partitions
 
     # ---- flush and close ---------------------------------------------------------------
 
@@ -531,6 +540,12 @@ class Producer(Transactor, Generic[ValueT, KeyT]):
     def __repr__(self) -> str:
         state = "closed, " if self._closed else ""
         return f"Producer({state}id {self._identity.producer_id}, epoch {self._identity.epoch})"
+
+
+def _instead(found: Any) -> OutgoingRecord:
+    if not isinstance(found, OutgoingRecord):
+        raise errors.ArgumentError(f"found {found!r}, wanted the OutgoingRecord to send")
+    return found
 
 
 def _seconds(timeout_ms: float | None, timeout: float | None) -> float | None:

@@ -20,6 +20,7 @@ from kafkalog import errors
 from kafkalog.client.buffer.accumulator import Accumulator, Lane
 from kafkalog.client.buffer.adaptive_partitioning import Balance
 from kafkalog.client.buffer.delivery import Batch, Delivery, SendOptions
+from kafkalog.client.callbacks import logged
 from kafkalog.client.link.cluster import Cluster
 from kafkalog.client.link.metadata import places_of
 from kafkalog.client.link.transport import Address
@@ -363,10 +364,8 @@ class Sender:
         elif self._on_delivery is not None:
             latency_ms = (time.monotonic() - batch.first_sent_s) * 1000
             told = Delivery(batch.tp, base_offset, batch.count, batch.record_bytes, latency_ms)
-            try:
+            with logged("on_delivery", own_thread=True):
                 self._on_delivery(told)
-            except Exception:
-                _logger.exception("on_delivery failed")
         self._waiting.drop(batch)
         batch.end(problem, base_offset)
 

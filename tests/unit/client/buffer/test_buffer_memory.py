@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 import threading
+import time
 from contextlib import suppress
 from typing import Any
 
@@ -233,3 +234,30 @@ def test_only_whole_batches_are_kept() -> None:
     filled = Filled(batch_bytes=4 * WHOLE)  # the first is smaller
     filled.end(filled.batch(b"x"))
     assert filled.waiting._spare == []
+
+
+def test_many_threads_share_it() -> None:
+    """A thread that gets room after a wait lets no other in beyond the limit."""
+    threads, need = 60, BUFFER // 8
+    waiting = Accumulator(Bounds(need, BUFFER, 0), (False, False), lambda: None)
+    most, taken = 0, 0
+
+    def take() -> None:
+        nonlocal most, taken
+        with waiting.lock:
+            waiting._reserve(need, time.monotonic() + LIMIT_S, waiting.turn)
+            most, taken = max(most, waiting.used), taken + 1
+
+    waiting.used = BUFFER  # of batches in flight
+    some = [threading.Thread(target=take) for _ in range(threads)]
+    for one in some:
+        one.start()
+    wait_for(lambda: len(waiting.lock._waiters) == threads, "all wait")  # type: ignore[attr-defined]
+    waiting.release(BUFFER)
+    while taken < threads:
+        wait_for(lambda: waiting.used + need > BUFFER // 2 or taken == threads, "room is used")
+        with waiting.lock:
+            waiting.release(waiting.used)
+    for one in some:
+        one.join(LIMIT_S)
+    assert BUFFER // 2 - need < most <= BUFFER

@@ -105,6 +105,20 @@ def test_topics_that_are_not_wanted_any_more_are_not_read(
         assert told[1:] == [("assigned", [TopicPartition("z", 0)])]
 
 
+def test_topics_that_are_not_wanted_any_more_without_a_group(broker: TestBroker) -> None:
+    """From the call on, even while the new topic is not known; those that stay continue."""
+    broker.create_topic("z")
+    with Consumer(broker.bootstrap_servers, "t", **OPTIONS) as consumer:
+        wait_for(lambda: consumer.poll(10, max_records=1), "it reads")
+        (tp, at), *_ = [(tp, at) for tp in (ZERO, ONE) if (at := consumer.position(tp))]
+        silent = broker.delay("Metadata", 3_600_000, None)
+        consumer.subscribe(pattern="t|z")
+        assert (consumer.assignment, consumer.position(tp)) == ([ZERO, ONE], at)
+        consumer.subscribe("z")
+        assert (consumer.assignment, consumer.poll(0)) == ([], [])
+        assert silent.hits == 1
+
+
 def test_what_is_wanted_still_is_kept(broker: TestBroker) -> None:
     """A cooperative member gives back only the others, and keeps reading."""
     broker.create_topic("z")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import multiprocessing
+import subprocess
 import sys
 import threading
 from collections.abc import Callable, Iterator
@@ -109,3 +110,22 @@ def test_child_of_a_parent_with_a_producer(served: TestBroker, unique: str) -> N
         assert child.exitcode == 0
         assert [record.value for record in served.records(unique)] == [b"x"]
     assert [record.value for record in served.records(unique)] == [b"x", b"mine"]
+
+
+def test_fork_that_ends_as_a_program(served: TestBroker, unique: str) -> None:
+    """As the workers of a pre-forking server do: by Python's own end, not by os._exit."""
+    served.create_topic(unique)
+    where = repr(served.bootstrap_servers)
+    code = f"""import kafkalog, os, sys
+mine = kafkalog.Producer({where}); mine.send({unique!r}, b"parent").result()
+child = os.fork()
+if not child:
+    kept = kafkalog.Producer({where}, linger_ms=1_000_000); kept.send({unique!r}, b"child")
+    sys.exit(5)
+print(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))
+mine.send({unique!r}, b"last")"""
+    command = [sys.executable, "-W", "ignore::DeprecationWarning", "-c", code]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=LIMIT_S)
+    assert (done.stdout, done.stderr, done.returncode) == ("5\n", "", 0)
+    values = [record.value for record in served.records(unique)]
+    assert values == [b"parent", b"child", b"last"]
