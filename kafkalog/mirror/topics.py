@@ -10,7 +10,7 @@ from kafkalog.client.calls.configs import ConfigResource
 from kafkalog.client.calls.offsets import EpochEnd, epoch_ends
 from kafkalog.client.calls.topics import NewTopic
 from kafkalog.client.link.failures import passing
-from kafkalog.client.link.metadata import TopicInfo
+from kafkalog.client.link.metadata import NO_NODE, TopicInfo
 from kafkalog.mirror import losses, state
 from kafkalog.mirror.life import Life
 from kafkalog.mirror.losses import Loss
@@ -34,13 +34,15 @@ class Topics(Life):
     _stale: bool
     """It must start over."""
     _compacted: set[str]
+    _leaderless: list[TopicPartition]
+    """Partitions of the source that have no leader now."""
 
     def refresh(self) -> None:
         """Check for new topics and partitions, changed settings, and losses.  No transaction is
         open."""
         every = self.source.list_topics()
         # Read after the topics were listed: a mirror stores what it will create before it does.
-        self.others.look(name for name in every if name.startswith(state.PREFIX))
+        self._look_for_copies([name for name in every if name.startswith(state.PREFIX)])
         infos = self.source.describe_topics(self.wish.names(every)).done
         known = origins(self.others.states)
         self._drop_returned(infos, known)
@@ -60,11 +62,36 @@ class Topics(Life):
         copies = self._make_topics(infos, known)
         self._ids = {name: id_of(info) for name, info in infos.items()}
         self._follow_settings(list(infos))
-        partitions = [TopicPartition(i.name, p) for i in infos.values() for p in i.partitions]
+        partitions = self._led(infos.values())
         self._claim(partitions, infos, copies, known)
         self._examine([tp for tp in partitions if tp.topic not in self.counts.aside])
         self.counts.topics = len({tp.topic for tp in self.fetcher.positions})
         self.counts.partitions = len(self.fetcher.positions)
+
+    def _look_for_copies(self, states: list[str]) -> None:
+        try:
+            self.others.look(states)
+        except errors.KafkalogError as problem:
+            if passing(problem) or isinstance(problem, errors.BadAnswer):
+                raise
+            raise type(problem)(
+                f"cannot find out which topics of the source are copies: {problem}; allow the "
+                f"mirror to read {state.PREFIX}*"
+            ) from problem
+
+    def _led(self, infos: Iterable[TopicInfo]) -> list[TopicPartition]:
+        """The partitions that have a leader now; the others hold up none of them."""
+        led, self._leaderless = [], []
+        for info in infos:
+            for number, row in info.partitions.items():
+                tp = TopicPartition(info.name, number)
+                if row.leader != NO_NODE:
+                    led.append(tp)
+                    continue
+                self._leaderless.append(tp)
+                self._say_once(f"{tp.topic}-{number} of the source has no leader: it is copied "
+                               "once it has one")  # fmt: skip
+        return led
 
     def _drop_returned(self, infos: dict[str, TopicInfo], known: Mapping[str, Origin]) -> None:
         """Leave out topics that came from the target."""

@@ -16,11 +16,14 @@ import pytest
 import kafkalog
 import kafkalog.mirror.mirror
 from kafkalog import errors
+from kafkalog.client.link.failures import failure_class
 from kafkalog.mirror.own import StateReader
 from kafkalog.mirror.state import Progress, key_of, value_of
 from kafkalog.server.faults import Fault
 from kafkalog.testing.broker import TestBroker
+from kafkalog.testing.cluster import TestCluster
 from kafkalog.types import TopicPartition
+from kafkalog.wire.error_codes import ErrorCode
 from tests.support import brokers
 from tests.support.mirrors import Running, read, values
 from tests.support.stable import stable_ends
@@ -299,6 +302,31 @@ def test_a_source_without_the_epochs_copied(two: Two) -> None:
     assert "the source ends at offset 2, it was copied up to 3" in two.copy().aside["t"]
     assert not two.copy(accept_loss="t").aside
     assert two.copied() == [0, 1, 2, 0, 1]
+
+
+def test_a_partition_without_a_leader(tmp_path: Path) -> None:
+    """It holds up no other partition, and with `copy` it is not passed over in silence."""
+    said: list[str] = []
+    settings = {"min.insync.replicas": 1}
+    with (
+        TestCluster(tmp_path / "source", config=settings) as source,
+        TestBroker(tmp_path / "target", config=SETTINGS) as target,
+    ):
+        where, to = source.bootstrap_servers, target.bootstrap_servers
+        with kafkalog.Admin(where) as admin:
+            admin.create_topics([("t", -1, -1, {}, [[1], [2]])]).check()
+        source.fill("t", ["1"], partition=0)
+        source.fill("t", ["2"], partition=1)
+        source.kill(2)
+        source.wait_until(lambda: source.leader("t", 1) < 0, "it has no leader")
+        mirror = kafkalog.Mirror(where, to, "t", name="m", on_warning=said.append, refresh_ms=100)
+        with pytest.raises(failure_class(ErrorCode.LEADER_NOT_AVAILABLE), match="t-1 of the sour"):
+            mirror.copy()
+        assert values(target, "t") == [1]
+        with Running(mirror):
+            source.start(2)
+            wait_for(lambda: values(target, "t") == [1, 2], "it has a leader again")
+    assert "t-1 of the source has no leader: it is copied once it has one" in said
 
 
 def test_retention_passes_the_position(two: Two) -> None:
