@@ -9,7 +9,7 @@ from kafkalog import errors
 from kafkalog.client.calls.configs import ConfigResource
 from kafkalog.client.calls.offsets import EpochEnd, epoch_ends
 from kafkalog.client.calls.topics import NewTopic
-from kafkalog.client.link.failures import passing
+from kafkalog.client.link.failures import failure, passing
 from kafkalog.client.link.metadata import NO_NODE, TopicInfo
 from kafkalog.mirror import losses, state
 from kafkalog.mirror.life import Life
@@ -18,6 +18,7 @@ from kafkalog.mirror.origins import Origin, origins, returned
 from kafkalog.mirror.settings import POLICY, changes
 from kafkalog.mirror.state import Progress
 from kafkalog.types import TopicPartition
+from kafkalog.wire.error_codes import ErrorCode
 
 __all__ = ["Topics", "id_of"]
 
@@ -196,7 +197,10 @@ class Topics(Life):
         """The progress with the name of its copy, and the clusters on the way."""
         origin = known.get(topic)
         via = (*(origin.via if origin else ()), self.source_id)[-state.CLUSTERS_MAX :]
-        return one._replace(copy=self.wish.renamed(topic), copy_id=copy_id, via=via)
+        epoch = one.copy_epoch if one.copy_id == copy_id else -1
+        return one._replace(
+            copy=self.wish.renamed(topic), copy_id=copy_id, copy_epoch=epoch, via=via
+        )
 
     def _claim(
         self, partitions: list[TopicPartition], infos: Mapping[str, TopicInfo],
@@ -302,7 +306,8 @@ class Topics(Life):
         asked = self._epoch_ends(some)
         moved = {}
         for tp, place in places.items():
-            one, begin, end = self._progress[tp], begins[tp].offset, ends[place].offset
+            one = self._copy_seen(tp, place, ends[place].leader_epoch)
+            begin, end = begins[tp].offset, ends[place].offset
             loss = losses.source_loss(
                 one, begin, stable[tp].offset, asked.get(tp), tp.topic in self._compacted
             ) or losses.copy_loss(one, end)  # fmt: skip
@@ -323,6 +328,21 @@ class Topics(Life):
                 doubted or self.fetcher.positions.get(tp) != at
             ):
                 self.fetcher.seek(tp, at, epoch)
+
+    def _copy_seen(self, tp: TopicPartition, place: TopicPartition, epoch: int) -> Progress:
+        """Note the copy's leader epoch; the next commit stores it.
+
+        Raises: a transient failure: a leader of an older epoch answers, which knows less.
+        """
+        one = self._progress[tp]
+        if one.copy_id and 0 <= epoch < one.copy_epoch:
+            raise failure(
+                ErrorCode.UNKNOWN_LEADER_EPOCH,
+                f"{place.topic}-{place.partition} of the target",
+                f"found leader epoch {epoch}, wanted {one.copy_epoch} or later",
+            )
+        self._progress[tp] = one._replace(copy_epoch=epoch)
+        return self._progress[tp]
 
     def _epoch_ends(self, some: list[TopicPartition]) -> dict[TopicPartition, EpochEnd]:
         epochs = {tp: one.epoch for tp in some if (one := self._progress[tp]).epoch >= 0}
