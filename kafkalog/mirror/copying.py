@@ -13,7 +13,7 @@ from typing import NamedTuple
 from kafkalog import errors
 from kafkalog.client.buffer.delivery import ManyFuture
 from kafkalog.client.fetch.fetched import Fetched
-from kafkalog.client.link.failures import passing
+from kafkalog.client.link.failures import failure, passing
 from kafkalog.mirror.batches import Part, parts
 from kafkalog.mirror.groups import moves
 from kafkalog.mirror.life import WAIT_MS, Run
@@ -52,6 +52,7 @@ class Copying(Topics):
         super().__init__(wish, counts, stop, tell, run)
         self._ids = {}
         self._compacted = set()
+        self._leaderless = []
         self._stale = False
         self._next_s = 0.0
         # Of the open transaction:
@@ -102,10 +103,16 @@ class Copying(Topics):
         if self._open:
             self._commit()
         self._move_groups()
+        if once and self._leaderless and not self._stop.is_set():
+            tp = self._leaderless[0]
+            raise failure(
+                ErrorCode.LEADER_NOT_AVAILABLE, f"{tp.topic}-{tp.partition} of the source"
+            )
         return not self._stale
 
     def _ends(self) -> dict[TopicPartition, int]:
-        wanted = dict.fromkeys(self.fetcher.positions, "latest")
+        led = self.fetcher.positions.keys() - set(self._leaderless)
+        wanted = dict.fromkeys(sorted(led), "latest")
         found = self.source.list_offsets(wanted, isolation="read_committed").check()
         return {tp: at.offset for tp, at in found.items()}
 

@@ -33,22 +33,20 @@ TRIES_ONCE = 5
 """How often `copy` restarts without progress."""
 STARTS_MAX = 20
 """How often a mirror may be fenced before the target has stored it as the owner."""
-_OVER = (
-    # A topic may be deleted, or not known everywhere yet: the next life will see.
-    errors.UnknownTopicOrPartition,
-    # The target aborted a transaction that took too long, or an operator did.
+_ENDED = (
     errors.ProducerFenced,
     errors.InvalidProducerEpoch,
     errors.InvalidTxnState,
     errors.TransactionAborted,
+    errors.OutOfOrderSequenceNumber,
+    errors.TransactionCoordinatorFenced,
+    failure_class(ErrorCode.TRANSACTION_ABORTABLE),
     # It forgot the producer's id: the mirror wrote nothing for days.
     failure_class(ErrorCode.INVALID_PRODUCER_ID_MAPPING),
     failure_class(ErrorCode.UNKNOWN_PRODUCER_ID),
-    errors.OutOfOrderSequenceNumber,
-    failure_class(ErrorCode.TRANSACTION_ABORTABLE),
-    errors.TransactionCoordinatorFenced,
 )
-"""Failures after which the next life continues, besides those that pass by themselves."""
+"""The target has aborted the transaction, because it took too long or an operator wanted it: the
+next life continues, unless it finds another owner."""
 
 
 class MirrorStatus(NamedTuple):
@@ -199,7 +197,10 @@ class Mirror(Handle):
             except Replaced:
                 raise
             except errors.KafkalogError as problem:
-                if not (passing(problem) or isinstance(problem, _OVER)):
+                ended = isinstance(problem, _ENDED)
+                # A topic may be deleted, or not known everywhere yet: the next life will see.
+                gone = isinstance(problem, errors.UnknownTopicOrPartition)
+                if not (passing(problem) or ended or gone):
                     raise
                 if not run.registered and isinstance(problem, errors.ProducerFenced):
                     starts += 1  # an earlier mirror continues: it ends when this one is the owner
@@ -210,7 +211,12 @@ class Mirror(Handle):
                 tries += 1
                 if (once and tries == TRIES_ONCE) or not self._counts.reached:
                     raise
-                self._warn(f"{problem}; it starts over where it was")
+                why = (
+                    f"the target has ended the mirror's transaction, as it took more than a minute "
+                    f"or was aborted ({problem})"
+                    if ended else problem
+                )  # fmt: skip
+                self._warn(f"{why}; it starts over where it was")
             if self._stop.wait(pause_s):
                 return self.status
             pause_s = min(2 * pause_s, PAUSE_MAX_S)

@@ -60,6 +60,8 @@ class Progress(NamedTuple):
     """The name of the copy; empty: not known."""
     copy_id: str = ""
     """The copy's topic id; empty: not known."""
+    copy_epoch: int = -1
+    """The leader epoch of the copy when it was last examined; -1: not known."""
     via: tuple[str, ...] = ()
     """The ids of the clusters that the records came through; the source's is the last."""
     cut: Cut = NEVER
@@ -152,6 +154,7 @@ def _progress(value: Any) -> Progress:
     offset, epoch = value["cut"]
     return found._replace(
         epoch=_epoch(value["epoch"]), copy=_text(value["copy"]), copy_id=_text(value["copy_id"]),
+        copy_epoch=_epoch(value["copy_epoch"]),
         via=tuple(map(_text, via)), cut=Cut(_number(offset), _epoch(epoch)),
         lost=_text(value["lost"]),
     )  # fmt: skip

@@ -9,8 +9,8 @@ from kafkalog import errors
 from kafkalog.client.calls.configs import ConfigResource
 from kafkalog.client.calls.offsets import EpochEnd, epoch_ends
 from kafkalog.client.calls.topics import NewTopic
-from kafkalog.client.link.failures import passing
-from kafkalog.client.link.metadata import TopicInfo
+from kafkalog.client.link.failures import failure, passing
+from kafkalog.client.link.metadata import NO_NODE, TopicInfo
 from kafkalog.mirror import losses, state
 from kafkalog.mirror.life import Life
 from kafkalog.mirror.losses import Loss
@@ -18,6 +18,7 @@ from kafkalog.mirror.origins import Origin, origins, returned
 from kafkalog.mirror.settings import POLICY, changes
 from kafkalog.mirror.state import Progress
 from kafkalog.types import TopicPartition
+from kafkalog.wire.error_codes import ErrorCode
 
 __all__ = ["Topics", "id_of"]
 
@@ -34,13 +35,15 @@ class Topics(Life):
     _stale: bool
     """It must start over."""
     _compacted: set[str]
+    _leaderless: list[TopicPartition]
+    """Partitions of the source that have no leader now."""
 
     def refresh(self) -> None:
         """Check for new topics and partitions, changed settings, and losses.  No transaction is
         open."""
         every = self.source.list_topics()
         # Read after the topics were listed: a mirror stores what it will create before it does.
-        self.others.look(name for name in every if name.startswith(state.PREFIX))
+        self._look_for_copies([name for name in every if name.startswith(state.PREFIX)])
         infos = self.source.describe_topics(self.wish.names(every)).done
         known = origins(self.others.states)
         self._drop_returned(infos, known)
@@ -60,11 +63,36 @@ class Topics(Life):
         copies = self._make_topics(infos, known)
         self._ids = {name: id_of(info) for name, info in infos.items()}
         self._follow_settings(list(infos))
-        partitions = [TopicPartition(i.name, p) for i in infos.values() for p in i.partitions]
+        partitions = self._led(infos.values())
         self._claim(partitions, infos, copies, known)
         self._examine([tp for tp in partitions if tp.topic not in self.counts.aside])
         self.counts.topics = len({tp.topic for tp in self.fetcher.positions})
         self.counts.partitions = len(self.fetcher.positions)
+
+    def _look_for_copies(self, states: list[str]) -> None:
+        try:
+            self.others.look(states)
+        except errors.KafkalogError as problem:
+            if passing(problem) or isinstance(problem, errors.BadAnswer):
+                raise
+            raise type(problem)(
+                f"cannot find out which topics of the source are copies: {problem}; allow the "
+                f"mirror to read {state.PREFIX}*"
+            ) from problem
+
+    def _led(self, infos: Iterable[TopicInfo]) -> list[TopicPartition]:
+        """The partitions that have a leader now; the others hold up none of them."""
+        led, self._leaderless = [], []
+        for info in infos:
+            for number, row in info.partitions.items():
+                tp = TopicPartition(info.name, number)
+                if row.leader != NO_NODE:
+                    led.append(tp)
+                    continue
+                self._leaderless.append(tp)
+                self._say_once(f"{tp.topic}-{number} of the source has no leader: it is copied "
+                               "once it has one")  # fmt: skip
+        return led
 
     def _drop_returned(self, infos: dict[str, TopicInfo], known: Mapping[str, Origin]) -> None:
         """Leave out topics that came from the target."""
@@ -169,7 +197,10 @@ class Topics(Life):
         """The progress with the name of its copy, and the clusters on the way."""
         origin = known.get(topic)
         via = (*(origin.via if origin else ()), self.source_id)[-state.CLUSTERS_MAX :]
-        return one._replace(copy=self.wish.renamed(topic), copy_id=copy_id, via=via)
+        epoch = one.copy_epoch if one.copy_id == copy_id else -1
+        return one._replace(
+            copy=self.wish.renamed(topic), copy_id=copy_id, copy_epoch=epoch, via=via
+        )
 
     def _claim(
         self, partitions: list[TopicPartition], infos: Mapping[str, TopicInfo],
@@ -275,7 +306,8 @@ class Topics(Life):
         asked = self._epoch_ends(some)
         moved = {}
         for tp, place in places.items():
-            one, begin, end = self._progress[tp], begins[tp].offset, ends[place].offset
+            one = self._copy_seen(tp, place, ends[place].leader_epoch)
+            begin, end = begins[tp].offset, ends[place].offset
             loss = losses.source_loss(
                 one, begin, stable[tp].offset, asked.get(tp), tp.topic in self._compacted
             ) or losses.copy_loss(one, end)  # fmt: skip
@@ -296,6 +328,21 @@ class Topics(Life):
                 doubted or self.fetcher.positions.get(tp) != at
             ):
                 self.fetcher.seek(tp, at, epoch)
+
+    def _copy_seen(self, tp: TopicPartition, place: TopicPartition, epoch: int) -> Progress:
+        """Note the copy's leader epoch; the next commit stores it.
+
+        Raises: a transient failure: a leader of an older epoch answers, which knows less.
+        """
+        one = self._progress[tp]
+        if one.copy_id and 0 <= epoch < one.copy_epoch:
+            raise failure(
+                ErrorCode.UNKNOWN_LEADER_EPOCH,
+                f"{place.topic}-{place.partition} of the target",
+                f"found leader epoch {epoch}, wanted {one.copy_epoch} or later",
+            )
+        self._progress[tp] = one._replace(copy_epoch=epoch)
+        return self._progress[tp]
 
     def _epoch_ends(self, some: list[TopicPartition]) -> dict[TopicPartition, EpochEnd]:
         epochs = {tp: one.epoch for tp in some if (one := self._progress[tp]).epoch >= 0}

@@ -5,32 +5,26 @@ from __future__ import annotations
 
 import argparse
 import time
-from collections import deque
-from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from kafkalog.cli.cluster.comparing import TOLD_MAX, Comparing, Copy, Unreadable
 from kafkalog.cli.cluster.looking import Look, chosen, look, sizes
-from kafkalog.cli.common import json_line, plural, preview, table, warn
+from kafkalog.cli.common import json_line, plural, table, warn
 from kafkalog.cli.progress import Progress
 from kafkalog.client.calls.configs import ConfigResource, describe_configs
-from kafkalog.client.calls.copies import Batch, CopyReader
+from kafkalog.client.calls.copies import CopyReader
 from kafkalog.errors import KafkalogError
-from kafkalog.log.fetched import Decoder
 
 if TYPE_CHECKING:
     from kafkalog.client.link.cluster import Cluster
-    from kafkalog.types import Record, TopicPartition
+    from kafkalog.types import TopicPartition
 
 __all__ = ["run"]
 
 POLICY = "cleanup.policy"
-TOLD_MAX = 10
-"""Differences printed per partition; the rest is counted."""
 PATIENCE_S = 3.0
 """Retry interval while a replica does not know of the last records yet."""
 PAUSE_S = 0.05
-BODY = 61
-"""The size of a batch's header, before its records."""
 
 
 class Checked(NamedTuple):
@@ -52,6 +46,10 @@ class Checked(NamedTuple):
     """How many differences there are."""
     compacted: int
     """Records that only some replicas have compacted away so far: not a difference."""
+    unchecked: int
+    """Some of these for which it was not checked that a later record supersedes them."""
+    earlier: dict[int, int]
+    """Replicas that begin before the range, and how many offsets were not compared."""
 
 
 def run(cluster: Cluster, options: argparse.Namespace, words: list[str]) -> int:
@@ -94,12 +92,11 @@ class _Comparison:
         self, cluster: Cluster, found: Look, tp: TopicPartition, compacted: bool,
         progress: Progress,
     ) -> None:  # fmt: skip
-        self.compacted = compacted
+        self.tp = tp
         self.progress = progress
         self.skipped: dict[int, str] = {}
         self.readers: dict[int, CopyReader] = {}
-        self.records = self.missing = self.different = 0
-        self.differences: list[dict[str, Any]] = []
+        self.found = Comparing(compacted)
         for node in found.partitions[tp].replicas:
             if node not in found.nodes:
                 self.skipped[node] = "the node is away"
@@ -110,18 +107,37 @@ class _Comparison:
                 self.skipped[node] = str(problem)
 
     def run(self) -> Checked:
-        start = max((one.start for one in self.readers.values()), default=0)
+        starts = {node: one.start for node, one in self.readers.items()}
+        start = max(starts.values(), default=0)
         behind = self._wait()
         end = min((one.end for one in self.readers.values()), default=0)
+        found = self.found
         if len(self.readers) > 1 and start < end:
             try:
-                self._compare([_Copy(one, start, end) for one in self.readers.values()])
-            except _Unreadable as problem:
+                found.compare(
+                    [Copy(node, self.tp, one.batches(start, end), start, end)
+                     for node, one in self.readers.items()],
+                    self.progress.update,
+                )  # fmt: skip
+                self._look_further(end)
+                found.finish()
+            except Unreadable as problem:
                 self.skipped[problem.node] = str(problem)
         return Checked(
-            start, max(start, end), self.records, list(self.readers), self.skipped,
-            behind, self.differences, self.different, self.missing,
+            start, max(start, end), found.records, list(self.readers), self.skipped,
+            behind, found.differences, found.different, found.missing, found.unchecked,
+            {node: start - at for node, at in starts.items() if at < start},
         )  # fmt: skip
+
+    def _look_further(self, end: int) -> None:
+        """A replica may have compacted away records that were superseded behind the end."""
+        for node, reader in self.readers.items():
+            if not self.found.pending:
+                return
+            try:
+                self.found.explain_all(self.tp, reader.batches(end, reader.look()))
+            except KafkalogError as problem:
+                raise Unreadable(node, problem) from None
 
     def _wait(self) -> dict[int, int]:
         """Wait briefly until all know the same high watermark, which followers learn with their
@@ -138,114 +154,6 @@ class _Comparison:
                     del ends[node], self.readers[node]
         return {node: target - end for node, end in ends.items() if end < target}
 
-    def _compare(self, copies: list[_Copy]) -> None:
-        """Compare whole batches while they are equal byte for byte, otherwise their records."""
-        while True:
-            first = copies[0].head
-            if first is not None and all(c.head and c.head.data == first.data and not c.opened
-                                         for c in copies):  # fmt: skip
-                self.records += first.record_count
-                for copy in copies:
-                    copy.advance()
-            elif not self._next_record(copies):
-                return
-            self.progress.update(self.records, sum(copy.read_bytes for copy in copies))
-
-    def _next_record(self, copies: list[_Copy]) -> bool:
-        """Compare the next offset that some replica has; False if none has more."""
-        heads = {copy.node: copy.item() for copy in copies}
-        at = min((item.offset for item in heads.values() if item is not None), default=None)
-        if at is None:
-            return False
-        there = {n: item for n, item in heads.items() if item is not None and item.offset == at}
-        for copy in copies:
-            if copy.node in there:
-                copy.opened.popleft()
-        self.records += 1
-        if len(there) < len(copies) and self.compacted:
-            self.missing += 1
-        if len({item.content for item in there.values()}) > 1 or (
-            len(there) < len(copies) and not self.compacted
-        ):
-            self.different += 1
-            if len(self.differences) < TOLD_MAX:
-                told = {str(n): there[n].told if n in there else None for n in heads}
-                self.differences.append({"offset": at, "nodes": told})
-        return True
-
-
-class _Unreadable(Exception):
-    """The rest of a replica cannot be read."""
-
-    def __init__(self, node: int, why: KafkalogError) -> None:
-        super().__init__(str(why))
-        self.node = node
-
-
-class _Item(NamedTuple):
-    """A record, or a transaction's marker."""
-
-    offset: int
-    content: tuple[Any, ...]
-    told: dict[str, Any]
-
-
-class _Copy:
-    """One replica as it is read.  All methods raise _Unreadable."""
-
-    def __init__(self, reader: CopyReader, start: int, end: int) -> None:
-        self.node = reader.node
-        self.opened: deque[_Item] = deque()
-        """The records of the batches opened so far."""
-        self.read_bytes = 0
-        self.head: Batch | None = None
-        """The next batch; None if there is none."""
-        self._tp = reader.tp
-        self._start, self._end = start, end
-        self._batches = reader.batches(start, end)
-        self.advance()
-
-    def advance(self) -> None:
-        """Skip the batch."""
-        try:
-            self.head = next(self._batches, None)
-        except KafkalogError as problem:
-            raise _Unreadable(self.node, problem) from None
-        self.read_bytes += len(self.head.data) if self.head else 0
-
-    def item(self) -> _Item | None:
-        """The next record; opens batches as needed."""
-        while not self.opened and self.head is not None:
-            batch = self.head
-            try:
-                self.opened.extend(self._items(batch))
-            except KafkalogError as problem:
-                raise _Unreadable(self.node, problem) from None
-            self.advance()
-        return self.opened[0] if self.opened else None
-
-    def _items(self, batch: Batch) -> Iterator[_Item]:
-        if batch.control:
-            body = batch.data[BODY:]
-            marker = {"timestamp": -1, "key": "a marker of", "value": f"transactions: {body.hex()}"}
-            yield _Item(batch.base_offset, (body,), marker)
-            return
-        for rows in Decoder().records(*self._tp, batch.data, max(batch.base_offset, self._start)):
-            for record in rows.records(0, len(rows)):
-                if record.offset < self._end:
-                    content = (
-                        record.timestamp_ms, record.key, record.value, tuple(record.headers),
-                    )  # fmt: skip
-                    yield _Item(record.offset, content, _told(record))
-
-
-def _told(record: Record) -> dict[str, Any]:
-    return {
-        "timestamp": record.timestamp_ms,
-        "key": preview(record.key, 20),
-        "value": preview(record.value, 40),
-    }
-
 
 # ---- the report ----------------------------------------------------------------------------
 
@@ -261,6 +169,8 @@ def _json(tp: TopicPartition, one: Checked) -> dict[str, Any]:
         "different": one.different,
         "differences": one.differences,
         "compacted": one.compacted,
+        "unchecked": one.unchecked,
+        "earlier": {str(node): count for node, count in one.earlier.items()},
         "behind": {str(node): count for node, count in one.behind.items()},
         "unread": {str(node): why for node, why in one.skipped.items()},
     }
@@ -290,6 +200,16 @@ def _show(rows: list[tuple[TopicPartition, Checked]]) -> None:
     for tp, one in rows:
         for node, count in one.behind.items():
             warn(f"{tp.topic}-{tp.partition}: node {node} is {count:,} behind: not compared there")
+    for tp, one in rows:
+        if one.unchecked:
+            warn(
+                f"{tp.topic}-{tp.partition}: too many records are compacted away on some replicas "
+                f"only; of {one.unchecked:,} it was not checked whether later ones supersede them"
+            )
+    begun = sum(bool(one.earlier) for _, one in rows)
+    if begun:
+        warn(f"{plural(begun, 'partition')} compared only from the last replica's start on: the "
+             "others have earlier records")  # fmt: skip
     compared = [one for _, one in rows if len(one.nodes) > 1]
     records = sum(one.records for one in compared)
     waiting = sum(one.compacted for one in compared)

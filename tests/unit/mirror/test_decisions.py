@@ -86,7 +86,7 @@ def stateful(*records: Record) -> State:
 
 
 def test_state_reads_back_and_a_tombstone_forgets() -> None:
-    one = Progress("id", 1 << 62, (Span(0, 0, 3), Span(5, 4, 0)), 7, "c", "d", ("a", "b"),
+    one = Progress("id", 1 << 62, (Span(0, 0, 3), Span(5, 4, 0)), 7, "c", "d", 8, ("a", "b"),
                    Cut(3, 2), "why")  # fmt: skip
     rows = [record(key_of(TP), value_of(one))]
     assert stateful(*rows).progress == {TP: one}
@@ -104,7 +104,7 @@ def test_state_of_the_version_before_is_read() -> None:
 
 GOOD: dict[str, Any] = {
     "version": 2, "topic_id": "", "position": 0, "spans": [], "epoch": -1, "copy": "",
-    "copy_id": "", "via": [], "cut": [0, -1], "lost": "",
+    "copy_id": "", "copy_epoch": -1, "via": [], "cut": [0, -1], "lost": "",
 }  # fmt: skip
 
 
@@ -116,6 +116,7 @@ GOOD: dict[str, Any] = {
             {"version": 3}, {"version": 0}, {"position": -1}, {"topic_id": 3}, {"epoch": -2},
             {"spans": [[3, 3, 1], [2, 4, 1]]}, {"spans": [[3, 3]]}, {"via": [1]}, {"via": "a"},
             {"via": ["a"] * 65}, {"cut": [1]}, {"copy": None}, {"copy_id": 1}, {"lost": 0},
+            {"copy_epoch": -2},
             {"spans": [[i, i, 0] for i in range(SPANS_MAX + 1)]},
         )),
     ],

@@ -203,6 +203,7 @@ def test_a_mirror_does_not_copy_what_it_writes(source: str) -> None:
 @pytest.mark.parametrize(
     "wrong",
     [{"topics": "("}, {"rename": "copy"}, {"rename": "a b{}"}, {"name": "a/b"}, {"groups": "["},
+     {"exclude": "("}, {"target_alias": "a.b"}, {"target_alias": ""}, {"accept_loss": "["},
      {"transaction_bytes": 0}, {"replication_factor": 1 << 20}, {"compression": "rar"},
      {"refresh_s": 0}, {"refresh_ms": 0}, {"refresh_ms": 1, "refresh_s": 1}, {"source": "h:port"}],
 )  # fmt: skip

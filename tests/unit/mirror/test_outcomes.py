@@ -16,11 +16,15 @@ import pytest
 import kafkalog
 import kafkalog.mirror.mirror
 from kafkalog import errors
+from kafkalog.client.link.failures import failure_class
 from kafkalog.mirror.own import StateReader
+from kafkalog.mirror.spans import Span
 from kafkalog.mirror.state import Progress, key_of, value_of
 from kafkalog.server.faults import Fault
 from kafkalog.testing.broker import TestBroker
+from kafkalog.testing.cluster import TestCluster
 from kafkalog.types import TopicPartition
+from kafkalog.wire.error_codes import ErrorCode
 from tests.support import brokers
 from tests.support.mirrors import Running, read, values
 from tests.support.stable import stable_ends
@@ -137,7 +141,11 @@ def test_each_record_once_whatever_fails_on_the_way(
 
 
 def test_an_unanswered_creation(two: Two) -> None:
-    """The target creates a topic, adds a partition or takes a setting, and its answer is lost."""
+    """The target creates the mirror's own topic or another, adds a partition or takes a setting,
+    and its answer is lost."""
+    fault = two.target.drop_response("CreateTopics", client_id=MIRROR)
+    two.copy("none")
+    assert fault.hits == 1
     for api in ("CreateTopics", "IncrementalAlterConfigs", "CreatePartitions"):
         with kafkalog.Admin(two.source.bootstrap_servers) as admin:
             if api == "CreatePartitions":
@@ -174,7 +182,7 @@ def test_a_transaction_that_timed_out(two: Two) -> None:
         send(two.source, 2)
         wait_for(lambda: two.copied() == [0, 1, 2], "it continues")
     assert running.failed == []
-    assert any("starts over where it was" in text for text in two.said)
+    assert any("took more than a minute or was aborted" in text for text in two.said)
 
 
 def test_a_mirror_that_was_replaced_while_it_was_cut_off(two: Two) -> None:
@@ -224,6 +232,11 @@ def state_of(two: Two) -> Progress:
     with StateReader(two.target.bootstrap_servers, "target", "test") as reader:
         reader.look(["kafkalog-mirror.m"])
         return reader.states["kafkalog-mirror.m"].progress[TP]
+
+
+def change_state(two: Two, progress: Progress) -> None:
+    with kafkalog.Producer(two.target.bootstrap_servers) as producer:
+        producer.send("kafkalog-mirror.m", value_of(progress), key_of(TP)).result()
 
 
 # ---- the source loses records ---------------------------------------------------------------
@@ -291,14 +304,37 @@ def test_a_source_without_the_epochs_copied(two: Two) -> None:
     send(two.source, 2)
     two.copy()
     one = state_of(two)
-    with kafkalog.Producer(two.target.bootstrap_servers) as producer:
-        unknown = value_of(one._replace(epoch=-1))
-        producer.send("kafkalog-mirror.m", unknown, key_of(TP)).result()
+    change_state(two, one._replace(epoch=-1))
     two.source.kill()
     two.source.start()
     assert "the source ends at offset 2, it was copied up to 3" in two.copy().aside["t"]
     assert not two.copy(accept_loss="t").aside
     assert two.copied() == [0, 1, 2, 0, 1]
+
+
+def test_a_partition_without_a_leader(tmp_path: Path) -> None:
+    """It holds up no other partition, and with `copy` it is not passed over in silence."""
+    said: list[str] = []
+    settings = {"min.insync.replicas": 1}
+    with (
+        TestCluster(tmp_path / "source", config=settings) as source,
+        TestBroker(tmp_path / "target", config=SETTINGS) as target,
+    ):
+        where, to = source.bootstrap_servers, target.bootstrap_servers
+        with kafkalog.Admin(where) as admin:
+            admin.create_topics([("t", -1, -1, {}, [[1], [2]])]).check()
+        source.fill("t", ["1"], partition=0)
+        source.fill("t", ["2"], partition=1)
+        source.kill(2)
+        source.wait_until(lambda: source.leader("t", 1) < 0, "it has no leader")
+        mirror = kafkalog.Mirror(where, to, "t", name="m", on_warning=said.append, refresh_ms=100)
+        with pytest.raises(failure_class(ErrorCode.LEADER_NOT_AVAILABLE), match="t-1 of the sour"):
+            mirror.copy()
+        assert values(target, "t") == [1]
+        with Running(mirror):
+            source.start(2)
+            wait_for(lambda: values(target, "t") == [1, 2], "it has a leader again")
+    assert "t-1 of the source has no leader: it is copied once it has one" in said
 
 
 def test_retention_passes_the_position(two: Two) -> None:
@@ -412,11 +448,26 @@ def test_a_copy_that_loses_records_while_it_grows(two: Two) -> None:
     assert not two.copy().aside
 
 
+def test_a_leader_of_an_older_epoch(two: Two) -> None:
+    """A node that was cut off and does not know yet that it no longer leads ends earlier: that is
+    no loss, and the mirror waits for the real leader."""
+    send(two.source, 0, 1)
+    two.copy()
+    one = state_of(two)
+    assert (one.epoch, one.copy_epoch) == (0, 0)
+    change_state(two, one._replace(copy_epoch=3, spans=(Span(0, 0, 9),)))
+    with pytest.raises(failure_class(ErrorCode.UNKNOWN_LEADER_EPOCH), match="0, wanted 3 or later"):
+        two.copy(accept_loss="t")
+    change_state(two, one)
+    assert not two.copy().aside
+    assert two.copied() == [0, 1]
+
+
 # ---- topics, settings and groups that the target refuses ------------------------------------
 
 
 def test_a_topic_that_the_target_refuses(two: Two) -> None:
-    """The others are copied."""
+    """The others are copied, and so is this one once the target takes it."""
     long = "t" * 249
     two.source.fill(long, ["1"])
     two.source.fill("t", ["2"])
@@ -424,6 +475,11 @@ def test_a_topic_that_the_target_refuses(two: Two) -> None:
     assert status.aside.keys() == {long}
     assert "the target does not create" in status.aside[long]
     assert two.copied("dc1.t") == [2]
+    two.source.fill("u", ["3"])
+    two.target.fail("CreateTopics", "POLICY_VIOLATION", client_id=MIRROR)
+    assert "POLICY_VIOLATION" in two.copy("u").aside["u"]
+    assert not two.copy("u").aside
+    assert two.copied("u") == [3]
 
 
 @pytest.mark.parametrize(
