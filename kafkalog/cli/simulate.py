@@ -23,9 +23,10 @@ example:
 """
 WORDS = """\
 The controller, the rules of nodes and of replication, and the logs are those of a broker; clock,
-network, ZooKeeper and power cuts are simulated.  Nodes are killed, cut off and paused, then all is
-healed: every acknowledged record must be there, in order, once, in every replica.  If a seed fails,
-the command shows the fewest steps that still make it fail, and exits with status 1."""
+network, ZooKeeper and power cuts are simulated.  Nodes are killed, cut off, paused and shut down in
+order, then all is healed: every acknowledged record must be there, in order, once, in every
+replica.  If a seed fails, the command shows the fewest steps that still make it fail, and exits
+with status 1."""
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:

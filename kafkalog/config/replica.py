@@ -33,7 +33,9 @@ class ReplicaConfig(Settings):
         low=1,
     )
     controlled_shutdown_enable = Flag(
-        True, "At shutdown, hand this node's leaderships to other nodes first."
+        True,
+        "At shutdown, hand this node's leaderships to other nodes first, with everything that "
+        "acks=1 acknowledged.",
     )
     controlled_shutdown_max_retries = Whole(
         3, "Number of retries of that, if no other node could lead.", low=0

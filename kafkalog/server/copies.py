@@ -382,6 +382,13 @@ class Copies(Partitions):
         acks=all, which needs no such wait, and a partition without another replica in sync continue
         as before.  This holds until the broker ends.
         """
+        self._member.followed(self._refuse_acks_1)
+        end_s = time.monotonic() + at_most_s
+        while (late := self._not_caught_up()) and time.monotonic() < end_s:
+            time.sleep(CAUGHT_UP_S)
+        return late
+
+    def _refuse_acks_1(self) -> None:
         with self._lock:
             self._hands_over = True
             for tp, isr in self.led.items():
@@ -389,10 +396,6 @@ class Copies(Partitions):
                     with suppress(KafkalogError):  # as for a log that went offline
                         self._serve(tp, log, isr.leader_epoch)
                         self._note_end(tp)
-        end_s = time.monotonic() + at_most_s
-        while (late := self._not_caught_up()) and time.monotonic() < end_s:
-            time.sleep(CAUGHT_UP_S)
-        return late
 
     def _not_caught_up(self) -> list[TopicPartition]:
         with self._lock:

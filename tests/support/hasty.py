@@ -13,7 +13,7 @@ from tests.support.waiting import LIMIT_S, wait_for
 __all__ = ["Hasty"]
 
 IN_FLIGHT = 20
-ENOUGH = 200
+ENOUGH = 100
 
 
 class Hasty:

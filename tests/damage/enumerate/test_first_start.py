@@ -40,6 +40,9 @@ class Promise(NamedTuple):
     """The node's identity, once a client could have seen it."""
     topic: bool = False
     record: bool = False
+    goes: bool = False
+    """Its deletion was asked for."""
+    gone: bool = False
 
 
 def identity(broker: Broker) -> tuple[str, ...]:

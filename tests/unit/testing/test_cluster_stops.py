@@ -9,10 +9,15 @@ import pytest
 
 import kafkalog
 from kafkalog.server import broker
+from kafkalog.server.broker import node_of
+from kafkalog.server.copies import Copies
 from kafkalog.testing.cluster import TestCluster
+from kafkalog.types import TopicPartition
+from kafkalog.wire.error_codes import ErrorCode
 from tests.support.hasty import Hasty
+from tests.support.raw import Raw
 
-ROUNDS = 3
+ROUNDS = 2
 
 
 @pytest.mark.parametrize("here", [False, True], ids=["controller-elsewhere", "controller-here"])
@@ -67,3 +72,29 @@ def test_a_follower_that_does_not_catch_up_delays_a_stop_for_so_long(
     cluster.stop(leader)
     assert f"hands over 1 partitions, first t-{partition}, before all replicas" in caplog.text
     cluster.wait_until(lambda: cluster.leader("t", partition) not in (leader, -1), "led elsewhere")
+
+
+def test_a_replica_that_joins_during_a_stop_has_everything(kafkalog_cluster: TestCluster) -> None:
+    """The leader, alone in sync, takes acks=1 until then."""
+    cluster = kafkalog_cluster
+    cluster.create_topic("t")
+    leader, tp = cluster.leader("t"), TopicPartition("t", 0)
+    others = [node for node in (1, 2, 3) if node != leader]
+    for node in others:
+        cluster.stop(node)
+    cluster.wait_until(lambda: cluster.in_sync("t") == [leader], "it is alone")
+    copies = node_of(cluster.nodes[leader].broker).partitions
+    assert isinstance(copies, Copies)
+    assert copies.hand_over(0) == []
+    with Raw(cluster.nodes[leader].bootstrap_servers) as raw:
+        assert raw.produce("t", b"alone", acks=1).error_code == ErrorCode.NONE
+        for node in others:
+            cluster.start(node)
+        cluster.wait_until(lambda: cluster.in_sync("t") == [1, 2, 3], "all are in sync")
+        refused = raw.produce("t", b"late", acks=1)
+        assert refused.error_code == ErrorCode.NOT_LEADER_OR_FOLLOWER
+        assert raw.produce("t", b"safe", acks=-1).error_code == ErrorCode.NONE
+    assert copies.needed(tp) >= 1
+    cluster.stop(leader)
+    cluster.wait_until(lambda: cluster.leader("t") in others, "another leads")
+    assert [one.value for one in cluster.wait_for_records("t", 2)] == [b"alone", b"safe"]
