@@ -28,12 +28,13 @@ class Permission:
         the guards begin now.  Otherwise they begin in the step that allows the write: no marker of
         the transaction was sent yet, and all those of the transaction before are written.
         """
-        self.partitions = partitions
+        self.partitions = tuple(dict.fromkeys(partitions))  # a request may name one twice
         self._guards = guards
         self._producer = producer_id, epoch
         self._begun: dict[TopicPartition, Guard] = {}
         if afar:
-            self._begun = {where: guards.begin(where, producer_id, epoch) for where in partitions}
+            for where in self.partitions:
+                self._begun[where] = guards.begin(where, producer_id, epoch)
 
     def answered(
         self, results: Mapping[TopicPartition, ErrorCode]

@@ -281,6 +281,18 @@ def test_the_batch_is_sent_again_on_another_connection(
     again.raw.close()
 
 
+def test_a_request_names_a_partition_twice(
+    coordinator: Coordinator, raw: Raw, writer: Writer
+) -> None:
+    """No guard is left over, as the fixture checks."""
+    coordinator.let.set()
+    body, again = writer.produce_body("t", b"a"), writer.produce_body("t", b"b", sequence=1)
+    body["topic_data"] += again["topic_data"]
+    found = writer.raw.call(apis.PRODUCE, 11, **body).responses
+    assert [one.partition_responses[0].error_code for one in found] == [OK, OK]
+    assert ends(raw) == (0, 2)
+
+
 def test_the_answer_is_lost(coordinator: Coordinator, raw: Raw, writer: Writer) -> None:
     """The producer sends the batch again, and the coordinator is asked again."""
     coordinator.on(apis.ADD_PARTITIONS_TO_TXN, CLOSE)
