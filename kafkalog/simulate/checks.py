@@ -8,6 +8,7 @@ follower    what a follower shows is committed
 monotone    within a leader epoch the high watermark never goes back
 reads       a reader only sees committed records
 once        each record of an idempotent producer is there once, in order
+decides     no decision of a controller raises an exception
 equal       in the end all replicas are equal and in sync, and every producer has its answers
 """
 

@@ -106,6 +106,13 @@ class Controller:
         """What it knows while it reigns, for inspection; None: it does not reign."""
         return self._office
 
+    @property
+    def problems(self) -> list[str]:
+        """The exceptions of this reign, for inspection."""
+        broken = {} if self._office is None else self._office.context.broken
+        found = [f"{name}: {said}" for name, said in sorted(self._said)]
+        return found + [f"{topic}-{number}: {said}" for (topic, number), said in broken.items()]
+
     def handle(self, event: Event, now_ms: int) -> list[Effect]:
         """The effects of an event, in order."""
         effects: list[Effect] = []
