@@ -219,10 +219,11 @@ def test_an_exception_in_a_step(path: str, caplog: pytest.LogCaptureFixture) -> 
     of.garbled = path
     of.events += [Seen(path, True), Seen(path, True)]
     of.run()
-    for _ in range(2):
-        assert of.timers[-1].clock is Clock.RETRY
+    for _ in range(3):
         of.events.append(Tick(Clock.RETRY))
         of.run()
+    waits_ms = [one.at_ms for one in of.timers if one.clock is Clock.RETRY]
+    assert waits_ms == [1_000, 2_000, 4_000, 8_000]
     (said,) = [one for one in caplog.records if one.exc_info]
     assert path in said.message
     assert [path in one for one in of.controller.problems] == [True]
