@@ -9,6 +9,7 @@ monotone    within a leader epoch the high watermark never goes back
 orderly     what a leader acknowledged with acks=1 is committed once it shut down in order
 reads       a reader only sees committed records
 once        each record of an idempotent producer is there once, in order
+decides     no decision of a controller raises an exception
 equal       in the end all replicas are equal and in sync, and every producer has its answers
 """
 

@@ -31,6 +31,7 @@ from kafkalog.metadata.zookeeper import tree
 from kafkalog.metadata.zookeeper.loading import load
 from kafkalog.metadata.zookeeper.session import Create, Set
 from kafkalog.simulate.around import Around
+from kafkalog.simulate.checks import Violation
 from kafkalog.testing.zookeeper import Tree
 
 __all__ = ["LISTENER", "Reigning"]
@@ -144,6 +145,8 @@ class Reigning:
     def _handle(self, event: Any) -> None:
         for effect in self._core.handle(event, int(self._node.now_ms())):
             self._do(effect)
+        if self._core.problems:
+            raise Violation(f"decides: {self._core.problems}")
 
     # ---- effects ----------------------------------------------------------------------------
 

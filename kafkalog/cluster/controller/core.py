@@ -92,6 +92,8 @@ class Controller:
         self._retry_waits = False  # the retry clock is set
         self._failed: dict[Hashable, _Work] = {}
         """By key, what raised an exception: retried later."""
+        self._retried: set[Hashable] = set()
+        """The keys of retries that have not ended yet."""
         self._said: set[tuple[str, str]] = set()
         """The exceptions that were logged, with the names of their works."""
         self._strays: Copies = {}  # of the last reign: known nowhere else
@@ -105,6 +107,13 @@ class Controller:
     def office(self) -> Office | None:
         """What it knows while it reigns, for inspection; None: it does not reign."""
         return self._office
+
+    @property
+    def problems(self) -> list[str]:
+        """The exceptions of this reign, for inspection."""
+        broken = {} if self._office is None else self._office.context.broken
+        found = [f"{name}: {said}" for name, said in sorted(self._said)]
+        return found + [f"{topic}-{number}: {said}" for (topic, number), said in broken.items()]
 
     def handle(self, event: Event, now_ms: int) -> list[Effect]:
         """The effects of an event, in order."""
@@ -150,6 +159,7 @@ class Controller:
         self._waiting.clear()
         self._keys.clear()
         self._failed.clear()
+        self._retried.clear()
         self._said.clear()
         self._asked_count = 0
         return [Reply(one.token, None) for one in works if one.token is not _NOBODY]
@@ -185,6 +195,7 @@ class Controller:
         elif isinstance(event, Tick):
             self._retry_waits = False
             failed, self._failed = self._failed, {}
+            self._retried.update(failed)
             for work in (_named(steps.failed_again), *failed.values()):
                 self._add(work)
 
@@ -192,7 +203,7 @@ class Controller:
         """Retry what failed, each time after a longer delay, until nothing fails."""
         context = None if self._office is None else self._office.context
         left = context is not None and bool(context.failed or context.unread or self._failed)
-        if context is None or not (left or context.again):
+        if context is None or not (left or context.again or self._retried):
             self._retry_ms = RETRY_MS
         elif left and not self._retry_waits:
             yield Timer(Clock.RETRY, now_ms + self._retry_ms)
@@ -255,6 +266,7 @@ class Controller:
 
     def _ended(self, office: Office, work: _Work, body: Any) -> list[Effect]:
         self._work = None
+        self._retried.discard(work.key)
         effects: list[Effect] = [*office.told.sends()]
         if work.token is not _NOBODY:
             self._asked_count -= 1

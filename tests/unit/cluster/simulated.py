@@ -269,7 +269,7 @@ class Simulated(Driven):
         office = self.controller.office
         assert office is not None
         context = office.context
-        found = [
+        found = self.controller.problems + [
             f"{name}: {value}" for name in ("deleted", "failed", "again", "stale", "asked_by_tree")
             if (value := getattr(context, name))
         ]  # fmt: skip

@@ -114,7 +114,7 @@ def test_an_unreadable_znode(path: str, found: bool, caplog: pytest.LogCaptureFi
         if path == tree.partition_path("bad", 0):
             assert of.state("bad", 1) == (3, 1, (3,)), "the topic's other partition"
             assert of.znodes[path].data == data.encode(), "nobody writes over it"
-        assert not [one for one in caplog.records if one.exc_info], data
+        assert of.controller.problems == [], data
         assert len(caplog.records) <= 1, "it is logged once"
 
 
@@ -219,12 +219,14 @@ def test_an_exception_in_a_step(path: str, caplog: pytest.LogCaptureFixture) -> 
     of.garbled = path
     of.events += [Seen(path, True), Seen(path, True)]
     of.run()
-    for _ in range(2):
-        assert of.timers[-1].clock is Clock.RETRY
+    for _ in range(3):
         of.events.append(Tick(Clock.RETRY))
         of.run()
+    waits_ms = [one.at_ms for one in of.timers if one.clock is Clock.RETRY]
+    assert waits_ms == [1_000, 2_000, 4_000, 8_000]
     (said,) = [one for one in caplog.records if one.exc_info]
     assert path in said.message
+    assert [path in one for one in of.controller.problems] == [True]
     of.garbled = ""
     of.timers.clear()
     of.events.append(Tick(Clock.RETRY))
@@ -291,4 +293,5 @@ def test_an_exception_in_one_partitions_decision(caplog: pytest.LogCaptureFixtur
     assert {one.message for one in caplog.records if one.exc_info} == {
         "bad-0: the controller cannot decide about it"
     }
+    assert [one.partition(":")[0] for one in of.controller.problems] == ["bad-0"]
     assert of.controller.reigns
