@@ -41,7 +41,7 @@ from kafkalog.client.consumer.start import find_begins
 from kafkalog.client.consumer.subscription import Subscription
 from kafkalog.client.fetch.reading import Reading
 from kafkalog.client.link.cluster import Cluster
-from kafkalog.client.link.failures import few
+from kafkalog.client.link.failures import few, passing
 from kafkalog.client.link.metadata import known_in
 from kafkalog.client.link.patience import NotYet
 from kafkalog.config.consumer import ConsumerConfig
@@ -427,7 +427,8 @@ class Sharing:
             except errors.KafkalogError as problem:
                 refused[name] = problem
         there = [tp for tp in asked if known_in(self.cluster.topics, tp)]
-        self._miss({tp for tp in asked if tp.topic not in refused} - set(there))
+        if not any(map(passing, refused.values())):  # else they are looked for together
+            self._miss({tp for tp in asked if tp.topic not in refused} - set(there))
         return there, next(iter(refused.values()), None)
 
     def seek(self, tp: TopicPartition, offset: int, epoch: int = -1) -> None:

@@ -452,7 +452,8 @@ class Core:
             self._lose_place(tp, f"offset {self.positions[tp]} is out of range")
             return 0
         if row.error_code:
-            problem = failure(row.error_code, f"fetch of {tp.topic}-{tp.partition}", api=apis.FETCH)
+            what, at = f"fetch of {tp.topic}-{tp.partition}", f"at offset {start}"
+            problem = failure(row.error_code, what, at, apis.FETCH)
             if not passing(problem):
                 raise problem
             return int(row.error_code)
