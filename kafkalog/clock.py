@@ -1,7 +1,9 @@
 """Time is a parameter: code that waits or reads the time gets one of these."""
 
+import os
 import threading
 import time
+import weakref
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Protocol
@@ -89,9 +91,13 @@ class SkippingClock(SystemClock):
     """
 
     def __init__(self) -> None:
+        self._ahead_ms = 0
+        self._begin()
+        _moved.add(self)
+
+    def _begin(self) -> None:
         self._waiters = _Waiters()
         self._lock = threading.RLock()  # guards what follows; held while followers are notified
-        self._ahead_ms = 0
         self._followers: list[Callable[[int], None]] = []
 
     @property
@@ -142,10 +148,14 @@ class ManualClock:
     """A clock for tests: it stands still until `advance`, which wakes all waiters."""
 
     def __init__(self, now_ms: int = 1_700_000_000_000) -> None:
-        self._waiters = _Waiters()
-        self._lock = threading.Lock()  # guards what follows
         self._now_ms = now_ms
         self._monotonic_ms = 0
+        self._begin()
+        _moved.add(self)
+
+    def _begin(self) -> None:
+        self._waiters = _Waiters()
+        self._lock = threading.Lock()  # guards the times
 
     def now_ms(self) -> int:
         """Milliseconds since 1970 UTC."""
@@ -176,3 +186,15 @@ class ManualClock:
         with self._waiters.waiting(condition):
             if until_s is None or self.monotonic_s() < until_s:
                 condition.wait()
+
+
+_moved: "weakref.WeakSet[SkippingClock | ManualClock]" = weakref.WeakSet()
+
+
+def _forked() -> None:
+    """A child has its own copy of each clock, on which none of the parent's threads wait."""
+    for clock in list(_moved):
+        clock._begin()
+
+
+os.register_at_fork(after_in_child=_forked)

@@ -11,7 +11,7 @@ from kafkalog.client.calls import topics
 from kafkalog.client.link.cluster import Cluster
 from kafkalog.client.link.transport import Options
 from kafkalog.clock import SkippingClock
-from kafkalog.errors import ArgumentError, Closed, KafkalogError
+from kafkalog.errors import ArgumentError, Closed, ForkedHandle, KafkalogError
 from kafkalog.metadata.image import NO_LEADER, Partition
 from kafkalog.server.broker import node_of
 from kafkalog.server.faults import HELPER
@@ -44,7 +44,7 @@ class TestCluster:
     """Nodes 1, 2 and 3 in this process, for any client in any language.
 
     By default a topic has three replicas, and acks=all waits for two of them.  A context manager;
-    closed by `close`, which may be repeated.
+    closed by `close`, which may be repeated.  A forked child reaches them as any client does.
     """
 
     __test__ = False  # not a class of tests, despite its name
@@ -71,6 +71,7 @@ class TestCluster:
         """The clock of all nodes; `advance(ms)` lets time pass at once."""
         self.nodes: dict[int, TestBroker] = {}
         """Each like `kafkalog_broker`, with its own faults."""
+        self._pid = os.getpid()
         self._parted: set[tuple[int, int]] = set()
         self._stand_in = StandIn() if zookeeper is None else None
         hosts = self._stand_in.hosts if self._stand_in else zookeeper
@@ -127,6 +128,7 @@ class TestCluster:
 
         Raises: ArgumentError.
         """
+        self._here()
         for node in (one, other):
             self._node(node)
         if one == other:
@@ -150,13 +152,16 @@ class TestCluster:
 
         Raises: AssertionError: not in time.
         """
+        self._here()
         self._parted.clear()
         for one in self.nodes.values():
             one.heal()
         self._all_known()
 
     def close(self) -> None:
-        """End all nodes."""
+        """End all nodes; in a forked child, none."""
+        if self._pid != os.getpid():
+            return
         for one in self.nodes.values():
             if one.running:  # a node that is paused or cut off would delay the end of the others
                 with suppress(KafkalogError):
@@ -213,6 +218,7 @@ class TestCluster:
         Raises: TopicExists, InvalidTopic, InvalidSetting, InvalidReplicationFactor; AssertionError:
         not in time.
         """
+        self._here()  # it looks into the nodes
         with self._client() as client:
             topics.create_topic(client, topic, partitions, replication_factor, config)
         parted = {node for pair in self._parted for node in pair}
@@ -259,6 +265,7 @@ class TestCluster:
 
         Raises: AssertionError, if there are fewer in time, or more.
         """
+        self._here()
         found: list[Record] = []
 
         def there() -> bool:
@@ -296,6 +303,10 @@ class TestCluster:
             known = ", ".join(map(str, self.nodes))
             raise ArgumentError(f"node: found {node!r}, wanted one of {known}")
         return self.nodes[node]
+
+    def _here(self) -> None:
+        if self._pid != os.getpid():
+            raise ForkedHandle(f"the nodes of {self.path} run in the parent process")
 
     def _client(self) -> Cluster:
         options = Options(client_id=HELPER, request_timeout_ms=int(WAIT_S * 1000))

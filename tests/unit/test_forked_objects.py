@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import asyncio
 import importlib
+import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -14,8 +15,10 @@ import pytest
 
 import kafkalog
 from kafkalog import NewTopic, TopicPartition, aio
+from kafkalog.clock import ManualClock, SkippingClock
 from kafkalog.log.scan.topic import TopicScan
 from kafkalog.testing.broker import TestBroker
+from kafkalog.testing.cluster import TestCluster
 from tests.support.forked import REFUSED, WORKS, arguments_of, outcomes, public_members
 from tests.support.waiting import LIMIT_S
 
@@ -171,6 +174,31 @@ def test_test_broker(served: TestBroker) -> None:
         assert_committed=lambda: served.assert_committed("g", {}),
     )
     assert served.records("new") == []
+
+
+def test_test_cluster(tmp_path: Path) -> None:
+    with TestCluster(tmp_path / "c") as one:
+        one.create_topic("t")
+        judged(one, "repr bootstrap_servers running fill committed wait_until close",
+               wait_until=lambda: one.wait_until(lambda: True, "x"),
+               partition=lambda: one.partition(1, 2))  # fmt: skip
+        assert len(one.wait_for_records("t", 1)) == 1
+
+
+@pytest.mark.parametrize("kind", [SkippingClock, ManualClock])
+def test_clocks(kind: Any) -> None:
+    """A child has a copy, which nobody else waits for."""
+    one, condition = kind(), threading.Condition()
+
+    def wait() -> None:
+        with condition:
+            one.wait_until(condition, one.monotonic_s() - 1)
+
+    found = outcomes(one, {
+        "advance": lambda: one.advance(1), "now_ms": one.now_ms, "monotonic_s": one.monotonic_s,
+        "wait_until": wait,
+    } | ({"set_now_ms": lambda: one.set_now_ms(1)} if kind is ManualClock else {}))  # fmt: skip
+    assert set(found.values()) == {WORKS}
 
 
 def test_mirror(served: TestBroker) -> None:
