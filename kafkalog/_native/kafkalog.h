@@ -733,6 +733,8 @@ enum { KL_HOLD_NONE = 0, KL_HOLD_ALL = 1, KL_HOLD_WAITING = 2 };
 int kl_io_hold(const char *call, int hold);
 int kl_io_hold_one(const char *call, int64_t nth);
 int64_t kl_io_waiting(const char *call);
+/* Each fdatasync seems to take `ms`: the monotonic clock is ahead by it, and no wait is longer. */
+void kl_io_stall(int64_t ms);
 /* Record every changing call into a file descriptor as lines of JSON; -1: stop. */
 int kl_io_record(int fd);
 /* cffi: test end */

@@ -55,7 +55,7 @@ PORTED: Mapping[str, Ported] = {
     "startingOffsetsByTimestampStrategy": Ported("", f"{_BOTH}test_no_record_at_the_starting_time"),
     "failOnDataLoss": Ported(
         "a recreated topic is a loss, too",
-        f"{_BOTH}test_records_deleted_while_they_are_read",
+        f"{_BOTH}test_a_topic_that_was_made_anew_is_another",
     ),
     "minPartitions": Ported(
         "without it small partitions share a task; there each has one of its own",
@@ -118,7 +118,7 @@ PORTED_SINK: Mapping[str, Ported] = {
     "a topic that does not exist": Ported(
         "as there, if brokers create topics: with their `num.partitions`; with a path it gets one "
         "partition. To choose, create it before the first write",
-        f"{_SINK}test_many_partitions_cost_an_append_each",
+        f"{_SINK_PLACES}test_a_missing_topic",
     ),
     "`mode`": Ported(
         "`append` must be said; Spark hands its default to no Python source",

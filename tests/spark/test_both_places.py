@@ -217,6 +217,10 @@ def test_what_is_not_there_is_said_at_load(written):
     ):
         with pytest.raises(BadOption, match=words):
             DefaultSource({**written.options, **options}).schema()
+        loose = {**options, "failondataloss": "false"}
+        DefaultSource({**written.options, **loose}).schema()
+        with pytest.raises(BadOption, match=words):
+            written.reader(**loose).partitions()
 
 
 def test_offsets_that_are_not_there(written, caplog):

@@ -15,6 +15,7 @@ from pyspark_kafkalog.sink import delivery
 from pyspark_kafkalog.sink.rows import SinkError
 
 import kafkalog
+from kafkalog.testing.broker import TestBroker
 from tests.spark.conftest import START_MS
 from tests.spark.reading import reader, run
 from tests.spark.writing import Job, batch, values
@@ -192,3 +193,15 @@ def test_what_was_written_is_read_by_the_source(target: Target, job: Job) -> Non
     stable_ends(target.servers, target.topic)
     batches = run(reader(options))[1]
     assert len(batches) == 100
+
+
+def test_a_missing_topic(job: Job, tmp_path: Path) -> None:
+    """With a path one partition, at a broker its `num.partitions`."""
+    job(values("a"))
+    with kafkalog.Store(tmp_path / "data") as store:
+        assert len(store["t"]) == 1
+    with TestBroker(tmp_path / "broker", config={"num.partitions": 3}) as broker:
+        servers = {"path": "", "kafka.bootstrap.servers": broker.bootstrap_servers}
+        job(values("a"), **servers)
+        with kafkalog.Admin(broker.bootstrap_servers) as admin:
+            assert len(admin.describe_topics(["t"])["t"].partitions) == 3

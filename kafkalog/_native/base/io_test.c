@@ -58,6 +58,7 @@ static int held[CALL_COUNT];        /* whether calls of this kind wait (KL_HOLD_
 static int64_t waiting[CALL_COUNT]; /* as many as this now */
 static int64_t to_hold[CALL_COUNT]; /* this many calls from now waits, too; 0: none */
 static pthread_cond_t let_go = PTHREAD_COND_INITIALIZER;
+static _Atomic int64_t stall_ms, ahead_ms; /* of an fdatasync; of the monotonic clock */
 static int record_fd = -1;
 static int64_t recorded; /* lines since kl_io_record */
 
@@ -94,6 +95,8 @@ void kl_io_reset(void) {
     memset(counts, 0, sizeof counts);
     memset(held, 0, sizeof held);
     memset(to_hold, 0, sizeof to_hold);
+    atomic_store(&stall_ms, 0);
+    atomic_store(&ahead_ms, 0);
     pthread_cond_broadcast(&let_go);
     kl_unlock(&lock);
 }
@@ -126,6 +129,8 @@ int64_t kl_io_waiting(const char *call) {
     kl_unlock(&lock);
     return count;
 }
+
+void kl_io_stall(int64_t ms) { atomic_store(&stall_ms, ms); }
 
 int64_t kl_io_calls(const char *call) {
     int kind = find_call(call);
@@ -346,6 +351,7 @@ static int record_sync(call_kind kind, int fd, int64_t covers, int result) {
 static int hook_fdatasync(int fd) {
     int64_t covers = recorded_so_far();
     int result = fails(CALL_FDATASYNC, NULL) ? -1 : kl_io_system.fdatasync(fd);
+    atomic_fetch_add(&ahead_ms, atomic_load(&stall_ms));
     return record_sync(CALL_FDATASYNC, fd, covers, result);
 }
 
@@ -490,7 +496,10 @@ static bool hook_cached(int fd, off_t pos, size_t bytes) {
 }
 
 static int hook_clock_gettime(clockid_t clock, struct timespec *out) {
-    return kl_io_system.clock_gettime(clock, out);
+    int result = kl_io_system.clock_gettime(clock, out);
+    if (result == 0 && clock == CLOCK_MONOTONIC)
+        out->tv_sec += (time_t)(atomic_load(&ahead_ms) / 1000);
+    return result;
 }
 
 static const kl_io_table hooked_calls = {

@@ -10,6 +10,8 @@ enum {
     /* Beyond these the hand-over costs little compared with the disk. */
     OWN_ROUND_BYTES = 4 << 20,
     OWN_ROUND_NS = 50 * 1000 * 1000,
+    /* A disk that stalled for seconds must not make the next round wait for seconds, too. */
+    GATHER_NS_MAX = 25 * 1000 * 1000,
     /* Beyond it the disk is busy with bytes, and should start rather than wait for more. */
     GATHER_BYTES = 256 << 10,
     RETRY_MS = 50 /* after a round that failed for want of something */
@@ -152,12 +154,13 @@ static bool runs_own_round(const kl_log *log) {
 
 /* Locked, but not while it waits.  Threads that flush in a loop, and producers with one
  * request in flight, return soon after the round that served them.  The thread that runs the
- * next round waits for them, for at most half the time of a round, instead of leaving them to the
- * round after it.  A sync thread does not wait if other logs wait for one. */
+ * next round waits for them, for at most half the time of a round, and GATHER_NS_MAX, instead of
+ * leaving them to the round after it.  A sync thread does not wait if other logs wait for one. */
 static void gather(kl_log *log) {
     KL_ASSERT_HELD(&log->lock);
     if (!round_is_short(log, GATHER_BYTES) || kl_sync_is_behind(&log->sync)) return;
-    int64_t end_ns = kl_monotonic_ns() + log->round_ns / 2, left_ns;
+    int64_t wait_ns = KL_MIN(log->round_ns / 2, (int64_t)GATHER_NS_MAX), left_ns;
+    int64_t end_ns = kl_monotonic_ns() + wait_ns;
     while (log->flushers < log->flushers_wanted && !log->closed &&
            (left_ns = end_ns - kl_monotonic_ns()) > 0)
         kl_cond_wait_ns(&log->gathered, &log->lock, left_ns);
@@ -314,6 +317,7 @@ kl_status kl_log_flush(kl_log *log, int64_t *target, int32_t timeout_ms) {
         int64_t counted_rounds = log->counted_rounds;
         log->flushers += 1;
         if (log->flushers == log->flushers_wanted) pthread_cond_signal(&log->gathered);
+        KL_FP("flush.joined");
         status = wait_for(log, *target, timeout_ms);
         /* One that a round has counted is counted off at its end. */
         if (log->counted_rounds == counted_rounds) log->flushers -= 1;

@@ -30,6 +30,7 @@ struct kl_thread {
     _Atomic(bool) stop_now; /* and at once */
     _Atomic(bool) leaving;  /* end when others have its connections; see threads.h */
     bool ended;             /* so it did; guarded by the acceptor's lock */
+    bool over;              /* its loop is; guarded by the net's pause_lock */
     pthread_mutex_t lock;   /* guards conns */
     kl_link conns;
 

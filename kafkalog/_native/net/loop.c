@@ -340,10 +340,12 @@ static void *serve(void *argument) {
         free_dead(thread);
     } while (look_at_stop(thread) && look_at_leaving(thread));
     free_dead(thread);
+    kl_net_tell_over(thread);
     return NULL;
 }
 
 kl_status kl_thread_start(kl_thread *thread) {
+    thread->over = false;
     kl_status status = kl_thread_spawn(&thread->thread, serve, thread, "kafkalog-net");
     thread->runs = !status;
     return status;

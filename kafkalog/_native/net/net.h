@@ -37,5 +37,9 @@ void kl_net_free(kl_net *net);
 void kl_net_pause(kl_net *net, bool on);
 /* One of its threads waits here as long as it is paused. */
 void kl_net_stand(kl_net *net);
+/* The loop of a thread is over; and a wait for that until `until_ms` of the monotonic clock: false
+ * if it is not. */
+void kl_net_tell_over(kl_thread *thread);
+bool kl_net_wait_over(kl_thread *thread, int64_t until_ms);
 
 #endif

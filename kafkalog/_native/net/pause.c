@@ -1,4 +1,4 @@
-/* pause.c: pauses all of the network's threads, or none. */
+/* pause.c: pauses all of the network's threads, or none; and waits for the end of one. */
 #include "threads.h"
 
 enum { LOOK_MS = 5 }; /* a thread may end unnoticed */
@@ -37,4 +37,23 @@ void kl_net_stand(kl_net *net) {
     net->standing--;
     pthread_cond_broadcast(&net->pause_turn);
     kl_unlock(&net->pause_lock);
+}
+
+void kl_net_tell_over(kl_thread *thread) {
+    kl_net *net = thread->net;
+    kl_lock(&net->pause_lock);
+    thread->over = true;
+    pthread_cond_broadcast(&net->pause_turn);
+    kl_unlock(&net->pause_lock);
+}
+
+bool kl_net_wait_over(kl_thread *thread, int64_t until_ms) {
+    kl_net *net = thread->net;
+    int64_t left_ms;
+    kl_lock(&net->pause_lock);
+    while (!thread->over && (left_ms = until_ms - kl_monotonic_ms()) > 0)
+        kl_cond_wait_ms(&net->pause_turn, &net->pause_lock, left_ms);
+    bool over = thread->over;
+    kl_unlock(&net->pause_lock);
+    return over;
 }

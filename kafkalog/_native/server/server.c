@@ -194,18 +194,6 @@ kl_status kl_server_start(kl_server *server) {
     return status;
 }
 
-static struct timespec wall_clock_in(int64_t ms) {
-    struct timespec at;
-    clock_gettime(CLOCK_REALTIME, &at);
-    at.tv_sec += (time_t)(ms / 1000);
-    at.tv_nsec += (long)(ms % 1000) * 1000000;
-    if (at.tv_nsec >= 1000000000) {
-        at.tv_sec += 1;
-        at.tv_nsec -= 1000000000;
-    }
-    return at;
-}
-
 /* Ask all threads to end once they have answered, then immediately.  False: some had not. */
 static bool end_threads(kl_server *server, int32_t timeout_ms) {
     bool answered = true;
@@ -217,13 +205,11 @@ static bool end_threads(kl_server *server, int32_t timeout_ms) {
     for (int32_t i = 0; i < server->net.thread_count; i++) {
         kl_thread *thread = &server->net.threads[i];
         if (!thread->runs) continue;
-        int64_t left_ms = KL_MAX(until_ms - kl_monotonic_ms(), (int64_t)0);
-        struct timespec until = wall_clock_in(left_ms);
-        if (pthread_timedjoin_np(thread->thread, NULL, &until) != 0) {
+        if (!kl_net_wait_over(thread, until_ms)) {
             atomic_store(&thread->stop_now, true);
             kl_post_ring(&thread->post);
-            KL_ASSERT(pthread_join(thread->thread, NULL) == 0);
         }
+        KL_ASSERT(pthread_join(thread->thread, NULL) == 0);
         thread->runs = false;
         answered = answered && !thread->unanswered;
     }

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 
 from kafkalog.client.buffer.accumulator import Accumulator
 from kafkalog.client.link.cluster import Cluster
@@ -12,20 +12,26 @@ __all__ = ["Balance"]
 
 WEIGHED_S = 0.01
 WEIGHED_SHARE = 50
-"""Weights are computed at most this often (seconds), and take at most one 50th of the time."""
+WEIGHED_S_MAX = 1.0
+"""Weights are computed at most this often (seconds), and take at most one 50th of the time; waits
+for the threads that send are no part of it, and they are at most a second old."""
 
 
 class Balance:
     """Which nodes accept what is ready for them.  For the sender thread; others may only read."""
 
-    def __init__(self, wanted: bool, timeout_s: float) -> None:
+    def __init__(
+        self, wanted: bool, timeout_s: float, worked_s: Callable[[], float] = time.thread_time
+    ) -> None:
         """`wanted`: partitioner.adaptive.partitioning.enable; `timeout_s`:
-        partition.availability.timeout.ms, 0: no node is ever unavailable.
+        partition.availability.timeout.ms, 0: no node is ever unavailable; `worked_s`: how long the
+        thread has worked.
         """
         self.unavailable: set[int] = set()
         """Nodes that get no records without a key."""
         self._wanted = wanted
         self._timeout_s = timeout_s
+        self._worked_s = worked_s
         self._since_s: dict[int, float] = {}
         self._next_s = 0.0
 
@@ -47,7 +53,7 @@ class Balance:
         """From time to time, set where records without a key go."""
         if not self._wanted or now_s < self._next_s:
             return
-        begun_s = time.monotonic()
+        before_s = self._worked_s()
         gone = self.gone(now_s)
 
         def without(topic: str) -> list[int]:
@@ -57,5 +63,5 @@ class Balance:
 
         waiting.weigh(without)
         self.unavailable = gone
-        done_s = time.monotonic()
-        self._next_s = done_s + max(WEIGHED_S, (done_s - begun_s) * WEIGHED_SHARE)
+        rest_s = max(WEIGHED_S, (self._worked_s() - before_s) * WEIGHED_SHARE)
+        self._next_s = now_s + min(rest_s, WEIGHED_S_MAX)

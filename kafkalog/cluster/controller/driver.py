@@ -284,4 +284,5 @@ class Driver:
 
 
 def _now_ms() -> int:
-    return int(time.time() * 1000)
+    """For timers alone."""
+    return int(time.monotonic() * 1000)

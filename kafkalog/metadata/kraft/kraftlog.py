@@ -110,7 +110,7 @@ class MetadataLog:
         self._followers = Followers(manager, loaded.removed)
         self._not_obeyed: set[settings.Problem] = set()  # settings that were warned about
         self._written_bytes = 0  # since the last snapshot
-        self._snapshot_ms = manager.clock.now_ms()
+        self._snapshot_s = manager.clock.monotonic_s()
         self._not_taken: object = None  # why the last snapshot failed
         self._tail = Tail(log, manager.path)
 
@@ -527,9 +527,9 @@ class MetadataLog:
     # ---- snapshots -----------------------------------------------------------------------------
 
     def _snapshot_if_due(self) -> None:
-        config, now_ms = self.manager.config, self.manager.clock.now_ms()
-        every_ms = config.metadata_log_max_snapshot_interval_ms
-        late = self._written_bytes > 0 and 0 < every_ms <= now_ms - self._snapshot_ms
+        config, now_s = self.manager.config, self.manager.clock.monotonic_s()
+        every_s = config.metadata_log_max_snapshot_interval_ms / 1000
+        late = self._written_bytes > 0 and 0 < every_s <= now_s - self._snapshot_s
         many = config.metadata_log_max_record_bytes_between_snapshots
         if not late and self._written_bytes < many:
             return
@@ -564,7 +564,8 @@ class MetadataLog:
             )
             with Directory(self._log.path) as folder:
                 folder.replace(name.file(), data)
-                self._written_bytes, self._snapshot_ms, self._not_taken = 0, times_ms[1], None
+                self._written_bytes, self._not_taken = 0, None
+                self._snapshot_s = self.manager.clock.monotonic_s()
                 self._clean_up(folder)
             return name
 

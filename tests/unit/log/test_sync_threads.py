@@ -90,6 +90,23 @@ def test_one_log_that_waits_holds_up_no_other(
         waiting.result()
 
 
+def test_a_round_after_a_disk_that_stalled(held: Any, tmp_path: Path, wait_until: Wait) -> None:
+    """A round waits for other flushers for half the time of the last one, but not for minutes."""
+    held.kl_failpoint_reset()
+    with kafkalog.Log(tmp_path / "t-0") as log, ThreadPoolExecutor(2) as pool:
+        log.append(b"value")
+        first = pool.submit(log.flush)
+        wait_until(lambda: held.kl_io_waiting(b"fdatasync") == 1, "it syncs")
+        log.append(b"value")
+        second = pool.submit(log.flush)  # then the next round waits for two
+        wait_until(lambda: held.kl_failpoint_hits(b"flush.joined") == 2, "it waits, too")
+        held.kl_io_stall(600_000)
+        held.kl_io_hold(b"fdatasync", 0)
+        first.result(LIMIT_S)
+        second.result(LIMIT_S)
+        assert log.flushed_offset == 2
+
+
 def test_a_forked_child_has_sync_threads_of_its_own(tmp_path: Path) -> None:
     """The parent's threads do not exist in it, whatever they were doing at the fork."""
     program = """

@@ -230,7 +230,9 @@ def test_closed_and_read_only_refuse_changes(data: Path) -> None:
 # ---- snapshots -----------------------------------------------------------------------------------
 
 
-def test_snapshots_come_by_bytes_and_by_time(data: Path) -> None:
+@pytest.mark.parametrize("step_ms", [-3_600_000, 0, 3_600_000])
+def test_snapshots_come_by_bytes_and_by_time(data: Path, step_ms: int) -> None:
+    """By the time that has passed, also when the wall clock is set."""
     clock = ManualClock()
     config = {
         "metadata.log.max.record.bytes.between.snapshots": 3000,
@@ -245,7 +247,11 @@ def test_snapshots_come_by_bytes_and_by_time(data: Path) -> None:
         assert count() == 0
         create(metadata, "b", 40)
         assert count() == 1
-        clock.advance(61_000)
+        clock.set_now_ms(clock.now_ms() + step_ms)
+        clock.advance(59_000)
+        configure(metadata, 2, "a", flush_ms="2")
+        assert count() == 1
+        clock.advance(1_000)
         assert count() == 1
         configure(metadata, 2, "a", flush_ms="1")
         assert count() == 2

@@ -10,9 +10,11 @@ from typing import Any
 import pytest
 
 from kafkalog._native import direct
-from kafkalog.client.buffer.adaptive_partitioning import Balance
+from kafkalog.client.buffer.accumulator import Accumulator, Bounds
+from kafkalog.client.buffer.adaptive_partitioning import WEIGHED_S, WEIGHED_S_MAX, Balance
 from kafkalog.client.buffer.delivery import Future
 from kafkalog.client.buffer.leader_load import cumulative
+from kafkalog.client.link.cluster import Cluster
 from kafkalog.client.producer.producer import Producer
 from kafkalog.wire import apis
 from tests.support.scripted import Peer, produced
@@ -57,6 +59,28 @@ def test_without_a_timeout_no_node_is_given_up() -> None:
     balance = Balance(True, 0.0)
     balance.stalled([1], 10.0)
     assert balance.gone(1e6) == set()
+
+
+def test_the_pause_after_weighing_is_of_its_work() -> None:
+    """A wait for the buffer's lock is none, and no pause is longer than a second."""
+    worked_s, costs_s, weighed = 0.0, 0.0, 0
+
+    class Waiting(Accumulator):
+        def weigh(self, unavailable: Any) -> None:
+            nonlocal worked_s, weighed
+            worked_s, weighed = worked_s + costs_s, weighed + 1
+            super().weigh(unavailable)
+
+    balance = Balance(True, 0.0, lambda: worked_s)
+    with Cluster("127.0.0.1:1") as cluster:
+        waiting = Waiting(Bounds(100, 1_000, 0.0), (False, False), lambda: None)
+        now_s = 100.0
+        for costs_s, pause_s in ((0.0, WEIGHED_S), (0.01, 0.5), (30.0, WEIGHED_S_MAX)):  # noqa: B007
+            before = weighed
+            for at_s in (now_s, now_s + pause_s * 0.99, now_s + pause_s):
+                balance.weigh(at_s, cluster, waiting)
+            assert weighed - before == 2
+            now_s += pause_s + WEIGHED_S_MAX
 
 
 def test_c_chooses_by_the_weights() -> None:

@@ -1,0 +1,40 @@
+"""The wall clock gives records, files and messages their times; intervals are of another clock.
+
+A wall clock is set back and forward: an interval measured on it is then too long, or too short.
+"""
+
+from __future__ import annotations
+
+import re
+
+from tests.house.tree import named, with_suffix
+
+WALL = re.compile(r"time\.time\(|\btime_ns\(|datetime\.now\(|CLOCK_REALTIME|timedjoin")
+
+READERS = {
+    "kafkalog/clock.py": "the clock that other code is given",
+    "kafkalog/_native/base/process.c": "the same in C",
+    "kafkalog/_native/python/intake.h": "the time of a record",
+    "kafkalog/metadata/zookeeper/registering.py": "the time in a broker's znode",
+    "kafkalog/cluster/controller/controller_election.py": "the time in the controller's znode",
+    "kafkalog/cli/transactions.py": "an age, from the time that a broker tells",
+    "kafkalog/cli/resets.py": "the time of records to go back to",
+    "kafkalog/cli/holds.py": "the end of a hold, which is a time in a file",
+    "kafkalog/cli/inputs.py": "the year of a line that tells none",
+    "spark_connector/pyspark_kafkalog/sink/staging.py": "the time of a record",
+    "spark_connector/pyspark_kafkalog/sink/writers.py": "files that are a week old: a margin",
+    "spark_connector/pyspark_kafkalog/sink/blocking.py": "the level of a line in the log",
+    "spark_connector/pyspark_kafkalog/sink/delivery.py": "the age of records",
+}
+"""Files that read the machine's wall clock, and for what."""
+
+
+def test_intervals_are_not_of_the_wall_clock() -> None:
+    found = {
+        named(path)
+        for path in with_suffix(".py", ".c", ".h")
+        if named(path).startswith(("kafkalog/", "spark_connector/"))
+        and not path.stem.endswith("_test")
+        and WALL.search(path.read_text())
+    }
+    assert found == set(READERS)
