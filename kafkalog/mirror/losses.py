@@ -50,8 +50,8 @@ def source_loss(
         return Loss(UNKNOWN, -1, why)
     if asked.end < at:
         why = (
-            f"the source has lost records: offsets {asked.end} to {at - 1} were copied with leader "
-            f"epoch {known.epoch}, and its log diverges at offset {asked.end}"
+            f"the source has lost records: offsets {asked.end} to {at - 1} were copied, the last "
+            f"of leader epoch {known.epoch}, and its log diverges at offset {asked.end}"
         )
         return Loss(asked.end, asked.epoch, why)
     if asked.epoch < known.epoch and begin < at and not compacted:
