@@ -256,7 +256,9 @@ def test_an_orderly_end(cluster: Cluster) -> None:
     cluster.in_sync(topic, KAFKA, OURS)
     assert cluster.log(topic).recovery.segments_recovered == 0
     cluster.same(topic)
-    assert load.lost(cluster.log(topic).read()) == []
+    log = cluster.log(topic)
+    wait_for(lambda: log.high_watermark == log.end_offset, "all is shown")
+    assert load.lost(log.read()) == []
 
 
 def test_a_topic_is_deleted(cluster: Cluster) -> None:

@@ -20,6 +20,13 @@ from tests.support.raw import Raw
 ROUNDS = 2
 
 
+def all_shown(cluster: TestCluster, partition: int) -> bool:
+    """Whether a reader sees all that the leader has: acks=1 is answered before."""
+    leader = cluster.nodes[cluster.leader("t", partition)].broker
+    log = node_of(leader).partitions.log("t", partition)
+    return log.high_watermark == log.end_offset
+
+
 @pytest.mark.parametrize("here", [False, True], ids=["controller-elsewhere", "controller-here"])
 def test_an_orderly_stop_loses_nothing_of_acks_1(kafkalog_cluster: TestCluster, here: bool) -> None:
     """Clients write to every partition before, during and after it, round by round."""
@@ -42,6 +49,7 @@ def test_an_orderly_stop_loses_nothing_of_acks_1(kafkalog_cluster: TestCluster, 
             for load in loads:
                 load.more()
             cluster.start(node)
+    cluster.wait_until(lambda: all(all_shown(cluster, n) for n in range(3)), "all is shown")
     found = cluster.records("t")
     assert [load.lost(found) for load in loads] == [[], [], []]
 
