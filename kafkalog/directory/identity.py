@@ -19,6 +19,7 @@ from kafkalog.types import TopicPartition
 __all__ = [
     "Found",
     "check_agrees",
+    "check_unlocked",
     "check_unused",
     "identify",
     "look",
@@ -68,6 +69,17 @@ def look(path: str) -> Found:
     if meta is None:
         _check_nothing(path, partitions.values())
     return Found(meta, tuple(partitions))
+
+
+def check_unlocked(path: str) -> None:
+    """Refuse a directory that another process owns; nothing is written, and no lock is taken.
+
+    Raises: Locked with the owner's pid, IoFailed.
+    """
+    if os.path.isdir(path):
+        with Directory(path) as directory:
+            if directory.locked():
+                directory.lock()
 
 
 def node_number(

@@ -22,7 +22,7 @@ from kafkalog.coordinator.groups.offsets import Known
 from kafkalog.coordinator.thread import Coordinator
 from kafkalog.coordinator.transactions.core import TransactionCore
 from kafkalog.coordinator.transactions.shard import Marker, Outside
-from kafkalog.directory.identity import look, node_number
+from kafkalog.directory.identity import check_unlocked, look, node_number
 from kafkalog.directory.manager import Manager
 from kafkalog.disk.layout import MetaProperties
 from kafkalog.errors import ArgumentError, Closed, ForkedHandle, InvalidSetting, KafkalogError
@@ -177,6 +177,7 @@ class Broker:
         self._store: Any = None
         self._undo: list[Any] = []  # ends the parts that were started, in their order
         try:
+            check_unlocked(self.path)  # first: its owner has the port, and the node's number
             self._try_to_listen(planned)
             self._open()
             self._serve(planned)

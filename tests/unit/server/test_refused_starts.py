@@ -252,7 +252,13 @@ def wrong_setting(place: Place) -> None:
         place.joined(NODE, **{"cordoned.log.dirs": "/elsewhere"})
 
 
-JOINING = [other_number, no_number, number_alive, served_alone, another_cluster, empty_tree,
+def in_use(place: Place) -> None:
+    """Served twice: the owner is named, and nobody waits for the number that it has registered."""
+    with place.joined(NODE), unchanged(place, errors.Locked, "owns this directory"):
+        place.joined(NODE)
+
+
+JOINING = [other_number, no_number, number_alive, in_use, served_alone, another_cluster, empty_tree,
            protected, credentials, nobodys, damaged, taken_address, wrong_setting]  # fmt: skip
 
 
