@@ -531,3 +531,27 @@ def test_a_move_is_given_up(cluster: Cluster) -> None:
     assert cluster.state(topic).isr == (KAFKA,)
     wait_for(lambda: not (cluster.folders[OURS] / f"{topic}-0").exists(), "it is removed")
     assert cluster.leader(cluster.mine, after, 0) == OURS
+
+
+@pytest.mark.parametrize(("old", "new"), [(KAFKA, OURS), (OURS, KAFKA)])
+def test_a_topic_is_deleted_while_it_is_moved(cluster: Cluster, old: int, new: int) -> None:
+    """By Kafka's controller, while our node is silent."""
+    topic = cluster.topic([old])
+    cluster.produce(topic, 2)
+    cluster.ours.pause()
+    try:
+        row = {"partition_index": 0, "replicas": [new]}
+        done = cluster.raw.call(
+            apis.ALTER_PARTITION_REASSIGNMENTS, 0,
+            topics=[{"name": topic, "partitions": [row]}], timeout_ms=30_000,
+        )  # fmt: skip
+        assert not done.responses[0].partitions[0].error_code, done
+        cluster.raw.call(apis.DELETE_TOPICS, 5, topic_names=[topic], timeout_ms=0)
+        wait_for(lambda: cluster.session.read(f"{tree.DELETE_TOPICS}/{topic}"), "it is asked for")
+        assert cluster.session.read(tree.topic_path(topic))
+    finally:
+        cluster.ours.resume()
+    wait_for(lambda: cluster.session.read(tree.topic_path(topic)) is None, "it is deleted")
+    folders = [folder / f"{topic}-0" for folder in cluster.folders.values()]
+    wait_for(lambda: not any(folder.exists() for folder in folders), "no copy is left")
+    wait_for(lambda: topic not in node_of(cluster.ours).image.topics, "our node forgot it")
