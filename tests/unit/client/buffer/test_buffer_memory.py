@@ -252,7 +252,8 @@ def test_many_threads_share_it() -> None:
     some = [threading.Thread(target=take) for _ in range(threads)]
     for one in some:
         one.start()
-    wait_for(lambda: len(waiting.lock._waiters) == threads, "all wait")  # type: ignore[attr-defined]
+    lock: Any = waiting.lock
+    wait_for(lambda: len(lock._waiters) == threads, "all wait")
     waiting.release(BUFFER)
     while taken < threads:
         wait_for(lambda: waiting.used + need > BUFFER // 2 or taken == threads, "room is used")
