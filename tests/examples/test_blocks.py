@@ -99,7 +99,7 @@ def python_problems(block: Block) -> list[str]:
     return [f"{block.where}: {name} does not exist" for name in sorted(ours) if not named(name)]
 
 
-def test_python_compiles_and_names_what_exists() -> None:
+def test_python_compiles_and_names_existing_things() -> None:
     every = blocks("python")
     assert len(every) > 40
     assert [problem for block in every for problem in python_problems(block)] == []

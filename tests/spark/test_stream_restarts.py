@@ -111,7 +111,7 @@ def undisturbed(place: Place, **options: str) -> list[tuple[str, int, int]]:
 
 @pytest.mark.parametrize("start", STARTS, ids=NAMES)
 @pytest.mark.parametrize("event", [nothing, grow])
-def test_batch_0_is_what_it_was(place: Place, event: Event, start: dict[str, str]) -> None:
+def test_batch_0_repeats_itself(place: Place, event: Event, start: dict[str, str]) -> None:
     """A partition that was added comes in the next batch, from its start."""
     wanted, checkpoint = undisturbed(place, **start), Checkpoint()
     assert len(wanted) == {"latest": 0, "earliest": 40}.get(NAMES[STARTS.index(start)], 20)

@@ -251,7 +251,7 @@ def test_an_exception_in_the_answer_to_a_request(
 
 
 @pytest.mark.parametrize("api", [LEADER_AND_ISR, STOP_REPLICA], ids=lambda one: one.name)
-def test_an_exception_in_what_follows_an_answer(
+def test_an_exception_after_an_answer(
     api: Api, of: Driven, caplog: pytest.LogCaptureFixture
 ) -> None:
     send = Send(2, api, {"broker_epoch": broker_epoch(of, 2), "topic_states": []})

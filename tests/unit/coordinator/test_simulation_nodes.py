@@ -122,7 +122,7 @@ BEGINS = {
 
 
 @pytest.mark.parametrize("plant", CANARIES, ids=lambda plant: plant.__name__)
-def test_the_simulation_of_nodes_finds_what_is_planted(
+def test_the_simulation_of_nodes_finds_planted_mistakes(
     plant: Callable[[Patch], None], monkeypatch: Patch
 ) -> None:
     plant(monkeypatch)

@@ -42,7 +42,7 @@ def versions(broker: Broker, version: int = 4) -> Any:
         )
 
 
-def test_a_member_announces_what_kafka_does(member: Broker) -> None:
+def test_a_member_announces_the_same_as_kafka(member: Broker) -> None:
     """No features either, which are levels in the metadata log: as Kafka's, epoch 0."""
     found = versions(member)
     keys = {one.api_key for one in found.api_keys}

@@ -97,7 +97,7 @@ def test_a_coordinator_waits_for_its_replicas(
     ]
 
 
-def test_a_cluster_has_what_it_is_set_to(home: tuple[Path, ExitStack]) -> None:
+def test_a_cluster_obeys_its_settings(home: tuple[Path, ExitStack]) -> None:
     cluster = Starting(*home, {
         "offsets.topic.replication.factor": 1, "transaction.state.log.replication.factor": 1,
         "transaction.state.log.min.isr": 1})  # fmt: skip
