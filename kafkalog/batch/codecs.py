@@ -16,7 +16,7 @@ import struct
 import threading
 import zlib
 from collections.abc import Callable, Iterator, Sequence
-from typing import TYPE_CHECKING, Any, Final, TypeVar
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeVar
 
 from kafkalog import errors
 
@@ -70,6 +70,11 @@ ZSTD_SKIPPABLE_MAGIC = 0x184D2A50
 ZSTD_BLOCK_BYTES = 128 << 10
 ZSTD_WINDOW_BYTES = 128 << 20
 """The window of level 22, the highest."""
+
+PIECES_FREE = 32_768
+PIECE_BYTES = 64
+"""A body has at most PIECES_FREE members, frames and blocks, and one more for each PIECE_BYTES of
+its compressed bytes: each costs as much time as a kilobyte, and the smallest has four bytes."""
 
 PARALLEL_BYTES = 64 << 10
 """With fewer compressed bytes, a second thread costs more than it saves."""
@@ -272,6 +277,17 @@ def _corrupt(name: str, what: str) -> errors.CorruptMessage:
     return errors.CorruptMessage(f"{name}: {what}")
 
 
+def _too_many(name: str, view: memoryview, count: int) -> errors.CorruptMessage:
+    return _corrupt(
+        name, f"{len(view)} bytes are in more than {count} pieces, wanted at most {PIECES_FREE} "
+        f"and one for each {PIECE_BYTES} bytes",
+    )  # fmt: skip
+
+
+def _pieces_max(view: memoryview) -> int:
+    return PIECES_FREE + len(view) // PIECE_BYTES
+
+
 def _number(name: str, view: memoryview, pos: int, form: str) -> int:
     """The number at `pos`.  Raises: CorruptMessage if the body ends before it does."""
     size = struct.calcsize(form)
@@ -306,9 +322,12 @@ def _compress_gzip(view: memoryview, level: int | None) -> bytes:
 
 
 def _decompress_gzip(view: memoryview, limit: int) -> Buffer:
-    pieces: list[bytes] = []
-    left, pos, size = limit, 0, len(view)
+    first, rest = b"", bytearray()
+    left, pos, size, members, most = limit, 0, len(view), 0, _pieces_max(view)
     while pos < len(view):  # a file of several members is one stream
+        members += 1
+        if members > most:
+            raise _too_many("gzip", view, most)
         member = zlib.decompressobj(_GZIP_WBITS)
         while not member.eof:
             # One byte above the limit shows that there is more.  zlib grows its output as
@@ -319,16 +338,18 @@ def _decompress_gzip(view: memoryview, limit: int) -> Buffer:
             if left < 0:
                 raise _too_large("gzip", limit)
             pos += len(given) - len(member.unconsumed_tail) - len(member.unused_data)
-            if piece:
-                pieces.append(piece)
-            elif not given and not member.eof:
+            if not first:
+                first = piece
+            else:
+                rest += piece
+            if not piece and not given and not member.eof:
                 raise _corrupt("gzip", f"cut off at byte {len(view)}")
             size = max(2 * size, GZIP_STEP_BYTES)
         # zlib copies the input that it leaves: with a million small members, give it little.
         size = GZIP_STEP_BYTES
     if not pos:
         raise _corrupt("gzip", "no bytes, wanted at least a header")
-    return pieces[0] if len(pieces) == 1 else b"".join(pieces)
+    return first + rest if rest else first
 
 
 # ---- snappy ------------------------------------------------------------------------------
@@ -361,8 +382,12 @@ def _snappy_size(view: memoryview) -> int:
 
 
 def _xerial_blocks(view: memoryview) -> Iterator[memoryview]:
-    pos = 0
+    pos = blocks = 0
+    most = _pieces_max(view)
     while pos < len(view):
+        blocks += 1
+        if blocks > most:
+            raise _too_many("snappy", view, most)
         if view[pos : pos + len(XERIAL_MAGIC)] == XERIAL_MAGIC:  # chunks may follow each other
             pos += len(XERIAL_HEADER)
             if pos > len(view):
@@ -385,13 +410,13 @@ def _decompress_snappy(view: memoryview, limit: int) -> Buffer:
         if size > limit:
             raise _too_large("snappy", limit, size)
         return snappy.decompress_raw(view)
-    blocks = [(block, _snappy_size(block)) for block in _xerial_blocks(view)]
-    total = sum(size for _, size in blocks)
+    total = sum(map(_snappy_size, _xerial_blocks(view)))
     if total > limit:
         raise _too_large("snappy", limit, total)
     out = memoryview(bytearray(total))
     pos = 0
-    for block, size in blocks:
+    for block in _xerial_blocks(view):  # once more: a list would take a hundred bytes of each
+        size = _snappy_size(block)
         if size and snappy.decompress_raw_into(block, out[pos : pos + size]) != size:
             raise _corrupt("snappy", f"a block does not hold the {size} bytes that it claims")
         pos += size
@@ -427,8 +452,12 @@ def _lz4_bound(view: memoryview) -> int:
     # Magic, two flags, [content size], [dictionary], header checksum.
     pos = 7 + (8 if flags & 0x08 else 0) + (4 if flags & 0x01 else 0)
     checksum = 4 if flags & 0x10 else 0
-    bound = 0
+    bound = blocks = 0
+    most = _pieces_max(view)
     while size := _number("lz4", view, pos, "<I"):
+        blocks += 1
+        if blocks > most:
+            raise _too_many("lz4", view, most)
         stored, size = size >> 31, size & 0x7FFFFFFF
         if size > len(view) - pos - 4 - checksum:
             raise _corrupt("lz4", f"cut off at byte {len(view)}, in a block of {size} at {pos}")
@@ -464,8 +493,17 @@ def _compress_zstd(view: memoryview, level: int | None) -> bytes:
     return data
 
 
-def _zstd_frame(zstandard: Any, view: memoryview, start: int) -> tuple[int, int, bool]:
-    """(end, upper bound of the decompressed bytes, whether exact) of the frame at `start`.
+class _ZstdFrame(NamedTuple):
+    end: int
+    bound: int
+    """At most this many decompressed bytes."""
+    exact: bool
+    """Whether it has exactly that many."""
+    blocks: int
+
+
+def _zstd_frame(zstandard: Any, view: memoryview, start: int, most: int) -> _ZstdFrame:
+    """The frame at `start`, of at most `most` blocks.
 
     Source: RFC 8878, 3.1.
     """
@@ -474,15 +512,18 @@ def _zstd_frame(zstandard: Any, view: memoryview, start: int) -> tuple[int, int,
         end = start + 8 + _number("zstd", view, start + 4, "<I")
         if end > len(view):
             raise _corrupt("zstd", f"cut off at byte {len(view)}, in a frame up to {end}")
-        return end, 0, True
+        return _ZstdFrame(end, 0, True, 0)
     if magic != ZSTD_MAGIC:
         raise _corrupt("zstd", f"{magic:08x} at byte {start}, wanted {ZSTD_MAGIC:08x}")
     header = zstandard.get_frame_parameters(view[start : start + 18])
     claimed = header.content_size
     pos = start + zstandard.frame_header_size(view[start : start + 18])
     block_max = min(ZSTD_BLOCK_BYTES, max(header.window_size, 1))
-    bound = last = 0
+    bound = last = blocks = 0
     while not last:
+        blocks += 1
+        if blocks > most:
+            raise _too_many("zstd", view, _pieces_max(view))
         head = _number("zstd", view, pos, "<H") | _number("zstd", view, pos + 2, "B") << 16
         last, kind, size = head & 1, head >> 1 & 3, head >> 3
         bound += block_max if kind == 2 else size
@@ -493,10 +534,10 @@ def _zstd_frame(zstandard: Any, view: memoryview, start: int) -> tuple[int, int,
     if pos > len(view):
         raise _corrupt("zstd", f"cut off at byte {len(view)}, in a frame up to {pos}")
     if claimed == zstandard.CONTENTSIZE_UNKNOWN:
-        return pos, bound, False
+        return _ZstdFrame(pos, bound, False, blocks)
     if claimed > bound:
         raise _corrupt("zstd", f"claims to hold {claimed} bytes, its blocks {bound} at most")
-    return pos, claimed, True
+    return _ZstdFrame(pos, claimed, True, blocks)
 
 
 def zstd_stream() -> Any:
@@ -508,10 +549,13 @@ def zstd_stream() -> Any:
 def _decompress_zstd(view: memoryview, limit: int) -> Buffer:
     zstandard = _library("zstandard")
     stream = zstd_stream()
-    pieces: list[bytes] = []
-    pos, left = 0, limit
-    while pos < len(view) or not pieces:
-        end, bound, exact = _zstd_frame(zstandard, view, pos)
+    first, rest = b"", bytearray()
+    pos, left, most = 0, limit, _pieces_max(view)
+    while pos < len(view) or not pos:
+        end, bound, exact, blocks = _zstd_frame(zstandard, view, pos, most)
+        most -= 1 + blocks
+        if most < 0:
+            raise _too_many("zstd", view, _pieces_max(view))
         if exact and bound > left:
             raise _too_large("zstd", limit, limit - left + bound)
         piece = b""
@@ -527,9 +571,12 @@ def _decompress_zstd(view: memoryview, limit: int) -> Buffer:
         if len(piece) > left:
             raise _too_large("zstd", limit)
         left -= len(piece)
-        pieces.append(piece)
+        if not first:
+            first = piece
+        else:
+            rest += piece
         pos = end
-    return pieces[0] if len(pieces) == 1 else b"".join(pieces)
+    return first + rest if rest else first
 
 
 _COMPRESS: Final[tuple[Callable[[memoryview, int | None], bytes], ...]] = (

@@ -1,4 +1,4 @@
-"""Regular expressions from clients, matched in time linear in the text.
+"""Regular expressions from clients, matched in time linear in the text, with a bound in all.
 
 Kafka uses RE2, so syntax and meaning are RE2's: no backreferences and no lookaround, whose time is
 unbounded.  Rarely used parts of RE2 are refused: word boundaries, flags, Unicode and POSIX
@@ -7,6 +7,7 @@ classes.  A match only says whether the pattern matches the whole text.
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
@@ -18,11 +19,16 @@ TEXT_MAX = 1_000
 """Characters of a pattern."""
 NODES_MAX = 1_000
 """How large a pattern may become with its repetitions expanded."""
+BUILD_MAX = 20_000
+"""The same, with parts that are empty."""
 NESTED_MAX = 50
 REPEATS_MAX = 1_000
 """RE2's limit."""
-STEPS_MAX = 10_000
-"""Cached steps: when full, the cache is cleared."""
+WORK_MAX = 200_000
+"""How many steps of the pattern may be looked at, for all texts together: about 0.1 s.  A character
+that came in the same place before costs none."""
+CACHED_MAX = 50_000
+"""Numbers and characters in the cache, about 5 MB: when full, it is cleared."""
 CODE_MAX = 0x10FFFF
 
 
@@ -31,9 +37,6 @@ class _Set(NamedTuple):
 
     ranges: tuple[tuple[int, int], ...]
     out: bool = False
-
-    def has(self, code: int) -> bool:
-        return any(low <= code <= high for low, high in self.ranges) != self.out
 
     @property
     def single(self) -> bool:
@@ -50,6 +53,16 @@ class _Set(NamedTuple):
                 found.append((start, low - 1))
             start = max(start, high + 1)
         return (*found, (start, CODE_MAX)) if start <= CODE_MAX else tuple(found)
+
+    def edges(self) -> list[int]:
+        """Where characters begin to be inside and where they cease to be, in turn, ascending."""
+        found: list[int] = []
+        for low, high in sorted(self.inside()):
+            if found and low <= found[-1]:
+                found[-1] = max(found[-1], high + 1)
+            else:
+                found += (low, high + 1)
+        return found
 
 
 _DIGITS = ((48, 57),)
@@ -71,6 +84,13 @@ class _Program:
 
     def __init__(self) -> None:
         self.steps: list[tuple[str, Any]] = [("done", None)]
+        self._spent = 0
+
+    def spend(self) -> None:
+        """A part is about to be added, which may be empty."""
+        self._spent += 1
+        if self._spent > BUILD_MAX:
+            raise ArgumentError(f"a pattern with more than {BUILD_MAX} parts, wanted fewer")
 
     def add(self, kind: str, what: Any) -> int:
         if len(self.steps) >= NODES_MAX:
@@ -80,7 +100,8 @@ class _Program:
 
 
 def _one(found: _Set) -> Node:
-    return lambda program, after: program.add("one", (found, after))
+    edges = found.edges()
+    return lambda program, after: program.add("one", (edges, after))
 
 
 def _edge(kind: str) -> Node:
@@ -90,6 +111,7 @@ def _edge(kind: str) -> Node:
 def _row(nodes: list[Node]) -> Node:
     def add(program: _Program, after: int) -> int:
         for node in reversed(nodes):
+            program.spend()
             after = node(program, after)
         return after
 
@@ -99,7 +121,15 @@ def _row(nodes: list[Node]) -> Node:
 def _any_of(nodes: list[Node]) -> Node:
     if len(nodes) == 1:
         return nodes[0]
-    return lambda program, after: program.add("split", [node(program, after) for node in nodes])
+
+    def add(program: _Program, after: int) -> int:
+        begins = []
+        for node in nodes:
+            program.spend()
+            begins.append(node(program, after))
+        return program.add("split", begins)
+
+    return add
 
 
 def _repeated(node: Node, least: int, most: int | None) -> Node:
@@ -110,8 +140,10 @@ def _repeated(node: Node, least: int, most: int | None) -> Node:
             program.steps[begin][1].extend((node(program, begin), after))
         else:
             for _ in range(most - least):
+                program.spend()
                 begin = program.add("split", [node(program, begin), after])
         for _ in range(least):
+            program.spend()
             begin = node(program, begin)
         return begin
 
@@ -279,6 +311,20 @@ def _is_number(text: str) -> bool:
     return text.isascii() and text.isdigit() and len(text) <= 9
 
 
+class _State:
+    """A place in a text: the steps of the pattern that may come next."""
+
+    __slots__ = ("ends", "follow", "ones")
+
+    def __init__(self, ones: list[tuple[list[int], int]], ends: bool) -> None:
+        self.ones = ones
+        """The characters that may come next, as edges, and the step that follows each."""
+        self.ends = ends
+        """Whether the text may end here."""
+        self.follow: dict[str, _State] = {}
+        """The places after characters that were seen here."""
+
+
 class Pattern:
     """A pattern, ready to be matched.  One thread only."""
 
@@ -289,49 +335,69 @@ class Pattern:
         program = _Program()
         begin = _Reader(text).whole()(program, 0)
         self._steps = program.steps
-        self._begin = frozenset([begin])
-        self._next: dict[tuple[frozenset[int], str], frozenset[int]] = {}
+        self.work = 0
+        """Steps looked at so far, of WORK_MAX."""
+        self._states: dict[frozenset[int], _State] = {}
+        self._cached = 0
+        self._begin = self._state(frozenset([begin]), begin=True)
 
     def matches(self, text: str) -> bool:
-        """Whether the pattern matches all of a text."""
-        if not text:
-            return 0 in self._reached(self._begin, begin=True, end=True)
-        known = self._next
-        at = self._moved(self._begin, text[0], begin=True)
-        for char in text[1:]:
-            after = known.get((at, char))
-            if after is None:
-                if len(known) >= STEPS_MAX:
-                    known.clear()
-                after = known[at, char] = self._moved(at, char)
-            at = after
-            if not at:
+        """Whether the pattern matches all of a text.
+
+        Raises: ArgumentError if it takes more than WORK_MAX steps, with the texts before it.
+        """
+        at = self._begin
+        for char in text:
+            after = at.follow.get(char)
+            at = self._moved(at, char) if after is None else after
+            if not at.ones and not at.ends:
                 return False
-        return 0 in self._reached(at, end=True)
+        return at.ends
 
-    def _moved(self, at: frozenset[int], char: str, begin: bool = False) -> frozenset[int]:
+    def _moved(self, at: _State, char: str) -> _State:
         code = ord(char)
-        found = set()
-        for one in self._reached(at, begin=begin):
-            kind, what = self._steps[one]
-            if kind == "one" and what[0].has(code):
-                found.add(what[1])
-        return frozenset(found)
+        self._spend(len(at.ones))
+        found = frozenset(after for edges, after in at.ones if bisect_right(edges, code) & 1)
+        state = self._states.get(found)
+        if state is None:
+            state = self._state(found)
+            self._cached += len(found) + len(state.ones)
+            self._states[found] = state
+        at.follow[char] = state
+        self._cached += 1
+        if self._cached > CACHED_MAX:
+            for one in (self._begin, at, *self._states.values()):
+                one.follow.clear()
+            self._states.clear()
+            self._cached = 0
+        return state
 
-    def _reached(
-        self, at: frozenset[int], begin: bool = False, end: bool = False
-    ) -> frozenset[int]:
-        """The states reachable without a character."""
+    def _state(self, at: frozenset[int], begin: bool = False) -> _State:
+        reached = self._reached(at, begin, False)
+        steps = self._steps
+        ones = [steps[one][1] for one in reached if steps[one][0] == "one"]
+        return _State(ones, 0 in self._reached(at, begin, True))
+
+    def _reached(self, at: frozenset[int], begin: bool, end: bool) -> set[int]:
+        """The steps reachable without a character."""
         found, left = set(at), list(at)
         while left:
             kind, what = self._steps[left.pop()]
-            more = []
+            more: list[int] = []
             if kind == "split":
                 more = what
             elif (kind == "begin" and begin) or (kind == "end" and end):
                 more = [what]
+            self._spend(1 + len(more))
             for one in more:
                 if one not in found:
                     found.add(one)
                     left.append(one)
-        return frozenset(found)
+        return found
+
+    def _spend(self, steps: int) -> None:
+        self.work += steps
+        if self.work > WORK_MAX:
+            raise ArgumentError(
+                f"matching this pattern takes more than {WORK_MAX} steps, wanted a simpler one"
+            )

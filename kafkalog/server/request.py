@@ -1,9 +1,12 @@
 """A request on its way through Python: decoded, and answered once, by any thread."""
 
+import logging
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
+from kafkalog.server.failed_answers import UNEXPECTED, failed_answer
 from kafkalog.wire import apis
+from kafkalog.wire.error_codes import ErrorCode
 from kafkalog.wire.tables.controller import (
     CONTROLLED_SHUTDOWN,
     LEADER_AND_ISR,
@@ -15,6 +18,8 @@ if TYPE_CHECKING:
     from kafkalog.server.network.reactor import Taken
 
 __all__ = ["Peer", "Request"]
+
+_logger = logging.getLogger(__name__)
 
 Answer = Mapping[str, Any]
 _CONTROLS = (LEADER_AND_ISR, STOP_REPLICA, UPDATE_METADATA, CONTROLLED_SHUTDOWN)
@@ -77,8 +82,18 @@ class Request:
             self._reactor.read(self._id)
 
     def answer(self, response: Answer) -> None:
-        """Send a response with the fields of the API's schema."""
-        data = self.api.encode_response(self.version, response)
+        """Send a response with the fields of the API's schema; if it cannot be encoded, as with a
+        name that is too long together with what was added to it, an error instead."""
+        try:
+            data = self.api.encode_response(self.version, response)
+        except Exception as problem:
+            _logger.error("%r: its answer cannot be encoded", self, exc_info=problem)
+            code = ErrorCode.UNKNOWN_SERVER_ERROR
+            failed = failed_answer(self.api, self.version, self.body, code, UNEXPECTED)
+            if failed is None:
+                self.drop()
+                return
+            data = self.api.encode_response(self.version, failed)
         self.answer_bytes(data, self.api.response_header_version(self.version))
 
     def answer_bytes(self, data: bytes, header_version: int) -> None:

@@ -15,11 +15,14 @@ from kafkalog.coordinator.groups.shard import GroupShard
 from kafkalog.coordinator.groups.weight import GROUP_BYTES, member_bytes
 from kafkalog.coordinator.step import Answer, Body, Call, Step
 from kafkalog.wire.error_codes import ErrorCode
+from kafkalog.wire.runtime import STRING_BYTES_MAX
 
 __all__ = ["heartbeat", "join", "leave", "sync", "validate_member"]
 
 NEW_MEMBER_JOIN_MS = 300_000
 """How long the first JoinGroup of a member may wait before the member is removed."""
+LONGEST_ID = "0" * 36
+"""As long as GroupShard.new_id makes them."""
 SMALL_BYTES = 4096
 """Free allowance for each member's metadata and assignment when memory is used up: the partitions
 it owns change with each generation."""
@@ -62,6 +65,8 @@ def join(shard: GroupShard, step: Step, request: Call) -> None:
         error = ErrorCode.INVALID_SESSION_TIMEOUT
     elif group is None and body.member_id:
         error = ErrorCode.UNKNOWN_MEMBER_ID
+    elif _too_long(request):
+        error = ErrorCode.INVALID_REQUEST
     elif not shard.has_room(_more_bytes(group, request)):
         error = ErrorCode.GROUP_MAX_SIZE_REACHED  # no client retries it immediately
     else:
@@ -75,6 +80,14 @@ def join(shard: GroupShard, step: Step, request: Call) -> None:
     full = error is ErrorCode.GROUP_MAX_SIZE_REACHED
     member_id = "" if full or (group and records.is_share(group)) else body.member_id
     step.answer(request.answer, **rebalance.refused_join(error, member_id))
+
+
+def _too_long(request: Call) -> bool:
+    """Whether no answer or record can hold the client's id, or the member id made of it."""
+    body, client_id = request.body, request.client_id
+    named = "" if body.member_id else f"{body.group_instance_id or client_id}-{LONGEST_ID}"
+    longest = max(len(name.encode()) for name in (client_id, named))
+    return longest > STRING_BYTES_MAX
 
 
 def _more_bytes(group: Group | None, request: Call) -> int:

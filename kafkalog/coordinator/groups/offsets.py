@@ -412,6 +412,7 @@ def _write_tombstones(
     if not gone:
         settle(step, ErrorCode.NONE)
         return
+    written = tombstones(group, gone)  # before anything is changed, as in write_commit
     number = next(shard.numbers)
     # Until this is done, neither the group nor its offsets expire.
     group.commits[number] = Commit({})
@@ -427,7 +428,7 @@ def _write_tombstones(
             for where in gone:
                 group.drop_offset(where)
 
-    step.write(shard.partition, tombstones(group, gone), settled, late)
+    step.write(shard.partition, written, settled, late)
 
 
 def tombstones(group: Group, gone: Iterable[TopicPartition]) -> list[JournalRecord]:
@@ -482,12 +483,12 @@ def delete_group(
     shard: GroupShard, step: Step, group: Group, settle: Callable[[Step, ErrorCode], None]
 ) -> None:
     """Delete an empty group and its offsets.  It is Dead until that is in the journal."""
-    entered_ms = group.state_ms
-    group.become(State.DEAD, step.wall_ms)
     written = tombstones(group, dict.fromkeys(group.known_offsets()))
     written += records.foreign_tombstones(group.foreign)
     if group.recorded:
         written.append((records.group_key(group.group_id), None))
+    entered_ms = group.state_ms
+    group.become(State.DEAD, step.wall_ms)
 
     def settled(step: Step, error: ErrorCode) -> None:
         if error is not ErrorCode.REQUEST_TIMED_OUT:

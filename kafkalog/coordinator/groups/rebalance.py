@@ -279,6 +279,12 @@ def write_group(
     shard: GroupShard, step: Step, group: Group, assignments: dict[str, bytes], settle: Settle
 ) -> None:
     """Write a group's record with these assignments; `settle` gets the outcome."""
+    try:
+        record = records.group_record(group, assignments)
+    except Exception:  # nothing is changed yet; like a record that the journal refuses
+        LOG.exception("group %s: its record cannot be encoded", group.group_id)
+        settle(step, ErrorCode.UNKNOWN_SERVER_ERROR)
+        return
     # An empty group of a newer type becomes a classic one.
     foreign, group.foreign = group.foreign, {}
     group.recorded = True
@@ -290,8 +296,7 @@ def write_group(
             group.foreign.update(foreign)
         settle(step, error)
 
-    written = [*records.foreign_tombstones(foreign), records.group_record(group, assignments)]
-    step.write(shard.partition, written, settled)
+    step.write(shard.partition, [*records.foreign_tombstones(foreign), record], settled)
 
 
 def replaced_join(step: Step, answer: Answer | None) -> None:

@@ -15,13 +15,13 @@ from kafkalog.coordinator.journal import JournalBatch
 from kafkalog.coordinator.step import Body, Call, Step, all_of
 from kafkalog.coordinator.timers import Key
 from kafkalog.coordinator.transactions import loader, requests
-from kafkalog.coordinator.transactions.admin import Filters, describe, described_error
+from kafkalog.coordinator.transactions.admin import describe, described_error
+from kafkalog.coordinator.transactions.listing import Listings
 from kafkalog.coordinator.transactions.outcomes import Outcome, outcome_of
 from kafkalog.coordinator.transactions.requests import Asked, Given
 from kafkalog.coordinator.transactions.shard import Marker, Outside, TransactionShard
 from kafkalog.coordinator.transactions.transaction import NONE, State, Transaction, completed
 from kafkalog.coordinator.weight import Weight
-from kafkalog.errors import ArgumentError
 from kafkalog.types import TopicPartition
 from kafkalog.wire import apis
 from kafkalog.wire.api import Api
@@ -59,6 +59,8 @@ FENCED_SINCE = {
 """The first version whose clients know PRODUCER_FENCED (KIP-588)."""
 RAISING_SINCE = 5
 """The first version of EndTxn in which each end raises the epoch: transaction version 2."""
+_LISTINGS: Key = ("listings", -1, "", "")
+"""The timer of the requests to list that are under way."""
 Results = dict[TopicPartition, ErrorCode]
 
 
@@ -99,6 +101,7 @@ class TransactionCore(Core[TransactionShard]):
         self.weight = Weight()
         """Approximate memory of all transactional ids."""
         self._lives = count()
+        self._listings = Listings()
         self._handlers: dict[Api, Callable[[Step, Call], None]] = {
             apis.INIT_PRODUCER_ID: self._init_producer,
             apis.ADD_PARTITIONS_TO_TXN: self._add_partitions,
@@ -138,6 +141,8 @@ class TransactionCore(Core[TransactionShard]):
         shard.weight.move(None)
         for one in list(shard.ids.values()):
             shard.refuse_waiting(step, one, ErrorCode.NOT_COORDINATOR)
+        while not self.shards and self._listings.busy:
+            self._listings.go_on((), self.all_told, step)
 
     # ---- requests --------------------------------------------------------------------------
 
@@ -359,25 +364,28 @@ class TransactionCore(Core[TransactionShard]):
         step.answer(request.answer, transaction_states=found)
 
     def _list(self, step: Step, request: Call) -> None:
-        body = request.body
         if self.stopped or self.loading:
             step.answer(request.answer, error_code=self.all_told)
             return
-        try:
-            filters = Filters(body.state_filters, body.producer_id_filters, body.duration_filter,
-                              body.transactional_id_pattern or "")  # fmt: skip
-        except ArgumentError:
-            step.answer(request.answer, error_code=ErrorCode.INVALID_REGULAR_EXPRESSION)
-            return
-        found: list[Body] = []
-        for shard in self.shards.values():
-            found += filters.listed(shard, step)
-        step.answer(request.answer, error_code=self.all_told,
-                    unknown_state_filters=filters.unknown, transaction_states=found)  # fmt: skip
+        alone = not self._listings.busy
+        if not self._listings.add(request):
+            step.answer(request.answer, error_code=ErrorCode.COORDINATOR_NOT_AVAILABLE)
+        elif alone:
+            self._list_on(step)
+
+    def _list_on(self, step: Step) -> None:
+        """Do a slice of the listings; the next one follows after the requests that have come."""
+        self._listings.go_on(self.shards.values(), self.all_told, step)
+        if self._listings.busy:
+            self.timers.set(_LISTINGS, step.now_ms)
 
     # ---- time ------------------------------------------------------------------------------
 
     def _expire(self, key: Key, step: Step) -> None:
+        if key == _LISTINGS:
+            if self._listings.busy:
+                self._list_on(step)
+            return
         kind, partition, name, detail = key
         shard = self.shards.get(partition)
         if shard is None:

@@ -6,6 +6,7 @@ import subprocess
 import sys
 import textwrap
 import threading
+import tracemalloc
 
 import cramjam
 import hypothesis
@@ -152,6 +153,64 @@ def rle_bomb(blocks):
 
 def test_the_zstd_bomb_is_a_frame():
     assert bytes(codecs.decompress(codecs.ZSTD, rle_bomb(3))) == bytes(3 * 128 << 10)
+
+
+def gzip_member(data):
+    return codecs.compress(codecs.GZIP, data)
+
+
+SNAPPY_BLOCK = struct.pack(">i", 1) + b"\0"
+"""Holds nothing."""
+EMPTY_FRAME = zstandard.ZstdCompressor(write_content_size=False).compress(b"")
+RAW_BLOCK = struct.pack("<I", 1 << 3)[:3] + b"a"
+SKIPPED = struct.pack("<II", codecs.ZSTD_SKIPPABLE_MAGIC, 0)
+
+
+def lz4_of_bytes(count):
+    """A frame of `count` stored blocks of one byte."""
+    block = struct.pack("<I", 1 << 31 | 1) + b"a"
+    head = lz4.frame.compress(b"", store_size=False)[:7]
+    return head + block * count + bytes(4)
+
+
+def zstd_of_bytes(count):
+    """A frame of `count` stored blocks of one byte."""
+    last = struct.pack("<I", 1)[:3]
+    return EMPTY_FRAME[:6] + RAW_BLOCK * count + last
+
+
+IN_PIECES = {
+    "gzip-empty": (codecs.GZIP, lambda count: gzip_member(b"") * count, 0),
+    "gzip": (codecs.GZIP, lambda count: gzip_member(b"a") * count, 1),
+    "snappy-empty": (codecs.SNAPPY, lambda count: codecs.XERIAL_HEADER + SNAPPY_BLOCK * count, 0),
+    "snappy-headers": (codecs.SNAPPY, lambda count: codecs.XERIAL_HEADER * count, 0),
+    "lz4": (codecs.LZ4, lz4_of_bytes, 1),
+    "zstd-blocks": (codecs.ZSTD, zstd_of_bytes, 1),
+    "zstd-empty": (codecs.ZSTD, lambda count: EMPTY_FRAME * count, 0),
+    "zstd-frames": (codecs.ZSTD, lambda count: zstd_of_bytes(1) * count, 1),
+    "zstd-skipped": (codecs.ZSTD, lambda count: SKIPPED * count, 0),
+}
+
+
+@pytest.mark.parametrize(("codec", "body", "each"), IN_PIECES.values(), ids=IN_PIECES)
+def test_bodies_in_many_pieces(codec, body, each, monkeypatch):
+    """Their memory is that of their bytes; neither it nor the time is that of their number."""
+    legal = body(PIECES)
+    codecs.decompress(codec, body(2))  # loads the library
+    tracemalloc.start()
+    try:
+        found = codecs.decompress(codec, legal)
+        _, peak = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert bytes(found) == b"a" * (PIECES * each)
+    assert peak < 2 * len(legal) + (256 << 10)
+    monkeypatch.setattr(codecs, "PIECES_FREE", 500)
+    with pytest.raises(errors.CorruptMessage, match=f"{NAMED[codec]}: .* pieces, wanted at most"):
+        codecs.decompress(codec, legal)
+
+
+PIECES = 3_000
 
 
 def bombs():

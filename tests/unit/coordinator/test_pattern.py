@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kafkalog.coordinator.pattern import NODES_MAX, Pattern
+from kafkalog.coordinator.pattern import CACHED_MAX, NODES_MAX, WORK_MAX, Pattern
 from kafkalog.errors import ArgumentError
 
 
@@ -67,7 +67,61 @@ def test_a_pattern_has_bounds(pattern: str) -> None:
 def test_no_pattern_takes_longer_than_its_text() -> None:
     """With backtracking, each of these would take years."""
     text = "a" * 3_000
-    for pattern in ("(a+)+b", "(a|a)*b", "(.*)(.*)(.*)(.*)b", "(a?){300}b"):
+    for pattern in ("(a+)+b", "(a|a)*b", "(.*)(.*)(.*)(.*)b", "(a?){150}b"):
         found = Pattern(pattern)
         assert not found.matches(text)
         assert len(found._steps) <= NODES_MAX
+
+
+SET = "".join(map(chr, range(0x4E00, 0x4E00 + 980)))
+
+
+@pytest.mark.parametrize(
+    ("pattern", "text"),
+    [
+        (f"([^{SET}]?){{400}}", "a" * 3_000),
+        ("(.*a.{200})", "ab" * 5_000 + "aabb" * 5_000),
+        ("(" + "|" * 90 + "a){90}", "a" * 3_000),
+    ],
+)  # fmt: skip
+def test_work_has_a_bound(pattern: str, text: str) -> None:
+    """In all texts together; memory is bounded with it."""
+    found = Pattern(pattern)
+    with pytest.raises(ArgumentError, match="a simpler one"):
+        for number in range(1_000):
+            found.matches(text + chr(0x100 + number))
+    assert found.work <= WORK_MAX + NODES_MAX
+    assert found._cached <= CACHED_MAX
+
+
+@pytest.mark.parametrize(
+    "pattern",
+    ["((((){1000}){1000}){1000}){1000}", "(" + "()" * 300 + "){1000}", "(" + "|" * 900 + "){100}"],
+)
+def test_parts_that_are_empty_count(pattern: str) -> None:
+    with pytest.raises(ArgumentError, match="wanted fewer"):
+        Pattern(pattern)
+
+
+def test_texts_that_came_before_cost_nothing() -> None:
+    found = Pattern("my-app-[0-9]+-(foo|bar).*")
+    for number in range(100):
+        assert found.matches(f"my-app-{number}-foo-xyz")
+    before = found.work
+    for number in range(1_000):
+        assert found.matches(f"my-app-{number}-foo-xyz")
+    assert found.work == before
+
+
+def test_a_full_cache_is_cleared() -> None:
+    found = Pattern("[^a]*a?[b-]*.")
+    text = "".join(map(chr, range(0x4E00, 0x4E00 + CACHED_MAX // 2))) + "ab-"
+    for pad in ("", "x", "yy", *map(chr, range(0x20000, 0x20000 + CACHED_MAX // 2, 5_000))):
+        assert found.matches(pad + text)
+    assert found._cached <= CACHED_MAX
+
+
+def test_ranges_that_overlap() -> None:
+    for pattern in ("[a-ce-gb-fx]", "[^a-ce-gb-fx]", "[c-ca-aa-b]", "[^\\W\\d]", "[\\W\\d]"):
+        for text in "abcdefghxyz0_\n":
+            assert Pattern(pattern).matches(text) == as_re2(pattern, text)

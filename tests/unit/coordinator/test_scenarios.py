@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from kafkalog.wire.error_codes import ErrorCode
+from kafkalog.wire.runtime import STRING_BYTES_MAX
 from tests.unit.coordinator.group_calls import Desk, config, subscription
 from tests.unit.coordinator.test_states import codes
 
@@ -352,3 +353,39 @@ def test_writing_the_assignment_takes_too_long(desk: Desk) -> None:
     again = [desk.join(reply.member_id) for reply in replies]
     desk.settle(again)
     assert again[0].generation_id == 2
+
+
+def test_client_ids_as_long_as_a_member_can_have(desk: Desk) -> None:
+    """A member id is the client's or the instance's id, a hyphen and a UUID."""
+    fits = STRING_BYTES_MAX - 37
+    for version in (3, 9):
+        assert desk.join(version=version, client_id="é" * 16_366).error is ErrorCode.INVALID_REQUEST
+        refused = desk.join(version=version, client_id="x" * (fits + 1))
+        assert refused.error is ErrorCode.INVALID_REQUEST
+    assert desk.join(instance="i" * (fits + 1)).error is ErrorCode.INVALID_REQUEST
+    assert not any(shard.groups for shard in desk.core.shards.values())
+    given = desk.join(client_id="x" * fits)
+    assert given.error is ErrorCode.MEMBER_ID_REQUIRED
+    long = "é" * (STRING_BYTES_MAX // 2 + 1)
+    assert desk.join(given.member_id, client_id=long).error is ErrorCode.INVALID_REQUEST
+    joined = desk.join(given.member_id, client_id="x" * STRING_BYTES_MAX)
+    desk.wait(3_000)
+    assert joined.error is NONE
+    assert desk.sync(joined, {joined.member_id: b"a"}).assignment == b"a"
+    desk.restart()
+    assert desk.heartbeat(joined.member_id, 1) is NONE
+
+
+def test_a_group_whose_record_cannot_be_encoded(desk: Desk) -> None:
+    """As if the journal refused it: the members join again, and the group can end."""
+    (member,) = desk.stable(1)
+    again = desk.join(member.member_id)
+    (group,) = (one for shard in desk.core.shards.values() for one in shard.groups.values())
+    kept = group.members[member.member_id]
+    kept.client_id = "x" * (STRING_BYTES_MAX + 1)
+    synced = desk.sync(again, {again.member_id: b"new"})
+    assert synced.error is ErrorCode.UNKNOWN_SERVER_ERROR
+    kept.client_id = "client"
+    assert not group.writing and desk.state() == "PreparingRebalance"
+    again = desk.join(member.member_id)
+    assert desk.sync(again, {again.member_id: b"new"}).assignment == b"new"

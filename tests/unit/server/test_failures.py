@@ -6,6 +6,7 @@ from __future__ import annotations
 import logging
 import os
 import random
+import struct
 import uuid
 from collections.abc import Iterable, Iterator
 from pathlib import Path
@@ -15,8 +16,8 @@ import pytest
 
 from kafkalog import errors
 from kafkalog.server.broker import Broker
+from kafkalog.server.failed_answers import failed_answer
 from kafkalog.server.handlers import ROUTES
-from kafkalog.server.handlers.failures import failed_answer
 from kafkalog.wire import apis
 from kafkalog.wire.api import Api
 from kafkalog.wire.error_codes import ErrorCode
@@ -272,3 +273,57 @@ def test_a_topic_that_cannot_follow_a_change_keeps_no_other_from_it(
         raw.create(topic)
         produced = raw.produce(topic, b"v")
         assert (produced.error_code, produced.base_offset) == (0, 0)
+
+
+def joining(raw: Raw, version: int = 5, client_id: bytes | None = None) -> Any:
+    """The answer to a JoinGroup once its coordinator is loaded."""
+    api, protocols = apis.JOIN_GROUP, [{"name": "range", "metadata": b""}]
+    body = api.encode_request(
+        version,
+        {"group_id": "g", "session_timeout_ms": 10_000, "protocol_type": "consumer",
+         "protocols": protocols, "rebalance_timeout_ms": 10_000, "member_id": ""},
+    )  # fmt: skip
+    head = struct.pack(">hhi", api.key, version, 1)
+    while True:
+        if client_id is None:
+            raw.send_bytes(api, version, body)
+        else:
+            frame = head + struct.pack(">h", len(client_id)) + client_id + body
+            raw.socket.sendall(struct.pack(">i", len(frame)) + frame)
+        found = raw.receive(api, version)
+        if found.error_code not in LOADING:
+            return found
+
+
+LOADING = (
+    ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, ErrorCode.COORDINATOR_NOT_AVAILABLE,
+    ErrorCode.NOT_COORDINATOR,
+)  # fmt: skip
+
+
+def coordinated(raw: Raw) -> None:
+    raw.call(apis.FIND_COORDINATOR, 3, key="g", key_type=0)
+
+
+@pytest.mark.parametrize("client_id", [b"c" * 32_767, b"\xff" * 32_767, b"\xff" * 20_000])
+def test_client_ids_that_no_member_can_have(
+    raw: Raw, caplog: pytest.LogCaptureFixture, client_id: bytes
+) -> None:
+    """Member ids are made of them, and bytes that are no UTF-8 take three when they are sent."""
+    coordinated(raw)
+    for version in (3, 5):
+        assert joining(raw, version, client_id).error_code == ErrorCode.INVALID_REQUEST
+    assert joining(raw).error_code == ErrorCode.MEMBER_ID_REQUIRED
+    assert not [r.getMessage() for r in caplog.records if r.levelno >= logging.ERROR]
+
+
+def test_an_answer_that_cannot_be_encoded_is_an_error(
+    broker: Broker, raw: Raw, caplog: pytest.LogCaptureFixture
+) -> None:
+    coordinated(raw)
+    joining(raw)
+    for shard in broker._node.coordinator.core.shards.values():
+        shard.new_id = lambda: "x" * 40_000
+    assert joining(raw).error_code == ErrorCode.UNKNOWN_SERVER_ERROR
+    (line,) = [r for r in caplog.records if r.levelno >= logging.ERROR]
+    assert "JoinGroup v5 of 'raw' at /127.0.0.1: its answer cannot be" in line.getMessage()
