@@ -283,14 +283,16 @@ def versions_and_software(raw: Raw) -> Any:
 
 @step
 def topics_made_by_asking(raw: Raw) -> Any:
-    """The request that creates a topic gets the error that there is none, whatever its name
-    collides with."""
+    """Whatever its name collides with.  We answer the request that creates a topic with the topic,
+    Kafka with the error that there is none."""
 
     def ask(*names: str) -> list[Any]:
         found = raw.call(apis.METADATA, 12, topics=[{"name": name} for name in names]).topics
         return sorted((t.name, t.error_code, len(t.partitions)) for t in found)
 
     first = ask("made.so", "made_so", "bad name", "__consumer_offsets")
+    assert ("made.so", 0, 1) in first or ("made.so", 3, 0) in first
+    first = [one for one in first if one[0] != "made.so"]
     deadline_s = time.monotonic() + 30
     while ask("made.so")[0][1]:
         assert time.monotonic() < deadline_s

@@ -1,5 +1,6 @@
 """A data directory's background work, on a clock that only the test advances."""
 
+import errno
 import logging
 import os
 import shutil
@@ -318,14 +319,26 @@ def test_a_folder_that_cannot_be_removed_does_not_keep_the_others(directory, clo
     assert not manager.upkeep.removals.leaving
 
 
-def test_a_partition_that_cannot_be_taken_out_does_not_keep_the_others(directory):
+def test_a_partition_that_cannot_be_taken_out_does_not_keep_the_others(directory, native_test):
+    manager, hooks = directory(), native_test[1]
+    for topic in ("a", "b", "c"):
+        manager.create_topic(topic)
+    hooks.kl_io_fail(b"renameat", 2, errno.ENOSPC, 0, 0)
+    try:
+        with pytest.raises(KafkalogError, match="b-0"):
+            manager.delete_partitions([TopicPartition(topic, 0) for topic in ("a", "b", "c")])
+    finally:
+        hooks.kl_io_reset()
+    assert {"a-0", "b-0", "c-0"} & set(os.listdir(manager.path)) == {"b-0"}
+
+
+def test_a_partition_whose_folder_is_gone_is_taken_out(directory):
     manager = directory()
     for topic in ("a", "b", "c"):
         manager.create_topic(topic)
     shutil.rmtree(Path(manager.path) / "b-0")
-    with pytest.raises(KafkalogError):
-        manager.delete_partitions([TopicPartition(topic, 0) for topic in ("a", "b", "c")])
-    assert not {"a-0", "c-0"} & set(os.listdir(manager.path))
+    manager.delete_partitions([TopicPartition(topic, 0) for topic in ("a", "b", "c")])
+    assert not {"a-0", "b-0", "c-0"} & set(os.listdir(manager.path))
 
 
 def test_silent_producers_are_forgotten(directory, clock, wait_until):

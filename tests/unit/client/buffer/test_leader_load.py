@@ -75,7 +75,8 @@ def test_the_pause_after_weighing_is_of_its_work() -> None:
     with Cluster("127.0.0.1:1") as cluster:
         waiting = Waiting(Bounds(100, 1_000, 0.0), (False, False), lambda: None)
         now_s = 100.0
-        for costs_s, pause_s in ((0.0, WEIGHED_S), (0.01, 0.5), (30.0, WEIGHED_S_MAX)):  # noqa: B007
+        cases = ((0.0, WEIGHED_S), (0.01, 0.5), (30.0, WEIGHED_S_MAX))
+        for costs_s, pause_s in cases:  # noqa: B007
             before = weighed
             for at_s in (now_s, now_s + pause_s * 0.99, now_s + pause_s):
                 balance.weigh(at_s, cluster, waiting)

@@ -241,7 +241,7 @@ class GroupWorld(World[GroupCore]):
 
     def ask(
         self, api: Api, version: int, fields: dict[str, Any], then: Answer, timeout_ms: int,
-        holds: Callable[[], bool] = lambda: True,
+        allowed: Callable[[], ErrorCode] = lambda: ErrorCode.NONE,
     ) -> None:  # fmt: skip
         """Send a request to the node that seems to be the coordinator."""
         self.patience = dataclasses.replace(PATIENCE, request_ms=timeout_ms)
@@ -249,7 +249,7 @@ class GroupWorld(World[GroupCore]):
 
         def request(answered: Answer) -> None:
             def handle() -> None:
-                self._handle(api, version, fields, sent_ms, answered, holds)
+                self._handle(api, version, fields, sent_ms, answered, allowed)
 
             self.later(max(self.silent_until_ms - self.now_ms, 0), handle)
 
@@ -257,7 +257,7 @@ class GroupWorld(World[GroupCore]):
 
     def _handle(
         self, api: Api, version: int, fields: dict[str, Any], sent_ms: int, answered: Answer,
-        holds: Callable[[], bool],
+        allowed: Callable[[], ErrorCode],
     ) -> None:  # fmt: skip
         if self.now_ms < self.away_until_ms:
             answered(self.rng.choice(Away))
@@ -272,7 +272,7 @@ class GroupWorld(World[GroupCore]):
                 answered(reply.body)
 
         decoded = api.decode_request(version, api.encode_request(version, fields))
-        asked = Call(decoded, version, "client", HOST, answer, holds)
+        asked = Call(decoded, version, "client", HOST, answer, allowed)
         self.step(lambda step: self.core.request(api, asked, step))
 
     def end_transaction(self, producer: Producer, ended: Callable[[], None]) -> None:

@@ -96,7 +96,7 @@ class SimulatedMember:
 
     def ask(
         self, api: Api, version: int, fields: dict[str, Any], then: Callable[[Any], None],
-        timeout_ms: int, **holds: Any,
+        timeout_ms: int, **more: Any,
     ) -> None:  # fmt: skip
         life = self.life
 
@@ -104,7 +104,7 @@ class SimulatedMember:
             if life == self.life:
                 self.later(0, lambda: then(answer))
 
-        self.world.ask(api, version, fields, mine, timeout_ms, **holds)
+        self.world.ask(api, version, fields, mine, timeout_ms, **more)
 
     # ---- the owner's thread --------------------------------------------------------------------
 
@@ -372,7 +372,10 @@ class SimulatedMember:
             told.append(taken)
             self._nudge()
 
-        self.ask(apis.TXN_OFFSET_COMMIT, 3, fields, then, REQUEST_MS, holds=lambda: bool(open_))
+        def allowed() -> ErrorCode:
+            return ErrorCode.NONE if open_ else ErrorCode.INVALID_TXN_STATE
+
+        self.ask(apis.TXN_OFFSET_COMMIT, 3, fields, then, REQUEST_MS, allowed=allowed)
         ended: list[bool] = []
 
         def expire() -> None:  # nobody ended it: its process has died
