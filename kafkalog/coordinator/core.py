@@ -22,13 +22,16 @@ from kafkalog.coordinator.timers import Key, Timers
 from kafkalog.wire.api import Api
 from kafkalog.wire.error_codes import ErrorCode
 
-__all__ = ["APPEND_BYTES", "Append", "Core", "Shard", "append_error"]
+__all__ = ["APPEND_BYTES", "UNSETTLED_BYTES_MAX", "Append", "Core", "Shard", "append_error"]
 
 LOG = logging.getLogger(__name__)
 
 APPEND_BYTES = 262_144
 """Writes are batched up to this size: far below max.message.bytes, so that one write that is too
 large fails no other."""
+UNSETTLED_BYTES_MAX = 67_108_864
+"""Of records whose outcome is unknown, also after their waiters got a timeout: beyond that a
+coordinator takes no more of those that clients may send at any time."""
 LOAD_AGAIN_MS = 11_000
 """How long before an unreadable partition is read again; longer than its log is left alone, see
 kafkalog.server.partitions."""
@@ -110,6 +113,9 @@ class Core(Generic[S]):
         # Both ordered by number, and so also by deadline, as all have the same timeout.
         self._waiting: dict[int, Append] = {}
         self._late: dict[int, Append] = {}
+        self._sizes: dict[int, int] = {}  # of both
+        self.unsettled_bytes = 0
+        """Of the records whose outcome is unknown."""
         self._next_append = 0
 
     # ---- what each kind has of its own ------------------------------------------------------
@@ -307,6 +313,8 @@ class Core(Generic[S]):
             append.records.extend(write.records)
             append.writes.append(write)
             sizes[write.partition] += size
+            self._sizes[append.number] = sizes[write.partition]
+            self.unsettled_bytes += size
         return found
 
     def settled(self, number: int, error: ErrorCode, step: Step) -> None:
@@ -316,6 +324,7 @@ class Core(Generic[S]):
         append = append or self._late.pop(number, None)
         if append is None:
             return  # this broker has resigned since
+        self.unsettled_bytes -= self._sizes.pop(number)
         if error is ErrorCode.REQUEST_TIMED_OUT and not late:
             # The journal gave up before we did: no outcome will follow.
             error = ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND

@@ -9,7 +9,7 @@ from functools import partial
 from typing import Any
 
 from kafkalog.config.group import GroupConfig
-from kafkalog.coordinator.core import Core
+from kafkalog.coordinator.core import UNSETTLED_BYTES_MAX, Core
 from kafkalog.coordinator.groups import admin, groups, loader, offsets, rebalance, transactional
 from kafkalog.coordinator.groups.shard import GroupShard
 from kafkalog.coordinator.journal import JournalBatch
@@ -40,6 +40,8 @@ SERVED = frozenset(
 """The APIs that `request` takes."""
 EMPTY_GROUP_ALLOWED = {apis.OFFSET_COMMIT, apis.OFFSET_FETCH}
 """APIs that accept the empty group id: old consumers committed under it."""
+_WRITTEN = frozenset({apis.OFFSET_COMMIT, apis.TXN_OFFSET_COMMIT, apis.JOIN_GROUP})
+"""APIs whose requests become records, any number of them: refused above UNSETTLED_BYTES_MAX."""
 
 
 ANY_PARTITION = 1 << 31
@@ -124,8 +126,10 @@ class GroupCore(Core[GroupShard]):
             self.refuse(api, request, step, ErrorCode.INVALID_GROUP_ID)
             return
         shard, error = self.where(group_id)
-        if shard is None:
-            self.refuse(api, request, step, error)
+        full = api in _WRITTEN and self.unsettled_bytes > UNSETTLED_BYTES_MAX
+        if shard is None or full:
+            unavailable = ErrorCode.COORDINATOR_NOT_AVAILABLE
+            self.refuse(api, request, step, unavailable if full else error)
         else:
             self._handlers[api](shard, step, request)
 

@@ -34,8 +34,9 @@ ANSWER_MS = 10_000
 ON_THEIR_WAY = 100
 """Requests sent to one node before their answers arrive."""
 WAITING_MAX = 10_000
-"""More requests that wait for one node; any beyond get an error immediately, and the caller
-retries."""
+WAITING_BYTES_MAX = 16 << 20
+"""More requests that wait for one node, and the names in them; any beyond get an error immediately,
+and the caller retries."""
 BATCHED = 4
 """The first version of AddPartitionsToTxn that brokers send."""
 
@@ -48,6 +49,8 @@ class _Peer:
         """`name`: the thread's, which starts immediately."""
         self._member, self._broker = member, broker
         self._works: queue.SimpleQueue[_Work | None] = queue.SimpleQueue()
+        self._lock = threading.Lock()  # guards what follows
+        self._bytes = 0
         self._connection: Connection | None = None  # the thread's own
         self._thread = threading.Thread(
             target=self._loop, name=f"{name} afar {broker}", daemon=True
@@ -55,13 +58,19 @@ class _Peer:
         self._thread.start()
 
     @property
-    def waiting(self) -> int:
-        """How many have not been sent."""
-        return self._works.qsize()
+    def full(self) -> bool:
+        """Whether too many have not been sent."""
+        return self._works.qsize() >= WAITING_MAX or self._bytes > WAITING_BYTES_MAX
 
-    def ask(self, api: Api, body: dict[str, Any], then: Callable[[Any], None]) -> None:
-        """`then` is called in the thread with the response; None if there is none."""
-        self._works.put(_Work(api, body, then))
+    def ask(self, api: Api, body: dict[str, Any], size: int, then: Callable[[Any], None]) -> None:
+        """`then` is called in the thread with the response; None if there is none.  `size`: of its
+        names, in bytes."""
+        self._add(size)
+        self._works.put(_Work(api, body, size, then))
+
+    def _add(self, size: int) -> None:
+        with self._lock:
+            self._bytes += size
 
     def stop(self) -> None:
         """Stop once everything requested has been tried."""
@@ -80,6 +89,7 @@ class _Peer:
                 if len(works) == ON_THEIR_WAY or self._works.empty():
                     break
                 one = self._works.get()
+            self._add(-sum(work.size for work in works))
             ended = one is None
             self._exchange(works)
         self._hang_up()
@@ -116,6 +126,7 @@ class _Peer:
 class _Work(NamedTuple):
     api: Api
     body: dict[str, Any]
+    size: int
     then: Callable[[Any], None]
 
 
@@ -224,6 +235,7 @@ class Afar:
         """Ask whether a producer may write to these, which join its transaction if `joins`."""
         self._ask(
             broker, apis.ADD_PARTITIONS_TO_TXN, question(asked, partitions, joins),
+            len(asked.transactional_id) + sum(len(where.topic) + 50 for where in partitions),
             lambda answer: then(results_of(answer, partitions)),
         )  # fmt: skip
 
@@ -241,17 +253,17 @@ class Afar:
             "topics": [{"name": where.topic, "partition_indexes": [where.partition]}],
         }
         self._ask(
-            broker, apis.WRITE_TXN_MARKERS, {"markers": [marker]},
+            broker, apis.WRITE_TXN_MARKERS, {"markers": [marker]}, len(where.topic),
             lambda answer: done(outcome_in(answer, where)),
         )  # fmt: skip
 
     def _ask(
-        self, broker: int, api: Api, body: dict[str, Any], then: Callable[[Any], None]
+        self, broker: int, api: Api, body: dict[str, Any], size: int, then: Callable[[Any], None]
     ) -> None:
         with self._lock:
             peer = None if self._stopped else self._peer(broker)
-            if peer is not None and peer.waiting < WAITING_MAX:
-                peer.ask(api, body, then)
+            if peer is not None and not peer.full:
+                peer.ask(api, body, size, then)
                 return
         then(None)
 

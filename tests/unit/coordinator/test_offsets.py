@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any
 from uuid import UUID
 
@@ -494,3 +495,31 @@ def test_a_deletion_takes_a_commit_on_its_way_with_it(desk: Desk) -> None:
     desk.restart()
     assert desk.offsets() == {}
     assert desk.listed() == {}
+
+
+def test_commits_that_are_not_written(desk: Desk, monkeypatch: pytest.MonkeyPatch) -> None:
+    """They are kept until their outcome is known, also once they were answered."""
+    monkeypatch.setattr("kafkalog.coordinator.groups.core.UNSETTLED_BYTES_MAX", 10_000)
+    unavailable = ErrorCode.COORDINATOR_NOT_AVAILABLE
+    desk.held = []
+    waiting = [desk.commit({T0: number}, metadata="m" * 4_000) for number in range(3)]
+    assert all(one.waits for one in waiting)
+    desk.wait(60_000)
+    assert [codes(one) for one in waiting] == [[unavailable]] * 3
+    assert codes(desk.commit({T0: 9})) == [unavailable]
+    assert desk.join().error is unavailable
+    desk.release()
+    assert desk.core.unsettled_bytes == 0
+    assert codes(desk.commit({T0: 9})) == [NONE]
+    assert desk.offsets() == {T0: 9}
+
+
+@pytest.mark.parametrize("held", [True, False])
+def test_bytes_of_commits_of_a_partition_given_up(desk: Desk, held: bool) -> None:
+    desk.held = [] if held else None
+    desk.commit({T0: 1})
+    for partition in list(desk.core.shards):
+        desk.step(partial(desk.core.resign, partition))
+    assert desk.core.unsettled_bytes == 0
+    desk.release()
+    assert desk.core.unsettled_bytes == 0

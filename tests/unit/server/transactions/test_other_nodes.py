@@ -98,8 +98,12 @@ def test_who_hangs_up_is_told_of_each() -> None:
             raise AssertionError("it is not asked again")
 
 
-def test_no_more_than_that_wait_for_a_node_that_is_silent(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("kafkalog.server.transactions.remote.WAITING_MAX", 2)
+@pytest.mark.parametrize(("bound", "value"), [("WAITING_MAX", 2), ("WAITING_BYTES_MAX", 1)])
+def test_no_more_than_that_wait_for_a_node_that_is_silent(
+    monkeypatch: pytest.MonkeyPatch, bound: str, value: int
+) -> None:
+    """Each names a topic of one byte."""
+    monkeypatch.setattr(f"kafkalog.server.transactions.remote.{bound}", value)
     silent = Peer()
     silent.on(apis.WRITE_TXN_MARKERS, STALL)
     found: Told = queue.SimpleQueue()
