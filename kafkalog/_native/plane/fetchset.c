@@ -195,8 +195,10 @@ static kl_fetch_topic *own_topic(const kl_fetch_topic *topic) {
 }
 
 /* The session's own topic for one of a request: that of the item before, when it is the
- * same. */
+ * same.  NULL: no memory, or a name that no topic has; sessions count partitions, not
+ * their names. */
 static kl_fetch_topic *topic_in(const kl_fetch_set *set, const kl_fetch_topic *topic) {
+    if (topic->name.bytes > KL_TOPIC_NAME_BYTES_MAX) return NULL;
     const kl_fetch_item *last = set->count ? set->items[set->count - 1] : NULL;
     return last && same_topic(last->topic, topic) ? last->topic : own_topic(topic);
 }

@@ -101,7 +101,8 @@ void kl_fetch_set_watch(kl_fetch_set *set, int32_t to, bool all);
 /* ---- a session's ------------------------------------------------------------------------- */
 
 /* Take what `asked` has into `set`: partitions that are new, new numbers of those that are
- * not.  False: no memory; `set` is whole but may lack some. */
+ * not.  False: no memory, or a name longer than any topic's; `set` is whole but may lack
+ * some. */
 bool kl_fetch_set_merge(kl_fetch_set *set, const kl_fetch_set *asked);
 /* Drop a partition, where it is there. */
 void kl_fetch_set_forget(kl_fetch_set *set, const kl_topic_key *key, int32_t partition);

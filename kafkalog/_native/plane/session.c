@@ -8,7 +8,7 @@
 
 enum {
     EVICT_MS = 120000,      /* unused, or in place of a larger newcomer: from this age on */
-    PARTITIONS_MAX = 200000 /* of all sessions: about 80 MB */
+    PARTITIONS_MAX = 200000 /* of all sessions: about 80 MB, and their names 50 */
 };
 
 struct kl_sessions {

@@ -4,10 +4,7 @@
 #include "base/hash.h"
 #include "base/table.h"
 
-enum {
-    TOPIC_NAME_BYTES_MAX = 249, /* kafka's */
-    PARTITIONS_MAX = 1 << 20    /* of a topic */
-};
+enum { PARTITIONS_MAX = 1 << 20 }; /* of a topic */
 
 typedef struct {
     kl_replica *replica; /* NULL: not opened */
@@ -21,7 +18,7 @@ struct kl_topic {
     uint8_t id[KL_TOPIC_ID_BYTES];
     bool has_id; /* not all zero */
     size_t name_bytes;
-    char name[TOPIC_NAME_BYTES_MAX + 1];
+    char name[KL_TOPIC_NAME_BYTES_MAX + 1];
 };
 
 struct kl_topics {
@@ -126,7 +123,7 @@ static void unlink_topic(kl_topics *topics, kl_topic *topic) {
 static kl_status new_topic(kl_topics *topics, kl_span name, kl_topic **out) {
     kl_topic *topic = *out = kl_alloc(sizeof *topic);
     if (topic == NULL) return kl_fail(KL_E_NO_MEMORY, "no memory for a topic");
-    KL_ASSERT(name.bytes <= TOPIC_NAME_BYTES_MAX);
+    KL_ASSERT(name.bytes <= KL_TOPIC_NAME_BYTES_MAX);
     topic->name_bytes = name.bytes;
     memcpy(topic->name, name.data, name.bytes);
     return kl_table_add(&topics->by_name, kl_hash(topic->name, name.bytes), topic);
@@ -141,9 +138,9 @@ static void touch(const kl_topic *topic) {
 kl_status kl_topics_put_topic(kl_topics *topics, const char *text, const uint8_t *id,
                               int32_t flags) {
     const kl_span name = {(const uint8_t *)text, strlen(text)};
-    if (name.bytes == 0 || name.bytes > TOPIC_NAME_BYTES_MAX)
+    if (name.bytes == 0 || name.bytes > KL_TOPIC_NAME_BYTES_MAX)
         return kl_fail(KL_E_ARGUMENT, "a topic's name of %zu bytes, wanted 1 to %d",
-                       name.bytes, TOPIC_NAME_BYTES_MAX);
+                       name.bytes, KL_TOPIC_NAME_BYTES_MAX);
     kl_lock(&topics->changing);
     lock_for_change(topics);
     kl_topic *topic = find_name(topics, name), *fresh = NULL;

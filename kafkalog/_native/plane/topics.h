@@ -7,7 +7,10 @@
 typedef struct kl_topics kl_topics;
 typedef struct kl_topic kl_topic;
 
-enum { KL_TOPIC_ID_BYTES = 16 }; /* a UUID */
+enum {
+    KL_TOPIC_ID_BYTES = 16,       /* a UUID */
+    KL_TOPIC_NAME_BYTES_MAX = 249 /* Kafka's; a request may name longer ones */
+};
 
 /* How a request names a topic. */
 typedef struct {

@@ -187,3 +187,26 @@ def test_flush_messages_is_waited_for_whatever_acks_says(
         lib.kl_io_reset()
     found = raw.receive(apis.PRODUCE, 9)
     assert found.responses[0].partition_responses[0].error_code == ErrorCode.NONE
+
+
+def fetched(raw: Raw, names: list[str], session: int, epoch: int) -> Any:
+    part = {"partition": 0, "fetch_offset": 0, "partition_max_bytes": 1000}
+    return raw.call(
+        apis.FETCH, 11, session_id=session, session_epoch=epoch, max_wait_ms=0, max_bytes=1000,
+        topics=[{"topic": name, "partitions": [part]} for name in names],
+    )  # fmt: skip
+
+
+@pytest.mark.parametrize(("size", "kept"), [(249, True), (250, False), (32_767, False)])
+def test_names_longer_than_a_topic_can_have_are_in_no_session(
+    raw: Raw, size: int, kept: bool
+) -> None:
+    """Sessions are bounded in partitions, so their names must be short."""
+    raw.create("t")
+    names = ["t", "x" * size]
+    found = fetched(raw, names, 0, 0)
+    assert (found.session_id > 0) == kept
+    assert [one.topic for one in found.responses] == names
+    session = fetched(raw, ["t"], 0, 0).session_id
+    code = ErrorCode.NONE if kept else ErrorCode.FETCH_SESSION_ID_NOT_FOUND
+    assert fetched(raw, names[1:], session, 1).error_code == code
