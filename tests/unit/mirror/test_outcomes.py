@@ -381,7 +381,7 @@ def recreate(broker: TestBroker) -> None:
 
 
 def test_a_copy_recreated(two: Two) -> None:
-    """An empty topic in the place of the copy does not get the rest of the records."""
+    """An empty topic that replaced the copy does not get the rest of the records."""
     send(two.source, 0, 1)
     two.copy()
     recreate(two.target)
