@@ -58,6 +58,7 @@ kl_exchange *kl_exchange_new(kl_conn *conn, kl_chunk *frame, const kl_header *he
                                      .conn = conn,
                                      .thread = conn->thread->index,
                                      .listener = conn->listener,
+                                     .principal = conn->principal,
                                      .data = frame->data + KL_SIZE_BYTES,
                                      .bytes = conn->frame_bytes - KL_SIZE_BYTES,
                                      .body_pos = header->body_pos,

@@ -148,6 +148,7 @@ static void describe(const kl_exchange *exchange, uint64_t id, kl_request_info *
         .id = id,
         .connection = request->conn->id,
         .listener = request->listener,
+        .principal = request->principal,
         .correlation_id = request->correlation_id,
         .why = request->why,
         .api_key = request->api_key,
