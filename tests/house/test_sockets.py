@@ -6,9 +6,7 @@ import re
 
 from tests.house.tree import named, with_suffix
 
-CALLS = re.compile(
-    r"\b(recv|recvmsg|send|sendto|sendmsg|readv|writev|sendfile|TCP_NODELAY)[ (]"
-)
+CALLS = re.compile(r"\b(recv|recvmsg|send|sendto|sendmsg|readv|writev|sendfile|TCP_NODELAY)[ (]")
 NATIVE = "kafkalog/_native/"
 
 

@@ -58,6 +58,7 @@ static bool begin_frame(kl_conn *conn) {
 
 /* What was read behind the frame, in a chunk of its own; false: no memory. */
 static bool take_rest(kl_conn *conn, kl_chunk **rest, size_t *rest_bytes) {
+    KL_ASSERT(conn->in_bytes >= conn->frame_bytes);
     *rest_bytes = conn->in_bytes - conn->frame_bytes;
     *rest = NULL;
     if (conn->ahead != NULL) {
@@ -90,6 +91,7 @@ static bool split(kl_conn *conn) {
         kl_conn_close(conn);
         return false;
     }
+    KL_ASSERT(conn->whole == NULL && conn->thread->half_bytes >= conn->in->held);
     conn->thread->half_bytes -= conn->in->held;
     conn->whole = kl_exchange_new(conn, conn->in, &header);
     conn->in = rest;
@@ -193,6 +195,7 @@ static void drop_sent(kl_conn *conn) {
         conn->first = x->next;
         if (conn->first == NULL) conn->last = NULL;
         conn->count--;
+        KL_ASSERT((conn->count == 0) == (conn->first == NULL));
         x->next = NULL;
         kl_exchange_end(x);
     }
@@ -228,6 +231,7 @@ static bool send_memory(kl_conn *conn) {
     if (!sent(conn, bytes)) return false;
     kl_exchange *x = conn->first;
     for (size_t left = bytes > 0 ? (size_t)bytes : 0; left > 0; x = x->next) {
+        KL_ASSERT(x != NULL && x->sent <= memory_due(x));
         size_t of_it = KL_MIN(left, memory_due(x) - x->sent);
         x->sent += of_it;
         left -= of_it;
@@ -253,6 +257,7 @@ static bool send_slice(kl_conn *conn, size_t *budget) {
         if (!sent(conn, done)) return false;
         if (done < 0) continue;
         exchange->part_sent += (size_t)done;
+        KL_ASSERT(exchange->part_sent <= part->slice.bytes);
         *budget -= KL_MIN(*budget, (size_t)done);
     }
     kl_response_part_sent(exchange);
@@ -315,6 +320,7 @@ static void arrive(kl_conn *conn) {
 }
 
 void kl_conn_pump(kl_conn *conn) {
+    KL_ASSERT(!conn->passed); /* it arrived */
     size_t slice_budget = SLICE_BYTES_PER_TURN;
     int budget = REQUESTS_PER_TURN;
     kl_link_remove(&conn->ready);
