@@ -84,5 +84,5 @@ def direct_handle(log: Any) -> Any:
 
 
 def direct(name: str) -> Any:
-    """A function or class of direct.h, growing.h, intake.h or ticket.h, where its arguments are described."""
+    """A function or class of `_native/python/`, where its arguments are described."""
     return globals()[name]
