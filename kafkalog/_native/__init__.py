@@ -63,7 +63,9 @@ def check(status: int) -> None:
 # ---- without cffi ----------------------------------------------------------------------------
 
 if lib.kl_direct_install(__name__.encode()):
-    raise ImportError(f"{__name__}: found no room for the functions of direct.h and intake.h")
+    raise ImportError(
+        f"{__name__}: found no room for the functions of direct.h, growing.h and intake.h"
+    )
 
 append_batches_direct: Callable[[Any, bytes, int], tuple[int, int, int] | int | None] = globals()[
     "append_batches_direct"
@@ -82,5 +84,5 @@ def direct_handle(log: Any) -> Any:
 
 
 def direct(name: str) -> Any:
-    """A function or class of direct.h or intake.h, where its arguments are described."""
+    """A function or class of `_native/python/`, where its arguments are described."""
     return globals()[name]

@@ -80,6 +80,7 @@ typedef struct {
     uint64_t id;         /* of the request, never used again */
     uint64_t connection; /* never used again */
     int32_t listener;
+    int32_t principal; /* of its connection: KL_ANONYMOUS until it has authenticated */
     int32_t correlation_id;
     int32_t why; /* KL_UP_* */
     int16_t api_key;
@@ -144,6 +145,34 @@ typedef struct {
 
 /* The counters since the start. */
 void kl_server_get_stats(kl_server *server, kl_server_stats *out);
+
+/* ---- who may read and write -------------------------------------------------------------- */
+
+/* Principals are numbers of the caller's.  All connections are anonymous so far. */
+enum { KL_ANONYMOUS = 0, KL_PRINCIPALS_MAX = 65536 };
+/* The rights that Produce, a consumer's Fetch and a follower's Fetch ask for. */
+enum { KL_MAY_WRITE = 1, KL_MAY_READ = 2, KL_MAY_REPLICATE = 4 };
+
+typedef struct {
+    int32_t rights;      /* KL_MAY_*, on all topics */
+    int32_t throttle_ms; /* reported in its answers */
+} kl_permit;
+
+/* From the next request on.  A principal that was never set has no rights: its partitions are
+ * answered with TOPIC_AUTHORIZATION_FAILED.  KL_E_ARGUMENT, KL_E_NO_MEMORY. */
+kl_status kl_server_set_permit(kl_server *server, int32_t principal,
+                               const kl_permit *permit);
+
+typedef struct {
+    int64_t produce_requests; /* since the start, as is what follows */
+    int64_t produce_bytes;    /* of requests */
+    int64_t fetch_requests;   /* of consumers and followers */
+    int64_t fetch_bytes;      /* of records */
+    int64_t denied;           /* partitions */
+} kl_usage;
+
+/* What Produce and Fetch of a principal came to.  KL_E_NOT_FOUND: it was never set. */
+kl_status kl_server_get_usage(kl_server *server, int32_t principal, kl_usage *out);
 
 /* ---- partitions that Produce and Fetch know ---------------------------------------------- */
 

@@ -31,6 +31,7 @@ from kafkalog.log.hooks import hooks
 from kafkalog.log.owner import absolute
 from kafkalog.metadata.kraft.kraftlog import MetadataLog
 from kafkalog.metadata.source import Metadata
+from kafkalog.server.admission import Admission
 from kafkalog.server.appends import Appends
 from kafkalog.server.controller_calls import Errands
 from kafkalog.server.copies import Copies, fetching
@@ -307,7 +308,8 @@ class Broker:
         )  # fmt: skip
         self._node: Node = Node(
             config=config, given=self._given, manager=manager, metadata=metadata,
-            partitions=partitions, reactor=reactor, coordinator=coordinator,
+            partitions=partitions, reactor=reactor, admission=Admission(reactor),
+            coordinator=coordinator,
             acknowledger=acknowledger, advertised=advertised,
             producer_ids=producer_ids, bulk=bulk, transactions=transactions, guards=guards,
             markers=markers, begun=begun, deletions=deletions, kraft=self._kraft,

@@ -34,12 +34,19 @@ class Dispatch:
             self._refuse(request)
         elif self._decoded(request):
             try:
-                route = handlers.route(request.api, self._node.clustered)
-                response: Any = route.handler(self._node, request)
-                if response is not None:
-                    request.answer(response)
+                self._answer(request)
             except Exception as problem:
                 handler_failed(request, problem)
+
+    def _answer(self, request: Request) -> None:
+        route = handlers.route(request.api, self._node.clustered)
+        denied = self._node.admission.denied(request.peer.principal, route.needs)
+        if denied is not None:
+            answer_failure(request, denied, f"{request.api.name}: the principal may not do this")
+            return
+        response: Any = route.handler(self._node, request)
+        if response is not None:
+            request.answer(response)
 
     def _decoded(self, request: Request) -> bool:
         try:

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from kafkalog.metadata.image import MetadataImage
     from kafkalog.metadata.source import Changeable, Metadata
     from kafkalog.replication.membership import Controlling, Membership
+    from kafkalog.server.admission import Admission
     from kafkalog.server.controller_calls import Errands
     from kafkalog.server.network.reactor import Reactor
     from kafkalog.server.partitions import Partitions
@@ -41,6 +42,8 @@ class Node(NamedTuple):
     metadata: "Metadata"
     partitions: "Partitions"
     reactor: "Reactor"
+    admission: "Admission"
+    """What each principal may do."""
     coordinator: "Coordinator[GroupCore]"
     acknowledger: "Acknowledger"
     advertised: tuple[Advertised, ...]

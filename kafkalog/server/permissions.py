@@ -1,6 +1,7 @@
 """Kafka's operations and resource types: what a request may need permission for.
 
-They are not checked yet; a client that asks for its permissions gets all of them.
+`admission` compares them with the rights of a principal.  So far everyone has all of them, and a
+client that asks for its permissions gets all.
 Source: Kafka's AclOperation, ResourceType and AclEntry.supportedOperations.
 """
 

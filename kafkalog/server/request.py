@@ -2,7 +2,7 @@
 
 import logging
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from kafkalog.server.failed_answers import UNEXPECTED, failed_answer
 from kafkalog.wire import apis
@@ -15,7 +15,7 @@ from kafkalog.wire.tables.controller import (
 )
 
 if TYPE_CHECKING:
-    from kafkalog.server.network.reactor import Taken
+    from kafkalog.server.network.taken import Answers, Taken
 
 __all__ = ["Peer", "Request"]
 
@@ -37,22 +37,8 @@ class Peer(NamedTuple):
     """As Kafka writes it: `/10.0.0.1`; `unix` of a Unix socket, `inside` of this process."""
     listener: int
     """The number of the listener in the order of `listeners`, or INSIDE."""
-
-
-class Answers(Protocol):
-    """What ends a request; implemented by the reactor."""
-
-    def answer(self, request_id: int, body: bytes, header_version: int, /) -> None:
-        """Send an answer."""
-
-    def again(self, request_id: int, *, heard: bool = True) -> None:
-        """Hand it back to C."""
-
-    def read(self, request_id: int) -> None:
-        """Free its bytes."""
-
-    def drop(self, request_id: int) -> None:
-        """Close its connection."""
+    principal: int
+    """The principal of its connection: a number of `Admission`, ANONYMOUS before authentication."""
 
 
 class Request:
@@ -60,7 +46,7 @@ class Request:
 
     __slots__ = ("_id", "_reactor", "api", "body", "correlation_id", "peer", "version")
 
-    def __init__(self, reactor: Answers, taken: "Taken") -> None:
+    def __init__(self, reactor: "Answers", taken: "Taken") -> None:
         """Its bytes are copied as they are decoded."""
         self._reactor = reactor
         self._id: int = taken.id
@@ -68,7 +54,7 @@ class Request:
         """None for an unknown API key."""
         self.version: int = taken.api_version
         self.correlation_id: int = taken.correlation_id
-        self.peer = Peer(taken.client_id, _host(taken.peer), taken.listener)
+        self.peer = Peer(taken.client_id, _host(taken.peer), taken.listener, taken.principal)
         self.body: Any = taken.body
         """The bytes after the header, later the decoded Struct."""
 

@@ -6,7 +6,7 @@ import re
 
 from tests.house import tree
 
-FOLDERS = ("log", "segment", "plane", "replica")
+FOLDERS = ("log", "segment", "plane", "replica", "net", "scan", "clean", "python")
 PER_1000_LINES = 12
 ASSERTION = re.compile(r"\bKL_(?:STATIC_|TEST_)?ASSERT(?:_HELD)?\(")
 ASKED = re.compile(r"\bKL_(?:TEST_)?ASSERT\(([^;]*);")

@@ -32,6 +32,8 @@ static kl_status check_options(const kl_clean_options *options) {
  * knows. */
 static kl_status take_segments(kl_cleaner *cleaner) {
     kl_log *log = cleaner->log;
+    KL_ASSERT_HELD(&log->lock);
+    KL_ASSERT(log->version->count > 0); /* the active one */
     int64_t limit = KL_MIN(cleaner->options.end_offset, log->last_stable);
     size_t sealed = log->version->count - 1;
     cleaner->segments = kl_alloc(log->version->count * sizeof *cleaner->segments);
@@ -219,6 +221,7 @@ static kl_status fetch(kl_cleaner *cleaner, bool *found) {
     *found = cleaner->have_item;
     if (cleaner->have_item || cleaner->walked) return KL_OK;
     kl_segment *segment = cleaner->segments[cleaner->segment];
+    KL_ASSERT(cleaner->segment < cleaner->segment_count);
     if (!cleaner->walking)
         kl_walk_init(&cleaner->walk, segment->file, 0, segment->size,
                      KL_CHUNK_RECOVER_BYTES);
@@ -243,6 +246,7 @@ static kl_status fetch(kl_cleaner *cleaner, bool *found) {
 }
 
 static void next_segment(kl_cleaner *cleaner) {
+    KL_ASSERT(cleaner->walked && !cleaner->have_item);
     cleaner->segment++;
     cleaner->walked = false;
 }
@@ -267,6 +271,7 @@ static kl_status add_pending(kl_cleaner *cleaner, int32_t max_pending) {
         cleaner->pending = grown;
         cleaner->pending_capacity = max_pending;
     }
+    KL_ASSERT(cleaner->pending_count < cleaner->pending_capacity);
     kl_clean_item *item = &cleaner->pending[cleaner->pending_count];
     *item = cleaner->item;
     item->raw_pos = cleaner->raw.bytes;
@@ -287,6 +292,7 @@ static void cover(kl_cleaner *cleaner, const kl_batch *batch) {
 }
 
 static void cover_segment(kl_cleaner *cleaner) {
+    KL_ASSERT(cleaner->end_offset <= cleaner->next_bases[cleaner->segment]);
     cleaner->end_offset = cleaner->next_bases[cleaner->segment];
     next_segment(cleaner);
 }
@@ -385,11 +391,14 @@ static void make_groups(kl_cleaner *cleaner, const kl_log_config *config) {
                  cleaner->segments[i]->base_offset < cleaner->end_offset &&
                  fits(cleaner, config, size, i));
         cleaner->done.segments_before += (int32_t)group->count;
+        KL_ASSERT(group->last_full < group->first + group->count);
     }
+    KL_ASSERT(cleaner->group_count <= cleaner->segment_count);
 }
 
 static void begin_writing(kl_cleaner *cleaner) {
     kl_log_config config;
+    KL_ASSERT(cleaner->pass == KL_PASS_MAP && cleaner->pending_count == 0);
     kl_lock(&cleaner->log->lock);
     config = cleaner->log->config;
     kl_unlock(&cleaner->log->lock);
@@ -473,6 +482,7 @@ static kl_status judge(kl_cleaner *cleaner, kl_clean_item *item, const uint8_t *
 static kl_status settle(kl_cleaner *cleaner, const kl_clean_item *item, const uint8_t *data,
                         kl_span body) {
     kl_batch header;
+    KL_ASSERT(cleaner->pass == KL_PASS_WRITE && cleaner->out != NULL);
     switch (item->fate) {
     case KL_FATE_KEEP: return kl_clean_out_batch(cleaner, &item->batch, data);
     case KL_FATE_DROP: cleaner->out_changed = true; return KL_OK;
@@ -500,6 +510,7 @@ static kl_status write_item(kl_cleaner *cleaner) {
 
 static kl_status finish(kl_cleaner *cleaner) {
     kl_log *log = cleaner->log;
+    KL_ASSERT(cleaner->out == NULL && cleaner->pending_count == 0);
     cleaner->pass = KL_PASS_DONE;
     kl_status status = kl_log_reserve(log);
     if (status) return status;
@@ -575,8 +586,11 @@ static int32_t list_asked(const kl_cleaner *cleaner, kl_compressed *bodies) {
         const kl_clean_item *item = &cleaner->pending[i];
         if (!is_asked(cleaner, item)) continue;
         kl_span body = body_of(&item->batch, cleaner->raw.data + item->raw_pos);
+        KL_ASSERT(item->body_pos + item->body_bytes <= cleaner->bodies.bytes ||
+                  !cleaner->deflating);
         if (cleaner->deflating)
             body = (kl_span){cleaner->bodies.data + item->body_pos, item->body_bytes};
+        KL_ASSERT(body.data != NULL && item->batch.record_count > 0);
         bodies[count++] = (kl_compressed){.data = body.data,
                                           .bytes = body.bytes,
                                           .base_offset = item->batch.base_offset,

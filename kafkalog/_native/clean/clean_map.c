@@ -32,6 +32,7 @@ static kl_status resize(kl_clean_map *map, size_t slots) {
         if (old[i].offset_after) *kl_clean_slot(map, old[i].key) = old[i];
     kl_release(old);
     set_limits(map);
+    KL_ASSERT(map->count <= map->count_limit && map->count_limit < map->slots);
     return KL_OK;
 }
 

@@ -39,6 +39,7 @@ static const kl_clean_group *group_of(const kl_cleaner *cleaner) {
 
 kl_status kl_clean_out_begin(kl_cleaner *cleaner) {
     const kl_clean_group *group = group_of(cleaner);
+    KL_ASSERT(cleaner->out == NULL && cleaner->group < cleaner->group_count);
     cleaner->out_buffer.bytes = 0;
     cleaner->out_changed = group->count > 1;
     kl_status status = KL_FP_STATUS("clean.before_create");
@@ -51,6 +52,7 @@ static kl_status write_out(kl_cleaner *cleaner) {
     kl_buffer *buffer = &cleaner->out_buffer;
     if (buffer->bytes == 0) return KL_OK;
     kl_segment *out = cleaner->out;
+    KL_ASSERT(out->size >= (int64_t)buffer->bytes); /* its end, not yet written */
     kl_status status = kl_file_write(out->file, buffer->data, buffer->bytes,
                                      out->size - (int64_t)buffer->bytes);
     cleaner->done.bytes_written += (int64_t)buffer->bytes;
@@ -76,6 +78,9 @@ static kl_status make_room(kl_cleaner *cleaner, size_t bytes) {
 /* The batch that was just put at the end of the buffer. */
 static kl_status note(kl_cleaner *cleaner, const kl_batch *batch) {
     kl_segment *out = cleaner->out;
+    KL_ASSERT(batch->batch_bytes > 0);
+    KL_ASSERT((size_t)batch->batch_bytes <=
+              cleaner->out_buffer.capacity - cleaner->out_buffer.bytes);
     kl_status status = kl_sums_reserve(&out->sums, 1);
     if (status) return status;
     kl_sums_add(&out->sums, cleaner->out_buffer.data + cleaner->out_buffer.bytes, out->size,
@@ -225,7 +230,9 @@ static kl_status rename_to_final(kl_cleaner *cleaner, kl_dir *dir) {
 static kl_status show(kl_cleaner *cleaner) {
     kl_log *log = cleaner->log;
     const kl_clean_group *group = group_of(cleaner);
+    KL_ASSERT_HELD(&log->lock);
     size_t at = kl_version_find(log->version, cleaner->segments[group->first]->base_offset);
+    KL_ASSERT(at + group->count < log->version->count); /* the active one stays */
     kl_status status =
         kl_version_replace(&log->version, at, kl_segment_retain(cleaner->out));
     if (status) return status;

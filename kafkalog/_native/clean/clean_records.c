@@ -127,6 +127,8 @@ kl_status kl_clean_filter(kl_cleaner *cleaner, kl_clean_item *item, kl_span reco
     }
     status = bytes_left(batch, p, end);
     if (status) return status;
+    KL_ASSERT(flag == cleaner->flags.data + batch->record_count);
+    KL_ASSERT(item->kept <= batch->record_count);
     bool has_horizon = batch->attributes & KL_ATTR_DELETE_HORIZON;
     item->set_horizon = tombstones && !has_horizon;
     item->max_timestamp = max_timestamp;
@@ -212,6 +214,8 @@ kl_status kl_clean_rewrite(const kl_cleaner *cleaner, const kl_clean_item *item,
         memcpy(to, run, (size_t)(p - run));
         to += p - run;
     }
+    KL_ASSERT(p == end); /* as the filter found */
     out->bytes = (size_t)(to - out->data);
+    KL_ASSERT(out->bytes <= out->capacity);
     return KL_OK;
 }

@@ -80,6 +80,7 @@ void kl_clean_txns_rewind(kl_clean_txns *txns) {
 
 /* Aborted transactions that begin at or below `offset` are under way now. */
 static kl_status come_to(kl_clean_txns *txns, int64_t offset) {
+    KL_ASSERT(txns->aborted_next <= txns->aborted_count);
     while (txns->aborted_next < txns->aborted_count &&
            txns->aborted[txns->aborted_next].first_offset <= offset) {
         const kl_aborted *entry = &txns->aborted[txns->aborted_next++];

@@ -3,10 +3,7 @@
 
 #include <errno.h>
 #include <sys/epoll.h>
-#include <sys/uio.h>
-#include <unistd.h>
 
-#include "base/io.h"
 #include "net.h"
 #include "response.h"
 
@@ -61,6 +58,7 @@ static bool begin_frame(kl_conn *conn) {
 
 /* What was read behind the frame, in a chunk of its own; false: no memory. */
 static bool take_rest(kl_conn *conn, kl_chunk **rest, size_t *rest_bytes) {
+    KL_ASSERT(conn->in_bytes >= conn->frame_bytes);
     *rest_bytes = conn->in_bytes - conn->frame_bytes;
     *rest = NULL;
     if (conn->ahead != NULL) {
@@ -93,6 +91,7 @@ static bool split(kl_conn *conn) {
         kl_conn_close(conn);
         return false;
     }
+    KL_ASSERT(conn->whole == NULL && conn->thread->half_bytes >= conn->in->held);
     conn->thread->half_bytes -= conn->in->held;
     conn->whole = kl_exchange_new(conn, conn->in, &header);
     conn->in = rest;
@@ -117,7 +116,8 @@ static void read_some(kl_conn *conn) {
     size_t room = (large ? conn->frame_bytes : KL_CHUNK_SMALL_BYTES) - conn->in_bytes;
     struct iovec to[2] = {{conn->in->data + conn->in_bytes, room}, {NULL, 0}};
     if (large) to[1] = (struct iovec){ahead->data, KL_CHUNK_SMALL_BYTES};
-    ssize_t got = large ? readv(conn->fd, to, 2) : recv(conn->fd, to[0].iov_base, room, 0);
+    bool drained;
+    ssize_t got = kl_stream_receive(&conn->stream, to, large ? 2 : 1, &drained);
     int error = got < 0 ? errno : 0;
     size_t bytes = got > 0 ? (size_t)got : 0;
     conn->in_bytes += KL_MIN(bytes, room);
@@ -128,10 +128,8 @@ static void read_some(kl_conn *conn) {
     } else {
         kl_pool_give(pool, ahead);
     }
-    /* A short read drained it, and the next bytes are an edge.  An end that epoll has already
-     * reported is none. */
-    if (error == EAGAIN || (bytes < room + to[1].iov_len && !error && !conn->peer_done))
-        conn->readable = false;
+    /* What comes next is an edge.  An end that epoll has already reported is none. */
+    if (drained && (error || !conn->peer_done)) conn->readable = false;
     if (bytes > 0) {
         conn->moved = true;
         kl_count_add(&conn->thread->bytes_in, got);
@@ -197,6 +195,7 @@ static void drop_sent(kl_conn *conn) {
         conn->first = x->next;
         if (conn->first == NULL) conn->last = NULL;
         conn->count--;
+        KL_ASSERT((conn->count == 0) == (conn->first == NULL));
         x->next = NULL;
         kl_exchange_end(x);
     }
@@ -228,13 +227,11 @@ static bool send_memory(kl_conn *conn) {
         more = has_slice(x);
     }
     if (count == 0) return true;
-    struct msghdr message = {.msg_iov = from, .msg_iovlen = (size_t)count};
-    int flags = MSG_NOSIGNAL | (more ? MSG_MORE : 0);
-    ssize_t bytes = count == 1 ? send(conn->fd, from[0].iov_base, from[0].iov_len, flags)
-                               : sendmsg(conn->fd, &message, flags);
+    ssize_t bytes = kl_stream_send(&conn->stream, from, count, more);
     if (!sent(conn, bytes)) return false;
     kl_exchange *x = conn->first;
     for (size_t left = bytes > 0 ? (size_t)bytes : 0; left > 0; x = x->next) {
+        KL_ASSERT(x != NULL && x->sent <= memory_due(x));
         size_t of_it = KL_MIN(left, memory_due(x) - x->sent);
         x->sent += of_it;
         left -= of_it;
@@ -251,15 +248,16 @@ static bool send_slice(kl_conn *conn, size_t *budget) {
             kl_link_last(&conn->thread->ready, &conn->ready);
             return false;
         }
-        off_t pos = (off_t)(part->slice.pos + (int64_t)exchange->part_sent);
+        int64_t pos = part->slice.pos + (int64_t)exchange->part_sent;
         size_t bytes =
             KL_MIN(part->slice.bytes - exchange->part_sent, (size_t)SENDFILE_BYTES);
         if (!kl_exchange_warm(exchange, bytes)) return false;
-        ssize_t done = kl_io->sendfile(conn->fd, part->slice.fd, &pos, bytes);
+        ssize_t done = kl_stream_send_file(&conn->stream, part->slice.fd, pos, bytes);
         /* 0: the file was cut; a response that was begun cannot be ended otherwise. */
         if (!sent(conn, done)) return false;
         if (done < 0) continue;
         exchange->part_sent += (size_t)done;
+        KL_ASSERT(exchange->part_sent <= part->slice.bytes);
         *budget -= KL_MIN(*budget, (size_t)done);
     }
     kl_response_part_sent(exchange);
@@ -322,11 +320,12 @@ static void arrive(kl_conn *conn) {
 }
 
 void kl_conn_pump(kl_conn *conn) {
+    KL_ASSERT(!conn->passed); /* it arrived */
     size_t slice_budget = SLICE_BYTES_PER_TURN;
     int budget = REQUESTS_PER_TURN;
     kl_link_remove(&conn->ready);
     kl_link_remove(&conn->starved);
-    while (conn->fd >= 0) {
+    while (kl_conn_is_open(conn)) {
         if (!flush(conn, &slice_budget) || !may_go_on(conn)) break;
         if (budget-- == 0) {
             kl_link_last(&conn->thread->ready, &conn->ready);
@@ -336,7 +335,7 @@ void kl_conn_pump(kl_conn *conn) {
             if (may_go_on(conn)) start(conn);
             /* What it sent before is run; a request that waits has no client any more. */
             if (conn->broken && conn->first) kl_conn_close(conn);
-        } else if (conn->fd >= 0) {
+        } else if (kl_conn_is_open(conn)) {
             if (!conn->readable || conn->at_end) break;
             if (kl_conn_starves(conn)) {
                 kl_link_last(&conn->thread->starved, &conn->starved);
@@ -345,7 +344,7 @@ void kl_conn_pump(kl_conn *conn) {
             read_some(conn);
         }
     }
-    if (conn->fd >= 0) settle(conn);
+    if (kl_conn_is_open(conn)) settle(conn);
 }
 
 /* From the rings of its thread. */
@@ -365,7 +364,7 @@ static void expire_waits(kl_conn *conn) {
 }
 
 void kl_conn_events(kl_conn *conn, uint32_t events) {
-    if (conn->fd < 0) return; /* in this pass */
+    if (!kl_conn_is_open(conn)) return; /* in this pass */
     arrive(conn);
     if (events & (EPOLLIN | EPOLLRDHUP | EPOLLHUP | EPOLLERR)) conn->readable = true;
     if (events & EPOLLOUT) conn->writable = true;
@@ -384,7 +383,7 @@ void kl_conn_events(kl_conn *conn, uint32_t events) {
 }
 
 void kl_conn_leave(kl_conn *conn) {
-    if (conn->fd < 0) return;
+    if (!kl_conn_is_open(conn)) return;
     arrive(conn);
     expire_waits(conn);
     kl_conn_pump(conn);
@@ -392,7 +391,7 @@ void kl_conn_leave(kl_conn *conn) {
 
 bool kl_conn_part(kl_conn *conn) {
     kl_thread *from = conn->thread;
-    if (conn->fd < 0 || conn->first || conn->whole || conn->ahead) return false;
+    if (!kl_conn_is_open(conn) || conn->first || conn->whole || conn->ahead) return false;
     arrive(conn);
     if (conn->in) {
         from->half_bytes -= conn->in->held;
@@ -405,7 +404,7 @@ bool kl_conn_part(kl_conn *conn) {
 }
 
 void kl_conn_stop(kl_conn *conn) {
-    if (conn->fd < 0) return;
+    if (!kl_conn_is_open(conn)) return;
     arrive(conn);
     conn->peer_done = true;
     if (conn->whole) kl_exchange_end(conn->whole);
@@ -416,14 +415,13 @@ void kl_conn_stop(kl_conn *conn) {
 
 void kl_conn_close(kl_conn *conn) {
     kl_thread *thread = conn->thread;
-    if (conn->fd < 0) return;
+    if (!kl_conn_is_open(conn)) return;
     arrive(conn);
     /* By name: a forked child may have the socket still, and then it would stay in. */
-    epoll_ctl(thread->epoll_fd, EPOLL_CTL_DEL, conn->fd, NULL);
+    kl_stream_ignore(&conn->stream, thread->epoll_fd);
     kl_lock(&thread->lock);
     kl_link_remove(&conn->all);
-    close(conn->fd);
-    conn->fd = -1;
+    kl_stream_close(&conn->stream);
     kl_unlock(&thread->lock);
     unlink_conn(conn);
     if (conn->whole) kl_exchange_end(conn->whole);

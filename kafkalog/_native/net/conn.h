@@ -8,6 +8,7 @@
 
 #include "exchange.h"
 #include "peers.h"
+#include "stream.h"
 
 typedef struct kl_net kl_net;
 
@@ -16,12 +17,13 @@ struct kl_conn {
     kl_net *net;       /* set by the acceptor, never changed, as is what follows */
     uint64_t id;
     int32_t listener;
+    int32_t principal; /* KL_ANONYMOUS */
     char peer[64];
     uint8_t address[16]; /* IPv4 mapped into IPv6; zero of a unix socket */
     kl_peer *from;       /* peers.c; NULL: not counted */
     kl_link all;         /* thread->conns, under its lock */
 
-    int fd;        /* -1 once closed */
+    kl_stream stream;
     bool passed;   /* by another thread: what was read does not count here yet */
     bool readable; /* epoll reported it, and no read was short since */
     bool writable;
@@ -50,6 +52,9 @@ struct kl_conn {
     kl_link starved;      /* thread->starved: there is no memory for its large frame */
 };
 
+static inline bool kl_conn_is_open(const kl_conn *conn) {
+    return kl_stream_is_open(&conn->stream);
+}
 /* Send, run and read whatever is possible now. */
 void kl_conn_pump(kl_conn *conn);
 /* epoll reported `events`. */

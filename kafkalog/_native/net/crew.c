@@ -7,6 +7,7 @@
 /* The bytes of large frames that all may hold, shared out. */
 static void share_out(kl_net *net, int32_t count) {
     int64_t held_max = net->config->queued_bytes_max;
+    KL_ASSERT(count > 0);
     for (int32_t i = 0; i < net->thread_count; i++)
         atomic_store(&net->threads[i].held_max,
                      held_max < 0 ? SIZE_MAX : (size_t)(held_max / count));
@@ -15,6 +16,7 @@ static void share_out(kl_net *net, int32_t count) {
 /* One more place is used. */
 static kl_status add(kl_net *net) {
     int32_t index = net->thread_count;
+    KL_ASSERT(index <= KL_THREADS_MAX); /* the control listener's is one more */
     kl_status status = kl_thread_init(&net->threads[index], net, index);
     if (status) {
         kl_thread_free(&net->threads[index]);

@@ -14,6 +14,7 @@ enum {
 static kl_exchange *new_exchange(kl_thread *thread) {
     kl_exchange *exchange = thread->free;
     if (exchange != NULL) {
+        KL_ASSERT(thread->free_count > 0 && exchange->memory.bytes == 0);
         thread->free = exchange->next;
         thread->free_count--;
         thread->free_least = KL_MIN(thread->free_least, thread->free_count);
@@ -58,6 +59,7 @@ kl_exchange *kl_exchange_new(kl_conn *conn, kl_chunk *frame, const kl_header *he
                                      .conn = conn,
                                      .thread = conn->thread->index,
                                      .listener = conn->listener,
+                                     .principal = conn->principal,
                                      .data = frame->data + KL_SIZE_BYTES,
                                      .bytes = conn->frame_bytes - KL_SIZE_BYTES,
                                      .body_pos = header->body_pos,
@@ -115,6 +117,7 @@ void kl_request_wake(kl_request *request) {
 static bool park(kl_exchange *exchange, kl_exchange_state state) {
     kl_thread *thread = exchange->owner;
     kl_request *request = &exchange->request;
+    KL_ASSERT(exchange->timer.place == 0 && request->parked != NULL);
     exchange->state = state;
     /* It waits as long as its client says: it must not hold up others' large requests.  One
      * that `counts`, as a Produce does beyond what may wait for the disk, goes on counting. */
@@ -224,6 +227,7 @@ void kl_warmed(kl_warming *warming) {
 
 bool kl_exchange_warm(kl_exchange *exchange, size_t bytes) {
     const kl_net *net = exchange->owner->net;
+    KL_ASSERT(exchange->part_index < exchange->part_count && !exchange->cold);
     const kl_slice *slice = &exchange->parts[exchange->part_index].slice;
     if (exchange->part_sent + bytes <= exchange->warm_end) return true;
     size_t look = KL_MIN(slice->bytes - exchange->part_sent, (size_t)LOOK_BYTES);

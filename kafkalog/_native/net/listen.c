@@ -6,7 +6,6 @@
 #include <fcntl.h>
 #include <netdb.h>
 #include <netinet/in.h>
-#include <netinet/tcp.h>
 #include <poll.h>
 #include <stdio.h>
 #include <sys/resource.h>
@@ -206,17 +205,6 @@ kl_status kl_acceptor_listen(kl_net *net, const char *host_or_path, int32_t port
 
 /* ---- accepting ----------------------------------------------------------------------- */
 
-static void set_options(const kl_server_config *config, int fd, bool local) {
-    static const int on = 1;
-    if (!local) {
-        setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &on, sizeof on);
-        setsockopt(fd, SOL_SOCKET, SO_KEEPALIVE, &on, sizeof on);
-    }
-    if (config->send_buffer_bytes > 0)
-        setsockopt(fd, SOL_SOCKET, SO_SNDBUF, &config->send_buffer_bytes,
-                   sizeof config->send_buffer_bytes);
-}
-
 /* Count a connection, or refuse it. */
 static kl_status enter(kl_net *net, kl_conn *conn, const address *from) {
     bool counted = from->any.sa_family == AF_INET || from->any.sa_family == AF_INET6;
@@ -233,7 +221,7 @@ static kl_status take_in(kl_net *net, int32_t listener, int fd, const address *f
     if (conn == NULL) return kl_fail(KL_E_NO_MEMORY, "no memory for a connection");
     conn->net = net;
     conn->listener = listener;
-    conn->fd = fd;
+    conn->principal = KL_ANONYMOUS;
     name_peer(conn, from);
     kl_status status = enter(net, conn, from);
     if (status) {
@@ -243,7 +231,7 @@ static kl_status take_in(kl_net *net, int32_t listener, int fd, const address *f
     kl_thread *thread = conn->thread = kl_threads_next(net, listener);
     conn->id = ++acceptor->last_id;
     bool local = from->any.sa_family != AF_INET && from->any.sa_family != AF_INET6;
-    set_options(net->config, fd, local);
+    conn->stream = kl_stream_of(fd, local, net->config->send_buffer_bytes);
     atomic_fetch_add(&acceptor->accepted, 1);
     kl_peer *counted =
         conn->from; /* the connection is the thread's once that knows of it */

@@ -42,6 +42,7 @@ static void free_dead(kl_thread *thread) {
 static void free_exchanges(kl_thread *thread, size_t count) {
     for (; count > 0; count--) {
         kl_exchange *exchange = thread->free;
+        KL_ASSERT(exchange != NULL);
         thread->free = exchange->next;
         thread->free_count--;
         kl_exchange_free(exchange);

@@ -34,6 +34,7 @@ void kl_net_stand(kl_net *net) {
     pthread_cond_broadcast(&net->pause_turn);
     while (atomic_load(&net->paused))
         kl_cond_wait_ms(&net->pause_turn, &net->pause_lock, -1);
+    KL_ASSERT(net->standing > 0);
     net->standing--;
     pthread_cond_broadcast(&net->pause_turn);
     kl_unlock(&net->pause_lock);

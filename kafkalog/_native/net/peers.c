@@ -80,6 +80,7 @@ bool kl_peers_enter(kl_peers *peers, const uint8_t *address, kl_peer **out) {
 void kl_peers_leave(kl_peers *peers, kl_peer *peer) {
     if (peer) {
         kl_lock(&peers->lock);
+        KL_ASSERT(peer->count > 0);
         peer->count--;
         let_go(peers, peer);
         kl_unlock(&peers->lock);

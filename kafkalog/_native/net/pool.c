@@ -48,17 +48,20 @@ static void free_chunk(kl_pool *pool, kl_chunk *chunk) {
 }
 
 void kl_pool_hold(kl_pool *pool, kl_chunk *chunk, size_t bytes) {
+    KL_ASSERT(chunk->held + bytes <= class_bytes(chunk->size_class));
     chunk->held += bytes;
     pool->held_bytes += bytes;
 }
 
 void kl_pool_let_go(kl_pool *pool, kl_chunk *chunk) {
     if (chunk == NULL) return;
+    KL_ASSERT(pool->held_bytes >= chunk->held);
     pool->held_bytes -= chunk->held;
     chunk->held = 0;
 }
 
 void kl_pool_part(kl_pool *pool, const kl_chunk *chunk) {
+    KL_ASSERT(pool->held_bytes >= chunk->held);
     pool->held_bytes -= chunk->held;
     count(&pool->bytes, -(int64_t)class_bytes(chunk->size_class));
 }
@@ -85,6 +88,7 @@ void kl_pool_give(kl_pool *pool, kl_chunk *chunk) {
 static void free_some(kl_pool *pool, uint32_t k, uint32_t chunks) {
     for (; chunks > 0; chunks--) {
         kl_chunk *chunk = pool->free[k];
+        KL_ASSERT(chunk != NULL && chunk->size_class == k);
         pool->free[k] = chunk->next;
         pool->free_count[k]--;
         pool->free_bytes -= class_bytes(k);
@@ -102,4 +106,5 @@ bool kl_pool_trim(kl_pool *pool) {
 
 void kl_pool_free(kl_pool *pool) {
     for (uint32_t k = 0; k < KL_CHUNK_CLASSES; k++) free_some(pool, k, pool->free_count[k]);
+    KL_ASSERT(pool->free_bytes == 0);
 }

@@ -24,8 +24,9 @@ typedef enum {
 struct kl_request {
     void *context; /* of the operations: kl_net.context */
     kl_conn *conn;
-    int32_t thread;   /* index of its network thread: for memory that is kept per thread */
-    int32_t listener; /* as given to kl_server_listen */
+    int32_t thread;    /* index of its network thread: for memory that is kept per thread */
+    int32_t listener;  /* as given to kl_server_listen */
+    int32_t principal; /* of its connection */
     /* The frame behind its size field, from the first byte of the header on.  Ours and
      * writable: offsets may be stamped in place.  Valid until the request ends, or
      * its frame was released; then NULL. */

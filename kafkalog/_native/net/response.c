@@ -23,6 +23,8 @@ void kl_response_clear(kl_exchange *exchange) {
 }
 
 void kl_response_part_sent(kl_exchange *exchange) {
+    KL_ASSERT(exchange->part_index < exchange->part_count);
+    KL_ASSERT(exchange->part_sent == exchange->parts[exchange->part_index].slice.bytes);
     drop(exchange, &exchange->parts[exchange->part_index].slice);
     exchange->part_index++;
     exchange->part_sent = exchange->warm_end = 0;
@@ -53,6 +55,7 @@ bool kl_response_begin(kl_exchange *exchange) {
 }
 
 bool kl_response_finish(kl_exchange *exchange, int32_t header_version) {
+    KL_ASSERT(exchange->memory.bytes >= KL_RESPONSE_HEADER_BYTES);
     size_t bytes = exchange->memory.bytes + exchange->parts_bytes - KL_SIZE_BYTES;
     if (bytes > INT32_MAX) return false;
     kl_put32(exchange->memory.data, (uint32_t)bytes);
@@ -93,6 +96,7 @@ kl_status kl_response_slice(kl_request *request, kl_slice *slice) {
         exchange->parts = parts;
         kl_count_add(&exchange->owner->allocations, 1);
     }
+    KL_ASSERT(slice->fd >= 0 && slice->bytes > 0);
     exchange->parts[exchange->part_count++] = (kl_part){*slice, exchange->memory.bytes};
     exchange->parts_bytes += slice->bytes;
     *slice = (kl_slice){.fd = -1}; /* the response's now */

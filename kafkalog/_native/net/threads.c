@@ -1,9 +1,6 @@
 /* threads.c: see threads.h. */
 #include "threads.h"
 
-#include <errno.h>
-#include <sys/epoll.h>
-
 kl_thread *kl_threads_nth(kl_net *net, int32_t n) {
     return &net->threads[n + (net->config->control_listener >= 0 ? 1 : 0)];
 }
@@ -15,17 +12,12 @@ kl_thread *kl_threads_next(kl_net *net, int32_t listener) {
 }
 
 kl_status kl_threads_put(kl_thread *thread, kl_conn *conn) {
-    /* Edge-triggered for both ways at once: no call per request.  That it can be written to
-     * is an event by itself, by which the thread learns of it. */
-    struct epoll_event event = {.events = EPOLLIN | EPOLLOUT | EPOLLRDHUP | EPOLLET,
-                                .data.ptr = conn};
     kl_lock(&thread->lock);
     kl_link_last(&thread->conns, &conn->all);
-    int failed = epoll_ctl(thread->epoll_fd, EPOLL_CTL_ADD, conn->fd, &event);
-    int error = errno;
-    if (failed) kl_link_remove(&conn->all);
+    kl_status status = kl_stream_watch(&conn->stream, thread->epoll_fd, conn);
+    if (status) kl_link_remove(&conn->all);
     kl_unlock(&thread->lock);
-    return failed ? kl_fail_errno(error, "a connection's socket") : KL_OK;
+    return status;
 }
 
 bool kl_threads_pass(kl_net *net, kl_conn *conn) {
@@ -33,7 +25,7 @@ bool kl_threads_pass(kl_net *net, kl_conn *conn) {
     kl_lock(&net->acceptor.lock);
     bool leaves = atomic_load(&from->leaving); /* else it is wanted again */
     kl_thread *to = leaves ? kl_threads_next(net, conn->listener) : from;
-    epoll_ctl(from->epoll_fd, EPOLL_CTL_DEL, conn->fd, NULL);
+    kl_stream_ignore(&conn->stream, from->epoll_fd);
     kl_lock(&from->lock);
     kl_link_remove(&conn->all);
     kl_unlock(&from->lock);

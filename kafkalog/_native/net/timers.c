@@ -41,6 +41,7 @@ kl_status kl_timers_add(kl_timers *timers, kl_timer *timer, int64_t due_ms) {
 void kl_timers_remove(kl_timers *timers, kl_timer *timer) {
     size_t place = timer->place;
     if (place == 0) return;
+    KL_ASSERT(place <= timers->count && timers->heap[place - 1] == timer);
     timer->place = 0;
     kl_timer *last = timers->heap[--timers->count];
     if (last != timer) settle(timers, place, last);

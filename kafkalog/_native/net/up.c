@@ -60,8 +60,11 @@ bool kl_up_push(kl_up *up, kl_exchange *exchange, bool again) {
 }
 
 static void unqueue(kl_up *up, kl_exchange *exchange) {
+    int32_t *count = is_control(up, exchange) ? &up->control_count : &up->data_count;
+    KL_ASSERT_HELD(&up->lock);
+    KL_ASSERT(*count > 0);
     kl_link_remove(&exchange->queue);
-    *(is_control(up, exchange) ? &up->control_count : &up->data_count) -= 1;
+    *count -= 1;
 }
 
 /* Whether to notify the threads that there is room: not for each place, as each notification
@@ -114,7 +117,9 @@ static kl_status more_slots(kl_up *up) {
 
 /* The generation counts the requests that a slot had, so that no id comes twice. */
 static uint64_t put_in_slot(kl_up *up, kl_exchange *exchange) {
+    KL_ASSERT(up->free_slot > 0 && up->free_slot <= up->slot_count);
     kl_slot *slot = &up->slots[up->free_slot - 1];
+    KL_ASSERT(slot->exchange == NULL);
     exchange->slot = up->free_slot;
     up->free_slot = slot->next_free;
     slot->exchange = exchange;
@@ -148,6 +153,7 @@ static void describe(const kl_exchange *exchange, uint64_t id, kl_request_info *
         .id = id,
         .connection = request->conn->id,
         .listener = request->listener,
+        .principal = request->principal,
         .correlation_id = request->correlation_id,
         .why = request->why,
         .api_key = request->api_key,

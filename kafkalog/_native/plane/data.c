@@ -30,6 +30,7 @@ kl_status kl_data_new(const kl_server_config *config, kl_clock *clock, int32_t t
     if (data->lanes == NULL)
         status = kl_fail(KL_E_NO_MEMORY, "no memory for %d network threads", threads);
     if (!status) status = kl_topics_new(&data->topics);
+    if (!status) status = kl_admission_new(&data->admission);
     if (!status)
         status = kl_quota_new(config->quota_windows, config->quota_window_ms, &data->quota);
     if (!status) status = kl_sessions_new(config->fetch_sessions_max, &data->sessions);
@@ -44,6 +45,7 @@ void kl_data_free(kl_data *data) {
     if (data == NULL) return;
     kl_sessions_free(data->sessions);
     kl_topics_free(data->topics);
+    kl_admission_free(data->admission);
     kl_release(data->lanes);
     kl_cold_free(&data->cold);
     kl_caught_ups_free(&data->caught_ups);
@@ -51,6 +53,13 @@ void kl_data_free(kl_data *data) {
     kl_places_free(&data->places);
     kl_quota_free(data->quota);
     kl_release(data);
+}
+
+kl_status kl_data_set_permit(kl_data *data, int32_t principal, const kl_permit *permit) {
+    bool changed;
+    kl_status status = kl_admission_set(data->admission, principal, permit, &changed);
+    if (changed) kl_topics_touch(data->topics); /* fetch sessions must look again */
+    return status;
 }
 
 kl_status kl_data_enter(kl_data *data, const char *name, int32_t partition, bool empty,

@@ -3,6 +3,7 @@
 #ifndef KL_DATA_H
 #define KL_DATA_H
 
+#include "admit.h"
 #include "caught_up.h"
 #include "codes.h"
 #include "cold.h"
@@ -44,6 +45,7 @@ struct kl_data {
     _Atomic int64_t pinned;
     int64_t pinned_max;
     kl_topics *topics;
+    kl_admission *admission;
     kl_sessions *sessions;
     kl_lane *lanes; /* by kl_request.thread */
     int32_t lane_count;
@@ -59,6 +61,8 @@ void kl_data_free(kl_data *data); /* NULL is fine */
 kl_status kl_data_enter(kl_data *data, const char *topic, int32_t partition, bool empty,
                         kl_replica **out);
 void kl_data_leave(kl_replica *replica);
+/* See kl_server_set_permit. */
+kl_status kl_data_set_permit(kl_data *data, int32_t principal, const kl_permit *permit);
 /* See kl_server_set_followers and kl_server_change_roles. */
 kl_status kl_data_set_followers(kl_data *data, const char *topic, int32_t partition,
                                 const kl_follower *followers, int32_t count);

@@ -37,6 +37,7 @@ static kl_fetch *take(kl_request *request) {
     fetch->aborted_count = 0;
     fetch->forgotten_topics = 0;
     fetch->code = CODE_NONE;
+    fetch->bytes = fetch->denied = 0;
     fetch->incremental = fetch->throttled = false;
     fetch->loaded = false;
     return fetch;
@@ -117,11 +118,14 @@ void kl_fetches_free(kl_fetch *list) {
 /* ---- before the first read ---------------------------------------------------------------- */
 
 /* Find in the table what is due; false: some are not there. */
-static bool look_up(kl_request *request, kl_fetch_set *set) {
-    kl_topics *topics = kl_data_of(request)->topics;
+static bool look_up(const kl_request *request, kl_fetch *fetch, kl_fetch_set *set) {
+    kl_data *data = kl_data_of(request);
+    kl_topics *topics = data->topics;
+    int32_t right = fetch->replica_id >= 0 ? KL_MAY_REPLICATE : KL_MAY_READ;
     const kl_topic *topic = NULL;
     const kl_fetch_topic *last = NULL;
-    bool all = true;
+    bool all = true, denied = false;
+    fetch->denied = 0;
     kl_topics_lock(topics);
     for (kl_fetch_item *item = kl_fetch_set_first(set); item;
          item = kl_fetch_set_behind(set, item)) {
@@ -129,13 +133,18 @@ static bool look_up(kl_request *request, kl_fetch_set *set) {
             last = item->topic;
             const kl_topic_key key = {last->name, last->by_id ? last->id : NULL};
             topic = kl_topics_find(topics, &key);
+            denied = (topic || key.id == NULL) &&
+                     !kl_admits(data->admission, request->principal, right, &key);
         }
+        item->denied = denied;
+        fetch->denied += denied;
         item->topic_known = topic != NULL;
         item->flags = topic ? kl_topic_flags(topic) : 0;
+        bool reads = topic && !denied;
         kl_fetch_item_take(item,
-                           topic ? kl_topic_replica(topic, item->partition, true) : NULL);
+                           reads ? kl_topic_replica(topic, item->partition, true) : NULL);
         item->offline = topic && kl_topic_offline(topic, item->partition);
-        all &= item->replica != NULL;
+        all &= item->replica || denied;
     }
     kl_topics_unlock(topics);
     return all;
@@ -285,7 +294,7 @@ static kl_verdict run_first(kl_request *request, kl_fetch *fetch) {
     }
     find_session(request, fetch);
     if (fetch->code) return finish(request, fetch);
-    if (!look_up(request, &fetch->asked) && !request->no_up) {
+    if (!look_up(request, fetch, &fetch->asked) && !request->no_up) {
         put_back(request, fetch, true);
         return KL_UP;
     }
@@ -299,7 +308,7 @@ static kl_verdict run_first(kl_request *request, kl_fetch *fetch) {
     }
     if (fetch->set != &fetch->asked) {
         kl_fetch_set_let_go(&fetch->asked); /* looked up again, with the session's others */
-        look_up(request, fetch->set);
+        look_up(request, fetch, fetch->set);
     }
     fetch->until_ms = kl_now_of(request) + fetch->max_wait_ms;
     return read_or_park(request, fetch);

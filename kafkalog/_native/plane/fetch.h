@@ -38,8 +38,11 @@ struct kl_fetch {
     size_t aborted_capacity;
     kl_in forgotten; /* where those that the session is to forget are named */
     uint32_t forgotten_topics;
-    size_t frame_bytes; /* and its items', that count against the lane's bound */
-    int32_t session_id; /* as asked */
+    size_t frame_bytes;  /* and its items', that count against the lane's bound */
+    int64_t bytes;       /* of records that are answered */
+    int64_t denied;      /* partitions among those that were looked up */
+    int32_t throttle_ms; /* for its client */
+    int32_t session_id;  /* as asked */
     int32_t session_epoch;
     int32_t max_wait_ms;
     int32_t min_bytes;
@@ -68,8 +71,8 @@ void kl_fetch_forget(kl_fetch *fetch);
  * taken, or something else must be answered immediately. */
 bool kl_fetch_read(kl_request *request, kl_fetch *fetch, int64_t *bytes);
 void kl_fetch_drop_slices(kl_fetch *fetch);
-/* Count what is about to be answered against the quota, where it counts. */
-void kl_fetch_count(const kl_request *request, const kl_fetch *fetch);
+/* Count what is about to be answered against the quotas that it counts for. */
+void kl_fetch_count(const kl_request *request, kl_fetch *fetch);
 
 /* fetch_answer.c.  Put the response; takes the slices.  False: no memory. */
 bool kl_fetch_answer(kl_request *request, kl_fetch *fetch);

@@ -148,7 +148,7 @@ static bool put_group(out *out, kl_fetch *fetch, kl_fetch_item *item,
 static bool put_head(out *out, const kl_fetch *fetch, uint32_t topics) {
     bool session = fetch->session && fetch->code == CODE_NONE;
     if (!begin(out, FIXED_BYTES_MAX)) return false;
-    out->p = kl_out_i32(out->p, 0); /* throttle time */
+    out->p = kl_out_i32(out->p, fetch->throttle_ms);
     if (out->version >= KL_FETCH_SESSIONS) {
         out->p = kl_out_i16(out->p, fetch->code);
         out->p = kl_out_i32(out->p, session ? fetch->session->id : 0);

@@ -34,6 +34,7 @@ static void forget_findings(const kl_fetch *fetch, kl_fetch_item *item) {
 /* ---- one partition ------------------------------------------------------------------------- */
 
 static int16_t unknown(const kl_fetch_item *item) {
+    if (item->denied) return CODE_TOPIC_AUTHORIZATION_FAILED;
     if (item->offline) return CODE_KAFKA_STORAGE_ERROR;
     if (item->topic->by_id && !item->topic_known) return CODE_UNKNOWN_TOPIC_ID;
     return CODE_UNKNOWN_TOPIC_OR_PARTITION;
@@ -201,14 +202,20 @@ static bool is_held_back(const kl_request *request, kl_fetch *fetch,
            kl_quota_exceeded(fetch->data->quota, kl_now_of(request));
 }
 
-void kl_fetch_count(const kl_request *request, const kl_fetch *fetch) {
-    if (KL_LIKELY(!fetch->throttled)) return;
+/* Against the rate of replication. */
+static void count_throttled(const kl_request *request, const kl_fetch *fetch) {
     int64_t bytes = 0;
     for (const kl_fetch_item *item = kl_fetch_set_first(fetch->set); item;
          item = kl_fetch_set_behind(fetch->set, item))
         if (item->replica && atomic_load(&item->replica->throttled))
             bytes += (int64_t)item->slice_bytes;
     if (bytes > 0) kl_quota_count(fetch->data->quota, bytes, kl_now_of(request));
+}
+
+void kl_fetch_count(const kl_request *request, kl_fetch *fetch) {
+    if (KL_UNLIKELY(fetch->throttled)) count_throttled(request, fetch);
+    fetch->throttle_ms = kl_admission_count(fetch->data->admission, request->principal,
+                                            KL_MAY_READ, fetch->bytes, fetch->denied);
 }
 
 /* Between enter and leave. */
@@ -284,6 +291,6 @@ bool kl_fetch_read(kl_request *request, kl_fetch *fetch, int64_t *bytes) {
             item->code != CODE_NONE || item->diverging_end >= 0 || item->read_from >= 0;
     }
     if (fetch->session) kl_sessions_looked(kl_data_of(request)->sessions, looks);
-    *bytes = budget.given;
+    *bytes = fetch->bytes = budget.given;
     return at_once || budget.more;
 }

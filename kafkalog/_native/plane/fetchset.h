@@ -35,6 +35,7 @@ typedef struct {
     int32_t flags;       /* KL_TOPIC_* */
     bool topic_known;
     bool offline; /* its log could not be opened */
+    bool denied;  /* its principal may not read it */
     bool answered;
     bool cold; /* see kl_fetch.cold_count */
     int16_t code;

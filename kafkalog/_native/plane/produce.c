@@ -176,15 +176,27 @@ static bool is_admin(const kl_request *request) {
            memcmp(request->client_id.data, admin, sizeof admin - 1) == 0;
 }
 
+/* An id that no topic has is unknown to everybody. */
+static bool is_denied(const kl_request *request, const kl_produce_item *item, bool known) {
+    return (known || item->topic.id == NULL) &&
+           !kl_admits(kl_data_of(request)->admission, request->principal, KL_MAY_WRITE,
+                      &item->topic);
+}
+
 /* False: it must go to Python first. */
 static bool look_up(kl_request *request, kl_produce *produce) {
     kl_topics *topics = kl_data_of(request)->topics;
     const kl_topic *topic = NULL;
-    bool known = true;
+    bool known = true, denied = false;
     kl_topics_lock(topics);
     for (size_t i = 0; i < produce->count; i++) {
         kl_produce_item *item = &produce->items[i];
-        if (item->group_count) topic = kl_topics_find(topics, &item->topic);
+        if (item->group_count) {
+            topic = kl_topics_find(topics, &item->topic);
+            denied = is_denied(request, item, topic != NULL);
+        }
+        item->denied = denied;
+        if (denied) continue;
         item->replica = topic ? kl_topic_replica(topic, item->partition, false) : NULL;
         item->offline = topic && kl_topic_offline(topic, item->partition);
         item->flags = topic ? kl_topic_flags(topic) : 0;
@@ -287,7 +299,8 @@ static void refuse(kl_produce *produce, kl_produce_item *item, int16_t code,
 static bool refuse_early(const kl_request *request, kl_produce *produce,
                          kl_produce_item *item) {
     int16_t attributes = attributes_of(item);
-    if (produce->acks < -1 || produce->acks > 1)
+    if (item->denied) refuse(produce, item, CODE_TOPIC_AUTHORIZATION_FAILED, NULL);
+    else if (produce->acks < -1 || produce->acks > 1)
         refuse(produce, item, CODE_INVALID_REQUIRED_ACKS, NULL);
     else if (item->replica == NULL)
         refuse(produce, item,
@@ -418,8 +431,17 @@ static bool park(kl_request *request, kl_produce *produce) {
 
 /* ---- runs -------------------------------------------------------------------------------- */
 
+static void count(const kl_request *request, kl_produce *produce) {
+    int64_t denied = 0;
+    for (size_t i = 0; i < produce->count; i++) denied += produce->items[i].denied;
+    produce->throttle_ms =
+        kl_admission_count(kl_data_of(request)->admission, request->principal, KL_MAY_WRITE,
+                           (int64_t)request->bytes, denied);
+}
+
 static kl_verdict finish(kl_request *request, kl_produce *produce) {
     kl_verdict verdict = KL_SILENT;
+    count(request, produce);
     if (produce->acks != 0) {
         verdict = kl_produce_answer(request, produce) ? KL_DONE : KL_DROP;
     } else {

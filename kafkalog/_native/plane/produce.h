@@ -25,6 +25,7 @@ typedef struct {
     size_t records_bytes;
     kl_replica *replica;     /* retained; NULL: not in the table */
     bool offline;            /* its log could not be opened */
+    bool denied;             /* its principal may not write to it */
     kl_produce_fault *fault; /* NULL: none */
     kl_appended appended;
     kl_waiter waiter;
@@ -48,6 +49,7 @@ struct kl_produce {
     int32_t topic_count;
     int32_t fault_count;
     int32_t timeout_ms;
+    int32_t throttle_ms; /* for its client */
     int16_t acks;
     bool transactional; /* it names a transactional id */
 };

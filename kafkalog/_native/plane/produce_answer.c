@@ -114,7 +114,7 @@ bool kl_produce_answer(kl_request *request, const kl_produce *produce) {
     start = reserve(request, FIXED_BYTES_MAX);
     if (start == NULL) return false;
     uint8_t *p = start;
-    if (version >= VERSION_THROTTLE) p = kl_out_i32(p, 0);
+    if (version >= VERSION_THROTTLE) p = kl_out_i32(p, produce->throttle_ms);
     give_back(request, start, p, FIXED_BYTES_MAX);
     return !flexible || kl_leaders_end(&leaders, &kl_data_of(request)->places, request);
 }

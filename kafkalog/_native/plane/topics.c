@@ -135,6 +135,14 @@ static void touch(const kl_topic *topic) {
         if (topic->places[i].replica) kl_replica_touch(topic->places[i].replica);
 }
 
+void kl_topics_touch(kl_topics *topics) {
+    size_t at = 0;
+    kl_lock(&topics->changing); /* no topic comes or goes during the walk */
+    for (kl_topic *topic; (topic = kl_table_next(&topics->by_name, &at)) != NULL;)
+        touch(topic);
+    kl_unlock(&topics->changing);
+}
+
 kl_status kl_topics_put_topic(kl_topics *topics, const char *text, const uint8_t *id,
                               int32_t flags) {
     const kl_span name = {(const uint8_t *)text, strlen(text)};

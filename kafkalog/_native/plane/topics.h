@@ -37,6 +37,9 @@ kl_replica *kl_topic_replica(const kl_topic *topic, int32_t partition, bool empt
 /* Whether its log could not be opened. */
 bool kl_topic_offline(const kl_topic *topic, int32_t partition);
 
+/* Let all readers that remember what they found look again. */
+void kl_topics_touch(kl_topics *topics);
+
 /* Changes.  KL_E_ARGUMENT, KL_E_NOT_FOUND (no such topic), KL_E_NO_MEMORY. */
 kl_status kl_topics_put_topic(kl_topics *topics, const char *name, const uint8_t *id,
                               int32_t flags);

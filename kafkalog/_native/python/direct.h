@@ -120,6 +120,7 @@ out:
 /* The offset of an appended record, once the flush for flush.messages is done: by the method in
  * Python, as its wait must handle signals. */
 static PyObject *kl_direct_appended(PyObject *self, int64_t offset, bool sync_due) {
+    KL_ASSERT(offset >= 0);
     if (KL_UNLIKELY(sync_due)) {
         PyObject *done = PyObject_CallMethodObjArgs(self, kl_direct_log.flush, NULL);
         if (done == NULL) return NULL;
@@ -269,6 +270,7 @@ static PyObject *kl_direct_join(PyObject *self, PyObject *const *args, Py_ssize_
         memcpy(data_at, PyBytes_AsString(item), (size_t)bytes);
         data_at += bytes;
     }
+    KL_ASSERT(data_at == PyBytes_AsString(data) + total);
     return Py_BuildValue("NN", lengths, data); /* N: it takes the counts */
 }
 
@@ -316,6 +318,7 @@ static PyObject *kl_direct_sealed(const kl_columns *columns, size_t bytes,
                                          room - KL_BATCH_HEADER_BYTES, INT32_MAX, &encoded);
     if (!status) status = kl_batch_seal(out, room, &encoded, stamp);
     size_t made = KL_BATCH_HEADER_BYTES + (status ? 0 : encoded.records_bytes);
+    KL_ASSERT(made <= room);
     PyObject *result = status ? PyLong_FromLong(status)
                               : PyBytes_FromStringAndSize((char *)out, (Py_ssize_t)made);
     PyMem_Free(out);
@@ -351,6 +354,8 @@ static PyObject *kl_direct_rows(PyObject *self, PyObject *const *args, Py_ssize_
         kl_direct_bytes(PyTuple_GetItem(pair, 1), &data, &part);
         kl_direct_put(&values, data, part);
     }
+    KL_ASSERT(keys.length == lengths + rows && values.length == lengths + 2 * rows);
+    KL_ASSERT(keys.bytes + values.bytes == (size_t)bytes);
     kl_columns columns = {.count = rows, .default_timestamp_ms = time_ms};
     columns.key = (kl_bytes_column){.kind = KL_BYTES_LENGTHS32,
                                     .data = keys.data,

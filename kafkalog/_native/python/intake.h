@@ -1,67 +1,20 @@
 /* intake.h: a producer's records into the open batches of a topic, taken from Python.
  *
  * Like direct.h no part of the data plane.  Everything here runs with the GIL, which is its lock:
- * releasing and taking it again costs more than a record does. */
+ * releasing and taking it again costs more than a record does.
+ *
+ * References: a topic's capsule owns its kl_intake, which holds the open batch of each slot and the
+ * class of tickets.  A batch object keeps its own memory (growing.h), so `growing` is valid as
+ * long as `batch` is held. */
 #ifndef KL_INTAKE_H
 #define KL_INTAKE_H
 
-#include <structmember.h>
 #include <time.h>
 
-#include "batch/grow.h"
-#include "python/direct.h"
+#include "python/growing.h"
+#include "python/ticket.h"
 
 #define KL_INTAKE_NAME "kafkalog.intake"
-#define KL_GROWING_NAME "kafkalog.growing"
-enum { DELTA_BYTES = 10 }; /* of a time's difference at most */
-
-/* ---- what a record's sender gets ------------------------------------------------------- */
-
-/* A record's place in its batch; Python gives it methods. */
-typedef struct {
-    PyObject_HEAD;
-    PyObject *batch;
-    long long timestamp_ms;
-    int index;
-} kl_ticket;
-
-static PyMemberDef kl_ticket_members[] = {
-    {"_batch", T_OBJECT_EX, offsetof(kl_ticket, batch), READONLY, NULL},
-    {"_timestamp_ms", T_LONGLONG, offsetof(kl_ticket, timestamp_ms), READONLY, NULL},
-    {"_index", T_INT, offsetof(kl_ticket, index), READONLY, NULL},
-    {NULL, 0, 0, 0, NULL},
-};
-
-/* `__class__`: what isinstance takes it for as well as its own class: Python names it. */
-static PyObject *kl_ticket_class(PyObject *self, void *closure) {
-    (void)closure;
-    return PyObject_GetAttrString((PyObject *)Py_TYPE(self), "_stands_for");
-}
-
-static PyGetSetDef kl_ticket_getset[] = {
-    {"__class__", kl_ticket_class, NULL, NULL, NULL},
-    {NULL, NULL, NULL, NULL, NULL},
-};
-
-static void kl_ticket_free(PyObject *self) {
-    PyObject *type = (PyObject *)Py_TYPE(self);
-    Py_XDECREF(((kl_ticket *)self)->batch);
-    PyObject_Free(self);
-    Py_DECREF(type);
-}
-
-static PyType_Slot kl_ticket_slots[] = {
-    {Py_tp_dealloc, kl_ticket_free},
-    {Py_tp_members, kl_ticket_members},
-    {Py_tp_getset, kl_ticket_getset},
-    {0, NULL},
-};
-static PyType_Spec kl_ticket_spec = {
-    .name = "kafkalog.client.buffer.delivery.Future",
-    .basicsize = sizeof(kl_ticket),
-    .flags = Py_TPFLAGS_DEFAULT, /* no class below it: they would be the collector's */
-    .slots = kl_ticket_slots,
-};
 
 /* ---- open batches ------------------------------------------------------------------------ */
 
@@ -95,18 +48,13 @@ static void kl_intake_drop(PyObject *capsule) {
     kl_release(intake);
 }
 
-/* The capsule of a batch has the bytearray that its records lie in. */
-static void kl_growing_drop(PyObject *capsule) {
-    kl_release(PyCapsule_GetPointer(capsule, KL_GROWING_NAME));
-    Py_XDECREF((PyObject *)PyCapsule_GetContext(capsule));
-}
-
 static int kl_next_sticky(kl_intake *intake) {
     uint64_t x = intake->random; /* xorshift64; never 0 */
     x ^= x << 13;
     x ^= x >> 7;
     x ^= x << 17;
     intake->random = x;
+    KL_ASSERT(intake->partitions > 0 && x != 0);
     if (intake->partitions == 1) return 0;
     const int64_t total = intake->weights[intake->partitions - 1];
     if (total > 0) {
@@ -117,6 +65,7 @@ static int kl_next_sticky(kl_intake *intake) {
             if (intake->weights[middle] > at) high = middle;
             else low = middle + 1;
         }
+        KL_ASSERT(intake->weights[low] > at);
         return low;
     }
     /* Another one than now. */
@@ -132,8 +81,9 @@ static PyObject *kl_intake_new(PyObject *self, PyObject *const *args, Py_ssize_t
     long partitions = PyLong_AsLong(args[0]);
     long long seed = PyLong_AsLongLong(args[2]), turn = PyLong_AsLongLong(args[3]);
     if (PyErr_Occurred()) return NULL;
-    if (partitions < 1 || partitions > 1000000) {
-        PyErr_Format(PyExc_ValueError, "found %ld partitions", partitions);
+    if (partitions < 1 || partitions > 1000000 || turn < 0) {
+        PyErr_Format(PyExc_ValueError, "%ld partitions and turns of %lld bytes are invalid",
+                     partitions, turn);
         return NULL;
     }
     const size_t each = sizeof(kl_slot) + sizeof(int64_t);
@@ -201,52 +151,6 @@ static kl_slot *kl_slot_of(PyObject *capsule, PyObject *number) {
     return NULL;
 }
 
-static PyObject *kl_growing_in(PyObject *room, size_t bytes_max) {
-    kl_growing *batch = kl_alloc(sizeof *batch);
-    if (batch == NULL) return PyErr_NoMemory();
-    kl_growing_begin(batch, (uint8_t *)PyByteArray_AsString(room), bytes_max);
-    PyObject *capsule = PyCapsule_New(batch, KL_GROWING_NAME, kl_growing_drop);
-    if (capsule == NULL) {
-        kl_release(batch);
-        return NULL;
-    }
-    Py_INCREF(room);
-    PyCapsule_SetContext(capsule, room);
-    return capsule;
-}
-
-/* (bytes at most, a bytearray of so many that was let go of, or None): the memory of a batch,
- * as a capsule. */
-static PyObject *kl_growing_make(PyObject *self, PyObject *const *args, Py_ssize_t count) {
-    (void)self;
-    if (!kl_direct_wants(count, 2)) return NULL;
-    Py_ssize_t bytes_max = PyLong_AsSsize_t(args[0]);
-    if (PyErr_Occurred()) return NULL;
-    PyObject *room = args[1];
-    if (room == Py_None) room = PyByteArray_FromStringAndSize(NULL, bytes_max);
-    else if (!PyByteArray_Check(room) || PyByteArray_Size(room) < bytes_max)
-        return PyErr_Format(PyExc_ValueError, "wanted a bytearray of %zd bytes", bytes_max);
-    else Py_INCREF(room);
-    if (room == NULL) return NULL;
-    PyObject *capsule = kl_growing_in(room, (size_t)bytes_max);
-    Py_DECREF(room);
-    return capsule;
-}
-
-/* (memory): its bytearray, for another batch; None: somebody else still uses it. */
-static PyObject *kl_growing_let_go(PyObject *self, PyObject *const *args,
-                                   Py_ssize_t count) {
-    (void)self;
-    if (!kl_direct_wants(count, 1)) return NULL;
-    kl_growing *batch = PyCapsule_GetPointer(args[0], KL_GROWING_NAME);
-    if (batch == NULL) return NULL;
-    PyObject *room = PyCapsule_GetContext(args[0]);
-    if (room == NULL || Py_REFCNT(room) != 1) Py_RETURN_NONE;
-    PyCapsule_SetContext(args[0], NULL);
-    kl_growing_begin(batch, NULL, 0); /* which accepts nothing */
-    return room;
-}
-
 /* (intake, partition, batch or None, its memory or None): it takes what is sent from now on;
  * None: nothing does. */
 static PyObject *kl_intake_open(PyObject *self, PyObject *const *args, Py_ssize_t count) {
@@ -261,100 +165,11 @@ static PyObject *kl_intake_open(PyObject *self, PyObject *const *args, Py_ssize_
         Py_INCREF(args[2]);
     }
     PyObject *before = slot->batch;
+    KL_ASSERT((before == NULL) == (slot->growing == NULL));
     slot->batch = growing ? args[2] : NULL;
     slot->growing = growing;
     Py_XDECREF(before);
     Py_RETURN_NONE;
-}
-
-/* (memory, first, count): the memory of a batch of these records of it. */
-static PyObject *kl_growing_part(PyObject *self, PyObject *const *args, Py_ssize_t count) {
-    (void)self;
-    if (!kl_direct_wants(count, 3)) return NULL;
-    kl_growing *from = PyCapsule_GetPointer(args[0], KL_GROWING_NAME);
-    if (from == NULL) return NULL;
-    long first = PyLong_AsLong(args[1]), records = PyLong_AsLong(args[2]);
-    if (PyErr_Occurred()) return NULL;
-    /* Its first record has another time: each may be longer by the difference. */
-    size_t most = from->bytes + DELTA_BYTES * (size_t)KL_MAX(records, 0L);
-    PyObject *room = PyByteArray_FromStringAndSize(NULL, (Py_ssize_t)most);
-    PyObject *capsule = room ? kl_growing_in(room, most) : NULL;
-    Py_XDECREF(room);
-    if (capsule == NULL) return NULL;
-    kl_growing *part = PyCapsule_GetPointer(capsule, KL_GROWING_NAME);
-    if (kl_growing_copy(part, from, (int32_t)first, (int32_t)records)) {
-        PyErr_SetString(PyExc_ValueError, kl_error_message());
-        Py_DECREF(capsule);
-        return NULL;
-    }
-    return capsule;
-}
-
-/* (memory): (records, bytes of the batch, bytes of keys and values). */
-static PyObject *kl_growing_told(PyObject *self, PyObject *const *args, Py_ssize_t count) {
-    (void)self;
-    if (!kl_direct_wants(count, 1)) return NULL;
-    kl_growing *batch = PyCapsule_GetPointer(args[0], KL_GROWING_NAME);
-    if (batch == NULL) return NULL;
-    return Py_BuildValue("inL", batch->encoded.record_count, (Py_ssize_t)batch->bytes,
-                         (long long)batch->record_bytes);
-}
-
-/* (memory): its records, to be compressed. */
-static PyObject *kl_growing_records(PyObject *self, PyObject *const *args,
-                                    Py_ssize_t count) {
-    (void)self;
-    if (!kl_direct_wants(count, 1)) return NULL;
-    kl_growing *batch = PyCapsule_GetPointer(args[0], KL_GROWING_NAME);
-    if (batch == NULL) return NULL;
-    return PyBytes_FromStringAndSize((const char *)batch->data + POS_RECORDS,
-                                     (Py_ssize_t)(batch->bytes - POS_RECORDS));
-}
-
-/* The first bytes of the bytearray that a batch lies in, as a memoryview. */
-static PyObject *kl_growing_view(PyObject *room, Py_ssize_t bytes) {
-    PyObject *whole = room ? PyMemoryView_FromObject(room) : NULL;
-    PyObject *view = whole ? PySequence_GetSlice(whole, 0, bytes) : NULL;
-    Py_XDECREF(whole);
-    return view;
-}
-
-/* (memory, compressed records or None, producer id, epoch, sequence, attributes): the batch,
- * bytes, or where it lies. */
-static PyObject *kl_growing_seal(PyObject *self, PyObject *const *args, Py_ssize_t count) {
-    (void)self;
-    if (!kl_direct_wants(count, 6)) return NULL;
-    kl_growing *batch = PyCapsule_GetPointer(args[0], KL_GROWING_NAME);
-    if (batch == NULL) return NULL;
-    char *records = NULL;
-    Py_ssize_t bytes = (Py_ssize_t)(batch->bytes - POS_RECORDS);
-    if (args[1] != Py_None && PyBytes_AsStringAndSize(args[1], &records, &bytes))
-        return NULL;
-    kl_stamp stamp = {.producer_id = PyLong_AsLongLong(args[2]),
-                      .producer_epoch = (int16_t)PyLong_AsLong(args[3]),
-                      .base_sequence = (int32_t)PyLong_AsLong(args[4]),
-                      .attributes = (int16_t)PyLong_AsLong(args[5])};
-    if (PyErr_Occurred()) return NULL;
-    PyObject *out =
-        records ? PyBytes_FromStringAndSize(NULL, bytes + POS_RECORDS)
-                : kl_growing_view(PyCapsule_GetContext(args[0]), bytes + POS_RECORDS);
-    if (out == NULL) return NULL;
-    uint8_t *data = records ? (uint8_t *)PyBytes_AsString(out) : NULL;
-    kl_status status;
-    if (records) {
-        kl_encoded encoded = batch->encoded;
-        encoded.records_bytes = (size_t)bytes;
-        memcpy(data + POS_RECORDS, records, (size_t)bytes);
-        status = kl_batch_seal(data, (size_t)bytes + POS_RECORDS, &encoded, &stamp);
-    } else {
-        status = kl_growing_finish(batch, &stamp);
-    }
-    if (status) {
-        PyErr_SetString(PyExc_ValueError, kl_error_message());
-        Py_DECREF(out);
-        return NULL;
-    }
-    return out;
 }
 
 /* ---- where a key goes -------------------------------------------------------------------- */
@@ -415,9 +230,11 @@ static int64_t kl_wall_ms(void) {
 /* Count what went to the sticky partition; after a batch of it another one has its turn
  * (KIP-794). */
 static void kl_sticky_took(kl_intake *intake, int64_t bytes) {
+    KL_ASSERT(bytes >= 0 && intake->sticky_bytes <= intake->sticky_bytes_max);
     intake->sticky_bytes += bytes;
     if (intake->sticky_bytes < intake->sticky_bytes_max) return;
     intake->sticky = kl_next_sticky(intake);
+    KL_ASSERT(intake->sticky >= 0 && intake->sticky < intake->partitions);
     intake->sticky_bytes = 0;
 }
 
@@ -468,6 +285,7 @@ static PyObject *kl_intake_send(PyObject *self, PyObject *const *args, Py_ssize_
         Py_RETURN_NONE;
     }
     if (sticky) kl_sticky_took(intake, KL_MAX(value_bytes, (Py_ssize_t)0) + 8);
+    KL_ASSERT(slot->growing->encoded.record_count > 0);
     Py_INCREF(slot->batch);
     ticket->batch = slot->batch;
     ticket->timestamp_ms = timestamp_ms;
@@ -479,7 +297,9 @@ enum { MANY_ROWS = 4096 }; /* in one go: then other threads have a turn */
 
 /* A slot's batch took rows, the first of which has number `first`. */
 static void kl_slot_touch(kl_slot *slot, int first) {
+    KL_ASSERT(slot->batch != NULL && first >= 0);
     slot->last = slot->growing->encoded.record_count - 1;
+    KL_ASSERT(slot->last >= first);
     if (slot->touched) return;
     slot->first = first;
     Py_INCREF(slot->batch);
@@ -530,6 +350,7 @@ static kl_status kl_fill(kl_growing *batch, const kl_columns *columns, kl_cursor
 /* Rows without keys, or with a partition of their caller's: as many as fit one batch. */
 static kl_status kl_intake_fill(kl_intake *intake, const kl_columns *columns,
                                 kl_cursor *cursor, bool sticky, long partition) {
+    KL_ASSERT(partition >= 0 && partition < intake->partitions);
     kl_slot *slot = &intake->slots[partition];
     kl_status status = kl_slot_usable(slot);
     if (status) return status;
@@ -549,6 +370,7 @@ static kl_status kl_intake_put(kl_intake *intake, const kl_addition *record, lon
     bool sticky = false;
     *partition =
         wanted >= 0 ? wanted : kl_place(intake, record->key, record->key_bytes, &sticky);
+    KL_ASSERT(*partition >= 0 && *partition < intake->partitions);
     kl_slot *slot = &intake->slots[*partition];
     kl_status status = kl_slot_usable(slot);
     if (!status) status = kl_growing_add(slot->growing, record);
@@ -675,6 +497,7 @@ static PyObject *kl_intake_ahead(PyObject *self, PyObject *const *args, Py_ssize
         status = kl_fill(batch, columns, cursor, left);
         Py_END_ALLOW_THREADS;
     }
+    KL_ASSERT(batch->bytes >= before);
     const size_t took = batch->bytes - before;
     if (wanted < 0 && partition == intake->sticky) kl_sticky_took(intake, (int64_t)took);
     bool full = cursor->row < columns->count && took < left &&
@@ -692,6 +515,7 @@ static PyObject *kl_intake_touched(PyObject *self, PyObject *const *args,
     PyObject *batch = slot->touched;
     slot->touched = NULL;
     if (batch == NULL) Py_RETURN_NONE;
+    KL_ASSERT(slot->first <= slot->last);
     return Py_BuildValue("Nii", batch, slot->first, slot->last); /* N: it takes the count */
 }
 
@@ -705,21 +529,18 @@ static PyMethodDef kl_intake_methods[] = {
     {"intake_batch", KL_DIRECT_METHOD(kl_intake_batch), METH_FASTCALL, NULL},
     {"intake_ahead", KL_DIRECT_METHOD(kl_intake_ahead), METH_FASTCALL, NULL},
     {"intake_touched", KL_DIRECT_METHOD(kl_intake_touched), METH_FASTCALL, NULL},
-    {"growing_new", KL_DIRECT_METHOD(kl_growing_make), METH_FASTCALL, NULL},
-    {"growing_let_go", KL_DIRECT_METHOD(kl_growing_let_go), METH_FASTCALL, NULL},
-    {"growing_part", KL_DIRECT_METHOD(kl_growing_part), METH_FASTCALL, NULL},
-    {"growing_told", KL_DIRECT_METHOD(kl_growing_told), METH_FASTCALL, NULL},
-    {"growing_records", KL_DIRECT_METHOD(kl_growing_records), METH_FASTCALL, NULL},
-    {"growing_seal", KL_DIRECT_METHOD(kl_growing_seal), METH_FASTCALL, NULL},
 };
 
-/* Add all functions here and in direct.h to an imported module; 0, or -1. */
+/* Add all functions of direct.h, growing.h and this header to an imported module, and the class of
+ * ticket.h; 0, or -1. */
 static int kl_direct_install(const char *module_name) {
     PyGILState_STATE gil = PyGILState_Ensure();
     PyObject *module = PyImport_AddModule(module_name); /* borrowed */
     size_t direct = sizeof kl_direct_methods / sizeof kl_direct_methods[0];
+    size_t growing = sizeof kl_growing_methods / sizeof kl_growing_methods[0];
     size_t intake = sizeof kl_intake_methods / sizeof kl_intake_methods[0];
     int result = kl_direct_give(module, kl_direct_methods, direct);
+    if (result == 0) result = kl_direct_give(module, kl_growing_methods, growing);
     if (result == 0) result = kl_direct_give(module, kl_intake_methods, intake);
     PyObject *ticket = result == 0 ? PyType_FromSpec(&kl_ticket_spec) : NULL;
     if (result == 0)

@@ -7,13 +7,13 @@
 
 #include <stdbool.h>
 
+#include "base/base.h"
 #include "kafkalog.h"
 
 #ifndef METH_FASTCALL /* in the limited API since 3.10, which is the oldest that we take */
 #define METH_FASTCALL 0x0080
 #endif
 
-#define KL_MADE_MIN(a, b) ((a) < (b) ? (a) : (b))
 enum { KL_MADE_FIELDS = 9 }; /* of kafkalog.types.Record, in its order */
 
 /* The columns of a block that Records need. */
@@ -51,6 +51,7 @@ static Py_ssize_t kl_made_string(const kl_block_column *column, int64_t row,
     if (validity != NULL && !(validity[row >> 3] >> (row & 7) & 1)) return -1;
     int32_t start = column->offsets[row];
     *data = (const char *)column->data + start;
+    KL_TEST_ASSERT(start >= 0 && column->offsets[row + 1] >= start);
     return column->offsets[row + 1] - start;
 }
 
@@ -81,6 +82,7 @@ static PyObject *kl_made_header(const kl_block_headers *headers, int64_t at) {
 static PyObject *kl_made_headers(const kl_block_headers *headers, int64_t row) {
     if (headers->header_count == 0) return PyTuple_New(0);
     int32_t first = headers->list_offsets[row], end = headers->list_offsets[row + 1];
+    KL_ASSERT(first <= end && end <= headers->header_count);
     PyObject *made = PyTuple_New(end - first);
     for (int32_t at = first; made != NULL && at < end; at++) {
         PyObject *pair = kl_made_header(headers, at);
@@ -93,6 +95,7 @@ static PyObject *kl_made_headers(const kl_block_headers *headers, int64_t row) {
 /* One Record, a new reference; NULL: there is no memory. */
 static PyObject *kl_made_record(const kl_made_from *from, int64_t row, PyTypeObject *type,
                                 PyObject *topic, PyObject *partition) {
+    KL_TEST_ASSERT(row >= 0 && row < from->rows);
     PyObject *record = PyType_GenericAlloc(type, KL_MADE_FIELDS);
     if (record == NULL) return NULL;
     Py_INCREF(topic);
@@ -138,7 +141,7 @@ static PyObject *kl_made_records(PyObject *self, PyObject *const *args, Py_ssize
                      first);
         return NULL;
     }
-    rows = KL_MADE_MIN(rows, from.rows - first);
+    rows = KL_MIN(rows, from.rows - first);
     PyObject *made = PyList_New((Py_ssize_t)rows);
     for (long long i = 0; made != NULL && i < rows; i++) {
         PyObject *record =

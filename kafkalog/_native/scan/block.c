@@ -26,7 +26,8 @@ kl_status kl_block_pool_new(int32_t columns, int32_t idle_max, kl_block_pool **o
 }
 
 kl_block_pool *kl_block_pool_retain(kl_block_pool *pool) {
-    atomic_fetch_add(&pool->refs, 1);
+    int32_t before = atomic_fetch_add(&pool->refs, 1);
+    KL_ASSERT(before > 0);
     return pool;
 }
 
@@ -110,6 +111,7 @@ static kl_block *pool_take(kl_block_pool *pool) {
         pool->idle = block->next;
         pool->idle_count--;
         pool->idle_bytes -= kl_block_memory(block);
+        KL_ASSERT(pool->idle_count >= 0 && pool->idle_bytes >= 0);
     }
     kl_unlock(&pool->lock);
     return block;
@@ -161,13 +163,15 @@ kl_status kl_block_new(kl_block_pool *pool, kl_block **out) {
 }
 
 kl_block *kl_block_retain(kl_block *block) {
-    atomic_fetch_add(&block->refs, 1);
+    int32_t before = atomic_fetch_add(&block->refs, 1);
+    KL_ASSERT(before > 0);
     return block;
 }
 
 void kl_block_free(kl_block *block) {
     if (block == NULL || atomic_fetch_sub(&block->refs, 1) != 1) return;
     kl_block_pool *pool = block->pool;
+    KL_ASSERT(pool != NULL); /* it was in use */
     kl_constants_drop(block->constants);
     block->constants = NULL;
     block->pool = NULL;
@@ -180,6 +184,7 @@ void kl_block_free(kl_block *block) {
 /* Grow an array of `bytes_each` items; *array keeps its content, and is unchanged on failure. */
 static kl_status grow(void *array, int64_t items, size_t bytes_each) {
     void *old;
+    KL_ASSERT(items > 0 && (uint64_t)items <= SIZE_MAX / bytes_each);
     memcpy(&old, array, sizeof old); /* any kind of pointer */
     void *new = kl_resize(old, (size_t)items * bytes_each);
     if (new == NULL)
@@ -249,6 +254,7 @@ kl_status kl_strings_reserve(kl_strings *strings, size_t bytes) {
 
 /* Set the bits of [row, row + more): a failed decode may have left some of them clear. */
 static void set_valid(uint8_t *bitmap, int64_t row, int64_t more) {
+    KL_ASSERT(more >= 0);
     if (more == 0) return; /* there may be no byte for `row` */
     bitmap[row >> 3] |= (uint8_t)(0xffu << (row & 7));
     memset(bitmap + (row >> 3) + 1, 0xff, bitmap_bytes(row + more) - bitmap_bytes(row));
@@ -329,6 +335,7 @@ static void end_bitmap(uint8_t *bitmap, int64_t rows) {
 
 kl_status kl_block_seal(kl_block *block, kl_constants **constants) {
     kl_constants *have = *constants;
+    KL_ASSERT(block->constants == NULL && block->rows <= block->row_capacity);
     if (block->columns & KL_COL_KEY) end_bitmap(block->key.validity, block->rows);
     if (block->columns & KL_COL_VALUE) end_bitmap(block->value.validity, block->rows);
     if (block->columns & KL_COL_HEADERS) {

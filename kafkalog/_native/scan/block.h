@@ -125,6 +125,7 @@ static inline size_t kl_block_bytes(const kl_block *block) {
 static inline void kl_strings_put(kl_strings *strings, int64_t row, const uint8_t *data,
                                   int32_t bytes) {
     if (bytes >= 0) {
+        KL_TEST_ASSERT((size_t)bytes <= strings->data_capacity - strings->data_bytes);
         memcpy(strings->data + strings->data_bytes, data, (size_t)bytes);
         strings->data_bytes += (size_t)bytes;
     } else {

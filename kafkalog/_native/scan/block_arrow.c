@@ -99,6 +99,7 @@ static void schema_release(struct ArrowSchema *schema) {
 /* A node with its children in one allocation. */
 static kl_status schema_node(struct ArrowSchema *node, const char *format, const char *name,
                              int64_t flags, int64_t n_children) {
+    KL_ASSERT(n_children <= CHILDREN_MAX);
     memset(node, 0, sizeof *node);
     node->format = format;
     node->name = name;
@@ -206,6 +207,7 @@ static void array_release(struct ArrowArray *array) {
 
 static kl_status array_node(struct ArrowArray *node, kl_block *block, int64_t length,
                             int64_t n_buffers, int64_t n_children) {
+    KL_ASSERT(n_buffers <= BUFFERS_MAX && n_children <= CHILDREN_MAX);
     memset(node, 0, sizeof *node);
     array_owner *owner =
         kl_alloc(sizeof *owner + (size_t)n_children * sizeof owner->nodes[0]);

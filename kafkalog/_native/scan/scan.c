@@ -79,6 +79,7 @@ static kl_status skip_to_time(kl_scan *scan) {
 /* Fix the range: from here on appends do not change what the scan sees. */
 static kl_status resolve_range(kl_scan *scan) {
     kl_scan_options *options = &scan->options;
+    KL_ASSERT(scan->log != NULL && scan->topic != NULL);
     kl_log_state state;
     kl_status status = kl_log_get(scan->log, &state);
     if (status) return status;
@@ -246,7 +247,11 @@ static kl_status seal_when_full(kl_scan *scan) {
     const kl_block *block = scan->filling;
     if (block == NULL) return KL_OK;
     size_t bytes = kl_block_bytes(block);
-    if (block == scan->in_block) bytes -= scan->chunk.bytes - scan->chunk_pos;
+    KL_ASSERT(scan->chunk_pos <= scan->chunk.bytes);
+    if (block == scan->in_block) {
+        KL_ASSERT(bytes >= scan->chunk.bytes - scan->chunk_pos);
+        bytes -= scan->chunk.bytes - scan->chunk_pos;
+    }
     bool full =
         block->rows >= scan->options.max_rows || bytes >= (size_t)scan->options.max_bytes;
     return full ? kl_scan_seal(scan) : KL_OK;
@@ -300,9 +305,12 @@ static kl_status make_chunk_room(kl_scan *scan, uint8_t **data, size_t *size) {
 
 /* `bytes` of the room hold whole batches; a part of a batch behind them will be read again. */
 static void take_chunk(kl_scan *scan, const uint8_t *data, size_t size, size_t bytes) {
+    KL_ASSERT(bytes > 0 && bytes <= size);
+    KL_ASSERT(scan->chunk.bytes == 0 && scan->in_block == NULL); /* dropped before */
     scan->chunk = (kl_span){data, bytes};
     if (data != scan->memory.data) {
         scan->filling->bytes.data_bytes += bytes;
+        KL_ASSERT(scan->filling->bytes.data_bytes <= scan->filling->bytes.data_capacity);
         scan->in_block = kl_block_retain(scan->filling);
     }
     scan->passed_bytes += bytes;
@@ -404,6 +412,7 @@ static kl_status peek_batch(const kl_scan *scan, kl_batch *batch) {
 }
 
 static void pass_batch(kl_scan *scan, const kl_batch *batch) {
+    KL_ASSERT((size_t)batch->batch_bytes <= scan->chunk.bytes - scan->chunk_pos);
     scan->chunk_pos += (size_t)batch->batch_bytes;
     scan->position = KL_MAX(scan->position, batch->last_offset + 1);
 }

@@ -22,6 +22,7 @@ kl_aborted *kl_scan_aborted_at(const kl_scan *scan, int64_t producer_id, int64_t
         if (after) high = middle;
         else low = middle + 1;
     }
+    KL_ASSERT(low <= scan->aborted_count);
     if (low == 0) return NULL;
     /* Transactions of one producer do not overlap. */
     kl_aborted *entry = &scan->aborted[low - 1];
@@ -102,6 +103,7 @@ kl_status kl_scan_seal(kl_scan *scan) {
     if (block == NULL || block->rows == 0) return KL_OK;
     kl_status status = kl_block_seal(block, &scan->constants);
     if (status) return status;
+    KL_ASSERT(block->next == NULL);
     scan->filling = NULL;
     if (scan->full_first == NULL) scan->full_first = block;
     else scan->full_last->next = block;
@@ -131,6 +133,7 @@ kl_status kl_scan_from_header(kl_scan *scan, const kl_batch *batch) {
     int64_t first = KL_MAX(batch->base_offset, scan->options.start_offset);
     int64_t last = KL_MIN(batch->last_offset, scan->options.stop_offset - 1);
     int64_t rows = is_dense(batch) ? last - first + 1 : batch->record_count;
+    KL_ASSERT(rows > 0); /* judged so */
     if (scan->options.columns == 0) {
         scan->counted += rows;
         return KL_OK;
@@ -139,6 +142,7 @@ kl_status kl_scan_from_header(kl_scan *scan, const kl_batch *batch) {
     if (status) return status;
     kl_block *block = scan->filling;
     int64_t from = block->rows, to = from + rows;
+    KL_ASSERT(to <= block->row_capacity);
     if (block->columns & KL_COL_OFFSET)
         for (int64_t i = 0; i < rows; i++) block->offset[from + i] = first + i;
     bool micro = block->columns & KL_COL_TIMESTAMP;
@@ -189,6 +193,7 @@ static kl_status put_headers(kl_block *block, const kl_record_view *record,
             status = kl_strings_reserve(&block->header_value,
                                         (size_t)KL_MAX(header.value_bytes, 0));
         if (status) return status;
+        KL_ASSERT(block->headers < block->header_capacity);
         kl_strings_put(&block->header_value, block->headers, header.value,
                        header.value_bytes);
         block->headers++;
@@ -231,6 +236,7 @@ static block_mark mark(const kl_block *block) {
 }
 
 static void strings_back(kl_strings *strings, const kl_strings *to) {
+    KL_ASSERT(strings->data_bytes >= to->data_bytes);
     strings->data_bytes = to->data_bytes;
     strings->null_count = to->null_count;
 }
@@ -371,6 +377,8 @@ kl_status kl_scan_from_records(kl_scan *scan, const kl_batch *batch, kl_span rec
         scan->counted += done.rows;
         return KL_OK;
     }
+    KL_ASSERT(block->rows + done.rows <= block->row_capacity);
+    KL_ASSERT(block->view_bytes >= before.view_bytes);
     fill_batch_columns(block, batch, block->rows, block->rows + done.rows);
     block->rows += done.rows;
     scan->chunk_used += block->view_bytes - before.view_bytes;

@@ -59,6 +59,7 @@ static kl_status walk(const uint8_t *data, size_t bytes, size_t *pos, kl_batch *
             end_aborted(scan, &batch, data + *pos);
         *last = batch;
         *pos += (size_t)batch.batch_bytes;
+        KL_ASSERT(*pos <= bytes); /* the batch is whole */
     }
     return KL_OK;
 }

@@ -74,6 +74,17 @@ kl_status kl_server_adopt(kl_server *server, int fd, int32_t listener) {
     return status;
 }
 
+/* ---- principals ---------------------------------------------------------------------- */
+
+kl_status kl_server_set_permit(kl_server *server, int32_t principal,
+                               const kl_permit *permit) {
+    return kl_data_set_permit(server->data, principal, permit);
+}
+
+kl_status kl_server_get_usage(kl_server *server, int32_t principal, kl_usage *out) {
+    return kl_admission_usage(server->data->admission, principal, out);
+}
+
 /* ---- partitions ---------------------------------------------------------------------- */
 
 kl_status kl_server_put_topic(kl_server *server, const char *name, const uint8_t *id,

@@ -38,7 +38,7 @@ static void close_all(kl_server *server) {
     for (int32_t i = 0; i < server->net.thread_count; i++) {
         kl_thread *thread = &server->net.threads[i];
         for (kl_link *link = thread->conns.next; link != &thread->conns; link = link->next)
-            close(KL_HOLDER(link, kl_conn, all)->fd);
+            kl_stream_close(&KL_HOLDER(link, kl_conn, all)->stream);
         close(thread->epoll_fd);
         close(thread->post.wake_fd);
     }

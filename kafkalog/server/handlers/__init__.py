@@ -41,6 +41,7 @@ __all__ = ["CONTROLS", "OF_CONTROLLER", "ROUTES", "Route", "route", "served"]
 
 _READ, _WRITE, _DESCRIBE = Operation.READ, Operation.WRITE, Operation.DESCRIBE
 _CREATE, _DELETE, _ALTER = Operation.CREATE, Operation.DELETE, Operation.ALTER
+_ACTION = Operation.CLUSTER_ACTION
 _TOPIC, _GROUP, _CLUSTER, _ID = Kind.TOPIC, Kind.GROUP, Kind.CLUSTER, Kind.TRANSACTIONAL_ID
 
 
@@ -50,15 +51,14 @@ class Route(NamedTuple):
     handler: Handler
     needs: tuple[tuple[Operation, Kind], ...]
     """(operation, kind): on the resources of that kind that a request names or that its answer
-    lists. Some imply others, as CREATE on the cluster does; they are not checked yet, see
-    `permissions`."""
+    lists. Some imply others, as CREATE on the cluster does; see `kafkalog.server.admission`."""
 
 
 ROUTES: dict[int, Route] = {
     api.key: Route(handler, tuple(needs))
     for api, handler, *needs in (
         (apis.PRODUCE, produce.produce, (_WRITE, _TOPIC), (_WRITE, _ID)),
-        (apis.FETCH, fetch.fetch, (_READ, _TOPIC)),
+        (apis.FETCH, fetch.fetch, (_READ, _TOPIC), (_ACTION, _CLUSTER)),
         (apis.LIST_OFFSETS, list_offsets.list_offsets, (_DESCRIBE, _TOPIC)),
         (apis.METADATA, metadata.metadata, (_DESCRIBE, _TOPIC), (_CREATE, _TOPIC)),
         (apis.OFFSET_COMMIT, groups.to_coordinator, (_READ, _GROUP), (_READ, _TOPIC)),
@@ -79,12 +79,14 @@ ROUTES: dict[int, Route] = {
         (apis.ADD_PARTITIONS_TO_TXN, transactions.to_coordinator, (_WRITE, _ID), (_WRITE, _TOPIC)),
         (apis.ADD_OFFSETS_TO_TXN, transactions.add_offsets, (_WRITE, _ID), (_READ, _GROUP)),
         (apis.END_TXN, transactions.to_coordinator, (_WRITE, _ID)),
-        (apis.WRITE_TXN_MARKERS, transactions.write_markers, (_ALTER, _CLUSTER)),
+        (apis.WRITE_TXN_MARKERS, transactions.write_markers,
+         (_ALTER, _CLUSTER), (_ACTION, _CLUSTER)),
         (apis.TXN_OFFSET_COMMIT, transactions.txn_offset_commit,
          (_WRITE, _ID), (_READ, _GROUP), (_READ, _TOPIC)),
         (apis.DESCRIBE_TRANSACTIONS, transactions.to_coordinator, (_DESCRIBE, _ID)),
         (apis.LIST_TRANSACTIONS, transactions.to_coordinator, (_DESCRIBE, _ID)),
-        (apis.OFFSET_FOR_LEADER_EPOCH, epochs.offset_for_leader_epoch, (_DESCRIBE, _TOPIC)),
+        (apis.OFFSET_FOR_LEADER_EPOCH, epochs.offset_for_leader_epoch,
+         (_DESCRIBE, _TOPIC), (_ACTION, _CLUSTER)),
         (apis.DESCRIBE_CONFIGS, configs.describe_configs,
          (Operation.DESCRIBE_CONFIGS, _CLUSTER), (Operation.DESCRIBE_CONFIGS, _TOPIC)),
         (apis.ALTER_CONFIGS, configs.alter_configs,
@@ -114,13 +116,13 @@ ROUTES: dict[int, Route] = {
 
 
 CONTROLS: dict[int, Route] = {
-    api.key: Route(controls.obey, ((Operation.CLUSTER_ACTION, _CLUSTER),))
+    api.key: Route(controls.obey, ((_ACTION, _CLUSTER),))
     for api in (LEADER_AND_ISR, STOP_REPLICA, UPDATE_METADATA)
 }
 """Requests from a cluster's controller to a member; no other client uses them, and they are not
 announced."""
 OF_CONTROLLER: dict[int, Route] = {
-    api.key: Route(controls.as_controller, ((Operation.CLUSTER_ACTION, _CLUSTER),))
+    api.key: Route(controls.as_controller, ((_ACTION, _CLUSTER),))
     for api in (ALTER_PARTITION, CONTROLLED_SHUTDOWN, ALLOCATE_PRODUCER_IDS)
 }
 """Requests from brokers to the controller."""

@@ -14,82 +14,25 @@ from kafkalog._native import check, ffi, lib
 from kafkalog.config.server import ServerConfig
 from kafkalog.errors import ArgumentError
 from kafkalog.replication.followers import CaughtUp, Follower, FollowerState
+from kafkalog.server.network.taken import Taken
 
 if TYPE_CHECKING:
     from kafkalog.log.handle import Handle
 
-__all__ = ["NO_CONTROL", "Appended", "Reactor", "RoleChange", "Stats", "Taken"]
+__all__ = [
+    "ANONYMOUS", "NO_CONTROL", "RIGHTS", "Appended", "Reactor", "RoleChange", "Stats", "Usage",
+]  # fmt: skip
 
+ANONYMOUS: int = lib.KL_ANONYMOUS
+"""The principal of a connection that has not authenticated."""
+RIGHTS: int = lib.KL_MAY_WRITE | lib.KL_MAY_READ | lib.KL_MAY_REPLICATE
+"""All that Produce and Fetch ask for."""
 NO_CONTROL = -1
 """The listener number that means "no listener is served first"."""
 _NO_ID = bytes(16)
 _COORDINATOR, _CLIENT = lib.KL_ORIGIN_COORDINATOR, lib.KL_ORIGIN_CLIENT
 ENDPOINT_BYTES = 256
 """Room for a host or a rack, with its NUL."""
-COPIED_BYTES_MAX = 262_144
-"""Bodies up to this size are copied when the request is taken."""
-
-
-class Taken:
-    """A request for Python, not decoded; it is answered, handed back or dropped exactly once."""
-
-    __slots__ = (
-        "_at", "_body", "_reactor", "api_key", "api_version", "body_bytes", "client_id",
-        "connection", "correlation_id", "id", "listener", "not_fast", "peer",
-    )  # fmt: skip
-
-    def __init__(self, reactor: "Reactor", info: Any) -> None:
-        """`info`: a kl_request_info that was just filled."""
-        self._reactor = reactor
-        self.id: int = info.id
-        """Never reused."""
-        self.connection: int = info.connection
-        """Its connection's number, never reused."""
-        self.listener: int = info.listener
-        """The number that Reactor.listen was given."""
-        self.correlation_id: int = info.correlation_id
-        self.api_key: int = info.api_key
-        self.api_version: int = info.api_version
-        self.not_fast: int = info.why
-        """Why C did not answer a Produce or Fetch (KL_UP_*); 0 for all other requests."""
-        self.client_id: str | None = None
-        if info.client_id_bytes >= 0:
-            name = ffi.unpack(ffi.cast("const char *", info.client_id), info.client_id_bytes)
-            self.client_id = name.decode("utf-8", "replace")
-        self.peer: str = ffi.string(info.peer).decode("ascii")
-        """`10.0.0.1:40312`, `[::1]:40312`, `unix`, `inside`."""
-        self.body_bytes: int = info.body_bytes
-        self._at = info.body
-        self._body: memoryview | None = None
-        if self.body_bytes <= COPIED_BYTES_MAX:
-            self._body = self.body
-
-    @property
-    def body(self) -> memoryview:
-        """The bytes after the request header: a copy, as a handler may keep parts longer than the
-        request's own memory lives.
-
-        A large one (COPIED_BYTES_MAX) is copied at the first call, which must come before the
-        request is ended or `read`.
-        """
-        if self._body is None:
-            self._body = memoryview(bytes(ffi.buffer(self._at, self.body_bytes)))
-        return self._body
-
-    def answer(self, body: bytes | bytearray | memoryview, header_version: int) -> None:
-        """As Reactor.answer."""
-        self._reactor.answer(self.id, body, header_version)
-
-    def again(self) -> None:
-        """As Reactor.again."""
-        self._reactor.again(self.id)
-
-    def drop(self) -> None:
-        """As Reactor.drop."""
-        self._reactor.drop(self.id)
-
-    def __repr__(self) -> str:
-        return f"Taken(key={self.api_key}, version={self.api_version}, peer={self.peer!r})"
 
 
 class Appended(NamedTuple):
@@ -131,6 +74,19 @@ class Stats(NamedTuple):
     allocations: int
     buffer_bytes: int
     network_threads: int
+
+
+class Usage(NamedTuple):
+    """What Produce and Fetch of a principal came to since the start."""
+
+    produce_requests: int
+    produce_bytes: int
+    """Of the requests."""
+    fetch_requests: int
+    fetch_bytes: int
+    """Of records."""
+    denied: int
+    """Partitions."""
 
 
 def _end(c: Any, logs: "dict[tuple[str, int], Handle]") -> None:
@@ -216,10 +172,31 @@ class Reactor:
         out = ffi.new("kl_server **")
         check(lib.kl_server_new(ffi.new("kl_server_config *", settings), out))
         self._c = ffi.gc(out[0], lib.kl_server_free)
+        self.set_permit(ANONYMOUS, RIGHTS)
         self._stopped = False
         # The logs that C uses: they must not be garbage collected before it has stopped.
         self._logs: dict[tuple[str, int], Handle] = {}
         self._end = weakref.finalize(self, _end, self._c, self._logs)
+
+    # ---- who may read and write ----------------------------------------------------------------
+
+    def set_permit(self, principal: int, rights: int, throttle_ms: int = 0) -> None:
+        """Set the rights (KL_MAY_*) of a principal on all topics, and the throttle time that its
+        answers report, from the next Produce or Fetch on.
+
+        Raises: ArgumentError, NoMemory.
+        """
+        permit = ffi.new("kl_permit *", (rights, throttle_ms))
+        check(lib.kl_server_set_permit(self._c, principal, permit))
+
+    def usage(self, principal: int) -> Usage:
+        """What Produce and Fetch of a principal came to.
+
+        Raises: NotFound: set_permit was never called for it.
+        """
+        out = ffi.new("kl_usage *")
+        check(lib.kl_server_get_usage(self._c, principal, out))
+        return Usage(**{name: int(getattr(out, name)) for name in Usage._fields})
 
     # ---- its life ------------------------------------------------------------------------------
 

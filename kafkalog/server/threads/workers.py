@@ -12,7 +12,8 @@ from kafkalog.server.request import Request
 from kafkalog.wire import apis
 
 if TYPE_CHECKING:
-    from kafkalog.server.network.reactor import Reactor, Taken
+    from kafkalog.server.network.reactor import Reactor
+    from kafkalog.server.network.taken import Taken
     from kafkalog.server.threads.bulk import Bulk
 
 __all__ = ["Workers"]

@@ -6,7 +6,7 @@ import resource
 
 import pytest
 
-from kafkalog.server.network.reactor import Taken
+from kafkalog.server.network.taken import Taken
 from tests.unit.net.kafka_requests import fetch, fetched, produce, produced
 from tests.unit.net.network import SANITIZED, Client, Server, request
 from tests.unit.net.test_frames import resident_bytes

@@ -1,0 +1,67 @@
+/* stream.c: see stream.h. */
+#include "stream.h"
+
+#include <errno.h>
+#include <netinet/in.h>
+#include <netinet/tcp.h>
+#include <sys/epoll.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include "base/io.h"
+
+kl_stream kl_stream_of(int fd, bool local, int32_t send_buffer_bytes) {
+    static const int on = 1;
+    KL_ASSERT(fd >= 0);
+    if (!local) {
+        setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &on, sizeof on);
+        setsockopt(fd, SOL_SOCKET, SO_KEEPALIVE, &on, sizeof on);
+    }
+    if (send_buffer_bytes > 0)
+        setsockopt(fd, SOL_SOCKET, SO_SNDBUF, &send_buffer_bytes, sizeof send_buffer_bytes);
+    return (kl_stream){.fd = fd};
+}
+
+void kl_stream_close(kl_stream *stream) {
+    KL_ASSERT(stream->fd >= 0);
+    close(stream->fd);
+    stream->fd = -1;
+}
+
+kl_status kl_stream_watch(const kl_stream *stream, int epoll_fd, void *data) {
+    /* Edge-triggered for both ways at once: no call per request.  That it can be written to
+     * is an event by itself, by which its thread learns of it. */
+    struct epoll_event event = {.events = EPOLLIN | EPOLLOUT | EPOLLRDHUP | EPOLLET,
+                                .data.ptr = data};
+    if (epoll_ctl(epoll_fd, EPOLL_CTL_ADD, stream->fd, &event) == 0) return KL_OK;
+    return kl_fail_errno(errno, "a connection's socket");
+}
+
+void kl_stream_ignore(const kl_stream *stream, int epoll_fd) {
+    epoll_ctl(epoll_fd, EPOLL_CTL_DEL, stream->fd, NULL);
+}
+
+ssize_t kl_stream_receive(kl_stream *stream, const struct iovec *to, int count,
+                          bool *drained) {
+    KL_ASSERT(count > 0);
+    size_t room = 0;
+    for (int i = 0; i < count; i++) room += to[i].iov_len;
+    ssize_t got =
+        count == 1 ? recv(stream->fd, to->iov_base, room, 0) : readv(stream->fd, to, count);
+    *drained = got < 0 ? errno == EAGAIN : (size_t)got < room;
+    return got;
+}
+
+ssize_t kl_stream_send(kl_stream *stream, struct iovec *from, int count, bool more) {
+    KL_ASSERT(count > 0);
+    struct msghdr message = {.msg_iov = from, .msg_iovlen = (size_t)count};
+    int flags = MSG_NOSIGNAL | (more ? MSG_MORE : 0);
+    return count == 1 ? send(stream->fd, from->iov_base, from->iov_len, flags)
+                      : sendmsg(stream->fd, &message, flags);
+}
+
+ssize_t kl_stream_send_file(kl_stream *stream, int file, int64_t pos, size_t bytes) {
+    KL_ASSERT(pos >= 0 && bytes > 0);
+    off_t at = (off_t)pos;
+    return kl_io->sendfile(stream->fd, file, &at, bytes);
+}

@@ -1,0 +1,90 @@
+"""A request as it comes up from C."""
+
+from typing import Any, Protocol
+
+from kafkalog._native import ffi
+
+__all__ = ["Answers", "Taken"]
+
+COPIED_BYTES_MAX = 262_144
+"""Bodies up to this size are copied when the request is taken."""
+
+
+class Answers(Protocol):
+    """What ends a request; implemented by the reactor."""
+
+    def answer(self, request_id: int, body: bytes, header_version: int, /) -> None:
+        """Send an answer."""
+
+    def again(self, request_id: int, *, heard: bool = True) -> None:
+        """Hand it back to C."""
+
+    def read(self, request_id: int) -> None:
+        """Free its bytes."""
+
+    def drop(self, request_id: int) -> None:
+        """Close its connection."""
+
+
+class Taken:
+    """A request for Python, not decoded; it is answered, handed back or dropped exactly once."""
+
+    __slots__ = (
+        "_at", "_body", "_reactor", "api_key", "api_version", "body_bytes", "client_id",
+        "connection", "correlation_id", "id", "listener", "not_fast", "peer", "principal",
+    )  # fmt: skip
+
+    def __init__(self, reactor: Answers, info: Any) -> None:
+        """`info`: a kl_request_info that was just filled."""
+        self._reactor = reactor
+        self.id: int = info.id
+        """Never reused."""
+        self.connection: int = info.connection
+        """Its connection's number, never reused."""
+        self.listener: int = info.listener
+        """The number that Reactor.listen was given."""
+        self.principal: int = info.principal
+        """The number that Reactor.set_permit was given; ANONYMOUS."""
+        self.correlation_id: int = info.correlation_id
+        self.api_key: int = info.api_key
+        self.api_version: int = info.api_version
+        self.not_fast: int = info.why
+        """Why C did not answer a Produce or Fetch (KL_UP_*); 0 for all other requests."""
+        self.client_id: str | None = None
+        if info.client_id_bytes >= 0:
+            name = ffi.unpack(ffi.cast("const char *", info.client_id), info.client_id_bytes)
+            self.client_id = name.decode("utf-8", "replace")
+        self.peer: str = ffi.string(info.peer).decode("ascii")
+        """`10.0.0.1:40312`, `[::1]:40312`, `unix`, `inside`."""
+        self.body_bytes: int = info.body_bytes
+        self._at = info.body
+        self._body: memoryview | None = None
+        if self.body_bytes <= COPIED_BYTES_MAX:
+            self._body = self.body
+
+    @property
+    def body(self) -> memoryview:
+        """The bytes after the request header: a copy, as a handler may keep parts longer than the
+        request's own memory lives.
+
+        A large one (COPIED_BYTES_MAX) is copied at the first call, which must come before the
+        request is ended or `read`.
+        """
+        if self._body is None:
+            self._body = memoryview(bytes(ffi.buffer(self._at, self.body_bytes)))
+        return self._body
+
+    def answer(self, body: bytes, header_version: int) -> None:
+        """As Reactor.answer."""
+        self._reactor.answer(self.id, body, header_version)
+
+    def again(self) -> None:
+        """As Reactor.again."""
+        self._reactor.again(self.id)
+
+    def drop(self) -> None:
+        """As Reactor.drop."""
+        self._reactor.drop(self.id)
+
+    def __repr__(self) -> str:
+        return f"Taken(key={self.api_key}, version={self.api_version}, peer={self.peer!r})"
