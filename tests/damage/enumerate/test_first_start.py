@@ -33,6 +33,7 @@ def trace(native_test: Any, memory: Path) -> tuple[list[Step], Path]:
     return recorded(memory / ROOT, first_record), memory / ROOT
 
 
+@pytest.mark.slow
 @pytest.mark.explore
 @pytest.mark.timeout(300)
 def test_every_power_cut_of_a_first_start_leaves_what_starts(
