@@ -25,7 +25,7 @@ unexport PYTHONDONTWRITEBYTECODE
 # Two processes more than processors (tests/support/sharing.py).  A file's tests stay in one
 # process, as they share things that are expensive to start.
 PROCESSES := -n auto --dist loadfile --no-loadscope-reorder
-# `make test TESTS=tests/unit/log` runs only those, of test, test-long and test-busy.
+# `make test TESTS=tests/unit/log` runs only those; so do test-long, test-busy and explore.
 TESTS ?= tests
 # What `make check` runs.
 CHECKED := tests/house tests/examples $(addprefix tests/unit/,base batch config disk inspect log \
