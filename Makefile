@@ -25,6 +25,8 @@ unexport PYTHONDONTWRITEBYTECODE
 # Two processes more than processors (tests/support/sharing.py).  A file's tests stay in one
 # process, as they share things that are expensive to start.
 PROCESSES := -n auto --dist loadfile --no-loadscope-reorder
+# `make test TESTS=tests/unit/log` runs only those; so do test-long, test-busy and explore.
+TESTS ?= tests
 # What `make check` runs.
 CHECKED := tests/house tests/examples $(addprefix tests/unit/,base batch config disk inspect log \
            metadata net plane test_clock.py)
@@ -50,16 +52,17 @@ help:
 	@echo "make wheel          a wheel for Linux with glibc, in build/wheels"
 	@echo "make test-versions  a quick subset on every Python >= 3.10 of this machine"
 	@echo "make test-sparks    the tests without a JVM and one session on PySpark 4.0, 4.1 and 4.2"
-	@echo "make nightly        all of the above but torture and bench, with a table of times; two hours"
+	@echo "make nightly        all of the above but torture, bench and test-busy, with a table of times; two hours"
 	@echo "make clean          remove what was built; distclean: and .venv"
 
+# DEMO="--dir FOLDER --no-spark" adds options.
 demo: build
 	@.ci/need java
-	@$(PY) examples/flights/demo.py
+	@$(PY) examples/flights/demo.py $(DEMO)
 
 demo-full: build
 	@.ci/need java
-	@$(PY) examples/flights/demo.py --full
+	@$(PY) examples/flights/demo.py --full $(DEMO)
 
 check: build
 	@$(PY) -m ruff check .
@@ -72,12 +75,12 @@ check: build
 # A test that fails is run again, alone (tests/support/again.py), except with `make test STRICT=1`.
 test: build
 	@.ci/need java javac maven clang kcat xfs hosts
-	@$(PY) -m pytest $(PROCESSES) $(if $(STRICT),,-p tests.support.again) -m "not long" tests
+	@$(PY) -m pytest $(PROCESSES) $(if $(STRICT),,-p tests.support.again) -m "not long" $(TESTS)
 
 # Tests that take most of a minute each, or more.
 test-long: build
 	@.ci/need java javac maven clang kcat xfs hosts
-	@$(PY) -m pytest $(PROCESSES) -m long tests
+	@$(PY) -m pytest $(PROCESSES) -m long $(TESTS)
 
 # Finds tests whose time limits are too short on a busy machine.
 test-busy: build
@@ -88,15 +91,16 @@ explore: build
 	@.ci/need java javac maven clang xfs hosts
 	@.ci/explore
 
-# Writes build/bench.json: `python -m benchmarks.report build/bench.json` makes docs/performance.md
-# and its pictures from it.  `make bench PARTS="log broker_produce"` runs only those files of
+# Writes RESULT: `python -m benchmarks.report build/bench.json` makes docs/performance.md and its
+# pictures from it.  `make bench PARTS="log broker_produce"` runs only those files of
 # benchmarks/; the report takes several such results, newest last.
+RESULT ?= build/bench.json
 PARTS ?= $(patsubst benchmarks/test_%.py,%,$(sort $(wildcard benchmarks/test_*.py)))
 bench: build $(STAMPS)/bench
 	@.ci/need java javac maven librdkafka
 	@mkdir -p build
 	@$(PY) -m pytest $(PARTS:%=benchmarks/test_%.py) --benchmark-only --benchmark-columns=median \
-	    --benchmark-json=build/bench.json
+	    --benchmark-json=$(RESULT)
 
 lint: build
 	@.ci/need cc cppcheck
@@ -181,7 +185,7 @@ $(STAMPS)/packages: pyproject.toml | $(STAMPS)/venv
 # The other logs and clients to compare with: only `make bench` needs them.
 $(STAMPS)/bench: pyproject.toml $(STAMPS)/packages
 	@echo "installing the rivals of the benchmarks (once)"
-	@$(PY) -m pip install --quiet --disable-pip-version-check \
+	@KAFKALOG_NO_EXTENSION=1 $(PY) -m pip install --quiet --disable-pip-version-check --no-compile \
 	    --no-build-isolation --editable '.[bench]'
 	@touch $@
 

@@ -4,6 +4,7 @@
 `pytest benchmarks --benchmark-only --benchmark-json RUN.json` wrote, or the results.json that
 this wrote before: if a row is in several, the last one counts, so that one area can be measured
 again.  Everything is rendered from docs/performance/results.json, which is written first.
+With --dry-run it is rendered, and nothing is written.
 """
 
 from __future__ import annotations
@@ -134,12 +135,13 @@ def areas(results: Results) -> Iterator[tuple[str, str, list[Row]]]:
             yield word, AREAS.get(word, word.capitalize()), rows
 
 
-def rendered() -> Iterator[tuple[Path, str]]:
-    """The document, its pictures and the README, as rendered from results.json; nothing without
-    it."""
-    if not RESULTS.exists():
-        return
-    results = merge([json.loads(RESULTS.read_text(encoding="utf-8"))])
+def rendered(results: Results | None = None) -> Iterator[tuple[Path, str]]:
+    """The document, its pictures and the README, as rendered from the results, or from
+    results.json; nothing without it."""
+    if results is None:
+        if not RESULTS.exists():
+            return
+        results = _read([str(RESULTS)])
     for word, title, rows in areas(results):
         if beside := _with_rivals(rows):
             yield FOLDER / f"{word}.svg", draw(title, beside)
@@ -247,12 +249,22 @@ def front(text: str, results: Results) -> str:
     return FIGURES.sub(row, text)
 
 
+def _read(names: Sequence[str]) -> Results:
+    return merge([json.loads(Path(name).read_text(encoding="utf-8")) for name in names])
+
+
 def main(names: Sequence[str]) -> int:
     """Write results.json from the given files, then everything that is rendered from it."""
+    dry = "--dry-run" in names
+    names = [name for name in names if name != "--dry-run"]
     if not names:
-        print("usage: python -m benchmarks.report RUN.json ...", file=sys.stderr)
+        print("usage: python -m benchmarks.report [--dry-run] RUN.json ...", file=sys.stderr)
         return 2
-    results = merge([json.loads(Path(name).read_text(encoding="utf-8")) for name in names])
+    results = _read(names)
+    if dry:
+        for path, content in rendered(results):
+            print(f"{path.relative_to(HERE.parent)}: {len(content)} characters, not written")
+        return 0
     FOLDER.mkdir(exist_ok=True)
     RESULTS.write_text(as_json(results), encoding="utf-8")
     for path in FOLDER.glob("*.svg"):

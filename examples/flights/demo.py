@@ -27,11 +27,12 @@ from source import Flight, read_flights
 from tour import Failed, Tour, say
 
 
-def run(directory: Path, full: bool = False) -> None:
+def run(directory: Path, full: bool = False, no_spark: bool = False) -> None:
     """All steps, in order.  `full`: Spark's driver is killed in the middle of a stream, too."""
     tour = Tour()
     with ExitStack() as undo:
-        session = sparks.why_none() or undo.enter_context(sparks.Session())
+        none = "as --no-spark says" if no_spark else sparks.why_none()
+        session = none or undo.enter_context(sparks.Session())
         flights = first_steps(tour, directory)
         with_clients(tour, directory, flights)
         with_spark(tour, directory, flights, session, full)  # which has started in the meantime
@@ -109,6 +110,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--dir", type=Path, default=Path("demo-data"), metavar="DIR")
     parser.add_argument("--full", action="store_true", help="the whole pipeline, killed, too")
+    parser.add_argument("--no-spark", action="store_true", help="without the steps on Spark")
     arguments = parser.parse_args()
     directory = arguments.dir.absolute()
     if (
@@ -119,7 +121,7 @@ def main() -> int:
         parser.error(f"{directory} is not empty and not a data directory: it will not be replaced")
     shutil.rmtree(directory, ignore_errors=True)
     try:
-        run(directory, arguments.full)
+        run(directory, arguments.full, arguments.no_spark)
     except Failed as failure:
         print(failure, file=sys.stderr)
         return 1

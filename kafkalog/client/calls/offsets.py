@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
-from typing import Any, Final, NamedTuple
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from typing import Any, Final, NamedTuple, TypeVar
 
 from kafkalog import errors
 from kafkalog.client.calls.results import Results, broker_ms, each
@@ -13,6 +13,7 @@ from kafkalog.client.link.failures import failure
 from kafkalog.config.consumer import duration_ms
 from kafkalog.types import FoundOffset, TopicPartition
 from kafkalog.wire import apis
+from kafkalog.wire.api import Api
 from kafkalog.wire.error_codes import ErrorCode
 
 __all__ = [
@@ -43,6 +44,7 @@ LATEST_TIERED: Final = -5
 EPOCHS_VERSION = 3
 """Of OffsetForLeaderEpoch: earlier versions are only for brokers."""
 _VERSION_OF = {MAX_TIMESTAMP: 7, EARLIEST_LOCAL: 8, LATEST_TIERED: 9}
+V = TypeVar("V")
 
 
 def all_partitions(cluster: Cluster, topic: str) -> list[TopicPartition]:
@@ -112,22 +114,36 @@ def find_offsets(
             "isolation_level": int(committed),
             "topics": [{"name": name, "partitions": rows} for name, rows in topics.items()],
         }
-        answer = connection.call(apis.LIST_OFFSETS, body, version, wait_ms) if topics else None
-        found += [
-            (TopicPartition(topic.name, row.partition_index), _found(topic.name, row))
-            for topic in (answer.topics if answer else ())
-            for row in topic.partitions
-        ]
+        if topics:
+            answer = connection.call(apis.LIST_OFFSETS, body, version, wait_ms)
+            found += _values(answer, apis.LIST_OFFSETS, "offsets", _found)
         return found
 
     return each(cluster, times_ms, cluster.leader, ask, timeout_ms)
 
 
-def _found(topic: str, row: Any) -> FoundOffset | errors.KafkalogError:
-    if row.error_code:
-        what = f"offsets of {topic}-{row.partition_index}"
-        return failure(row.error_code, what, api=apis.LIST_OFFSETS)
+def _found(row: Any) -> FoundOffset:
     return FoundOffset(row.offset, row.timestamp, row.leader_epoch)
+
+
+def _values(
+    answer: Any,
+    api: Api,
+    subject: str,
+    value: Callable[[Any], V],
+    topic: str = "name",
+    partition: str = "partition_index",
+) -> Iterator[tuple[TopicPartition, V | errors.KafkalogError]]:
+    """The value that an answer has for each partition, or its error about that partition's
+    `subject`.  `topic`, `partition`: the fields with their names."""
+    for one in answer.topics:
+        for row in one.partitions:
+            tp = TopicPartition(getattr(one, topic), getattr(row, partition))
+            if row.error_code:
+                about = f"{subject} of {tp.topic}-{tp.partition}"
+                yield tp, failure(row.error_code, about, api=api)
+            else:
+                yield tp, value(row)
 
 
 class EpochEnd(NamedTuple):
@@ -173,21 +189,15 @@ def epoch_ends(
             topics.setdefault(tp.topic, []).append({**row, "leader_epoch": epochs[tp]})
         rows = [{"topic": name, "partitions": parts} for name, parts in topics.items()]
         body = {"replica_id": -1, "topics": rows}
-        answer = connection.call(api, body, version, wait_ms) if topics else None
-        found += [
-            (TopicPartition(topic.topic, row.partition), _ended(topic.topic, row))
-            for topic in (answer.topics if answer else ())
-            for row in topic.partitions
-        ]
+        if topics:
+            answer = connection.call(api, body, version, wait_ms)
+            found += _values(answer, api, "leader epochs", _ended, "topic", "partition")
         return found
 
     return each(cluster, epochs, cluster.leader, ask, timeout_ms)
 
 
-def _ended(topic: str, row: Any) -> EpochEnd | errors.KafkalogError:
-    if row.error_code:
-        what = f"leader epochs of {topic}-{row.partition}"
-        return failure(row.error_code, what, api=apis.OFFSET_FOR_LEADER_EPOCH)
+def _ended(row: Any) -> EpochEnd:
     return EpochEnd(row.leader_epoch, row.end_offset)
 
 
@@ -211,13 +221,6 @@ def delete_records(
         rows = [{"name": name, "partitions": some} for name, some in topics.items()]
         body = {"topics": rows, "timeout_ms": broker_ms(wait_ms)}
         answer = connection.call(apis.DELETE_RECORDS, body, timeout_ms=wait_ms)
-        return [
-            (TopicPartition(topic.name, row.partition_index),
-             failure(row.error_code, f"records of {topic.name}-{row.partition_index}",
-                     api=apis.DELETE_RECORDS)
-             if row.error_code else row.low_watermark)
-            for topic in answer.topics
-            for row in topic.partitions
-        ]  # fmt: skip
+        return _values(answer, apis.DELETE_RECORDS, "records", lambda row: int(row.low_watermark))
 
     return each(cluster, before, cluster.leader, ask, timeout_ms)

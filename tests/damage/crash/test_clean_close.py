@@ -18,6 +18,8 @@ from kafkalog.errors import CorruptLog
 from tests.support import batches, trees
 from tests.support.effort import LONG
 
+pytestmark = pytest.mark.slow
+
 COUNT = 20
 NAME = "00000000000000000000.log"
 

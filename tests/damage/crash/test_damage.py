@@ -21,6 +21,8 @@ from kafkalog.log.log import handle_of
 from tests.damage.crash.ledger import key_of, number_of, value_of
 from tests.support import batches, trees
 
+pytestmark = pytest.mark.slow
+
 CONFIG = {"segment.bytes": 2500, "index.interval.bytes": 300, "file.delete.delay.ms": 0}
 RECORDS = 60
 INDEXES = (".index", ".timeindex")

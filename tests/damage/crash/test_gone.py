@@ -23,6 +23,8 @@ from kafkalog.log.removal import truncate_fully
 from kafkalog.types import TopicPartition
 from tests.support import batches, trees
 
+pytestmark = pytest.mark.slow
+
 FIRST = f"{0:020}.log"
 COUNT = 10
 SMALL = {"segment.bytes": 300, "index.interval.bytes": 100, "file.delete.delay.ms": 0}

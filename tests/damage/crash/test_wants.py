@@ -16,6 +16,8 @@ import kafkalog
 from kafkalog import NoSpace
 from kafkalog.errors import IoFailed, NoMemory, StorageOffline
 
+pytestmark = pytest.mark.slow
+
 CONFIG = {"segment.bytes": 2000, "file.delete.delay.ms": 0}
 PASSES = (IoFailed, NoMemory, NoSpace)
 WANTS = {"EMFILE": errno.EMFILE, "ENFILE": errno.ENFILE, "ENOMEM": errno.ENOMEM}

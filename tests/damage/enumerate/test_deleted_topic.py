@@ -12,7 +12,7 @@ import pytest
 
 from kafkalog import Broker
 from tests.damage.enumerate.disk import Disk
-from tests.damage.enumerate.test_first_start import Cuts, Promise, begin, recorded
+from tests.damage.enumerate.starts import Cuts, Promise, first_record, recorded
 from tests.damage.enumerate.trace import Step, renumbered
 from tests.support.effort import examples
 
@@ -20,12 +20,7 @@ DRAWN = 60
 
 
 def live(mark: Callable[..., None], path: Path) -> Broker:
-    broker = begin(mark, path)
-    broker.store.create_topic("t")
-    mark("topic")
-    with broker.store.producer(acks="all") as producer:
-        producer.send("t", b"value").result(30)
-    mark("record")
+    broker = first_record(mark, path)
     mark("goes")
     broker.store.delete_topic("t")
     mark("gone")
@@ -55,7 +50,6 @@ class Deletion(Cuts):
 @pytest.fixture(scope="module")
 def trace(native_test: Any, memory: Path) -> tuple[list[Step], Path]:
     root = memory / "deleted-topic"
-    root.mkdir()
     return recorded(root, live), root
 
 

@@ -16,6 +16,8 @@ from kafkalog.testing.cluster import TestCluster
 from tests.kafka.clients.agent import Agent, Record
 from tests.support.membership import led_elsewhere
 
+pytestmark = pytest.mark.slow
+
 Wait = Callable[..., None]
 
 

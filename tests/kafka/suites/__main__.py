@@ -1,4 +1,4 @@
-"""python -m tests.kafka.suites [--side kafkalog|kafka] [--work FOLDER] [NAME ...]"""
+"""python -m tests.kafka.suites [--side kafkalog|kafka] [--only TEST] [NAME ...]"""
 
 from __future__ import annotations
 
@@ -34,15 +34,15 @@ def _prepared(suite: Suite) -> Path:
     return folder
 
 
-def _run(suite: Suite, side: str) -> bool:
-    """Whether there were only known failures."""
+def _run(suite: Suite, side: str, only: str | None) -> bool:
+    """Whether tests ran, and with known failures only."""
     folder = _prepared(suite)
     begun_s = time.monotonic()
     with tempfile.TemporaryDirectory(prefix="kafkalog-suite-") as work:
         server = SIDES[side](Path(work) / "data", dict(suite.settings), port=suite.port)
         with server:
             wait_for(server.answers, f"an answer of {side}")
-            found = judged(suite, suite.run(folder, server.bootstrap))
+            found = judged(suite, suite.run(folder, server.bootstrap, only))
     took_s = time.monotonic() - begun_s
     ran = found.passed + len(found.failed) + len(found.unexpected)
     print(
@@ -56,18 +56,19 @@ def _run(suite: Suite, side: str) -> bool:
     for name in found.unexpected:
         print(f"  FAILED        {name}: see {folder}")
     sys.stdout.flush()
-    return not found.unexpected
+    return ran > 0 and not found.unexpected
 
 
 def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m tests.kafka.suites")
     parser.add_argument("names", nargs="*", metavar="NAME", help=", ".join(SUITES))
     parser.add_argument("--side", choices=sorted(SIDES), default="kafkalog")
+    parser.add_argument("--only", metavar="TEST", help="one test, by the suite's name for it")
     options = parser.parse_args()
     unknown = set(options.names) - set(SUITES)
     if unknown:
         parser.error(f"no such suite: {', '.join(sorted(unknown))}; there are {', '.join(SUITES)}")
-    fine = [_run(SUITES[name], options.side) for name in options.names or SUITES]
+    fine = [_run(SUITES[name], options.side, options.only) for name in options.names or SUITES]
     return 0 if all(fine) else 1
 
 

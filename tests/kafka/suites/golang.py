@@ -21,9 +21,10 @@ def _fetch(module: str, folder: Path) -> Path:
     return folder / "module"
 
 
-def _run(package: Path, env: Mapping[str, str], arguments: list[str]) -> dict[str, Outcome]:
+def _run(package: Path, env: Mapping[str, str], only: str | None) -> dict[str, Outcome]:
     """The result of each top-level test of a package."""
-    command = ["go", "test", "-json", "-count=1", f"-timeout={RUN_S}s", *arguments, "."]
+    which = [f"-run=^{only}$"] if only else []
+    command = ["go", "test", "-json", "-count=1", f"-timeout={RUN_S}s", *which, "."]
     outcomes: dict[str, Outcome] = {}
     for line in call(command, package, RUN_S + 60, env).splitlines():
         event = json.loads(line) if line.startswith("{") else {}
@@ -41,9 +42,9 @@ def _franz_prepare(folder: Path) -> None:
     call(["go", "vet", "."], _fetch("github.com/twmb/franz-go@v1.22.2", folder) / "pkg" / "kgo")
 
 
-def _franz_run(folder: Path, bootstrap: str) -> dict[str, Outcome]:
+def _franz_run(folder: Path, bootstrap: str, only: str | None) -> dict[str, Outcome]:
     env = {"KGO_SEEDS": bootstrap, "KGO_TEST_RF": "1", "KGO_TEST_RECORDS": "50000"}
-    return _run(folder / "module" / "pkg" / "kgo", env, [])
+    return _run(folder / "module" / "pkg" / "kgo", env, only)
 
 
 def _kafka_go_prepare(folder: Path) -> None:
@@ -52,8 +53,9 @@ def _kafka_go_prepare(folder: Path) -> None:
     call(["go", "vet", "."], module)
 
 
-def _kafka_go_run(folder: Path, _: str) -> dict[str, Outcome]:
-    return _run(folder / "module", {"KAFKA_VERSION": apache.VERSION, "KAFKA_SKIP_NETTEST": "1"}, [])
+def _kafka_go_run(folder: Path, _: str, only: str | None) -> dict[str, Outcome]:
+    env = {"KAFKA_VERSION": apache.VERSION, "KAFKA_SKIP_NETTEST": "1"}
+    return _run(folder / "module", env, only)
 
 
 FRANZ_GO = Suite("franz-go", "1.22.2", _franz_prepare, _franz_run, {})

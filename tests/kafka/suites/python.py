@@ -44,9 +44,10 @@ def prepare(folder: Path) -> None:
     call([str(folder / "venv/bin/pip"), "install", "-q", "./source", *WITH], folder)
 
 
-def run(folder: Path, bootstrap: str) -> dict[str, Outcome]:
+def run(folder: Path, bootstrap: str, only: str | None) -> dict[str, Outcome]:
     report = folder / "report.xml"
     command = [str(folder / "venv/bin/python"), "-m", "pytest", "-q", "test/integration"]
+    command += ["-k", only] if only else []
     env = {
         "KAFKA_URI": f"kafka://{bootstrap}",
         "KAFKA_VERSION": apache.VERSION,

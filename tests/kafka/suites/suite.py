@@ -23,8 +23,8 @@ class Suite(NamedTuple):
     version: str
     prepare: Callable[[Path], None]
     """Fetch and build into a folder, which is kept."""
-    run: Callable[[Path, str], dict[str, Outcome]]
-    """Run in that folder, against host:port: each test's result."""
+    run: Callable[[Path, str, str | None], dict[str, Outcome]]
+    """Run in that folder, against host:port, all tests or the one of that name: their results."""
     excused: Mapping[str, str]
     """Tests that fail here, and why."""
     settings: Mapping[str, str] = {}

@@ -32,6 +32,8 @@ from kafkalog.wire.tables.controller import (
 from kafkalog.wire.tables.internal import ALLOCATE_PRODUCER_IDS, ALTER_PARTITION
 from tests.unit.cluster.driven import Driven, broker_epoch, topic
 
+pytestmark = pytest.mark.slow
+
 STATE = '{"version":1,"leader":1,"leader_epoch":%s,"controller_epoch":1,"isr":%s}'
 BROKER = (
     '{"version":5,"host":"h","port":1,"endpoints":%s,"rack":%s,"timestamp":"0",'

@@ -16,6 +16,8 @@ from kafkalog.wire import apis
 from kafkalog.wire.error_codes import ErrorCode
 from tests.unit.cluster.building import Cluster, Shown
 
+pytestmark = pytest.mark.slow
+
 LEAD, KNOW, STOP = "LeaderAndIsr", "UpdateMetadata", "StopReplica"
 KEY = ("t", 0)
 BAD, NONE = ErrorCode.INVALID_REPLICA_ASSIGNMENT, ErrorCode.NONE

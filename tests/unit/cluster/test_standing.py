@@ -30,6 +30,8 @@ from kafkalog.wire.tables.controller import LEADER_AND_ISR, STOP_REPLICA, UPDATE
 from tests.support.effort import SEED, rounds
 from tests.unit.cluster.building import Cluster, Shown
 
+pytestmark = pytest.mark.slow
+
 KEY = ("t", 0)
 TP = TopicPartition(*KEY)
 DOES = {LEADER_AND_ISR: leader_and_isr, STOP_REPLICA: stop_replica}

@@ -23,6 +23,8 @@ from kafkalog.wire.tables.controller import CONTROLLED_SHUTDOWN
 from tests.unit.cluster.driven import broker_epoch, topic
 from tests.unit.cluster.simulated import Simulated
 
+pytestmark = pytest.mark.slow
+
 NAME = "t"
 OLD, NEW = (1, 2), (3, 4)
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -26,12 +27,19 @@ from tests.support.waiting import wait_for
 from tests.unit.server.conftest import MakeBroker
 
 OFFSETS = "__consumer_offsets"
+NEVER_MS = 86_400_000
 
 
 def tree(path: str | os.PathLike[str]) -> set[str]:
     """Every file and folder below `path`."""
     return {os.path.join(at, name) for at, folders, files in os.walk(path)
             for name in (*folders, *files)}  # fmt: skip
+
+
+@pytest.fixture
+def make_broker(make_broker: MakeBroker) -> MakeBroker:
+    """Without the job that writes every topic's high watermark into a file, read or not."""
+    return partial(make_broker, replica_high_watermark_checkpoint_interval_ms=NEVER_MS)
 
 
 @pytest.fixture(params=["new", "killed"])
