@@ -125,7 +125,7 @@ def txn_offset_commit(node: Node, request: Request) -> None:
 
     if node.afar is not None and broker is not None:
         node.afar.allow(broker, asked, [where], joins, heard)
-    elif not node.transactions.ask(event, here=True):
+    elif not node.transactions.ask(event, request.size, here=True):
         _refuse(node, request, ErrorCode.COORDINATOR_NOT_AVAILABLE)
 
 
