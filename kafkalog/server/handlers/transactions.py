@@ -224,7 +224,7 @@ class _Marking:
             producer = Producer(marker.producer_id, marker.producer_epoch,
                                 marker.transaction_result, marker.coordinator_epoch,
                                 marker.transaction_version)  # fmt: skip
-            self._node.markers.write(where, producer, partial(self._done, key))
+            self._node.markers.write_for_client(where, producer, partial(self._done, key))
 
     def _done(self, key: tuple[int, TopicPartition], error: ErrorCode) -> None:
         with self._lock:
