@@ -72,7 +72,8 @@ ZSTD_BLOCK_BYTES = 128 << 10
 ZSTD_WINDOW_BYTES = 128 << 20
 """The window of level 22, the highest."""
 
-PIECES_FREE, PIECE_BYTES = lib.KL_PIECES_FREE, lib.KL_PIECE_BYTES
+PIECES_FREE: int = lib.KL_PIECES_FREE
+PIECE_BYTES: int = lib.KL_PIECE_BYTES
 """A body has at most PIECES_FREE members, frames and blocks, and one more for each PIECE_BYTES of
 its compressed bytes; see kafkalog.h."""
 
