@@ -18,7 +18,7 @@ from kafkalog.wire.api import REQUEST_NAMES_MAX, Api
 from tests.hostile.attack import CLOSED, answer_of
 from tests.hostile.victim import MIB, Victim
 from tests.hostile.worst import TOPIC, WORST, worst
-from tests.support.waiting import wait_for
+from tests.support.waiting import LIMIT_S, wait_for
 from tests.unit.plane.peer import one
 
 COUNT, MOST = 500, REQUEST_NAMES_MAX
@@ -88,6 +88,7 @@ def test_the_largest_requests_of_all_apis(victim: Victim, topic_id: uuid.UUID) -
 
     def attack() -> None:
         with contextlib.closing(victim.peer()) as peer:
+            peer.socket.settimeout(10 * LIMIT_S)  # others' large requests have their turn first
             while True:
                 with lock:
                     request = next(every, None)
