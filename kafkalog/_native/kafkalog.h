@@ -168,7 +168,11 @@ enum { KL_CONTROL_ABORT = 0, KL_CONTROL_COMMIT = 1 };
 kl_status kl_batch_parse(const uint8_t *data, size_t bytes, kl_batch *out);
 /* kl_batch_parse of a whole batch, and its CRC.  KL_E_CORRUPT_MESSAGE names both values. */
 kl_status kl_batch_check(const uint8_t *data, size_t bytes, kl_batch *out);
-/* Bytes of the zstd frame at `data`, by the sizes of its blocks; 0: there is no whole frame.
+/* A compressed body has at most KL_PIECES_FREE members, frames and blocks, and one more for each
+ * KL_PIECE_BYTES of its bytes: each costs as much time as a kilobyte, and the smallest has four. */
+enum { KL_PIECES_FREE = 32768, KL_PIECE_BYTES = 64 };
+/* Bytes of the zstd frame at `data`, by the sizes of its blocks; 0: there is no whole frame, or a
+ * body of `bytes` may not have so many.
  * *content_bytes is its stated decompressed size; UINT64_MAX: it states none. */
 size_t kl_zstd_frame(const uint8_t *data, size_t bytes, uint64_t *content_bytes);
 /* 1: a compressed batch whose maxTimestamp is below its first record's time, as -1 is. */

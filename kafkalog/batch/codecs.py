@@ -19,6 +19,7 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeVar
 
 from kafkalog import errors
+from kafkalog._native import lib
 
 if TYPE_CHECKING:
     from concurrent.futures import Future, ThreadPoolExecutor
@@ -71,10 +72,10 @@ ZSTD_BLOCK_BYTES = 128 << 10
 ZSTD_WINDOW_BYTES = 128 << 20
 """The window of level 22, the highest."""
 
-PIECES_FREE = 32_768
-PIECE_BYTES = 64
+PIECES_FREE: int = lib.KL_PIECES_FREE
+PIECE_BYTES: int = lib.KL_PIECE_BYTES
 """A body has at most PIECES_FREE members, frames and blocks, and one more for each PIECE_BYTES of
-its compressed bytes: each costs as much time as a kilobyte, and the smallest has four bytes."""
+its compressed bytes; see kafkalog.h."""
 
 PARALLEL_BYTES = 64 << 10
 """With fewer compressed bytes, a second thread costs more than it saves."""

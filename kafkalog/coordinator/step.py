@@ -42,6 +42,8 @@ class Call(NamedTuple):
     answer: Answer
     allowed: Callable[[], ErrorCode] = lambda: ErrorCode.NONE
     """Why what another part allowed the sender no longer holds; NONE: it does."""
+    size: int = 0
+    """Approximate memory of `body`, in bytes."""
 
 
 class Producer(NamedTuple):

@@ -32,7 +32,11 @@ __all__ = ["Coordinator", "Event"]
 
 LOG = logging.getLogger(__name__)
 
-QUEUED_MAX = 10_000
+QUEUED_BYTES_MAX = 67_108_864
+"""What queued requests and those of the round in progress may take: once they do, the next one
+waits."""
+REQUEST_BYTES = 2_000
+"""Of a request besides its decoded body.  Measured, and rounded up."""
 FEW = 8
 """Up to this many effects of a step, each may take as long as an append."""
 ROUNDS = 32
@@ -84,6 +88,8 @@ class Coordinator(Generic[C]):
         self._carry_out = carry_out
         self._wake = threading.Condition()  # guards what follows
         self._requests: deque[Event] = deque()
+        self._held_bytes = 0  # of requests that have not run
+        self._round_bytes = 0  # of these, in the round in progress
         self._events: deque[Event] = deque()  # all others
         self._to_load: deque[tuple[int, int]] = deque()
         self._loader: threading.Thread | None = None
@@ -190,27 +196,29 @@ class Coordinator(Generic[C]):
         """Take a request of an API that the core serves; its `answer` is called once, in this
         thread or another one, now or later.
 
-        Waits while too many requests are queued.  `here`: see `ask`.
+        Waits while requests of QUEUED_BYTES_MAX are queued.  `here`: see `ask`.
         """
         request = request._replace(answer=_Once(request.answer))
-        if not self.ask(partial(self._request, api, request), here=here):
+        if not self.ask(partial(self._request, api, request), request.size, here=here):
             step = Step(0, 0)
             self.core.refuse(api, request, step, ErrorCode.COORDINATOR_NOT_AVAILABLE)
             self._give(step)
 
-    def ask(self, event: Event, *, here: bool = False) -> bool:
-        """Run an event in the core in its turn, like a request; False if it never will.
+    def ask(self, event: Event, size: int, *, here: bool = False) -> bool:
+        """Run an event in the core in its turn, like a request; False if it never will.  `size`:
+        the memory that it keeps, in bytes.
 
-        Waits while too many requests are queued.  `here`: it may run in the calling thread before
-        this returns, together with requests that others bring; so that thread must not be inside a
-        coordinator's step, and must hold no lock.
+        Waits while requests of QUEUED_BYTES_MAX are queued.  `here`: it may run in the calling
+        thread before this returns, together with requests that others bring; so that thread must
+        not be inside a coordinator's step, and must hold no lock.
         """
         with self._wake:
-            while len(self._requests) >= QUEUED_MAX and not self._closing:
+            while self._held_bytes >= QUEUED_BYTES_MAX and not self._closing:
                 self._wake.wait()
             if self._closing:
                 return False
             self._requests.append(event)
+            self._held_bytes += REQUEST_BYTES + size
             runs = here and self.borrows and self._runner is None
             if runs:
                 self._runner = threading.get_ident()
@@ -281,6 +289,7 @@ class Coordinator(Generic[C]):
         finally:
             with self._wake:
                 if self._runner == threading.get_ident():  # it failed: the next one continues
+                    self._end_round()
                     self._runner = None
                     self._wake.notify_all()
 
@@ -288,6 +297,7 @@ class Coordinator(Generic[C]):
         """The pending events; None if there are none or `enough` was done, and another thread may
         become the runner."""
         with self._wake:
+            self._end_round()
             idle, until_s = self._idle()
             if idle or enough:
                 self._runner = None
@@ -295,13 +305,19 @@ class Coordinator(Generic[C]):
                 if not idle or self._closing or timer_ms < self._sleeps_ms:
                     self._wake.notify_all()
                 return None
-            if len(self._requests) >= QUEUED_MAX:
-                self._wake.notify_all()
+            self._round_bytes = self._held_bytes
             # Outcomes first: they precede every request that they allow.
             events = [*self._events, *self._requests]
             self._events.clear()
             self._requests.clear()
             return events
+
+    def _end_round(self) -> None:
+        """Its requests keep no memory any more.  The caller holds the lock."""
+        if self._held_bytes >= QUEUED_BYTES_MAX:
+            self._wake.notify_all()
+        self._held_bytes -= self._round_bytes
+        self._round_bytes = 0
 
     def _settled_all(self) -> bool:
         """Whether every decision is carried out and nothing waits.  The caller is the runner and

@@ -87,10 +87,14 @@ class Controlling(Protocol):
 
     def ask(
         self, api: Api, request: Any, version: int,
-        answer: Callable[[Mapping[str, Any] | Exception | None], None],
+        answer: Callable[[Mapping[str, Any] | Exception | None], None], *, size: int = 0,
     ) -> None:  # fmt: skip
         """Ask the controller; `answer` is called once, with None if another node is the
-        controller, with an exception if the request failed."""
+        controller, with an exception if the request failed.  `size`: the request's memory, in
+        bytes.
+
+        Raises: Timeout: requests of too many bytes wait.
+        """
 
     def start(self) -> None:
         """Become a candidate."""

@@ -27,8 +27,9 @@ PATIENCE_S = 1.0
 LEADERS_S = 0.2
 """How long it then waits for the new topic's leaders."""
 WAITING_MAX = 1_000
-"""Clients' requests that may wait for a silent controller; more get a retriable error.  Their
-bytes also count towards queued.max.request.bytes."""
+WAITING_BYTES_MAX = 67_108_864
+"""Clients' requests that may wait for a silent controller, and what they may take, decoded; once
+they do, any more get a retriable error."""
 NAMES_MAX = 10_000
 """Topics being created because a client used them."""
 Ask = Callable[[Api, Any, int | None], Any]
@@ -51,6 +52,7 @@ class Errands:
         self._own = Bulk(f"{name} errands")
         self._lock = threading.Lock()  # guards what follows
         self._under_way: set[str] = set()
+        self._waiting_bytes = 0
         self._news = threading.Condition()
         member.listen(self._changed)
         self._early: set[str] = set()
@@ -75,14 +77,27 @@ class Errands:
         with self._lock:
             return sorted(self._early)
 
-    def forward(self, work: Callable[[Ask], None]) -> None:
+    def forward(self, work: Callable[[Ask], None], size: int) -> None:
         """Run `work`, which asks the controller, in its turn; `work` handles its own failures.
+        `size`: the memory of its request, in bytes.
 
         Raises: Timeout: too many wait.
         """
-        if self._forwards.waiting >= WAITING_MAX:
-            raise Timeout(f"the controller does not answer: {WAITING_MAX} requests wait for it")
-        self._forwards.submit(lambda: work(self._line.ask))
+        with self._lock:
+            waiting, full = self._forwards.waiting, self._waiting_bytes >= WAITING_BYTES_MAX
+            if waiting >= WAITING_MAX or full:
+                raise Timeout(f"the controller does not answer: {waiting} requests wait for it, of "
+                              f"{self._waiting_bytes} bytes")  # fmt: skip
+            self._waiting_bytes += size
+
+        def run() -> None:
+            try:
+                work(self._line.ask)
+            finally:
+                with self._lock:
+                    self._waiting_bytes -= size
+
+        self._forwards.submit(run)
 
     def later(self, work: Callable[[], None]) -> None:
         """Run a request of this node's own to the controller."""

@@ -44,7 +44,7 @@ class Peer(NamedTuple):
 class Request:
     """One request from the network threads; it is answered exactly once."""
 
-    __slots__ = ("_id", "_reactor", "api", "body", "correlation_id", "peer", "version")
+    __slots__ = ("_id", "_reactor", "api", "body", "correlation_id", "peer", "size", "version")
 
     def __init__(self, reactor: "Answers", taken: "Taken") -> None:
         """Its bytes are copied as they are decoded."""
@@ -57,15 +57,26 @@ class Request:
         self.peer = Peer(taken.client_id, _host(taken.peer), taken.listener, taken.principal)
         self.body: Any = taken.body
         """The bytes after the header, later the decoded Struct."""
+        self.size: int = taken.body_bytes
+        """Approximate memory of the body, in bytes."""
 
     def decode(self) -> None:
         """Decode `body` into a Struct.
 
         Raises: InvalidRequest, UnsupportedVersion.
         """
-        self.body = self.api.decode_request(self.version, self.body)
+        self.body, self.size = self.api.measured_request(self.version, self.body)
         if self.api in _WAIT_FOR_MEMBERS:  # parts that are kept count towards the group's bounds
             self._reactor.read(self._id)
+
+    def hand_over(self) -> Any:
+        """The decoded body, for another part to keep as long as it needs it: a request that may
+        wait for minutes keeps only what its own answer to a failure names."""
+        body = self.body
+        if self.api in _WAIT_FOR_MEMBERS:
+            self.body = type(body)()
+            self.body.member_id = body.member_id
+        return body
 
     def answer(self, response: Answer) -> None:
         """Send a response with the fields of the API's schema; if it cannot be encoded, as with a

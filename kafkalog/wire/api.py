@@ -70,8 +70,13 @@ class Api:
         Raises: InvalidRequest, also for one that would take more memory than a request may, or
         names more than REQUEST_NAMES_MAX; UnsupportedVersion.
         """
-        request = self.request
-        return request.decode(version, data, pos, REQUEST_MEMORY_BYTES_MAX, REQUEST_NAMES_MAX)[0]
+        return self.measured_request(version, data, pos)[0]
+
+    def measured_request(self, version: int, data: Any, pos: int = 0) -> tuple[Struct, int]:
+        """As `decode_request`, with approximately how many bytes of memory the request takes."""
+        limits = REQUEST_MEMORY_BYTES_MAX, REQUEST_NAMES_MAX
+        body, _, bytes_ = self.request.decode_measured(version, data, pos, *limits)
+        return body, bytes_
 
     def encode_request(self, version: int, fields: dict[str, Any] | Struct) -> bytes:
         """A request's body.

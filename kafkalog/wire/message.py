@@ -96,14 +96,26 @@ class Message:
 
         Raises: InvalidRequest, UnsupportedVersion.
         """
+        return self.decode_measured(version, data, pos, memory_bytes, elements)[:2]
+
+    def decode_measured(
+        self,
+        version: int,
+        data: Any,
+        pos: int = 0,
+        memory_bytes: int = 0,
+        elements: int = sys.maxsize,
+    ) -> tuple[Struct, int, int]:
+        """As `decode`; the third is approximately how many bytes of memory the message takes."""
         decode, source = self._decoders.get(version) or self._make_decoder(version)
         raw = data if data.__class__ is bytes else bytes(data)
+        most = memory_bytes or MEMORY_BYTES_MAX
         try:
-            left = [memory_bytes or MEMORY_BYTES_MAX, *[elements] * source.arrays]
+            left = [most, *[elements] * source.arrays]
             items, end = decode(raw, pos, len(raw), left, 1)
         except _DECODE_ERRORS as error:
             raise decode_failure(source, error) from None
-        return items[0], end
+        return items[0], end, most - left[0] + end - pos
 
     def encode(self, version: int, fields: dict[str, Any] | Struct) -> bytes:
         """The message with these fields; missing ones get their defaults, and those that the

@@ -9,6 +9,7 @@ ArgumentError for fields that cannot be encoded.
 
 from __future__ import annotations
 
+import sys
 from typing import Any
 
 from kafkalog.errors import ArgumentError, InvalidRequest
@@ -205,9 +206,10 @@ class ControlRecords:
 class ConsumerProtocol:
     """What members of a group of kind "consumer" send each other through the coordinator."""
 
-    def decode_subscription(self, data: bytes) -> tuple[int, Struct]:
-        """Version and fields of a member's metadata; a newer version is read as 3."""
-        return self._decode(CONSUMER_SUBSCRIPTION, data)
+    def decode_subscription(self, data: bytes, elements: int = sys.maxsize) -> tuple[int, Struct]:
+        """Version and fields of a member's metadata; a newer version is read as 3.  `elements`: of
+        each of its arrays."""
+        return self._decode(CONSUMER_SUBSCRIPTION, data, elements)
 
     def encode_subscription(self, version: int, fields: Fields) -> bytes:
         """A member's metadata."""
@@ -222,13 +224,14 @@ class ConsumerProtocol:
         return version.to_bytes(2, "big") + CONSUMER_ASSIGNMENT.encode(version, fields)
 
     @staticmethod
-    def _decode(message: Message, data: bytes) -> tuple[int, Struct]:
+    def _decode(message: Message, data: bytes, elements: int = sys.maxsize) -> tuple[int, Struct]:
         if len(data) < 2:
             raise InvalidRequest(f"{message.title}: version: found {len(data)} bytes, wanted 2")
         version = int.from_bytes(data[:2], "big", signed=True)
         if version < 0:
             raise InvalidRequest(f"{message.title}: version: found {version}, wanted 0 or more")
-        return version, message.decode(_newest(message, version), data, 2)[0]
+        newest = _newest(message, version)
+        return version, message.decode(newest, data, 2, elements=elements)[0]
 
 
 def _newest(message: Message, version: int) -> int:

@@ -22,11 +22,11 @@ from tests.hostile.attack import (
 from tests.hostile.victim import MIB, WITNESS_TOPIC, Victim
 from tests.support.effort import LONG
 from tests.support.waiting import wait_for
-from tests.unit.plane.peer import one
+from tests.unit.plane.peer import Peer, one
 
 UNKNOWN_TOPIC, POLICY_VIOLATION, INVALID_PARTITIONS, INVALID_ASSIGNMENT = 3, 44, 37, 39
 INVALID_REQUEST, INVALID_CONFIG, INVALID_TOPIC, TOO_LARGE_METADATA = 42, 40, 17, 12
-INVALID_RECORD = 87
+INVALID_RECORD, UNKNOWN_MEMBER_ID = 87, 25
 GROUP_ID_NOT_FOUND, MEMBER_ID_REQUIRED, GROUP_MAX_SIZE_REACHED = 69, 79, 81
 REQUEST_MIB = 128 + 300
 """A request is decoded to at most 128 MiB; add its bytes (100 MiB), their copy and the answer."""
@@ -274,6 +274,41 @@ def test_members_that_wait_hold_no_frames(victim: Victim) -> None:
                     "all of them wait",
                 )
             wait_for(lambda: victim.resident_bytes() < before + 100 * MIB, "their frames are gone")
+
+
+def test_members_that_wait_keep_little_of_their_requests(victim: Victim) -> None:
+    """JoinGroup and SyncGroup kept what was decoded of them, 9 MiB each, for as long."""
+    count, fields = 50_000, join_fields("patient", rebalance_timeout_ms=600_000)
+    with contextlib.ExitStack() as ends:
+        peers = [ends.enter_context(contextlib.closing(victim.peer())) for _ in range(14)]
+        asking, leader, *others = peers
+        ids = [peer.ask(apis.JOIN_GROUP, 9, fields).member_id for peer in peers[1:]]
+        first = {**fields, "member_id": ids[0]}
+        assert leader.ask(apis.JOIN_GROUP, 9, first).error_code == 0
+        fields["protocols"] *= count
+        with victim.attacked("12 members with 50,000 protocols", 60 * MIB):
+            for peer, member in zip(others, ids[1:], strict=True):
+                peer.send(apis.JOIN_GROUP, 9, {**fields, "member_id": member})
+            after_large_ones(asking)
+        leader.send(apis.JOIN_GROUP, 9, first)
+        generation = {peer.receive().generation_id for peer in peers[1:]}
+        asked = {"group_id": "patient", "generation_id": generation.pop(),
+                 "protocol_type": "consumer", "protocol_name": "range",
+                 "assignments": [{"member_id": "m", "assignment": b""}] * count}  # fmt: skip
+        with victim.attacked("12 SyncGroups with 50,000 assignments", 60 * MIB):
+            for peer, member in zip(others, ids[1:], strict=True):
+                peer.send(apis.SYNC_GROUP, 5, {**asked, "member_id": member})
+            after_large_ones(asking)
+        leave = {"group_id": "patient", "members": [{"member_id": member} for member in ids]}
+        assert leader.ask(apis.LEAVE_GROUP, 5, leave).error_code == 0
+        assert {peer.receive().error_code for peer in others} == {UNKNOWN_MEMBER_ID}
+
+
+def after_large_ones(peer: Peer) -> None:
+    """Wait until large requests that were sent before have been handled: one after the other."""
+    body = apis.METADATA.encode_request(9, {"topics": []})
+    peer.send_body(apis.METADATA, 9, padded(body, 1 << 20))
+    assert peer.receive().topics == []
 
 
 def test_a_subscription_to_10_000_topics(victim: Victim) -> None:

@@ -184,14 +184,22 @@ class Victim:
             f"{name}: {self.descriptors()} descriptors, {descriptors} before",
         )
 
+    def _took_ms(self, kind: str, begin_s: float) -> list[float]:
+        """How long the witness' requests took that were answered since then, in order."""
+        return sorted(
+            (one.end_s - one.begin_s) * 1000
+            for one in self.witness.answers
+            if one.kind == kind and one.end_s >= begin_s
+        )
+
+    def p99_ms(self, begin_s: float) -> dict[str, float]:
+        """Of the witness' requests that were answered since then, by kind."""
+        found = {kind: self._took_ms(kind, begin_s) for kind in ("fast", "slow")}
+        return {kind: took[math.ceil(len(took) * 0.99) - 1] for kind, took in found.items()}
+
     def _others(self, begin_s: float) -> str:
         found = []
-        for kind in ("fast", "slow"):
-            took = sorted(
-                (one.end_s - one.begin_s) * 1000
-                for one in self.witness.answers
-                if one.kind == kind and one.end_s >= begin_s
-            )
-            p99 = took[math.ceil(len(took) * 0.99) - 1]
+        for kind, p99 in self.p99_ms(begin_s).items():
+            took = self._took_ms(kind, begin_s)
             found.append(f"{len(took)} {kind} p99 {p99:.1f} max {took[-1]:.1f} ms")
         return ", ".join(found)

@@ -39,7 +39,9 @@ size_t kl_zstd_frame(const uint8_t *data, size_t bytes, uint64_t *content_bytes)
     if (bytes <= MAGIC_BYTES || little(data, MAGIC_BYTES) != FRAME_MAGIC) return 0;
     bool has_checksum = data[pos] >> 2 & 1;
     if (!read_header(data, bytes, &pos, content_bytes)) return 0;
+    size_t left = KL_PIECES_FREE + bytes / KL_PIECE_BYTES - 1; /* the frame itself */
     for (bool last = false; !last;) {
+        if (left-- == 0) return 0;
         if (bytes - pos < BLOCK_HEADER_BYTES) return 0;
         uint64_t head = little(data + pos, BLOCK_HEADER_BYTES);
         last = head & 1;

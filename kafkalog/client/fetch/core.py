@@ -334,6 +334,13 @@ class Core:
         pause_ms = min(pause_ms, self._tempo.pause_max_ms)
         self._resting[tp] = _Rest(now_s + pause_ms / 1000, pause_ms)
 
+    def _rest_if_again(self, tp: TopicPartition, now_s: float) -> None:
+        """Ask another node at once, but in a row of such answers after longer and longer pauses."""
+        if tp in self._resting:
+            self._rest(tp, now_s)
+        else:
+            self._resting[tp] = _Rest(now_s, 0)
+
     def refuse(self, tp: TopicPartition, problem: errors.KafkalogError, now_s: float) -> None:
         """Raise a partition's failure from the next `poll`, and retry it later; the others are
         read."""
@@ -357,6 +364,11 @@ class Core:
         problem, self._trouble = self._trouble, None
         return problem
 
+    def gone(self, node: int) -> None:
+        """A node without a request in flight is not in the cluster any more."""
+        self.sessions.pop(node, None)
+        self.paused.pop(node, None)
+
     def hang_up(self) -> None:
         """All connections are closed; nodes may still remember their sessions."""
         for node in list(self.sessions):
@@ -378,7 +390,8 @@ class Core:
         """
         asked = self.asked.pop(node)
         if answer.throttle_time_ms > 0:
-            self.paused[node] = now_s + answer.throttle_time_ms / 1000
+            pause_ms = min(answer.throttle_time_ms, self._tempo.request_ms)
+            self.paused[node] = now_s + pause_ms / 1000
         if isinstance(asked.said, dict):
             self._checked(answer, asked.said, asked.offsets, now_s)
             return
@@ -417,7 +430,9 @@ class Core:
                 if named is None or not self.known.learn_leader(
                     tp, named.leader_id, named.leader_epoch, places.get(named.leader_id)
                 ):
-                    failed[tp] = code  # else the named leader is asked at once
+                    failed[tp] = code
+                else:
+                    self._rest_if_again(tp, now_s)
         for tp, code in failed.items():
             what = f"fetch of {tp.topic}-{tp.partition}"
             self.failed(failure(code, what, api=apis.FETCH), [tp], now_s)
@@ -436,10 +451,7 @@ class Core:
         if row.error_code and tp in asked.nearer:
             self.nearer.pop(tp, None)  # a follower's own error: ask the leader
             if row.error_code == ErrorCode.OFFSET_OUT_OF_RANGE:  # it may lag behind the leader,
-                if tp in self._resting:  # which may name it again and again
-                    self._rest(tp, now_s)
-                else:
-                    self._resting[tp] = _Rest(now_s, 0)
+                self._rest_if_again(tp, now_s)  # which may name it again and again
                 return 0
         elif getattr(row, "preferred_read_replica", -1) >= 0:
             until_s = now_s + self.options.nearer_s

@@ -65,6 +65,8 @@ class Fetcher:
         self._connections: dict[int, Connection] = {}
         self._ring = ring
         self._opening: dict[int, Opening] = {}
+        self._version = -1
+        """Of the metadata when nodes that have gone were last looked for."""
         self._resets = Resets(cluster, self.core)
         self._backoff: Backoff | None = None
         self.fetch_bytes, self.fetch_ms = Tally(), Tally()
@@ -172,6 +174,7 @@ class Fetcher:
 
         Raises: a permanent failure; a transient one if no request is in flight.
         """
+        self._leave_gone()
         core, nodes = self.core, self.cluster.nodes.keys()
         every = nodes and core.asked.keys() >= nodes
         for node, partitions in ({} if every else self._by_node()).items():
@@ -180,6 +183,18 @@ class Fetcher:
         problem = core.take_trouble()
         if problem is not None and not core.asked:
             raise problem
+
+    def _leave_gone(self) -> None:
+        """Close connections to nodes that are not in the cluster any more."""
+        core, nodes = self.core, self.cluster.nodes
+        if self._version == self.cluster.version or not nodes:
+            return
+        self._version = self.cluster.version
+        for node in (self._connections.keys() | core.sessions.keys()) - nodes.keys():
+            if node not in core.asked:
+                core.gone(node)
+                if connection := self._connections.pop(node, None):
+                    connection.close()
 
     def _alone(
         self, node: int, call: Callable[[], None], partitions: Iterable[TopicPartition] = ()

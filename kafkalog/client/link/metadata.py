@@ -31,6 +31,8 @@ GROUP, TRANSACTION = 0, 1
 """What a coordinator is for: a group, a transactional id."""
 PAST_MAX = 10_000
 """Forgotten or deleted topics whose epochs are remembered."""
+PAST_PARTITIONS_MAX = 200_000
+"""The partitions of these, about 50 MB; and of one topic, those that its last answer lacks."""
 COORDINATORS_MAX = 10_000
 SOUGHT_MAX = 1_000
 NODES_MAX = 10_000
@@ -140,10 +142,13 @@ class Known:
     def _take(self, info: TopicInfo) -> None:
         rows, topic_id = dict(info.partitions), info.topic_id
         if topic_id.int and (before := self._seen.pop(topic_id, None)) is not None:
+            most = len(rows) + PAST_PARTITIONS_MAX
             for number, known in before.partitions.items():
                 row = rows.get(number)
-                # A topic never loses a partition.
-                rows[number] = known if row is None else self._newer(row, known, topic_id)
+                if row is not None:
+                    rows[number] = self._newer(row, known, topic_id)
+                elif len(rows) < most:  # a topic never loses a partition
+                    rows[number] = known
         taken = info._replace(partitions=dict(sorted(rows.items())))
         self.topics[info.name] = taken
         if topic_id.int:
@@ -168,12 +173,15 @@ class Known:
         return 0 <= row.leader_epoch < known.leader_epoch
 
     def _bound(self) -> None:
-        if len(self._seen) - len(self.topics) <= PAST_MAX:
-            return
         current = {info.topic_id for info in self.topics.values()}
         past = [topic_id for topic_id in self._seen if topic_id not in current]
-        for topic_id in past[: max(len(past) - PAST_MAX, 0)]:
-            del self._seen[topic_id]
+        count, partitions = len(past), sum(len(self._seen[one].partitions) for one in past)
+        if count <= PAST_MAX and partitions <= PAST_PARTITIONS_MAX:
+            return
+        for topic_id in past:
+            if count <= PAST_MAX and partitions <= PAST_PARTITIONS_MAX:
+                break
+            count, partitions = count - 1, partitions - len(self._seen.pop(topic_id).partitions)
         self._hearsay = {key: n for key, n in self._hearsay.items() if key[0] in self._seen}
 
     def learn(self, other: Known, names: Iterable[str]) -> None:

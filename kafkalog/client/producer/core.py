@@ -265,7 +265,9 @@ class Core:
                 lane.unstored_s = lane.unstored_s or now_s
             batch.doubtful = batch.doubtful or code not in _NOT_STORED
             told = handling(code, apis.PRODUCE) is not Handling.AWAIT
-            self._again(batch, str(problem), now_s, tell=told, at_once=answer.moved)
+            # At once only the first time in a row: each answer may name another leader.
+            at_once = answer.moved and not lane.pause_ms
+            self._again(batch, str(problem), now_s, tell=told, at_once=at_once)
         else:
             batch.doubtful = batch.doubtful or says_nothing(code)
             self._refused(batch, problem)
@@ -294,9 +296,10 @@ class Core:
             else:
                 self._refused(batch, problem)
 
-    def throttled(self, node: int, until_s: float) -> None:
-        """A node throttles this client until then."""
-        self._paused[node] = until_s
+    def throttled(self, node: int, pause_ms: int, now_s: float) -> None:
+        """A node throttles this client, which obeys for as long as a request may take."""
+        self._paused = {one: until_s for one, until_s in self._paused.items() if until_s > now_s}
+        self._paused[node] = now_s + min(pause_ms, self.client.request_timeout_ms) / 1000
 
     def _landed(self, batch: Batch) -> None:
         with self.waiting.lock:
@@ -317,7 +320,9 @@ class Core:
             self._refused(batch, errors.Timeout(f"{why}; retries: {self.options.retries}"))
             return
         pause_ms = lane.pause_ms or self.client.retry_backoff_ms
-        if not at_once:
+        if at_once:
+            lane.pause_ms = pause_ms
+        else:
             lane.pause_ms = min(pause_ms * 2, self.client.retry_backoff_max_ms)
             # Jitter: up to a fifth more or less (KIP-580).
             lane.retry_at_s = now_s + pause_ms * (0.8 + 0.4 * self._chance()) / 1000

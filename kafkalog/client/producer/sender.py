@@ -328,7 +328,7 @@ class Sender:
             self.core.unanswered(batch, errors.BadAnswer(told))
             self._do()
         if answer.throttle_time_ms > 0:
-            self.core.throttled(node, time.monotonic() + answer.throttle_time_ms / 1000)
+            self.core.throttled(node, answer.throttle_time_ms, time.monotonic())
 
     def _answer(self, tp: TopicPartition, row: Any, places: dict[int, Address]) -> Answer:
         """The part of an answer about a partition; the leader that it names is noted."""

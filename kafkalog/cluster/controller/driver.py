@@ -39,7 +39,7 @@ from kafkalog.cluster.controller.events import (
     Unwatched,
 )
 from kafkalog.cluster.controller.sender import Sender
-from kafkalog.errors import KafkalogError
+from kafkalog.errors import KafkalogError, Timeout
 from kafkalog.metadata.image import Broker
 from kafkalog.metadata.zookeeper import tree
 from kafkalog.metadata.zookeeper.reading import read_tree
@@ -51,6 +51,10 @@ __all__ = ["Driver"]
 _logger = logging.getLogger(__name__)
 
 RETRY_S = 0.5
+ASKED_BYTES_MAX = 67_108_864
+"""What requests may take that have no answer yet; once they do, any more are to be sent again."""
+REQUEST_BYTES = 2_000
+"""Of a request besides its decoded body."""
 Answer = Callable[[Mapping[str, Any] | Exception | None], None]
 """Takes the fields of a response; None: this node is not the controller; an exception: the request
 failed with it."""
@@ -79,6 +83,7 @@ class Driver:
         self._said = ""  # the last problem that was logged
         self._unplaced: dict[int, int] = {}  # brokers without the listener, with their epochs
         self._asking = threading.Lock()  # a request is queued before the end, or refused
+        self._asked_bytes = 0
         self._ended = threading.Event()
         self._thread = threading.Thread(target=self._loop, name=f"controller {node}", daemon=True)
 
@@ -97,15 +102,29 @@ class Driver:
         """Whether it takes requests: its end has not begun."""
         return not self._ended.is_set()
 
-    def ask(self, api: Api, request: Any, version: int, answer: Answer) -> None:
+    def ask(self, api: Api, request: Any, version: int, answer: Answer, *, size: int = 0) -> None:
         """Ask the controller; `answer` is called once, in its thread, and must return at once.
+        `size`: the request's memory, in bytes.
 
         After `stop` it is called here, with None.
+
+        Raises: Timeout: requests of ASKED_BYTES_MAX wait.
         """
+        size += REQUEST_BYTES
+
+        def answered(body: Mapping[str, Any] | Exception | None) -> None:
+            with self._asking:
+                self._asked_bytes -= size
+            answer(body)
+
         with self._asking:
             takes = self.takes
+            if takes and self._asked_bytes >= ASKED_BYTES_MAX:
+                raise Timeout(f"node {self._node}: requests of {self._asked_bytes} bytes wait for "
+                              "the controller")  # fmt: skip
             if takes:
-                self._events.put(Asked(answer, api, request, version))
+                self._asked_bytes += size
+                self._events.put(Asked(answered, api, request, version))
         if not takes:
             answer(None)
 

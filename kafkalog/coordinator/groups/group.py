@@ -16,6 +16,7 @@ from kafkalog.coordinator.groups.weight import (
     expected_bytes,
     member_bytes,
     offset_bytes,
+    topics_bytes,
 )
 from kafkalog.coordinator.step import Answer
 from kafkalog.coordinator.weight import Weight
@@ -269,7 +270,7 @@ class Group:
         """Remove a member or a pending id; the longest member succeeds the leader."""
         member = self.members.pop(member_id, None)
         if member is not None:
-            self._support.subtract({name for name, _ in member.protocols})
+            self._supports_no_more(member.protocols)
             self._joined -= member.join is not None
             self.weight.add(-member.weighed_bytes)
             if member.instance_id is not None:
@@ -304,10 +305,22 @@ class Group:
 
     def speak(self, member: Member, protocols: Protocols) -> None:
         """Take over what a member says in a new JoinGroup."""
-        self._support.subtract({name for name, _ in member.protocols})
+        self._supports_no_more(member.protocols)
         member.protocols = protocols
         self._support.update({name for name, _ in protocols})
         self.weigh(member)
+
+    def _supports_no_more(self, protocols: Protocols) -> None:
+        """A member no longer supports these: names that no other has are forgotten."""
+        for name in {name for name, _ in protocols}:
+            self._support[name] -= 1
+            if not self._support[name]:
+                del self._support[name]
+
+    def subscribe(self, topics: set[str] | None) -> None:
+        """Remember the topics to which its members subscribe; None: unknown."""
+        self.weight.add(topics_bytes(topics) - topics_bytes(self.topics))
+        self.topics = topics
 
     def assign(self, member: Member, assignment: bytes) -> None:
         """Set a member's assignment."""

@@ -168,7 +168,7 @@ def complete(shard: GroupShard, step: Step, group: Group) -> None:
         return
     group.protocol = None
     group.leader = None
-    group.topics = records.subscribed_topics(group)
+    group.subscribe(records.subscribed_topics(group))
     group.become(State.EMPTY, step.wall_ms)
     LOG.info("group %s: generation %d: nobody is left", group.group_id, group.generation)
     # If this fails, the previous generation returns after a restart, and times out.
@@ -178,7 +178,7 @@ def complete(shard: GroupShard, step: Step, group: Group) -> None:
 def _generation(shard: GroupShard, step: Step, group: Group) -> None:
     """Send the members that joined their new generation."""
     group.protocol = group.choose_protocol()
-    group.topics = records.subscribed_topics(group)
+    group.subscribe(records.subscribed_topics(group))
     group.become(State.COMPLETING, step.wall_ms)
     LOG.info(
         "group %s: generation %d: %d members, protocol %s",

@@ -17,6 +17,7 @@ from kafkalog.coordinator.partitions import CACHED_CHARACTERS_MAX
 from kafkalog.coordinator.step import JournalRecord
 from kafkalog.errors import KafkalogError
 from kafkalog.types import TopicPartition
+from kafkalog.wire.api import REQUEST_NAMES_MAX
 from kafkalog.wire.records import CONSUMER_PROTOCOL, OFFSETS
 from kafkalog.wire.values import ZERO_UUID, Struct
 
@@ -161,7 +162,7 @@ def loaded_group(group: Group, value: Struct) -> None:
         group.add(member, value.protocol_type)
     if value.leader in group.members:
         group.leader = value.leader
-    group.topics = subscribed_topics(group)
+    group.subscribe(subscribed_topics(group))
 
 
 def loaded_offset(value: Struct, position: int) -> CommittedOffset:
@@ -187,9 +188,10 @@ def _one_of_each(topic_id: UUID) -> UUID:
 
 
 def topics_of(metadata: bytes) -> frozenset[str] | None:
-    """The topics of a consumer's subscription; None if it cannot be read."""
+    """The topics of a consumer's subscription; None if it cannot be read, or names more than
+    REQUEST_NAMES_MAX."""
     try:
-        _, subscription = CONSUMER_PROTOCOL.decode_subscription(metadata)
+        _, subscription = CONSUMER_PROTOCOL.decode_subscription(metadata, REQUEST_NAMES_MAX)
     except KafkalogError:
         return None
     return frozenset(subscription.topics)

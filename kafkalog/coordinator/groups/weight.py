@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 
 __all__ = [
     "GROUP_BYTES",
     "expected_bytes",
     "member_bytes",
     "offset_bytes",
+    "topics_bytes",
 ]
 
 GROUP_BYTES, MEMBER_BYTES, EXPECTED_BYTES, OFFSET_BYTES = 2_500, 1_500, 700, 400
+PROTOCOL_BYTES, TOPIC_BYTES = 200, 140
 """Memory of one item besides its strings, including its timer and any handed-out id that has not
 joined yet.  Measured, and rounded up."""
 
@@ -21,8 +23,13 @@ def member_bytes(
 ) -> int:
     """Memory of a member with these names and this metadata for its protocols."""
     texts = sum(len(name) for name in names if name)
-    texts += sum(len(name) + len(data) for name, data in said)
+    texts += sum(PROTOCOL_BYTES + len(name) + len(data) for name, data in said)
     return MEMBER_BYTES + texts + len(assignment)
+
+
+def topics_bytes(topics: Collection[str] | None) -> int:
+    """Memory of the topics to which a group's members subscribe."""
+    return sum(TOPIC_BYTES + len(topic) for topic in topics or ())
 
 
 def expected_bytes(member_id: str) -> int:

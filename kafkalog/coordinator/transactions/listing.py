@@ -16,13 +16,15 @@ from kafkalog.coordinator.transactions.transaction import State, Transaction
 from kafkalog.errors import ArgumentError
 from kafkalog.wire.error_codes import ErrorCode
 
-__all__ = ["LISTINGS_MAX", "SLICE", "Filters", "Listing", "Listings"]
+__all__ = ["LISTINGS_BYTES_MAX", "LISTINGS_MAX", "SLICE", "Filters", "Listing", "Listings"]
 
 SLICE = 20_000
 """Work between two looks at other requests, about 10 ms: steps of the pattern, quarters of
 characters, and transactional ids."""
 LISTINGS_MAX = 100
-"""Requests that are not answered within their first slice; later ones are to be retried."""
+LISTINGS_BYTES_MAX = 16 << 20
+"""Requests that have not begun, and what they may take: once they do, later ones are to be
+retried."""
 BY_TITLE = {state.title: state for state in State}
 
 
@@ -128,6 +130,7 @@ class Listings:
     def __init__(self) -> None:
         self._first: Listing | None = None
         self._waiting: deque[Call] = deque()
+        self._waiting_bytes = 0
 
     @property
     def busy(self) -> bool:
@@ -136,9 +139,10 @@ class Listings:
 
     def add(self, request: Call) -> bool:
         """Let a request wait for `go_on`; False if too many wait."""
-        if len(self._waiting) >= LISTINGS_MAX:
+        if len(self._waiting) >= LISTINGS_MAX or self._waiting_bytes >= LISTINGS_BYTES_MAX:
             return False
         self._waiting.append(request)
+        self._waiting_bytes += request.size
         return True
 
     def go_on(self, shards: Iterable[TransactionShard], told: ErrorCode, step: Step) -> None:
@@ -148,6 +152,7 @@ class Listings:
         """
         if self._first is None:
             request = self._waiting.popleft()
+            self._waiting_bytes -= request.size
             try:
                 self._first = Listing(request, shards)
             except ArgumentError:

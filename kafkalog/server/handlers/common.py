@@ -41,9 +41,10 @@ TOPIC_OPERATIONS, CLUSTER_OPERATIONS = everything(Kind.TOPIC), everything(Kind.C
 
 
 def call_of(request: Request) -> Call:
-    """A request as coordinators take it."""
-    peer = request.peer
-    return Call(request.body, request.version, peer.client_id or "", peer.host, request.answer)
+    """A request as coordinators take it.  It leaves the request, which may wait for long."""
+    peer, size = request.peer, request.size
+    body = request.hand_over()
+    return Call(body, request.version, peer.client_id or "", peer.host, request.answer, size=size)
 
 
 def failed(problem: BaseException) -> dict[str, Any]:

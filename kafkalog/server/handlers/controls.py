@@ -57,7 +57,7 @@ def to_controller(node: Node, request: Request) -> None:
             except Exception as problem:
                 handler_failed(request, problem)
 
-        errands.forward(alter)
+        errands.forward(alter, request.size)
         return
     if node.controller is not None and node.controller.reigns:
         _ask(node.controller, request)
@@ -74,7 +74,7 @@ def to_controller(node: Node, request: Request) -> None:
         except Exception as problem:
             handler_failed(request, problem)
 
-    errands.forward(forward)
+    errands.forward(forward, request.size)
 
 
 def _is_of(node: Node, request: Request) -> bool:
@@ -105,7 +105,7 @@ def _ask(controller: Controlling, request: Request) -> None:
 
     settings = _SETTINGS.get(request.api.key)
     body = request.body if settings is None else settings.convert(request.body)
-    controller.ask(request.api, body, request.version, answer)
+    controller.ask(request.api, body, request.version, answer, size=request.size)
 
 
 class _Settings(NamedTuple):

@@ -61,13 +61,20 @@ def _size(node: Node, topic: str, partition: int) -> int:
         return 0  # nothing was written to it yet, or it is being deleted
 
 
+def _is_here(node: Node, path: str) -> bool:
+    """Whether a path leads to the data directory.  The system follows it: realpath would look at
+    each of its names, of which there may be thousands."""
+    try:
+        return os.path.isabs(path) and os.path.samefile(path, node.manager.path)
+    except (OSError, ValueError):  # there is no such directory; no path has a NUL
+        return False
+
+
 def alter_replica_log_dirs(node: Node, request: Request) -> dict[str, Any]:
     """Every replica is in the one directory; any other is not found."""
     results: dict[str, dict[int, ErrorCode]] = {}
     for directory in request.body.dirs:
-        here = os.path.isabs(directory.path) and os.path.realpath(directory.path) == (
-            os.path.realpath(node.manager.path)
-        )
+        here = _is_here(node, directory.path)
         for topic in directory.topics:
             for partition in topic.partitions:
                 code = ErrorCode.NONE if here else ErrorCode.LOG_DIR_NOT_FOUND

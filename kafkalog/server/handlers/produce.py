@@ -160,6 +160,7 @@ class _Append:
                 node.bulk.submit(self._rest)
                 return
             self._left.popleft()
+            asked.records = None  # acks=all may wait for long
             self._verdicts.pop(key, None)  # it held for one batch
         if request.body.acks == ALL or any(one.sync_due for one in self._done):
             _Waiting(node, request, self._done).begin()

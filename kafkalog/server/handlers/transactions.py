@@ -125,7 +125,7 @@ def txn_offset_commit(node: Node, request: Request) -> None:
 
     if node.afar is not None and broker is not None:
         node.afar.allow(broker, asked, [where], joins, heard)
-    elif not node.transactions.ask(event, here=True):
+    elif not node.transactions.ask(event, request.size, here=True):
         _refuse(node, request, ErrorCode.COORDINATOR_NOT_AVAILABLE)
 
 
@@ -224,7 +224,7 @@ class _Marking:
             producer = Producer(marker.producer_id, marker.producer_epoch,
                                 marker.transaction_result, marker.coordinator_epoch,
                                 marker.transaction_version)  # fmt: skip
-            self._node.markers.write(where, producer, partial(self._done, key))
+            self._node.markers.write_for_client(where, producer, partial(self._done, key))
 
     def _done(self, key: tuple[int, TopicPartition], error: ErrorCode) -> None:
         with self._lock:

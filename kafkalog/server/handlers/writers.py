@@ -150,7 +150,7 @@ def allow(
     broker = None if node.afar is None else node.afar.coordinator(request.body.transactional_id)
     if broker is not None:
         asking.afar(broker)
-    elif not node.transactions.ask(asking.here, here=True):
+    elif not node.transactions.ask(asking.here, request.size, here=True):
         asking.nobody()
 
 

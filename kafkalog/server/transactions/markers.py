@@ -26,6 +26,11 @@ __all__ = ["Markers"]
 OPENERS = 4
 """Logs that are opened at the same time: each may need recovery, whose time grows with its
 unflushed bytes."""
+ASKED_MAX = 100_000
+"""Markers of clients' requests that wait, about 70 MB; any beyond are to be sent again.  Those of
+the coordinator are bounded by the transactions that it keeps."""
+FAILING_MAX = 1_000
+"""Partitions whose latest failure is remembered: those that failed last."""
 Done = Callable[[ErrorCode], None]
 Write = Callable[..., bool]
 """Takes `wait`, see Markers._append."""
@@ -56,6 +61,8 @@ class Markers:
         self._lock = threading.Lock()  # guards what follows
         self._queued = 0
         """What the thread has still to do."""
+        self._asked = 0
+        """Markers of clients' requests that have no outcome."""
         self._behind: dict[TopicPartition, deque[Write]] = {}
         """Markers for logs that are being opened."""
         self._failing: dict[TopicPartition, tuple[str, ErrorCode]] = {}
@@ -87,6 +94,22 @@ class Markers:
         with self._lock:
             self._queued += 1
         self._thread.submit(partial(self._next, where, write))
+
+    def write_for_client(self, where: TopicPartition, producer: Producer, done: Done) -> None:
+        """As `write`, for a client's request; NOT_LEADER_OR_FOLLOWER if ASKED_MAX wait."""
+
+        def told(error: ErrorCode) -> None:
+            with self._lock:
+                self._asked -= 1
+            done(error)
+
+        with self._lock:
+            room = self._asked < ASKED_MAX
+            self._asked += room
+        if room:
+            self.write(where, producer, told)
+        else:
+            done(ErrorCode.NOT_LEADER_OR_FOLLOWER)
 
     def _is_first(self, where: TopicPartition) -> bool:
         """Whether the log is open, or others take care of that, and no earlier marker for it
@@ -189,6 +212,8 @@ class Markers:
             before = self._failing.pop(where, None)
             if now is not None and self._partitions.has(*where):
                 self._failing[where] = now
+                if len(self._failing) > FAILING_MAX:
+                    del self._failing[next(iter(self._failing))]
         if now is None and before is not None:
             _logger.info("%s-%d: transactions can be ended again", *where)
         elif now is not None and now != before and error not in _USUAL:

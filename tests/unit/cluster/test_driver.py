@@ -13,8 +13,9 @@ from typing import Any
 import pytest
 
 from kafkalog.cluster.controller import sender
-from kafkalog.cluster.controller.driver import Driver
+from kafkalog.cluster.controller.driver import ASKED_BYTES_MAX, Driver
 from kafkalog.cluster.controller.events import Asked, Options
+from kafkalog.errors import Timeout
 from kafkalog.metadata.zookeeper import tree
 from kafkalog.metadata.zookeeper.session import USUAL, Create, Delete, Set, open_session
 from kafkalog.testing.standin import StandIn
@@ -57,6 +58,29 @@ class Counted(Driver):
     def _stand(self) -> None:
         self.stood.release()
         super()._stand()
+
+
+def test_requests_that_wait_are_bounded_in_bytes(stand_in: StandIn) -> None:
+    """Until they are answered."""
+    driver = Slow(stand_in)
+    driver.start()
+    wait_for(lambda: driver.reigns, "it is elected")
+    answers = queue.Queue[Any]()
+
+    def ask(size: int) -> None:
+        driver.ask(apis.ALLOCATE_PRODUCER_IDS, None, 0, answers.put, size=size)
+
+    ask(ASKED_BYTES_MAX // 2)
+    assert driver.taken.wait(LIMIT_S)
+    ask(ASKED_BYTES_MAX)
+    with pytest.raises(Timeout, match=r"bytes wait for the controller$"):
+        ask(1)
+    driver.goes_on.set()
+    for _ in range(2):
+        answers.get(timeout=LIMIT_S)
+    ask(1)
+    answers.get(timeout=LIMIT_S)
+    driver.stop()
 
 
 def test_what_is_asked_while_it_ends_is_answered(stand_in: StandIn) -> None:

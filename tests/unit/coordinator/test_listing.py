@@ -7,6 +7,7 @@ from functools import partial
 
 import pytest
 
+from kafkalog.coordinator.step import Call, Step
 from kafkalog.coordinator.transactions import listing
 from kafkalog.wire import apis
 from kafkalog.wire.error_codes import ErrorCode
@@ -69,6 +70,20 @@ def test_many_listings_at_once(office: Office, monkeypatch: pytest.MonkeyPatch) 
     assert replies[4].error is ErrorCode.COORDINATOR_NOT_AVAILABLE
     office.wait(0)
     assert [names(one) for one in replies[:4]] == [NAMES] * 4
+
+
+def test_listings_of_many_bytes(office: Office) -> None:
+    """A filter may have a hundred thousand items."""
+    listings, answers = listing.Listings(), list[object]()
+    body = apis.LIST_TRANSACTIONS.decode_request(2, apis.LIST_TRANSACTIONS.encode_request(2, {}))
+    call = Call(body, 2, "client", "/h", answers.append, size=listing.LISTINGS_BYTES_MAX // 2)
+    assert [listings.add(call) for _ in range(3)] == [True, True, False]
+    step = Step(0, 0)
+    listings.go_on(office.core.shards.values(), ErrorCode.NONE, step)  # the first has begun
+    assert [listings.add(call) for _ in range(2)] == [True, False]
+    while listings.busy:
+        listings.go_on(office.core.shards.values(), ErrorCode.NONE, step)
+    assert listings.add(call) and len(step.answers) == 3
 
 
 def test_partitions_given_up_while_they_are_listed(office: Office) -> None:

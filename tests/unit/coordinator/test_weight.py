@@ -13,10 +13,12 @@ from kafkalog.coordinator.groups.weight import (
     expected_bytes,
     member_bytes,
     offset_bytes,
+    topics_bytes,
 )
 from kafkalog.wire import apis
+from kafkalog.wire.api import REQUEST_NAMES_MAX
 from kafkalog.wire.error_codes import ErrorCode
-from tests.unit.coordinator.group_calls import Desk, config
+from tests.unit.coordinator.group_calls import Desk, config, subscription
 
 FULL = ErrorCode.GROUP_MAX_SIZE_REACHED
 LIMIT = 40_000
@@ -28,6 +30,7 @@ def weighed(group: Group) -> int:
     pending = [o for offsets in group.pending_offsets.values() for o in offsets.values()]
     return (
         GROUP_BYTES + len(group.group_id) + len(group.protocol_type or "")
+        + topics_bytes(group.topics)
         + sum(map(expected_bytes, group.pending))
         + sum(member_bytes(m.names, m.protocols, m.assignment) for m in group.members.values())
         + sum(offset_bytes(offset.metadata) for offset in [*committed, *pending])
@@ -167,6 +170,43 @@ def test_no_member_that_is_there_takes_more_little_by_little() -> None:
     assert desk.sync(again, given).error == FULL
     assert desk.core.weight.bytes <= LIMIT
     assert desk.sync(again, {one.member_id: bytes(4_096)}).error == ErrorCode.NONE
+    check(desk)
+
+
+def test_protocols_count_however_short_their_names_are() -> None:
+    """Each takes a hundred times as much memory as a name of one letter."""
+    desk = Desk(config(kafkalog_groups_max_bytes=LIMIT))
+    many = [(f"{number:x}", b"") for number in range(LIMIT // 100)]
+    assert desk.join(version=3, protocols=many).error == FULL
+    assert desk.join(version=3, protocols=many[:20]).waits
+    check(desk)
+
+
+def test_names_of_protocols_go_with_their_members() -> None:
+    """A member that rejoins under new names, and members that leave."""
+    desk = Desk(config(kafkalog_groups_max_bytes=LIMIT))
+    (one,) = desk.stable(1, protocols=[("range", b"")])
+    for number in range(20):
+        names = ["range", f"{number}" + "x" * 2_000]
+        assert desk.join(one.member_id, protocols=[(name, b"") for name in names]).error == 0
+    (group,) = (g for shard in desk.core.shards.values() for g in shard.groups.values())
+    assert group._support == dict.fromkeys(names, 1)
+    desk.leave((one.member_id, None))
+    assert not group._support
+    check(desk)
+
+
+def test_topics_of_subscriptions_count_and_are_bounded() -> None:
+    """They are read from the members' metadata, in which a topic takes few bytes."""
+    desk = Desk()
+    (one,) = desk.stable(1, protocols=[("range", subscription(*map(str, range(1_000))))])
+    (group,) = (g for shard in desk.core.shards.values() for g in shard.groups.values())
+    assert group.topics is not None and len(group.topics) == 1_000
+    check(desk)
+    assert group.weight.bytes > 1_000 * 100
+    most = [("range", subscription(*["t"] * (REQUEST_NAMES_MAX + 1)))]
+    assert desk.join(one.member_id, protocols=most).error == 0
+    assert group.topics is None  # unknown: any topic may be used
     check(desk)
 
 

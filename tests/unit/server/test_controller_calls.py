@@ -10,7 +10,7 @@ import pytest
 from kafkalog import errors
 from kafkalog.metadata.requests import NewTopic, NewTopics
 from kafkalog.server import controller_calls
-from kafkalog.server.controller_calls import UNDER_WAY, Errands
+from kafkalog.server.controller_calls import UNDER_WAY, WAITING_BYTES_MAX, Errands
 from kafkalog.wire import apis
 from tests.support.membership import joined
 from tests.support.scripted import SILENCE, Peer
@@ -49,14 +49,33 @@ def test_no_more_requests_than_that(
         except errors.KafkalogError as problem:
             ended.append(problem)
 
-    asked.forward(work)
+    asked.forward(work, 1)
     wait_for(lambda: silent.count(apis.CREATE_TOPICS), "one is asked")
     for _ in range(2):
-        asked.forward(work)
+        asked.forward(work, 1)
     with pytest.raises(errors.Timeout, match="2 requests wait"):
-        asked.forward(work)
+        asked.forward(work, 1)
     asked.stop()
     assert len(ended) == 3
+
+
+def test_no_more_bytes_of_requests_than_that(silent: Peer, asked: Errands) -> None:
+    """Those of the request that the controller was asked count until it is over."""
+    ended: list[Exception] = []
+
+    def work(ask: Any) -> None:
+        try:
+            ask(apis.CREATE_TOPICS, {"topics": [], "timeout_ms": 1, "validate_only": False}, None)
+        except errors.KafkalogError as problem:
+            ended.append(problem)
+
+    asked.forward(work, WAITING_BYTES_MAX - 1)
+    wait_for(lambda: silent.count(apis.CREATE_TOPICS), "one is asked")
+    asked.forward(work, 100 << 20)
+    with pytest.raises(errors.Timeout, match="1 requests wait for it, of"):
+        asked.forward(work, 1)
+    asked.stop()
+    assert len(ended) == 2 and asked._waiting_bytes == 0
 
 
 def test_no_more_topics_than_that(

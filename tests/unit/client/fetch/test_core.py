@@ -208,6 +208,45 @@ def test_a_nearer_replica_that_is_named_again_and_again(core: Core) -> None:
     assert core.plan(now_s).nodes == {1: [TP]} and core.positions == {TP: 10}
 
 
+def test_leaders_that_name_another_again_and_again(core: Core) -> None:
+    """The first is asked at once, each later one after a longer pause: every answer could name a
+    new node, which gets a connection."""
+    pauses_s, now_s = [], 0.0
+    for number in range(6):
+        (node,) = core.plan(now_s).nodes
+        ask(core, node, now_s)
+        at = SimpleNamespace(node_id=10 + number, host="h", port=1)
+        named = SimpleNamespace(leader_id=10 + number, leader_epoch=4 + number)
+        answer = fetched(
+            error_code=ErrorCode.NOT_LEADER_OR_FOLLOWER, records=None, current_leader=named
+        )
+        answer.node_endpoints.append(at)
+        core.answered(node, answer, now_s)
+        next_s = now_s if core.plan(now_s).nodes else core.next_s(now_s)
+        assert next_s is not None and core.plan(next_s).nodes == {10 + number: [TP]}
+        pauses_s.append(next_s - now_s)
+        now_s = next_s
+    assert pauses_s == pytest.approx([0.0, 0.1, 0.2, 0.4, 0.8, 1.0])
+
+
+def test_nodes_that_have_gone_leave_nothing(core: Core) -> None:
+    ask(core)
+    answer = fetched()
+    answer.throttle_time_ms = 1
+    core.answered(1, answer, 0.0)
+    assert core.sessions.keys() == core.paused.keys() == {1}
+    core.gone(1)
+    assert not core.sessions and not core.paused
+
+
+def test_a_throttle_lasts_no_longer_than_a_request(core: Core) -> None:
+    ask(core)
+    answer = fetched()
+    answer.throttle_time_ms = 2**31 - 1
+    core.answered(1, answer, 0.0)
+    assert not core.free(1, 4.9) and core.free(1, 5.0)
+
+
 @pytest.mark.parametrize(
     "code",
     [ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.UNKNOWN_SERVER_ERROR,

@@ -324,6 +324,21 @@ def test_knowledge_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
 # ---- starting again ----------------------------------------------------------------------------
 
 
+def test_partitions_are_remembered_up_to_a_bound(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of past topics, however few these are, and of a topic whose answers have others each time."""
+    monkeypatch.setattr(metadata, "PAST_PARTITIONS_MAX", 100, raising=False)
+    known = Known()
+    for number in range(10):
+        known.answered(["t"], said(topic("t", number + 1, 0, partitions=40)))
+    assert [topic_id.int for topic_id in known._seen] == [8, 9, 10]
+    for number in range(10):
+        one = topic("t", 10, 0, partitions=40)
+        rows = {40 * number + p: row for p, row in one.info.partitions.items()}
+        known.answered(["t"], said(TopicAnswer(0, one.info._replace(partitions=rows))))
+    assert rows.keys() <= known.topics["t"].partitions.keys()
+    assert len(known.topics["t"].partitions) <= 100 + 40
+
+
 def test_which_brokers_are_asked() -> None:
     nodes = {1: HERE, 2: THERE}
     always, never = Recovery(True, 1.0), Recovery(False, 1.0)

@@ -564,3 +564,27 @@ def test_what_a_program_has_sent_goes_out_when_it_ends_without_a_close(broker: P
     done = subprocess.run([sys.executable, "-c", ENDS, broker.servers], timeout=LIMIT_S)
     assert done.returncode == 0
     assert [b.values() for b in batches(broker)] == [[b"x"]]
+
+
+def test_a_leader_that_names_another_again_and_again(broker: Peer) -> None:
+    """The first is asked at once, each later one after a longer pause."""
+    epochs = iter(range(1, 10_000))
+
+    def elsewhere(request: Any, version: int) -> Any:
+        (topic,) = request.topic_data
+        named = {"leader_id": 1, "leader_epoch": next(epochs)}
+        row = {"index": 0, "error_code": ErrorCode.NOT_LEADER_OR_FOLLOWER, "current_leader": named}
+        return {
+            "responses": [{"name": topic.name, "partition_responses": [row]}],
+            "node_endpoints": [{"node_id": 1, "host": "127.0.0.1", "port": broker.port}],
+        }
+
+    broker.on(apis.PRODUCE, elsewhere)
+    slowly: dict[str, object] = {"retry.backoff.ms": 100, "retry.backoff.max.ms": 1_000}
+    with (
+        pytest.raises(errors.KafkalogError, match="NOT_LEADER"),
+        make(broker, slowly, delivery_timeout_ms=700) as producer,
+    ):
+        producer.send("t", b"x", partition=0)
+    # After 0, 80, 160 and 320 ms at the earliest.
+    assert 2 <= broker.count(apis.PRODUCE) <= 6

@@ -180,6 +180,37 @@ def test_the_room_for_bodies_grows_to_its_bound_and_no_further() -> None:
     assert bytes(room.decompress(codecs.GZIP, codecs.compress(codecs.GZIP, b"gz"))) == b"gz"
 
 
+def of_bytes(count: int) -> bytes:
+    """A frame of `count` stored blocks of one byte each."""
+    return frame(b"", 1)[:6] + b"\x08\0\0a" * count + b"\1\0\0"
+
+
+def outcome(decompress: Any, *args: Any) -> tuple[str, bytes]:
+    try:
+        return "", bytes(decompress(*args))
+    except errors.KafkalogError as problem:
+        return f"{type(problem).__name__}: {problem}", b""
+
+
+@pytest.mark.parametrize("count", [1, 32_767, 34_940, 34_960, 40_000])
+def test_the_room_takes_as_many_blocks_as_decompress(count: int) -> None:
+    """One rule: so many, and one more for each 64 bytes."""
+    body = of_bytes(count)
+    found = outcome(Room(3 << 20).decompress, codecs.ZSTD, body)
+    assert found == outcome(codecs.decompress, codecs.ZSTD, body)
+    most = codecs.PIECES_FREE + len(body) // codecs.PIECE_BYTES
+    assert bool(found[0]) == (count + 2 > most), "its blocks, the last of them empty, and the frame"
+
+
+@pytest.mark.parametrize("damaged", [0, 1])
+def test_checksums_of_joined_frames_are_checked(damaged: int) -> None:
+    """Of the last one too."""
+    frames = [bytearray(frame(b"some text", 2)) for _ in range(2)]
+    assert Room(3 << 20).zstd_frames(b"".join(frames), 18) == b"some text" * 2
+    frames[damaged][-1] ^= 1
+    assert Room(3 << 20).zstd_frames(b"".join(frames), 18) is None
+
+
 @pytest.mark.parametrize("kind", range(4))
 @pytest.mark.parametrize("size", [1, 255, 256, 300, 70_000, 300_000])
 def test_where_a_frame_ends(size: int, kind: int) -> None:
