@@ -295,32 +295,27 @@ def measured_together(
         for part in parts
     ]
 
-    def figures(name: str) -> Mapping[str, float]:
+    def round_of(name: str, counts: bool = True) -> float:
         gc.collect()
         made_ready(writes)
-        return sides[name]()
-
-    def warming(name: str) -> float:
-        found = figures(name)
-        return next(found[part.key] for part in parts if part.key in found)
-
-    def counted(name: str) -> None:
-        found = figures(name)
-        for row in rows:
+        found = sides[name]()
+        for row in rows if counts else ():
             if row.key in found:
                 row.sides.setdefault(name, []).append(found[row.key])
+        return next(found[part.key] for part in parts if part.key in found)
 
     first, *others = sides
 
     def rivals_first() -> None:
         for name in others:
-            counted(name)
+            round_of(name)
 
     how: dict[str, Warmth] = {}
     round_s = 0.0
     if not cold:
-        how, round_s = _warm({name: partial(warming, name) for name in (*others, first)}, jvm)
-    benchmark.pedantic(lambda: counted(first), setup=rivals_first, rounds=_rounds(rounds, round_s))
+        order = {name: partial(round_of, name, False) for name in (*others, first)}
+        how, round_s = _warm(order, jvm)
+    benchmark.pedantic(lambda: round_of(first), setup=rivals_first, rounds=_rounds(rounds, round_s))
     for row in rows:  # the first side is the one that others are compared with
         row.sides = {name: row.sides[name] for name in sides if name in row.sides}
         row.warmed = {name: how[name] for name in row.sides if name in how}
