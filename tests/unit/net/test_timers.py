@@ -9,7 +9,8 @@ import pytest
 from tests.support.effort import SEED
 from tests.support.waiting import wait_for
 from tests.unit.net.kafka_requests import fetch, fetched
-from tests.unit.net.network import Server, framed, header, request
+from tests.unit.net.network import SANITIZED, Server, framed, header, request
+from tests.unit.net.test_frames import resident_bytes
 
 HALF_FRAME_MS, IDLE_MS = 10_000, 100_000
 
@@ -217,3 +218,26 @@ def test_memory_that_was_not_used_for_a_while_is_given_back(server):
         for now_ms in range(5_000, 60_000, 5_000):
             at(server, now_ms)
         assert server.reactor.stats().buffer_bytes < 64 << 10
+
+
+def test_a_burst_of_large_requests_leaves_no_memory_behind(server):
+    """More at once than a thread keeps; nothing of it is resident after some idle seconds."""
+    count, body = 48, bytes(1_000_000)
+    before = resident_bytes()
+    for burst in range(3):
+        clients = [server.client() for _ in range(count)]
+        for number, client in enumerate(clients):
+            client.send(request(number, body))
+        taken = [server.take() for _ in clients]
+        assert server.reactor.stats().buffer_bytes > count * len(body)
+        for one in taken:
+            one.answer(b"", 0)
+        for client in clients:
+            client.response()
+            client.close()
+        del taken, one
+        for now_ms in range(burst * 60_000 + 5_000, (burst + 1) * 60_000, 5_000):
+            at(server, now_ms)
+        assert server.reactor.stats().buffer_bytes < 64 << 10
+    if not SANITIZED:
+        assert resident_bytes() - before < 16 << 20
