@@ -321,13 +321,23 @@ static void arrive(kl_conn *conn) {
     conn->thread->half_bytes += conn->in->held;
 }
 
+/* Its client has sent more, and wants the answer to what waits for data first.  False: the connection
+ * was closed. */
+static bool hurry(kl_conn *conn) {
+    kl_exchange *last = conn->last;
+    if (last == NULL || !last->request.yields || !waits_for_data(last)) return true;
+    if ((conn->in_bytes == 0 && !conn->readable) || kl_exchange_expire(last)) return true;
+    kl_conn_close(conn);
+    return false;
+}
+
 void kl_conn_pump(kl_conn *conn) {
     size_t slice_budget = SLICE_BYTES_PER_TURN;
     int budget = REQUESTS_PER_TURN;
     kl_link_remove(&conn->ready);
     kl_link_remove(&conn->starved);
     while (conn->fd >= 0) {
-        if (!flush(conn, &slice_budget) || !may_go_on(conn)) break;
+        if (!hurry(conn) || !flush(conn, &slice_budget) || !may_go_on(conn)) break;
         if (budget-- == 0) {
             kl_link_last(&conn->thread->ready, &conn->ready);
             break;
