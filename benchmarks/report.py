@@ -44,6 +44,7 @@ AREAS = {
     "produce": "Broker: produce",
     "consume": "Broker: consume",
     "latency": "Broker: one at a time",
+    "first": "Broker: the first record of a topic",
     "safe": "Broker: durable acknowledgements",
     "spread": "Broker: many partitions",
     "group": "Broker: groups",
@@ -250,8 +251,15 @@ def front(text: str, results: Results) -> str:
     """A text with the figures in its tables taken from the results.
 
     The first cell of such a row ends in `<!-- append-one: kafkalog; -; SQLite -->`: the key, and
-    the beginning of the name of the side that each further cell shows; `-`: none.
+    the beginning of the name of the side that each further cell shows; `-`: none.  A figure that
+    misses a target says so.
     """
+
+    def figure(row: Row, side: str) -> str:
+        missed = [one for one in verdicts(row) if one.want.of == side and not one.reached]
+        said = "; ".join(one.wanted.removeprefix(f"{side} ") for one in missed)
+        text = amount(row.median(side), row.unit)
+        return f"{text} (**missed** {said})" if missed else text
 
     def row(found: re.Match[str]) -> str:
         wanted, _ = results.rows[found["key"]]
@@ -259,7 +267,7 @@ def front(text: str, results: Results) -> str:
         for side in found["sides"].split("; "):
             names = [name for name in wanted.sides if name.startswith(side)]
             names.sort(key=len)  # an exact name before longer ones
-            cells.append(amount(wanted.median(names[0]), wanted.unit) if side != "-" else "")
+            cells.append(figure(wanted, names[0]) if side != "-" else "")
         return f"| {' | '.join(cells)} |"
 
     return FIGURES.sub(row, text)

@@ -85,6 +85,7 @@ def test_produce(measure_together: Any, running: dict[str, Served], size: int) -
         )["seconds"]
 
     wants = [Want(OURS, than=SINK, factor=AS_GOOD)]
+    wants += [Want(OURS, than=KAFKA, factor=3)] if size >= 1000 else []
     sides = {name: side(broker, size, count, run(broker), key) for name, broker in running.items()}
     work = f"Produce {size} B, one partition"
     measure_together(parts(key, work, wants), sides, jvm=True, writes=BYTES[size])

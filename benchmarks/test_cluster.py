@@ -36,6 +36,8 @@ COPIES = 3
 PARTITIONS = 3
 SAFE = {"min.insync.replicas": "2"}
 MESSAGES = 2_000
+IDLE_S = 12
+"""Until memory that was kept for the next requests is given back."""
 MANY = scaled(1_000, 30)
 BEHIND_BYTES = 200_000_000
 FLOOR = "sendfile into a file"
@@ -89,6 +91,31 @@ def test_bulk(measure_together: Any, running: dict[str, Cluster], size: int) -> 
     ]  # fmt: skip
     sides = {name: side(one) for name, one in running.items()}
     measure_together(parts, sides, rounds=3, jvm=True, writes=COPIES * count * size)
+
+
+def test_memory_after_a_burst(measure_together: Any, running: dict[str, Cluster]) -> None:
+    """What a burst leaves in the node that has the most, usually the leader."""
+    count = scaled(BYTES[1000] // 1000, 3000)
+
+    def side(cluster: Cluster) -> Callable[[], dict[str, float]]:
+        def once() -> dict[str, float]:
+            topic = cluster.new_topic(1, SAFE)
+            programs.load(
+                "produce", cluster.bootstrap, topic, count, 1000, 1, 1, acks="all",
+                queue_buffering_max_kbytes=131_072,
+            )  # fmt: skip
+            threading.Event().wait(scaled(IDLE_S))
+            found = cluster.memory_bytes()
+            cluster.drop_topic(topic)
+            return {"cluster-burst": found}
+
+        return once
+
+    work = f"Resident memory of a node {IDLE_S} s after a burst of acks=all"
+    parts = [Part("cluster-burst", work, "B", [Want(OURS, figure=100 * MB)])]
+    sides = {name: side(one) for name, one in running.items() if name != FSYNC}
+    cold = "A burst's memory is that of nodes that the rows before have loaded, without a warm-up."
+    measure_together(parts, sides, rounds=3, cold=cold, writes=COPIES * count * 1000)
 
 
 def test_one_in_flight(measure_together: Any, running: dict[str, Cluster]) -> None:
