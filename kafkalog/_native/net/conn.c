@@ -321,8 +321,8 @@ static void arrive(kl_conn *conn) {
     conn->thread->half_bytes += conn->in->held;
 }
 
-/* Its client has sent more, and wants the answer to what waits for data first.  False: the connection
- * was closed. */
+/* Its client has sent more: what waits for data is answered as it is.  False: the connection was
+ * closed. */
 static bool hurry(kl_conn *conn) {
     kl_exchange *last = conn->last;
     if (last == NULL || !last->request.yields || !waits_for_data(last)) return true;
