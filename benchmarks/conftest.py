@@ -21,7 +21,7 @@ from benchmarks import environment
 from benchmarks.measure import Row, amount, measured, measured_together, times, verdicts
 
 TMPFS = Path("/dev/shm")
-LIMIT_S = 900
+LIMIT_S = 1_200
 
 _rows: list[Row] = []
 _began = datetime.now(timezone.utc).strftime("%Y-%m-%d %H:%M UTC")
@@ -42,6 +42,15 @@ def _environment() -> dict[str, str]:
 def folder() -> Iterator[Path]:
     """An empty folder on the file system that is measured (KAFKALOG_BENCH_DIR, or tmp)."""
     with tempfile.TemporaryDirectory(prefix="kafkalog-bench-", dir=environment.place()) as path:
+        yield Path(path)
+
+
+@pytest.fixture(scope="module")
+def module_folder() -> Iterator[Path]:
+    """As `folder`, for what a file's rows share."""
+    with tempfile.TemporaryDirectory(
+        prefix="kafkalog-bench-", dir=environment.place(), ignore_cleanup_errors=True
+    ) as path:
         yield Path(path)
 
 
@@ -111,8 +120,9 @@ def _write_row(write: Callable[[str], None], row: Row) -> None:
     ours = next(iter(row.sides))
     for name, values in row.sides.items():
         spread = f"{shown(min(values))} to {shown(max(values))}"
-        against = "" if name == ours else f"  {times(row.ratio(ours, name))}"
-        write(f"  {name:<44}{shown(row.median(name)):>12}   {spread:<26}{against}")
+        against = "" if name == ours else times(row.ratio(ours, name))
+        how = f"  warmed: {row.warmed[name]}" if name in row.warmed else ""
+        write(f"  {name:<44}{shown(row.median(name)):>12}   {spread:<26}  {against:<26}{how}")
     for verdict in verdicts(row):
         mark = "reached" if verdict.reached else "MISSED "
         write(f"  {mark}  wanted {verdict.wanted}; found {verdict.found}")

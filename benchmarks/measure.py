@@ -4,6 +4,10 @@ A row is one kind of work that two or more sides do: kafkalog, its rivals, the f
 of them.  Each round runs every side once, one after another, so that a slow spell of the
 machine affects all of them.  A side's figure is the median of its rounds; a ratio is one of
 medians, with the smallest and largest ratio of a single round as its spread.
+
+Before its rounds a row with a JVM in it (`jvm=True`) warms each side until it is steady (warm.py);
+any other row has one round of each side that does not count.  `cold` is for work that is only
+done once, such as a start: it says in words why nothing is warmed.
 """
 
 from __future__ import annotations
@@ -14,9 +18,11 @@ import statistics
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
+from functools import partial
 from typing import Any
 
 from benchmarks.memory import made_ready
+from benchmarks.warm import LIMIT_S, Warmth, warmed
 
 __all__ = [
     "Part",
@@ -106,6 +112,10 @@ class Row:
     """How this kind of work is measured."""
     load: float = 0.0
     """The average number of runnable processes in the minute before."""
+    warmed: dict[str, Warmth] = field(default_factory=dict)
+    """With a JVM: how each side was warmed."""
+    cold: str = ""
+    """Why no side was warmed."""
 
     @property
     def more_is_better(self) -> bool:
@@ -125,7 +135,9 @@ class Row:
 
     @classmethod
     def from_dict(cls, fields: Mapping[str, Any]) -> Row:
-        return cls(**{**fields, "wants": [Want(**want) for want in fields["wants"]]})
+        wants = [Want(**want) for want in fields["wants"]]
+        how = {name: Warmth(**one) for name, one in fields.get("warmed", {}).items()}
+        return cls(**{**fields, "wants": wants, "warmed": how})
 
 
 @dataclass(frozen=True)
@@ -193,6 +205,18 @@ def _rounds(most: int, round_s: float) -> int:
     return max(min(most, ROUNDS_MIN), min(most, int(BUDGET_S / max(round_s, 1e-9))))
 
 
+def _warm(rounds: Mapping[str, Callable[[], float]], jvm: bool) -> tuple[dict[str, Warmth], float]:
+    """Warm the sides, each with its rounds; returns how, and the seconds of a round of all."""
+    if jvm:
+        limit_s = LIMIT_S if SCALE >= 1 else 0.0  # a trial: two rounds
+        how = {name: warmed(once, limit_s) for name, once in rounds.items()}
+        return how, sum(one.seconds / one.rounds for one in how.values())
+    begun_s = time.perf_counter()
+    for once in rounds.values():
+        once()
+    return {}, time.perf_counter() - begun_s
+
+
 def measured(
     benchmark: Any,
     key: str,
@@ -201,17 +225,19 @@ def measured(
     wants: Sequence[Want] = (),
     unit: str = "/s",
     rounds: int = 5,
-    warm: bool = True,
+    jvm: bool = False,
+    cold: str = "",
     about: str = "",
     writes: int = 0,
 ) -> Row:
     """Run the sides in turn, up to `rounds` times; returns the row (also in the JSON).
 
-    The first side is the one that pytest-benchmark shows.  `warm`: a first round of all sides
-    does not count.  `about`: what a reader of the figures must know.  `writes`: about how many
-    bytes a round puts into the page cache: memory for them is touched before (memory.py).
+    The first side is the one that pytest-benchmark shows.  `jvm`: a JVM takes part, so each side
+    is warmed until it is steady; otherwise by one round.  `cold`: why no side is warmed.
+    `about`: what a reader of the figures must know.  `writes`: about how many bytes a round puts
+    into the page cache: memory for them is touched before (memory.py).
     """
-    row = Row(key, work, unit, wants=list(wants), about=about, load=os.getloadavg()[0])
+    row = Row(key, work, unit, wants=list(wants), about=about, cold=cold, load=os.getloadavg()[0])
     row.sides = {side.name: [] for side in sides}
     first, *others = sides
 
@@ -226,13 +252,9 @@ def measured(
             row.sides[side.name].append(figure(side))
 
     round_s = 0.0
-    if warm:
-        begun_s = time.perf_counter()
-        rivals_first()
-        first.once(writes)
-        round_s = time.perf_counter() - begun_s
-        for values in row.sides.values():
-            values.clear()
+    if not cold:
+        order = {side.name: partial(figure, side) for side in (*others, first)}
+        row.warmed, round_s = _warm(order, jvm)
     benchmark.pedantic(
         lambda: row.sides[first.name].append(figure(first)),
         setup=rivals_first,
@@ -247,7 +269,8 @@ def measured_together(
     parts: Sequence[Part],
     sides: Mapping[str, Callable[[], Mapping[str, float]]],
     rounds: int = 5,
-    warm: bool = True,
+    jvm: bool = False,
+    cold: str = "",
     about: str = "",
     writes: int = 0,
 ) -> list[Row]:
@@ -255,34 +278,46 @@ def measured_together(
     `benchmark`'s JSON.
 
     A side returns its figures by the keys of the parts, in their units, and leaves out those
-    that it does not have.  `writes`: as for measured.
+    that it does not have.  It is warm by the first of them that it has.  The rest: as for
+    measured.
     """
     load = os.getloadavg()[0]
     rows = [
-        Row(part.key, part.work, part.unit, wants=list(part.wants), about=about, load=load)
+        Row(
+            part.key,
+            part.work,
+            part.unit,
+            wants=list(part.wants),
+            about=about,
+            cold=cold,
+            load=load,
+        )
         for part in parts
     ]
 
-    def once(name: str, counts: bool) -> None:
+    def round_of(name: str, counts: bool = True) -> float:
         gc.collect()
         made_ready(writes)
-        figures = sides[name]()
+        found = sides[name]()
         for row in rows if counts else ():
-            if row.key in figures:
-                row.sides.setdefault(name, []).append(figures[row.key])
+            if row.key in found:
+                row.sides.setdefault(name, []).append(found[row.key])
+        return next(found[part.key] for part in parts if part.key in found)
 
     first, *others = sides
 
     def rivals_first() -> None:
         for name in others:
-            once(name, True)
+            round_of(name)
 
-    begun_s = time.perf_counter()
-    for name in reversed(list(sides)) if warm else ():
-        once(name, False)
-    rounds = _rounds(rounds, time.perf_counter() - begun_s)
-    benchmark.pedantic(lambda: once(first, True), setup=rivals_first, rounds=rounds)
+    how: dict[str, Warmth] = {}
+    round_s = 0.0
+    if not cold:
+        order = {name: partial(round_of, name, False) for name in (*others, first)}
+        how, round_s = _warm(order, jvm)
+    benchmark.pedantic(lambda: round_of(first), setup=rivals_first, rounds=_rounds(rounds, round_s))
     for row in rows:  # the first side is the one that others are compared with
         row.sides = {name: row.sides[name] for name in sides if name in row.sides}
+        row.warmed = {name: how[name] for name in row.sides if name in how}
     benchmark.extra_info["rows"] = [row.as_dict() for row in rows]
     return rows

@@ -45,6 +45,7 @@ AREAS = {
     "produce": "Broker: produce",
     "consume": "Broker: consume",
     "latency": "Broker: one at a time",
+    "first": "Broker: the first record of a topic",
     "safe": "Broker: durable acknowledgements",
     "spread": "Broker: many partitions",
     "group": "Broker: groups",
@@ -67,7 +68,17 @@ may be twice as fast.
 METHOD = """\
 ## How it was measured
 
-Rivals are set up for the same safety on return as kafkalog, and no more.  A run's row names the
+Rivals are set up for the same safety on return as kafkalog, and no more.
+
+A JVM becomes two to three times as fast in its first minute under load.  So where one takes part,
+each side is warmed by its own load before any round counts, until two rounds in a row differ by
+less than 5 % or 90 s are over; the column *warm-up* says how long that took, and "not steady"
+where the 90 s came first.  Every other row has one round of each side that does not count.  Work
+that is done once, such as a start, is not warmed, which its row's method below says in words.
+Before a round that writes, the memory for it is touched, and what earlier rounds wrote is on
+disk, on all sides; each side gets a fresh topic in each round, or each keeps its own for all.
+
+A run's row names the
 commit, and its command the files of `benchmarks/`, which say what each side does.  `make bench`
 runs all of them; `make bench PARTS="log rivals_append"` runs some;
 `python -m benchmarks.report docs/performance/results.json build/bench.json` puts the new figures
@@ -162,7 +173,7 @@ def document(results: Results) -> str:
         parts.append(_table(results, rows))
         if _with_rivals(rows):
             parts.append(f"![{title}: medians of all sides](performance/{word}.svg)\n")
-        words = dict.fromkeys(row.about for row in rows if row.about)
+        words = dict.fromkeys(text for row in rows for text in (row.about, row.cold) if text)
         about.append(fill(f"**{title}.** {' '.join(words)}", 100, break_on_hyphens=False) + "\n")
     parts += [SHORT, NOTES.read_text(encoding="utf-8"), METHOD, _runs(results), *about]
     return "\n".join(parts)
@@ -170,10 +181,11 @@ def document(results: Results) -> str:
 
 def _table(results: Results, rows: Sequence[Row]) -> str:
     """All sides of the rows; a row's first side is what the others are compared with."""
-    lines = [
-        "| work | side | median | slowest to fastest | the first is | wanted | run |",
-        "| --- | --- | --- | --- | --- | --- | --- |",
-    ]
+    titles = ["work", "side", "median", "slowest to fastest", "the first is", "wanted", "run"]
+    warm = any(row.warmed or row.cold for row in rows)
+    if warm:
+        titles.insert(4, "warm-up")
+    lines = [f"| {' | '.join(titles)} |", "| --- " * len(titles) + "|"]
     for row in rows:
         work, run, first = row.work, str(results.rows[row.key][1] + 1), next(iter(row.sides))
         wanted: dict[str, list[str]] = {}
@@ -187,9 +199,16 @@ def _table(results: Results, rows: Sequence[Row]) -> str:
             against = "" if name == first else times(row.ratio(first, name))
             cells = [work, name, amount(row.median(name), row.unit), spread, against,
                      "; ".join(wanted.get(name, [])), run]  # fmt: skip
+            if warm:
+                cells.insert(4, _warm_up(row, name))
             lines.append(f"| {' | '.join(cells)} |")
             work = run = ""
     return "\n".join(lines) + "\n"
+
+
+def _warm_up(row: Row, side: str) -> str:
+    """How a side was warmed, in short."""
+    return "none" if row.cold else str(row.warmed.get(side, "1 round"))
 
 
 def _wanted(verdict: Verdict, row: Row) -> str:
@@ -234,8 +253,15 @@ def front(text: str, results: Results) -> str:
     """A text with the figures in its tables taken from the results.
 
     The first cell of such a row ends in `<!-- append-one: kafkalog; -; SQLite -->`: the key, and
-    the beginning of the name of the side that each further cell shows; `-`: none.
+    the beginning of the name of the side that each further cell shows; `-`: none.  A figure that
+    misses a target says so.
     """
+
+    def figure(row: Row, side: str) -> str:
+        missed = [one for one in verdicts(row) if one.want.of == side and not one.reached]
+        said = "; ".join(one.wanted.removeprefix(f"{side} ") for one in missed)
+        text = amount(row.median(side), row.unit)
+        return f"{text} (**missed** {said})" if missed else text
 
     def row(found: re.Match[str]) -> str:
         wanted, _ = results.rows[found["key"]]
@@ -243,7 +269,7 @@ def front(text: str, results: Results) -> str:
         for side in found["sides"].split("; "):
             names = [name for name in wanted.sides if name.startswith(side)]
             names.sort(key=len)  # an exact name before longer ones
-            cells.append(amount(wanted.median(names[0]), wanted.unit) if side != "-" else "")
+            cells.append(figure(wanted, names[0]) if side != "-" else "")
         return f"| {' | '.join(cells)} |"
 
     return FIGURES.sub(row, text)

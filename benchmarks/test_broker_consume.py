@@ -3,14 +3,14 @@
 Each broker has the same records, 1,000 B each in batches of the producer's; every consumer
 reads all of them.  "A socket that looks at nothing" fetches like a consumer, 1 MiB per partition,
 sends the next request before it reads the last response, and discards the bytes; bare sendfile is
-what the kernel can do: the same file, 1 MiB per call, no broker.
+what the kernel can do: the same file, 1 MiB per call, no broker.  ConsumerPerformance is a new JVM
+in each round, for both brokers.
 """
 
 from __future__ import annotations
 
 import os
 import socket
-import tempfile
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -18,11 +18,11 @@ from typing import Any
 
 import pytest
 
-from benchmarks import environment
 from benchmarks.broker import programs
 from benchmarks.broker.brokers import KAFKA, OURS, Served, brokers
 from benchmarks.broker.wire import Connection, frame
 from benchmarks.measure import Part, Want, scaled
+from benchmarks.memory import made_ready
 
 SIZE = 1000
 TOTAL = {1: 800_000_000, 4: 250_000_000, 16: 60_000_000}
@@ -35,20 +35,18 @@ AT_EASE = 2.0
 
 
 @pytest.fixture(scope="module")
-def filled(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, tuple[Served, str]]]:
-    """Each broker and its topic."""
+def filled(module_folder: Path) -> Iterator[dict[str, tuple[Served, str]]]:
+    """Each broker and its topic, written into memory that was touched before."""
     try:
         programs.program("load")
     except programs.Missing as reason:
         pytest.skip(str(reason))
-    with (
-        tempfile.TemporaryDirectory(prefix="kafkalog-bench-", dir=environment.place()) as folder,
-        brokers(Path(folder), [OURS, KAFKA]) as running,
-    ):
+    with brokers(module_folder, [OURS, KAFKA]) as running:
         made = {}
         for name, broker in running.items():
             topic = broker.new_topic()
             count = scaled(STORED // SIZE, 1000)
+            made_ready(count * SIZE)
             programs.load("produce", broker.bootstrap, topic, count, SIZE, 1, 1, acks=1)
             made[name] = (broker, topic)
         os.sync()
@@ -95,7 +93,7 @@ def test_consume(
         for name, (broker, topic) in filled.items()
     }
     work = f"Consume {SIZE} B, {consumers} consumer(s) of the same data"
-    measure_together(parts(key, work, [Want(OURS, than=KAFKA, factor=1)]), sides)
+    measure_together(parts(key, work, [Want(OURS, than=KAFKA, factor=1)]), sides, jvm=True)
 
 
 def test_java(measure_together: Any, filled: dict[str, tuple[Served, str]]) -> None:
@@ -111,9 +109,8 @@ def test_java(measure_together: Any, filled: dict[str, tuple[Served, str]]) -> N
         for name, (broker, topic) in filled.items()
     }
     work = f"Consume {SIZE} B, Kafka's ConsumerPerformance"
-    measure_together(
-        parts(key, work, [Want(OURS, than=KAFKA, factor=1)]), sides, rounds=3
-    )  # fmt: skip
+    wants = [Want(OURS, than=KAFKA, factor=1)]
+    measure_together(parts(key, work, wants), sides, rounds=3, jvm=True)
 
 
 def swallow(bootstrap: str, topic: str, step: int, end: int) -> tuple[int, float]:
@@ -223,4 +220,5 @@ def test_a_socket_that_looks_at_nothing(
         sides[name] = discarding(broker, topic, key)
     sides[BARE] = lambda: {key: size / bare_sendfile(plain, size)}
     wants = [Want(OURS, than=BARE, factor=0.8)]
-    measure_together(parts(key, "Fetch into a socket that looks at nothing", wants), sides)
+    work = "Fetch into a socket that looks at nothing"
+    measure_together(parts(key, work, wants), sides, jvm=True)

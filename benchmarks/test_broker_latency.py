@@ -8,7 +8,6 @@ and for bulk the bare sink with an fdatasync before each answer.
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -29,16 +28,28 @@ PERCENTILES = {"p50": "median", "p99": "99th percentile", "p999": "99.9th percen
 FLOOR_FACTOR = 1 / 1.3
 
 
-@pytest.fixture
-def running(folder: Path, request: pytest.FixtureRequest) -> Iterator[dict[str, Served]]:
-    """Brokers by name; the parameter: (names, durability)."""
+NAMES = {"os": [OURS, KAFKA, MOCK], "fsync": [OURS, SINK, KAFKA]}
+"""The brokers by the durability of a record that is acknowledged."""
+OS = pytest.mark.parametrize("running", ["os"], indirect=True)
+FSYNC = pytest.mark.parametrize("running", ["fsync"], indirect=True)
+
+
+@pytest.fixture(scope="module")
+def running(module_folder: Path, request: pytest.FixtureRequest) -> Iterator[dict[str, Served]]:
+    """Brokers by name; the parameter is their durability."""
     try:
         programs.program("load")
     except programs.Missing as reason:
         pytest.skip(str(reason))
-    names, durability = request.param
-    with brokers(folder, names, durability) as made:
+    folder = module_folder / request.param
+    folder.mkdir()
+    with brokers(folder, NAMES[request.param], request.param) as made:
         yield made
+
+
+def those(running: dict[str, Served], *names: str) -> dict[str, Served]:
+    """The ones of these names that run here."""
+    return {name: running[name] for name in names if name in running}
 
 
 def percentiles(key: str, work: str, wants: dict[str, list[Want]]) -> list[Part]:
@@ -52,9 +63,7 @@ def of(found: dict[str, float], key: str) -> dict[str, float]:
     return {f"{key}-{name}": found[name] for name in PERCENTILES}
 
 
-@pytest.mark.parametrize(
-    "running", [([OURS, KAFKA, MOCK], "os")], indirect=True, ids=["os"]
-)  # fmt: skip
+@OS
 @pytest.mark.parametrize("acks", ["1", "all"])
 def test_one_in_flight(measure_together: Any, running: dict[str, Served], acks: str) -> None:
     key, count = f"latency-acks-{acks}", scaled(MESSAGES, 500)
@@ -73,10 +82,11 @@ def test_one_in_flight(measure_together: Any, running: dict[str, Served], acks: 
         "p50": [Want(OURS, than=MOCK, factor=1)], "p999": [Want(OURS, than=KAFKA, factor=2)],
     }  # fmt: skip
     work = f"One in flight, acks={acks}, durability os"
-    measure_together(percentiles(key, work, wants), {name: side(name) for name in running})
+    sides = {name: side(name) for name in running}
+    measure_together(percentiles(key, work, wants), sides, jvm=True)
 
 
-@pytest.mark.parametrize("running", [([OURS, KAFKA], "os")], indirect=True, ids=["os"])
+@OS
 def test_from_producer_to_waiting_consumer(
     measure_together: Any, running: dict[str, Served]
 ) -> None:
@@ -92,12 +102,11 @@ def test_from_producer_to_waiting_consumer(
 
     wants = {"p50": [Want(OURS, than=KAFKA, factor=2)]}
     work = "From a producer to a consumer that waits"
-    measure_together(
-        percentiles(key, work, wants), {name: side(broker) for name, broker in running.items()}
-    )  # fmt: skip
+    sides = {name: side(broker) for name, broker in those(running, OURS, KAFKA).items()}
+    measure_together(percentiles(key, work, wants), sides, jvm=True)
 
 
-@pytest.mark.parametrize("running", [([OURS, KAFKA], "fsync")], indirect=True, ids=["fsync"])
+@FSYNC
 def test_durable_one_in_flight(
     measure_together: Any, running: dict[str, Served], folder: Path
 ) -> None:
@@ -112,13 +121,13 @@ def test_durable_one_in_flight(
             key,
         )
 
-    sides = {name: side(broker) for name, broker in running.items()}
+    sides = {name: side(broker) for name, broker in those(running, OURS, KAFKA).items()}
     sides[BARE] = lambda: of(programs.load("sync", folder / "bare", count, SIZE), key)
     wants = {"p50": [Want(OURS, than=BARE, factor=FLOOR_FACTOR)]}
-    measure_together(percentiles(key, "Durable, one in flight", wants), sides)
+    measure_together(percentiles(key, "Durable, one in flight", wants), sides, jvm=True)
 
 
-@pytest.mark.parametrize("running", [([OURS, KAFKA], "fsync")], indirect=True, ids=["fsync"])
+@FSYNC
 def test_durable_from_16_connections(measure_together: Any, running: dict[str, Served]) -> None:
     key, count = "safe-16", scaled(4 * DURABLE_MESSAGES, 160)
 
@@ -140,10 +149,11 @@ def test_durable_from_16_connections(measure_together: Any, running: dict[str, S
         ),
         Part(f"{key}-p99", "The same, 99th percentile", "s"),
     ]  # fmt: skip
-    measure_together(parts, {name: side(broker) for name, broker in running.items()})
+    sides = {name: side(broker) for name, broker in those(running, OURS, KAFKA).items()}
+    measure_together(parts, sides, jvm=True)
 
 
-@pytest.mark.parametrize("running", [([OURS, SINK, KAFKA], "fsync")], indirect=True, ids=["fsync"])
+@FSYNC
 def test_durable_bulk(measure_together: Any, running: dict[str, Served]) -> None:
     key, size = "safe-bulk", 1000
     count = scaled(DURABLE_BYTES // size, 1000)
@@ -151,7 +161,6 @@ def test_durable_bulk(measure_together: Any, running: dict[str, Served]) -> None
     def side(broker: Served) -> Callable[[], dict[str, float]]:
         def once() -> dict[str, float]:
             topic = broker.new_topic(settings=FLUSHED if broker.name == KAFKA else {})
-            os.sync()
             found = programs.load("produce", broker.bootstrap, topic, count, size, 1, 1, acks="all")
             broker.drop_topic(topic)
             return {key: count * size / found["seconds"]}
@@ -160,4 +169,5 @@ def test_durable_bulk(measure_together: Any, running: dict[str, Served]) -> None
 
     wants = [Want(OURS, than=SINK, factor=0.9), Want(OURS, than=KAFKA, factor=1.5)]
     parts = [Part(key, "Durable, bulk, 1,000 B, bytes of values", "B/s", wants)]
-    measure_together(parts, {name: side(broker) for name, broker in running.items()})
+    sides = {name: side(broker) for name, broker in running.items()}
+    measure_together(parts, sides, jvm=True, writes=count * size)

@@ -6,7 +6,6 @@ bare socket that retries every millisecond.  Memory is resident memory of the pr
 
 from __future__ import annotations
 
-import os
 import selectors
 import threading
 import time
@@ -36,8 +35,16 @@ SPREAD_BYTES, SPREAD_SIZE, SPREAD_PIECE = 64_000_000, 1000, 20
 TOPICS = 1_000
 
 
+@pytest.fixture(scope="module")
+def running(module_folder: Path) -> Iterator[dict[str, Served]]:
+    """For all rows but those of memory: a JVM stays warm from one to the next."""
+    with brokers(module_folder, [OURS, KAFKA]) as made:
+        yield made
+
+
 @pytest.fixture
-def running(folder: Path) -> Iterator[dict[str, Served]]:
+def fresh(folder: Path) -> Iterator[dict[str, Served]]:
+    """Brokers that have served nothing yet."""
     with brokers(folder, [OURS, KAFKA]) as made:
         yield made
 
@@ -121,6 +128,7 @@ def test_start(measure: Any, folder: Path) -> None:
     measure(
         "life-start", "Start to the first acknowledged record", sides,
         [Want(IN_PROCESS, 0.010), Want(OURS, 0.150)], unit="s",
+        cold="A start is not warmed: each is that of a new process, as users have it.",
     )  # fmt: skip
 
 
@@ -156,17 +164,17 @@ def test_a_tests_broker(measure: Any, folder: Path) -> None:
     sides = [side(in_memory, False), side(on_disk, True)]
     work = "A test's broker, from an empty directory to its address"
     wants = [Want(in_memory, 0.010), Want(on_disk, 0.010)]
-    measure("life-test", work, sides, wants, unit="s")
+    measure("life-test", work, sides, wants, unit="s", jvm=False)
 
 
 # ---- memory ---------------------------------------------------------------------------------
 
 
-def test_memory(measure_together: Any, running: dict[str, Served]) -> None:
+def test_memory(measure_together: Any, fresh: dict[str, Served]) -> None:
     count = scaled(1000, 20)
-    idle = {name: broker.memory_bytes() for name, broker in running.items()}
+    idle = {name: broker.memory_bytes() for name, broker in fresh.items()}
     with ExitStack() as connections:
-        for broker in running.values():
+        for broker in fresh.values():
             topic = broker.new_topic(count)
             programs.load("produce", broker.bootstrap, topic, count, 100, count, 1, piece=1)
             for _ in range(count):
@@ -183,9 +191,10 @@ def test_memory(measure_together: Any, running: dict[str, Served]) -> None:
             name: lambda n=name, b=broker: {
                 "life-idle": idle[n], "life-1000": b.memory_bytes(),
             }
-            for name, broker in running.items()
+            for name, broker in fresh.items()
         }  # fmt: skip
-        measure_together(parts, sides, rounds=3, warm=False)
+        cold = "Memory is that of brokers that have just started, and warm-up would change it."
+        measure_together(parts, sides, rounds=3, cold=cold)
 
 
 # ---- many partitions ------------------------------------------------------------------------
@@ -197,7 +206,6 @@ def test_many_partitions(measure_together: Any, running: dict[str, Served]) -> N
     def side(broker: Served, partitions: int) -> Callable[[], dict[str, float]]:
         def once() -> dict[str, float]:
             topic = broker.new_topic(partitions)
-            os.sync()
             found = programs.load(
                 "produce", broker.bootstrap, topic, count, SPREAD_SIZE, partitions, 1, acks=1,
                 piece=SPREAD_PIECE,
@@ -217,7 +225,8 @@ def test_many_partitions(measure_together: Any, running: dict[str, Served]) -> N
         Want(f"{OURS}, {partitions:,}", than=f"{OURS}, 1", factor=0.8) for partitions in SPREAD[1:]
     ]
     work = f"Partitions written in turn, {SPREAD_PIECE} records of {SPREAD_SIZE} B each time"
-    measure_together([Part(key, work, "B/s", wants)], sides, rounds=3)
+    parts = [Part(key, work, "B/s", wants)]
+    measure_together(parts, sides, rounds=3, jvm=True, writes=count * SPREAD_SIZE)
 
 
 # ---- groups ---------------------------------------------------------------------------------
@@ -320,7 +329,8 @@ def test_a_large_group_joins(measure: Any, running: dict[str, Served]) -> None:
 
     sides = [side(name, broker) for name, broker in running.items()]
     work = f"{members} members join a group, each on its own connection"
-    measure("group-join", work, sides, [Want(OURS, than=KAFKA, factor=1)], unit="s")
+    wants = [Want(OURS, than=KAFKA, factor=1)]
+    measure("group-join", work, sides, wants, unit="s", jvm=True)
 
 
 def test_commits(measure: Any, running: dict[str, Served]) -> None:
@@ -354,7 +364,7 @@ def test_commits(measure: Any, running: dict[str, Served]) -> None:
 
     sides = [side(name, broker) for name, broker in running.items()]
     work = f"Commits of one group, {IN_FLIGHT} in flight"
-    measure("group-commits", work, sides, [Want(OURS, than=KAFKA, factor=1)])
+    measure("group-commits", work, sides, [Want(OURS, than=KAFKA, factor=1)], jvm=True)
 
 
 # ---- topics one by one ----------------------------------------------------------------------
@@ -414,4 +424,5 @@ def test_topics_one_by_one(measure: Any, running: dict[str, Served], what: str) 
 
     sides = [side(name, broker) for name, broker in running.items()]
     work = f"Topics {what} one by one, {TOPICS:,} of them (Kafka: {TOPICS // 10:,})"
-    measure(f"topics-{what}", work, sides, [Want(OURS, 500), Want(OURS, than=KAFKA, factor=1)])
+    wants = [Want(OURS, 500), Want(OURS, than=KAFKA, factor=1)]
+    measure(f"topics-{what}", work, sides, wants, jvm=True)

@@ -155,4 +155,5 @@ def test_client_consume(measure_together: Any, place: Place, inside: Broker | No
         return lambda: {key: count / run()}
 
     part = Part(key, f"Consume {SIZE} B by a Python client from {shown}", "records/s", wants)
-    measure_together([part], {name: rate(run) for name, run in runs.items()})
+    sides = {name: rate(run) for name, run in runs.items()}
+    measure_together([part], sides, jvm=shown == KAFKA)

@@ -15,7 +15,6 @@ from __future__ import annotations
 import contextlib
 import os
 import socket
-import tempfile
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -25,7 +24,6 @@ from typing import Any
 import pytest
 
 import kafkalog
-from benchmarks import environment
 from benchmarks.broker import programs
 from benchmarks.broker.brokers import OURS
 from benchmarks.broker.clusters import FSYNC, KAFKA, SESSION_MS, Cluster, clusters, until
@@ -38,24 +36,22 @@ COPIES = 3
 PARTITIONS = 3
 SAFE = {"min.insync.replicas": "2"}
 MESSAGES = 2_000
+IDLE_S = 12
+"""Until memory that was kept for the next requests is given back."""
 MANY = scaled(1_000, 30)
 BEHIND_BYTES = 200_000_000
 FLOOR = "sendfile into a file"
 MB = 1e6
+KILLED = "A fail-over is not warmed: a node dies in each round, and another starts."
 
 
 @pytest.fixture(scope="module")
-def running(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, Cluster]]:
+def running(module_folder: Path) -> Iterator[dict[str, Cluster]]:
     """All three clusters, for all rows."""
     pytest.importorskip("kazoo")
     try:
         programs.program("load")
-        with (
-            tempfile.TemporaryDirectory(
-                prefix="kafkalog-bench-", dir=environment.place(), ignore_cleanup_errors=True
-            ) as path,
-            clusters(Path(path)) as made,
-        ):
+        with clusters(module_folder) as made:
             yield made
     except (programs.Missing, apache.Unavailable) as reason:
         pytest.skip(str(reason))
@@ -94,7 +90,32 @@ def test_bulk(measure_together: Any, running: dict[str, Cluster], size: int) -> 
         ),
     ]  # fmt: skip
     sides = {name: side(one) for name, one in running.items()}
-    measure_together(parts, sides, rounds=3, writes=COPIES * count * size)
+    measure_together(parts, sides, rounds=3, jvm=True, writes=COPIES * count * size)
+
+
+def test_memory_after_a_burst(measure_together: Any, running: dict[str, Cluster]) -> None:
+    """What a burst leaves in the node that has the most, usually the leader."""
+    count = scaled(BYTES[1000] // 1000, 3000)
+
+    def side(cluster: Cluster) -> Callable[[], dict[str, float]]:
+        def once() -> dict[str, float]:
+            topic = cluster.new_topic(1, SAFE)
+            programs.load(
+                "produce", cluster.bootstrap, topic, count, 1000, 1, 1, acks="all",
+                queue_buffering_max_kbytes=131_072,
+            )  # fmt: skip
+            threading.Event().wait(scaled(IDLE_S))
+            found = cluster.memory_bytes()
+            cluster.drop_topic(topic)
+            return {"cluster-burst": found}
+
+        return once
+
+    work = f"Resident memory of a node {IDLE_S} s after a burst of acks=all"
+    parts = [Part("cluster-burst", work, "B", [Want(OURS, figure=100 * MB)])]
+    sides = {name: side(one) for name, one in running.items() if name != FSYNC}
+    cold = "A burst's memory is that of nodes that the rows before have loaded, without a warm-up."
+    measure_together(parts, sides, rounds=3, cold=cold, writes=COPIES * count * 1000)
 
 
 def test_one_in_flight(measure_together: Any, running: dict[str, Cluster]) -> None:
@@ -118,7 +139,7 @@ def test_one_in_flight(measure_together: Any, running: dict[str, Cluster]) -> No
             "cluster-one-p99", f"{work}, 99th percentile", "s", [Want(OURS, than=KAFKA, factor=3)]
         ),
     ]
-    measure_together(parts, {name: side(name) for name in running}, rounds=3)
+    measure_together(parts, {name: side(name) for name in running}, rounds=3, jvm=True)
 
 
 def test_catch_up(measure_together: Any, running: dict[str, Cluster], folder: Path) -> None:
@@ -147,7 +168,7 @@ def test_catch_up(measure_together: Any, running: dict[str, Cluster], folder: Pa
     sides[FLOOR] = lambda: {"cluster-catch-up": sendfile(folder, count * 1000)}
     want = Want(OURS, than=FLOOR, factor=0.8)
     parts = [Part("cluster-catch-up", "A follower catches up, bytes of batches", "B/s", [want])]
-    measure_together(parts, sides, rounds=3, writes=COPIES * count * 1000)
+    measure_together(parts, sides, rounds=3, jvm=True, writes=COPIES * count * 1000)
 
 
 def sendfile(folder: Path, size: int) -> float:
@@ -197,7 +218,10 @@ def test_memory(
     sides = {
         name: lambda one=running[name]: {"cluster-memory": one.memory_bytes()} for name in crowded
     }
-    measure_together(parts, sides, rounds=3, warm=False)
+    cold = (
+        "Memory is looked at once the rows before have been measured, without a warm-up of its own."
+    )
+    measure_together(parts, sides, rounds=3, cold=cold)
 
 
 def test_fail_over(
@@ -226,7 +250,7 @@ def test_fail_over(
     limit_s = SESSION_MS / 1000 + 0.2
     work = f"A leader of {MANY:,} partitions dies: until the next acknowledges"
     parts = [Part("cluster-fail-over", work, "s", [Want(OURS, figure=limit_s)])]
-    measure_together(parts, {name: side(name) for name in crowded}, rounds=2, warm=False)
+    measure_together(parts, {name: side(name) for name in crowded}, rounds=2, cold=KILLED)
 
 
 def test_controller(
@@ -256,7 +280,7 @@ def test_controller(
     limit_s = SESSION_MS / 1000 + 1
     work = f"The controller of {MANY:,} partitions dies: until a topic is made"
     parts = [Part("cluster-controller", work, "s", [Want(OURS, figure=limit_s)])]
-    measure_together(parts, {name: side(name) for name in crowded}, rounds=2, warm=False)
+    measure_together(parts, {name: side(name) for name in crowded}, rounds=2, cold=KILLED)
 
 
 def made(admin: kafkalog.Admin, topic: str) -> bool:

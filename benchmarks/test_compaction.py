@@ -18,7 +18,7 @@ import numpy as np
 import pytest
 
 import kafkalog
-from benchmarks.measure import SCALE, Side, Want, scaled
+from benchmarks.measure import Side, Want, scaled
 from benchmarks.rivals import kafka_cleaner
 from benchmarks.work import lines
 from tests.support import apache
@@ -27,8 +27,6 @@ OURS, KAFKA = "kafkalog", f"Kafka {apache.VERSION}, LogCleaner"
 RECORDS, KEYS = 600_000, 150_000
 SEGMENT_BYTES = 16 << 20
 CONFIG = {"cleanup.policy": "compact", "segment.bytes": SEGMENT_BYTES, "file.delete.delay.ms": 0}
-WARM_UP = 4
-"""Folders that Kafka's cleaner cleans before anything counts."""
 
 
 @pytest.fixture(params=["none", "lz4"])
@@ -87,14 +85,10 @@ def test_compaction(
 
     sides = [Side(OURS, size, lambda log: log.compact() and None, opened, closed)]
     if cleaner is not None:
-        for _ in range(WARM_UP if SCALE >= 1 else 1):
-            path = copied()
-            cleaner.clean(path)
-            gone(path)
         sides.append(Side(KAFKA, size, cleaner.clean, copied, gone))
     codec = request.node.callspec.params["dirty"]
     measure(
         f"compaction-{codec}",
         f"Compaction, {'uncompressed' if codec == 'none' else codec}, bytes of the dirty log",
-        sides, [Want(OURS, than=KAFKA, factor=3)], unit="B/s", rounds=5,
+        sides, [Want(OURS, than=KAFKA, factor=3)], unit="B/s", rounds=5, jvm=True,
     )  # fmt: skip

@@ -90,7 +90,8 @@ def test_producers(measure: Any, running: dict[str, Served]) -> None:
         Want(MANY, than=THEIRS, factor=5),
         Want(COLUMN, than=THEIRS, factor=5),
     ]
-    measure(key, f"Producers in Python, 100 B, {name}", sides, wants, writes=len(rows) * 100)
+    work = f"Producers in Python, 100 B, {name}"
+    measure(key, work, sides, wants, jvm=name == KAFKA, writes=len(rows) * 100)
 
 
 def test_producer_inside(measure: Any, folder: Path) -> None:
@@ -114,4 +115,4 @@ def test_producer_inside(measure: Any, folder: Path) -> None:
         sides.append(log_side(APPEND, folder, len(rows), lambda log: log.append_many(column)))
         wants = [Want(SEND, 700_000), Want(COLUMN, than=APPEND, factor=0.7)]
         measure("producer-inside", "Producers in Python, 100 B, in process", sides, wants,
-                writes=len(rows) * 100)  # fmt: skip
+                jvm=False, writes=len(rows) * 100)  # fmt: skip

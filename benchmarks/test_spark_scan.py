@@ -138,4 +138,4 @@ def test_rows(
         Want(OURS, than=CEILING, factor=CEILING_SHARE[slots]),
         Want(OURS, than=KAFKA_SOURCE, factor=5),
     ]
-    measure(key, f"Spark local[{slots}] {action.__name__}, {shown}", sides, wants)
+    measure(key, f"Spark local[{slots}] {action.__name__}, {shown}", sides, wants, jvm=True)

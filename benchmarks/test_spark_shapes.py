@@ -60,7 +60,7 @@ def test_compressed(
             theirs = theirs.option("kafka.bootstrap.servers", bootstrap)
             sides.append(Side(KAFKA_SOURCE, RECORDS, noop, theirs.load))
         wants = [Want(OURS, than=KAFKA_SOURCE, factor=3)]
-        measure(f"spark-noop-{codec}", f"Spark local[2] noop, {codec}", sides, wants)
+        measure(f"spark-noop-{codec}", f"Spark local[2] noop, {codec}", sides, wants, jvm=True)
 
 
 @pytest.mark.spark
@@ -79,7 +79,9 @@ def test_uneven(measure: Any, spark: Any, tmp_path_factory: pytest.TempPathFacto
 
     wants = [Want(UNEVEN, than=EVEN, factor=1 / 1.2)]
     sides = [side(UNEVEN, "uneven"), side(EVEN, "even")]
-    measure("spark-uneven", "Spark local[2] noop, uneven partitions", sides, wants, unit="s")
+    measure(
+        "spark-uneven", "Spark local[2] noop, uneven partitions", sides, wants, unit="s", jvm=True
+    )
 
 
 @pytest.mark.spark
@@ -96,7 +98,7 @@ def test_planning(measure: Any, tmp_path_factory: pytest.TempPathFactory) -> Non
 
     wants = [Want(OURS, figure=PLANNING_S)]
     work = f"Spark plans a topic of {SEGMENTS:,} segments"
-    measure("spark-planning", work, [Side(OURS, 1, plan)], wants, unit="s")
+    measure("spark-planning", work, [Side(OURS, 1, plan)], wants, unit="s", jvm=False)
 
 
 def fill_segments(directory: Path) -> None:

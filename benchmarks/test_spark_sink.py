@@ -66,7 +66,9 @@ def test_batch_write(measure: Any, folder: Path, rows: Any) -> None:
             sides.append(to_broker(TO_KAFKA, "kafkalog", running[KAFKA], rows))
             sides.append(to_broker(THEIRS, "kafka", running[KAFKA], rows))
         wants = [Want(DIRECTORY, than=THEIRS, factor=3), Want(BROKER, than=THEIRS, factor=3)]
-        measure("spark-sink", "Spark local[2] batch write", sides, wants, writes=RECORDS * 160)
+        measure(
+            "spark-sink", "Spark local[2] batch write", sides, wants, writes=RECORDS * 160, jvm=True
+        )
 
 
 def write(kind: str, rows: Any, target: Target) -> None:

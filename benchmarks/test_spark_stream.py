@@ -123,7 +123,7 @@ def test_large_batches(measure: Any, spark: Any, places: Places) -> None:
     ]
     wants = [Want(OURS, than=CEILING, factor=0.85), Want(OURS, than=KAFKA_SOURCE)]
     work = "Spark local[2] stream, 1,000,000 rows a micro-batch"
-    measure("spark-stream-large", work, sides, wants, rounds=3)
+    measure("spark-stream-large", work, sides, wants, rounds=3, jvm=True)
 
 
 def whole_s(stream: Any, places: Places) -> float:
@@ -151,7 +151,7 @@ def test_available_now(measure: Any, spark: Any, places: Places) -> None:
     ]
     wants = [Want(OURS, than=KAFKA_SOURCE, factor=2.5)]
     work = f"Spark local[2] AvailableNow, {ROWS * BATCHES:,} rows, the whole query"
-    measure("spark-stream-available", work, sides, wants, rounds=5)
+    measure("spark-stream-available", work, sides, wants, rounds=5, jvm=True)
 
 
 @pytest.mark.spark
@@ -171,6 +171,6 @@ def test_tiny_batches(
         wants = [Want(OURS, figure=wanted_s), Want(OURS, than=KAFKA_SOURCE)]
         key = f"spark-stream-tiny-{'fast' if manager else 'default'}"
         work = f"Spark local[2] stream, a row a micro-batch, {name}"
-        measure(key, work, sides, wants, unit="s", rounds=3)
+        measure(key, work, sides, wants, unit="s", rounds=3, jvm=True)
     finally:
         spark.conf.unset(MANAGER)

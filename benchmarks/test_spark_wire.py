@@ -68,4 +68,6 @@ def test_wire(
     sides = [Side(shown, rows, action, loads(kind)) for kind, shown in FORMATS.items()]
     wants = [Want(FORMATS["kafkalog"], than=FORMATS["kafka"], factor=3)]
     key = f"spark-wire-{action.__name__}-{'kafka' if name == KAFKA else 'kafkalog'}"
-    measure(key, f"Spark local[2] {action.__name__}, over the wire from {name}", sides, wants)
+    measure(
+        key, f"Spark local[2] {action.__name__}, over the wire from {name}", sides, wants, jvm=True
+    )

@@ -29,14 +29,14 @@ FASTER = 3
 OVERHEAD = 1.05
 
 
-@pytest.fixture
-def running(folder: Path) -> Iterator[dict[str, Served]]:
-    """Ours, and Apache Kafka where it can run."""
+@pytest.fixture(scope="module")
+def running(module_folder: Path) -> Iterator[dict[str, Served]]:
+    """Ours, and Apache Kafka where it can run, for all rows."""
     try:
         programs.program("load")
     except programs.Missing as reason:
         pytest.skip(str(reason))
-    with brokers(folder, [OURS, KAFKA]) as made:
+    with brokers(module_folder, [OURS, KAFKA]) as made:
         yield made
 
 
@@ -72,7 +72,7 @@ def test_transactions(measure_together: Any, running: dict[str, Served], clients
     sides = {name: side(broker, key, count, clients) for name, broker in running.items()}
     work = f"Transactions of one record, {clients} producer(s)"
     wants = [Want(OURS, than=KAFKA, factor=FASTER)]
-    measure_together(parts(key, work, wants, []), sides)
+    measure_together(parts(key, work, wants, []), sides, jvm=True)
 
 
 def test_overhead(measure_together: Any, running: dict[str, Served]) -> None:
@@ -86,4 +86,4 @@ def test_overhead(measure_together: Any, running: dict[str, Served]) -> None:
         )
     work = f"Transactions of {LARGE:,} records, one producer"
     wants = [Want(OURS, than=f"{OURS}, plain", factor=1 / OVERHEAD)]
-    measure_together(parts(key, work, wants, wants), sides)
+    measure_together(parts(key, work, wants, wants), sides, jvm=True)

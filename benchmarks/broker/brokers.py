@@ -196,8 +196,13 @@ class Mock(Served):
 
 
 @contextmanager
-def brokers(folder: Path, names: list[str], durability: str = "os") -> Iterator[dict[str, Served]]:
-    """Those of `names` that can run here, all started, by name."""
+def brokers(
+    folder: Path,
+    names: list[str],
+    durability: str = "os",
+    settings: Mapping[str, str] | None = None,
+) -> Iterator[dict[str, Served]]:
+    """Those of `names` that can run here, all started, by name; `settings` are ours."""
     made: dict[str, Served] = {}
     with ExitStack() as running:
         for name in names:
@@ -206,7 +211,9 @@ def brokers(folder: Path, names: list[str], durability: str = "os") -> Iterator[
             home = folder / f"broker-{len(made)}"
             home.mkdir()
             if name == OURS:
-                made[name] = Ours(home / "data", {"kafkalog.durability": durability})
+                made[name] = Ours(
+                    home / "data", {"kafkalog.durability": durability, **(settings or {})}
+                )
             elif name == KAFKA:
                 made[name] = Kafka(home / "data")
             elif name == SINK:

@@ -19,7 +19,7 @@ from kafkalog import errors
 from tests.support import apache
 from tests.support.zookeeper import ZooKeeper
 
-__all__ = ["FSYNC", "KAFKA", "SESSION_MS", "Cluster", "clusters"]
+__all__ = ["FSYNC", "KAFKA", "SESSION_MS", "Cluster", "OurCluster", "clusters"]
 
 FSYNC = f"{OURS}, fsync"
 NODES = 3
@@ -165,13 +165,19 @@ class Cluster:
 class OurCluster(Cluster):
     """`kafkalog serve --zookeeper`, three times."""
 
-    def __init__(self, home: Path, zookeeper: ZooKeeper, durability: str) -> None:
+    def __init__(
+        self,
+        home: Path,
+        zookeeper: ZooKeeper,
+        durability: str,
+        settings: Mapping[str, str] | None = None,
+    ) -> None:
         super().__init__()
         self.name = OURS if durability == "os" else FSYNC
         self._zookeeper = zookeeper
         hosts = f"{zookeeper.hosts}/{durability}"
         self._served = {
-            node: _Node(home / f"node-{node}", port, node, hosts, durability)
+            node: _Node(home / f"node-{node}", port, node, hosts, durability, settings or {})
             for node, port in self.ports.items()
         }
         self.directories = {node: one.directory for node, one in self._served.items()}
@@ -192,9 +198,12 @@ class OurCluster(Cluster):
 
 
 class _Node(Ours):
-    def __init__(self, directory: Path, port: int, node: int, hosts: str, durability: str) -> None:
+    def __init__(
+        self, directory: Path, port: int, node: int, hosts: str, durability: str,
+        settings: Mapping[str, str],
+    ) -> None:  # fmt: skip
         super().__init__(directory, {
-            **BOTH, "kafkalog.durability": durability, "zookeeper.connect": hosts,
+            **BOTH, **settings, "kafkalog.durability": durability, "zookeeper.connect": hosts,
             "node.id": str(node), "zookeeper.session.timeout.ms": str(SESSION_MS),
         })  # fmt: skip
         self.port, self.bootstrap = port, f"127.0.0.1:{port}"

@@ -7,6 +7,8 @@ fetches only once everything appended is on disk, for all partitions in one roun
 from __future__ import annotations
 
 import logging
+import math
+import select
 import threading
 import time
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
@@ -18,7 +20,9 @@ from kafkalog import errors
 from kafkalog.client.fetch import sessions
 from kafkalog.client.link.connection import Connection
 from kafkalog.client.link.failures import check_code, failure
+from kafkalog.client.link.patience import Patience
 from kafkalog.client.link.transport import Address, Options, Transport
+from kafkalog.client.link.wake_event import Bell
 from kafkalog.replication.asking import Asked, Asking
 from kafkalog.replication.copies import Copy, all_now
 from kafkalog.replication.following import (
@@ -32,6 +36,7 @@ from kafkalog.replication.following import (
     failed,
     fetched,
     placed,
+    rest_s,
 )
 from kafkalog.replication.throttle import Throttle
 from kafkalog.types import TopicPartition
@@ -88,9 +93,9 @@ class _Followed:
     """A partition, for the time of one command.  Guarded by the fetcher's lock."""
 
     def __init__(self, command: Follow) -> None:
-        self.command = command
-        self.copy = command.copy
+        self.command, self.copy = command, command.copy
         self.rests_until_s = 0.0
+        self.refused = 0  # in a row
         self.parted = True
         """Whether its end has still to be compared with the leader's since the command."""
         self.shown: int | None = None
@@ -137,6 +142,8 @@ class Fetcher:
         a new setting: they are synced like new appends."""
         self._closing = False
         self._connection: Connection | None = None
+        self._bell = Bell()  # rings at a command
+        self._hurried = False  # the thread's own
         self._asking = Asking()  # the thread's own
         self._asked_of: dict[TopicPartition, _Followed] = {}  # the thread's own
         self._look_s = 0.0  # the thread's own
@@ -163,6 +170,7 @@ class Fetcher:
                 self._forget(tp)
                 self._followed[tp] = _Followed(command)
                 self._found.add(command.copy)
+            self._bell.ring()
             self._changed.notify_all()
 
     def drop(self, partitions: Iterable[TopicPartition]) -> None:
@@ -219,6 +227,7 @@ class Fetcher:
                 self._hang_up()
                 self._wait(self._backoff_s)
         self._hang_up()
+        self._bell.close()
 
     def _round(self) -> None:
         """Send one request, and apply the answer."""
@@ -267,7 +276,7 @@ class Fetcher:
 
     def _connected(self) -> Connection:
         if self._connection is None or self._connection.closed:
-            made = Connection(self.leader, self._connecting, self._transport)
+            made = Connection(self.leader, self._connecting, self._transport, Patience())
             with self._changed:
                 self._connection = made
                 if self._closing:
@@ -314,6 +323,7 @@ class Fetcher:
     def _fetch(self, connection: Connection) -> None:
         with self._changed:
             stale, self._stale = self._stale, set()
+            self._bell.awake()
         self._look(stale)
         if not self._asking.at:
             return
@@ -321,7 +331,7 @@ class Fetcher:
         said = self._asking.next(version > NAMES_VERSION_MAX)
         version = version if said.after.by_id else min(version, NAMES_VERSION_MAX)
         connection.send(apis.FETCH, self._request(said), version)
-        answer = connection.receive(self.options.max_wait_ms + GRACE_MS)
+        answer = self._answer(connection)
         code = answer.error_code
         if code in sessions.LOST and said.epoch > 0:
             self._asking.lost(code)
@@ -332,6 +342,29 @@ class Fetcher:
         self._take(answer)
         if answer.throttle_time_ms > 0:
             self._wait(answer.throttle_time_ms / 1000)
+
+    def _answer(self, connection: Connection) -> Any:
+        """The answer to a Fetch; a new command ends the leader's wait for records."""
+        self._hurried = False
+        connection.patience.wait = lambda _, wait_s: self._listen(connection, wait_s)
+        try:
+            answer = connection.receive(self.options.max_wait_ms + GRACE_MS)
+        finally:
+            connection.patience.wait = None
+        if self._hurried:
+            connection.receive(GRACE_MS)
+        return answer
+
+    def _listen(self, connection: Connection, wait_s: float) -> None:
+        """Wait until something arrives.  A request behind the Fetch makes our leader answer it."""
+        if self._bell.sleep() and not self._hurried:
+            self._hurried = True
+            connection.post(apis.API_VERSIONS, {}, 0)
+        poll = select.poll()
+        poll.register(connection.fileno(), select.POLLIN | select.POLLOUT * connection.unsent)
+        poll.register(self._bell.fileno(), select.POLLIN)
+        poll.poll(wait_s * 1000)
+        self._bell.heard()
 
     def _look(self, stale: Collection[TopicPartition]) -> None:
         """The fetch offsets of partitions that are to be fetched.
@@ -405,7 +438,7 @@ class Fetcher:
                 "replica_id": self.replica.id,
                 "replica_epoch": self.replica.epoch,
             },
-            "max_wait_ms": self.options.max_wait_ms,
+            "max_wait_ms": self._wait_ms(),
             "min_bytes": self.options.min_bytes,
             "max_bytes": self.options.response_bytes,
             "session_id": said.session_id,
@@ -419,6 +452,13 @@ class Fetcher:
                 for (name, topic_id), numbers in forgotten.items()
             ],
         }
+
+    def _wait_ms(self) -> int:
+        """How long the leader may wait for records: no longer than a partition rests."""
+        with self._changed:
+            end_s = min((self._followed[tp].rests_until_s for tp in self._resting), default=None)
+        rest_ms = math.inf if end_s is None else max(0, end_s - time.monotonic()) * 1000
+        return int(min(self.options.max_wait_ms, rest_ms + 1))
 
     def _take(self, answer: Any) -> None:
         for topic in answer.responses:
@@ -457,6 +497,7 @@ class Fetcher:
             self._unsynced.add(one.copy)
         action = one.copy.do(action, offset)
         if isinstance(action, Append):
+            one.refused = 0
             one.shown = action.high_watermark
             if action.records is not None and self.options.throttle is not None:
                 self.options.throttle.took(tp, len(action.records), _now_ms())
@@ -465,7 +506,8 @@ class Fetcher:
         else:
             self._misplaced.discard(tp)
         if isinstance(action, Rest):
-            self._rest(tp, one, self._backoff_s)
+            one.refused += 1
+            self._rest(tp, one, rest_s(one.refused, self._backoff_s))
         elif isinstance(action, Await):
             self._forget(tp)
         if isinstance(action, Rest | Await):

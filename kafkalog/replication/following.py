@@ -26,9 +26,12 @@ __all__ = [
     "cut_to",
     "fetched",
     "placed",
+    "rest_s",
 ]
 
 UNKNOWN = -1
+FIRST_REST_S = 0.01
+"""After the first refusal: a leader often hears of its role a moment after its follower."""
 
 
 class EpochEnd(NamedTuple):
@@ -115,6 +118,11 @@ def failed(code: int) -> Rest | Await:
     leader with a lower epoch (UNKNOWN_LEADER_EPOCH) gets ours soon.
     """
     return Await(code) if code == ErrorCode.FENCED_LEADER_EPOCH else Rest(code)
+
+
+def rest_s(refused: int, most_s: float) -> float:
+    """How long to wait after so many refusals in a row: twice as long each time, up to `most_s`."""
+    return min(FIRST_REST_S * 2.0 ** min(refused - 1, 30), most_s)
 
 
 def cut_to(theirs: EpochEnd, ours: EpochEnd, copy: Copied) -> Action:

@@ -1,6 +1,8 @@
 /* buffer.c: memory. */
 #include "buffer.h"
 
+#include <sys/mman.h>
+
 #ifdef KL_TEST
 #include "io.h"
 #define ALLOC_FAILS() kl_io_alloc_fails()
@@ -28,6 +30,18 @@ void *kl_room_for(void *old, size_t *capacity, size_t wanted, size_t item_bytes)
 }
 
 void kl_release(void *memory) { free(memory); }
+
+void *kl_pages_new(size_t bytes) {
+    if (ALLOC_FAILS()) return NULL;
+    const int flags = MAP_PRIVATE | MAP_ANONYMOUS;
+    void *pages = mmap(NULL, bytes, PROT_READ | PROT_WRITE, flags, -1, 0);
+    return pages == MAP_FAILED ? NULL : pages;
+}
+
+void kl_pages_free(void *pages, size_t bytes) {
+    /* In a process with too many mappings one cannot be split: then only its pages go. */
+    if (munmap(pages, bytes)) KL_ASSERT(madvise(pages, bytes, MADV_DONTNEED) == 0);
+}
 
 kl_status kl_buffer_reserve(kl_buffer *buffer, size_t bytes) {
     KL_ASSERT(buffer->bytes <= buffer->capacity);

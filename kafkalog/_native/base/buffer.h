@@ -14,6 +14,11 @@ typedef struct {
 kl_status kl_buffer_reserve(kl_buffer *buffer, size_t bytes);
 void kl_buffer_free(kl_buffer *buffer); /* and zero it */
 
+/* Memory straight from the system, and back to it: what is freed to the allocator stays resident as
+ * long as something behind it is in use.  Zeroed; NULL when out of memory. */
+void *kl_pages_new(size_t bytes);
+void kl_pages_free(void *pages, size_t bytes); /* as many as were asked for */
+
 static inline kl_status kl_buffer_append(kl_buffer *buffer, const void *data,
                                          size_t bytes) {
     if (KL_UNLIKELY(bytes > buffer->capacity - buffer->bytes)) {

@@ -319,6 +319,16 @@ static void arrive(kl_conn *conn) {
     conn->thread->half_bytes += conn->in->held;
 }
 
+/* Its client has sent more: what waits for data is answered as it is.  False: the connection was
+ * closed. */
+static bool hurry(kl_conn *conn) {
+    kl_exchange *last = conn->last;
+    if (last == NULL || !last->request.yields || !waits_for_data(last)) return true;
+    if ((conn->in_bytes == 0 && !conn->readable) || kl_exchange_expire(last)) return true;
+    kl_conn_close(conn);
+    return false;
+}
+
 void kl_conn_pump(kl_conn *conn) {
     KL_ASSERT(!conn->passed); /* it arrived */
     size_t slice_budget = SLICE_BYTES_PER_TURN;
@@ -326,7 +336,7 @@ void kl_conn_pump(kl_conn *conn) {
     kl_link_remove(&conn->ready);
     kl_link_remove(&conn->starved);
     while (kl_conn_is_open(conn)) {
-        if (!flush(conn, &slice_budget) || !may_go_on(conn)) break;
+        if (!hurry(conn) || !flush(conn, &slice_budget) || !may_go_on(conn)) break;
         if (budget-- == 0) {
             kl_link_last(&conn->thread->ready, &conn->ready);
             break;

@@ -3,8 +3,12 @@
 
 #include <stdatomic.h>
 
+#include "base/buffer.h"
+
 /* More than this is not kept: what a thread can have in hand at once with large frames. */
 static const size_t KEPT_BYTES_MAX = (size_t)32 << 20;
+/* Chunks from this size on are whole pages: the system has them back after a burst. */
+static const size_t PAGES_FROM = (size_t)128 << 10;
 
 static size_t class_bytes(uint32_t size_class) {
     return (size_t)KL_CHUNK_SMALL << size_class;
@@ -33,18 +37,21 @@ kl_chunk *kl_pool_take(kl_pool *pool, size_t bytes) {
         pool->free_bytes -= class_bytes(k);
         return chunk;
     }
-    chunk = kl_resize(NULL, class_bytes(k));
+    size_t size = class_bytes(k);
+    chunk = size >= PAGES_FROM ? kl_pages_new(size) : kl_resize(NULL, size);
     if (chunk == NULL) return NULL;
     chunk->size_class = k;
     chunk->held = 0;
-    count(&pool->bytes, (int64_t)class_bytes(k));
+    count(&pool->bytes, (int64_t)size);
     count(&pool->allocations, 1);
     return chunk;
 }
 
 static void free_chunk(kl_pool *pool, kl_chunk *chunk) {
-    count(&pool->bytes, -(int64_t)class_bytes(chunk->size_class));
-    kl_release(chunk);
+    size_t size = class_bytes(chunk->size_class);
+    count(&pool->bytes, -(int64_t)size);
+    if (size >= PAGES_FROM) kl_pages_free(chunk, size);
+    else kl_release(chunk);
 }
 
 void kl_pool_hold(kl_pool *pool, kl_chunk *chunk, size_t bytes) {

@@ -43,6 +43,8 @@ struct kl_request {
     bool expired; /* its deadline came, or the server stops: answer with what is there */
     /* Set by a run that parks: what was put of the response stays for the next run. */
     bool keep_response;
+    /* Set by a run that parks for data: what its client sends behind it ends the wait. */
+    bool yields;
     int32_t
         why; /* with KL_UP: the reason for Python; KL_UP_FAST_PATH unless a run sets it */
 

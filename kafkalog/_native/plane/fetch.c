@@ -218,6 +218,7 @@ static bool park(kl_request *request, kl_fetch *fetch, int64_t missing) {
     kl_fetch_set_watch(fetch->set, fetch->to, true);
     if (!kl_watch_wait(&fetch->set->watch, wake, request, missing)) return false;
     request->parked = fetch;
+    request->yields = fetch->replica_id >= 0; /* it has more partitions to fetch */
     return true;
 }
 
@@ -316,6 +317,7 @@ static kl_verdict run_first(kl_request *request, kl_fetch *fetch) {
 
 kl_verdict kl_fetch_run(kl_request *request) {
     kl_fetch *fetch = request->parked;
+    request->yields = false;
     if (fetch) {
         kl_watch_stop(&fetch->set->watch);
         leave_load(fetch);

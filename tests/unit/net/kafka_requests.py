@@ -37,10 +37,12 @@ def fetch(
     max_wait_ms: int = 0,
     min_bytes: int = 1,
     topic: str = "orders",
+    replica: int = -1,
 ) -> bytes:
-    """A frame with a Fetch request for partition 0."""
+    """A frame with a Fetch request for partition 0, a consumer's or that of a follower."""
     partition = {"partition": 0, "fetch_offset": offset, "partition_max_bytes": 50 << 20}
     body = {
+        "replica_id": replica,
         "max_wait_ms": max_wait_ms,
         "min_bytes": min_bytes,
         "max_bytes": 50 << 20,

@@ -6,10 +6,12 @@ import random
 
 import pytest
 
+from kafkalog.replication.followers import Follower
 from tests.support.effort import SEED
 from tests.support.waiting import wait_for
 from tests.unit.net.kafka_requests import fetch, fetched
-from tests.unit.net.network import Server, framed, header, request
+from tests.unit.net.network import API_VERSIONS, SANITIZED, Server, framed, header, request
+from tests.unit.net.test_frames import resident_bytes
 
 HALF_FRAME_MS, IDLE_MS = 10_000, 100_000
 
@@ -208,6 +210,36 @@ def test_a_fetch_of_one_who_sends_no_more_is_answered_at_once(server, served):
         assert client.is_closed()
 
 
+@pytest.mark.parametrize("together", [False, True])
+def test_a_followers_next_request_ends_the_wait_of_its_fetch(server, served, together):
+    """It has more partitions to fetch; its leader answers both at once, in order."""
+    served(server)
+    server.reactor.set_followers("orders", 0, [Follower(2, False, False)])
+    with server.client() as client:
+        first, second = fetch(1, max_wait_ms=60_000, replica=2), request(2, key=API_VERSIONS)
+        client.send(first + second if together else first)
+        if not together:
+            wait_for(lambda: server.reactor.stats().parked == 1, "it waits")
+            client.send(second)
+        found = fetched(client, 1)
+        assert (found.error_code, found.records) == (0, b"")
+        server.take().answer(b"versions", 0)
+        assert client.response() == (2, b"versions")
+
+
+def test_a_consumers_fetch_waits_for_records_whatever_comes_behind_it(server, served):
+    served(server)
+    with server.client() as client:
+        client.send(fetch(1, max_wait_ms=20_000) + request(2, key=API_VERSIONS))
+        wait_for(lambda: server.reactor.stats().parked == 1, "it waits")
+        at(server, 19_999)
+        assert server.reactor.stats().parked == 1
+        server.reactor.set_time(20_000)
+        assert fetched(client, 1).records == b""
+        server.take().answer(b"versions", 0)
+        assert client.response() == (2, b"versions")
+
+
 def test_memory_that_was_not_used_for_a_while_is_given_back(server):
     with server.client() as client:
         client.send(framed(header(3, 1, 1) + bytes(4 << 20)))
@@ -217,3 +249,26 @@ def test_memory_that_was_not_used_for_a_while_is_given_back(server):
         for now_ms in range(5_000, 60_000, 5_000):
             at(server, now_ms)
         assert server.reactor.stats().buffer_bytes < 64 << 10
+
+
+def test_a_burst_of_large_requests_leaves_no_memory_behind(server):
+    """More at once than a thread keeps; nothing of it is resident after some idle seconds."""
+    count, body = 48, bytes(1_000_000)
+    before = resident_bytes()
+    for burst in range(3):
+        clients = [server.client() for _ in range(count)]
+        for number, client in enumerate(clients):
+            client.send(request(number, body))
+        taken = [server.take() for _ in clients]
+        assert server.reactor.stats().buffer_bytes > count * len(body)
+        for one in taken:
+            one.answer(b"", 0)
+        for client in clients:
+            client.response()
+            client.close()
+        del taken, one
+        for now_ms in range(burst * 60_000 + 5_000, (burst + 1) * 60_000, 5_000):
+            at(server, now_ms)
+        assert server.reactor.stats().buffer_bytes < 64 << 10
+    if not SANITIZED:
+        assert resident_bytes() - before < 16 << 20

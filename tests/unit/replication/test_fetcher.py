@@ -81,6 +81,43 @@ def test_what_nobody_thought_of_does_not_end_it(
     assert line.message == f"{named} not followed for now" and "unheard of" in caplog.text
 
 
+@pytest.mark.parametrize("early", [False, True])
+def test_a_new_partition_does_not_wait_for_records_of_others(
+    leader: kafkalog.Broker, tmp_path: Path, early: bool
+) -> None:
+    """The leader waits for records of `t` when `u` is to be followed; `early`: before the leader
+    knows that it has a follower."""
+    (place,) = parse_servers(leader.bootstrap_servers)
+    with kafkalog.Admin(leader.bootstrap_servers) as admin:
+        admin.create_topic("u", 1)
+    with kafkalog.Producer(leader.bootstrap_servers, acks="1") as producer:
+        producer.send("u", b"value", partition=0)
+    topics, reactor = leader._node.image.topics, leader._node.reactor
+
+    def known() -> None:
+        reactor.set_followers("u", 0, [Follower(2, False, False)])
+
+    def command(name: str, log: kafkalog.Log) -> Follow:
+        return Follow(topics[name].id, topics[name].partitions[0].leader_epoch, Copy(log))
+
+    told: list[TopicPartition] = []
+    with open_copy(tmp_path / "t" / "t-0") as t, open_copy(tmp_path / "u" / "u-0") as u:
+        patient = FetcherOptions(max_wait_ms=600_000, backoff_ms=100)
+        fetcher = Fetcher(Replica(2), place, lambda tp, _: told.append(tp), patient)
+        try:
+            fetcher.follow({TP: command("t", t)})
+            wait_for(lambda: reactor.stats().parked == 1, "it waits")
+            if not early:
+                known()
+            fetcher.follow({TopicPartition("u", 0): command("u", u)})
+            if early:
+                wait_for(lambda: TopicPartition("u", 0) in told, "it is refused")
+                known()
+            wait_for(lambda: u.high_watermark == 1, "it has the record")
+        finally:
+            fetcher.close()
+
+
 def test_a_host_that_none_can_be_is_not_reached() -> None:
     """A broker may return any name; it is treated as a host that does not answer."""
     with pytest.raises(errors.PeerGone, match="label"):

@@ -26,6 +26,7 @@ from kafkalog.replication.following import (
     failed,
     fetched,
     placed,
+    rest_s,
 )
 from kafkalog.wire import apis
 from kafkalog.wire.error_codes import ErrorCode
@@ -238,6 +239,13 @@ def histories(tmp_path: Path) -> Iterator[list[History]]:
     yield made
     for one in made:
         one.close()
+
+
+def test_a_refused_partition_is_asked_for_soon_and_then_more_and_more_rarely() -> None:
+    rests_s = [rest_s(refused, 1.0) for refused in range(1, 10)]
+    assert rests_s == [0.01, 0.02, 0.04, 0.08, 0.16, 0.32, 0.64, 1.0, 1.0]
+    assert rest_s(10**9, 1.0) == 1.0
+    assert rest_s(1, 0.001) == 0.001
 
 
 @pytest.mark.explore
