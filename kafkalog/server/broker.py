@@ -222,8 +222,10 @@ class Broker:
         if clustered:
             from kafkalog.cluster.node.joining import enter, join
 
-            self._member = enter(self.path, found, config, number)
+            self._member, taken = enter(self.path, found, config, number)
             self._undo.append(self._member.close)
+            self._given = {**self._given, **taken}
+            self._config = config = ServerConfig.of(self._given)
         self._manager = Manager(
             self.path, config, clock=self._clock, node_id=None, gather=not clustered
         )
