@@ -62,7 +62,7 @@ class _Owed(NamedTuple):
     why: str
 
 
-UNREADABLE = {
+UNREADABLE: Mapping[int, str] = {
     ErrorCode.OFFSET_MOVED_TO_TIERED_STORAGE: "its oldest records are in tiered storage",
     ErrorCode.UNSUPPORTED_FOR_MESSAGE_FORMAT: "it has messages of format 0 or 1",
 }
@@ -360,7 +360,7 @@ class Copies(Partitions):
             fetcher.replica = Replica(self._member.node, epoch)
 
     def _problem(self, tp: TopicPartition, problem: KafkalogError) -> None:
-        if why := UNREADABLE.get(problem.code):
+        if why := UNREADABLE.get(problem.code or 0):
             _logger.error("%s-%d: is not replicated here: %s, which kafkalog does not read (%s); "
                           "move this replica to one of the brokers of Kafka",
                           *tp, why, problem)  # fmt: skip

@@ -89,10 +89,8 @@ def differences(peers: Iterable[Peer], config: ServerConfig) -> Iterator[Finding
         elif problem:
             said = f"it is {theirs}, which this node cannot take over ({problem}); it uses {mine}."
         else:
-            said = (
-                f"it is not set here, so this node takes it over: {theirs} (its default: {mine})."
-            )
-            set_it = f"Give this node {one.name}, so that it does not depend on others being alive."
+            said = f"it is not set here, so this node takes over {theirs}; its default is {mine}."
+            set_it = f"Give this node {one.name}: it can be taken over only from a living broker."
         yield Finding(WARN, one.name, said, set_it)
 
 
