@@ -287,21 +287,20 @@ def _is_old(text: str) -> bool:
 
 
 def _rules(facts: Facts, mine: Candidate) -> Iterator[Finding]:
-    """Access rules."""
-    if not facts.rules:
-        return
-    said = [one.authorizes for one in facts.peers]
+    """Access rules: those in ZooKeeper, and those of brokers that have an authorizer."""
     enforcing = [one.node for one in facts.peers if one.authorizes]
     what = f"the cluster has access rules ({few(list(facts.rules))})"
     if enforcing:
         yield Finding(
             REFUSE, "ACLs",
-            f"{what}, which {brokers(enforcing)} enforce{'s' * (len(enforcing) == 1)}; this node "
-            "cannot, so clients that are kept out there would get in here.",
-            "Remove the rules (kafka-acls --remove) and the brokers' authorizer.class.name, and "
-            "join a cluster that is open to all.",
+            f"{brokers(enforcing)} {_has(enforcing)} an authorizer, and this node has none: "
+            "clients that are kept out there would get in here.",
+            "Remove authorizer.class.name from all brokers, and the rules (kafka-acls --remove), "
+            "if the cluster may be open to all; else this node cannot join it.",
         )  # fmt: skip
-    elif False in said:
+    elif not facts.rules:
+        return
+    elif any(one.authorizes is False for one in facts.peers):
         yield Finding(
             WARN, "ACLs",
             f"{what}, but no broker that could be asked has an authorizer: nobody enforces them, "

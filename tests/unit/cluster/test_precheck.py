@@ -149,6 +149,10 @@ USERS = {"users": ("alice",)}
 AUTHORIZER = {"authorizer_class_name": "kafka.security.authorizer.AclAuthorizer"}
 SASL = "PLAINTEXT OUTSIDE:SASL_PLAINTEXT"
 PROTECTION = [
+    ("an authorizer whose rules are elsewhere", cluster(kafka(**AUTHORIZER)), mine(),
+     [(REFUSE, "ACLs")]),
+    ("a broker that tells strangers nothing", cluster(silent(denied=True)), mine(known=True),
+     [(REFUSE, "ACLs"), (WARN, "settings of other brokers")]),
     ("rules, enforced", cluster(kafka(**AUTHORIZER), **RULES), mine(known=True),
      [(REFUSE, "ACLs")]),
     ("rules, enforced by one of two", cluster(kafka(), kafka(2, **AUTHORIZER), **RULES), mine(),
