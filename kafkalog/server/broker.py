@@ -148,8 +148,9 @@ class Broker:
 
         Raises: Locked with the owner's pid, UnknownSetting, InvalidSetting (also if `config` or
         the metadata ask for access control, which is not supported yet), CorruptLog,
-        ArgumentError (a directory of several nodes, without metadata, or with ACLs), IoFailed (an
-        address that cannot be bound).
+        ArgumentError (a directory of several nodes, without metadata, or with ACLs; a cluster that
+        this node does not fit, see `kafkalog cluster precheck`), IoFailed (an address that cannot
+        be bound).
         """
         if config is not None and not isinstance(config, Mapping):
             raise InvalidSetting(

@@ -37,9 +37,10 @@ ACLS = ("/kafka-acl", "/kafka-acl-extended/prefixed")
 TOKENS = "/delegation_token/tokens"
 SCRAM = "SCRAM-"
 NAMED_MAX = 100
-"""Resources with rules, and users with credentials, that are read."""
+"""Resources with rules of each kind, and users with credentials, that are kept."""
 PATIENCE_MS = 2_000
 """For a connection, for versions, and for an answer."""
+ANSWER_BYTES_MAX = 1 << 20
 ASKED_AT_ONCE = 16
 ASKED = sorted({*NAMES, AUTHORIZER, CONTROL, INNER, INNER_PROTOCOL, OURS, BROKER_FORMAT, MIGRATION,
                 PROTOCOL_VERSION})  # fmt: skip
@@ -73,19 +74,17 @@ def _rules(session: Session) -> tuple[str, ...]:
 
 def _users(session: Session) -> tuple[str, ...]:
     """The first users with SCRAM credentials."""
+    names = session.children(f"{entities.CONFIG}/users") or []
+    paths = [entities.config_path(("users", name)) for name in names]
     found: list[str] = []
-    for name in session.children(f"{entities.CONFIG}/users") or ():
-        entity = ("users", name)
-        znode = session.read(entities.config_path(entity))
+    for name, znode in zip(names, session.look([(p, False, False) for p in paths]), strict=True):
         try:
-            said = entities.read_config(entity, znode.data if znode else None)
+            said = entities.read_config(("users", name), getattr(znode, "data", None))
         except errors.BadZnode:
             continue
         if any(key.startswith(SCRAM) for key in said):
             found.append(entities.unsanitized(name) or name)
-        if len(found) == NAMED_MAX:
-            break
-    return tuple(found)
+    return tuple(found[:NAMED_MAX])
 
 
 def _is_kraft(session: Session) -> bool:
@@ -123,7 +122,10 @@ def _asked(one: Broker) -> dict[str, str]:
              if number == PROTOCOLS[PLAINTEXT]]  # fmt: skip
     if not plain:
         raise errors.UnsupportedVersion(f"broker {one.id} has no PLAINTEXT listener")
-    patience = Options(connect_timeout_ms=PATIENCE_MS, request_timeout_ms=PATIENCE_MS)
+    patience = Options(
+        connect_timeout_ms=PATIENCE_MS, request_timeout_ms=PATIENCE_MS,
+        response_bytes_max=ANSWER_BYTES_MAX,
+    )  # fmt: skip
     connection = Connection(plain[0], patience)
     try:
         row = {"resource_type": BROKER, "resource_name": str(one.id), "configuration_keys": ASKED}
