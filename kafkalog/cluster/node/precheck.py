@@ -63,16 +63,25 @@ def _missing_listeners(facts: Facts, mine: Candidate) -> Iterator[Finding]:
         for name, peers in _grouped(facts.peers, name_of).items():
             if name in mine.listeners or _foreign(name, peers):
                 continue
-            place = mine.listeners.get(mine.config.inner_listener, "HOST:PORT")
             yield Finding(
                 REFUSE, f"listener {name}",
                 f"{brokers(peers)} reach{'es' * (len(peers) == 1)} other brokers by it, and this "
-                f"node only has {few(list(mine.listeners)) or 'none'}; as the controller a broker "
-                "of Kafka elects no leaders any more, for no partition of the cluster, once a "
-                "broker without it is registered.",
-                f"Give this node that listener: listeners={name}://{place}, "
-                f"listener.security.protocol.map={name}:PLAINTEXT and {setting}={name}.",
+                f"node only has {few(list(mine.listeners)) or 'none'}; once a broker without it is "
+                "registered, a controller of Kafka elects no more leaders, for any partition of "
+                "the cluster.",
+                f"Give this node that listener: {_lines(name, setting, mine)}.",
             )  # fmt: skip
+
+
+def _lines(name: str, setting: str, mine: Candidate) -> str:
+    """The settings that give the node a listener; the controller's is one more."""
+    place = mine.listeners.get(mine.config.inner_listener, "HOST:PORT")
+    listener = f"{name}://{place}" if setting == INNER else f"...,{name}://HOST:PORT"
+    more = "" if setting == INNER else "...,"
+    return (
+        f"listeners={listener}, listener.security.protocol.map={more}{name}:PLAINTEXT and "
+        f"{setting}={name}"
+    )
 
 
 def _foreign_protocols(facts: Facts, mine: Candidate) -> Iterator[Finding]:
@@ -100,9 +109,9 @@ def _unknown_listeners(facts: Facts, mine: Candidate) -> Iterator[Finding]:
             setting = INNER if name == mine.config.inner_listener else CONTROL
             yield Finding(
                 REFUSE, f"listener {name}",
-                f"this node would reach other brokers by it, and {brokers(_numbers(lacking))} "
-                f"only has {few(sorted(names)) or 'none'}: this node could not follow its leaders "
-                "there, and as the controller it could not command that broker.",
+                f"this node would reach other brokers by it, and {brokers(_numbers(lacking))} only "
+                f"{_has(lacking)} {few(sorted(names)) or 'none'}: it could neither replicate from "
+                "there nor send requests there as the controller.",
                 f"Set {setting} to the listener that all brokers use between them.",
             )  # fmt: skip
 
@@ -219,7 +228,7 @@ def _migration(facts: Facts, _: Candidate) -> Iterator[Finding]:
 
 
 def _formats(facts: Facts, _: Candidate) -> Iterator[Finding]:
-    """Segments may have messages of before Kafka 0.11."""
+    """Topics whose segments may have messages of format 0 or 1."""
     old = [name for name, said in _topics(facts) if _is_old(said.get(FORMAT, ""))]
     if old:
         yield Finding(

@@ -151,13 +151,13 @@ SASL = "PLAINTEXT OUTSIDE:SASL_PLAINTEXT"
 PROTECTION = [
     ("an authorizer whose rules are elsewhere", cluster(kafka(**AUTHORIZER)), mine(),
      [(REFUSE, "ACLs")]),
-    ("a broker that tells strangers nothing", cluster(silent(denied=True)), mine(known=True),
+    ("a broker that refuses to tell its settings", cluster(silent(denied=True)), mine(known=True),
      [(REFUSE, "ACLs"), (WARN, "settings of other brokers")]),
     ("rules, enforced", cluster(kafka(**AUTHORIZER), **RULES), mine(known=True),
      [(REFUSE, "ACLs")]),
     ("rules, enforced by one of two", cluster(kafka(), kafka(2, **AUTHORIZER), **RULES), mine(),
      [(REFUSE, "ACLs")]),
-    ("rules, by a broker that tells strangers nothing", cluster(silent(denied=True), **RULES),
+    ("rules, and a broker that refuses to tell its settings", cluster(silent(denied=True), **RULES),
      mine(known=True), [(REFUSE, "ACLs"), (WARN, "settings of other brokers")]),
     ("rules that nobody enforces", cluster(kafka(authorizer_class_name=""), **RULES), mine(),
      [(WARN, "ACLs")]),
@@ -216,6 +216,9 @@ def test_a_refusal_names_the_lines_to_set() -> None:
     for part in ("listeners=REPLICATION://10.0.0.4:9092", f"{MAP}=REPLICATION:PLAINTEXT",
                  "inter.broker.listener.name=REPLICATION"):  # fmt: skip
         assert part in refusal(those)
+    those = findings(cluster(kafka(1, "PLAINTEXT CONTROL", **CONTROL)), mine())
+    assert "listeners=...,CONTROL://HOST:PORT" in refusal(those)
+    assert "control.plane.listener.name=CONTROL" in refusal(those)
     assert refusal([Finding(WARN, "a", "b.", "c.")]) == ""
 
 
