@@ -30,7 +30,7 @@ COMMANDS: dict[str, str] = {
     "transactions": "list and describe transactions; find hanging ones and end them",
     "configs": "show and change the settings of topics, brokers, groups and client metrics",
     "cluster": "administer a cluster: status, drain, reassign, elect, check, log directories, "
-    "quorum, adopt; try one here",
+    "quorum, precheck, adopt; try one here",
     "features": "show and change the levels of a cluster's features",
     "offsets": "show where partitions begin and end, or the offset at a time",
     "mirror": "copy topics, settings and groups' offsets between clusters, each record once",

@@ -69,7 +69,7 @@ def run(options: argparse.Namespace) -> int:
     from kafkalog.directory.identity import check_unused
     from kafkalog.server import logs
 
-    found = _settings(options)
+    found = settings_from(options)
     directory = options.dir or found.directory
     if directory is None:
         raise UsageError("--dir: give a data directory, or log.dirs in --config")
@@ -82,7 +82,11 @@ def run(options: argparse.Namespace) -> int:
     return _serve(directory, found.config)
 
 
-def _settings(options: argparse.Namespace) -> "Properties":
+def settings_from(options: argparse.Namespace) -> "Properties":
+    """The settings of the broker: those of --config, then --set, then the other options.
+
+    Raises: UsageError, InvalidSetting, OSError.
+    """
     from kafkalog.config.server import ServerConfig
     from kafkalog.config.server_properties import Properties, read_properties, sorted_out
 

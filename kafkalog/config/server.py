@@ -9,6 +9,7 @@ from kafkalog.config.transaction import TransactionConfig
 
 __all__ = ["CORDONED", "DYNAMIC", "ServerConfig"]
 
+PLAINTEXT = "PLAINTEXT"
 _LISTENER = {"pattern": r"[A-Za-z0-9_.\-]+://.*", "example": "NAME://host:port"}
 
 
@@ -43,7 +44,9 @@ class ServerConfig(BrokerConfig, GroupConfig, TransactionConfig, ReplicaConfig):
         example="NAME:PLAINTEXT",
     )
     inter_broker_listener_name = Word(
-        "", "The listener by which brokers of a cluster reach each other; empty: the first one."
+        "",
+        "The listener by which brokers of a cluster reach each other; empty: the one named "
+        "PLAINTEXT, as in Kafka, or else the first one.",
     )
     control_plane_listener_name = Word(
         "",
@@ -134,8 +137,9 @@ class ServerConfig(BrokerConfig, GroupConfig, TransactionConfig, ReplicaConfig):
     @property
     def inner_listener(self) -> str:
         """The name of the listener by which brokers reach each other."""
-        first = self.listeners[0].partition("://")[0] if self.listeners else ""
-        return (self.inter_broker_listener_name or first).upper()
+        names = [text.partition("://")[0].upper() for text in self.listeners]
+        usual = PLAINTEXT if PLAINTEXT in names else next(iter(names), "")
+        return self.inter_broker_listener_name.upper() or usual
 
     @property
     def control_listener(self) -> str:

@@ -57,7 +57,7 @@ _IGNORED = {
     "log.message.format.version": _REMOVED,
     "log.message.timestamp.difference.max.ms": _REMOVED,
     "process.roles": "used as broker and controller in one",
-    "inter.broker.protocol.version": _ONE_NODE,
+    "inter.broker.protocol.version": "ignored: a node of a cluster speaks that of 3.9",
     "background.threads": "ignored: the threads are kafkalog's own",
     "log.cleaner.threads": "ignored: one thread compacts",
     "num.replica.fetchers": "ignored: one thread copies from each leader",

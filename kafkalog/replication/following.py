@@ -13,6 +13,7 @@ from typing import Any, NamedTuple, TypeAlias
 from kafkalog.wire.error_codes import ErrorCode
 
 __all__ = [
+    "BEYOND_US",
     "NOTHING_KNOWN",
     "Action",
     "Append",
@@ -32,6 +33,10 @@ __all__ = [
 UNKNOWN = -1
 FIRST_REST_S = 0.01
 """After the first refusal: a leader often hears of its role a moment after its follower."""
+BEYOND_US = (
+    ErrorCode.OFFSET_MOVED_TO_TIERED_STORAGE, ErrorCode.UNSUPPORTED_FOR_MESSAGE_FORMAT,
+)  # fmt: skip
+"""The leader has records that kafkalog cannot copy; asking again changes nothing."""
 
 
 class EpochEnd(NamedTuple):
@@ -91,7 +96,7 @@ class Rest(NamedTuple):
 
 
 class Await(NamedTuple):
-    """Wait for a command that names the leader and its epoch: ours is outdated."""
+    """Wait for the next command: ours is outdated, or this leader cannot be followed."""
 
     code: int
 
@@ -117,7 +122,7 @@ def failed(code: int) -> Rest | Await:
     A leader with a higher epoch than ours refuses us until the controller has sent us that epoch; a
     leader with a lower epoch (UNKNOWN_LEADER_EPOCH) gets ours soon.
     """
-    return Await(code) if code == ErrorCode.FENCED_LEADER_EPOCH else Rest(code)
+    return Await(code) if code in (ErrorCode.FENCED_LEADER_EPOCH, *BEYOND_US) else Rest(code)
 
 
 def rest_s(refused: int, most_s: float) -> float:

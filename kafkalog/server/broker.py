@@ -149,8 +149,9 @@ class Broker:
 
         Raises: Locked with the owner's pid, UnknownSetting, InvalidSetting (also if `config` or
         the metadata ask for access control, which is not supported yet), CorruptLog,
-        ArgumentError (a directory of several nodes, without metadata, or with ACLs), IoFailed (an
-        address that cannot be bound).
+        ArgumentError (a directory of several nodes, without metadata, or with ACLs; a cluster that
+        this node does not fit, see `kafkalog cluster precheck`), IoFailed (an address that cannot
+        be bound).
         """
         if config is not None and not isinstance(config, Mapping):
             raise InvalidSetting(
@@ -223,8 +224,10 @@ class Broker:
         if clustered:
             from kafkalog.cluster.node.joining import enter, join
 
-            self._member = enter(self.path, found, config, number)
+            self._member, taken = enter(self.path, found, config, number)
             self._undo.append(self._member.close)
+            self._given = {**self._given, **taken}
+            self._config = config = ServerConfig.of(self._given)
         self._manager = Manager(
             self.path, config, clock=self._clock, node_id=None, gather=not clustered
         )

@@ -62,6 +62,13 @@ class _Owed(NamedTuple):
     why: str
 
 
+UNREADABLE: Mapping[int, str] = {
+    ErrorCode.OFFSET_MOVED_TO_TIERED_STORAGE: "its oldest records are in tiered storage",
+    ErrorCode.UNSUPPORTED_FOR_MESSAGE_FORMAT: "it has messages of format 0 or 1",
+}
+"""What kafkalog cannot copy, by the error that says so."""
+
+
 class _Terms(NamedTuple):
     """What a topic's settings say about the roles of its partitions."""
 
@@ -353,7 +360,12 @@ class Copies(Partitions):
             fetcher.replica = Replica(self._member.node, epoch)
 
     def _problem(self, tp: TopicPartition, problem: KafkalogError) -> None:
-        _logger.info("%s-%d: is not followed now: %s", *tp, problem)
+        if why := UNREADABLE.get(problem.code or 0):
+            _logger.error("%s-%d: is not replicated here: %s, which kafkalog does not read (%s); "
+                          "move this replica to one of the brokers of Kafka",
+                          *tp, why, problem)  # fmt: skip
+        else:
+            _logger.info("%s-%d: is not followed now: %s", *tp, problem)
         if isinstance(problem, StorageOffline):
             self._failures = -1  # of a log that had failed before following began
 

@@ -22,6 +22,7 @@ example:
   kafkalog cluster check orders --bootstrap-server localhost:9092
   kafkalog cluster log-dirs 1 --bootstrap-server localhost:9092
   kafkalog cluster unregister 3 --bootstrap-server localhost:9092
+  kafkalog cluster precheck --zookeeper zoo1:2181/kafka --config server.properties
   kafkalog cluster adopt --dir data --zookeeper zoo1:2181/kafka --node-id 4
 """
 
@@ -37,6 +38,8 @@ ACTIONS = {
     "log-dirs": "show the log directories of all nodes, or of those that are named",
     "quorum": "show the replicas of the metadata log (KRaft)",
     "unregister": "let the cluster forget a broker that is gone for good (KRaft)",
+    "precheck": "check whether a node could join a cluster on ZooKeeper; takes the options of "
+    "serve, and changes nothing",
     "try": "run three nodes and a ZooKeeper on this machine, in one folder, until Ctrl-C: "
     "start here",
     "adopt": "turn a directory that was served alone into that of a cluster's node, with its "
@@ -51,10 +54,10 @@ MODULES = {
     "unregister": "nodes.unregister",
 }
 """The modules and functions of actions that have no module of their name."""
-LOCAL = ("try", "adopt")
+LOCAL = ("try", "adopt", "precheck")
 """Actions that need no broker."""
 OPTIONS = {
-    "json": ("status", "check", "endpoints", "log-dirs", "quorum"),
+    "json": ("status", "check", "endpoints", "log-dirs", "quorum", "precheck"),
     "include_fenced_brokers": ("endpoints",),
     "topic_list": ("log-dirs",),
     "replicas": ("drain",),
@@ -67,12 +70,15 @@ OPTIONS = {
     "no_wait": ("drain", "reassign"),
     "unclean": ("elect",),
     "yes": ("elect",),
-    "dir": ("try", "adopt"),
-    "zookeeper": ("try", "adopt"),
+    "dir": ("try", "adopt", "precheck"),
+    "zookeeper": ("try", "adopt", "precheck"),
     "port": ("try",),
     "demo": ("try",),
     "draw": ("try",),
-    "node_id": ("adopt",),
+    "node_id": ("adopt", "precheck"),
+    "config": ("precheck",),
+    "listen": ("precheck",),
+    "set": ("precheck",),
 }
 """The options that belong to some actions only."""
 DEFAULT = "status"
@@ -104,19 +110,21 @@ def arguments(parser: argparse.ArgumentParser) -> None:
         "lacks are lost; asks first",
     )
     group.add_argument("--yes", action="store_true", help="elect --unclean: do not ask")
-    _here(parser.add_argument_group("try, adopt"))
+    _here(parser.add_argument_group("try, adopt, precheck"))
+    _node(parser.add_argument_group("precheck"))
 
 
 def _here(group: Any) -> None:
     group.add_argument(
         "--dir",
         metavar="DIR",
-        help="try: the folder for everything (kafkalog-try); adopt: the directory",
+        help="try: the folder for everything (kafkalog-try); adopt, precheck: the directory",
     )
     group.add_argument(
         "--zookeeper",
         metavar="HOST:PORT,.../CHROOT",
-        help="try: a running ZooKeeper to use instead of its own; adopt: the cluster's ZooKeeper",
+        help="try: a running ZooKeeper to use instead of its own; adopt, precheck: the cluster's "
+        "ZooKeeper",
     )
     group.add_argument(
         "--port",
@@ -136,7 +144,23 @@ def _here(group: Any) -> None:
         "--node-id",
         type=int,
         metavar="N",
-        help="adopt: the node's id (default: the one in the directory)",
+        help="adopt, precheck: the node's id (default: the one in the directory)",
+    )
+
+
+def _node(group: Any) -> None:
+    group.add_argument(
+        "--config", metavar="FILE", help="precheck: the server.properties file of the node"
+    )
+    group.add_argument(
+        "--listen", metavar="HOST:PORT", help="precheck: where it is to accept connections"
+    )
+    group.add_argument(
+        "--set",
+        action="append",
+        default=[],
+        metavar="NAME=VALUE",
+        help="precheck: a setting of it; may be repeated",
     )
 
 

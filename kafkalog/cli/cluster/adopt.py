@@ -33,7 +33,7 @@ def run(options: argparse.Namespace, words: list[str]) -> int:
     node = image.node_id if options.node_id is None else options.node_id
     with open_session(options.zookeeper, lambda _: None) as session:
         loaded = read_tree(session, node)
-        check_open_to_all(session, loaded.image)  # else no broker would serve the directory
+        check_open_to_all(session, loaded.image, node)  # else no broker would serve the directory
         found = adoption.plan(image, loaded, node)
         _show(options, image, loaded, found)
         if not options.execute:

@@ -6,7 +6,14 @@ directory.
 
 from __future__ import annotations
 
+import logging
+from typing import NamedTuple
+
+from kafkalog.cluster.node.defaults import taken_over
+from kafkalog.cluster.node.facts import WARN, Candidate, Facts, Finding
+from kafkalog.cluster.node.gathering import gather
 from kafkalog.cluster.node.member import Member
+from kafkalog.cluster.node.precheck import findings, protection, refusal
 from kafkalog.config.server import ServerConfig
 from kafkalog.directory.identity import Found
 from kafkalog.directory.manager import Manager
@@ -18,20 +25,65 @@ from kafkalog.metadata.zookeeper.registering import await_free, cluster_id, pati
 from kafkalog.metadata.zookeeper.session import Session, Timeouts
 from kafkalog.types import TopicPartition
 
-__all__ = ["check_open_to_all", "enter", "join"]
+__all__ = [
+    "Assessed", "assess", "check_alone", "check_cluster", "check_open_to_all", "enter", "is_known",
+    "join",
+]  # fmt: skip
 
-ACLS = ("/kafka-acl", "/kafka-acl-extended/prefixed")
-"""Their children are kinds of resources; the children of these are names that have rules."""
+_logger = logging.getLogger(__name__)
 
 
-def enter(path: str, found: Found, config: ServerConfig, node: int) -> Member:
-    """Read the cluster's tree, and check that this directory may be its node `node`; nothing is
-    written.
+class Assessed(NamedTuple):
+    """A cluster as a node finds it that is about to join."""
+
+    found: list[Finding]
+    """Refusals first."""
+    taken: dict[str, object]
+    """The settings that it takes over from other brokers, by name."""
+
+
+def assess(facts: Facts, mine: Candidate) -> Assessed:
+    """All findings about a node, and what it takes over.  Pure."""
+    return Assessed(findings(facts, mine), taken_over(facts.peers, mine.config))
+
+
+def enter(
+    path: str, found: Found, config: ServerConfig, node: int
+) -> tuple[Member, dict[str, object]]:
+    """Read the cluster's tree, ask its brokers, and check that this directory may be its node
+    `node`; nothing is written.  Also returns the settings that it takes over from the others.
 
     `found`: the directory's contents.
 
     Raises: ArgumentError: the directory belongs to another cluster, or was served standalone, or
-    the cluster is not open to all; DuplicateBrokerRegistration; ZooKeeperAway, MissingPackage.
+    a finding of kafkalog.cluster.node.precheck refuses it; DuplicateBrokerRegistration;
+    ZooKeeperAway, MissingPackage.
+    """
+    check_alone(path, found)
+    timeouts = Timeouts(*config.zookeeper_timeouts_ms)
+    member = Member(
+        config.zookeeper_connect, node, config.inner_listener, config, timeouts,
+        config.control_listener,
+    )  # fmt: skip
+    session, image = member.session, member.image
+    try:
+        check_cluster(path, found, image.cluster_id, session)
+        mine = Candidate(node, config, is_known(found, image.cluster_id))
+        facts = patiently(lambda: gather(session, image, node), member.patience_s)
+        assessed = assess(facts, mine)
+        _heed(assessed.found, session)
+        member.use(ServerConfig.of(assessed.taken, config))
+        patiently(lambda: await_free(session, node, timeouts), member.patience_s)
+    except BaseException:
+        member.close()
+        raise
+    return member, assessed.taken
+
+
+def check_alone(path: str, found: Found) -> None:
+    """Refuse the directory of a node that is alone.
+
+    Raises: ArgumentError.
     """
     if TopicPartition(METADATA_TOPIC, 0) in found.partitions:
         raise ArgumentError(
@@ -39,20 +91,32 @@ def enter(path: str, found: Found, config: ServerConfig, node: int) -> Member:
             "wanted the directory of a cluster's node, or an empty one: kafkalog cluster adopt "
             "--dir ... --zookeeper ... converts it, with its topics"
         )
-    timeouts = Timeouts(*config.zookeeper_timeouts_ms)
-    member = Member(
-        config.zookeeper_connect, node, config.inner_listener, config, timeouts,
-        config.control_listener,
-    )  # fmt: skip
-    session = member.session
-    try:
-        patiently(lambda: check_open_to_all(session, member.image), member.patience_s)
-        _check_cluster(path, found, member.image.cluster_id, session)
-        patiently(lambda: await_free(session, node, timeouts), member.patience_s)
-    except BaseException:
-        member.close()
-        raise
-    return member
+
+
+def check_open_to_all(session: Session, image: MetadataImage, node: int) -> None:
+    """Refuse a cluster whose protection a new node would undo.
+
+    Raises: ArgumentError, ZooKeeperAway.
+    """
+    mine = Candidate(node, ServerConfig(), False)
+    _heed(protection(gather(session, image, node), mine), session)
+
+
+def is_known(found: Found, cluster: str) -> bool:
+    """Whether a directory already belongs to this cluster."""
+    return found.meta is not None and bool(cluster) and found.meta.cluster_id == cluster
+
+
+def _heed(found: list[Finding], session: Session) -> None:
+    """Log the warnings, and raise the refusals."""
+    for one in found:
+        if one.severity == WARN:
+            _logger.warning("%s", one)
+    if why := refusal(found):
+        raise ArgumentError(
+            f"the cluster at {session.hosts} cannot take this node: {why} "
+            "`kafkalog cluster precheck` shows all findings."
+        )
 
 
 def join(manager: Manager, member: Member, found: Found) -> None:
@@ -62,7 +126,7 @@ def join(manager: Manager, member: Member, found: Found) -> None:
     """
     new = layout.uuid_text(layout.random_topic_id())
     cluster = patiently(lambda: cluster_id(member.session, new), member.patience_s)
-    _check_cluster(manager.path, found, cluster, member.session)
+    check_cluster(manager.path, found, cluster, member.session)
     member.identify(cluster)
     member.owned = lambda: _write_identity(manager, member.node, cluster)
     manager.state.copied = True
@@ -70,25 +134,7 @@ def join(manager: Manager, member: Member, found: Found) -> None:
     member.reconfigure = lambda topic: manager.reconfigure(topic=topic)
 
 
-def check_open_to_all(session: Session, image: MetadataImage) -> None:
-    """Refuse a cluster with ACLs: clients that Kafka's brokers keep out would get in here."""
-    read = session.children
-    rules = [
-        f"{root}/{kind}/{name}"
-        for root in ACLS
-        for kind in read(root) or ()
-        for name in read(f"{root}/{kind}") or ()
-    ]
-    credentials = image.foreign.get("SCRAM", 0)
-    if rules or credentials:
-        found = f"access rules ({rules[0]})" if rules else f"credentials of {credentials} users"
-        raise ArgumentError(
-            f"ZooKeeper at {session.hosts}: found {found}, which are not enforced yet; "
-            "wanted a cluster that is open to all"
-        )
-
-
-def _check_cluster(path: str, found: Found, cluster: str, session: Session) -> None:
+def check_cluster(path: str, found: Found, cluster: str, session: Session) -> None:
     """Refuse another cluster's directory, as Kafka does; one without partitions joins any."""
     known = found.meta.cluster_id if found.meta is not None and found.partitions else None
     if known in (None, cluster):

@@ -133,6 +133,10 @@ class Member:
             image = self.image._replace(cluster_id=cluster)
             self._standing = self._standing._replace(image=image)
 
+    def use(self, config: BrokerConfig) -> None:
+        """Take other settings, before the broker uses them."""
+        self._config = config
+
     # ---- its life ------------------------------------------------------------------------------
 
     def register(

@@ -64,7 +64,11 @@ def until(condition: Callable[[], Any], what: str) -> Any:
 class Serving(apache.Program):
     """One of our nodes, `kafkalog serve`."""
 
-    def __init__(self, folder: Path, zookeeper: str, number: int, data: Path, port: int) -> None:
+    def __init__(
+        self, folder: Path, zookeeper: str, number: int, data: Path, port: int,
+        properties: Path | None = None,
+    ) -> None:  # fmt: skip
+        """`properties`: Kafka's file, which says all of this, and then is used instead."""
         folder.mkdir()
         super().__init__(folder / "output")
         self._folder = folder
@@ -74,6 +78,8 @@ class Serving(apache.Program):
             *("--listen", self._address, "--zookeeper", zookeeper, "--node-id", str(number)),
             *(word for name, value in SETTINGS.items() for word in ("--set", f"{name}={value}")),
         ]
+        if properties is not None:
+            self._command = [sys.executable, "-m", "kafkalog", "serve", "--config", str(properties)]
 
     def __enter__(self) -> Serving:
         self.start(self._command, Path.cwd(), lambda: apache.answers(self._address))
@@ -96,6 +102,12 @@ class Node:
         self._home, self._zookeeper = home, zookeeper
         self._program: Broker | Serving | None = None
 
+    @property
+    def properties(self) -> Path | None:
+        """The server.properties of Kafka, if it began as Kafka's."""
+        found = self._home / f"{KAFKA}{self.number}" / "server.properties"
+        return found if found.exists() else None
+
     def begin(self, kind: str) -> None:
         """Start it on its directory as this kind, whether or not it was that kind before."""
         if kind != self.kind or self._program is None:
@@ -106,7 +118,9 @@ class Node:
             self._program = (
                 Broker(folder, self._zookeeper, self.number, settings, known=0, port=self.port)
                 if kind == KAFKA
-                else Serving(folder, self._zookeeper, self.number, self.data, self.port)
+                else Serving(
+                    folder, self._zookeeper, self.number, self.data, self.port, self.properties
+                )
             )
             self.kind = kind
         self._program.__enter__()

@@ -187,6 +187,20 @@ def test_status(nodes: Nodes) -> None:
     assert "1 partition not led by the first replica" in nodes.run("status").out
 
 
+def test_a_node_is_prechecked(nodes: Nodes) -> None:
+    """Kafka tells its settings, also those that it was not given."""
+    kafkas = nodes.home / "kafka" / "server.properties"
+    ran = nodes.main("cluster", "precheck", "--config", kafkas)
+    assert ran.status == 0 and "node.id: broker 1 is alive." in ran.out, ran
+    joining = ("cluster", "precheck", "--zookeeper", nodes.hosts, "--node-id", SERVED)
+    ran = nodes.main(*joining)
+    said = [line for line in ran.out.splitlines() if "num.partitions" in line]
+    assert ran.status == 0 and "takes over 1 on brokers 1, 2, 3" in said[0], ran
+    ran = nodes.main(*joining, "--set", "broker.rack=east", "--json")
+    assert [row["subject"] for row in ran.rows() if row["severity"] == "refuse"] == ["broker.rack"]
+    assert ran.status == 1
+
+
 def test_first_replicas_are_elected(nodes: Nodes) -> None:
     topic = nodes.topic("elected", [SECOND, KAFKA])
     nodes.end(SECOND)

@@ -359,17 +359,16 @@ def test_a_follower_names_the_leader(cluster: Cluster) -> None:
         ("/config/users/alice", b'{"version":1,"config":{"SCRAM-SHA-256":"salt=x"}}'),
     ],
 )
-def test_a_cluster_that_is_not_open_to_all_is_refused(
-    cluster: Cluster, tmp_path: Path, path: str, data: bytes
+def test_protection_that_nobody_enforces_is_named(
+    cluster: Cluster, tmp_path: Path, caplog: pytest.LogCaptureFixture, path: str, data: bytes
 ) -> None:
+    """The node joins: neither broker has an authorizer, or a listener where clients log in."""
     cluster.session.ensure([path])
     assert cluster.session.commit([Set(path, data)]).done
+    config = {**SETTINGS, "zookeeper.connect": cluster.session.hosts, "node.id": 9}
     try:
-        with pytest.raises(kafkalog.errors.ArgumentError, match="open to all"):
-            kafkalog.Broker(
-                tmp_path / "new",
-                config={"zookeeper.connect": cluster.session.hosts, "node.id": 9},
-            )
+        with kafkalog.Broker(tmp_path / "new", config=config):
+            assert any("and neither does this node" in one.getMessage() for one in caplog.records)
     finally:
         assert cluster.session.commit([Delete(path)]).done
 

@@ -33,6 +33,8 @@ def on_its_directory(tour: Tour, number: int, kind: str) -> None:
     files, and leads again."""
     nodes, node = tour.nodes, tour.nodes.nodes[number]
     with tour.deed(f"{number} becomes {kind} on its directory"):
+        if kind == OURS and node.properties is not None:
+            assert main(["cluster", "precheck", "--config", str(node.properties)]) == 0
         segment = node.data / f"{queue.TOPIC}-0" / f"{0:020}.log"
         before = segment.stat()
         node.stop()

@@ -12,6 +12,7 @@ import pytest
 from kafkalog.log.log import Log, handle_of
 from kafkalog.replication.copies import Copy
 from kafkalog.replication.following import (
+    BEYOND_US,
     NOTHING_KNOWN,
     Action,
     Append,
@@ -61,6 +62,11 @@ def test_an_answer(answer: Any, action: Action | EpochEnd) -> None:
 def test_records_are_taken() -> None:
     found = fetched(row(records=b"batches", high_watermark=7, log_start_offset=3))
     assert isinstance(found, Append) and bytes(found.records) == b"batches"
+
+
+@pytest.mark.parametrize("code", [ErrorCode.FENCED_LEADER_EPOCH, *BEYOND_US])
+def test_a_leader_that_cannot_be_followed_is_not_asked_again(code: int) -> None:
+    assert isinstance(failed(code), Await)
 
 
 @pytest.mark.parametrize("code", [ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.UNKNOWN_TOPIC_ID])

@@ -1,0 +1,104 @@
+"""`kafkalog cluster precheck`: whether a node could join a cluster; nothing is written."""
+
+from __future__ import annotations
+
+import argparse
+from typing import TYPE_CHECKING
+
+from kafkalog.cli.common import UsageError, json_line, plural
+from kafkalog.cli.remote import say
+from kafkalog.cli.serve import settings_from
+
+if TYPE_CHECKING:
+    from kafkalog.cluster.node.facts import Finding
+    from kafkalog.config.server import ServerConfig
+    from kafkalog.config.server_properties import Properties
+    from kafkalog.directory.identity import Found
+
+__all__ = ["run"]
+
+
+def run(options: argparse.Namespace, words: list[str]) -> int:
+    """Show all findings; returns 1 if the node would be refused."""
+    from kafkalog.cluster.node.facts import REFUSE, WARN, Finding
+    from kafkalog.errors import ArgumentError
+
+    if words:
+        raise UsageError(f"precheck: takes no {words[0]!r}; see kafkalog cluster precheck --help")
+    found: list[Finding] = []
+    try:
+        given = settings_from(options)
+        for note in given.notes:
+            name, _, what = note.partition(": ")
+            found.append(Finding(WARN, name, what, ""))
+        found += _findings(options, given)
+    except ArgumentError as problem:
+        found.append(Finding(REFUSE, "settings", str(problem), ""))
+    refused = [one for one in found if one.severity == REFUSE]
+    warned = [one for one in found if one.severity != REFUSE]
+    _show(options, [*refused, *warned])
+    if not options.json:
+        warnings = plural(len(warned), "warning")
+        say(f"the node would be refused: {plural(len(refused), 'reason')}, {warnings}"
+            if refused else f"the node may join; {warnings}")  # fmt: skip
+    return 1 if refused else 0
+
+
+def _show(options: argparse.Namespace, found: list[Finding]) -> None:
+    for one in found:
+        if options.json:
+            print(json_line(one._asdict()))
+            continue
+        print(f"{one.severity:<6}  {one.subject}: {one.problem}")
+        if one.remedy:
+            print(f"{'':<6}  {one.remedy}")
+
+
+def _findings(options: argparse.Namespace, given: Properties) -> list[Finding]:
+    """What a start with these settings would find.
+
+    Raises: ArgumentError: the settings or the directory are refused; UsageError, ZooKeeperAway.
+    """
+    from kafkalog.config.protection import refuse_protection
+    from kafkalog.config.served import check_served
+    from kafkalog.config.server import ServerConfig
+    from kafkalog.directory.identity import Found, check_unused, look, node_number
+    from kafkalog.server.network.listeners import planned
+
+    for name, value in given.config.items():
+        refuse_protection(name, value)
+    config = ServerConfig.of(given.config)
+    check_served(config)
+    planned(config)
+    if not config.zookeeper_connect:
+        raise UsageError("precheck: give --zookeeper HOST:PORT,.../CHROOT, or a --config with "
+                         "zookeeper.connect")  # fmt: skip
+    path = options.dir or given.directory
+    if options.dir is None:
+        check_unused(given.unused)
+    found = Found(None, ()) if path is None else look(path)
+    number = config.node_id if config.explicit("node.id") else None
+    node = node_number(path or "the directory", found.meta, number, True)
+    return _in_cluster(path or "the directory", found, config, node)
+
+
+def _in_cluster(path: str, found: Found, config: ServerConfig, node: int) -> list[Finding]:
+    from kafkalog.cluster.node import joining
+    from kafkalog.cluster.node.facts import WARN, Candidate, Finding
+    from kafkalog.cluster.node.gathering import gather
+    from kafkalog.metadata.zookeeper.reading import read_tree
+    from kafkalog.metadata.zookeeper.session import Timeouts, open_session
+
+    joining.check_alone(path, found)
+    timeouts = Timeouts(*config.zookeeper_timeouts_ms)
+    with open_session(config.zookeeper_connect, lambda _: None, timeouts) as session:
+        image = read_tree(session, node).image
+        joining.check_cluster(path, found, image.cluster_id, session)
+        mine = Candidate(node, config, joining.is_known(found, image.cluster_id))
+        facts = gather(session, image, node)
+    some = joining.assess(facts, mine).found
+    if node in image.brokers:
+        some.append(Finding(
+            WARN, "node.id", f"broker {node} is alive.",
+            "Stop it before this node takes its place, or give this node another id."))  # fmt: skip
+    return some

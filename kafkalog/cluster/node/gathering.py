@@ -1,0 +1,147 @@
+"""Reads what `precheck` needs: from ZooKeeper, and from the other brokers.  Nothing is written."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from functools import partial
+from typing import Any
+
+from kafkalog import errors
+from kafkalog.client.link.connection import Connection
+from kafkalog.client.link.failures import check_code
+from kafkalog.client.link.transport import Address, Options
+from kafkalog.cluster.node.defaults import NAMES
+from kafkalog.cluster.node.facts import (
+    AUTHORIZER,
+    CONTROL,
+    INNER,
+    INNER_PROTOCOL,
+    OURS,
+    PLAINTEXT,
+    Facts,
+    Peer,
+)
+from kafkalog.cluster.node.precheck import BROKER_FORMAT, MIGRATION, PROTOCOL_VERSION
+from kafkalog.directory.parallel import in_parallel
+from kafkalog.metadata.image import BROKER, Broker, MetadataImage
+from kafkalog.metadata.zookeeper import entities, tree
+from kafkalog.metadata.zookeeper.loading import PROTOCOLS
+from kafkalog.metadata.zookeeper.session import Session
+from kafkalog.wire import apis
+from kafkalog.wire.error_codes import ErrorCode
+
+__all__ = ["gather"]
+
+ACLS = ("/kafka-acl", "/kafka-acl-extended/prefixed")
+"""Their children are kinds of resources; the children of these are names that have rules."""
+TOKENS = "/delegation_token/tokens"
+SCRAM = "SCRAM-"
+NAMED_MAX = 100
+"""Resources with rules of each kind, and users with credentials, that are kept."""
+PATIENCE_MS = 2_000
+"""For a connection, for versions, and for an answer."""
+ANSWER_BYTES_MAX = 1 << 20
+ASKED_AT_ONCE = 16
+ASKED = sorted({*NAMES, AUTHORIZER, CONTROL, INNER, INNER_PROTOCOL, OURS, BROKER_FORMAT, MIGRATION,
+                PROTOCOL_VERSION})  # fmt: skip
+STATIC_SOURCES = (4, 5)
+"""Kafka's ConfigSource of values from a properties file, and of defaults."""
+
+
+def gather(session: Session, image: MetadataImage, node: int) -> Facts:
+    """The cluster in `image` as the broker `node` finds it; other brokers are asked for their
+    settings, which takes a few seconds if one does not answer.
+
+    Raises: ZooKeeperAway.
+    """
+    others = [one for number, one in sorted(image.brokers.items()) if number != node]
+    tokens = len(session.children(TOKENS) or ())
+    users = _users(session) if image.foreign.get("SCRAM") else ()
+    return Facts(image, _peers(others), _rules(session), users, tokens, _is_kraft(session))
+
+
+# ---- from ZooKeeper ------------------------------------------------------------------------------
+
+
+def _rules(session: Session) -> tuple[str, ...]:
+    found: list[str] = []
+    for root in ACLS:
+        for kind in session.children(root) or ():
+            names = session.children(f"{root}/{kind}") or ()
+            found += [f"{kind}/{name}" for name in names[:NAMED_MAX]]
+    return tuple(found)
+
+
+def _users(session: Session) -> tuple[str, ...]:
+    """The first users with SCRAM credentials."""
+    names = session.children(f"{entities.CONFIG}/users") or []
+    paths = [entities.config_path(("users", name)) for name in names]
+    found: list[str] = []
+    for name, znode in zip(names, session.look([(p, False, False) for p in paths]), strict=True):
+        try:
+            said = entities.read_config(("users", name), getattr(znode, "data", None))
+        except errors.BadZnode:
+            continue
+        if any(key.startswith(SCRAM) for key in said):
+            found.append(entities.unsanitized(name) or name)
+    return tuple(found[:NAMED_MAX])
+
+
+def _is_kraft(session: Session) -> bool:
+    znode = session.read(tree.CONTROLLER)
+    try:
+        return znode is not None and tree.read_controller(znode.data).kraft_epoch >= 0
+    except errors.BadZnode:
+        return False
+
+
+# ---- from brokers --------------------------------------------------------------------------------
+
+
+def _peers(others: list[Broker]) -> tuple[Peer, ...]:
+    found = in_parallel(max(1, min(len(others), ASKED_AT_ONCE)), others, _asked)
+    return tuple(_peer(one, said) for one, said in zip(others, found, strict=True))
+
+
+def _peer(one: Broker, said: dict[str, str] | Exception) -> Peer:
+    protocols = {number: name for name, number in PROTOCOLS.items()}
+    endpoints = {name: protocols.get(number, "") for name, _, _, number in one.endpoints}
+    made = partial(Peer, one.id, endpoints, one.rack)
+    if not isinstance(said, Exception):
+        return made(said)
+    denied = getattr(said, "code", None) == ErrorCode.CLUSTER_AUTHORIZATION_FAILED
+    return made(None, str(said), denied)
+
+
+def _asked(one: Broker) -> dict[str, str]:
+    """A broker's settings, over its first listener without encryption.
+
+    Raises: PeerGone, Timeout, BadAnswer; UnsupportedVersion; what the broker answers.
+    """
+    plain = [Address(host, port) for _, host, port, number in one.endpoints
+             if number == PROTOCOLS[PLAINTEXT]]  # fmt: skip
+    if not plain:
+        raise errors.UnsupportedVersion(f"broker {one.id} has no PLAINTEXT listener")
+    patience = Options(
+        connect_timeout_ms=PATIENCE_MS, request_timeout_ms=PATIENCE_MS,
+        response_bytes_max=ANSWER_BYTES_MAX,
+    )  # fmt: skip
+    connection = Connection(plain[0], patience)
+    try:
+        row = {"resource_type": BROKER, "resource_name": str(one.id), "configuration_keys": ASKED}
+        body = {"resources": [row], "include_synonyms": True}
+        for answer in connection.call(apis.DESCRIBE_CONFIGS, body).results:
+            check_code(answer.error_code, f"settings of broker {one.id}", answer.error_message)
+            return dict(_static(answer.configs))
+        raise errors.BadAnswer(f"broker {one.id}: no answer to DescribeConfigs")
+    finally:
+        connection.close()
+
+
+def _static(configs: Iterable[Any]) -> Iterable[tuple[str, str]]:
+    """Values without those that were set at run time, which every node reads in ZooKeeper."""
+    for one in configs:
+        for each in one.synonyms:
+            if each.name == one.name and each.source in STATIC_SOURCES and each.value is not None:
+                yield one.name, each.value
+                break
