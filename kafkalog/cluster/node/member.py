@@ -20,6 +20,7 @@ from kafkalog.client.link.failures import check_code, failure
 from kafkalog.client.link.transport import Address
 from kafkalog.cluster.node import controller_requests
 from kafkalog.cluster.node.controller_link import Line
+from kafkalog.cluster.node.noticing import Noticing
 from kafkalog.cluster.node.session_watch import Watching
 from kafkalog.cluster.node.state import (
     Standing,
@@ -115,7 +116,9 @@ class Member:
         carried out: the directory is this broker's from now on."""
         told: queue.SimpleQueue[Life | Seen | None] = queue.SimpleQueue()
         self.session = open_session(hosts, told.put, timeouts)
-        self._watching = Watching(self.session, told, self._set, self._begun, self._compare)
+        inner = (listener, self._control_listener)
+        self._noticing = Noticing(self.session, node, inner)
+        self._watching = Watching(self.session, told, self._set, self._begun, self._looked)
         loaded = patiently(lambda: read_tree(self.session, node), self.patience_s)
         for problem in loaded.problems:
             _logger.warning("%s", problem)
@@ -303,11 +306,18 @@ class Member:
         for line in self._lines:
             line.turn()
 
+    def _looked(self) -> None:
+        """The tree may have changed, or be within reach again."""
+        if self._unread:
+            with self._lock:
+                self._learn(())
+        self._compare()
+        self._noticing.look()
+
     def _compare(self) -> None:
         """Forget topics that the tree lacks, once under each controller and in each life of this
         broker: they were deleted while it was away, or a controller died before it said so."""
         with self._lock:
-            self._learn(())
             heard, before = self._heard, self.image
         if heard == self._compared:
             return
@@ -366,6 +376,7 @@ class Member:
                 found[name] = own_settings.merged(name, topic_id, *both)
             except errors.BadZnode as problem:  # the former settings stay in effect
                 _logger.warning("%s", problem)
+        self._noticing.settings({("topics", name): said for name, said in found.items()})
         return found
 
     def _set(self, changed: Sequence[entities.Entity]) -> None:
@@ -376,15 +387,17 @@ class Member:
                  for one in changed if one[0] == "topics"}  # fmt: skip
         for name, own in self._topic_settings(names).items():
             found[TOPIC, name] = own
-        for entity in (one for one in changed if one[0] == "brokers"):
+        others: dict[entities.Entity, Mapping[str, str]] = {}
+        for entity in (one for one in changed if one[0] != "topics"):
             znode = self.session.read(entities.config_path(entity))
-            name = "" if entity[1] == entities.DEFAULT else entity[1]
             try:
-                said = entities.read_config(entity, znode.data) if znode else {}
+                others[entity] = entities.read_config(entity, znode.data) if znode else {}
             except errors.BadZnode as problem:
                 _logger.warning("%s", problem)
-            else:
-                found[BROKER, name] = said
+        for entity in [one for one in others if one[0] == "brokers"]:
+            name = "" if entity[1] == entities.DEFAULT else entity[1]
+            found[BROKER, name] = others.pop(entity)
+        self._noticing.settings(others)
         with self._lock:
             old = self.image
             configs = {key: said for key, said in {**old.configs, **found}.items() if said}
