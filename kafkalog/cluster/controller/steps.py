@@ -31,6 +31,7 @@ from kafkalog.cluster.controller.requests import Gathered, Send
 from kafkalog.errors import BadZnode
 from kafkalog.metadata.image import Broker
 from kafkalog.metadata.zookeeper import entities, own_settings, tree
+from kafkalog.metadata.zookeeper.documents import DENIED
 from kafkalog.metadata.zookeeper.loading import Loaded, Znode, broker
 from kafkalog.wire.error_codes import ErrorCode
 from kafkalog.wire.tables.controller import LEADER_AND_ISR, STOP_REPLICA
@@ -100,7 +101,9 @@ def brokers_seen(office: Office) -> Steps[None]:
     for number, znode in zip(numbers, znodes, strict=True):
         found = None if znode is None else office.parsed(broker, number, znode)
         known = office.context.brokers.get(number)
-        if found is None and znode and known and known.epoch == znode.created:
+        if found is None and znode and known and (
+            known.epoch == znode.created or znode.data == DENIED
+        ):  # fmt: skip
             found = known  # it is alive, whatever overwrote its znode
         if found is not None:
             now[number] = found

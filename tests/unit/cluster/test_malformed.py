@@ -19,7 +19,9 @@ from kafkalog.cluster.controller.events import (
     Tick,
     Unwatched,
 )
+from kafkalog.errors import BadZnode
 from kafkalog.metadata.zookeeper import entities, tree
+from kafkalog.metadata.zookeeper.documents import DENIED
 from kafkalog.metadata.zookeeper.session import Create, Delete, Set
 from kafkalog.wire import apis
 from kafkalog.wire.api import Api
@@ -295,3 +297,43 @@ def test_an_exception_in_one_partitions_decision(caplog: pytest.LogCaptureFixtur
     }
     assert [one.partition(":")[0] for one in of.controller.problems] == ["bad-0"]
     assert of.controller.reigns
+
+
+def test_a_state_that_may_not_be_read_harms_only_its_partition(of: Driven) -> None:
+    """Its ACL keeps this node out; once it may be read, the partition is elected like others."""
+    topic(of, {0: (1, 2, 3), 1: (1, 2, 3)})
+    path = tree.partition_path("t", 0)
+    kept = of.znodes[path]
+    of.znodes[path] = kept._replace(data=DENIED)
+    of.elect()
+    of.die(1)
+    of.run()
+    assert of.state("t", 1) == (2, 1, (2, 3))
+    assert of.znodes[path].version == kept.version, "nothing is written over it"
+    assert not of.resigned
+    of.znodes[path] = kept
+    of.events.append(Tick(Clock.RETRY))
+    of.run()
+    assert of.state("t", 0) == (2, 1, (2, 3))
+
+
+def test_a_folder_that_may_not_be_listed_ends_only_the_steps_that_ask(
+    of: Driven, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    read = of._read
+
+    def denied(one: Read) -> Any:
+        return BadZnode(f"{one.path}: as said") if one.path == tree.ISR_CHANGES else read(one)
+
+    monkeypatch.setattr(of, "_read", denied)
+    of.events.append(Seen(tree.ISR_CHANGES, True))
+    of.die(1)
+    of.run()
+    assert of.state("t", 0) == (2, 1, (2, 3))
+    assert not of.resigned and len(of.controller.problems) == 1
+    monkeypatch.setattr(of, "_read", read)
+    of.make(f"{tree.ISR_CHANGE}1", tree.write_isr_change((("t", 0),)))
+    assert Clock.RETRY in [one.clock for one in of.timers]
+    of.events.append(Tick(Clock.RETRY))
+    of.run()
+    assert f"{tree.ISR_CHANGE}1" not in of.znodes, "the step is retried"
