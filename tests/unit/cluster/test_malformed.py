@@ -22,7 +22,7 @@ from kafkalog.cluster.controller.events import (
 from kafkalog.errors import BadZnode
 from kafkalog.metadata.zookeeper import entities, tree
 from kafkalog.metadata.zookeeper.documents import DENIED
-from kafkalog.metadata.zookeeper.session import Create, Delete, Set
+from kafkalog.metadata.zookeeper.session import Committed, Create, Delete, Set
 from kafkalog.wire import apis
 from kafkalog.wire.api import Api
 from kafkalog.wire.error_codes import ErrorCode
@@ -337,3 +337,23 @@ def test_a_folder_that_may_not_be_listed_ends_only_the_steps_that_ask(
     of.events.append(Tick(Clock.RETRY))
     of.run()
     assert f"{tree.ISR_CHANGE}1" not in of.znodes, "the step is retried"
+
+
+def test_producer_ids_that_may_not_be_written_hold_up_nothing(
+    of: Driven, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each try is refused; the request fails, and the next one is handled."""
+    commit = of.commit
+
+    def refused(operations: Any) -> Any:
+        paths = [one.path for one in operations]
+        if tree.PRODUCER_IDS in paths:
+            return Committed(False, paths.index(tree.PRODUCER_IDS), "NoAuth")
+        return commit(operations)
+
+    monkeypatch.setattr(of, "commit", refused)
+    fields = {"broker_id": 1, "broker_epoch": broker_epoch(of, 1)}
+    said = of.ask("ids", ALLOCATE_PRODUCER_IDS, 0, **fields)
+    assert said.error_code == ErrorCode.UNKNOWN_SERVER_ERROR
+    monkeypatch.setattr(of, "commit", commit)
+    assert of.ask("again", ALLOCATE_PRODUCER_IDS, 0, **fields).error_code == ErrorCode.NONE
