@@ -47,6 +47,9 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--mutant", metavar="NAME", help="plant a mistake, which must be found; `list` names them"
     )
+    parser.add_argument(
+        "--delete", action="store_true", help="also delete a topic and create it again"
+    )
     parser.add_argument("--json", action="store_true", help="one JSON object per seed")
 
 
@@ -114,7 +117,7 @@ def _one(
         seed, events=options.events, nodes=options.nodes,
         rules=None if mutant is None else mutant.rules,
         setup=simulation.drawn_setup(dice, options.nodes, durable),
-        trace=options.trace, **how,  # type: ignore[arg-type]
+        trace=options.trace, deletes=options.delete, **how,  # type: ignore[arg-type]
     )  # fmt: skip
 
 

@@ -223,8 +223,10 @@ class Folders:
         self._claimed[tp] = topic_id
         return True
 
-    def take_out(self, tp: TopicPartition) -> str:
+    def take_out(self, tp: TopicPartition, kind: str = "delete") -> str:
         """Rename a partition's folder for its removal; returns the new name.  See `sync`.
+
+        `kind`: "stray": it is kept under the new name.
 
         A folder that somebody has removed is done with.
 
@@ -232,7 +234,7 @@ class Folders:
         """
         with self._lock:
             old = os.path.basename(self.path(tp))
-            new = layout.deleted_name(tp.topic, tp.partition, uuid.uuid4())
+            new = layout.marked_name(tp.topic, tp.partition, uuid.uuid4(), kind)
             with suppress(NotFound):
                 self.directory.rename(old, new, sync=False)
             self._unsynced = True

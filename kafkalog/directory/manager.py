@@ -276,17 +276,18 @@ class Manager:
             self.state.note(tp, 0, None, 0)  # it is empty: nothing to recover; see settle
 
     def delete_partition(self, topic: str, partition: int = 0) -> None:
-        """Delete a partition; its files are removed after file.delete.delay.ms.
-
-        Its Log, if open, is closed.
+        """Delete a partition; its files are removed after file.delete.delay.ms, its Log is closed.
 
         Raises: UnknownTopicOrPartition, ReadOnly, IoFailed.
         """
         self.folder(topic, partition)
         self.delete_partitions([topic_partition(topic, partition)])
 
-    def delete_partitions(self, tps: Iterable[TopicPartition], sync: bool = True) -> None:
-        """As delete_partition, for many, some of which may be gone; `sync` False: see folders.sync.
+    def delete_partitions(
+        self, tps: Iterable[TopicPartition], sync: bool = True, kind: str = "delete"
+    ) -> None:
+        """As delete_partition, for many, some of which may be gone; `sync` False: see folders.sync;
+        `kind`: "stray": their folders are renamed, and kept.
 
         Raises: ReadOnly; IoFailed of the first failure, after the others were deleted.
         """
@@ -294,7 +295,7 @@ class Manager:
         gone, failures = list[TopicPartition](), list[Exception]()
         for tp in tps:
             try:
-                gone += [tp] * self._take_out(tp)
+                gone += [tp] * self._take_out(tp, kind)
             except Exception as problem:
                 failures.append(problem)
         with self._idle:
@@ -308,20 +309,21 @@ class Manager:
         for failure in failures:
             raise failure
 
-    def _take_out(self, tp: TopicPartition) -> bool:
+    def _take_out(self, tp: TopicPartition, kind: str) -> bool:
         log = self._reserve(tp)
         try:
-            if not self.has(tp):
-                return False
-            self._delete(tp, log)
-            return True
+            if found := self.has(tp):
+                self._delete(tp, log, kind)
+            return found
         finally:
             if log is None:
                 self._unreserve(tp)
 
-    def _delete(self, tp: TopicPartition, log: Handle | None) -> None:
-        config = log.config if log else self.topic_config(tp.topic)
-        self.upkeep.removals.later(self.folders.take_out(tp), config.file_delete_delay_ms)
+    def _delete(self, tp: TopicPartition, log: Handle | None, kind: str = "delete") -> None:
+        delay_ms = (log.config if log else self.topic_config(tp.topic)).file_delete_delay_ms
+        name = self.folders.take_out(tp, kind)
+        if kind == "delete":
+            self.upkeep.removals.later(name, delay_ms)
         if log is not None:
             log.discard()
 
@@ -369,8 +371,7 @@ class Manager:
 
         Raises: UnknownTopicOrPartition if the metadata does not (or no longer) name the partition.
         """
-        source = self._source
-        if not source or self.mode != "w" or tp.topic == layout.METADATA_TOPIC:
+        if not (source := self._source) or self.mode != "w" or tp.topic == layout.METADATA_TOPIC:
             return
         if (topic_id := source.topic_id(*tp)) is not None:
             self.make(tp.topic, topic_id, [tp.partition])
@@ -378,9 +379,8 @@ class Manager:
                 return
             self._delete(tp, None)  # the topic has been deleted since
             self.folders.sync()
-        raise UnknownTopicOrPartition(
-            f"{self.path}: the metadata names no partition {tp[0]}-{tp[1]}"
-        )
+        told = f"{self.path}: the metadata names no partition {tp[0]}-{tp[1]}"
+        raise UnknownTopicOrPartition(told)
 
     def _reserve(self, tp: TopicPartition) -> Handle | None:
         """The open log; otherwise None, and nobody else opens, creates or removes it now."""

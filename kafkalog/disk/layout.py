@@ -32,12 +32,12 @@ __all__ = [
     "bare_folder",
     "check_link",
     "check_topic",
-    "deleted_name",
     "holds_segments",
     "is_torn_meta",
     "is_torn_partition_metadata",
     "list_directory",
     "look_for_segments",
+    "marked_name",
     "new_meta_properties",
     "parse_folder",
     "parse_marked",
@@ -165,9 +165,9 @@ def parse_marked(name: str) -> MarkedFolder | None:
     return MarkedFolder(name, match[1], int(match[2]), match[4]) if match else None
 
 
-def deleted_name(topic: str, partition: int, unique: "uuid.UUID") -> str:
-    """The name under which a partition's folder waits for removal."""
-    ending = f"-{partition}.{unique.hex}-delete"
+def marked_name(topic: str, partition: int, unique: "uuid.UUID", kind: str = "delete") -> str:
+    """The name under which a partition's folder waits for removal, or as `kind` says."""
+    ending = f"-{partition}.{unique.hex}-{kind}"
     return topic[: FILE_NAME_BYTES_MAX - len(ending)] + ending
 
 

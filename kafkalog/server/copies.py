@@ -11,7 +11,15 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from kafkalog._native import lib
 from kafkalog.client.link.transport import Address, Options
-from kafkalog.errors import KafkalogError, NotFound, NotLeaderOrFollower, StorageOffline, passes
+from kafkalog.disk.layout import uuid_text
+from kafkalog.errors import (
+    KafkalogError,
+    NotFound,
+    NotLeaderOrFollower,
+    StorageOffline,
+    TopicExists,
+    passes,
+)
 from kafkalog.log.log import handle_of
 from kafkalog.metadata.image import Change, Partition, Topic
 from kafkalog.replication.copies import Copy, not_synced_before_leading
@@ -22,9 +30,11 @@ from kafkalog.replication.isr import Isr, followers, told
 from kafkalog.replication.roles import Drop, Effect, Follow, Held, Lead
 from kafkalog.replication.throttle import NONE, Quota, Throttle, throttled
 from kafkalog.server.network.reactor import RoleChange
+from kafkalog.server.owed import Owed, owed
 from kafkalog.server.partitions import Partitions, has_failed
 from kafkalog.types import TopicPartition
 from kafkalog.wire.error_codes import ErrorCode
+from kafkalog.wire.values import ZERO_UUID
 
 if TYPE_CHECKING:
     from kafkalog.config.server import ServerConfig
@@ -53,13 +63,6 @@ def fetching(config: ServerConfig) -> FetcherOptions:
             Quota(config.replication_quota_window_num, config.replication_quota_window_size_seconds)
         ),
     )
-
-
-class _Owed(NamedTuple):
-    """A partition whose change failed, and the reason."""
-
-    effect: Effect
-    why: str
 
 
 UNREADABLE: Mapping[int, str] = {
@@ -98,7 +101,7 @@ class Copies(Partitions):
         self._racks = racks
         self._fetchers: dict[Address, Fetcher] = {}
         self._followed: dict[TopicPartition, Fetcher] = {}
-        self._owed: dict[TopicPartition, _Owed] = {}
+        self._owed: dict[TopicPartition, Owed] = {}
         """The last command's partitions that failed; only changed while no other command runs."""
         self._failures = 0  # of all logs of this process, when last checked
         self._hands_over = False
@@ -230,7 +233,10 @@ class Copies(Partitions):
         """Retry what failed when the controller commanded it, as the controller does not repeat
         it."""
         if self._owed:
-            self._member.followed(lambda: [self._try(one.effect) for one in [*self._owed.values()]])
+            now_s = time.monotonic()
+            self._member.followed(lambda: [
+                self._try(one.effect) for one in [*self._owed.values()] if one.due_s <= now_s
+            ])  # fmt: skip
 
     def failed(self) -> bool:
         """Stop leading and following logs that went offline; returns whether any did since the last
@@ -271,7 +277,7 @@ class Copies(Partitions):
             else:
                 self._hold(effect)
         except (KafkalogError, OSError) as problem:
-            self._owed[tp] = _Owed(effect, str(problem))
+            self._owed[tp] = owed(effect, str(problem), before, time.monotonic())
             if before is None or before.why != str(problem):
                 _logger.error("%s-%d: %s", *tp, problem)
             return problem
@@ -496,6 +502,29 @@ class Copies(Partitions):
         if self.has(*tp):
             raise NotLeaderOrFollower(f"{tp[0]}-{tp[1]} is not kept by node {self._member.node}")
         raise self._unknown(tp)
+
+    def _get(self, tp: TopicPartition) -> Log:
+        try:
+            return super()._get(tp)
+        except TopicExists as problem:
+            self._set_aside(tp, problem)
+            return super()._get(tp)
+
+    def _set_aside(self, tp: TopicPartition, problem: TopicExists) -> None:
+        """Rename a folder that belongs to an earlier topic of that name, as Kafka does with strays:
+        the controller does not know of it, and somebody may want its records.
+
+        Raises: `problem` if it does not belong to another topic.
+        """
+        topic_id, folders = self._id(tp), self._manager.folders
+        found = folders.partition_id(tp) if folders.name(tp) else None
+        if found is None or ZERO_UUID in (found, topic_id) or found == topic_id:
+            raise problem
+        self._manager.delete_partitions([tp], kind="stray")
+        _logger.warning(
+            "%s-%d: its folder belongs to an earlier topic of that name (id %s): it is renamed to "
+            "-stray, and kept; delete it unless you want its records", *tp, uuid_text(found),
+        )  # fmt: skip
 
     def _serve(self, tp: TopicPartition, log: Log, leader_epoch: int) -> None:
         state = self._member.held(tp)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple, Protocol
+from uuid import UUID
 
 from kafkalog.cluster.node.state import Standing
 from kafkalog.config.topic import TopicConfig
@@ -40,6 +41,7 @@ class Copied(Protocol):
     """A replica of a partition, as the checks see it."""
 
     tp: TopicPartition
+    topic_id: UUID
     log: Log
     handle: Handle
     leader_epoch: int

@@ -10,7 +10,9 @@ orderly     what a leader acknowledged with acks=1 is committed once it shut dow
 reads       a reader only sees committed records
 once        each record of an idempotent producer is there once, in order
 decides     no decision of a controller raises an exception
-equal       in the end all replicas are equal and in sync, and every producer has its answers
+recreated   a topic has no record of an earlier topic of its name
+equal       in the end all replicas are equal and in sync, and every producer has its answers; no
+            node has a replica of a deleted topic
 """
 
 from __future__ import annotations
@@ -18,9 +20,10 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import takewhile
 from typing import Any, Protocol
+from uuid import UUID
 
 from kafkalog.metadata.zookeeper import tree
-from kafkalog.metadata.zookeeper.session import Create, Set
+from kafkalog.metadata.zookeeper.session import Create, Delete, Set
 from kafkalog.replication.isr import Isr
 from kafkalog.simulate.around import Copied
 from kafkalog.simulate.records import Kept, kept
@@ -57,6 +60,9 @@ class Checks:
         """By partition, in the order of offsets, from 0."""
         self.sent: dict[int, tuple[int, int]] = {}
         """By checksum of each batch of an idempotent producer: producer and sequence."""
+        self.meant: dict[int, UUID] = {}
+        """By checksum of each batch: the only topic that it may be in."""
+        self._ids: dict[str, UUID] = {}
         self._world, self._tree, self._unclean = world, there, unclean
         self._leaders: dict[tuple[TopicPartition, int], int] = {}
         self._epochs: dict[str, tuple[int, int]] = {}
@@ -72,6 +78,11 @@ class Checks:
 
     def _written(self, operations: Sequence[Any]) -> None:
         for one in operations:
+            parent, _, name = one.path.rpartition("/")
+            if parent == tree.TOPICS and isinstance(one, Create):
+                self._created(name, tree.read_topic(name, one.data).topic_id)
+            elif parent == tree.TOPICS and isinstance(one, Delete):
+                del self._ids[name]
             if isinstance(one, Create | Set) and one.path.endswith("/state"):
                 topic, _, number = one.path.split("/")[3:6]
                 state = tree.read_partition(topic, int(number), one.data)
@@ -86,11 +97,29 @@ class Checks:
                 self._epochs[one.path] = epochs
                 self._may_lead(TopicPartition(topic, int(number)), state.isr)
 
+    def _created(self, topic: str, topic_id: UUID) -> None:
+        """Nothing of an earlier topic of that name counts any more."""
+        self._ids[topic] = topic_id
+        for tp in [tp for tp in self.committed if tp.topic == topic]:
+            del self.committed[tp]
+        for key in [key for key in self._leaders if key[0].topic == topic]:
+            del self._leaders[key]
+        for path in [path for path in self._epochs if path.split("/")[3] == topic]:
+            del self._epochs[path]
+
+    def is_current(self, tp: TopicPartition, topic_id: UUID) -> bool:
+        """Whether the topic of that name has this id now, and is not to be deleted: until all nodes
+        have dropped it, the next controller may have one lead it that has."""
+        doomed = f"{tree.DELETE_TOPICS}/{tp.topic}" in self._tree.znodes
+        return not doomed and self._ids.get(tp.topic) == topic_id
+
     def _may_lead(self, tp: TopicPartition, isr: Sequence[int]) -> None:
         shown = len(self.committed.get(tp, ()))
         for member in () if self._unclean else isr:
             found = self.nodes[member].replicas.get(tp)
-            if found is not None and found.log.end_offset < shown:
+            if found is None or not self.is_current(tp, found.topic_id):
+                continue
+            if found.log.end_offset < shown:
                 raise Violation(
                     f"candidate: {tp}: node {member} is in the ISR and ends at "
                     f"{found.log.end_offset}, committed are {shown}"
@@ -106,6 +135,8 @@ class Checks:
     def leads(self, replica: Copied, now: Isr) -> None:
         """A node becomes a leader."""
         tp, epoch, node = replica.tp, now.leader_epoch, replica.where
+        if not self.is_current(tp, replica.topic_id):
+            return
         if self._leaders.setdefault((tp, epoch), node) != node:
             raise Violation(
                 f"one-leader: {tp} in epoch {epoch}: nodes {self._leaders[tp, epoch]} and {node}"
@@ -134,6 +165,8 @@ class Checks:
     def shown(self, replica: Copied, before: tuple[int, int], high_watermark: int) -> None:
         """A leader shows more than before."""
         tp, node = replica.tp, replica.where
+        if not self.is_current(tp, replica.topic_id):
+            return
         epoch = replica.leader_epoch
         if before[0] == epoch and high_watermark < before[1]:
             raise Violation(f"monotone: {tp} on {node}: from {before[1]} to {high_watermark}")
@@ -141,6 +174,9 @@ class Checks:
         new = list(kept(replica.log, len(known), high_watermark))
         if [one.offset for one in new] != [*range(len(known), high_watermark)]:
             raise Violation(f"committed: {tp} on {node} shows {high_watermark} without all of it")
+        for one in new:
+            if self.meant.get(one.checksum, replica.topic_id) != replica.topic_id:
+                raise Violation(f"recreated: {tp} on {node} shows {one} of an earlier topic")
         state = self.state(tp)
         if new and state is not None and state.leader_epoch == epoch:
             for member in state.isr:
@@ -152,7 +188,7 @@ class Checks:
     def handed_over(self, replica: Copied, taken: Sequence[tuple[int, int]]) -> None:
         """A leader that shuts down in order no longer leads, or ends."""
         known = self.committed.get(replica.tp, [])
-        for offset, checksum in taken:
+        for offset, checksum in taken if self.is_current(replica.tp, replica.topic_id) else ():
             if not self._unclean and (
                 offset >= len(known) or known[offset].checksum != checksum
             ):  # fmt: skip
@@ -161,6 +197,8 @@ class Checks:
     def follows(self, replica: Copied, before: int) -> None:
         """A follower shows more than before."""
         tp, shown = replica.tp, replica.handle.high_watermark
+        if not self.is_current(tp, replica.topic_id):
+            return
         start = max(before, replica.log.start_offset)
         wanted = self.committed.get(tp, [])[start:shown]
         if not self._unclean and [*kept(replica.log, start, shown)] != wanted:
@@ -168,7 +206,7 @@ class Checks:
 
     def _has(self, member: int, replica: Copied, high_watermark: int) -> None:
         found = self.nodes[member].replicas.get(replica.tp)
-        if found is None:
+        if found is None or found.topic_id != replica.topic_id:
             return
         end = found.log.end_offset
         if end < high_watermark:
@@ -202,6 +240,14 @@ class Checks:
         raise Violation(f"once: {tp}: sequence {sequence} of producer {producer}: out of order")
 
     # ---- the end ----------------------------------------------------------------------------
+
+    def left(self, topic: str) -> str:
+        """What is left of a topic that is deleted, or to be deleted; empty: nothing."""
+        if topic in self._ids:
+            return f"{topic} is in the tree"
+        those = [(node.number, tp) for node in self.nodes.values() for tp in node.replicas
+                 if tp.topic == topic]  # fmt: skip
+        return f"deleted: {those} are left" if those else ""
 
     def unsettled(self, partitions: Sequence[TopicPartition]) -> str:
         """What is not yet as it must be in the end; empty: nothing."""

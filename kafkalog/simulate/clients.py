@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from typing import Any
+from uuid import UUID
 
 from kafkalog.simulate.around import Setup
 from kafkalog.simulate.checks import Checks
@@ -70,10 +71,11 @@ class Producer(Client):
 
     def __init__(
         self, number: int, tp: TopicPartition, network: Network, setup: Setup, checks: Checks,
-        acks: int, pause_ms: float,
+        acks: int, pause_ms: float, topic_id: UUID | None = None,
     ) -> None:  # fmt: skip
+        """`topic_id`: of the only topic of that name that it writes to."""
         super().__init__(number, tp, network, setup, checks)
-        self.acks, self.pause_ms = acks, pause_ms
+        self.acks, self.pause_ms, self.topic_id = acks, pause_ms, topic_id
         self.acknowledged = 0
         self._sequence = -1
         self._data = b""
@@ -88,16 +90,21 @@ class Producer(Client):
         if self.acks == -1:
             self._data = batch(value, self.number, 0, self._sequence)
             self.checks.sent[checksum(self._data)] = self.number, self._sequence
+            if self.topic_id is not None:
+                self.checks.meant[checksum(self._data)] = self.topic_id
         else:
             self._data = batch(value)
         self.waits = True
         self._send()
 
     def _send(self) -> None:
+        if self.stopped and self.topic_id is not None:
+            self.waits = False  # its topic may be deleted
+            return
         if self.leader < 0:
             self.find(self._send)
             return
-        ask = Produce(self.tp, self._data, self.acks)
+        ask = Produce(self.tp, self._data, self.acks, self.topic_id)
         self.ask(self.leader, ask, self._answered, self._again)
 
     def _again(self) -> None:
@@ -114,7 +121,8 @@ class Producer(Client):
             return
         if self.acks == -1:
             self.acknowledged += 1
-            self.checks.acknowledged(self.tp, answer.offset, checksum(self._data))
+            if self.topic_id is None or self.checks.is_current(self.tp, self.topic_id):
+                self.checks.acknowledged(self.tp, answer.offset, checksum(self._data))
         self._done()
 
     def _done(self) -> None:

@@ -21,6 +21,8 @@ from kafkalog.types import TopicPartition
 __all__ = ["Cluster"]
 
 TOPIC = "t"
+RECREATED = TopicPartition("d", 0)
+"""Of a topic that is created, deleted and created again."""
 SETTLED_MS = 60_000.0
 """How long a cluster may take, in virtual time, to settle after it was healed."""
 
@@ -48,6 +50,7 @@ class Cluster:
         }
         self.checks.nodes = self.nodes
         self.clients: list[Client] = []
+        self._lives = 0  # of the topic that is recreated
 
     def _make_tree(self) -> None:
         there = self.tree
@@ -121,6 +124,33 @@ class Cluster:
         wanted = tree.write_reassignment({tp: self._placed(first)})
         self.tree.commit([Create(tree.REASSIGNMENT, wanted)])
 
+    def recreate(self, first: int) -> None:
+        """Create the topic on the nodes from `first` on, or have it deleted; nothing happens while
+        it is being deleted."""
+        topic = RECREATED.topic
+        if self.tree.read(tree.topic_path(topic)) is not None:
+            for client in self.clients:
+                client.stopped |= client.tp == RECREATED
+            self.tree.commit([Create(f"{tree.DELETE_TOPICS}/{topic}")])
+            return
+        self._lives += 1
+        topic_id = uuid.uuid5(uuid.NAMESPACE_DNS, f"{topic}{self._lives}")
+        node = tree.TopicNode(topic_id, {0: self._placed(first)}, {}, {})
+        self.tree.commit([Create(tree.topic_path(topic), tree.write_topic(node))])
+        number = 101 + len(self.clients)
+        self.clients.append(Producer(
+            number, RECREATED, self.network, self.setup, self.checks, -1, 5.0, topic_id
+        ))  # fmt: skip
+
+    def _unsettled(self) -> str:
+        """As Checks.unsettled, for all topics."""
+        topic = RECREATED.topic
+        doomed = self.tree.read(f"{tree.DELETE_TOPICS}/{topic}") is not None
+        there = self.tree.read(tree.topic_path(topic)) is not None
+        if self._lives and (doomed or not there):
+            return self.checks.left(topic) or self.checks.unsettled(self.partitions)
+        return self.checks.unsettled(self.partitions + [RECREATED] * there)
+
     # ---- the end --------------------------------------------------------------------------------
 
     def settle(self) -> None:
@@ -140,10 +170,11 @@ class Cluster:
                 raise Violation(f"settles: after {SETTLED_MS / 1000:.0f} s: {unsettled}")
             self.pass_ms(200.0)
             waits = [one.number for one in self.clients if isinstance(one, Producer) and one.waits]
-            unsettled = self.checks.unsettled(self.partitions)
+            unsettled = self._unsettled()
             if waits and not unsettled:
                 unsettled = f"producers {waits} are not answered"
-        self.checks.final(self.partitions)
+        there = self.tree.read(tree.topic_path(RECREATED.topic)) is not None
+        self.checks.final(self.partitions + [RECREATED] * there)
 
     def close(self) -> None:
         """Release what the nodes have open."""

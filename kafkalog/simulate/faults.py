@@ -13,7 +13,7 @@ from kafkalog.simulate.around import Setup
 from kafkalog.simulate.cluster import Cluster
 from kafkalog.simulate.ensemble import ENSEMBLE
 
-__all__ = ["Step", "do", "moves", "plan", "stops"]
+__all__ = ["Step", "do", "moves", "plan", "recreations", "stops"]
 
 KINDS = (
     "kill", "kill", "power", "pause", "cut", "one-way", "isolate", "no-zookeeper", "expire",
@@ -75,6 +75,15 @@ def stops(dice: random.Random, setup: Setup) -> Iterator[Step]:
         yield Step(at_ms, "stop", dice.randint(1, setup.nodes), 0, dice.expovariate(1 / 100.0))
 
 
+def recreations(dice: random.Random, setup: Setup) -> Iterator[Step]:
+    """A topic is created, deleted and created again, from time to time."""
+    every_ms = dice.choice((100.0, 400.0, 1000.0))
+    at_ms = 300.0
+    while True:
+        at_ms += dice.expovariate(1 / every_ms)
+        yield Step(at_ms, "recreate", dice.randint(1, setup.nodes), 0, 0.0)
+
+
 def do(step: Step, cluster: Cluster) -> None:
     """Do it, if it can be done."""
     node, world = cluster.nodes[step.node], cluster.world
@@ -109,5 +118,7 @@ def do(step: Step, cluster: Cluster) -> None:
         cluster.delete_records(step.node)
     elif step.kind == "move":
         cluster.move(step.node, step.other)
+    elif step.kind == "recreate":
+        cluster.recreate(step.node)
     elif step.kind == "heal":
         cluster.network.heal()

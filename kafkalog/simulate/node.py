@@ -6,6 +6,7 @@ import shutil
 from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+from uuid import UUID
 
 from kafkalog.cluster.node.state import (
     Standing,
@@ -63,6 +64,8 @@ class Node:
         self.on_disk: dict[TopicPartition, int] = {}
         """For each log, the offset below which everything survives a power cut, as the last life
         left it."""
+        self.folder_ids: dict[TopicPartition, UUID] = {}
+        """The topic's id in each folder's partition.metadata."""
         self.disk_factor = 1.0
         self.skew_ms = 0.0
         """How far its wall clock is off."""
@@ -268,13 +271,16 @@ class Node:
                 self.on_disk[tp] = found.on_disk
                 found.end()
                 del self.replicas[tp]
-            if effect.delete:
+            if effect.delete and self.rules.drops:
                 self.on_disk.pop(tp, None)
                 shutil.rmtree(folder, ignore_errors=True)
+            if effect.delete:
+                self.folder_ids.pop(tp, None)
             return
         if found is None:
             self.folder.mkdir(exist_ok=True)
-            found = self.replicas[tp] = Replica(self, tp, folder)
+            self._claim(tp, folder, effect.held.topic_id)
+            found = self.replicas[tp] = Replica(self, tp, folder, effect.held.topic_id)
         state = effect.held.state
         verb = "leads" if state.leader == self.number else f"follows {state.leader} in"
         self.say(
@@ -282,6 +288,15 @@ class Node:
             f"{state.partition_epoch}, isr {state.isr}, has {found.copy.now()}"
         )
         found.hold(effect)
+
+    def _claim(self, tp: TopicPartition, folder: Path, topic_id: UUID) -> None:
+        """As in kafkalog.directory.folders and kafkalog.server.copies: a folder of another topic of
+        that name is set aside."""
+        if folder.exists() and self.folder_ids.get(tp, topic_id) != topic_id:
+            self.say(f"node {self.number}: {folder.name} is of an earlier topic")
+            self.on_disk.pop(tp, None)
+            shutil.rmtree(folder)
+        self.folder_ids[tp] = topic_id
 
     def _brokers_known(self) -> None:
         """A follower's epoch may have changed."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any, NamedTuple
+from uuid import UUID
 
 from kafkalog._native import check, ffi, lib
 from kafkalog.config.topic import TopicConfig
@@ -51,6 +52,8 @@ class Fetch(NamedTuple):
     offset: int
     last_epoch: int
     log_start: int
+    topic_id: UUID | None = None
+    """None: of any topic of that name."""
 
 
 class Row(NamedTuple):
@@ -69,6 +72,8 @@ class Produce(NamedTuple):
     tp: TopicPartition
     batch: bytes
     acks: int
+    topic_id: UUID | None = None
+    """As in Fetch."""
 
 
 class Produced(NamedTuple):
@@ -125,8 +130,8 @@ class _Judged(Copy):
 class Replica:
     """Led, followed, or neither."""
 
-    def __init__(self, node: Around, tp: TopicPartition, folder: Path) -> None:
-        self.node, self.tp, self.folder = node, tp, folder
+    def __init__(self, node: Around, tp: TopicPartition, folder: Path, topic_id: UUID) -> None:
+        self.node, self.tp, self.folder, self.topic_id = node, tp, folder, topic_id
         self.log = open_copy(folder, tp, node.setup.topic_config)
         self.handle = handle_of(self.log)
         self.copy: Copy = _Judged(self)
@@ -327,7 +332,7 @@ class Replica:
         rules = self.node.rules
         out = ffi.new("kl_appended *")
         try:
-            if self._role is None:
+            if self._role is None or ask.topic_id not in (None, self.topic_id):
                 raise KafkalogError("no leader is known")
             if not self.leads and not rules.leaves:
                 span = self.log.append_batches(ask.batch)
@@ -393,6 +398,8 @@ class Replica:
     def _refusal(self, ask: Fetch) -> int:
         if self._role is None or not self.leads:
             return ErrorCode.NOT_LEADER_OR_FOLLOWER
+        if ask.topic_id not in (None, self.topic_id):
+            return ErrorCode.INCONSISTENT_TOPIC_ID
         if ask.replica != CONSUMER and not lib.kl_alone_has_follower(
             self._role, ask.replica, ask.replica_epoch
         ):
@@ -499,7 +506,7 @@ class Replica:
         epoch = node.standing.epoch if node.rules.epoch_said else -1
         ask = Fetch(
             self.tp, node.number, epoch, state.leader_epoch, now.log_end, now.last_epoch,
-            now.log_start,
+            now.log_start, self.topic_id,
         )  # fmt: skip
         node.ask(
             state.leader, ask, lambda row: self._took(command, ask, row),

@@ -53,5 +53,7 @@ class Rules(NamedTuple):
     """A leader that shuts down refuses acks=1 where another node may lead next."""
     catches_up: bool = True
     """Then it waits until its followers in sync have everything."""
+    drops: bool = True
+    """The files of a replica that is deleted are gone, and what is left has its topic's id."""
     epoch_said: bool = True
     """A follower sends its node's broker epoch."""

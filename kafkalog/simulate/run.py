@@ -71,18 +71,18 @@ def drawn_speed(dice: random.Random) -> Speed:
 def run(
     seed: int, *, events: int = 3_000, nodes: int = 3, rules: Rules | None = None,
     setup: Setup | None = None, steps: Iterable[Step] | None = None, more: bool = True,
-    trace: bool = False, folder: Path | None = None,
+    trace: bool = False, folder: Path | None = None, deletes: bool = False,
 ) -> Result:  # fmt: skip
     """A run of `events` events, and then the time that the cluster takes to settle.
 
     `steps`: these instead of the seed's; `more`: its replicas may move, and nodes shut down in
-    order, too.
+    order, too.  `deletes`: a topic is deleted and created again.
     `folder`: where its disks are created (and removed); None: in memory, if there is /dev/shm.
     """
     dice = random.Random(f"{seed}-setup")
     drawn, speed = drawn_setup(dice, nodes), drawn_speed(dice)
     setup = setup or drawn
-    planned = _planned(seed, setup, more) if steps is None else steps
+    planned = _planned(seed, setup, more, deletes) if steps is None else steps
     memory = Path("/dev/shm")
     where = folder or (memory if memory.is_dir() else None)
     done: list[Step] = []
@@ -107,8 +107,10 @@ def run(
         )  # fmt: skip
 
 
-def _planned(seed: int, setup: Setup, more: bool) -> Iterator[Step]:
+def _planned(seed: int, setup: Setup, more: bool, deletes: bool) -> Iterator[Step]:
     plan = faults.plan(random.Random(f"{seed}-plan"), setup)
+    if deletes:
+        plan = heapq.merge(plan, faults.recreations(random.Random(f"{seed}-deletes"), setup))
     if not more:
         return plan
     moves = faults.moves(random.Random(f"{seed}-moves"), setup)

@@ -16,6 +16,7 @@ from kafkalog.metadata.zookeeper.session import (
     STAND_INS,
     Check,
     Committed,
+    Found,
     Life,
     Operation,
     Session,
@@ -124,7 +125,7 @@ class _Locked:
     def sync(self, path: str) -> None:
         pass  # every read finds everything
 
-    def look(self, reads: Sequence[tuple[str, bool, bool]]) -> list[Znode | list[str] | None]:
+    def look(self, reads: Sequence[tuple[str, bool, bool]]) -> list[Found]:
         with self._lock:
             return [
                 self._asking.children(path, watch) if children else self._asking.read(path, watch)

@@ -21,7 +21,7 @@ from kafkalog.disk.layout import uuid_text
 from kafkalog.metadata.configs import Refused, checked_topic_configs, new_topic_entries
 from kafkalog.metadata.image import Topic
 from kafkalog.metadata.plan import PARTITIONS_MAX, check_name, duplicates, folded
-from kafkalog.metadata.zookeeper import entities, tree
+from kafkalog.metadata.zookeeper import altering, entities, own_settings, tree
 from kafkalog.metadata.zookeeper.documents import ZNODE_BYTES_MAX
 from kafkalog.metadata.zookeeper.session import Create, Operation, Set
 from kafkalog.wire.error_codes import ErrorCode
@@ -162,15 +162,16 @@ def _write_topics(
 ) -> Steps[dict[str, Refused]]:
     """Write them to the tree, then elect leaders; returns those that already exist."""
     context = office.context
-    paths = {name: entities.config_path(("topics", name)) for name in wanted}
-    found = yield Looks([Read(path) for path in paths.values()])
+    found = yield Looks([Read(path) for name in wanted for path in own_settings.paths_of(name)])
+    olds = zip(found[::2], found[1::2], strict=True)  # may be left over from a topic of that name
     changes = []
-    for (name, (node, settings)), old in zip(wanted.items(), found, strict=True):
-        data = entities.write_config(settings)
-        path = paths[name]  # may be left over from a topic of that name
+    for (name, (node, settings)), (old, old_own) in zip(wanted.items(), olds, strict=True):
+        theirs, own = own_settings.split(settings)
+        path, data = entities.config_path(("topics", name)), entities.write_config(theirs)
         config: Operation = Create(path, data) if old is None else Set(path, data, old.version)
+        others = altering.own_change(name, node.topic_id, own, old_own)
         topic = Create(tree.topic_path(name), tree.write_topic(node))
-        changes.append(context.change(topic.path, config, topic))
+        changes.append(context.change(topic.path, config, *others, topic))
     outcomes = yield changes
     made: dict[str, tree.TopicNode] = {}
     failed: dict[str, Refused] = {}

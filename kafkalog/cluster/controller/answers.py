@@ -6,6 +6,7 @@ written and all brokers concerned have been sent it.
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Mapping
 from typing import Any
 
@@ -29,7 +30,12 @@ from kafkalog.wire.tables.internal import ALLOCATE_PRODUCER_IDS, ALTER_PARTITION
 
 __all__ = ["ANSWERS", "PRODUCER_ID_BLOCK", "Answer", "rebalanced"]
 
+_logger = logging.getLogger(__name__)
+
 PRODUCER_ID_BLOCK = 1000
+TRIES_MAX = 10
+"""Writes of a block that may be refused, each after the znode was read again: other requests
+wait."""
 PRODUCER_ID_MAX = (1 << 63) - 1
 NO_BLOCK = tree.ProducerIdBlock(-1, -1, -1)
 PREFERRED = 0
@@ -60,7 +66,7 @@ def allocate_producer_ids(office: Office, request: Any, version: int) -> Steps[B
         return {"error_code": ErrorCode.BROKER_ID_NOT_REGISTERED, **none}
     if sender.epoch != request.broker_epoch:
         return {"error_code": ErrorCode.STALE_BROKER_EPOCH, **none}
-    while True:
+    for _ in range(TRIES_MAX):
         if office.producer_ids is None:
             (office.producer_ids,) = yield Looks([Read(tree.PRODUCER_IDS)])
         known = office.producer_ids
@@ -82,6 +88,8 @@ def allocate_producer_ids(office: Office, request: Any, version: int) -> Steps[B
             office.producer_ids = known._replace(data=data, version=known.version + 1)
             return {"error_code": ErrorCode.NONE, "producer_id_start": first,
                     "producer_id_len": PRODUCER_ID_BLOCK}  # fmt: skip
+    _logger.error("%s: no block of producer ids can be written: %s", tree.PRODUCER_IDS, outcome.why)
+    return {"error_code": ErrorCode.UNKNOWN_SERVER_ERROR, **none}
 
 
 def elect_leaders(office: Office, request: Any, version: int) -> Steps[Body]:

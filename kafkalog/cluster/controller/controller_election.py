@@ -74,3 +74,14 @@ class Election:
     def resign(self) -> None:
         """Resign: a won election is given up when this node stands again."""
         self._tried = None
+
+    def leave(self) -> None:
+        """Resign, and give up /controller now, if it is this node's: others stand at once.
+
+        Raises: ZooKeeperAway.
+        """
+        self.resign()
+        session = self._session
+        found = session.read(tree.CONTROLLER)
+        if found is not None and found.owner == session.id:
+            session.commit([Delete(tree.CONTROLLER, found.version)])

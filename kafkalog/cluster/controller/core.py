@@ -239,7 +239,8 @@ class Controller:
         office, work = self._office, self._work
         assert office is not None and work is not None
         try:
-            wanted = work[1].send(results)
+            bad = next((one for one in results or () if isinstance(one, Exception)), None)
+            wanted = work[1].send(results) if bad is None else work[1].throw(bad)
             while not (wanted.reads if isinstance(wanted, Looks) else wanted):
                 wanted = work[1].send([])
         except StopIteration as end:

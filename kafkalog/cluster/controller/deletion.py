@@ -23,8 +23,7 @@ from kafkalog.cluster.controller.partitions import Deciding
 from kafkalog.cluster.controller.reassign import give_up
 from kafkalog.cluster.controller.requests import Gathered
 from kafkalog.cluster.controller.topics import topic_gone
-from kafkalog.metadata.zookeeper import tree
-from kafkalog.metadata.zookeeper.entities import config_path
+from kafkalog.metadata.zookeeper import own_settings, tree
 from kafkalog.wire.error_codes import ErrorCode
 
 __all__ = ["delete_again", "delete_topics", "drop_strays", "replicas_dropped", "topics_to_delete"]
@@ -168,7 +167,7 @@ def _remove(context: Context, topic: str) -> Deciding[None]:
     states = [tree.partition_path(*key) for key in sorted(context.partitions) if key[0] == topic]
     removals = context.removals([
         *(path for state in states for path in (state, state.removesuffix("/state"))),
-        tree.partitions_path(topic), tree.topic_path(topic), config_path(("topics", topic)),
+        tree.partitions_path(topic), tree.topic_path(topic), *own_settings.paths_of(topic),
     ])  # fmt: skip
     outcomes = yield removals
     kept = [(one.path, outcome.why) for one, outcome in zip(removals, outcomes, strict=True)

@@ -39,7 +39,7 @@ from kafkalog.cluster.controller.events import (
     Unwatched,
 )
 from kafkalog.cluster.controller.sender import Sender
-from kafkalog.errors import KafkalogError, Timeout
+from kafkalog.errors import KafkalogError, Timeout, ZooKeeperAway
 from kafkalog.metadata.image import Broker
 from kafkalog.metadata.zookeeper import tree
 from kafkalog.metadata.zookeeper.reading import read_tree
@@ -50,7 +50,8 @@ __all__ = ["Driver"]
 
 _logger = logging.getLogger(__name__)
 
-RETRY_S = 0.5
+RETRY_S, RETRY_MAX_S = 0.5, 60.0
+"""Until this node stands again: ZooKeeper was away, or, doubled each time, another error came."""
 ASKED_BYTES_MAX = 67_108_864
 """What requests may take that have no answer yet; once they do, any more are to be sent again."""
 REQUEST_BYTES = 2_000
@@ -79,6 +80,9 @@ class Driver:
         self._senders: dict[int, tuple[int, Sender]] = {}  # by broker, with the broker's epoch
         self._ticks_s: dict[Clock, float] = {}
         self._stand_s: float | None = None  # when to stand again, after ZooKeeper was away
+        self._retry_s = RETRY_S
+        self._lost_s = -2 * RETRY_MAX_S  # when the last other error came
+        self._gives_way = False  # until this node stands again
         self._away = False
         self._said = ""  # the last problem that was logged
         self._unplaced: dict[int, int] = {}  # brokers without the listener, with their epochs
@@ -159,9 +163,12 @@ class Driver:
                     self._take(event)
                 elif isinstance(event, Asked):
                     event.token(None)
+            except ZooKeeperAway as problem:
+                self._say(problem)
+                self._lose(RETRY_S)
             except Exception as problem:
                 self._say(problem)
-                self._lose()
+                self._give_way()
 
     def _say(self, problem: Exception) -> None:
         """Log a problem once, however often it is met again."""
@@ -172,10 +179,22 @@ class Driver:
             else:
                 _logger.exception("the controller's node %d resigns", self._node)
 
-    def _lose(self) -> None:
+    def _lose(self, pause_s: float) -> None:
         """The outcome of a write, or the effect of an event, is unknown: start over."""
         self._do(self._controller.handle(Deposed(), _now_ms()))
-        self._stand_s = time.monotonic() + RETRY_S
+        self._stand_s = time.monotonic() + pause_s
+
+    def _give_way(self) -> None:
+        """This node met an error that it may meet again: another one may do better."""
+        now_s = time.monotonic()
+        again = now_s - self._lost_s < 2 * RETRY_MAX_S
+        self._retry_s = min(2 * self._retry_s, RETRY_MAX_S) if again else RETRY_S
+        self._lost_s, self._gives_way = now_s, True
+        self._lose(self._retry_s)
+        try:
+            self._election.leave()
+        except KafkalogError as problem:  # it is given up when this node stands again
+            self._say(problem)
 
     def _next(self) -> Life | Event | None:
         """The next event, or a Tick that is due; None: nothing."""
@@ -208,13 +227,14 @@ class Driver:
                 self._do(self._controller.handle(Unwatched(), _now_ms()))
                 self._stand()
         elif isinstance(event, Seen) and event.path == tree.CONTROLLER:
-            self._stand()
+            if not self._gives_way:
+                self._stand()
         else:
             assert not isinstance(event, Life)
             self._do(self._controller.handle(event, _now_ms()))
 
     def _stand(self) -> None:
-        self._stand_s = None
+        self._stand_s, self._gives_way = None, False
         reign = self._election.stand()
         office = self._controller.office
         if office is not None and office.context.reign == reign:

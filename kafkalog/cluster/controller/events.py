@@ -13,8 +13,8 @@ from typing import Any, NamedTuple, TypeAlias
 from kafkalog.cluster.controller.context import Reign
 from kafkalog.cluster.controller.requests import Send
 from kafkalog.config.broker import BrokerConfig
-from kafkalog.metadata.zookeeper.loading import Loaded, Znode
-from kafkalog.metadata.zookeeper.session import Committed, Operation, Seen
+from kafkalog.metadata.zookeeper.loading import Loaded
+from kafkalog.metadata.zookeeper.session import Committed, Found, Operation, Seen
 from kafkalog.wire.api import Api
 
 __all__ = [
@@ -97,7 +97,7 @@ class Done(NamedTuple):
     """The outcomes of a `Commit`, or the findings of a `Look`, in the order of the request."""
 
     number: int
-    results: Sequence[Committed] | Sequence[Znode | list[str] | None]
+    results: Sequence[Committed] | Sequence[Found]
 
 
 class Tick(NamedTuple):
@@ -129,7 +129,8 @@ class Commit(NamedTuple):
 
 
 class Read(NamedTuple):
-    """Read a znode: a Znode, or the names of its children; None if it does not exist.
+    """Read a znode: a Znode, or the names of its children; None if it does not exist, an exception
+    if it cannot be read: that ends the steps that asked.
 
     `watch`: report the next change with Seen.  It is set once, however often it was requested,
     and for children only if the znode exists.

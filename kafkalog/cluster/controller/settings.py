@@ -32,15 +32,16 @@ def incremental_alter_configs(office: Office, asked: SettingChanges, version: in
 
 def _alter(office: Office, asked: SettingChanges, plan: altering.Plan) -> Steps[Body]:
     """One result per resource; each is changed by itself."""
-    paths = [altering.path_of(one) for one in asked.resources]
-    found = yield Looks([Read(path) for path in paths])
+    paths = [altering.paths_of(one) for one in asked.resources]
+    found = iter((yield Looks([Read(path) for those in paths for path in those])))
     done = [
         altering.altered(
-            _image(office, each.resources[0]), each, znode, plan, office.options.config
+            _image(office, each.resources[0]), each, [next(found) for _ in those], plan,
+            office.options.config,
         )
-        for each, znode in zip(altering.each(asked), found, strict=True)
-    ]
-    writes = [(path, one) for path, one in zip(paths, done, strict=True) if one.operations]
+        for each, those in zip(altering.each(asked), paths, strict=True)
+    ]  # fmt: skip
+    writes = [(those[0], one) for those, one in zip(paths, done, strict=True) if one.operations]
     outcomes = yield [office.context.change(path, *one.operations) for path, one in writes]
     for (_, one), outcome in zip(writes, outcomes, strict=True):
         if not outcome.done:

@@ -30,7 +30,8 @@ from kafkalog.cluster.controller.partitions import lead_on, settle
 from kafkalog.cluster.controller.requests import Gathered, Send
 from kafkalog.errors import BadZnode
 from kafkalog.metadata.image import Broker
-from kafkalog.metadata.zookeeper import entities, tree
+from kafkalog.metadata.zookeeper import entities, own_settings, tree
+from kafkalog.metadata.zookeeper.documents import DENIED
 from kafkalog.metadata.zookeeper.loading import Loaded, Znode, broker
 from kafkalog.wire.error_codes import ErrorCode
 from kafkalog.wire.tables.controller import LEADER_AND_ISR, STOP_REPLICA
@@ -100,7 +101,9 @@ def brokers_seen(office: Office) -> Steps[None]:
     for number, znode in zip(numbers, znodes, strict=True):
         found = None if znode is None else office.parsed(broker, number, znode)
         known = office.context.brokers.get(number)
-        if found is None and znode and known and known.epoch == znode.created:
+        if found is None and znode and known and (
+            known.epoch == znode.created or znode.data == DENIED
+        ):  # fmt: skip
             found = known  # it is alive, whatever overwrote its znode
         if found is not None:
             now[number] = found
@@ -277,12 +280,21 @@ def watch_topics(office: Office) -> Steps[None]:
     yield from _topics_read(office, list(office.context.ids))
 
 
+def own_settings_left(office: Office) -> Steps[None]:
+    """Remove the settings of topics that controllers deleted that do not know of them: Kafka's."""
+    places = tree.OWN_TOPICS, tree.TOPICS
+    names, known = yield Looks([Read(place, children=True) for place in places])
+    left = [] if known is None else sorted({*(names or ())} - {*known})
+    if left:
+        yield office.context.removals([own_settings.path_of(name) for name in left])
+
+
 AGAIN: Sequence[Step] = (
     brokers_seen, topics_seen, watch_topics,
     *(step for step in SEEN.values() if step not in (brokers_seen, topics_seen)),
 )  # fmt: skip
 """Read everything that is watched, in this order."""
-BEGIN: Sequence[Step] = (first, *AGAIN)
+BEGIN: Sequence[Step] = (first, *AGAIN, own_settings_left)
 """The first steps of a reign."""
 
 

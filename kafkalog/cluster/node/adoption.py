@@ -16,7 +16,7 @@ from kafkalog.disk.layout import METADATA_TOPIC, MetaProperties
 from kafkalog.errors import ArgumentError
 from kafkalog.metadata.image import BROKER, TOPIC, MetadataImage, Topic
 from kafkalog.metadata.kraft.kraftlog import MetadataLog
-from kafkalog.metadata.zookeeper import entities, tree
+from kafkalog.metadata.zookeeper import altering, entities, own_settings, tree
 from kafkalog.metadata.zookeeper.loading import Loaded
 from kafkalog.metadata.zookeeper.registering import cluster_id
 from kafkalog.metadata.zookeeper.session import Create, Delete, Operation, Session, Set
@@ -120,11 +120,12 @@ def _topic(
     """A topic, its settings, and its partitions: this node leads each of them with all records."""
     replicas = dict.fromkeys(sorted(topic.partitions), (node,))
     told = tree.TopicNode(topic.id, replicas, {}, {})
-    settings = entities.write_config(image.config(TOPIC, topic.name))
+    theirs, own = own_settings.split(image.config(TOPIC, topic.name))
     found: list[Operation] = [
         Create(tree.topic_path(topic.name), tree.write_topic(told)),
         Create(tree.partitions_path(topic.name)),
-        Create(entities.config_path(("topics", topic.name)), settings),
+        Create(entities.config_path(("topics", topic.name)), entities.write_config(theirs)),
+        *altering.own_change(topic.name, topic.id, own, None),
     ]
     for number, one in sorted(topic.partitions.items()):
         # Higher than every epoch in its log; the next election's is higher than this one.

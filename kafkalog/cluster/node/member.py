@@ -11,7 +11,6 @@ import logging
 import queue
 import threading
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from contextlib import suppress
 from functools import partial
 from typing import Any, TypeVar
 from uuid import UUID
@@ -21,6 +20,7 @@ from kafkalog.client.link.failures import check_code, failure
 from kafkalog.client.link.transport import Address
 from kafkalog.cluster.node import controller_requests
 from kafkalog.cluster.node.controller_link import Line
+from kafkalog.cluster.node.noticing import Noticing
 from kafkalog.cluster.node.session_watch import Watching
 from kafkalog.cluster.node.state import (
     Standing,
@@ -37,11 +37,11 @@ from kafkalog.cluster.node.state import (
 from kafkalog.config.broker import BrokerConfig
 from kafkalog.log.log import Log, handle_of
 from kafkalog.metadata import configs, settings
-from kafkalog.metadata.image import TOPIC, Change, MetadataImage, Partition
+from kafkalog.metadata.image import BROKER, TOPIC, Change, MetadataImage, Partition
 from kafkalog.metadata.plan import Result
 from kafkalog.metadata.requests import NewTopics, SettingChanges, SettingsAsked
-from kafkalog.metadata.zookeeper import altering, entities, tree
-from kafkalog.metadata.zookeeper.loading import KINDS, PROTOCOLS
+from kafkalog.metadata.zookeeper import altering, entities, own_settings, tree
+from kafkalog.metadata.zookeeper.loading import PROTOCOLS, Znode
 from kafkalog.metadata.zookeeper.reading import read_tree
 from kafkalog.metadata.zookeeper.registering import earlier_s, patiently, register
 from kafkalog.metadata.zookeeper.session import USUAL, Create, Life, Seen, Timeouts, open_session
@@ -116,12 +116,15 @@ class Member:
         carried out: the directory is this broker's from now on."""
         told: queue.SimpleQueue[Life | Seen | None] = queue.SimpleQueue()
         self.session = open_session(hosts, told.put, timeouts)
-        self._watching = Watching(self.session, told, self._set, self._begun, self._compare)
+        inner = (listener, self._control_listener)
+        self._noticing = Noticing(self.session, node, inner)
+        self._watching = Watching(self.session, told, self._set, self._begun, self._looked)
         loaded = patiently(lambda: read_tree(self.session, node), self.patience_s)
         for problem in loaded.problems:
             _logger.warning("%s", problem)
         controller = -1 if loaded.controller is None else loaded.controller.broker
         image = without_leftovers(loaded.image)
+        self._unread: dict[str, UUID] = {}  # topics whose settings could not be read yet
         self._standing = Standing(node, -1, controller, loaded.controller_epoch, image, {})
         self._heard = self._compared = -1, -1
         """The controller's and this broker's epoch: of the last UpdateMetadata, and of the one
@@ -307,6 +310,14 @@ class Member:
         for line in self._lines:
             line.turn()
 
+    def _looked(self) -> None:
+        """The tree may have changed, or be within reach again."""
+        if self._unread:
+            with self._lock:
+                self._learn(())
+        self._compare()
+        self._noticing.look()
+
     def _compare(self) -> None:
         """Forget topics that the tree lacks, once under each controller and in each life of this
         broker: they were deleted while it was away, or a controller died before it said so."""
@@ -329,40 +340,68 @@ class Member:
 
     def _learn(self, topics: Iterable[tuple[str, UUID]]) -> None:
         """Read the settings of topics that were not known before."""
+        new = self._unread | {
+            name: topic_id for name, topic_id in topics
+            if (known := self.image.topics.get(name)) is None or known.id != topic_id
+        }  # fmt: skip
+        if not new:
+            return
+        try:
+            found = self._topic_settings(new)
+        except errors.ZooKeeperAway:
+            self._unread = new  # until it is back
+            found = {}
+        else:
+            self._unread = {}
         old = self.image
-        configs = dict(old.configs)
-        new: list[tuple[int, str]] = []
-        for name, topic_id in topics:
-            known = old.topics.get(name)
-            if (TOPIC, name) in configs if known is None else known.id == topic_id:
-                continue
-            entity = ("topics", name)
-            before, found = configs.pop((TOPIC, name), {}), dict[str, str]()
-            with suppress(errors.ZooKeeperAway, errors.BadZnode):
-                znode = self.session.read(entities.config_path(entity))
-                found.update(entities.read_config(entity, znode.data) if znode else {})
-            if found:
-                configs[TOPIC, name] = found
-            if found != before:
-                new.append((TOPIC, name))
-        if new:
+        configs = {key: said for key, said in old.configs.items()
+                   if not (key[0] == TOPIC and key[1] in new)}  # fmt: skip
+        configs |= {(TOPIC, name): said for name, said in found.items() if said}
+        changed = tuple(
+            (TOPIC, name) for name in new
+            if configs.get((TOPIC, name)) != old.configs.get((TOPIC, name))
+        )  # fmt: skip
+        if changed:
             image = old._replace(configs=configs)
             self._standing = self._standing._replace(image=image)
-            self._tell(Change(old, image, (), (), tuple(new)))
+            self._tell(Change(old, image, (), (), changed))
+
+    def _topic_settings(self, topics: Mapping[str, UUID | None]) -> dict[str, dict[str, str]]:
+        """The settings of topics with these ids; without those that are unreadable.
+
+        Raises: ZooKeeperAway.
+        """
+        paths = [path for name in topics for path in own_settings.paths_of(name)]
+        znodes = self.session.look([(path, False, False) for path in paths])
+        data = [one.data if isinstance(one, Znode) else None for one in znodes]
+        found = {}
+        for (name, topic_id), *both in zip(topics.items(), data[::2], data[1::2], strict=True):
+            try:
+                found[name] = own_settings.merged(name, topic_id, *both)
+            except errors.BadZnode as problem:  # the former settings stay in effect
+                _logger.warning("%s", problem)
+        self._noticing.settings({("topics", name): said for name, said in found.items()})
+        return found
 
     def _set(self, changed: Sequence[entities.Entity]) -> None:
         """Read the settings of these again: they were changed."""
-        found = {}
-        for entity in changed:
-            if len(entity) == 2 and entity[0] in KINDS:
-                znode = self.session.read(entities.config_path(entity))
-                name = "" if entity[1] == entities.DEFAULT else entity[1]
-                try:
-                    said = entities.read_config(entity, znode.data) if znode else {}
-                except errors.BadZnode as problem:  # the former settings stay in effect
-                    _logger.warning("%s", problem)
-                else:
-                    found[KINDS[entity[0]], name] = said
+        found: dict[tuple[int, str], Mapping[str, str]] = {}
+        topics = self.image.topics
+        names = {one[1]: topics[one[1]].id if one[1] in topics else None
+                 for one in changed if one[0] == "topics"}  # fmt: skip
+        for name, own in self._topic_settings(names).items():
+            found[TOPIC, name] = own
+        others: dict[entities.Entity, Mapping[str, str]] = {}
+        for entity in (one for one in changed if one[0] != "topics"):
+            znode = self.session.read(entities.config_path(entity))
+            try:
+                others[entity] = entities.read_config(entity, znode.data) if znode else {}
+            except errors.BadZnode as problem:
+                _logger.warning("%s", problem)
+        for entity in [one for one in others if one[0] == "brokers"]:
+            name = "" if entity[1] == entities.DEFAULT else entity[1]
+            found[BROKER, name] = others.pop(entity)
+        self._noticing.settings(others)
         with self._lock:
             old = self.image
             configs = {key: said for key, said in {**old.configs, **found}.items() if said}
@@ -419,10 +458,11 @@ class Member:
 
         Raises: ZooKeeperAway.
         """
-        found = [self.session.read(altering.path_of(one)) for one in asked.resources]
+        found = [[self.session.read(path) for path in altering.paths_of(one)]
+                 for one in asked.resources]  # fmt: skip
         done = [
-            altering.altered(self.image, each, znode, plan, self._config)
-            for each, znode in zip(altering.each(asked), found, strict=True)
+            altering.altered(self.image, each, znodes, plan, self._config)
+            for each, znodes in zip(altering.each(asked), found, strict=True)
         ]
         for one in done:
             if one.operations and not self.session.commit(one.operations).done:

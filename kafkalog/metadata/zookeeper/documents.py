@@ -8,10 +8,12 @@ from typing import Any, TypeVar
 
 from kafkalog.errors import BadZnode
 
-__all__ = ["ZNODE_BYTES_MAX", "Document", "document"]
+__all__ = ["DENIED", "ZNODE_BYTES_MAX", "Document", "document"]
 
 ZNODE_BYTES_MAX = 0xFFFFF
 """The limit of a znode: ZooKeeper's default for jute.maxbuffer."""
+DENIED = b"\0denied"
+"""The data of a znode that this node may not read, as a session returns it."""
 TEXT_BYTES_MAX = 0x7FFF
 """Kafka's protocol sends no longer names, hosts and racks."""
 TEXT = f"a string of Unicode characters, at most {TEXT_BYTES_MAX} bytes"
@@ -41,6 +43,11 @@ class Document:
         """The document of a znode, whose `version` is one of `versions`."""
         if not data:
             raise BadZnode(f"{path}: found nothing, wanted a JSON object")
+        if data == DENIED:
+            raise BadZnode(
+                f"{path}: ZooKeeper does not let this node read it (NoAuth): allow it by the "
+                "znode's ACL"
+            )
         if len(data) > ZNODE_BYTES_MAX:
             raise BadZnode(f"{path}: found {len(data)} bytes, wanted {ZNODE_BYTES_MAX} at most")
         try:

@@ -18,7 +18,7 @@ from kafkalog.metadata.image import (
     Topic,
     empty_image,
 )
-from kafkalog.metadata.zookeeper import entities, tree
+from kafkalog.metadata.zookeeper import entities, own_settings, tree
 from kafkalog.wire.values import ZERO_UUID
 
 __all__ = ["Loaded", "Znode", "broker", "load"]
@@ -105,7 +105,7 @@ class _Loading:
         topics = dict(self._topics())
         image = empty_image(self._one(tree.CLUSTER_ID, tree.read_cluster_id) or "", node_id)
         block = self._one(tree.PRODUCER_IDS, tree.read_producer_ids)
-        configs, quotas, credentials = self._settings()
+        configs, quotas, credentials = self._settings(topics)
         epoch = self._one(tree.CONTROLLER_EPOCH, tree.read_epoch) or 0
         image = image._replace(
             epoch=epoch,
@@ -181,14 +181,17 @@ class _Loading:
 
     # ---- settings ----------------------------------------------------------------------------
 
-    def _settings(self) -> tuple[dict[Any, Any], dict[Any, Any], int]:
+    def _settings(self, topics: Mapping[str, Topic]) -> tuple[dict[Any, Any], dict[Any, Any], int]:
         """Settings of topics and brokers, quotas, and how many users have credentials."""
         configs: dict[tuple[int, str], Mapping[str, str]] = {}
         quotas: dict[Any, dict[str, float]] = {}
         credentials = 0
         for entity in self._entities():
             path = entities.config_path(entity)
-            found = self._read(entities.read_config, entity, self._znodes[path].data) or {}
+            if entity[0] == "topics":
+                found = self._topic_settings(entity[1], topics.get(entity[1]))
+            else:
+                found = self._read(entities.read_config, entity, self._znodes[path].data) or {}
             if entity[0] in KINDS:
                 name = "" if entity[1] == entities.DEFAULT else entity[1]
                 if found:
@@ -207,6 +210,14 @@ class _Loading:
             if numbers:
                 quotas[entities.quota_entity(entity)] = numbers
         return configs, quotas, credentials
+
+    def _topic_settings(self, name: str, topic: Topic | None) -> Mapping[str, str]:
+        entity, own = ("topics", name), self._znodes.get(own_settings.path_of(name))
+        config = self._znodes[entities.config_path(entity)]
+        found = self._read(entities.read_config, entity, config.data) or {}
+        if topic is None or own is None:
+            return found
+        return {**found, **(self._read(own_settings.read, name, topic.id, own.data) or {})}
 
     def _entities(self) -> Iterator[entities.Entity]:
         for kind in entities.KINDS:

@@ -36,7 +36,8 @@ def read_tree(session: Session, node_id: int) -> Loaded:
     Raises: ZooKeeperAway.
     """
     znodes = session.tree(*SMALL)
-    znodes |= _data(session, _below(session, TOPIC_CONFIGS))
+    for place in (TOPIC_CONFIGS, tree.OWN_TOPICS):
+        znodes |= _data(session, _below(session, place))
     topics = _data(session, _below(session, tree.TOPICS))
     states = [path for place, znode in topics.items() for path in _states(place, znode)]
     return load(znodes | topics | _data(session, states), node_id)

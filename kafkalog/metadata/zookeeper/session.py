@@ -14,6 +14,7 @@ from typing import Any, NamedTuple
 
 from kafkalog import errors
 from kafkalog.arguments import text, whole_number
+from kafkalog.metadata.zookeeper.documents import DENIED
 from kafkalog.metadata.zookeeper.loading import Znode
 
 __all__ = [
@@ -24,6 +25,7 @@ __all__ = [
     "Committed",
     "Create",
     "Delete",
+    "Found",
     "Life",
     "Operation",
     "Seen",
@@ -109,6 +111,8 @@ class Check(NamedTuple):
 
 
 Operation = Create | Set | Delete | Check
+Found = Znode | list[str] | None | errors.BadZnode
+"""What a read found."""
 
 
 class Committed(NamedTuple):
@@ -136,7 +140,8 @@ class Session:
     """A connection to a ZooKeeper ensemble.  Any thread; closed by `close` or as a context manager.
 
     All requests raise ZooKeeperAway if no server answered in time: the outcome of a write is then
-    unknown.
+    unknown.  The data of a znode that may not be read is DENIED,
+    without its version, and no watch is set.
     """
 
     def __init__(self, hosts: str, told: Told, timeouts: Timeouts = USUAL) -> None:
@@ -234,7 +239,7 @@ class Session:
         """A znode; None if it does not exist.  `watch`: notify, once, when that changes."""
         fired = self._watch(path, False, watch)
         try:
-            data, stat = self._answer(self._client.get_async(path, watch=fired))
+            return self._data(self._client.get_async(path, watch=fired))
         except self._kazoo.exceptions.NoNodeError:
             if not watch:
                 return None
@@ -242,23 +247,43 @@ class Session:
             if self._answer(self._client.exists_async(path, watch=fired)) is None:
                 return None
             return self.read(path, watch)  # created in between
-        return _znode(data, stat)
+
+    def _data(self, asked: Any) -> Znode:
+        """Raises: NoNodeError."""
+        try:
+            return _znode(*self._answer(asked))
+        except self._kazoo.exceptions.NoAuthError:
+            return Znode(DENIED)
 
     def children(self, path: str, watch: bool = False) -> list[str] | None:
-        """The names below a znode, in order; None if it does not exist; then no watch is set."""
+        """The names below a znode, in order; None if it does not exist; then no watch is set.
+
+        Raises: BadZnode: this node may not list it.
+        """
         fired = self._watch(path, True, watch)
         try:
-            return sorted(self._answer(self._client.get_children_async(path, watch=fired)))
+            return self._names(path, self._client.get_children_async(path, watch=fired))
         except self._kazoo.exceptions.NoNodeError:
             return None
+
+    def _names(self, path: str, asked: Any) -> list[str]:
+        """Raises: NoNodeError, BadZnode."""
+        try:
+            return sorted(self._answer(asked))
+        except self._kazoo.exceptions.NoAuthError:
+            raise errors.BadZnode(
+                f"{path}: ZooKeeper does not let this node list it (NoAuth): allow it by the "
+                "znode's ACL"
+            ) from None
 
     def sync(self, path: str) -> None:
         """Have later reads find all that any session has written before; any path will do."""
         self._answer(self._client.sync_async(path))
 
-    def look(self, reads: Sequence[tuple[str, bool, bool]]) -> list[Znode | list[str] | None]:
-        """As `read` and `children`, for many at the same time: (path, its children?, watch it?)."""
-        found: list[Znode | list[str] | None] = []
+    def look(self, reads: Sequence[tuple[str, bool, bool]]) -> list[Found]:
+        """As `read` and `children`, for many at the same time: (path, its children?, watch it?);
+        an error that concerns one of them takes its place."""
+        found: list[Found] = []
         for at in range(0, len(reads), READS_AT_ONCE):
             some = reads[at : at + READS_AT_ONCE]
             asked = []
@@ -267,16 +292,19 @@ class Session:
                 asked.append(ask(path, watch=self._watch(path, children, watch)))
             for (path, children, watch), one in zip(some, asked, strict=True):
                 try:
-                    answer = self._answer(one)
+                    found.append(self._names(path, one) if children else self._data(one))
                 except self._kazoo.exceptions.NoNodeError:
                     found.append(self.read(path, True) if watch and not children else None)
-                    continue
-                found.append(sorted(answer) if children else _znode(*answer))
+                except errors.BadZnode as problem:
+                    found.append(problem)
         return found
 
     def tree(self, *roots: str) -> dict[str, Znode]:
         """All znodes at and below these paths, many at the same time; a znode that is deleted in
-        the process is left out."""
+        the process is left out.
+
+        Raises: BadZnode, as `children`.
+        """
         found: dict[str, Znode] = {}
         level = list(roots)
         while level:
@@ -287,13 +315,12 @@ class Session:
                          for path in some]  # fmt: skip
                 for path, znode, names in asked:
                     try:
-                        data, stat = self._answer(znode)
-                        children = self._answer(names)
+                        one, children = self._data(znode), self._names(path, names)
                     except self._kazoo.exceptions.NoNodeError:
                         continue
-                    found[path] = _znode(data, stat)
+                    found[path] = one
                     base = path.rstrip("/")
-                    below += [f"{base}/{name}" for name in sorted(children)]
+                    below += [f"{base}/{name}" for name in children]
             level = below
         return found
 

@@ -20,14 +20,15 @@ from kafkalog.wire.values import ZERO_UUID
 
 __all__ = [
     "BROKERS", "CLUSTER_ID", "CONTROLLER", "CONTROLLER_EPOCH", "DELETE_TOPICS", "ELECTION",
-    "FEATURE", "ISR_CHANGE", "ISR_CHANGES", "LOG_DIR_EVENT", "LOG_DIR_EVENTS", "PERSISTENT",
-    "PRODUCER_IDS", "REASSIGNMENT", "TOPICS", "BrokerNode", "ControllerNode", "Endpoint",
-    "PartitionState", "ProducerIdBlock", "TopicNode", "broker_path", "partition_path",
-    "partitions_path", "read_broker", "read_cluster_id", "read_controller", "read_election",
-    "read_epoch", "read_isr_change", "read_log_dir_event", "read_partition", "read_producer_ids",
-    "read_reassignment", "read_topic", "topic_path", "write_broker", "write_cluster_id",
-    "write_controller", "write_epoch", "write_isr_change", "write_log_dir_event",
-    "write_partition", "write_producer_ids", "write_reassignment", "write_topic",
+    "FEATURE", "ISR_CHANGE", "ISR_CHANGES", "LOG_DIR_EVENT", "LOG_DIR_EVENTS", "OWN_TOPICS",
+    "PERSISTENT", "PRODUCER_IDS", "REASSIGNMENT", "TOPICS", "BrokerNode", "ControllerNode",
+    "Endpoint", "PartitionState", "ProducerIdBlock", "TopicNode", "broker_path",
+    "partition_path", "partitions_path", "read_broker", "read_cluster_id", "read_controller",
+    "read_election", "read_epoch", "read_isr_change", "read_log_dir_event", "read_partition",
+    "read_producer_ids", "read_reassignment", "read_topic", "topic_path", "write_broker",
+    "write_cluster_id", "write_controller", "write_epoch", "write_isr_change",
+    "write_log_dir_event", "write_partition", "write_producer_ids", "write_reassignment",
+    "write_topic",
 ]  # fmt: skip
 
 CONTROLLER, CONTROLLER_EPOCH = "/controller", "/controller_epoch"
@@ -39,11 +40,13 @@ ISR_CHANGES, ISR_CHANGE = "/isr_change_notification", "/isr_change_notification/
 LOG_DIR_EVENTS = "/log_dir_event_notification"
 LOG_DIR_EVENT = "/log_dir_event_notification/log_dir_event_"
 """To paths that end in `_`, ZooKeeper appends a number of ten digits."""
+OWN_TOPICS = "/kafkalog/topics"
+"""Topic settings that Kafka does not know; Kafka does not look there."""
 
 PERSISTENT = (
     "/consumers", BROKERS, TOPICS, "/config/changes", DELETE_TOPICS, "/brokers/seqid", ISR_CHANGES,
     PRODUCER_IDS, LOG_DIR_EVENTS, "/config/topics", "/config/clients", "/config/users",
-    "/config/brokers", "/config/ips",
+    "/config/brokers", "/config/ips", OWN_TOPICS,
 )  # fmt: skip
 """Znodes without data that a broker creates if they are missing."""
 

@@ -11,8 +11,10 @@ from typing import Any
 import pytest
 
 import kafkalog
-from kafkalog.metadata.zookeeper import tree
-from kafkalog.metadata.zookeeper.session import Delete, Set
+from kafkalog.config.topic import TopicConfig
+from kafkalog.metadata.image import BROKER, TOPIC
+from kafkalog.metadata.zookeeper import entities, own_settings, tree
+from kafkalog.metadata.zookeeper.session import Create, Delete, Set
 from kafkalog.server.broker import node_of
 from kafkalog.types import TopicPartition
 from kafkalog.wire import apis
@@ -288,6 +290,41 @@ def test_settings_that_change_are_obeyed(cluster: Cluster) -> None:
     )
     assert not done.responses[0].error_code
     wait_for(lambda: not cluster.mine.produce(topic, b"x" * 4000).error_code, "it is obeyed")
+
+
+def set_by_kafka(cluster: Cluster, kind: int, resource: str, name: str, value: str) -> str:
+    """Kafka's controller changes a setting; returns why not."""
+    change = {"name": name, "config_operation": 0, "value": value}
+    row = {"resource_type": kind, "resource_name": resource, "configs": [change]}
+    done = cluster.raw.call(apis.INCREMENTAL_ALTER_CONFIGS, 1, resources=[row], validate_only=False)
+    return done.responses[0].error_message or ""
+
+
+def test_settings_that_kafka_does_not_know(cluster: Cluster) -> None:
+    """Those that are kept out of its znode are those that it does not know, and with them there it
+    goes on changing the topic's others; it accepts any of a broker."""
+    topic = cluster.topic([OURS, KAFKA])
+    unknown = {
+        name for name in TopicConfig.table
+        if "Unknown topic config" in set_by_kafka(cluster, TOPIC, topic, name, "0")
+    }  # fmt: skip
+    assert unknown == {name for name in TopicConfig.table if own_settings.is_own(name)}
+    topic_id = cluster.metadata(cluster.raw, topic).topics[0].topic_id
+    data = own_settings.write(topic_id, {"kafkalog.durability": "os"})
+    told = Create(entities.CHANGE, entities.write_change(("topics", topic)), sequence=True)
+    assert cluster.session.commit([Create(own_settings.path_of(topic), data), told]).done
+    log = node_of(cluster.ours).partitions
+
+    def seen() -> tuple[str, int]:
+        config = log.config(topic)
+        return config.kafkalog_durability, config.retention_ms
+
+    wait_for(lambda: seen()[0] == "os", "it is obeyed")
+    assert set_by_kafka(cluster, TOPIC, topic, "retention.ms", "77000") == ""
+    wait_for(lambda: seen() == ("os", 77_000), "both are obeyed")
+    for resource in ("", str(KAFKA)):
+        for name, value in (("kafkalog.durability", "os"), ("log.retention.ms", "-1")):
+            assert set_by_kafka(cluster, BROKER, resource, name, value) == ""
 
 
 def test_partitions_are_added(cluster: Cluster) -> None:

@@ -14,6 +14,8 @@ import pytest
 from kafkalog import errors
 from kafkalog.errors import DuplicateBrokerRegistration
 from kafkalog.metadata.zookeeper import tree
+from kafkalog.metadata.zookeeper.documents import DENIED
+from kafkalog.metadata.zookeeper.loading import Znode
 from kafkalog.metadata.zookeeper.registering import cluster_id, patiently, register
 from kafkalog.metadata.zookeeper.session import (
     Check,
@@ -184,6 +186,36 @@ def test_a_chroot_is_made_by_the_first_write(zookeeper: ZooKeeper) -> None:
         inside.ensure(["/b/c"])
         assert outside.children("/never/made") == ["a", "b"]
     assert [*map(str, warned)] == []
+
+
+def test_a_znode_that_may_not_be_read(session: Session) -> None:
+    """Its error takes its place; others are read."""
+    from kazoo.client import KazooClient
+    from kazoo.security import make_acl, make_digest_acl
+
+    session.ensure(["/open"])
+    owner = KazooClient(session.hosts, auth_data=[("digest", "me:secret")])
+    owner.start(10)
+    try:
+        sees_nothing = make_acl("world", "anyone", create=True)
+        acl = [make_digest_acl("me", "secret", all=True), sees_nothing]
+        owner.create("/closed", b"secret", acl=acl)
+        found = session.look([("/closed", False, True), ("/closed", True, False),
+                              ("/open", False, False), ("/open", True, False)])  # fmt: skip
+        closed, names, data, children = found
+        assert closed == Znode(DENIED)
+        assert isinstance(names, errors.BadZnode) and "/closed: ZooKeeper does not let" in str(
+            names
+        )
+        assert isinstance(data, Znode) and data.data == b"" and children == []
+        assert session.read("/closed") == closed
+        for call in (session.children, session.tree):
+            with pytest.raises(errors.BadZnode, match=r"/closed: .*\(NoAuth\)"):
+                call("/closed")
+        assert session.commit([Set("/closed", b"x")]).why == "NoAuth"
+    finally:
+        owner.stop()
+        owner.close()
 
 
 def test_where_no_zookeeper_is() -> None:

@@ -15,7 +15,7 @@ import pytest
 from kafkalog.cluster.controller import sender
 from kafkalog.cluster.controller.driver import ASKED_BYTES_MAX, Driver
 from kafkalog.cluster.controller.events import Asked, Options
-from kafkalog.errors import Timeout
+from kafkalog.errors import BadZnode, Timeout
 from kafkalog.metadata.zookeeper import tree
 from kafkalog.metadata.zookeeper.session import USUAL, Create, Delete, Set, open_session
 from kafkalog.testing.standin import StandIn
@@ -238,3 +238,25 @@ def test_a_caller_that_cannot_take_its_answer(
     finally:
         driver.stop()
     assert "as said" in caplog.text
+
+
+def test_a_node_that_cannot_read_the_tree_gives_way_to_another(
+    stand_in: StandIn, caplog: pytest.LogCaptureFixture
+) -> None:
+    """It is not the controller by name alone, and does not stand at once again."""
+    one, other = Counted(stand_in), Driver(stand_in.hosts, 2, Options("PLAINTEXT"), USUAL)
+
+    def refused(*_: str) -> Any:
+        raise BadZnode("/config/users: as said")
+
+    one._session.tree = refused  # type: ignore[method-assign]
+    try:
+        one.start()
+        assert one.stood.acquire(timeout=LIMIT_S)
+        other.start()
+        wait_for(lambda: other.reigns, "the other one is elected")
+        assert not one.reigns
+    finally:
+        one.stop()
+        other.stop()
+    assert caplog.text.count("as said") == 1

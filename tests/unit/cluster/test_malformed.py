@@ -19,8 +19,10 @@ from kafkalog.cluster.controller.events import (
     Tick,
     Unwatched,
 )
+from kafkalog.errors import BadZnode
 from kafkalog.metadata.zookeeper import entities, tree
-from kafkalog.metadata.zookeeper.session import Create, Delete, Set
+from kafkalog.metadata.zookeeper.documents import DENIED
+from kafkalog.metadata.zookeeper.session import Committed, Create, Delete, Set
 from kafkalog.wire import apis
 from kafkalog.wire.api import Api
 from kafkalog.wire.error_codes import ErrorCode
@@ -297,3 +299,63 @@ def test_an_exception_in_one_partitions_decision(caplog: pytest.LogCaptureFixtur
     }
     assert [one.partition(":")[0] for one in of.controller.problems] == ["bad-0"]
     assert of.controller.reigns
+
+
+def test_a_state_that_may_not_be_read_harms_only_its_partition(of: Driven) -> None:
+    """Its ACL keeps this node out; once it may be read, the partition is elected like others."""
+    topic(of, {0: (1, 2, 3), 1: (1, 2, 3)})
+    path = tree.partition_path("t", 0)
+    kept = of.znodes[path]
+    of.znodes[path] = kept._replace(data=DENIED)
+    of.elect()
+    of.die(1)
+    of.run()
+    assert of.state("t", 1) == (2, 1, (2, 3))
+    assert of.znodes[path].version == kept.version, "nothing is written over it"
+    assert not of.resigned
+    of.znodes[path] = kept
+    of.events.append(Tick(Clock.RETRY))
+    of.run()
+    assert of.state("t", 0) == (2, 1, (2, 3))
+
+
+def test_a_folder_that_may_not_be_listed_ends_only_the_steps_that_ask(
+    of: Driven, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    read = of._read
+
+    def denied(one: Read) -> Any:
+        return BadZnode(f"{one.path}: as said") if one.path == tree.ISR_CHANGES else read(one)
+
+    monkeypatch.setattr(of, "_read", denied)
+    of.events.append(Seen(tree.ISR_CHANGES, True))
+    of.die(1)
+    of.run()
+    assert of.state("t", 0) == (2, 1, (2, 3))
+    assert not of.resigned and len(of.controller.problems) == 1
+    monkeypatch.setattr(of, "_read", read)
+    of.make(f"{tree.ISR_CHANGE}1", tree.write_isr_change((("t", 0),)))
+    assert Clock.RETRY in [one.clock for one in of.timers]
+    of.events.append(Tick(Clock.RETRY))
+    of.run()
+    assert f"{tree.ISR_CHANGE}1" not in of.znodes, "the step is retried"
+
+
+def test_producer_ids_that_may_not_be_written_hold_up_nothing(
+    of: Driven, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each try is refused; the request fails, and the next one is handled."""
+    commit = of.commit
+
+    def refused(operations: Any) -> Any:
+        paths = [one.path for one in operations]
+        if tree.PRODUCER_IDS in paths:
+            return Committed(False, paths.index(tree.PRODUCER_IDS), "NoAuth")
+        return commit(operations)
+
+    monkeypatch.setattr(of, "commit", refused)
+    fields = {"broker_id": 1, "broker_epoch": broker_epoch(of, 1)}
+    said = of.ask("ids", ALLOCATE_PRODUCER_IDS, 0, **fields)
+    assert said.error_code == ErrorCode.UNKNOWN_SERVER_ERROR
+    monkeypatch.setattr(of, "commit", commit)
+    assert of.ask("again", ALLOCATE_PRODUCER_IDS, 0, **fields).error_code == ErrorCode.NONE

@@ -61,7 +61,7 @@ def test_a_bare_folder_without_a_number_is_partition_0_of_its_name():
 @given(topics, partitions, st.uuids())
 def test_a_deleted_folders_name_is_recognised_and_never_too_long(topic, partition, unique):
     """A long topic name is truncated; the number stays."""
-    name = layout.deleted_name(topic, partition, unique)
+    name = layout.marked_name(topic, partition, unique)
     assert len(name) <= 255
     mark = layout.parse_marked(name)
     assert mark is not None

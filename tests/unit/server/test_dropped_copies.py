@@ -7,16 +7,20 @@ import logging
 import shutil
 import threading
 from collections.abc import Iterator
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
+from uuid import UUID
 
 import pytest
 
 from kafkalog.client.admin import Admin
 from kafkalog.errors import NotLeaderOrFollower
-from kafkalog.replication.roles import Drop
+from kafkalog.metadata.image import Partition
+from kafkalog.replication.roles import Drop, Follow, Held
 from kafkalog.server.broker import Broker, node_of
 from kafkalog.server.copies import Copies
+from kafkalog.server.owed import owed
 from kafkalog.testing.standin import StandIn
 from kafkalog.types import TopicPartition
 from kafkalog.wire.error_codes import ErrorCode
@@ -24,6 +28,7 @@ from kafkalog.wire.tables.controller import STOP_REPLICA
 from tests.support.waiting import wait_for
 
 T = TopicPartition("t", 0)
+PARTITION = Partition(0, (1, 2), (2,), 2, 0, 0)
 
 
 class Kept:
@@ -100,8 +105,24 @@ def test_a_copy_that_stays_is_owed(
         assert [*kept.copies._owed] == [T]
     finally:
         lib.kl_io_reset()
-    kept.copies.try_again()
-    assert (kept.folder.exists(), kept.copies._owed) == (False, {})
+    wait_for(lambda: not kept.copies._owed, "it is retried")
+    assert not kept.folder.exists()
+    kept.copies.try_again()  # nothing is owed any more
+
+
+def test_retries_come_after_growing_delays() -> None:
+    drop, now_s = Drop(T, True), 100.0
+    found = owed(drop, "why", None, now_s)
+    pauses = []
+    for _ in range(9):
+        pauses.append(found.due_s - now_s)
+        now_s = found.due_s
+        found = owed(drop, "why", found, now_s)
+    assert pauses[0] < 1 and pauses[-1] == 60
+    for one, later in pairwise(pauses):
+        assert later == pytest.approx(min(2 * one, 60))
+    other = owed(Follow(T, Held(UUID(int=1), PARTITION), False), "why", found, now_s)
+    assert other.due_s - now_s < 1, "another change begins anew"
 
 
 def test_a_directory_that_closes_is_not_broken(kept: Kept) -> None:

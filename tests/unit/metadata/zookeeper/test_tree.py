@@ -70,7 +70,7 @@ def test_what_kafka_wrote_is_read_and_written_again(path: str) -> None:
 
 def test_every_place_that_a_broker_makes_is_known() -> None:
     made = {path for path, znode in ZNODES.items() if znode.data is None}
-    assert {*tree.PERSISTENT} - {tree.PRODUCER_IDS} <= made
+    assert {*tree.PERSISTENT} - {tree.PRODUCER_IDS, tree.OWN_TOPICS} <= made
 
 
 def test_the_whole_tree_is_the_metadata() -> None:

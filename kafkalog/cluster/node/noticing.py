@@ -1,0 +1,89 @@
+"""Notices, while a node runs, that its cluster got something that this node does not support."""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections.abc import Collection, Mapping
+
+from kafkalog.cluster.node.unsupported import RULES, TOKENS, Facts, findings
+from kafkalog.errors import BadZnode
+from kafkalog.metadata.zookeeper import tree
+from kafkalog.metadata.zookeeper.entities import Entity
+from kafkalog.metadata.zookeeper.loading import Znode, broker
+from kafkalog.metadata.zookeeper.session import Session
+
+__all__ = ["Noticing"]
+
+_logger = logging.getLogger(__name__)
+
+ACLS = ("/kafka-acl", "/kafka-acl-extended/prefixed")
+"""Their children are kinds of resources; the children of these are names that have rules."""
+DELEGATION_TOKENS = "/delegation_token/tokens"
+SAID_MAX = 1000
+"""Subjects that one node logs; a topic's settings are such a subject."""
+
+
+class Noticing:
+    """Logs each subject once.  Safe to use from several threads."""
+
+    def __init__(self, session: Session, node: int, listeners: Collection[str]) -> None:
+        """`listeners`: those by which brokers reach each other, and the controller."""
+        self._session, self._node, self._listeners = session, node, listeners
+        self._said: set[str] = set()
+        self._lock = threading.Lock()  # guards it
+
+    def look(self) -> None:
+        """Read, and watch, what no notification of settings announces.
+
+        Raises: ZooKeeperAway.
+        """
+        for read in (self._rules, self._tokens, self._brokers):
+            try:
+                facts = read()
+            except BadZnode as problem:  # it may be unreadable for this node alone
+                if self._is_new(str(problem)):
+                    _logger.warning("%s", problem)
+            else:
+                self._say(facts)
+
+    def settings(self, settings: Mapping[Entity, Mapping[str, str]]) -> None:
+        """Settings were read, of topics, users, clients or addresses."""
+        self._say(Facts(settings=settings))
+
+    def _rules(self) -> Facts:
+        if RULES in self._said:
+            return Facts()  # there may be many
+        kinds = [f"{root}/{kind}" for root in ACLS for kind in self._children(root)]
+        return Facts(rules=[f"{kind}/{name}" for kind in kinds for name in self._children(kind)])
+
+    def _tokens(self) -> Facts:
+        return Facts() if TOKENS in self._said else Facts(tokens=self._children(DELEGATION_TOKENS))
+
+    def _brokers(self) -> Facts:
+        numbers = [int(name) for name in self._children(tree.BROKERS) if name.isdecimal()]
+        found = self._session.look([(tree.broker_path(one), False, False) for one in numbers])
+        brokers = {number: broker(number, znode)
+                   for number, znode in zip(numbers, found, strict=True)
+                   if isinstance(znode, Znode)}  # fmt: skip
+        return Facts(brokers=brokers, node=self._node, listeners=self._listeners)
+
+    def _children(self, path: str) -> list[str]:
+        """The names below a znode, watched, as is a znode that does not exist."""
+        found = self._session.children(path, watch=True)
+        if found is None and self._session.read(path, watch=True) is not None:
+            found = self._session.children(path, watch=True)  # it was created in between
+        return found or []
+
+    def _say(self, facts: Facts) -> None:
+        for one in findings(facts):
+            if self._is_new(one.subject):
+                _logger.log(one.level, "broker %d: %s", self._node, one)
+
+    def _is_new(self, said: str) -> bool:
+        """Whether it is logged for the first time."""
+        with self._lock:
+            if said in self._said or len(self._said) >= SAID_MAX:
+                return False
+            self._said.add(said)
+            return True
