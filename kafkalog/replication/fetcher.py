@@ -38,15 +38,15 @@ from kafkalog.replication.following import (
     placed,
     rest_s,
 )
-from kafkalog.replication.throttle import Throttle
+from kafkalog.replication.options import FetcherOptions
 from kafkalog.types import TopicPartition
 from kafkalog.wire import apis
 
-__all__ = ["Fetcher", "FetcherOptions", "Follow", "Replica"]
+__all__ = ["Fetcher", "Follow", "Replica"]
 
 _logger = logging.getLogger(__name__)
 
-NAMES_VERSION_MAX, IDS_VERSION_MAX = 12, 17
+NAMES_VERSION_MAX = 12
 DIVERGING_VERSION_MIN = 12
 """Before it, a leader does not report divergence: OffsetForLeaderEpoch is sent first."""
 EARLIEST, LATEST = -2, -1
@@ -66,19 +66,6 @@ class Replica(NamedTuple):
     id: int
     epoch: int = -1
     """The epoch of its registration; -1: unknown."""
-
-
-class FetcherOptions(NamedTuple):
-    """How much to fetch, and how long to wait; Kafka's settings of replica.fetch.*."""
-
-    max_wait_ms: int = 500
-    min_bytes: int = 1
-    response_bytes: int = 10 << 20
-    partition_bytes: int = 1 << 20
-    backoff_ms: int = 1_000
-    version_max: int = IDS_VERSION_MAX
-    throttle: Throttle | None = None
-    """The partitions that are throttled."""
 
 
 class Follow(NamedTuple):

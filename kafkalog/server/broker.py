@@ -31,10 +31,11 @@ from kafkalog.log.hooks import hooks
 from kafkalog.log.owner import absolute
 from kafkalog.metadata.kraft.kraftlog import MetadataLog
 from kafkalog.metadata.source import Metadata
+from kafkalog.replication.options import fetcher_options
 from kafkalog.server.admission import Admission
 from kafkalog.server.appends import Appends
 from kafkalog.server.controller_calls import Errands
-from kafkalog.server.copies import Copies, fetching
+from kafkalog.server.copies import Copies
 from kafkalog.server.dispatch import Dispatch
 from kafkalog.server.dynamic import follow_settings
 from kafkalog.server.faults import Faults
@@ -397,7 +398,7 @@ class Broker:
         if self._member is None:
             return Partitions(self._manager, self._metadata, reactor)
         copies = self._copies = Copies(
-            self._manager, self._member, reactor, fetching(self._config),
+            self._manager, self._member, reactor, fetcher_options(self._config),
             racks=self._config.replica_selector_class == RACK_AWARE,
         )  # fmt: skip
         self._undo.append(copies.close)

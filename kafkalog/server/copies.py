@@ -23,12 +23,13 @@ from kafkalog.errors import (
 from kafkalog.log.log import handle_of
 from kafkalog.metadata.image import Change, Partition, Topic
 from kafkalog.replication.copies import Copy, not_synced_before_leading
-from kafkalog.replication.fetcher import Fetcher, FetcherOptions, Replica
+from kafkalog.replication.fetcher import Fetcher, Replica
 from kafkalog.replication.fetcher import Follow as Command
 from kafkalog.replication.followers import Follower
 from kafkalog.replication.isr import Isr, followers, told
+from kafkalog.replication.options import FetcherOptions
 from kafkalog.replication.roles import Drop, Effect, Follow, Held, Lead
-from kafkalog.replication.throttle import NONE, Quota, Throttle, throttled
+from kafkalog.replication.throttle import NONE, throttled
 from kafkalog.server.network.reactor import RoleChange
 from kafkalog.server.owed import Owed, owed
 from kafkalog.server.partitions import Partitions, has_failed
@@ -43,26 +44,12 @@ if TYPE_CHECKING:
     from kafkalog.replication.membership import Membership
     from kafkalog.server.network.reactor import Reactor
 
-__all__ = ["Copies", "fetching"]
+__all__ = ["Copies"]
 
 _logger = logging.getLogger(__name__)
 
 CAUGHT_UP_S = 0.005
 """How often a node that shuts down looks how far its followers are."""
-
-
-def fetching(config: ServerConfig) -> FetcherOptions:
-    """How this node's copies ask their leaders."""
-    return FetcherOptions(
-        max_wait_ms=config.replica_fetch_wait_max_ms,
-        min_bytes=config.replica_fetch_min_bytes,
-        response_bytes=config.replica_fetch_response_max_bytes,
-        partition_bytes=config.replica_fetch_max_bytes,
-        backoff_ms=config.replica_fetch_backoff_ms,
-        throttle=Throttle(
-            Quota(config.replication_quota_window_num, config.replication_quota_window_size_seconds)
-        ),
-    )
 
 
 UNREADABLE: Mapping[int, str] = {

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Mapping
 from typing import NamedTuple
 
@@ -9,13 +10,25 @@ from kafkalog.client.link.failures import few
 from kafkalog.config.server import ServerConfig
 from kafkalog.metadata.image import MetadataImage
 
-__all__ = ["REFUSE", "WARN", "Candidate", "Facts", "Finding", "Peer", "brokers"]
+__all__ = [
+    "REFUSE",
+    "WARN",
+    "Candidate",
+    "Facts",
+    "Finding",
+    "Peer",
+    "brokers",
+    "is_old",
+    "version",
+]
 
 REFUSE, WARN = "refuse", "warn"
 PLAINTEXT = "PLAINTEXT"
 AUTHORIZER = "authorizer.class.name"
 INNER, INNER_PROTOCOL = "inter.broker.listener.name", "security.inter.broker.protocol"
 CONTROL = "control.plane.listener.name"
+BATCHES = (0, 11)
+"""The first message.format.version with record batches (magic 2)."""
 OURS = "kafkalog.durability"
 """A setting that only kafkalog's brokers have."""
 
@@ -109,6 +122,17 @@ class Candidate(NamedTuple):
         """The address of each listener that other brokers can reach, by name."""
         pairs = (text.partition("://")[::2] for text in self.config.listeners)
         return {name.upper(): at for name, at in pairs if not at.startswith("unix:")}
+
+
+def version(text: str) -> tuple[int, int]:
+    """(2, 8) for "2.8-IV1"; of something else a high one, as of later versions."""
+    match = re.match(r"(\d{1,5})\.(\d{1,5})", text)
+    return (int(match[1]), int(match[2])) if match else (99, 0)
+
+
+def is_old(text: str) -> bool:
+    """Whether a message.format.version is before record batches."""
+    return bool(text) and version(text) < BATCHES
 
 
 def brokers(numbers: Iterable[int]) -> str:

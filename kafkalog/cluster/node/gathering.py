@@ -32,9 +32,6 @@ from kafkalog.wire.error_codes import ErrorCode
 
 __all__ = ["gather"]
 
-ACLS = ("/kafka-acl", "/kafka-acl-extended/prefixed")
-"""Their children are kinds of resources; the children of these are names that have rules."""
-TOKENS = "/delegation_token/tokens"
 SCRAM = "SCRAM-"
 NAMED_MAX = 100
 """Resources with rules of each kind, and users with credentials, that are kept."""
@@ -55,7 +52,7 @@ def gather(session: Session, image: MetadataImage, node: int) -> Facts:
     Raises: ZooKeeperAway.
     """
     others = [one for number, one in sorted(image.brokers.items()) if number != node]
-    tokens = len(session.children(TOKENS) or ())
+    tokens = len(session.children(tree.DELEGATION_TOKENS) or ())
     users = _users(session) if image.foreign.get("SCRAM") else ()
     return Facts(image, _peers(others), _rules(session), users, tokens, _is_kraft(session))
 
@@ -65,7 +62,7 @@ def gather(session: Session, image: MetadataImage, node: int) -> Facts:
 
 def _rules(session: Session) -> tuple[str, ...]:
     found: list[str] = []
-    for root in ACLS:
+    for root in tree.ACLS:
         for kind in session.children(root) or ():
             names = session.children(f"{root}/{kind}") or ()
             found += [f"{kind}/{name}" for name in names[:NAMED_MAX]]

@@ -6,7 +6,8 @@ import logging
 import threading
 from collections.abc import Collection, Mapping
 
-from kafkalog.cluster.node.unsupported import RULES, TOKENS, Facts, findings
+from kafkalog.cluster.node.facts import REFUSE, WARN
+from kafkalog.cluster.node.unsupported import RULES, TOKENS, News, unsupported
 from kafkalog.errors import BadZnode
 from kafkalog.metadata.zookeeper import tree
 from kafkalog.metadata.zookeeper.entities import Entity
@@ -17,9 +18,8 @@ __all__ = ["Noticing"]
 
 _logger = logging.getLogger(__name__)
 
-ACLS = ("/kafka-acl", "/kafka-acl-extended/prefixed")
-"""Their children are kinds of resources; the children of these are names that have rules."""
-DELEGATION_TOKENS = "/delegation_token/tokens"
+LEVELS = {REFUSE: logging.ERROR, WARN: logging.WARNING}
+"""By severity: a node that is about to join would be refused, or warned."""
 SAID_MAX = 1000
 """Subjects that one node logs; a topic's settings are such a subject."""
 
@@ -40,33 +40,35 @@ class Noticing:
         """
         for read in (self._rules, self._tokens, self._brokers):
             try:
-                facts = read()
+                news = read()
             except BadZnode as problem:  # it may be unreadable for this node alone
                 if self._is_new(str(problem)):
                     _logger.warning("%s", problem)
             else:
-                self._say(facts)
+                self._say(news)
 
     def settings(self, settings: Mapping[Entity, Mapping[str, str]]) -> None:
         """Settings were read, of topics, users, clients or addresses."""
-        self._say(Facts(settings=settings))
+        self._say(News(settings=settings))
 
-    def _rules(self) -> Facts:
+    def _rules(self) -> News:
         if RULES in self._said:
-            return Facts()  # there may be many
-        kinds = [f"{root}/{kind}" for root in ACLS for kind in self._children(root)]
-        return Facts(rules=[f"{kind}/{name}" for kind in kinds for name in self._children(kind)])
+            return News()  # there may be many
+        kinds = [f"{root}/{kind}" for root in tree.ACLS for kind in self._children(root)]
+        return News(rules=[f"{kind}/{name}" for kind in kinds for name in self._children(kind)])
 
-    def _tokens(self) -> Facts:
-        return Facts() if TOKENS in self._said else Facts(tokens=self._children(DELEGATION_TOKENS))
+    def _tokens(self) -> News:
+        return (
+            News() if TOKENS in self._said else News(tokens=self._children(tree.DELEGATION_TOKENS))
+        )
 
-    def _brokers(self) -> Facts:
+    def _brokers(self) -> News:
         numbers = [int(name) for name in self._children(tree.BROKERS) if name.isdecimal()]
         found = self._session.look([(tree.broker_path(one), False, False) for one in numbers])
         brokers = {number: broker(number, znode)
                    for number, znode in zip(numbers, found, strict=True)
                    if isinstance(znode, Znode)}  # fmt: skip
-        return Facts(brokers=brokers, node=self._node, listeners=self._listeners)
+        return News(brokers=brokers, node=self._node, listeners=self._listeners)
 
     def _children(self, path: str) -> list[str]:
         """The names below a znode, watched, as is a znode that does not exist."""
@@ -75,10 +77,10 @@ class Noticing:
             found = self._session.children(path, watch=True)  # it was created in between
         return found or []
 
-    def _say(self, facts: Facts) -> None:
-        for one in findings(facts):
+    def _say(self, news: News) -> None:
+        for one in unsupported(news):
             if self._is_new(one.subject):
-                _logger.log(one.level, "broker %d: %s", self._node, one)
+                _logger.log(LEVELS[one.severity], "broker %d: %s", self._node, one)
 
     def _is_new(self, said: str) -> bool:
         """Whether it is logged for the first time."""

@@ -7,7 +7,6 @@ the node is refused; everything else is a warning.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
 from kafkalog.client.link.failures import few
@@ -23,6 +22,8 @@ from kafkalog.cluster.node.facts import (
     Finding,
     Peer,
     brokers,
+    is_old,
+    version,
 )
 from kafkalog.metadata.image import TOPIC
 
@@ -34,8 +35,6 @@ TIERED = "remote.storage.enable"
 SPOKEN, TESTED = (2, 8), (3, 9)
 """The first inter.broker.protocol.version whose requests this node understands, and the one that
 is tested."""
-BATCHES = (0, 11)
-"""The first message.format.version with record batches (magic 2)."""
 
 
 def findings(facts: Facts, mine: Candidate) -> list[Finding]:
@@ -197,10 +196,10 @@ def _protocol_versions(facts: Facts, _: Candidate) -> Iterator[Finding]:
     """What Kafka's brokers say to each other."""
     old = {one.node: text for one in facts.peers
            if (text := (one.settings or {}).get(PROTOCOL_VERSION, ""))
-           and _version(text) < TESTED}  # fmt: skip
+           and version(text) < TESTED}  # fmt: skip
     if not old:
         return
-    unspoken = [node for node, text in old.items() if _version(text) < SPOKEN]
+    unspoken = [node for node, text in old.items() if version(text) < SPOKEN]
     those = unspoken or list(old)
     yield Finding(
         REFUSE if unspoken else WARN, PROTOCOL_VERSION,
@@ -229,7 +228,7 @@ def _migration(facts: Facts, _: Candidate) -> Iterator[Finding]:
 
 def _formats(facts: Facts, _: Candidate) -> Iterator[Finding]:
     """Topics whose segments may have messages of format 0 or 1."""
-    old = [name for name, said in _topics(facts) if _is_old(said.get(FORMAT, ""))]
+    old = [name for name, said in _topics(facts) if is_old(said.get(FORMAT, ""))]
     if old:
         yield Finding(
             WARN, FORMAT,
@@ -239,7 +238,7 @@ def _formats(facts: Facts, _: Candidate) -> Iterator[Finding]:
             "Copy these topics into new ones, or leave their replicas on brokers of Kafka until "
             "retention has deleted the old segments.",
         )  # fmt: skip
-    peers = [one for one in facts.peers if _is_old((one.settings or {}).get(BROKER_FORMAT, ""))]
+    peers = [one for one in facts.peers if is_old((one.settings or {}).get(BROKER_FORMAT, ""))]
     if peers:
         yield Finding(
             WARN, BROKER_FORMAT,
@@ -280,16 +279,6 @@ def _topics(facts: Facts) -> Iterator[tuple[str, Mapping[str, str]]]:
 def _holds(facts: Facts, topic: str, node: int) -> bool:
     found = facts.image.topics.get(topic)
     return found is not None and any(node in one.replicas for one in found.partitions.values())
-
-
-def _version(text: str) -> tuple[int, int]:
-    """(2, 8) for "2.8-IV1"; of something else a high one, as of later versions."""
-    match = re.match(r"(\d{1,5})\.(\d{1,5})", text)
-    return (int(match[1]), int(match[2])) if match else (99, 0)
-
-
-def _is_old(text: str) -> bool:
-    return bool(text) and _version(text) < BATCHES
 
 
 # ---- protection ----------------------------------------------------------------------------------

@@ -20,7 +20,8 @@ from kafkalog.metadata.zookeeper.loading import load
 from kafkalog.metadata.zookeeper.reading import read_tree
 from kafkalog.metadata.zookeeper.session import Create, Delete, Session
 from kafkalog.replication.copies import Copy
-from kafkalog.replication.fetcher import Fetcher, FetcherOptions, Follow, Replica
+from kafkalog.replication.fetcher import Fetcher, Follow, Replica
+from kafkalog.replication.options import FetcherOptions
 from kafkalog.types import TopicPartition
 from kafkalog.wire import apis
 from tests.kafka.cluster import deeds

@@ -6,7 +6,7 @@ import logging
 
 import pytest
 
-from kafkalog.cluster.node.unsupported import Facts, findings
+from kafkalog.cluster.node.unsupported import News, unsupported
 from kafkalog.metadata.image import Broker
 from kafkalog.metadata.zookeeper import entities, tree
 from kafkalog.metadata.zookeeper.session import Create, Delete, Session, Set, open_session
@@ -26,28 +26,28 @@ def one(number: int, rack: str | None = None, listener: str = "IN", protocol: in
     return Broker(number, 1, ZERO_UUID, places, (), rack, False, False, ())
 
 
-def those(*brokers: Broker) -> Facts:
+def those(*brokers: Broker) -> News:
     """Living brokers, as node 1 knows them, which reach each other by IN."""
-    return Facts(brokers={each.id: each for each in brokers}, node=1, listeners=("IN", "IN"))
+    return News(brokers={each.id: each for each in brokers}, node=1, listeners=("IN", "IN"))
 
 
 @pytest.mark.parametrize(
-    ("facts", "subjects"),
+    ("news", "subjects"),
     [
-        (Facts(), []),
-        (Facts(rules=["/kafka-acl/Topic/t", "/kafka-acl/Group/g"]), ["ACLs"]),
-        (Facts(tokens=["x"]), ["delegation tokens"]),
-        (Facts(settings={("users", "alice"): {}}), []),
-        (Facts(settings={("users", "alice"): SCRAM}), ["SCRAM credentials"]),
-        (Facts(settings={("users", "alice"): RATE}), ["quotas"]),
-        (Facts(settings={("users", "a"): SCRAM | RATE}), ["SCRAM credentials", "quotas"]),
-        (Facts(settings={("users", "a", "clients", "b"): RATE}), ["quotas"]),
-        (Facts(settings={("ips", "<default>"): {"connection_creation_rate": "1"}}), ["quotas"]),
-        (Facts(settings={("topics", "t"): RATE}), []),
-        (Facts(settings={("topics", "t"): TIERED}), ["topic t: remote.storage.enable"]),
-        (Facts(settings={("topics", "t"): {"remote.storage.enable": "false"}}), []),
+        (News(), []),
+        (News(rules=["/kafka-acl/Topic/t", "/kafka-acl/Group/g"]), ["ACLs"]),
+        (News(tokens=["x"]), ["delegation tokens"]),
+        (News(settings={("users", "alice"): {}}), []),
+        (News(settings={("users", "alice"): SCRAM}), ["SCRAM credentials"]),
+        (News(settings={("users", "alice"): RATE}), ["quotas"]),
+        (News(settings={("users", "a"): SCRAM | RATE}), ["SCRAM credentials", "quotas"]),
+        (News(settings={("users", "a", "clients", "b"): RATE}), ["quotas"]),
+        (News(settings={("ips", "<default>"): {"connection_creation_rate": "1"}}), ["quotas"]),
+        (News(settings={("topics", "t"): RATE}), []),
+        (News(settings={("topics", "t"): TIERED}), ["topic t: remote.storage.enable"]),
+        (News(settings={("topics", "t"): {"remote.storage.enable": "false"}}), []),
         *(
-            (Facts(settings={("topics", "t"): {"message.format.version": version}}), found)
+            (News(settings={("topics", "t"): {"message.format.version": version}}), found)
             for version, found in {
                 "0.10.2": ["topic t: message.format.version"],
                 "0.9.0.1": ["topic t: message.format.version"],
@@ -63,8 +63,8 @@ def those(*brokers: Broker) -> Facts:
         (those(one(1), one(2, protocol=1)), ["broker 2: listener IN"]),
     ],
 )  # fmt: skip
-def test_findings(facts: Facts, subjects: list[str]) -> None:
-    found = findings(facts)
+def test_unsupported(news: News, subjects: list[str]) -> None:
+    found = unsupported(news)
     assert [each.subject for each in found] == subjects
     for each in found:
         assert each.problem.endswith(".") and each.remedy.endswith(".")
@@ -72,7 +72,7 @@ def test_findings(facts: Facts, subjects: list[str]) -> None:
 
 
 def test_the_list_of_brokers_without_a_rack_is_short() -> None:
-    (found,) = findings(those(one(1, "a"), *(one(number) for number in range(2, 200))))
+    (found,) = unsupported(those(one(1, "a"), *(one(number) for number in range(2, 200))))
     assert "brokers 2, 3, 4, 5, 6, ... have none" in found.problem
 
 

@@ -12,9 +12,10 @@ import kafkalog
 from kafkalog import errors
 from kafkalog.client.link.transport import Address, Options, Tcp, parse_servers
 from kafkalog.replication.copies import Copy
-from kafkalog.replication.fetcher import Fetcher, FetcherOptions, Follow, Replica
+from kafkalog.replication.fetcher import Fetcher, Follow, Replica
 from kafkalog.replication.followers import Follower
 from kafkalog.replication.following import Action, EpochEnd
+from kafkalog.replication.options import FetcherOptions
 from kafkalog.types import TopicPartition
 from tests.support.copies import open_copy
 from tests.support.waiting import wait_for

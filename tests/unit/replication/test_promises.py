@@ -13,8 +13,9 @@ from kafkalog.client.link.transport import parse_servers
 from kafkalog.config.topic import TopicConfig
 from kafkalog.log.log import Log, handle_of
 from kafkalog.replication.copies import Copy
-from kafkalog.replication.fetcher import Fetcher, FetcherOptions, Follow, Replica
+from kafkalog.replication.fetcher import Fetcher, Follow, Replica
 from kafkalog.replication.followers import Follower
+from kafkalog.replication.options import FetcherOptions
 from kafkalog.types import TopicPartition
 from tests.support.copies import batches_in, open_copy
 from tests.support.waiting import wait_for

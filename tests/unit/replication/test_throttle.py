@@ -12,8 +12,9 @@ import kafkalog
 from kafkalog.client.link.transport import parse_servers
 from kafkalog.errors import ArgumentError
 from kafkalog.replication.copies import Copy
-from kafkalog.replication.fetcher import Fetcher, FetcherOptions, Follow, Replica
+from kafkalog.replication.fetcher import Fetcher, Follow, Replica
 from kafkalog.replication.followers import Follower
+from kafkalog.replication.options import FetcherOptions
 from kafkalog.replication.throttle import ALL, NONE, Quota, Throttle, throttled
 from kafkalog.types import TopicPartition
 from tests.support.copies import open_copy
