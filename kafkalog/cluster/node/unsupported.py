@@ -18,8 +18,8 @@ SCRAM, QUOTAS, RACKS = "SCRAM credentials", "quotas", "broker.rack"
 
 
 class News(NamedTuple):
-    """What was read of the cluster while the node runs; a part that was not read is empty, and there is nothing to find
-    in it."""
+    """What was read of the cluster while the node runs; a part that was not read is empty, and
+    there is nothing to find in it."""
 
     rules: Collection[str] = ()
     """Paths of resources with access rules."""
@@ -44,9 +44,9 @@ def _access(news: News) -> Iterator[Finding]:
         yield Finding(
             REFUSE, RULES,
             f"the cluster now has access rules ({min(news.rules)}), which this node does not "
-            "enforce: clients that other brokers refuse get in here.",
-            "Remove the rules (kafka-acls --remove), or stop this node and let brokers of Kafka "
-            "serve its partitions.",
+            "enforce: clients that brokers with an authorizer refuse get in here.",
+            "Remove the rules (kafka-acls --remove); if brokers have an authorizer, stop this node "
+            "and let them serve its partitions.",
         )  # fmt: skip
     if news.tokens:
         yield Finding(
