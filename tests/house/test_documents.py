@@ -146,13 +146,13 @@ def test_paths_and_modules_that_documents_name_exist() -> None:
     ]  # fmt: skip
 
 
-def test_ten_changes_have_their_place() -> None:
+def test_changes_have_their_place() -> None:
     """CONTRIBUTING.md: each row names where the change goes and where its test does."""
     text = (tree.ROOT / "CONTRIBUTING.md").read_text(encoding="utf-8")
     table = text.partition("## Where a line belongs")[2].partition("\n## ")[0]
     rows = [line.strip("| ").split(" | ") for line in table.splitlines() if "`" in line[:-1] and
             line.startswith("|")]  # fmt: skip
-    assert len(rows) == 10
+    assert len(rows) >= 10
     for change, where, test in rows:
         places, tests = (PATHS.findall(cell) for cell in (where, test))
         assert places and tests, change

@@ -455,9 +455,9 @@ def test_an_embedded_brokers_groups_begin_at_once(tmp_path: Path) -> None:
     with Broker(tmp_path / "b", config={name: 1500}) as broker:
         assert broker.config[name] == 1500
     options = serve_options(["--dir", "x"])
-    assert serve._settings(options).config[name] == 3000
+    assert serve.settings_from(options).config[name] == 3000
     options = serve_options(["--dir", "x", "--set", f"{name}=7"])
-    assert serve._settings(options).config[name] == "7"
+    assert serve.settings_from(options).config[name] == "7"
 
 
 def serve_options(words: list[str]) -> argparse.Namespace:

@@ -122,7 +122,7 @@ def test_retries_come_after_growing_delays() -> None:
     for one, later in pairwise(pauses):
         assert later == pytest.approx(min(2 * one, 60))
     other = owed(Follow(T, Held(UUID(int=1), PARTITION), False), "why", found, now_s)
-    assert other.due_s - now_s < 1, "another change begins anew"
+    assert other.due_s - now_s < 1, "another change starts with a short pause"
 
 
 def test_a_directory_that_closes_is_not_broken(kept: Kept) -> None:

@@ -72,10 +72,11 @@ class Scene(Cluster):
         return next(n for n, one in self.nodes.items() if one.up and one.reigning.reigns)
 
     def reigned_by(self, node: int) -> None:
-        """Elect controllers until it is that node."""
+        """Elect controllers until it is that node, and let it finish what it begins with."""
         while self.controller() != node:
             self.resign()
             self.pass_ms(200)
+        self.pass_ms(300)
 
     def values(self, node: int) -> list[int]:
         """The checksums of a node's records."""

@@ -14,7 +14,7 @@ from tests.unit.simulate.test_mistakes import SCRIPTED
 
 FOUND = {
     "ack-at-append": 3, "no-divergence": 30, "cut-to-watermark": 40, "shrunk-at-once": 30,
-    "grown-too-late": 40, "takes-records": 20, "refused-holds": 60, "joins-at-once": 60,
+    "grown-too-late": 40, "takes-records": 20, "refused-holds": 60, "joins-at-once": 80,
 }  # fmt: skip
 """Mistakes that are found soon: name to number of seeds."""
 
