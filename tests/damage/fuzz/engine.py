@@ -47,14 +47,15 @@ class Target(NamedTuple):
 
 _MENDED = "mutate_batches"
 _FAST_PATH = (
-    "replica/followers", "replica/quota", "replica/replica", "replica/watch", "plane/caught_up",
-    "plane/codes", "plane/cold", "plane/data", "plane/fetch", "plane/fetch_answer",
-    "plane/fetch_parse", "plane/fetch_read", "plane/fetchset", "plane/leaders", "plane/plane",
-    "plane/produce", "plane/produce_answer", "plane/racks", "plane/session", "plane/topics",
+    "replica/followers", "replica/quota", "replica/replica", "replica/watch", "plane/admit",
+    "plane/caught_up", "plane/codes", "plane/cold", "plane/data", "plane/fetch",
+    "plane/fetch_answer", "plane/fetch_parse", "plane/fetch_read", "plane/fetchset",
+    "plane/leaders", "plane/plane", "plane/produce", "plane/produce_answer", "plane/racks",
+    "plane/session", "plane/topics",
 )  # fmt: skip
 _CONNECTION = (
     "net/conn", "net/exchange", "net/frame", "net/pause", "net/peers", "net/pool", "net/post",
-    "net/response", "net/threads", "net/timers", "net/up",
+    "net/response", "net/stream", "net/threads", "net/timers", "net/up",
 )  # fmt: skip
 TARGETS = {
     target.name: target

@@ -159,12 +159,12 @@ static void run_posts(kl_conn *conn) {
         kl_link_first(&thread.stalled, link);
         break;
     }
-    while (conn->fd >= 0 && kl_timers_first(&thread.timers) && fuzz_u8(&script) % 2)
+    while (kl_conn_is_open(conn) && kl_timers_first(&thread.timers) && fuzz_u8(&script) % 2)
         if (!kl_exchange_expire(
                 KL_HOLDER(kl_timers_first(&thread.timers), kl_exchange, timer)))
             kl_conn_close(conn);
     do kl_conn_pump(conn);
-    while (conn->fd >= 0 && kl_ring_first(&thread.ready));
+    while (kl_conn_is_open(conn) && kl_ring_first(&thread.ready));
 }
 
 static void take_one(void) {
@@ -191,9 +191,9 @@ static void end_one(bool politely) {
 static void step(kl_conn *conn, int peer, kl_span *stream) {
     uint8_t choice = fuzz_u8(&script);
     kl_span piece = fuzz_take(stream, choice % 4 ? choice : choice * 16u);
-    if (piece.bytes && !(the_conn->fd < 0)) {
+    if (piece.bytes && kl_conn_is_open(the_conn)) {
         ssize_t sent = send(peer, piece.data, piece.bytes, MSG_NOSIGNAL);
-        WANT(sent == (ssize_t)piece.bytes || (the_conn->fd < 0));
+        WANT(sent == (ssize_t)piece.bytes || !kl_conn_is_open(the_conn));
     }
     kl_conn_events(conn, EPOLLIN);
     if (choice & 16) take_one();
@@ -204,7 +204,7 @@ static void step(kl_conn *conn, int peer, kl_span *stream) {
 
 /* Let all waiting requests finish, so that every request is answered. */
 static void finish(kl_conn *conn) {
-    for (int i = 0; i < 3 * REQUESTS_MAX && conn->fd >= 0 && conn->first; i++) {
+    for (int i = 0; i < 3 * REQUESTS_MAX && kl_conn_is_open(conn) && conn->first; i++) {
         take_one();
         end_one(true);
         if (parked_count) {
@@ -290,24 +290,24 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t bytes) {
     the_conn = conn;
     conn->net = &net;
     conn->thread = &thread;
-    conn->fd = pair[0];
+    conn->stream = kl_stream_of(pair[0], true, -1);
     conn->writable = true;
     kl_link_last(&thread.conns, &conn->all);
     size_t script_bytes = bytes / 4;
     kl_span stream = {data, bytes - script_bytes};
     script = (kl_span){data + stream.bytes, script_bytes};
     size_t count = plain(stream, wanted, &garbage);
-    for (int i = 0; i < STEPS_MAX && (stream.bytes || script.bytes) && !(the_conn->fd < 0);
+    for (int i = 0; i < STEPS_MAX && (stream.bytes || script.bytes) && kl_conn_is_open(the_conn);
          i++)
         step(conn, pair[1], &stream);
     bool all_sent = stream.bytes == 0;
-    for (int i = 0; i < 4 && !(the_conn->fd < 0); i++) {
+    for (int i = 0; i < 4 && kl_conn_is_open(the_conn); i++) {
         kl_conn_events(conn, EPOLLIN);
         finish(conn);
     }
     WANT(ran_count <= count);
     for (size_t i = 0; i < ran_count; i++) WANT(ran[i].correlation_id == wanted[i]);
-    bool all = !(the_conn->fd < 0) && all_sent;
+    bool all = kl_conn_is_open(the_conn) && all_sent;
     if (all) WANT(ran_count == count && !garbage && conn->first == NULL);
     ssize_t got = recv(pair[1], answers, sizeof answers, 0);
     check_answers((kl_span){answers, got > 0 ? (size_t)got : 0}, all);

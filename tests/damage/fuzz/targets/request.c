@@ -327,6 +327,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t bytes) {
     WANT(kl_log_open(fuzz_dir()->path, &config, &how, NULL, &log, &recovery) == KL_OK);
     WANT(kl_log_set_leader_epoch(log, 1) == KL_OK);
     WANT(kl_data_new(&settings, &clock, 1, &plane) == KL_OK);
+    const kl_permit all = {KL_MAY_WRITE | KL_MAY_READ | KL_MAY_REPLICATE, 0};
+    WANT(kl_data_set_permit(plane, KL_ANONYMOUS, &all) == KL_OK);
     put_partition(plane, log);
     for (int i = 0; i < STEPS_MAX && input.bytes > 0; i++) step(plane, log, &input);
     if (fuzz_u8(&input) & 1) run_woken(true);
