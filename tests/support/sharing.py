@@ -95,9 +95,9 @@ def spread(files: Collection[Path]) -> dict[Path, tuple[float, Path]]:
 def processes() -> int | None:
     """How many processes run tests; None: as many as processors.
 
-    Otherwise three more, as tests often wait; a search does not.
+    Otherwise two more, as tests often wait; a search does not.
     """
-    return None if EXPLORING else (os.cpu_count() or 1) + 3
+    return None if EXPLORING else (os.cpu_count() or 1) + 2
 
 
 def import_share(config: pytest.Config) -> None:
