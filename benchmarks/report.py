@@ -75,6 +75,8 @@ each side is warmed by its own load before any round counts, until two rounds in
 less than 5 % or 90 s are over; the column *warm-up* says how long that took, and "not steady"
 where the 90 s came first.  Every other row has one round of each side that does not count.  Work
 that is done once, such as a start, is not warmed, which its row's method below says in words.
+A table without that column was measured before this rule, next to a JVM that had just started or
+had run for one round: its factors are too high for a JVM that runs for long.
 Before a round that writes, the memory for it is touched, and what earlier rounds wrote is on
 disk, on all sides; each side gets a fresh topic in each round, or each keeps its own for all.
 

@@ -99,7 +99,7 @@ def test_a_broker_that_does_not_answer_stops_nobody(
 # ---- the command ---------------------------------------------------------------------------------
 
 
-def test_the_command_says_what_a_start_would(
+def test_the_command_shows_the_findings_of_a_start(
     tmp_path: Path, hosts: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """With the options of `serve`; a directory that does not exist is not created."""
@@ -125,7 +125,7 @@ def test_the_command_says_what_a_start_would(
         assert contents(tmp_path) == before
 
 
-def test_the_command_names_what_a_start_refuses(
+def test_the_command_names_the_refusals_of_a_start(
     tmp_path: Path, hosts: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     Broker(tmp_path / "alone", ()).close()
