@@ -219,7 +219,7 @@ def _later(module: str, name: str) -> _t.Any:
 
 _give(
     _Hooks(
-        _later("kafkalog.metadata.offline", "lend"),
+        _later("kafkalog.kraft.offline", "lend"),
         _later("kafkalog.inspect.verify.files", "verify"),
         _later("kafkalog.store", "store_of"),
     )

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from kafkalog.cli.common import UsageError, add_dir, table
 
 if TYPE_CHECKING:
-    from kafkalog.metadata.kraft.kraftlog import MetadataLog
+    from kafkalog.kraft.kraftlog import MetadataLog
 
 EXAMPLES = """\
 example:
@@ -35,8 +35,8 @@ def run(options: argparse.Namespace) -> int:
 
     from kafkalog.directory.identity import node_number
     from kafkalog.directory.manager import Manager
-    from kafkalog.metadata import directory
-    from kafkalog.metadata.kraft.kraftlog import MetadataLog
+    from kafkalog.kraft import directory
+    from kafkalog.kraft.kraftlog import MetadataLog
 
     try:
         os.scandir(options.dir).close()
@@ -62,7 +62,7 @@ def _preview(directory: str) -> int:
     from kafkalog.directory.manager import Manager
     from kafkalog.disk.layout import METADATA_TOPIC
     from kafkalog.errors import NotFound
-    from kafkalog.metadata.kraft.kraftlog import MetadataLog
+    from kafkalog.kraft.kraftlog import MetadataLog
 
     with Manager(directory, mode="r") as manager:
         try:

@@ -81,7 +81,7 @@ def _check_policy(options: argparse.Namespace, settings: dict[str, str]) -> None
     """Raises: UsageError if nothing says that the topic is to be compacted."""
     from kafkalog.config.topic import TopicConfig
     from kafkalog.directory.manager import Manager
-    from kafkalog.metadata.offline import heed
+    from kafkalog.kraft.offline import heed
 
     with Manager(options.dir, mode="r") as manager:
         heed(manager)

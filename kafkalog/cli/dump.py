@@ -133,7 +133,7 @@ def _metadata(row: Row) -> Row:
     import base64
 
     from kafkalog.errors import CorruptLog
-    from kafkalog.metadata.kraft.records import describe
+    from kafkalog.kraft.records import describe
 
     text = row.get("value")
     value = base64.b64decode(row.get("value_base64", "")) if text is None else text.encode()

@@ -82,7 +82,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 def run(options: argparse.Namespace) -> int:
     """Append everything; what was appended before a failure stays."""
     from kafkalog.directory.manager import Manager
-    from kafkalog.metadata.offline import heed
+    from kafkalog.kraft.offline import heed
 
     shape = shape_of(options)
     settings = settings_of(options.set)
@@ -111,7 +111,7 @@ def run(options: argparse.Namespace) -> int:
 def _logs(manager: "Manager", options: argparse.Namespace) -> "list[Log]":
     """The topic's logs, created if it is new.  Raises: UsageError, InvalidTopic."""
     if options.topic not in manager.topics():
-        from kafkalog.metadata.offline import create_topic
+        from kafkalog.kraft.offline import create_topic
 
         create_topic(manager, options.topic, options.partitions or 1)
     found = manager.partitions(options.topic)

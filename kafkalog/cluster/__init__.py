@@ -1,1 +1,1 @@
-"""Several nodes, one log: what a controller decides and what a node obeys."""
+"""A node of a cluster on ZooKeeper: what it obeys, and how it joins."""

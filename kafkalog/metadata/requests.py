@@ -1,17 +1,18 @@
 """Requests to the metadata: create, delete and enlarge topics, change settings.
 
-A broker translates clients' requests into these (server/translation.py); a program that owns the
-directory makes them itself.  plan.py and configs.py say what each means.
+A broker translates clients' requests into these (translation.py); a program that owns the
+directory makes them itself.  kafkalog.controller and configs.py say what each means.
 """
 
 import uuid
 from collections.abc import Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from kafkalog.wire.values import ZERO_UUID
 
 __all__ = [
     "Assignment",
+    "Elections",
     "FeatureChange",
     "FeatureChanges",
     "MoreOfTopic",
@@ -22,12 +23,17 @@ __all__ = [
     "NewTopics",
     "ResourceAsked",
     "ResourceChange",
+    "Result",
     "SettingChange",
     "SettingChanges",
     "SettingsAsked",
     "TopicMoves",
     "TopicNamed",
 ]
+
+
+Result = dict[str, Any]
+"""The entry for one item of a request in its response."""
 
 
 class NewSetting(NamedTuple):
@@ -147,6 +153,10 @@ class Move(NamedTuple):
 
     partition: int
     replicas: Sequence[int] | None
+
+
+Elections = Sequence[tuple[str, Sequence[int]]] | None
+"""Partitions that are to elect a leader, by topic; None: all."""
 
 
 class TopicMoves(NamedTuple):

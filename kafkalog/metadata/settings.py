@@ -7,11 +7,12 @@ from typing import Any, NamedTuple
 
 from kafkalog.config.broker import BrokerConfig
 from kafkalog.config.served import INTERNAL_SEGMENT_BYTES
+from kafkalog.config.server import CORDONED
 from kafkalog.config.topic import TopicConfig
 from kafkalog.errors import InvalidSetting
 from kafkalog.metadata.image import BROKER, TOPIC, Change, MetadataImage
 
-__all__ = ["broker_names", "changed_topics", "conflict", "topic_overrides"]
+__all__ = ["broker_names", "changed_topics", "conflict", "is_cordoned", "topic_overrides"]
 
 _logger = logging.getLogger(__name__)
 
@@ -168,3 +169,12 @@ def changed_topics(change: Change) -> list[str | None]:
     if any(kind == BROKER for kind, _ in change.resources):
         return [None]
     return [name for kind, name in change.resources if kind == TOPIC]
+
+
+def is_cordoned(image: MetadataImage, static: BrokerConfig) -> bool:
+    """Whether cordoned.log.dirs names the broker's directory (it can name no other): as set at run
+    time, for this broker or all, else in its properties."""
+    for resource in (str(image.node_id), ""):
+        if (said := image.config(BROKER, resource).get(CORDONED)) is not None:
+            return bool(said)
+    return bool(static.get(CORDONED, ()))

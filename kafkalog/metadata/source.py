@@ -10,13 +10,15 @@ if TYPE_CHECKING:
 
     from kafkalog.log.log import Log
     from kafkalog.metadata.image import Change, MetadataImage
-    from kafkalog.metadata.plan import Result
     from kafkalog.metadata.requests import (
+        Elections,
         FeatureChanges,
         MorePartitions,
         NewTopics,
+        Result,
         SettingChanges,
         SettingsAsked,
+        TopicMoves,
         TopicNamed,
     )
 
@@ -85,6 +87,12 @@ class Changeable(Metadata, Protocol):
 
     def update_features(self, asked: FeatureChanges) -> Result:
         """The error for the whole request, if any."""
+
+    def elect_leaders(self, asked: Elections) -> list[Result]:
+        """One result per topic."""
+
+    def alter_partition_reassignments(self, asked: Sequence[TopicMoves]) -> list[Result]:
+        """One result per topic."""
 
     def unregister_broker(self, broker_id: int) -> Result:
         """The error, if any."""

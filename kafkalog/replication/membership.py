@@ -12,8 +12,7 @@ if TYPE_CHECKING:
 
     from kafkalog.client.link.transport import Address
     from kafkalog.metadata.image import Partition
-    from kafkalog.metadata.plan import Result
-    from kafkalog.metadata.requests import SettingChanges
+    from kafkalog.metadata.requests import Result, SettingChanges
     from kafkalog.replication.roles import Effect
     from kafkalog.types import TopicPartition
     from kafkalog.wire.api import Api

@@ -27,9 +27,9 @@ from kafkalog.directory.manager import Manager
 from kafkalog.disk.layout import MetaProperties
 from kafkalog.errors import ArgumentError, Closed, ForkedHandle, InvalidSetting, KafkalogError
 from kafkalog.inspect.lost import lost_metadata
+from kafkalog.kraft.kraftlog import MetadataLog
 from kafkalog.log.hooks import hooks
 from kafkalog.log.owner import absolute
-from kafkalog.metadata.kraft.kraftlog import MetadataLog
 from kafkalog.metadata.source import Metadata
 from kafkalog.replication.options import fetcher_options
 from kafkalog.server.admission import Admission
@@ -61,8 +61,8 @@ from kafkalog.server.transactions.write_guards import Guards
 from kafkalog.types import TopicPartition
 
 if TYPE_CHECKING:  # a node that is alone needs nothing of a cluster's
-    from kafkalog.cluster.controller.driver import Driver
     from kafkalog.cluster.node.member import Member
+    from kafkalog.zookeeper.driver import Driver
 
 __all__ = ["Broker", "node_of"]
 
@@ -356,8 +356,8 @@ class Broker:
         """Make this node a candidate for controller."""
         if self._member is None:
             return None
-        from kafkalog.cluster.controller.driver import Driver
-        from kafkalog.cluster.controller.events import Options
+        from kafkalog.controller.events import Options
+        from kafkalog.zookeeper.driver import Driver
 
         config = self._config
         options = Options(

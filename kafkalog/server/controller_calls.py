@@ -16,8 +16,7 @@ from kafkalog.wire.error_codes import ErrorCode
 
 if TYPE_CHECKING:
     from kafkalog.metadata.image import Change
-    from kafkalog.metadata.plan import Result
-    from kafkalog.metadata.requests import NewTopics
+    from kafkalog.metadata.requests import NewTopics, Result
     from kafkalog.replication.membership import Membership
 
 __all__ = ["Ask", "Errands", "codes"]

@@ -22,14 +22,14 @@ from itertools import takewhile
 from typing import Any, Protocol
 from uuid import UUID
 
-from kafkalog.metadata.zookeeper import tree
-from kafkalog.metadata.zookeeper.session import Create, Delete, Set
 from kafkalog.replication.isr import Isr
 from kafkalog.simulate.around import Copied
 from kafkalog.simulate.records import Kept, kept
 from kafkalog.simulate.world import World
 from kafkalog.testing.zookeeper import Tree
 from kafkalog.types import TopicPartition
+from kafkalog.zookeeper import tree
+from kafkalog.zookeeper.session import Create, Delete, Set
 
 __all__ = ["Checks", "Violation"]
 

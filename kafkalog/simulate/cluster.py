@@ -7,8 +7,6 @@ import uuid
 from collections.abc import Callable
 from pathlib import Path
 
-from kafkalog.metadata.zookeeper import tree
-from kafkalog.metadata.zookeeper.session import Create, Delete
 from kafkalog.simulate.around import Setup
 from kafkalog.simulate.checks import Checks, Violation
 from kafkalog.simulate.clients import Client, Producer, Reader
@@ -17,6 +15,8 @@ from kafkalog.simulate.node import Node
 from kafkalog.simulate.rules import Rules
 from kafkalog.simulate.world import Network, Speed, World
 from kafkalog.types import TopicPartition
+from kafkalog.zookeeper import tree
+from kafkalog.zookeeper.session import Create, Delete
 
 __all__ = ["Cluster"]
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, TypeVar
 
-from kafkalog.metadata.zookeeper.session import Life, Seen
 from kafkalog.simulate.world import Connection, Network, Place
 from kafkalog.testing.zookeeper import Tree
+from kafkalog.zookeeper.session import Life, Seen
 
 __all__ = ["ENSEMBLE", "Ensemble", "Link"]
 

@@ -10,13 +10,13 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from kafkalog.cluster.node.state import leader_and_isr
-from kafkalog.metadata.zookeeper.session import Check, Set
 from kafkalog.replication import isr
 from kafkalog.replication.copies import Copy
 from kafkalog.replication.followers import Follower
 from kafkalog.replication.following import Append, Cut, EpochEnd, fetched
 from kafkalog.simulate.rules import Rules
 from kafkalog.wire.error_codes import ErrorCode
+from kafkalog.zookeeper.session import Check, Set
 
 __all__ = ["MUTANTS", "Mutant"]
 

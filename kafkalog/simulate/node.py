@@ -16,8 +16,6 @@ from kafkalog.cluster.node.state import (
 )
 from kafkalog.errors import KafkalogError
 from kafkalog.metadata.image import empty_image
-from kafkalog.metadata.zookeeper import tree
-from kafkalog.metadata.zookeeper.session import Create, Life
 from kafkalog.replication.roles import Drop
 from kafkalog.simulate.around import Judge, Setup
 from kafkalog.simulate.ensemble import Ensemble, Link
@@ -35,6 +33,8 @@ from kafkalog.wire.tables.controller import (
     UPDATE_METADATA,
 )
 from kafkalog.wire.tables.internal import ALTER_PARTITION
+from kafkalog.zookeeper import tree
+from kafkalog.zookeeper.session import Create, Life
 
 if TYPE_CHECKING:
     from kafkalog.replication.isr import Isr
@@ -374,7 +374,7 @@ class Node:
             self.reigning.seen(what)
 
     def _register(self) -> None:
-        """As in kafkalog.metadata.zookeeper.registering: wait for an earlier session's end."""
+        """As in kafkalog.zookeeper.registering: wait for an earlier session's end."""
         path, link = tree.broker_path(self.number), self.link
         endpoint = tree.Endpoint(LISTENER, f"host{self.number}", 9092, "PLAINTEXT")
         data = tree.write_broker(tree.BrokerNode((endpoint,), None, 0, {}))

@@ -8,31 +8,28 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any
 
-from kafkalog.cluster.controller.context import Reign
-from kafkalog.cluster.controller.core import Controller
-from kafkalog.cluster.controller.events import (
+from kafkalog.controller.context import Reign
+from kafkalog.controller.events import (
     Answered,
     Asked,
-    Commit,
     Deposed,
     Done,
     Elected,
-    Look,
     Options,
-    Read,
     Reply,
     Resign,
-    Seen,
     Send,
     Tick,
     Timer,
 )
-from kafkalog.metadata.zookeeper import tree
-from kafkalog.metadata.zookeeper.loading import load
-from kafkalog.metadata.zookeeper.session import Create, Set
 from kafkalog.simulate.around import Around
 from kafkalog.simulate.checks import Violation
 from kafkalog.testing.zookeeper import Tree
+from kafkalog.zookeeper import tree
+from kafkalog.zookeeper.events import Commit, Look, Read, Seen
+from kafkalog.zookeeper.loading import load
+from kafkalog.zookeeper.session import Create, Set
+from kafkalog.zookeeper.watches import controller
 
 __all__ = ["LISTENER", "Reigning"]
 
@@ -45,7 +42,7 @@ class Reigning:
 
     def __init__(self, node: Around) -> None:
         self._node = node
-        self._core = Controller(Options(LISTENER, check_ms=int(node.setup.balance_ms)))
+        self._core = controller(Options(LISTENER, check_ms=int(node.setup.balance_ms)))
         self._waiting: dict[int, deque[Send]] = {}
         self._sending: set[int] = set()
         self._connected = 0

@@ -11,8 +11,9 @@ from functools import partial
 from typing import Any, cast
 
 from kafkalog.errors import ZooKeeperAway
-from kafkalog.metadata.zookeeper.loading import Znode
-from kafkalog.metadata.zookeeper.session import (
+from kafkalog.testing.zookeeper import Asking, Tree
+from kafkalog.zookeeper.loading import Znode
+from kafkalog.zookeeper.session import (
     STAND_INS,
     Check,
     Committed,
@@ -22,7 +23,6 @@ from kafkalog.metadata.zookeeper.session import (
     Session,
     Told,
 )
-from kafkalog.testing.zookeeper import Asking, Tree
 
 __all__ = ["StandIn", "changed"]
 

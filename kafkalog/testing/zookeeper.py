@@ -1,6 +1,6 @@
 """A model of ZooKeeper: znodes, versions, sessions, ephemeral znodes, watches that fire once.
 
-It has the interface of kafkalog.metadata.zookeeper.session, and answers as a real ZooKeeper does:
+It has the interface of kafkalog.zookeeper.session, and answers as a real ZooKeeper does:
 tests/kafka/cluster/test_model.py makes the same calls to both.
 """
 
@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 
-from kafkalog.metadata.zookeeper.loading import Znode
-from kafkalog.metadata.zookeeper.session import (
+from kafkalog.zookeeper.loading import Znode
+from kafkalog.zookeeper.session import (
     ANY_VERSION,
     Check,
     Committed,

@@ -10,8 +10,8 @@ from pathlib import Path
 from typing import Any
 
 import kafkalog
-from kafkalog.metadata.zookeeper import tree
 from kafkalog.wire import apis
+from kafkalog.zookeeper import tree
 from tests.damage.powercut import disks
 from tests.damage.powercut.disks import Disk
 from tests.faults.clocks import library

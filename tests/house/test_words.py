@@ -61,9 +61,9 @@ NOT_PLAIN = (
 
 
 REWRITTEN = (
-    *("_native", "batch", "cli", "client", "cluster", "config", "coordinator", "directory"),
-    *("disk", "inspect", "log", "metadata", "mirror", "replication", "server", "simulate"),
-    *("testing", "wire"),
+    *("_native", "batch", "cli", "client", "cluster", "config", "controller", "coordinator"),
+    *("directory", "disk", "inspect", "kraft", "log", "metadata", "mirror", "replication"),
+    *("server", "simulate", "testing", "wire", "zookeeper"),
 )
 """Folders of kafkalog whose prose was rewritten as a whole, as were its top-level modules."""
 

@@ -28,8 +28,8 @@ from pyspark_kafkalog.places.opened import Opened
 
 import kafkalog
 from kafkalog.directory.manager import Manager
+from kafkalog.kraft.kraftlog import MetadataLog
 from kafkalog.log.scan.cuts import batch_starts
-from kafkalog.metadata.kraft.kraftlog import MetadataLog
 from tests.spark.conftest import START_MS, spark_environment, write_topic
 from tests.spark.reading import reader_of, run
 from tests.support import kafka_data

@@ -10,12 +10,12 @@ from kafkalog.cluster.node.member import Member
 from kafkalog.config.broker import BrokerConfig
 from kafkalog.log.log import handle_of
 from kafkalog.metadata.image import MetadataImage
-from kafkalog.metadata.zookeeper import tree
 from kafkalog.testing.cluster import TestCluster
 from kafkalog.testing.standin import StandIn
 from kafkalog.wire.api import Api
 from kafkalog.wire.error_codes import ErrorCode
 from kafkalog.wire.tables.controller import LEADER_AND_ISR, UPDATE_METADATA
+from kafkalog.zookeeper import tree
 from tests.support.scripted import Peer
 
 Fields = Mapping[str, object]

@@ -199,7 +199,7 @@ def test_a_store_imports_nothing_of_a_cluster(tmp_path: Path) -> None:
         "    producer.send('t', b'v').result()\n"
         "    store.admin\n"
         "print([m for m in sys.modules if m.startswith(('kafkalog.cluster', 'kazoo'))\n"
-        "       or m.startswith('kafkalog.metadata.zookeeper')])"
+        "       or m.startswith('kafkalog.zookeeper')])"
     )
     words = [sys.executable, "-c", code, str(tmp_path / "data")]
     assert subprocess.run(words, cwd=ROOT, capture_output=True, check=True).stdout == b"[]\n"

@@ -12,7 +12,7 @@ from kafkalog.cli.remote import say
 if TYPE_CHECKING:
     from kafkalog.cluster.node.adoption import Adoption
     from kafkalog.metadata.image import MetadataImage
-    from kafkalog.metadata.zookeeper.loading import Loaded
+    from kafkalog.zookeeper.loading import Loaded
 
 __all__ = ["run"]
 
@@ -21,9 +21,9 @@ def run(options: argparse.Namespace, words: list[str]) -> int:
     """Show the plan, or execute it."""
     from kafkalog.cluster.node import adoption
     from kafkalog.cluster.node.joining import check_open_to_all
-    from kafkalog.metadata.zookeeper.reading import read_tree
-    from kafkalog.metadata.zookeeper.session import open_session
     from kafkalog.server.journal import TRANSACTIONS_TOPIC
+    from kafkalog.zookeeper.reading import read_tree
+    from kafkalog.zookeeper.session import open_session
 
     if words or options.dir is None or options.zookeeper is None:
         raise UsageError("adopt: give --dir DIR and --zookeeper HOST:PORT,.../CHROOT")

@@ -86,8 +86,8 @@ def _in_cluster(path: str, found: Found, config: ServerConfig, node: int) -> lis
     from kafkalog.cluster.node import joining
     from kafkalog.cluster.node.facts import WARN, Candidate, Finding
     from kafkalog.cluster.node.gathering import gather
-    from kafkalog.metadata.zookeeper.reading import read_tree
-    from kafkalog.metadata.zookeeper.session import Timeouts, open_session
+    from kafkalog.zookeeper.reading import read_tree
+    from kafkalog.zookeeper.session import Timeouts, open_session
 
     joining.check_alone(path, found)
     timeouts = Timeouts(*config.zookeeper_timeouts_ms)

@@ -14,12 +14,12 @@ from kafkalog.disk import layout
 from kafkalog.disk.directory import Directory
 from kafkalog.disk.layout import METADATA_TOPIC, MetaProperties
 from kafkalog.errors import ArgumentError
+from kafkalog.kraft.kraftlog import MetadataLog
 from kafkalog.metadata.image import BROKER, TOPIC, MetadataImage, Topic
-from kafkalog.metadata.kraft.kraftlog import MetadataLog
-from kafkalog.metadata.zookeeper import altering, entities, own_settings, tree
-from kafkalog.metadata.zookeeper.loading import Loaded
-from kafkalog.metadata.zookeeper.registering import cluster_id
-from kafkalog.metadata.zookeeper.session import Create, Delete, Operation, Session, Set
+from kafkalog.zookeeper import altering, entities, own_settings, tree
+from kafkalog.zookeeper.loading import Loaded
+from kafkalog.zookeeper.registering import cluster_id
+from kafkalog.zookeeper.session import Create, Delete, Operation, Session, Set
 
 __all__ = ["Adoption", "carry_out", "plan", "read_alone"]
 

@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from kafkalog.metadata.plan import Result
-from kafkalog.metadata.requests import NewTopics
+from kafkalog.metadata.requests import NewTopics, Result
 from kafkalog.wire import apis
 from kafkalog.wire.api import Api
 

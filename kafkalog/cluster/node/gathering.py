@@ -24,11 +24,11 @@ from kafkalog.cluster.node.facts import (
 from kafkalog.cluster.node.precheck import BROKER_FORMAT, MIGRATION, PROTOCOL_VERSION
 from kafkalog.directory.parallel import in_parallel
 from kafkalog.metadata.image import BROKER, Broker, MetadataImage
-from kafkalog.metadata.zookeeper import entities, tree
-from kafkalog.metadata.zookeeper.loading import PROTOCOLS
-from kafkalog.metadata.zookeeper.session import Session
 from kafkalog.wire import apis
 from kafkalog.wire.error_codes import ErrorCode
+from kafkalog.zookeeper import entities, tree
+from kafkalog.zookeeper.loading import PROTOCOLS
+from kafkalog.zookeeper.session import Session
 
 __all__ = ["gather"]
 

@@ -21,9 +21,9 @@ from kafkalog.disk import layout
 from kafkalog.disk.layout import METADATA_TOPIC, MetaProperties
 from kafkalog.errors import ArgumentError
 from kafkalog.metadata.image import MetadataImage
-from kafkalog.metadata.zookeeper.registering import await_free, cluster_id, patiently
-from kafkalog.metadata.zookeeper.session import Session, Timeouts
 from kafkalog.types import TopicPartition
+from kafkalog.zookeeper.registering import await_free, cluster_id, patiently
+from kafkalog.zookeeper.session import Session, Timeouts
 
 __all__ = [
     "Assessed", "assess", "check_alone", "check_cluster", "check_open_to_all", "enter", "is_known",

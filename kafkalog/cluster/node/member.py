@@ -35,16 +35,11 @@ from kafkalog.cluster.node.state import (
     without_leftovers,
 )
 from kafkalog.config.broker import BrokerConfig
+from kafkalog.controller.settings import Plan, altered, each, mark_refused
 from kafkalog.log.log import Log, handle_of
 from kafkalog.metadata import configs, settings
 from kafkalog.metadata.image import BROKER, TOPIC, Change, MetadataImage, Partition
-from kafkalog.metadata.plan import Result
-from kafkalog.metadata.requests import NewTopics, SettingChanges, SettingsAsked
-from kafkalog.metadata.zookeeper import altering, entities, own_settings, tree
-from kafkalog.metadata.zookeeper.loading import PROTOCOLS, Znode
-from kafkalog.metadata.zookeeper.reading import read_tree
-from kafkalog.metadata.zookeeper.registering import earlier_s, patiently, register
-from kafkalog.metadata.zookeeper.session import USUAL, Create, Life, Seen, Timeouts, open_session
+from kafkalog.metadata.requests import NewTopics, Result, SettingChanges, SettingsAsked
 from kafkalog.replication.copies import sync_before_leading
 from kafkalog.replication.roles import Effect
 from kafkalog.types import TopicPartition
@@ -57,6 +52,11 @@ from kafkalog.wire.tables.controller import (
     UPDATE_METADATA,
 )
 from kafkalog.wire.tables.internal import ALLOCATE_PRODUCER_IDS
+from kafkalog.zookeeper import altering, entities, own_settings, tree
+from kafkalog.zookeeper.loading import PROTOCOLS, Znode
+from kafkalog.zookeeper.reading import read_tree
+from kafkalog.zookeeper.registering import earlier_s, patiently, register
+from kafkalog.zookeeper.session import USUAL, Create, Life, Seen, Timeouts, open_session
 
 __all__ = ["Member"]
 
@@ -452,22 +452,24 @@ class Member:
         """
         return controller_requests.create_topics(self._line.ask, asked)
 
-    def alter_configs(self, asked: SettingChanges, plan: altering.Plan) -> list[Result]:
+    def alter_configs(self, asked: SettingChanges, plan: Plan) -> list[Result]:
         """AlterConfigs and IncrementalAlterConfigs of this broker's own settings, as brokers on
         ZooKeeper do them: no controller of Apache Kafka changes those of another broker.
 
         Raises: ZooKeeperAway.
         """
-        found = [[self.session.read(path) for path in altering.paths_of(one)]
-                 for one in asked.resources]  # fmt: skip
-        done = [
-            altering.altered(self.image, each, znodes, plan, self._config)
-            for each, znodes in zip(altering.each(asked), found, strict=True)
-        ]
-        for one in done:
-            if one.operations and not self.session.commit(one.operations).done:
-                altering.mark_refused(one.result)
-        return [one.result for one in done]
+        image, results = self.image, []
+        for one in each(asked):
+            kind, name = one.resources[0].kind, one.resources[0].name
+            znodes = [self.session.read(path) for path in altering.paths_of(kind, name)]
+            known = altering.settings_in(kind, name, None, znodes)
+            result, change = altered(image, one, known, plan, self._config)
+            if change is not None:
+                written = altering.operations(kind, name, None, znodes, change.changes)
+                if not self.session.commit(written).done:
+                    mark_refused(result)
+            results.append(result)
+        return results
 
     def describe_configs(self, asked: SettingsAsked) -> list[Result]:
         """DescribeConfigs: the response's `results`."""

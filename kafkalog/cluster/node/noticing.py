@@ -9,10 +9,10 @@ from collections.abc import Collection, Mapping
 from kafkalog.cluster.node.facts import REFUSE, WARN
 from kafkalog.cluster.node.unsupported import RULES, TOKENS, News, unsupported
 from kafkalog.errors import BadZnode
-from kafkalog.metadata.zookeeper import tree
-from kafkalog.metadata.zookeeper.entities import Entity
-from kafkalog.metadata.zookeeper.loading import Znode, broker
-from kafkalog.metadata.zookeeper.session import Session
+from kafkalog.zookeeper import tree
+from kafkalog.zookeeper.entities import Entity
+from kafkalog.zookeeper.loading import Znode, broker
+from kafkalog.zookeeper.session import Session
 
 __all__ = ["Noticing"]
 

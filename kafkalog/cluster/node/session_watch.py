@@ -9,9 +9,9 @@ from collections.abc import Callable, Sequence
 from contextlib import suppress
 
 from kafkalog.errors import BadZnode, KafkalogError, ZooKeeperAway
-from kafkalog.metadata.zookeeper import entities
-from kafkalog.metadata.zookeeper.entities import CHANGES
-from kafkalog.metadata.zookeeper.session import Life, Seen, Session
+from kafkalog.zookeeper import entities
+from kafkalog.zookeeper.entities import CHANGES
+from kafkalog.zookeeper.session import Life, Seen, Session
 
 __all__ = ["Watching"]
 

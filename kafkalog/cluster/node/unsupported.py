@@ -7,8 +7,8 @@ from typing import NamedTuple
 
 from kafkalog.cluster.node.facts import REFUSE, WARN, Finding, is_old
 from kafkalog.metadata.image import Broker
-from kafkalog.metadata.zookeeper.entities import Entity
-from kafkalog.metadata.zookeeper.loading import PROTOCOLS
+from kafkalog.zookeeper.entities import Entity
+from kafkalog.zookeeper.loading import PROTOCOLS
 
 __all__ = ["RULES", "TOKENS", "News", "unsupported"]
 

@@ -4,7 +4,7 @@ import re
 from collections.abc import Mapping
 from functools import cache, lru_cache
 
-from kafkalog.metadata.features import SUPPORTED
+from kafkalog.metadata.levels import SUPPORTED
 from kafkalog.server.node import Node
 from kafkalog.server.request import Request
 from kafkalog.wire import apis

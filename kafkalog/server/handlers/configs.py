@@ -3,9 +3,9 @@ metadata."""
 
 from typing import Any
 
+from kafkalog.metadata import translation
 from kafkalog.metadata.image import BROKER, CLIENT_METRICS, GROUP, TOPIC
 from kafkalog.metadata.requests import SettingsAsked
-from kafkalog.server import translation
 from kafkalog.server.node import Node
 from kafkalog.server.request import Request
 from kafkalog.wire.error_codes import ErrorCode

@@ -6,9 +6,8 @@ from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from kafkalog.errors import Closed, PeerGone, Timeout, for_clients
-from kafkalog.metadata import configs
+from kafkalog.metadata import configs, translation
 from kafkalog.metadata.image import BROKER
-from kafkalog.server import translation
 from kafkalog.server.handlers.failures import answer_failure, handler_failed
 from kafkalog.server.node import Node
 from kafkalog.server.request import Request

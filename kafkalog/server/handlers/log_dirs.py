@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from typing import Any
 
 from kafkalog.errors import KafkalogError
-from kafkalog.metadata.plan import is_cordoned
+from kafkalog.metadata.settings import is_cordoned
 from kafkalog.server.node import Node
 from kafkalog.server.request import Request
 from kafkalog.wire.error_codes import ErrorCode

@@ -2,8 +2,7 @@
 
 from typing import Any
 
-from kafkalog.metadata import plan as controller
-from kafkalog.server import translation
+from kafkalog.metadata import translation
 from kafkalog.server.node import Node
 from kafkalog.server.request import Request
 
@@ -13,7 +12,7 @@ __all__ = ["alter_reassignments", "elect_leaders", "list_reassignments"]
 def elect_leaders(node: Node, request: Request) -> dict[str, Any]:
     """Every partition is already led by its only replica."""
     elections = translation.elections(request.body)
-    return {"replica_election_results": controller.elect_leaders(node.image, elections)}
+    return {"replica_election_results": node.alone().elect_leaders(elections)}
 
 
 def alter_reassignments(node: Node, request: Request) -> dict[str, Any]:
@@ -21,10 +20,10 @@ def alter_reassignments(node: Node, request: Request) -> dict[str, Any]:
     body = request.body
     return {
         "allow_replication_factor_change": body.allow_replication_factor_change,
-        "responses": controller.alter_partition_reassignments(node.image, translation.moves(body)),
+        "responses": node.alone().alter_partition_reassignments(translation.moves(body)),
     }
 
 
 def list_reassignments(node: Node, request: Request) -> dict[str, Any]:
     """No reassignment is ever in progress."""
-    return {"topics": controller.list_partition_reassignments()}
+    return {"topics": []}

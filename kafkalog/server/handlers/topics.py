@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from kafkalog.server import translation
+from kafkalog.metadata import translation
 from kafkalog.server.node import Node
 from kafkalog.server.request import Request
 from kafkalog.wire.error_codes import ErrorCode

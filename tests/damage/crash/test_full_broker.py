@@ -23,7 +23,7 @@ from kafkalog.client.producer.producer import Producer
 from kafkalog.directory.manager import Manager
 from kafkalog.disk.space import RESERVE, Reserve
 from kafkalog.inspect.verify.files import verify
-from kafkalog.metadata.kraft.kraftlog import MetadataLog
+from kafkalog.kraft.kraftlog import MetadataLog
 from kafkalog.wire import apis
 from kafkalog.wire.error_codes import ErrorCode
 from tests.support.raw import Raw

@@ -12,7 +12,7 @@ from typing import NamedTuple
 from kafkalog import Broker, _native
 from kafkalog.disk import layout
 from kafkalog.errors import KafkalogError
-from kafkalog.metadata.kraft.snapshots import read_snapshot
+from kafkalog.kraft.snapshots import read_snapshot
 from tests.damage.enumerate.cuts import drawn
 from tests.damage.enumerate.disk import Change, Disk, Files, Folder, Form, digest, parts
 from tests.damage.enumerate.trace import Step, recording

@@ -1,4 +1,4 @@
-"""Recreate tests/unit/metadata/zookeeper/znodes.json: python -m tests.kafka.cluster.capture
+"""Recreate tests/unit/zookeeper/znodes.json: python -m tests.kafka.cluster.capture
 
 Two brokers of Kafka 3.9; then one of them is killed, so that a topic cannot be deleted and a
 partition cannot be moved.
@@ -10,8 +10,8 @@ import json
 import tempfile
 from pathlib import Path
 
-from kafkalog.metadata.zookeeper.session import Session
 from kafkalog.wire import apis
+from kafkalog.zookeeper.session import Session
 from tests.kafka.cluster import deeds
 from tests.support.raw import Raw
 from tests.support.waiting import wait_for

@@ -12,10 +12,10 @@ import pytest
 
 import kafkalog
 from kafkalog.log.log import Log
-from kafkalog.metadata.zookeeper import tree
-from kafkalog.metadata.zookeeper.session import Session
 from kafkalog.server.broker import node_of
 from kafkalog.wire import apis
+from kafkalog.zookeeper import tree
+from kafkalog.zookeeper.session import Session
 from tests.support.copies import batches_in
 from tests.support.raw import Raw
 from tests.support.waiting import wait_for

@@ -13,9 +13,9 @@ from typing import Any
 
 import kafkalog
 from kafkalog.client.link.metadata import TopicInfo
-from kafkalog.metadata.zookeeper import tree
-from kafkalog.metadata.zookeeper.session import Session
 from kafkalog.wire import apis
+from kafkalog.zookeeper import tree
+from kafkalog.zookeeper.session import Session
 from tests.kafka.cluster.between import Between
 from tests.support import apache
 from tests.support.copies import batches_in

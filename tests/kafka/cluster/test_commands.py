@@ -18,10 +18,10 @@ import kafkalog
 from kafkalog.cli import main
 from kafkalog.cli.cluster.moving import RATES, THROTTLED
 from kafkalog.metadata.image import BROKER, TOPIC
-from kafkalog.metadata.zookeeper.reading import read_tree
-from kafkalog.metadata.zookeeper.session import Session
 from kafkalog.server.broker import node_of
 from kafkalog.types import TopicPartition
+from kafkalog.zookeeper.reading import read_tree
+from kafkalog.zookeeper.session import Session
 from tests.kafka.cluster.nodes import Serving
 from tests.support import apache, batches
 from tests.support.waiting import wait_for

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from kafkalog.metadata.zookeeper import tree
-from kafkalog.metadata.zookeeper.session import Session
+from kafkalog.zookeeper import tree
+from kafkalog.zookeeper.session import Session
 from tests.support import apache
 from tests.support.control import Place, begin, knows, serves
 from tests.support.waiting import wait_for

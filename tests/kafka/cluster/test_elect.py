@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from kafkalog.cluster.controller import leader_election
-from kafkalog.cluster.controller.leader_election import Leadership
+from kafkalog.controller import leader_election
+from kafkalog.controller.leader_election import Leadership
 from tests.support import apache, prepared
 
 pytestmark = [pytest.mark.java, pytest.mark.slow]

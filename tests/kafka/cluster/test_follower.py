@@ -15,15 +15,15 @@ import kafkalog
 from kafkalog import errors
 from kafkalog.client.link.transport import parse_servers
 from kafkalog.log.log import Log
-from kafkalog.metadata.zookeeper import tree
-from kafkalog.metadata.zookeeper.loading import load
-from kafkalog.metadata.zookeeper.reading import read_tree
-from kafkalog.metadata.zookeeper.session import Create, Delete, Session
 from kafkalog.replication.copies import Copy
 from kafkalog.replication.fetcher import Fetcher, Follow, Replica
 from kafkalog.replication.options import FetcherOptions
 from kafkalog.types import TopicPartition
 from kafkalog.wire import apis
+from kafkalog.zookeeper import tree
+from kafkalog.zookeeper.loading import load
+from kafkalog.zookeeper.reading import read_tree
+from kafkalog.zookeeper.session import Create, Delete, Session
 from tests.kafka.cluster import deeds
 from tests.support import apache
 from tests.support.copies import append_alone, batches_in, open_copy

@@ -13,12 +13,12 @@ import pytest
 import kafkalog
 from kafkalog.config.topic import TopicConfig
 from kafkalog.metadata.image import BROKER, TOPIC
-from kafkalog.metadata.zookeeper import entities, own_settings, tree
-from kafkalog.metadata.zookeeper.session import Create, Delete, Set
 from kafkalog.server.broker import node_of
 from kafkalog.types import TopicPartition
 from kafkalog.wire import apis
 from kafkalog.wire.error_codes import ErrorCode
+from kafkalog.zookeeper import entities, own_settings, tree
+from kafkalog.zookeeper.session import Create, Delete, Set
 from tests.kafka.cluster.mixed import (
     KAFKA,
     NUMBERS,

@@ -11,7 +11,8 @@ from typing import Any
 import pytest
 
 from kafkalog.errors import ZooKeeperAway
-from kafkalog.metadata.zookeeper.session import (
+from kafkalog.testing.zookeeper import Asking, Tree
+from kafkalog.zookeeper.session import (
     Check,
     Create,
     Delete,
@@ -21,7 +22,6 @@ from kafkalog.metadata.zookeeper.session import (
     Set,
     Timeouts,
 )  # fmt: skip
-from kafkalog.testing.zookeeper import Asking, Tree
 from tests.support.effort import SEED, rounds
 from tests.support.waiting import LIMIT_S
 from tests.support.zookeeper import ZooKeeper

@@ -16,11 +16,11 @@ import pytest
 
 import kafkalog
 from kafkalog.coordinator.partitions import partition_for
-from kafkalog.metadata.zookeeper import tree
 from kafkalog.server.broker import node_of
 from kafkalog.types import TopicPartition
 from kafkalog.wire import apis
 from kafkalog.wire.error_codes import ErrorCode
+from kafkalog.zookeeper import tree
 from tests.support import apache
 from tests.support.copies import batches_in
 from tests.support.raw import Raw

@@ -13,11 +13,11 @@ import pytest
 
 from kafkalog import errors
 from kafkalog.errors import DuplicateBrokerRegistration
-from kafkalog.metadata.zookeeper import tree
-from kafkalog.metadata.zookeeper.documents import DENIED
-from kafkalog.metadata.zookeeper.loading import Znode
-from kafkalog.metadata.zookeeper.registering import cluster_id, patiently, register
-from kafkalog.metadata.zookeeper.session import (
+from kafkalog.zookeeper import tree
+from kafkalog.zookeeper.documents import DENIED
+from kafkalog.zookeeper.loading import Znode
+from kafkalog.zookeeper.registering import cluster_id, patiently, register
+from kafkalog.zookeeper.session import (
     Check,
     Create,
     Delete,

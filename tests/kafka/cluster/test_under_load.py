@@ -15,7 +15,7 @@ from pathlib import Path
 
 import pytest
 
-from kafkalog.metadata.zookeeper import tree
+from kafkalog.zookeeper import tree
 from tests.kafka.cluster.load import Load
 from tests.kafka.cluster.nodes import OURS, PATIENCE_S, Nodes, until
 from tests.support import apache

@@ -17,8 +17,8 @@ from typing import NamedTuple
 import kafkalog
 from kafkalog.cli import main
 from kafkalog.coordinator.partitions import partition_for
-from kafkalog.metadata.zookeeper.tree import PartitionState
 from kafkalog.types import TopicPartition
+from kafkalog.zookeeper.tree import PartitionState
 from tests.faults.workloads import queue
 from tests.kafka.cluster.clients import COORDINATED, TOPICS, Clients
 from tests.kafka.cluster.nodes import INTERNAL, KAFKA, OURS, PATIENCE_S, Nodes, until

@@ -12,7 +12,7 @@ from kafkalog.cli import main
 from kafkalog.directory.manager import Manager
 from kafkalog.disk.layout import uuid_text
 from kafkalog.errors import ArgumentError, CorruptLog
-from kafkalog.metadata.kraft.kraftlog import MetadataLog
+from kafkalog.kraft.kraftlog import MetadataLog
 
 
 @pytest.fixture

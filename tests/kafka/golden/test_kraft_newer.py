@@ -11,10 +11,10 @@ import pytest
 
 from kafkalog.directory.manager import Manager
 from kafkalog.disk.layout import uuid_text
+from kafkalog.kraft.kraftlog import MetadataLog
+from kafkalog.kraft.records import decode
+from kafkalog.kraft.snapshots import read_snapshot
 from kafkalog.metadata.image import INTERNAL_TOPICS
-from kafkalog.metadata.kraft.kraftlog import MetadataLog
-from kafkalog.metadata.kraft.records import decode
-from kafkalog.metadata.kraft.snapshots import read_snapshot
 from tests.support import kafka_data, trees
 from tests.support.answers import read_all
 from tests.unit.metadata.story import create

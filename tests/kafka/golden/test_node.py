@@ -14,8 +14,8 @@ from kafkalog.coordinator.groups.records import FOREIGN
 from kafkalog.coordinator.partitions import partition_for
 from kafkalog.directory.manager import Manager
 from kafkalog.disk.layout import uuid_text
+from kafkalog.kraft.kraftlog import MetadataLog
 from kafkalog.metadata.image import INTERNAL_TOPICS
-from kafkalog.metadata.kraft.kraftlog import MetadataLog
 from kafkalog.server.broker import Broker
 from kafkalog.wire import apis
 from kafkalog.wire.error_codes import ErrorCode

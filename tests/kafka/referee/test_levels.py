@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from kafkalog.metadata.features import RECORDS_CHANGED
-from kafkalog.metadata.kraft.records import LEVEL, LEVEL_MIN
+from kafkalog.kraft.features import RECORDS_CHANGED
+from kafkalog.metadata.levels import LEVEL, LEVEL_MIN
 from tests.support import apache
 
 pytestmark = [pytest.mark.java, pytest.mark.slow]

@@ -11,10 +11,10 @@ from kafkalog.client.link.connection import Connection
 from kafkalog.client.link.transport import Address
 from kafkalog.config.broker import BrokerConfig
 from kafkalog.errors import KafkalogError
+from kafkalog.kraft import plan as controller
+from kafkalog.kraft.plan import Site
 from kafkalog.metadata import configs
-from kafkalog.metadata import plan as controller
 from kafkalog.metadata.image import MetadataImage
-from kafkalog.metadata.plan import Site
 from kafkalog.wire import apis
 from kafkalog.wire.error_codes import ErrorCode
 from tests.support import apache

@@ -17,7 +17,7 @@ import pytest
 from kafka.admin import ConfigResource, ConfigResourceType, KafkaAdminClient, NewTopic
 
 from kafkalog.directory.manager import Manager
-from kafkalog.metadata.kraft.kraftlog import MetadataLog
+from kafkalog.kraft.kraftlog import MetadataLog
 from kafkalog.server.broker import Broker
 from kafkalog.wire import apis
 from tests.support import apache
@@ -207,7 +207,7 @@ def test_kafka_starts_on_a_directory_that_we_left_by_a_kill(tmp_path: Path) -> N
     directory = tmp_path / "data"
     program = f"""
 import os, signal
-from kafkalog.metadata.kraft.kraftlog import MetadataLog
+from kafkalog.kraft.kraftlog import MetadataLog
 from kafkalog.directory.manager import Manager
 from tests.kafka.referee.test_metadata_live import append, make
 manager = Manager({str(directory)!r})

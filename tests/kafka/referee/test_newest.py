@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from kafkalog.metadata.kraft.records import LEVEL
+from kafkalog.metadata.levels import LEVEL
 from kafkalog.server.broker import Broker
 from kafkalog.wire import apis
 from kafkalog.wire.values import ZERO_UUID

@@ -13,8 +13,8 @@ from kafkalog.directory.manager import Manager
 from kafkalog.errors import CorruptLog, Locked
 from kafkalog.inspect.repair import apply, plan
 from kafkalog.inspect.verify.files import verify
+from kafkalog.kraft.kraftlog import MetadataLog
 from kafkalog.log.log import Log
-from kafkalog.metadata.kraft.kraftlog import MetadataLog
 from kafkalog.report import Report
 from tests.support import batches
 from tests.support.kafka_data import expected_records, partitions, unclean_directories

@@ -4,24 +4,20 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import Callable, Sequence
-from typing import NamedTuple, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
-from kafkalog.cluster.controller.context import (
-    Assignment,
-    Change,
-    Context,
-    Folder,
-    Reign,
-    Removal,
-    Write,
-)
-from kafkalog.cluster.controller.isr import Wanted, alter_partition
-from kafkalog.cluster.controller.partitions import Deciding
-from kafkalog.cluster.controller.requests import Gathered, Send
-from kafkalog.metadata.image import Broker
-from kafkalog.metadata.zookeeper import tree
-from kafkalog.metadata.zookeeper.loading import Loaded, Znode, load
-from kafkalog.metadata.zookeeper.session import (
+from kafkalog.controller.context import Context, Reign
+from kafkalog.controller.isr import Wanted, alter_partition
+from kafkalog.controller.partitions import Deciding
+from kafkalog.controller.requests import Gathered, Send
+from kafkalog.controller.topics import never_led
+from kafkalog.metadata.image import Broker, Topic
+from kafkalog.wire.error_codes import ErrorCode
+from kafkalog.wire.tables.internal import ALTER_PARTITION
+from kafkalog.zookeeper import tree
+from kafkalog.zookeeper.events import Commit, Look
+from kafkalog.zookeeper.loading import Loaded, Znode, load
+from kafkalog.zookeeper.session import (
     ANY_VERSION,
     Check,
     Committed,
@@ -30,8 +26,8 @@ from kafkalog.metadata.zookeeper.session import (
     Operation,
     Set,
 )
-from kafkalog.wire.error_codes import ErrorCode
-from kafkalog.wire.tables.internal import ALTER_PARTITION
+from kafkalog.zookeeper.store import partition_state
+from kafkalog.zookeeper.watches import ZooKeeperStore
 
 EPOCH, EPOCH_VERSION = 4, 3
 WRITTEN_AT = 150
@@ -74,7 +70,8 @@ class Cluster:
 
     def begin(self) -> None:
         """Start another controller, which knows what the tree says."""
-        self.context = Context(Reign(9, EPOCH, EPOCH_VERSION, self.unclean), self.loaded())
+        reign, loaded = Reign(9, EPOCH, EPOCH_VERSION, self.unclean), self.loaded()
+        self.context, self.store = Context(reign, loaded), ZooKeeperStore(reign, loaded)
         self.told = Gathered(self.context, LISTENER)
 
     def loaded(self) -> Loaded:
@@ -83,12 +80,13 @@ class Cluster:
         assert found.problems == ()
         return found
 
-    def topic(self, name: str, replicas: dict[int, tuple[int, ...]]) -> tree.TopicNode:
-        """Write the assignment of a topic into the tree."""
+    def topic(self, name: str, replicas: dict[int, tuple[int, ...]]) -> list[Topic]:
+        """Write the assignment of a topic into the tree; returns what the controller learns."""
         topic_id = uuid.uuid5(uuid.NAMESPACE_DNS, name)
         node = tree.TopicNode(topic_id, replicas, {}, {})
         self.tree[tree.topic_path(name)] = Znode(tree.write_topic(node))
-        return node
+        partitions = {number: never_led(number, one) for number, one in replicas.items()}
+        return [Topic(name, topic_id, partitions)]
 
     def led(self, key: tuple[str, int], replicas: tuple[int, ...], state: Shown) -> None:
         """Write a partition and its topic as an earlier controller left them."""
@@ -116,13 +114,28 @@ class Cluster:
         """Carry out a decision and keep the requests to send. Then what the controller knows must
         be what the tree says."""
         try:
-            asked = next(deciding)
+            wanted = next(deciding)
             while True:
-                asked = deciding.send([self._commit(one) for one in asked])
+                wanted = deciding.send(self._perform(wanted))
         except StopIteration as end:
             self.sent = self.told.sends()
             self._agree()
             return end.value  # type: ignore[no-any-return]
+
+    def _perform(self, wanted: object) -> Any:
+        performing = self.store.perform(self.context, wanted)
+        try:
+            effect = next(performing)
+            while True:
+                if isinstance(effect, Look):
+                    assert not any(one.children or one.watch for one in effect.reads)
+                    found: list[Any] = [self.tree.get(one.path) for one in effect.reads]
+                else:
+                    assert isinstance(effect, Commit)
+                    found = [self._commit(one) for one in effect.multis]
+                effect = performing.send(found)
+        except StopIteration as end:
+            return end.value
 
     def _agree(self) -> None:
         loaded = self.loaded()
@@ -135,11 +148,11 @@ class Cluster:
                 if one.leader_epoch >= 0:
                     assert self.context.written_by[key] == loaded.written_by[key]
 
-    def _commit(self, one: Folder | Write | Assignment | Change | Removal) -> Committed:
+    def _commit(self, operations: Sequence[Operation]) -> Committed:
         """Commit as ZooKeeper does: all or nothing."""
-        assert one.operations[0] == Check(tree.CONTROLLER_EPOCH, EPOCH_VERSION)
+        assert operations[0] == Check(tree.CONTROLLER_EPOCH, EPOCH_VERSION)
         done = dict(self.tree)
-        for at, each in enumerate(one.operations):
+        for at, each in enumerate(operations):
             found = done.get(each.path)
             if isinstance(each, Create):
                 parent = each.path.rpartition("/")[0]
@@ -154,7 +167,7 @@ class Cluster:
                 del done[each.path]
             elif found is None or each.version not in (ANY_VERSION, found.version):
                 return Committed(False, at, "BadVersion" if found else "NoNode")
-            elif self.refuse(each):
+            elif not isinstance(each, Check) and self.refuse(each):
                 return Committed(False, at, "BadVersion")
             elif isinstance(each, Set):
                 done[each.path] = Znode(each.data, found.version + 1, changed=WRITTEN_NOW)
@@ -200,7 +213,8 @@ class Cluster:
         """Read the states that a decision found changed by others."""
         for key in list(self.context.stale):
             znode = self.tree[tree.partition_path(*key)]
-            self.context.read(key, tree.read_partition(*key, znode.data), znode.version)
+            state = tree.read_partition(*key, znode.data)
+            self.context.read(key, partition_state(state, znode.version))
 
     def shown(self, key: tuple[str, int]) -> Shown:
         """A partition's state, in short form."""

@@ -7,29 +7,25 @@ from collections import deque
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from kafkalog.cluster.controller.context import Reign
-from kafkalog.cluster.controller.core import Controller
-from kafkalog.cluster.controller.events import (
+from kafkalog.controller.context import Reign
+from kafkalog.controller.events import (
     Answered,
     Asked,
-    Commit,
     Done,
     Elected,
-    Event,
-    Look,
     Options,
-    Read,
     Reply,
     Resign,
-    Seen,
     Send,
     Timer,
 )
-from kafkalog.metadata.zookeeper import tree
-from kafkalog.metadata.zookeeper.loading import Znode, load
-from kafkalog.metadata.zookeeper.session import Check, Committed, Create, Delete, Operation, Set
 from kafkalog.wire.api import Api
 from kafkalog.wire.tables.controller import STOP_REPLICA
+from kafkalog.zookeeper import tree
+from kafkalog.zookeeper.events import Commit, Event, Look, Read, Seen
+from kafkalog.zookeeper.loading import Znode, load
+from kafkalog.zookeeper.session import Check, Committed, Create, Delete, Operation, Set
+from kafkalog.zookeeper.watches import controller
 
 US = 1
 EVENTS_MAX = 5_000
@@ -46,7 +42,7 @@ class Driven:
         self.transaction = 100
         for path in (*tree.PERSISTENT, "/config/changes"):
             self.make(path)
-        self.controller = Controller(options or Options("PLAINTEXT"))
+        self.controller = controller(options or Options("PLAINTEXT"))
         self.events: deque[Event] = deque()
         self.sent: list[Send] = []
         self.replies: dict[Any, Any] = {}

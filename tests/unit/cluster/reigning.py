@@ -12,16 +12,16 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from typing import Any, NamedTuple
 
-from kafkalog.cluster.controller.driver import Driver
-from kafkalog.cluster.controller.events import Options
-from kafkalog.metadata.zookeeper import tree
-from kafkalog.metadata.zookeeper.loading import Znode
-from kafkalog.metadata.zookeeper.registering import register
-from kafkalog.metadata.zookeeper.session import USUAL, Create, Session, Set, open_session
+from kafkalog.controller.events import Options
 from kafkalog.testing.standin import StandIn, changed
 from kafkalog.wire import apis
 from kafkalog.wire.api import Api
 from kafkalog.wire.tables.controller import LEADER_AND_ISR, STOP_REPLICA, UPDATE_METADATA
+from kafkalog.zookeeper import tree
+from kafkalog.zookeeper.driver import Driver
+from kafkalog.zookeeper.loading import Znode
+from kafkalog.zookeeper.registering import register
+from kafkalog.zookeeper.session import USUAL, Create, Session, Set, open_session
 from tests.support.scripted import Peer
 from tests.support.waiting import LIMIT_S, wait_for
 

@@ -6,9 +6,6 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from kafkalog.cluster.controller.core import Controller
-from kafkalog.cluster.controller.events import Answered, Clock, Commit, Options, Send, Tick
-from kafkalog.cluster.controller.reassign import moving, target
 from kafkalog.cluster.node.state import (
     Standing,
     leader_and_isr,
@@ -16,14 +13,18 @@ from kafkalog.cluster.node.state import (
     stop_replica,
     update_metadata,
 )
-from kafkalog.metadata.zookeeper import tree
-from kafkalog.metadata.zookeeper.loading import load
+from kafkalog.controller.events import Answered, Clock, Options, Send, Tick
+from kafkalog.controller.reassign import moving, target
 from kafkalog.replication.isr import Isr, Proposal, answered, told
 from kafkalog.replication.roles import Drop
 from kafkalog.types import TopicPartition
 from kafkalog.wire.api import Api
 from kafkalog.wire.tables.controller import LEADER_AND_ISR, UPDATE_METADATA
 from kafkalog.wire.tables.internal import ALTER_PARTITION
+from kafkalog.zookeeper import tree
+from kafkalog.zookeeper.events import Commit
+from kafkalog.zookeeper.loading import load
+from kafkalog.zookeeper.watches import controller
 from tests.unit.cluster.driven import Driven, broker_epoch
 
 ROUNDS_MAX = 40
@@ -177,7 +178,7 @@ class Simulated(Driven):
         """Another node becomes the controller; what was not delivered yet is lost."""
         for left in (self.sent, self.watches, self.events, self.timers):
             left.clear()
-        self.controller = Controller(Options("PLAINTEXT", rebalances=False))
+        self.controller = controller(Options("PLAINTEXT", rebalances=False))
         self._or_other(self.elect)
 
     def send(self, send: Send) -> None:

@@ -6,13 +6,13 @@ from typing import Any
 
 import pytest
 
-from kafkalog.cluster.controller.events import Asked, Options
+from kafkalog.controller.events import Asked, Options
 from kafkalog.metadata.image import BROKER, TOPIC
 from kafkalog.metadata.requests import ResourceChange, SettingChange, SettingChanges
-from kafkalog.metadata.zookeeper import entities, tree
 from kafkalog.wire import apis
 from kafkalog.wire.error_codes import ErrorCode
 from kafkalog.wire.tables.controller import STOP_REPLICA
+from kafkalog.zookeeper import entities, tree
 from tests.unit.cluster.driven import Driven
 
 

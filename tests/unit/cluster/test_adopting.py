@@ -9,8 +9,8 @@ import pytest
 
 from kafkalog.cluster.node.adoption import Adoption, carry_out
 from kafkalog.errors import CorruptLog
-from kafkalog.metadata.zookeeper.session import Create, open_session
 from kafkalog.testing.standin import StandIn
+from kafkalog.zookeeper.session import Create, open_session
 
 
 def test_a_damaged_meta_properties_is_named_before_anything_is_written(tmp_path: Path) -> None:

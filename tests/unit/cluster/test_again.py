@@ -6,15 +6,16 @@ from functools import partial
 
 import pytest
 
-from kafkalog.cluster.controller.events import Behind, Clock, Commit, Options, Tick
-from kafkalog.metadata.zookeeper import tree
-from kafkalog.metadata.zookeeper.session import Create, Delete, Set
+from kafkalog.controller.events import Behind, Clock, Options, Tick
 from kafkalog.replication import isr
 from kafkalog.replication.followers import Follower, FollowerState
 from kafkalog.wire import apis
 from kafkalog.wire.error_codes import ErrorCode
 from kafkalog.wire.tables.controller import LEADER_AND_ISR
 from kafkalog.wire.tables.internal import ALTER_PARTITION
+from kafkalog.zookeeper import tree
+from kafkalog.zookeeper.events import Commit
+from kafkalog.zookeeper.session import Create, Delete, Set
 from tests.unit.cluster.driven import T_ID, Driven, broker_epoch, kinds, stops, topic
 
 

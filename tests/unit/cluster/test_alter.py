@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from kafkalog.cluster.controller import brokers
-from kafkalog.cluster.controller.isr import Wanted
+from kafkalog.controller import brokers
+from kafkalog.controller.isr import Wanted
 from kafkalog.wire.error_codes import ErrorCode
 from tests.unit.cluster.building import NOTHING, Cluster, Shown
 

@@ -6,12 +6,12 @@ import random
 
 import pytest
 
-from kafkalog.cluster.controller import brokers, topics
-from kafkalog.cluster.controller.isr import Wanted
-from kafkalog.cluster.controller.partitions import unled
+from kafkalog.controller import brokers, topics
+from kafkalog.controller.isr import Wanted
+from kafkalog.controller.partitions import unled
 from kafkalog.metadata.image import NO_LEADER
-from kafkalog.metadata.zookeeper.session import Set
 from kafkalog.wire.error_codes import ErrorCode
+from kafkalog.zookeeper.session import Set
 from tests.unit.cluster.building import Cluster, Shown
 
 KEY = ("t", 0)
@@ -209,7 +209,7 @@ def test_any_order_of_events(seed: int) -> None:
     of, lives, epochs = Cluster((1, 2, 3, 4)), {1, 2, 3, 4}, {}
     for at in range(3):
         node = of.topic(f"t{at}", {n: tuple(rng.sample(range(1, 5), 3)) for n in range(2)})
-        of.decide(topics.topic_is(of.context, of.told, f"t{at}", node))
+        of.decide(topics.topics_are(of.context, of.told, node))
     altered: set[ErrorCode] = set()
     for step in range(60):
         before, any_one = dict(of.context.partitions), rng.randint(1, 4)

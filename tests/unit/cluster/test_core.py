@@ -6,8 +6,8 @@ from functools import partial
 
 import pytest
 
-from kafkalog.cluster.controller.core import ASKED_MAX
-from kafkalog.cluster.controller.events import (
+from kafkalog.controller.core import ASKED_MAX
+from kafkalog.controller.events import (
     Asked,
     Behind,
     Clock,
@@ -17,11 +17,8 @@ from kafkalog.cluster.controller.events import (
     Send,
     Tick,
     Timer,
-    Unwatched,
 )
 from kafkalog.metadata.image import NO_LEADER
-from kafkalog.metadata.zookeeper import entities, tree
-from kafkalog.metadata.zookeeper.session import Create, Set
 from kafkalog.wire import apis
 from kafkalog.wire.error_codes import ErrorCode
 from kafkalog.wire.tables.controller import (
@@ -31,6 +28,10 @@ from kafkalog.wire.tables.controller import (
     UPDATE_METADATA,
 )
 from kafkalog.wire.tables.internal import ALLOCATE_PRODUCER_IDS, ALTER_PARTITION
+from kafkalog.zookeeper import entities, tree
+from kafkalog.zookeeper.events import Unwatched
+from kafkalog.zookeeper.session import Create, Set
+from kafkalog.zookeeper.store import partition_state
 from tests.unit.cluster.driven import T_ID, Driven, broker_epoch, kinds, stops, topic
 
 
@@ -196,7 +197,7 @@ def test_first_replicas_lead_again(of: Driven) -> None:
         assert office is not None
         path = tree.partition_path("t", 0)
         assert of.commit([Set(path, tree.write_partition(state))]).done
-        office.context.read(("t", 0), state, version + 1)
+        office.context.read(("t", 0), partition_state(state, version + 1))
 
     back(4, 0)
     of.make(tree.ELECTION, b'{"version":1,"partitions":[{"topic":"t","partition":0}]}')

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from kafkalog.cluster.controller import brokers, deletion, reassign, topics
-from kafkalog.metadata.zookeeper import tree
-from kafkalog.metadata.zookeeper.loading import Znode
-from kafkalog.metadata.zookeeper.session import Delete
+from kafkalog.controller import brokers, deletion, reassign, topics
 from kafkalog.wire.error_codes import ErrorCode
+from kafkalog.zookeeper import tree
+from kafkalog.zookeeper.loading import Znode
+from kafkalog.zookeeper.session import Delete
 from tests.unit.cluster.building import Cluster
 
 KNOW, STOP = "UpdateMetadata", "StopReplica"
@@ -19,7 +19,7 @@ def cluster() -> Cluster:
     of = Cluster((1, 2))
     for name in ("t", "other"):
         node = of.topic(name, {0: (1, 2), 1: (2,)})
-        of.decide(topics.topic_is(of.context, of.told, name, node))
+        of.decide(topics.topics_are(of.context, of.told, node))
     of.tree["/config/topics/t"] = Znode(b'{"version":1,"config":{}}')
     of.tree[f"{tree.DELETE_TOPICS}/t"] = Znode(b"")
     return of

@@ -12,15 +12,14 @@ from typing import Any
 
 import pytest
 
-from kafkalog.cluster.controller import sender
-from kafkalog.cluster.controller.driver import ASKED_BYTES_MAX, Driver
-from kafkalog.cluster.controller.events import Asked, Options
+from kafkalog.controller.events import Asked, Options
 from kafkalog.errors import BadZnode, Timeout
-from kafkalog.metadata.zookeeper import tree
-from kafkalog.metadata.zookeeper.session import USUAL, Create, Delete, Set, open_session
 from kafkalog.testing.standin import StandIn
 from kafkalog.wire import apis
 from kafkalog.wire.tables.controller import LEADER_AND_ISR, STOP_REPLICA
+from kafkalog.zookeeper import sender, tree
+from kafkalog.zookeeper.driver import ASKED_BYTES_MAX, Driver
+from kafkalog.zookeeper.session import USUAL, Create, Delete, Set, open_session
 from tests.support.waiting import LIMIT_S, wait_for
 from tests.unit.cluster import reigning
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from kafkalog.cluster.controller import leader_election
-from kafkalog.cluster.controller.leader_election import Leadership
+from kafkalog.controller import leader_election
+from kafkalog.controller.leader_election import Leadership
 
 NOW = Leadership(1, 5, (3, 1, 2))
 REPLICAS = (1, 2, 3)

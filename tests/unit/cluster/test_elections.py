@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from kafkalog.cluster.controller import brokers, topics
-from kafkalog.cluster.controller.requested_elections import elect_leaders, unbalanced
+from kafkalog.controller import brokers, topics
+from kafkalog.controller.requested_elections import elect_leaders, unbalanced
 from kafkalog.metadata.image import NO_LEADER
 from kafkalog.wire.error_codes import ErrorCode
 from tests.unit.cluster.building import Cluster, Shown
@@ -54,7 +54,7 @@ def test_what_cannot_be_elected() -> None:
 
 def test_a_partition_that_never_had_a_leader_is_not_led_uncleanly() -> None:
     of = Cluster((2,))
-    of.decide(topics.topic_is(of.context, of.told, "t", of.topic("t", {0: (1,)})))
+    of.decide(topics.topics_are(of.context, of.told, of.topic("t", {0: (1,)})))
     answers = of.decide(elect_leaders(of.context, of.told, [KEY], unclean=True))
     assert answers == {KEY: ErrorCode.ELIGIBLE_LEADERS_NOT_AVAILABLE}
 
@@ -63,7 +63,7 @@ def test_leaders_are_balanced() -> None:
     """A broker that returns gets its share again once it is in sync and leads too few."""
     of = Cluster((1, 2))
     node = of.topic("t", {n: (1, 2) if n < 4 else (2, 1) for n in range(8)})
-    of.decide(topics.topic_is(of.context, of.told, "t", node))
+    of.decide(topics.topics_are(of.context, of.told, node))
     assert unbalanced(of.context, 10) == []
     of.decide(brokers.brokers_are(of.context, of.told, of.brokers(2)))
     assert unbalanced(of.context, 10) == []

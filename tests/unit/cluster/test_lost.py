@@ -14,17 +14,16 @@ from typing import Any
 import pytest
 
 from kafkalog import errors
-from kafkalog.cluster.controller import driver
 from kafkalog.cluster.node.member import Member
 from kafkalog.config.broker import BrokerConfig
-from kafkalog.metadata.zookeeper import tree
-from kafkalog.metadata.zookeeper.registering import patiently, register
-from kafkalog.metadata.zookeeper.session import Committed, Create, Seen, Set, open_session
 from kafkalog.testing.standin import StandIn
 from kafkalog.wire import apis
 from kafkalog.wire.api import Api
 from kafkalog.wire.error_codes import ErrorCode
 from kafkalog.wire.tables.internal import ALTER_PARTITION
+from kafkalog.zookeeper import driver, tree
+from kafkalog.zookeeper.registering import patiently, register
+from kafkalog.zookeeper.session import Committed, Create, Seen, Set, open_session
 from tests.support.scripted import Peer
 from tests.support.waiting import LIMIT_S, wait_for
 from tests.unit.cluster import reigning

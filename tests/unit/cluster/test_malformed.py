@@ -7,22 +7,9 @@ from typing import Any
 
 import pytest
 
-from kafkalog.cluster.controller import answers, steps
-from kafkalog.cluster.controller.events import (
-    Answered,
-    Asked,
-    Clock,
-    Commit,
-    Read,
-    Seen,
-    Send,
-    Tick,
-    Unwatched,
-)
+from kafkalog.controller import answers
+from kafkalog.controller.events import Answered, Asked, Clock, Send, Tick
 from kafkalog.errors import BadZnode
-from kafkalog.metadata.zookeeper import entities, tree
-from kafkalog.metadata.zookeeper.documents import DENIED
-from kafkalog.metadata.zookeeper.session import Committed, Create, Delete, Set
 from kafkalog.wire import apis
 from kafkalog.wire.api import Api
 from kafkalog.wire.error_codes import ErrorCode
@@ -32,6 +19,11 @@ from kafkalog.wire.tables.controller import (
     STOP_REPLICA,
 )
 from kafkalog.wire.tables.internal import ALLOCATE_PRODUCER_IDS, ALTER_PARTITION
+from kafkalog.zookeeper import entities, tree
+from kafkalog.zookeeper.documents import DENIED
+from kafkalog.zookeeper.events import Commit, Read, Seen, Unwatched
+from kafkalog.zookeeper.session import Committed, Create, Delete, Set
+from kafkalog.zookeeper.watches import WATCHES
 from tests.unit.cluster.driven import Driven, broker_epoch, topic
 
 pytestmark = pytest.mark.slow
@@ -213,7 +205,7 @@ class Garbled(Driven):
         return 5 if one.path == self.garbled else found
 
 
-@pytest.mark.parametrize("path", [*steps.SEEN, f"{tree.TOPICS}/t"])
+@pytest.mark.parametrize("path", [*WATCHES, f"{tree.TOPICS}/t"])
 def test_an_exception_in_a_step(path: str, caplog: pytest.LogCaptureFixture) -> None:
     """Other steps go on; it is logged once by name, and retried later."""
     of = Garbled()

@@ -14,9 +14,14 @@ from kafkalog.client.link.failures import is_retriable
 from kafkalog.cluster.node.member import Member
 from kafkalog.config.broker import BrokerConfig
 from kafkalog.metadata.image import TOPIC, Change
-from kafkalog.metadata.zookeeper import entities, tree
-from kafkalog.metadata.zookeeper.entities import CHANGE, CHANGES
-from kafkalog.metadata.zookeeper.session import (
+from kafkalog.replication.roles import Effect
+from kafkalog.testing.standin import StandIn
+from kafkalog.wire.api import Api
+from kafkalog.wire.error_codes import ErrorCode
+from kafkalog.wire.tables.controller import LEADER_AND_ISR, STOP_REPLICA, UPDATE_METADATA
+from kafkalog.zookeeper import entities, tree
+from kafkalog.zookeeper.entities import CHANGE, CHANGES
+from kafkalog.zookeeper.session import (
     Create,
     Delete,
     Life,
@@ -26,11 +31,6 @@ from kafkalog.metadata.zookeeper.session import (
     Told,
     open_session,
 )
-from kafkalog.replication.roles import Effect
-from kafkalog.testing.standin import StandIn
-from kafkalog.wire.api import Api
-from kafkalog.wire.error_codes import ErrorCode
-from kafkalog.wire.tables.controller import LEADER_AND_ISR, STOP_REPLICA, UPDATE_METADATA
 from tests.support.waiting import wait_for
 
 

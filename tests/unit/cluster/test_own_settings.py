@@ -7,19 +7,19 @@ from uuid import UUID
 
 import pytest
 
-from kafkalog.cluster.controller.events import Asked
 from kafkalog.cluster.node.adoption import plan
 from kafkalog.cluster.node.member import Member
+from kafkalog.controller.events import Asked
 from kafkalog.errors import ZooKeeperAway
 from kafkalog.metadata.image import TOPIC, Topic, empty_image
 from kafkalog.metadata.requests import ResourceChange, SettingChange, SettingChanges
-from kafkalog.metadata.zookeeper import entities, own_settings, tree
-from kafkalog.metadata.zookeeper.loading import load
-from kafkalog.metadata.zookeeper.reading import read_tree
-from kafkalog.metadata.zookeeper.session import Create, Delete, Life, Set, open_session
 from kafkalog.testing.standin import StandIn
 from kafkalog.wire import apis
 from kafkalog.wire.tables.controller import STOP_REPLICA
+from kafkalog.zookeeper import entities, own_settings, tree
+from kafkalog.zookeeper.loading import load
+from kafkalog.zookeeper.reading import read_tree
+from kafkalog.zookeeper.session import Create, Delete, Life, Set, open_session
 from tests.support.waiting import wait_for
 from tests.unit.cluster.driven import Driven
 from tests.unit.cluster.test_member import knows, make, registered

@@ -7,7 +7,7 @@ from collections import Counter
 
 import pytest
 
-from kafkalog.cluster.controller.placement import Start, place
+from kafkalog.controller.placement import Start, place
 
 
 def test_round_robin_then_shifted() -> None:

@@ -7,13 +7,13 @@ from typing import Any
 
 import pytest
 
-from kafkalog.cluster.controller import brokers, deletion, reassign
-from kafkalog.cluster.controller.isr import Wanted
+from kafkalog.controller import brokers, deletion, reassign
+from kafkalog.controller.isr import Wanted
 from kafkalog.metadata.image import NO_LEADER
-from kafkalog.metadata.zookeeper import tree
-from kafkalog.metadata.zookeeper.loading import Znode
 from kafkalog.wire import apis
 from kafkalog.wire.error_codes import ErrorCode
+from kafkalog.zookeeper import tree
+from kafkalog.zookeeper.loading import Znode
 from tests.unit.cluster.building import Cluster, Shown
 
 pytestmark = pytest.mark.slow

@@ -10,11 +10,11 @@ from typing import Any
 import pytest
 
 from kafkalog.client.link.transport import Address
-from kafkalog.cluster.controller.events import Answered, Behind
-from kafkalog.cluster.controller.requests import Send
-from kafkalog.cluster.controller.sender import WAITING_MAX, Sender
+from kafkalog.controller.events import Answered, Behind
+from kafkalog.controller.requests import Send
 from kafkalog.wire import apis
 from kafkalog.wire.tables.controller import STOP_REPLICA, UPDATE_METADATA
+from kafkalog.zookeeper.sender import WAITING_MAX, Sender
 from tests.support.scripted import CLOSE, Peer
 from tests.support.waiting import LIMIT_S
 from tests.unit.cluster.reigning import Held

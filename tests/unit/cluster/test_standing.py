@@ -8,9 +8,6 @@ from typing import Any
 
 import pytest
 
-from kafkalog.cluster.controller import brokers, deletion, topics
-from kafkalog.cluster.controller.context import NEVER_LED
-from kafkalog.cluster.controller.requests import Send
 from kafkalog.cluster.node.state import (
     Standing,
     failed,
@@ -20,13 +17,16 @@ from kafkalog.cluster.node.state import (
     update_metadata,
     vanished,
 )
+from kafkalog.controller import brokers, deletion, topics
+from kafkalog.controller.context import NEVER_LED
+from kafkalog.controller.requests import Send
 from kafkalog.metadata.image import empty_image
-from kafkalog.metadata.zookeeper import tree
-from kafkalog.metadata.zookeeper.loading import Znode
 from kafkalog.replication.roles import Drop, Effect, Follow, Lead
 from kafkalog.types import TopicPartition
 from kafkalog.wire.error_codes import ErrorCode
 from kafkalog.wire.tables.controller import LEADER_AND_ISR, STOP_REPLICA, UPDATE_METADATA
+from kafkalog.zookeeper import tree
+from kafkalog.zookeeper.loading import Znode
 from tests.support.effort import SEED, rounds
 from tests.unit.cluster.building import Cluster, Shown
 
@@ -191,7 +191,7 @@ def test_another_topic_of_the_name_is_refused() -> None:
     of = Cluster()
     of.topic("other", {})
     body = other(lead, row_leader_epoch=9).body
-    body["topic_states"][0]["topic_id"] = of.topic("another", {}).topic_id
+    body["topic_states"][0]["topic_id"] = of.topic("another", {})[0].id
     answer = broker.take(lead._replace(body=body))
     assert answer.topics[0].partition_errors[0].error_code == ErrorCode.INCONSISTENT_TOPIC_ID
 
@@ -272,7 +272,7 @@ class World:
         }
         name = f"t{self.names}"
         node = self.of.topic(name, replicas)
-        self.decide(topics.topic_is(self.of.context, self.of.told, name, node))
+        self.decide(topics.topics_are(self.of.context, self.of.told, node))
 
     def delete(self) -> None:
         names = [*self.of.context.ids]

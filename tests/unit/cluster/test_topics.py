@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from kafkalog.cluster.controller import brokers, topics
+from kafkalog.controller import brokers, topics
 from kafkalog.metadata.image import NO_LEADER
-from kafkalog.metadata.zookeeper import tree
-from kafkalog.metadata.zookeeper.loading import Znode
+from kafkalog.zookeeper import tree
+from kafkalog.zookeeper.loading import Znode
 from tests.unit.cluster.building import Cluster, Shown
 
 LEAD, KNOW = "LeaderAndIsr", "UpdateMetadata"
@@ -15,7 +15,7 @@ P0, P1 = ("t", 0), ("t", 1)
 def test_a_new_topic_is_led() -> None:
     """By its first live replica; the replicas learn that it is new, and all brokers learn of it."""
     of = Cluster((1, 2, 4))
-    of.decide(topics.topic_is(of.context, of.told, "t", of.topic("t", {0: (1, 2), 1: (3, 2)})))
+    of.decide(topics.topics_are(of.context, of.told, of.topic("t", {0: (1, 2), 1: (3, 2)})))
     assert (of.shown(P0), of.shown(P1)) == (Shown(1, 0, (1, 2), 0), Shown(2, 0, (2,), 0))
     assert of.requests() == [
         (1, LEAD, [P0]), (2, LEAD, [P0, P1]), *((n, KNOW, [P0, P1]) for n in (1, 2, 4)),
@@ -27,7 +27,7 @@ def test_a_new_topic_is_led() -> None:
 def test_a_topic_waits_for_who_keeps_it() -> None:
     """Until then the partition has no state, and no broker hears of it."""
     of = Cluster((1, 2))
-    of.decide(topics.topic_is(of.context, of.told, "t", of.topic("t", {0: (3,)})))
+    of.decide(topics.topics_are(of.context, of.told, of.topic("t", {0: (3,)})))
     assert of.sent == [] and tree.partition_path("t", 0) not in of.tree
     of.decide(brokers.brokers_are(of.context, of.told, of.brokers(1, 2, 3)))
     assert of.shown(P0) == Shown(3, 0, (3,), 0)
@@ -39,9 +39,9 @@ def test_a_topic_waits_for_who_keeps_it() -> None:
 def test_a_topic_grows() -> None:
     """Its new partitions get leaders; the others do not change."""
     of = Cluster()
-    of.decide(topics.topic_is(of.context, of.told, "t", of.topic("t", {0: (1, 2)})))
+    of.decide(topics.topics_are(of.context, of.told, of.topic("t", {0: (1, 2)})))
     node = of.topic("t", {0: (1, 2), 1: (2, 3)})
-    of.decide(topics.topic_is(of.context, of.told, "t", node))
+    of.decide(topics.topics_are(of.context, of.told, node))
     assert (of.shown(P0), of.shown(P1)) == (Shown(1, 0, (1, 2), 0), Shown(2, 0, (2, 3), 0))
     assert of.requests() == [
         (2, LEAD, [P1]),
@@ -55,13 +55,13 @@ def test_a_controller_that_died_half_way_is_followed() -> None:
     of = Cluster()
     node = of.topic("t", {0: (1, 2)})
     of.tree[tree.partitions_path("t")] = of.tree[tree.partitions_path("t") + "/0"] = Znode(b"")
-    of.decide(topics.topic_is(of.context, of.told, "t", node))
+    of.decide(topics.topics_are(of.context, of.told, node))
     assert of.shown(P0) == Shown(1, 0, (1, 2), 0)
 
 
 def test_a_topic_that_is_to_be_deleted_is_not_led_again() -> None:
     of = Cluster()
-    of.decide(topics.topic_is(of.context, of.told, "t", of.topic("t", {0: (1, 2)})))
+    of.decide(topics.topics_are(of.context, of.told, of.topic("t", {0: (1, 2)})))
     of.context.deleted.add("t")
     of.decide(brokers.brokers_are(of.context, of.told, of.brokers(2, 3)))
     assert of.shown(P0) == Shown(1, 0, (1, 2), 0)
@@ -71,7 +71,7 @@ def test_a_topic_that_is_to_be_deleted_is_not_led_again() -> None:
 
 def test_a_topic_is_gone() -> None:
     of = Cluster()
-    of.decide(topics.topic_is(of.context, of.told, "t", of.topic("t", {0: (1, 2)})))
+    of.decide(topics.topics_are(of.context, of.told, of.topic("t", {0: (1, 2)})))
     of.context.deleted.add("t")
     of.context.lost_directories[1] = frozenset({("t", 0), ("other", 0)})
     topics.topic_gone(of.context, "t")

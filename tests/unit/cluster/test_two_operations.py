@@ -12,14 +12,14 @@ from typing import Any
 
 import pytest
 
-from kafkalog.cluster.controller.events import Asked
+from kafkalog.controller.events import Asked
 from kafkalog.metadata.image import TOPIC
 from kafkalog.metadata.requests import ResourceChange, SettingChange, SettingChanges
-from kafkalog.metadata.zookeeper import tree
-from kafkalog.metadata.zookeeper.session import Create, Set
 from kafkalog.wire import apis
 from kafkalog.wire.error_codes import ErrorCode
 from kafkalog.wire.tables.controller import CONTROLLED_SHUTDOWN
+from kafkalog.zookeeper import tree
+from kafkalog.zookeeper.session import Create, Set
 from tests.unit.cluster.driven import broker_epoch, topic
 from tests.unit.cluster.simulated import Simulated
 

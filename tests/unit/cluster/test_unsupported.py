@@ -8,10 +8,10 @@ import pytest
 
 from kafkalog.cluster.node.unsupported import News, unsupported
 from kafkalog.metadata.image import Broker
-from kafkalog.metadata.zookeeper import entities, tree
-from kafkalog.metadata.zookeeper.session import Create, Delete, Session, Set, open_session
 from kafkalog.testing.standin import StandIn
 from kafkalog.wire.values import ZERO_UUID
+from kafkalog.zookeeper import entities, tree
+from kafkalog.zookeeper.session import Create, Delete, Session, Set, open_session
 from tests.support.waiting import wait_for
 from tests.unit.cluster.test_member import registered
 

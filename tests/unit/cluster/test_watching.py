@@ -10,9 +10,9 @@ import pytest
 
 from kafkalog import errors
 from kafkalog.cluster.node.session_watch import Watching
-from kafkalog.metadata.zookeeper import entities
-from kafkalog.metadata.zookeeper.session import Create, Life, Seen, open_session
 from kafkalog.testing.standin import StandIn
+from kafkalog.zookeeper import entities
+from kafkalog.zookeeper.session import Create, Life, Seen, open_session
 from tests.support.waiting import wait_for
 
 PROBLEMS = [errors.BadZnode("as said"), errors.ZooKeeperAway("as said"), RuntimeError("as said")]

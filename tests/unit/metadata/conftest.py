@@ -7,11 +7,11 @@ from typing import Any
 import pytest
 
 from kafkalog.config.broker import BrokerConfig
+from kafkalog.kraft.plan import Site
+from kafkalog.kraft.records import decode, encode
+from kafkalog.metadata import translation
 from kafkalog.metadata.changes import Entry, Replay
 from kafkalog.metadata.image import MetadataImage, empty_image
-from kafkalog.metadata.kraft.records import decode, encode
-from kafkalog.metadata.plan import Site
-from kafkalog.server import translation
 from kafkalog.wire import apis
 from kafkalog.wire.api import Api
 

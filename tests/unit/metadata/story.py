@@ -7,8 +7,8 @@ from pathlib import Path
 from typing import Any
 
 from kafkalog.directory.manager import Manager
+from kafkalog.kraft.kraftlog import MetadataLog
 from kafkalog.metadata.image import INTERNAL_TOPICS, MetadataImage
-from kafkalog.metadata.kraft.kraftlog import MetadataLog
 from kafkalog.wire import apis
 from tests.unit.metadata.conftest import request
 

@@ -10,7 +10,7 @@ import pytest
 
 from kafkalog.cli import main
 from kafkalog.directory.manager import Manager
-from kafkalog.metadata.kraft.kraftlog import MetadataLog
+from kafkalog.kraft.kraftlog import MetadataLog
 
 
 @pytest.fixture

@@ -9,12 +9,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kafkalog.errors import CorruptLog
+from kafkalog.kraft.batches import data_batches, records_in
+from kafkalog.kraft.loading import Loaded
+from kafkalog.kraft.records import decode, encode, record_version
+from kafkalog.kraft.snapshots import read_snapshot, render_snapshot
 from kafkalog.metadata.changes import APPLY, NOTHING_TO_KEEP, Entry, Replay, snapshot_entries
 from kafkalog.metadata.image import MetadataImage, empty_image
-from kafkalog.metadata.kraft.batches import data_batches, records_in
-from kafkalog.metadata.kraft.loading import Loaded
-from kafkalog.metadata.kraft.records import decode, encode, record_version
-from kafkalog.metadata.kraft.snapshots import read_snapshot, render_snapshot
 from kafkalog.wire.records import METADATA
 from tests.unit.metadata.conftest import DIRECTORY, applied
 

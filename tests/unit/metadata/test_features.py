@@ -9,7 +9,7 @@ import pytest
 
 from kafkalog.client.calls.features import UPGRADE, describe_features, update_features
 from kafkalog.client.link.cluster import Cluster
-from kafkalog.metadata.kraft.records import LEVEL, LEVEL_MIN, LEVEL_NEW
+from kafkalog.metadata.levels import LEVEL, LEVEL_MIN, LEVEL_NEW
 from kafkalog.server.broker import Broker
 from kafkalog.wire import apis
 from kafkalog.wire.error_codes import ErrorCode

@@ -12,10 +12,10 @@ from kafkalog import Broker
 from kafkalog.directory.manager import Manager
 from kafkalog.disk import layout
 from kafkalog.errors import ArgumentError, CorruptLog
+from kafkalog.kraft.kraftlog import MetadataLog
+from kafkalog.kraft.records import encode
+from kafkalog.kraft.snapshots import render_snapshot
 from kafkalog.metadata.image import empty_image
-from kafkalog.metadata.kraft.kraftlog import MetadataLog
-from kafkalog.metadata.kraft.records import encode
-from kafkalog.metadata.kraft.snapshots import render_snapshot
 
 Record = tuple[str, dict[str, Any]]
 BOB: Record = ("UserScramCredentialRecord", {

@@ -27,12 +27,12 @@ from kafkalog.errors import (
     TopicExists,
     UnknownTopicOrPartition,
 )
+from kafkalog.kraft.batches import data_batches
+from kafkalog.kraft.kraftlog import MetadataLog
+from kafkalog.kraft.records import encode
+from kafkalog.kraft.snapshots import list_snapshots
 from kafkalog.log.log import Log
 from kafkalog.metadata.image import Change, empty_image
-from kafkalog.metadata.kraft.batches import data_batches
-from kafkalog.metadata.kraft.kraftlog import MetadataLog
-from kafkalog.metadata.kraft.records import encode
-from kafkalog.metadata.kraft.snapshots import list_snapshots
 from kafkalog.types import TopicPartition
 from tests.unit.metadata.story import configure, create, delete, grow, summary
 

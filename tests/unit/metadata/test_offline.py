@@ -7,10 +7,10 @@ import pytest
 from kafkalog.cli import main
 from kafkalog.directory.manager import Manager
 from kafkalog.errors import ArgumentError, InvalidTopic, TopicExists
+from kafkalog.kraft.batches import data_batches
+from kafkalog.kraft.kraftlog import MetadataLog
+from kafkalog.kraft.offline import create_topic
 from kafkalog.log.log import Log
-from kafkalog.metadata.kraft.batches import data_batches
-from kafkalog.metadata.kraft.kraftlog import MetadataLog
-from kafkalog.metadata.offline import create_topic
 from tests.unit.metadata.story import create
 
 

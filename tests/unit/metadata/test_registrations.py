@@ -8,10 +8,10 @@ from typing import Any
 
 import pytest
 
+from kafkalog.kraft.registrations import unregister_broker
 from kafkalog.metadata.image import Broker as Registered
 from kafkalog.metadata.image import empty_image
-from kafkalog.metadata.kraft.records import LEVEL
-from kafkalog.metadata.registrations import unregister_broker
+from kafkalog.metadata.levels import LEVEL
 from kafkalog.server.broker import Broker
 from kafkalog.wire import apis
 from kafkalog.wire.error_codes import ErrorCode

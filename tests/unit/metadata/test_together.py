@@ -13,8 +13,8 @@ import pytest
 
 from kafkalog.directory.manager import Manager
 from kafkalog.errors import Closed, StorageOffline
+from kafkalog.kraft.kraftlog import MetadataLog
 from kafkalog.metadata.image import Change
-from kafkalog.metadata.kraft.kraftlog import MetadataLog
 from kafkalog.metadata.requests import NewTopic, NewTopics, TopicNamed
 from kafkalog.types import TopicPartition
 from kafkalog.wire.error_codes import ErrorCode

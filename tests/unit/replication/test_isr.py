@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from kafkalog.cluster.controller import brokers
-from kafkalog.cluster.controller.isr import Wanted
+from kafkalog.controller import brokers
+from kafkalog.controller.isr import Wanted
 from kafkalog.replication.followers import CaughtUp, Follower, FollowerState
 from kafkalog.replication.isr import (
     Isr,

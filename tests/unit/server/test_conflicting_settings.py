@@ -13,8 +13,8 @@ from kafkalog.clock import ManualClock
 from kafkalog.config.server import ServerConfig
 from kafkalog.directory.jobs.retention import retain
 from kafkalog.directory.manager import Manager
+from kafkalog.kraft.kraftlog import MetadataLog
 from kafkalog.metadata.image import Change, MetadataImage
-from kafkalog.metadata.kraft.kraftlog import MetadataLog
 from kafkalog.server.broker import Broker
 from kafkalog.wire import apis
 from kafkalog.wire.error_codes import ErrorCode

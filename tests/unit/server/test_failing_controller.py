@@ -7,14 +7,14 @@ from pathlib import Path
 import pytest
 
 import kafkalog
-from kafkalog.cluster.controller.driver import Driver
-from kafkalog.cluster.controller.steps import Office
+from kafkalog.controller.active import Active
 from kafkalog.errors import KafkalogError
-from kafkalog.metadata.zookeeper import tree
-from kafkalog.metadata.zookeeper.session import Create, open_session
 from kafkalog.server.broker import node_of
 from kafkalog.testing.standin import StandIn
 from kafkalog.wire.error_codes import ErrorCode
+from kafkalog.zookeeper import tree
+from kafkalog.zookeeper.driver import Driver
+from kafkalog.zookeeper.session import Create, open_session
 from tests.support.waiting import wait_for
 
 
@@ -50,7 +50,7 @@ def test_a_request_that_the_controller_cannot_handle(
     assert caplog.text.count("/brokers/topics/bad: ") == 2, "by the node and by the controller"
 
 
-def office(driver: Driver) -> Office:
+def office(driver: Driver) -> Active:
     found = driver._controller.office
     assert found is not None
     return found

@@ -13,10 +13,10 @@ import pytest
 from kafkalog import errors
 from kafkalog.cli import main
 from kafkalog.client.admin import Admin
-from kafkalog.metadata.zookeeper import tree
-from kafkalog.metadata.zookeeper.session import Create, open_session
 from kafkalog.server.broker import Broker
 from kafkalog.testing.standin import StandIn
+from kafkalog.zookeeper import tree
+from kafkalog.zookeeper.session import Create, open_session
 from tests.unit.server.test_refused_starts import contents
 
 QUICK = {"controlled.shutdown.enable": False}

@@ -14,7 +14,7 @@ from kafkalog.config.protection import protects
 from kafkalog.config.server_properties import sorted_out
 from kafkalog.directory.manager import Manager
 from kafkalog.errors import ArgumentError, InvalidSetting
-from kafkalog.metadata.kraft.kraftlog import MetadataLog
+from kafkalog.kraft.kraftlog import MetadataLog
 from kafkalog.server.broker import Broker
 from kafkalog.wire.error_codes import ErrorCode
 from tests.support.raw import Raw

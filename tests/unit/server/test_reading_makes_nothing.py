@@ -16,8 +16,8 @@ from kafkalog.directory.jobs.retention import retain
 from kafkalog.directory.manager import Manager
 from kafkalog.disk.checkpoint import CLEAN_MARKER
 from kafkalog.disk.layout import METADATA_TOPIC
+from kafkalog.kraft.kraftlog import MetadataLog
 from kafkalog.log.log import Log
-from kafkalog.metadata.kraft.kraftlog import MetadataLog
 from kafkalog.server.broker import Broker
 from kafkalog.wire import apis
 from kafkalog.wire.api import Api

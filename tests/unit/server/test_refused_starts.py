@@ -18,15 +18,15 @@ from kafkalog.cluster.node.adoption import Adoption, carry_out, read_alone
 from kafkalog.config.server_properties import sorted_out
 from kafkalog.directory.manager import Manager
 from kafkalog.disk import layout
+from kafkalog.kraft.kraftlog import MetadataLog
+from kafkalog.kraft.records import encode
+from kafkalog.kraft.snapshots import render_snapshot
 from kafkalog.metadata.image import empty_image
-from kafkalog.metadata.kraft.kraftlog import MetadataLog
-from kafkalog.metadata.kraft.records import encode
-from kafkalog.metadata.kraft.snapshots import render_snapshot
-from kafkalog.metadata.zookeeper import tree
-from kafkalog.metadata.zookeeper.loading import Znode
-from kafkalog.metadata.zookeeper.session import Create, open_session
 from kafkalog.server.broker import Broker, node_of
 from kafkalog.testing.standin import StandIn
+from kafkalog.zookeeper import tree
+from kafkalog.zookeeper.loading import Znode
+from kafkalog.zookeeper.session import Create, open_session
 from tests.unit.server.test_protection import RECORDS
 
 QUICK = {"zookeeper.session.timeout.ms": 1, "zookeeper.connection.timeout.ms": 1000,

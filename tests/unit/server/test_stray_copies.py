@@ -11,11 +11,11 @@ import pytest
 from kafkalog.client.admin import Admin
 from kafkalog.client.producer.producer import Producer
 from kafkalog.log.log import Log
-from kafkalog.metadata.zookeeper import tree
-from kafkalog.metadata.zookeeper.session import Delete, Set, open_session
 from kafkalog.server.broker import Broker, node_of
 from kafkalog.testing.standin import StandIn
 from kafkalog.types import TopicPartition
+from kafkalog.zookeeper import tree
+from kafkalog.zookeeper.session import Delete, Set, open_session
 from tests.support.waiting import wait_for
 
 T = TopicPartition("t", 0)

@@ -9,8 +9,6 @@ from typing import Any, NamedTuple
 
 import pytest
 
-from kafkalog.metadata.zookeeper import tree
-from kafkalog.metadata.zookeeper.session import Create
 from kafkalog.simulate.checks import Violation
 from kafkalog.simulate.ensemble import ENSEMBLE
 from kafkalog.simulate.mutants import MUTANTS
@@ -18,6 +16,8 @@ from kafkalog.simulate.replica import Fetch
 from kafkalog.simulate.rules import Rules
 from kafkalog.wire.error_codes import ErrorCode
 from kafkalog.wire.tables.controller import LEADER_AND_ISR
+from kafkalog.zookeeper import tree
+from kafkalog.zookeeper.session import Create
 from tests.unit.simulate.scene import DURABLE, Scene
 
 Make = Callable[..., Scene]

@@ -7,10 +7,10 @@ from functools import partial
 
 import pytest
 
-from kafkalog.metadata.zookeeper import tree
-from kafkalog.metadata.zookeeper.session import Create, Seen
 from kafkalog.simulate.checks import Violation
 from kafkalog.simulate.ensemble import ENSEMBLE
+from kafkalog.zookeeper import tree
+from kafkalog.zookeeper.session import Create, Seen
 from tests.unit.simulate.scene import DURABLE, Scene
 
 

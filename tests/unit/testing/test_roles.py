@@ -12,12 +12,12 @@ import kafkalog
 from kafkalog.inspect.repair import apply, plan
 from kafkalog.inspect.verify.files import verify
 from kafkalog.log.log import handle_of
-from kafkalog.metadata.zookeeper import tree
-from kafkalog.metadata.zookeeper.session import Session
 from kafkalog.testing.cluster import TestCluster
 from kafkalog.wire.apis import METADATA
 from kafkalog.wire.error_codes import ErrorCode
 from kafkalog.wire.tables.controller import STOP_REPLICA
+from kafkalog.zookeeper import tree
+from kafkalog.zookeeper.session import Session
 from tests.support import apache
 from tests.support.raw import Raw
 from tests.support.zookeeper import ZooKeeper

@@ -7,11 +7,11 @@ from uuid import UUID
 
 import pytest
 
-from kafkalog.metadata.zookeeper import tree
-from kafkalog.metadata.zookeeper.loading import Loaded, Znode, load
-from kafkalog.metadata.zookeeper.reading import read_tree
-from kafkalog.metadata.zookeeper.session import Create, open_session
 from kafkalog.testing.standin import StandIn
+from kafkalog.zookeeper import tree
+from kafkalog.zookeeper.loading import Loaded, Znode, load
+from kafkalog.zookeeper.reading import read_tree
+from kafkalog.zookeeper.session import Create, open_session
 from tests.unit.metadata.zookeeper.test_tree import ZNODES
 
 NODE = 3

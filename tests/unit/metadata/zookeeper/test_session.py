@@ -13,7 +13,7 @@ from typing import NamedTuple
 import pytest
 
 from kafkalog.errors import ZooKeeperAway
-from kafkalog.metadata.zookeeper.session import (
+from kafkalog.zookeeper.session import (
     READS_AT_ONCE,
     WRITES_AT_ONCE,
     Check,

@@ -15,9 +15,9 @@ import pytest
 
 from kafkalog.errors import BadZnode
 from kafkalog.metadata.image import BROKER, TOPIC
-from kafkalog.metadata.zookeeper import entities, tree
-from kafkalog.metadata.zookeeper.documents import ZNODE_BYTES_MAX
-from kafkalog.metadata.zookeeper.loading import Znode, load
+from kafkalog.zookeeper import entities, tree
+from kafkalog.zookeeper.documents import ZNODE_BYTES_MAX
+from kafkalog.zookeeper.loading import Znode, load
 
 CAPTURED = json.loads(Path(__file__).with_name("znodes.json").read_text())
 """As captured by tests/kafka/cluster/capture.py: path to data, version and czxid."""

@@ -1,0 +1,86 @@
+"""The active controller: what its steps work with, and the interface of the store it writes to."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Generator, Hashable, Iterable, Sequence
+from random import Random
+from typing import Any, NamedTuple, Protocol, TypeVar
+
+from kafkalog.controller.context import Context, Copies, Reign, Snapshot
+from kafkalog.controller.events import Options
+from kafkalog.controller.records import Record
+from kafkalog.controller.requests import Gathered
+from kafkalog.metadata.image import MetadataImage, Partition, Topic
+
+__all__ = ["Active", "NotActive", "Steps", "Store", "Work"]
+
+T = TypeVar("T")
+Steps = Generator[object, Any, T]
+"""What a controller does about an event: it yields sequences of records, and is sent their
+outcomes; queries, and is sent their answers; and whatever else its store understands."""
+
+
+class NotActive(Exception):
+    """A store refused a record because another controller is the active one."""
+
+
+class Store(Protocol):
+    """Where the records of one active controller are kept; each controller gets a Store of its
+    own."""
+
+    def perform(self, context: Context, wanted: object) -> Generator[Any, Any, Any]:
+        """Carry out what a step yielded; returns what the step is sent.
+
+        Yields effects for the driver, whose `number` the controller sets, and is sent their
+        results.
+
+        Raises: NotActive.
+        """
+
+    def problem(self, context: Context, record: Record) -> str | None:
+        """Why a record is too large to be kept; None: it is not."""
+
+    def first_works(self) -> Sequence[Work]:
+        """What a controller does first, once it has sent all brokers what it knows."""
+
+    def works(self, event: object) -> Iterable[Work]:
+        """What a controller does about an event of the store."""
+
+
+class Active:
+    """What the steps of an active controller work with."""
+
+    def __init__(
+        self, options: Options, reign: Reign, snapshot: Snapshot, store: Store,
+        strays: Copies | None = None,
+    ) -> None:  # fmt: skip
+        """`strays`: as in Context."""
+        self.options = options
+        self.context = Context(reign, snapshot, strays)
+        self.image = snapshot.image
+        """The metadata when this controller became active; only settings are read from it."""
+        self.store = store
+        self.random = Random(options.seed)
+        self.told = Gathered(self.context, options.listener)
+
+    @property
+    def known(self) -> MetadataImage:
+        """The metadata with the topics as they are now."""
+        context = self.context
+        partitions: dict[str, dict[int, Partition]] = {name: {} for name in context.ids}
+        for (topic, number), one in context.partitions.items():
+            partitions[topic][number] = one
+        found = {name: Topic(name, topic_id, partitions[name])
+                 for name, topic_id in context.ids.items()}  # fmt: skip
+        names = {topic_id: name for name, topic_id in context.ids.items()}
+        return self.image._replace(topics=found, names=names)
+
+
+class Work(NamedTuple):
+    """Steps to take, one work after another."""
+
+    name: str
+    """As errors name it."""
+    begin: Callable[[Active], Steps[Any]]
+    key: Hashable = None
+    """Of works with the same key only one waits; None: all of them do."""

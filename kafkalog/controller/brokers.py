@@ -1,0 +1,154 @@
+"""Decides what follows when brokers come, go, or ask to shut down.
+
+Decisions, as defined in kafkalog.controller.partitions; the rules are those of Kafka's
+controller on ZooKeeper (kafka.md of the specification, 3.11).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from functools import partial
+
+from kafkalog.controller import leader_election
+from kafkalog.controller.context import NEVER_LED, Context, leadership
+from kafkalog.controller.deletion import delete_topics, drop_strays
+from kafkalog.controller.leader_election import Leadership
+from kafkalog.controller.partitions import (
+    Deciding,
+    believe,
+    guarded,
+    settle,
+    unled,
+    write,
+)
+from kafkalog.controller.reassign import resume
+from kafkalog.controller.records import TopicPartition
+from kafkalog.controller.requests import Gathered
+from kafkalog.metadata.image import Broker
+from kafkalog.wire.error_codes import ErrorCode
+
+__all__ = ["begin", "brokers_are", "directories_lost", "let_go"]
+
+UNKNOWN_EPOCH = -1
+"""Sent by a broker that does not say which of its lives it is in."""
+
+
+def begin(context: Context, told: Gathered) -> Deciding[None]:
+    """A controller was elected: send all brokers everything it found, and do what is due."""
+    told.announce()
+    told.know(context.partitions)
+    for key, one in context.partitions.items():
+        holding = set(context.holding(key))
+        told.lead((each for each in one.replicas if each in holding), key)
+    yield from believe(context, told)
+    yield from settle(context, told, list(context.partitions))
+    yield from drop_strays(context, told)
+    yield from resume(context, told)
+    yield from delete_topics(context, told)
+
+
+def brokers_are(context: Context, told: Gathered, now: Mapping[int, Broker]) -> Deciding[None]:
+    """The registered brokers changed.
+
+    One with another epoch died and came back: it leaves the ISR before it may return to it,
+    because it may have lost what was not on its disk.
+    """
+    before = dict(context.brokers)
+    same = {one for one in before if one in now and before[one].epoch == now[one].epoch}
+    came, gone = now.keys() - same, before.keys() - same
+    for one in gone:
+        del context.brokers[one]
+        context.ending.discard(one)
+        context.lost_directories.pop(one, None)
+    context.again = {one for one in context.again if one[1] is None or one[1][1] not in gone}
+    for one in same:
+        context.brokers[one] = now[one]
+    if gone:
+        touched = _on(context, gone)
+        told.know(touched)  # also partitions that keep their leader: their replicas are offline
+        yield from settle(context, told, touched)
+    context.brokers.update((one, now[one]) for one in came)
+    if came:
+        touched = _on(context, came)
+        told.announce(context.partitions, to=sorted(came))
+        told.announce(touched, to=sorted(same))
+        for one in sorted(came):
+            for key in context.on(one):
+                told.lead([one], key)
+        yield from settle(context, told, unled(context))
+        yield from drop_strays(context, told, came)
+        yield from delete_topics(context, told)
+    elif any(before[one] != now[one] for one in same):
+        told.know()
+
+
+def directories_lost(
+    context: Context, told: Gathered, broker: int, lost: Iterable[TopicPartition]
+) -> Deciding[None]:
+    """A broker can no longer serve these partitions: their disk failed.
+
+    A partition that the broker no longer keeps is ignored: the answer was in flight when a move
+    ended, and if the broker gets a copy again, that one need not be on the failed disk.
+    """
+    partitions = context.partitions
+    keys = {key for key in lost if key in partitions and broker in partitions[key].replicas}
+    if not keys:
+        return
+    held = context.lost_directories.get(broker, frozenset())
+    context.lost_directories[broker] = held | keys
+    told.know(keys)
+    yield from settle(context, told, sorted(keys))
+
+
+def let_go(
+    context: Context, told: Gathered, broker: int, epoch: int
+) -> Deciding[tuple[ErrorCode, list[TopicPartition]]]:
+    """A broker asks to shut down (ControlledShutdown): other brokers take over what it leads, and
+    it leaves the ISRs of what it follows.
+
+    Returns the answer: an error, and the partitions that it still leads and others keep, too.
+    """
+    registered = context.brokers.get(broker)
+    if registered is None:
+        return ErrorCode.BROKER_NOT_AVAILABLE, []
+    if epoch not in (UNKNOWN_EPOCH, registered.epoch):
+        return ErrorCode.STALE_BROKER_EPOCH, []
+    context.ending.add(broker)
+    wanted = {}
+    for key in _shared(context, broker):
+        new = guarded(context, key, None, partial(_without, context, told, broker, key))
+        if new is not None:
+            wanted[key] = new
+    yield from write(context, told, wanted)
+    partitions = context.partitions
+    return ErrorCode.NONE, [key for key in _shared(context, broker)
+                            if partitions[key].leader == broker]  # fmt: skip
+
+
+def _without(
+    context: Context, told: Gathered, broker: int, key: TopicPartition
+) -> Leadership | None:
+    """The leadership of a partition without a broker that is shutting down; None: it stays."""
+    one, live = context.partitions[key], set(context.holding(key))
+    now = leadership(one)
+    if now.leader == broker:
+        new = leader_election.elect_for_controlled_shutdown(now, one.replicas, live, context.ending)
+    else:
+        told.stop(broker, key, delete=False)
+        new = leader_election.without_replica(now, broker)
+    return None if new is None or (new.leader, new.isr) == (now.leader, now.isr) else new
+
+
+def _shared(context: Context, broker: int) -> list[TopicPartition]:
+    """A broker's partitions that others keep, too, except those never led or being deleted."""
+    return [
+        key
+        for key in sorted(context.on(broker))
+        if len(context.partitions[key].replicas) > 1
+        and context.partitions[key].leader_epoch != NEVER_LED
+        and key[0] not in context.deleted
+    ]
+
+
+def _on(context: Context, brokers: Iterable[int]) -> list[TopicPartition]:
+    return sorted({key for one in brokers for key in context.on(one)})

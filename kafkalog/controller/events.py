@@ -1,0 +1,126 @@
+"""The events of a controller and the effects it wants: data, for its driver.
+
+A driver hands over the events and carries out the effects, in their order: the server's with
+sockets and threads, a simulation's with none of them.  A store adds its own events and effects.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from enum import Enum
+from typing import Any, NamedTuple
+
+from kafkalog.config.broker import BrokerConfig
+from kafkalog.controller.context import Reign, Snapshot
+from kafkalog.controller.requests import Send
+from kafkalog.wire.api import Api
+
+__all__ = [
+    "Answered", "Asked", "Behind", "Clock", "Deposed", "Done", "Elected", "Options", "Reply",
+    "Resign", "Send", "Tick", "Timer",
+]  # fmt: skip
+
+
+class Options(NamedTuple):
+    """Settings of the node that is the controller."""
+
+    listener: str
+    """The listener by which brokers reach each other."""
+    rebalances: bool = True
+    """auto.leader.rebalance.enable"""
+    check_ms: int = 300_000
+    """leader.imbalance.check.interval.seconds"""
+    imbalance_percentage: int = 10
+    """leader.imbalance.per.broker.percentage"""
+    deletes: bool = True
+    """delete.topic.enable"""
+    config: BrokerConfig = BrokerConfig()
+    """The node's settings: the defaults of new topics."""
+    seed: int | None = None
+    """Seed of random choices, topic ids and replica placement; None: a different one each time."""
+    control_listener: str = ""
+    """The listener by which the controller reaches brokers; empty: the same."""
+
+
+class Clock(Enum):
+    """Work that a timer starts."""
+
+    BALANCE = "balance"
+    """Check whether leaderships are balanced."""
+    RETRY = "retry"
+    """Retry what could not be dropped or deleted."""
+
+
+# ---- events ------------------------------------------------------------------------------------
+
+
+class Elected(NamedTuple):
+    """This node is the controller, and its store was read after it became so; sent again if the
+    outcome of a write is unknown, after the store was read again."""
+
+    reign: Reign
+    loaded: Snapshot
+
+
+class Deposed(NamedTuple):
+    """It is no longer the controller, or no longer knows the contents of its store."""
+
+
+class Asked(NamedTuple):
+    """A node or a client sent a request."""
+
+    token: Any
+    """Returned with the answer."""
+    api: Api
+    request: Any
+    """As kafkalog.wire decodes it; for settings, SettingChanges."""
+    version: int
+
+
+class Answered(NamedTuple):
+    """A broker answered a `Send`."""
+
+    send: Send
+    response: Any
+
+
+class Behind(NamedTuple):
+    """Too many requests waited for a broker and were dropped: send it everything again."""
+
+    broker: int
+
+
+class Done(NamedTuple):
+    """An effect of the store was carried out."""
+
+    number: int
+    results: Sequence[Any]
+    """As the store expects them.  An exception among them ends the steps that asked."""
+
+
+class Tick(NamedTuple):
+    """The time of a `Timer` has come."""
+
+    clock: Clock
+
+
+# ---- effects -----------------------------------------------------------------------------------
+
+
+class Reply(NamedTuple):
+    """Answer a request.  None: another node is the controller, or will be; an exception: the
+    request failed with it."""
+
+    token: Any
+    body: Mapping[str, Any] | Exception | None
+
+
+class Timer(NamedTuple):
+    """Send a Tick at that time; the last Timer of a clock counts."""
+
+    clock: Clock
+    at_ms: int
+
+
+class Resign(NamedTuple):
+    """Another controller was elected: resign; Deposed need not follow."""

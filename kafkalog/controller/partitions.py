@@ -1,0 +1,192 @@
+"""The leadership that each partition is due, and how it is written.
+
+A partition is New (never led), Online (its leader holds it), or Offline.  That follows from what
+the controller knows, and is stored nowhere.  `due` returns the next leadership; once it is
+written, there is none.
+
+A decision is a generator.  It yields records, all of which are tried; is sent the outcome of each,
+in that order; and continues from there.  If another controller is active, or the outcome of a write
+is unknown, the decision is dropped, and the controller reads its store again.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Collection, Generator, Iterable, Mapping, Sequence
+from functools import partial
+from typing import TypeVar
+
+from kafkalog.controller.context import NEVER_LED, Context, leadership
+from kafkalog.controller.leader_election import Leadership, elect_first, elect_for_offline
+from kafkalog.controller.records import Outcome, Record, TopicPartition
+from kafkalog.controller.requests import Gathered
+from kafkalog.metadata.image import NO_LEADER, Partition
+
+__all__ = [
+    "Deciding",
+    "believe",
+    "due",
+    "guarded",
+    "lead_on",
+    "settle",
+    "unled",
+    "without_offline",
+    "without_reborn",
+    "write",
+]
+
+_logger = logging.getLogger(__name__)
+T = TypeVar("T")
+U = TypeVar("U")
+Deciding = Generator[Sequence[Record], Sequence[Outcome], T]
+
+
+def guarded(context: Context, key: TopicPartition, otherwise: U, decide: Callable[[], T]) -> T | U:
+    """The result of `decide`, which is about one partition; `otherwise`: if it raises.
+
+    So an exception harms only its partition.  It is logged once.
+    """
+    try:
+        return decide()
+    except Exception as problem:
+        if context.broken.get(key) != (said := repr(problem)):
+            context.broken[key] = said
+            _logger.exception("%s-%d: the controller cannot decide about it", *key)
+        return otherwise
+
+
+def due(
+    one: Partition, holding: Collection[int], electable: Collection[int], *, unclean: bool
+) -> Leadership | None:
+    """What a partition's leadership must become; None: it stays as it is.
+
+    `holding`: live brokers with its disk; `electable`: those of them that may be elected.
+    """
+    if one.leader_epoch == NEVER_LED:
+        return elect_first(one.replicas, electable)
+    now = leadership(one)
+    if now.leader not in holding:
+        elected = elect_for_offline(now, one.replicas, electable, unclean=unclean)
+        if elected is not None:
+            return elected
+    return without_offline(now, holding)
+
+
+def without_offline(now: Leadership, holding: Collection[int]) -> Leadership | None:
+    """The leadership without brokers that are offline; None: none of them is.
+
+    If the whole ISR is offline it stays, because each member has everything that was acknowledged.
+    (Kafka's controller removes them one by one and keeps the last.)
+    """
+    leader = now.leader if now.leader in holding else NO_LEADER
+    isr = tuple(one for one in now.isr if one in holding) or now.isr
+    if (leader, isr) == (now.leader, now.isr):
+        return None
+    return Leadership(leader, now.leader_epoch + 1, isr, now.recovering)
+
+
+def without_reborn(
+    now: Leadership, replicas: Sequence[int], live: Collection[int], reborn: Collection[int]
+) -> Leadership | None:
+    """The leadership after some of the ISR died and came back unseen; None: nothing changes.
+
+    They may have lost records that were not on their disks and that others still have.  So they
+    are treated like brokers that are seen to die: they leave the ISR, if others are in it.  If no
+    other is left, the leader gets another epoch, because its next records may differ from the ones
+    it had before.
+    """
+    believed = [one for one in now.isr if one in live and one not in reborn]
+    among = believed or now.isr
+    leader = now.leader
+    if leader in reborn or leader not in among:
+        leader = next((one for one in replicas if one in among and one in live), NO_LEADER)
+    if leader == NO_LEADER or not {*now.isr} & {*reborn}:
+        return None
+    return now.led_by(leader, among)
+
+
+def believe(context: Context, told: Gathered) -> Deciding[None]:
+    """A broker that died and came back while there was no controller does not stay in ISRs."""
+    wanted = {}
+    for key, reborn in context.reborn.items():
+        new = guarded(context, key, None, partial(_without_reborn, context, key, reborn))
+        if new is not None and key[0] not in context.deleted:
+            wanted[key] = new
+    context.reborn.clear()
+    yield from write(context, told, wanted)
+
+
+def _without_reborn(
+    context: Context, key: TopicPartition, reborn: Collection[int]
+) -> Leadership | None:
+    one = context.partitions[key]
+    return without_reborn(leadership(one), one.replicas, context.electable(key), reborn)
+
+
+def unled(context: Context) -> list[TopicPartition]:
+    """The partitions that are New or Offline."""
+    return [key for key, one in context.partitions.items()
+            if one.leader == NO_LEADER or one.leader not in context.holding(key)]  # fmt: skip
+
+
+def settle(context: Context, told: Gathered, keys: Iterable[TopicPartition]) -> Deciding[None]:
+    """Give partitions the leadership that they are due, and send it."""
+    wanted = {}
+    for key in keys:
+        new = guarded(context, key, None, partial(_due, context, key))
+        if new is not None and key[0] not in context.deleted:
+            wanted[key] = new
+    yield from write(context, told, wanted)
+
+
+def _due(context: Context, key: TopicPartition) -> Leadership | None:
+    return due(
+        context.partitions[key], set(context.holding(key)), context.electable(key),
+        unclean=context.unclean(key[0]),
+    )  # fmt: skip
+
+
+def lead_on(context: Context, told: Gathered, keys: Iterable[TopicPartition]) -> Deciding[None]:
+    """Give leaders that may not know the stored state of their partitions another epoch: Kafka's
+    brokers accept no news of the epoch that they know."""
+    wanted = {}
+    for key in keys:
+        now = leadership(context.partitions[key])
+        if now.leader != NO_LEADER and key[0] not in context.deleted:
+            wanted[key] = now._replace(leader_epoch=now.leader_epoch + 1)
+    yield from write(context, told, wanted)
+
+
+def write(
+    context: Context, told: Gathered, wanted: Mapping[TopicPartition, Leadership], *,
+    to_holders: bool = True,
+) -> Deciding[set[TopicPartition]]:  # fmt: skip
+    """Write leaderships to the store, then send them.
+
+    `to_holders`: have the replicas of a partition lead or follow; not for an ISR that its leader
+    asked for.  Returns those that were written; the others are stale.
+    """
+    tried = {
+        key: guarded(context, key, None, partial(context.change, key, new))
+        for key, new in wanted.items()
+        if key not in context.stale
+    }
+    changes = {key: one for key, one in tried.items() if one is not None}
+    if not changes:
+        return set()
+    outcomes = yield [*changes.values()]
+    done = set()
+    for (key, one), outcome in zip(changes.items(), outcomes, strict=True):
+        context.stale |= outcome.stale
+        if not outcome.done:
+            continue
+        first = context.partitions[key].leader_epoch == NEVER_LED
+        context.written(one)
+        holding = set(context.holding(key))
+        if to_holders:
+            replicas = context.partitions[key].replicas
+            told.lead((each for each in replicas if each in holding), key, new=first)
+        done.add(key)
+    if done:
+        told.know(done)
+    return done

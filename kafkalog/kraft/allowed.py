@@ -1,0 +1,29 @@
+"""Whether a single node may lead the metadata that it found; before it writes anything."""
+
+from collections.abc import Callable
+
+from kafkalog.directory.manager import Manager
+from kafkalog.disk.layout import MetaProperties
+from kafkalog.kraft import directory
+from kafkalog.kraft.loading import Loaded, known_epoch
+from kafkalog.log.log import Log
+from kafkalog.metadata.image import METADATA_VERSION, MetadataImage
+
+__all__ = ["check_leadable"]
+
+
+def check_leadable(
+    manager: Manager, log: Log, loaded: Loaded, meta: MetaProperties,
+    check: Callable[[MetadataImage], None],
+) -> None:  # fmt: skip
+    """Refuse metadata that this node cannot lead, or that `check` refuses.
+
+    Raises: ArgumentError (unknown records, or a cluster of several nodes); errors of `check`.
+    """
+    image = loaded.replay.image
+    loaded.check_known(log.path)
+    directory.check_alone(image, meta)
+    known_epoch(log, image, meta.node_id)
+    if METADATA_VERSION not in image.features:
+        check(directory.first_image(manager, meta))
+    check(image)

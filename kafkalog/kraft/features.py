@@ -1,0 +1,102 @@
+"""Feature levels: the current ones, and the changes of UpdateFeatures.
+
+Pure, as plan.py.  Source: Kafka's FeatureControlManager; KIP-584, KIP-778, KIP-1022.
+"""
+
+from __future__ import annotations
+
+from kafkalog.kraft.plan import Plan, Record, Site
+from kafkalog.metadata.configs import Refused
+from kafkalog.metadata.image import BROKER, ELIGIBLE_REPLICAS, METADATA_VERSION, MetadataImage
+from kafkalog.metadata.levels import KRAFT_VERSION, SUPPORTED
+from kafkalog.metadata.requests import FeatureChange, FeatureChanges
+from kafkalog.wire.error_codes import ErrorCode
+
+__all__ = ["least_in_sync", "update_features"]
+
+MIN_INSYNC = "min.insync.replicas"
+KNOWN = {*SUPPORTED, "group.version", "share.version", "streams.version"}
+"""The features of Kafka 4.4."""
+UPGRADE, SAFE_DOWNGRADE, UNSAFE_DOWNGRADE = 1, 2, 3
+"""The kinds of a change."""
+RECORDS_CHANGED = frozenset((7, 8, 11, 13, 14, 15, 17, 23, 30, 32, 33))
+"""Levels of metadata.version at which records changed: none of them can be downgraded across.
+Source: Kafka's MetadataVersion."""
+PREFIX = "The update failed for all features since the following feature had an error: "
+
+
+def update_features(
+    image: MetadataImage, asked: FeatureChanges, site: Site, kraft_version: int
+) -> Plan:
+    """UpdateFeatures, all or nothing: one result, with the first error.
+    `kraft_version`: of the metadata's quorum, which no request changes here."""
+    changes = {one.name: one for one in asked.changes}
+    records: list[Record] = []
+    try:
+        for change in changes.values():
+            records.append(_changed(image, change, kraft_version))
+    except Refused as error:
+        return Plan([], [{"error_code": int(error.code), "error_message": f"{PREFIX}{error}"}])
+    if ELIGIBLE_REPLICAS in changes and changes[ELIGIBLE_REPLICAS].level:
+        records += least_in_sync(image, site)
+    return Plan([] if asked.validate_only else records, [{"error_code": 0, "error_message": None}])
+
+
+def _changed(image: MetadataImage, change: FeatureChange, kraft_version: int) -> Record:
+    """The record of one change.  Raises: Refused."""
+    name, level, kind = change
+    current = kraft_version if name == KRAFT_VERSION else image.features.get(name, 0)
+    if kind not in (UPGRADE, SAFE_DOWNGRADE, UNSAFE_DOWNGRADE):
+        raise _invalid(change, "The controller does not support the given upgrade type.")
+    if level < 0:
+        raise _invalid(change, "A feature version cannot be less than 0.")
+    low, high = SUPPORTED.get(name, (0, 0))
+    if name == KRAFT_VERSION:
+        low = high = kraft_version
+    if not low <= level <= high:
+        here = f"Local controller {image.node_id}"
+        versions = f"{low}-{high}" if low < high else str(low)
+        raise _invalid(
+            change, f"{here} only supports versions {versions}" if high else
+            f"{here} does not support this feature.",
+        )  # fmt: skip
+    if level < current and kind == UPGRADE:
+        raise _invalid(
+            change, "Can't downgrade the version of this feature without setting the upgrade type "
+            "to either safe or unsafe downgrade.",
+        )  # fmt: skip
+    if level > current and kind != UPGRADE:
+        raise _invalid(change, "Can't downgrade to a newer version.")
+    if name not in KNOWN:
+        raise _invalid(change, f"Feature {name} not found.")
+    if name == METADATA_VERSION and RECORDS_CHANGED & {*range(level + 1, current + 1)}:
+        why = (
+            "Unsafe metadata downgrade is not supported in this version."
+            if kind == UNSAFE_DOWNGRADE else "Refusing to perform the requested downgrade because "
+            "it might delete metadata information."
+        )  # fmt: skip
+        what = f"Unsupported metadata.version downgrade from {current} to {level}"
+        raise Refused(ErrorCode.INVALID_UPDATE_VERSION, f"{what}. {why}")
+    return "FeatureLevelRecord", {"name": name, "feature_level": level}
+
+
+def _invalid(change: FeatureChange, why: str) -> Refused:
+    what = f"Invalid update version {change.level} for feature {change.name}"
+    return Refused(ErrorCode.INVALID_UPDATE_VERSION, f"{what}. {why}")
+
+
+def least_in_sync(image: MetadataImage, site: Site) -> list[Record]:
+    """With eligible leader replicas it belongs to the cluster, and no broker has its own."""
+    found: list[Record] = []
+    if MIN_INSYNC not in image.config(BROKER, ""):
+        least = str(site.config.topic.min_insync_replicas)
+        found.append(("ConfigRecord", _setting("", least)))
+    for kind, name in image.configs:
+        if kind == BROKER and name and MIN_INSYNC in image.config(kind, name):
+            found.append(("ConfigRecord", _setting(name, None)))
+    return found
+
+
+def _setting(broker: str, value: str | None) -> dict[str, object]:
+    where = {"resource_type": BROKER, "resource_name": broker}
+    return {**where, "name": MIN_INSYNC, "value": value}

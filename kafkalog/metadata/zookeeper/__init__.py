@@ -1,1 +1,0 @@
-"""Metadata as Kafka's brokers keep it in ZooKeeper: a tree of small JSON documents."""

@@ -1,0 +1,272 @@
+"""What a controller does when watched znodes change, and when it begins to watch them.
+
+Steps, as defined in kafkalog.controller.active: they read the tree, and hand what they find to the
+rules.  A znode that cannot be parsed is skipped and logged.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Iterable, Mapping, Sequence
+
+from kafkalog.controller import brokers, deletion, reassign, requested_elections, topics
+from kafkalog.controller.active import Active, Steps, Work
+from kafkalog.controller.context import Reign, Snapshot, unclean_of
+from kafkalog.controller.core import Controller
+from kafkalog.controller.events import Options
+from kafkalog.controller.records import ElectionEnd, TopicPartition
+from kafkalog.controller.steps import read_states
+from kafkalog.metadata.image import Broker, Topic
+from kafkalog.zookeeper import entities, own_settings, tree
+from kafkalog.zookeeper.documents import DENIED
+from kafkalog.zookeeper.events import Read, Seen, Unwatched
+from kafkalog.zookeeper.loading import Loaded, Znode, broker
+from kafkalog.zookeeper.store import Looks, Removals, ZooKeeperRecords
+
+__all__ = ["WATCHES", "ZooKeeperStore", "controller"]
+
+_logger = logging.getLogger(__name__)
+CHANGES_MAX = 1000
+"""Notifications of changed settings that are kept, for brokers that have not read them yet."""
+
+
+class ZooKeeperStore(ZooKeeperRecords):
+    """The store of one active controller: its records, and its watches."""
+
+    def __init__(self, reign: Reign, loaded: Loaded) -> None:
+        super().__init__(reign, loaded)
+        self.config_change = ""
+        """The last notification of settings that was read."""
+
+    def first_works(self) -> Sequence[Work]:
+        """Read everything that is watched, and clear up."""
+        return [self._named(step) for step in (*_ALL, own_settings_left)]
+
+    def works(self, event: object) -> Iterable[Work]:
+        """What follows from a watch that fired, or from watches that were lost."""
+        if isinstance(event, Unwatched):
+            return [self._named(step) for step in _ALL]
+        assert isinstance(event, Seen)
+        parent, _, name = event.path.rpartition("/")
+        if parent == tree.TOPICS:
+            return [Work(event.path, lambda office: _topics_read(self, office, [name]), event.path)]
+        step = WATCHES.get(tree.BROKERS if parent == tree.BROKERS else event.path)
+        return [] if step is None else [Work(event.path, self._bound(step), event.path)]
+
+    def _named(self, step: Step) -> Work:
+        return Work(step.__name__, self._bound(step), step)
+
+    def _bound(self, step: Step) -> Callable[[Active], Steps[None]]:
+        return lambda office: step(self, office)
+
+
+def controller(options: Options) -> Controller:
+    """A controller whose store is ZooKeeper."""
+
+    def store(reign: Reign, snapshot: Snapshot) -> ZooKeeperStore:
+        assert isinstance(snapshot, Loaded)
+        return ZooKeeperStore(reign, snapshot)
+
+    return Controller(options, store)
+
+
+Step = Callable[[ZooKeeperStore, Active], Steps[None]]
+
+
+# ---- what watches report -----------------------------------------------------------------------
+
+
+def brokers_seen(store: ZooKeeperStore, office: Active) -> Steps[None]:
+    """Brokers came, went, or changed their registration."""
+    (names,) = yield Looks([Read(tree.BROKERS, children=True, watch=True)])
+    numbers = [int(name) for name in names or () if name.isdecimal() and len(name) <= 10]
+    znodes = yield Looks([Read(tree.broker_path(one), watch=True) for one in numbers])
+    now: dict[int, Broker] = {}
+    for number, znode in zip(numbers, znodes, strict=True):
+        found = None if znode is None else store.parsed(broker, number, znode)
+        known = office.context.brokers.get(number)
+        if found is None and znode and known and (
+            known.epoch == znode.created or znode.data == DENIED
+        ):  # fmt: skip
+            found = known  # it is alive, whatever overwrote its znode
+        if found is not None:
+            now[number] = found
+    yield from brokers.brokers_are(office.context, office.told, now)
+
+
+def topics_seen(store: ZooKeeperStore, office: Active) -> Steps[None]:
+    """Topics came or went."""
+    (names,) = yield Looks([Read(tree.TOPICS, children=True, watch=True)])
+    known = office.context.ids
+    for name in [name for name in known if name not in {*(names or ())}]:
+        topics.topic_gone(office.context, name)
+        store.topic_read(name, None)
+    yield from _topics_read(store, office, [name for name in names or () if name not in known])
+
+
+def _topics_read(store: ZooKeeperStore, office: Active, names: Sequence[str]) -> Steps[None]:
+    """Read topics' settings, and whether an out-of-sync replica may lead them.  If a move's end
+    could not be written because the topic had changed, it is written now."""
+    asked = [
+        read
+        for name in names
+        for read in (
+            Read(entities.config_path(("topics", name))),
+            Read(tree.topic_path(name), watch=True),
+        )
+    ]
+    found = (yield Looks(asked)) if asked else []
+    context = office.context
+    read: dict[str, Topic] = {}
+    for name, config, znode in zip(names, found[::2], found[1::2], strict=True):
+        node = None if znode is None else store.parsed(tree.read_topic, name, znode.data)
+        if znode is None or (node and name in context.ids and context.ids[name] != node.topic_id):
+            topics.topic_gone(context, name)  # it is gone, or was recreated
+            store.topic_read(name, None)
+        if node is not None:
+            read[name] = _topic(name, node)
+            store.topic_read(name, znode.version)
+            context.says_unclean(name, _unclean(store, name, config))
+    yield from topics.topics_are(context, office.told, read.values())
+    yield from reassign.resume(
+        context, office.told, [key for key in context.partitions if key[0] in read]
+    )
+    if context.deleted & read.keys():  # it may have got more partitions
+        yield from deletion.delete_topics(context, office.told)
+
+
+def _topic(name: str, node: tree.TopicNode) -> Topic:
+    return Topic(name, node.topic_id, {
+        number: topics.never_led(
+            number, replicas, node.adding.get(number, ()), node.removing.get(number, ())
+        )
+        for number, replicas in node.replicas.items()
+    })  # fmt: skip
+
+
+def _unclean(store: ZooKeeperStore, topic: str, config: Znode | None) -> bool | None:
+    entity = ("topics", topic)
+    data = None if config is None else config.data
+    return unclean_of(store.parsed(entities.read_config, entity, data) or {})
+
+
+def deletions_seen(store: ZooKeeperStore, office: Active) -> Steps[None]:
+    """Topics are to be deleted (/admin/delete_topics)."""
+    (names,) = yield Looks([Read(tree.DELETE_TOPICS, children=True, watch=True)])
+    new = [name for name in names or () if name not in office.context.deleted]
+    if new and not office.options.deletes:
+        yield Removals([f"{tree.DELETE_TOPICS}/{name}" for name in new])
+    elif new:
+        yield from deletion.topics_to_delete(office.context, office.told, new)
+
+
+def isr_changes_seen(store: ZooKeeperStore, office: Active) -> Steps[None]:
+    """Leaders wrote ISRs themselves, as brokers of older versions do."""
+    paths, znodes = yield from _notifications(tree.ISR_CHANGES)
+    keys: dict[TopicPartition, None] = {}
+    for path, znode in zip(paths, znodes, strict=True):
+        if znode is not None:
+            keys.update(dict.fromkeys(store.parsed(tree.read_isr_change, path, znode.data) or ()))
+    known = [key for key in keys if key in office.context.partitions]
+    yield from read_states(office, known)
+    if known:
+        office.told.know(known)
+    if paths:
+        yield Removals(paths)
+
+
+def log_dirs_seen(store: ZooKeeperStore, office: Active) -> Steps[None]:
+    """Brokers lost disks: send them the partitions that they keep; they answer which are lost."""
+    paths, znodes = yield from _notifications(tree.LOG_DIR_EVENTS)
+    for path, znode in zip(paths, znodes, strict=True):
+        one = None if znode is None else store.parsed(tree.read_log_dir_event, path, znode.data)
+        if one is not None:
+            for key in office.context.on(one):
+                office.told.lead([one], key)
+    if paths:
+        yield Removals(paths)
+
+
+def _notifications(parent: str) -> Steps[tuple[list[str], list[Znode | None]]]:
+    (names,) = yield Looks([Read(parent, children=True, watch=True)])
+    paths = [f"{parent}/{name}" for name in names or ()]
+    znodes = (yield Looks([Read(path) for path in paths])) if paths else []
+    return paths, znodes
+
+
+def election_seen(store: ZooKeeperStore, office: Active) -> Steps[None]:
+    """Preferred leaders are to be elected (/admin/preferred_replica_election)."""
+    (znode,) = yield Looks([Read(tree.ELECTION, watch=True)])
+    if znode is not None:
+        keys = store.parsed(tree.read_election, znode.data) or ()
+        yield from requested_elections.elect_leaders(
+            office.context, office.told, keys, unclean=False
+        )
+        yield [ElectionEnd()]
+
+
+def reassignment_seen(store: ZooKeeperStore, office: Active) -> Steps[None]:
+    """Partitions are to be moved (/admin/reassign_partitions)."""
+    (znode,) = yield Looks([Read(tree.REASSIGNMENT, watch=True)])
+    if znode is None:
+        office.context.asked_by_tree = {}
+        return
+    wanted = store.parsed(tree.read_reassignment, znode.data) or {}
+    if wanted != office.context.asked_by_tree or not wanted:
+        refused = yield from reassign.ask_by_tree(office.context, office.told, wanted)
+        for (topic, number), why in refused.items():
+            _logger.warning("%s-%d is not reassigned: %s", topic, number, why.message)
+
+
+def settings_seen(store: ZooKeeperStore, office: Active) -> Steps[None]:
+    """Settings changed: apply what topics say about elections."""
+    (names,) = yield Looks([Read(entities.CHANGES, children=True, watch=True)])
+    new = [name for name in names or () if name > store.config_change]
+    paths = [f"{entities.CHANGES}/{name}" for name in new]
+    znodes = (yield Looks([Read(path) for path in paths])) if paths else []
+    store.config_change = max([store.config_change, *new])
+    changed: dict[str, None] = {}
+    for path, znode in zip(paths, znodes, strict=True):
+        entity = None if znode is None else store.parsed(entities.read_change, path, znode.data)
+        if entity is not None and entity[0] == "topics" and entity[1] in office.context.ids:
+            changed[entity[1]] = None
+    reads = [Read(entities.config_path(("topics", name))) for name in changed]
+    found = (yield Looks(reads)) if reads else []
+    for name, config in zip(changed, found, strict=True):
+        said = _unclean(store, name, config)
+        yield from topics.unclean_is(office.context, office.told, name, said)
+    old = [f"{entities.CHANGES}/{name}" for name in (names or [])[:-CHANGES_MAX]]
+    if old:
+        yield Removals(old)
+
+
+def watch_topics(store: ZooKeeperStore, office: Active) -> Steps[None]:
+    """Watch the found topics for changes from now on."""
+    yield from _topics_read(store, office, list(office.context.ids))
+
+
+def own_settings_left(store: ZooKeeperStore, office: Active) -> Steps[None]:
+    """Remove the settings of topics that controllers deleted that do not know of them: Kafka's."""
+    places = tree.OWN_TOPICS, tree.TOPICS
+    names, known = yield Looks([Read(place, children=True) for place in places])
+    left = [] if known is None else sorted({*(names or ())} - {*known})
+    if left:
+        yield Removals([own_settings.path_of(name) for name in left])
+
+
+WATCHES: Mapping[str, Step] = {
+    tree.BROKERS: brokers_seen,
+    tree.TOPICS: topics_seen,
+    tree.DELETE_TOPICS: deletions_seen,
+    tree.ISR_CHANGES: isr_changes_seen,
+    tree.LOG_DIR_EVENTS: log_dirs_seen,
+    tree.ELECTION: election_seen,
+    tree.REASSIGNMENT: reassignment_seen,
+    entities.CHANGES: settings_seen,
+}
+"""The steps, by watched path."""
+_ALL: Sequence[Step] = (
+    brokers_seen, topics_seen, watch_topics,
+    *(step for step in WATCHES.values() if step not in (brokers_seen, topics_seen)),
+)  # fmt: skip
+"""Read everything that is watched, in this order."""
