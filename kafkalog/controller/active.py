@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator, Hashable, Iterable, Sequence
+from collections.abc import Callable, Collection, Generator, Hashable, Iterable, Sequence
 from random import Random
 from typing import Any, NamedTuple, Protocol, TypeVar
 
@@ -63,14 +63,16 @@ class Active:
         self.random = Random(options.seed)
         self.told = Gathered(self.context, options.listener)
 
-    @property
-    def known(self) -> MetadataImage:
-        """The metadata with the topics as they are now."""
+    def known(self, enlarged: Collection[str] = ()) -> MetadataImage:
+        """The metadata with the topics as they are now; `enlarged`: those with their partitions,
+        which the others lack."""
         context = self.context
-        partitions: dict[str, dict[int, Partition]] = {name: {} for name in context.ids}
-        for (topic, number), one in context.partitions.items():
-            partitions[topic][number] = one
-        found = {name: Topic(name, topic_id, partitions[name])
+        partitions: dict[str, dict[int, Partition]] = {name: {} for name in enlarged}
+        if partitions:
+            for (topic, number), one in context.partitions.items():
+                if topic in partitions:
+                    partitions[topic][number] = one
+        found = {name: Topic(name, topic_id, partitions.get(name, {}))
                  for name, topic_id in context.ids.items()}  # fmt: skip
         names = {topic_id: name for name, topic_id in context.ids.items()}
         return self.image._replace(topics=found, names=names)

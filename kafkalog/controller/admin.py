@@ -6,7 +6,7 @@ Steps, as defined in kafkalog.controller.active; `topic_rules` decides.
 from __future__ import annotations
 
 import uuid
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from typing import Any
 
 from kafkalog.controller import deletion, topics
@@ -34,7 +34,7 @@ CHANGED = Refused(ErrorCode.UNKNOWN_SERVER_ERROR, "The topic has changed since: 
 Body = dict[str, Any]
 
 
-def _cluster(office: Active) -> Cluster:
+def _cluster(office: Active, enlarged: Collection[str] = ()) -> Cluster:
     context, config = office.context, office.options.config
     racks = {number: one.rack for number, one in sorted(context.brokers.items())}
 
@@ -42,7 +42,7 @@ def _cluster(office: Active) -> Cluster:
         return place(racks, count, factor, office.random, start)
 
     return Cluster(
-        office.known, config, list(racks), placed,
+        office.known(enlarged), config, list(racks), placed,
         factor_default=int(config.get("default.replication.factor", 1)),
         deleted=context.deleted, deletes=office.options.deletes, zookeeper=True,
         problem=lambda record: office.store.problem(context, record),
@@ -93,7 +93,9 @@ def answer_create_topics(office: Active, request: Any, version: int) -> Steps[Bo
 def answer_create_partitions(office: Active, request: Any, version: int) -> Steps[Body]:
     """CreatePartitions."""
     context = office.context
-    decision = create_partitions(_cluster(office), translation.more_partitions(request))
+    asked = translation.more_partitions(request)
+    cluster = _cluster(office, {one.name for one in asked.topics})
+    decision = create_partitions(cluster, asked)
     outcomes = yield decision.records
     created: list[Topic] = []
     failed: dict[str, Refused] = {}

@@ -82,7 +82,7 @@ def incremental_alter_configs(office: Active, asked: SettingChanges, version: in
 def _alter(office: Active, asked: SettingChanges, plan: Plan) -> Steps[Body]:
     """One result per resource; each is changed by itself."""
     found = yield Settings(tuple((one.kind, one.name) for one in asked.resources))
-    image = office.known
+    image = office.known()
     done = [
         altered(_image(office, image, one.resources[0]), one, settings, plan, office.options.config)
         for one, settings in zip(each(asked), found, strict=True)
