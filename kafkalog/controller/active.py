@@ -6,10 +6,10 @@ from collections.abc import Callable, Collection, Generator, Hashable, Iterable,
 from random import Random
 from typing import Any, NamedTuple, Protocol, TypeVar
 
-from kafkalog.controller.context import Context, Copies, Reign, Snapshot
+from kafkalog.controller.context import Claim, Context, Copies, Snapshot
 from kafkalog.controller.events import Options
 from kafkalog.controller.records import Record
-from kafkalog.controller.requests import Gathered
+from kafkalog.controller.requests import RequestBatch
 from kafkalog.metadata.image import MetadataImage, Partition, Topic
 
 __all__ = ["Active", "NotActive", "Steps", "Store", "Work"]
@@ -51,17 +51,17 @@ class Active:
     """What the steps of an active controller work with."""
 
     def __init__(
-        self, options: Options, reign: Reign, snapshot: Snapshot, store: Store,
-        strays: Copies | None = None,
+        self, options: Options, claim: Claim, snapshot: Snapshot, store: Store,
+        stray_replicas: Copies | None = None,
     ) -> None:  # fmt: skip
-        """`strays`: as in Context."""
+        """`stray_replicas`: as in Context."""
         self.options = options
-        self.context = Context(reign, snapshot, strays)
+        self.context = Context(claim, snapshot, stray_replicas)
         self.image = snapshot.image
         """The metadata when this controller became active; only settings are read from it."""
         self.store = store
         self.random = Random(options.seed)
-        self.told = Gathered(self.context, options.listener)
+        self.batch = RequestBatch(self.context, options.listener)
 
     def known(self, enlarged: Collection[str] = ()) -> MetadataImage:
         """The metadata with the topics as they are now; `enlarged`: those with their partitions,

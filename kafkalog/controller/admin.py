@@ -34,25 +34,25 @@ CHANGED = Refused(ErrorCode.UNKNOWN_SERVER_ERROR, "The topic has changed since: 
 Body = dict[str, Any]
 
 
-def _cluster(office: Active, enlarged: Collection[str] = ()) -> Cluster:
-    context, config = office.context, office.options.config
+def _cluster(active: Active, enlarged: Collection[str] = ()) -> Cluster:
+    context, config = active.context, active.options.config
     racks = {number: one.rack for number, one in sorted(context.brokers.items())}
 
     def placed(count: int, factor: int, start: Start | None) -> list[tuple[int, ...]]:
-        return place(racks, count, factor, office.random, start)
+        return place(racks, count, factor, active.random, start)
 
     return Cluster(
-        office.known(enlarged), config, list(racks), placed,
+        active.known(enlarged), config, list(racks), placed,
         factor_default=int(config.get("default.replication.factor", 1)),
-        deleted=context.deleted, deletes=office.options.deletes, zookeeper=True,
-        problem=lambda record: office.store.problem(context, record),
-        new_id=lambda: _new_id(office),
+        deleted=context.deleted, deletes=active.options.deletes, zookeeper=True,
+        problem=lambda record: active.store.problem(context, record),
+        new_id=lambda: _new_id(active),
     )  # fmt: skip
 
 
-def _new_id(office: Active) -> uuid.UUID:
+def _new_id(active: Active) -> uuid.UUID:
     while True:
-        found = uuid.UUID(int=office.random.getrandbits(128), version=4)
+        found = uuid.UUID(int=active.random.getrandbits(128), version=4)
         if not uuid_text(found).startswith("-"):
             return found
 
@@ -70,10 +70,10 @@ def _results(decision: Decision, failed: Mapping[str, Refused]) -> list[Body]:
     ]
 
 
-def answer_create_topics(office: Active, request: Any, version: int) -> Steps[Body]:
+def answer_create_topics(active: Active, request: Any, version: int) -> Steps[Body]:
     """CreateTopics."""
-    context = office.context
-    decision = create_topics(_cluster(office), translation.new_topics(request))
+    context = active.context
+    decision = create_topics(_cluster(active), translation.new_topics(request))
     outcomes = yield decision.records
     created: list[Topic] = []
     failed: dict[str, Refused] = {}
@@ -81,20 +81,20 @@ def answer_create_topics(office: Active, request: Any, version: int) -> Steps[Bo
         assert isinstance(one, TopicCreation)
         if outcome.done:
             created.append(_topic(one.name, one.topic_id, one.replicas))
-            context.says_unclean(one.name, unclean_of(one.settings))
+            context.set_unclean(one.name, unclean_of(one.settings))
         else:
             failed[one.name] = Refused(
                 ErrorCode.TOPIC_ALREADY_EXISTS, f"Topic '{one.name}' already exists."
             )
-    yield from topics.topics_are(context, office.told, created)
+    yield from topics.topics_changed(context, active.batch, created)
     return {"topics": _results(decision, failed)}
 
 
-def answer_create_partitions(office: Active, request: Any, version: int) -> Steps[Body]:
+def answer_create_partitions(active: Active, request: Any, version: int) -> Steps[Body]:
     """CreatePartitions."""
-    context = office.context
+    context = active.context
     asked = translation.more_partitions(request)
-    cluster = _cluster(office, {one.name for one in asked.topics})
+    cluster = _cluster(active, {one.name for one in asked.topics})
     decision = create_partitions(cluster, asked)
     outcomes = yield decision.records
     created: list[Topic] = []
@@ -105,15 +105,15 @@ def answer_create_partitions(office: Active, request: Any, version: int) -> Step
             created.append(_topic(one.topic, context.ids[one.topic], one.replicas))
         else:
             failed[one.topic] = CHANGED
-    yield from topics.topics_are(context, office.told, created)
+    yield from topics.topics_changed(context, active.batch, created)
     return {"results": _results(decision, failed)}
 
 
-def answer_delete_topics(office: Active, request: Any, version: int) -> Steps[Body]:
+def answer_delete_topics(active: Active, request: Any, version: int) -> Steps[Body]:
     """DeleteTopics: the topics are being deleted from now on, and are gone once every broker has
     dropped them."""
-    decision = delete_topics(_cluster(office), translation.deleted_topics(request))
+    decision = delete_topics(_cluster(active), translation.deleted_topics(request))
     yield decision.records  # a request that exists already is as good
     names = [one.topic for one in decision.records if isinstance(one, TopicDeletion)]
-    yield from deletion.topics_to_delete(office.context, office.told, names)
+    yield from deletion.topics_to_delete(active.context, active.batch, names)
     return {"responses": decision.results}

@@ -43,24 +43,24 @@ Body = dict[str, Any]
 Answer = Callable[[Active, Any, int], Steps[Body]]
 
 
-def alter_partition(office: Active, request: Any, version: int) -> Steps[Body]:
+def alter_partition(active: Active, request: Any, version: int) -> Steps[Body]:
     """AlterPartition: leaders ask for other ISRs."""
-    return (yield from isr.alter_partition(office.context, office.told, request, version))
+    return (yield from isr.alter_partition(active.context, active.batch, request, version))
 
 
-def controlled_shutdown(office: Active, request: Any, version: int) -> Steps[Body]:
+def controlled_shutdown(active: Active, request: Any, version: int) -> Steps[Body]:
     """ControlledShutdown: a broker wants to stop."""
-    error, left = yield from brokers.let_go(
-        office.context, office.told, request.broker_id, request.broker_epoch
+    error, left = yield from brokers.shut_down(
+        active.context, active.batch, request.broker_id, request.broker_epoch
     )
     rows = [{"topic_name": topic, "partition_index": number} for topic, number in left]
     return {"error_code": error, "remaining_partitions": rows}
 
 
-def allocate_producer_ids(office: Active, request: Any, version: int) -> Steps[Body]:
+def allocate_producer_ids(active: Active, request: Any, version: int) -> Steps[Body]:
     """AllocateProducerIds: a block that no broker gets twice, whichever node is the controller."""
     none = {"producer_id_start": 0, "producer_id_len": 0}
-    sender = office.context.brokers.get(request.broker_id)
+    sender = active.context.brokers.get(request.broker_id)
     if sender is None:
         return {"error_code": ErrorCode.BROKER_ID_NOT_REGISTERED, **none}
     if sender.epoch != request.broker_epoch:
@@ -78,17 +78,17 @@ def allocate_producer_ids(office: Active, request: Any, version: int) -> Steps[B
     return {"error_code": ErrorCode.UNKNOWN_SERVER_ERROR, **none}
 
 
-def elect_leaders(office: Active, request: Any, version: int) -> Steps[Body]:
+def elect_leaders(active: Active, request: Any, version: int) -> Steps[Body]:
     """ElectLeaders; a request for all partitions returns only those with something to report."""
     asked = request.topic_partitions
-    context = office.context
+    context = active.context
     if asked is None:
         keys = [key for key in context.partitions if key[0] not in context.deleted]
     else:
         keys = [(one.topic, number) for one in asked for number in one.partitions]
     unclean = version > 0 and request.election_type != PREFERRED
     codes = yield from requested_elections.elect_leaders(
-        context, office.told, keys, unclean=unclean
+        context, active.batch, keys, unclean=unclean
     )
     if asked is None:
         codes = {k: code for k, code in codes.items() if code != ErrorCode.ELECTION_NOT_NEEDED}
@@ -100,15 +100,15 @@ def elect_leaders(office: Active, request: Any, version: int) -> Steps[Body]:
     return {"error_code": ErrorCode.NONE, "replica_election_results": results}
 
 
-def alter_reassignments(office: Active, request: Any, version: int) -> Steps[Body]:
+def alter_reassignments(active: Active, request: Any, version: int) -> Steps[Body]:
     """AlterPartitionReassignments: move partitions to other brokers."""
-    return (yield from reassign.alter_reassignments(office.context, office.told, request))
+    return (yield from reassign.alter_reassignments(active.context, active.batch, request))
 
 
-def list_reassignments(office: Active, request: Any, version: int) -> Steps[Body]:
+def list_reassignments(active: Active, request: Any, version: int) -> Steps[Body]:
     """ListPartitionReassignments: the moves under way."""
     yield ()
-    return reassign.list_reassignments(office.context, request)
+    return reassign.list_reassignments(active.context, request)
 
 
 def _why(code: ErrorCode) -> str | None:
@@ -123,12 +123,12 @@ def _why(code: ErrorCode) -> str | None:
     return said.get(code, "The partition has changed since; try again.")
 
 
-def rebalanced(office: Active) -> Steps[None]:
+def rebalanced(active: Active) -> Steps[None]:
     """Move leaderships back to the preferred leaders (auto.leader.rebalance.enable)."""
     keys: list[TopicPartition] = requested_elections.unbalanced(
-        office.context, office.options.imbalance_percentage
+        active.context, active.options.imbalance_percentage
     )
-    yield from requested_elections.elect_leaders(office.context, office.told, keys, unclean=False)
+    yield from requested_elections.elect_leaders(active.context, active.batch, keys, unclean=False)
 
 
 ANSWERS: Mapping[int, Answer] = {

@@ -11,43 +11,45 @@ from functools import partial
 
 from kafkalog.controller import leader_election
 from kafkalog.controller.context import NEVER_LED, Context, leadership
-from kafkalog.controller.deletion import delete_topics, drop_strays
+from kafkalog.controller.deletion import delete_stray_replicas, delete_topics
 from kafkalog.controller.leader_election import Leadership
 from kafkalog.controller.partitions import (
     Deciding,
-    believe,
+    demote_restarted,
     guarded,
-    settle,
-    unled,
+    leaderless,
+    update_leadership,
     write,
 )
 from kafkalog.controller.reassign import resume
 from kafkalog.controller.records import TopicPartition
-from kafkalog.controller.requests import Gathered
+from kafkalog.controller.requests import RequestBatch
 from kafkalog.metadata.image import Broker
 from kafkalog.wire.error_codes import ErrorCode
 
-__all__ = ["begin", "brokers_are", "directories_lost", "let_go"]
+__all__ = ["begin", "brokers_changed", "log_dirs_failed", "shut_down"]
 
 UNKNOWN_EPOCH = -1
 """Sent by a broker that does not say which of its lives it is in."""
 
 
-def begin(context: Context, told: Gathered) -> Deciding[None]:
+def begin(context: Context, batch: RequestBatch) -> Deciding[None]:
     """A controller was elected: send all brokers everything it found, and do what is due."""
-    told.announce()
-    told.know(context.partitions)
+    batch.update_metadata_first()
+    batch.update_metadata(context.partitions)
     for key, one in context.partitions.items():
         holding = set(context.holding(key))
-        told.lead((each for each in one.replicas if each in holding), key)
-    yield from believe(context, told)
-    yield from settle(context, told, list(context.partitions))
-    yield from drop_strays(context, told)
-    yield from resume(context, told)
-    yield from delete_topics(context, told)
+        batch.leader_and_isr((each for each in one.replicas if each in holding), key)
+    yield from demote_restarted(context, batch)
+    yield from update_leadership(context, batch, list(context.partitions))
+    yield from delete_stray_replicas(context, batch)
+    yield from resume(context, batch)
+    yield from delete_topics(context, batch)
 
 
-def brokers_are(context: Context, told: Gathered, now: Mapping[int, Broker]) -> Deciding[None]:
+def brokers_changed(
+    context: Context, batch: RequestBatch, now: Mapping[int, Broker]
+) -> Deciding[None]:
     """The registered brokers changed.
 
     One with another epoch died and came back: it leaves the ISR before it may return to it,
@@ -58,32 +60,34 @@ def brokers_are(context: Context, told: Gathered, now: Mapping[int, Broker]) -> 
     came, gone = now.keys() - same, before.keys() - same
     for one in gone:
         del context.brokers[one]
-        context.ending.discard(one)
-        context.lost_directories.pop(one, None)
-    context.again = {one for one in context.again if one[1] is None or one[1][1] not in gone}
+        context.shutting_down.discard(one)
+        context.offline_log_dirs.pop(one, None)
+    context.retrying = {one for one in context.retrying if one[1] is None or one[1][1] not in gone}
     for one in same:
         context.brokers[one] = now[one]
     if gone:
         touched = _on(context, gone)
-        told.know(touched)  # also partitions that keep their leader: their replicas are offline
-        yield from settle(context, told, touched)
+        batch.update_metadata(
+            touched
+        )  # also partitions that keep their leader: their replicas are offline
+        yield from update_leadership(context, batch, touched)
     context.brokers.update((one, now[one]) for one in came)
     if came:
         touched = _on(context, came)
-        told.announce(context.partitions, to=sorted(came))
-        told.announce(touched, to=sorted(same))
+        batch.update_metadata_first(context.partitions, to=sorted(came))
+        batch.update_metadata_first(touched, to=sorted(same))
         for one in sorted(came):
             for key in context.on(one):
-                told.lead([one], key)
-        yield from settle(context, told, unled(context))
-        yield from drop_strays(context, told, came)
-        yield from delete_topics(context, told)
+                batch.leader_and_isr([one], key)
+        yield from update_leadership(context, batch, leaderless(context))
+        yield from delete_stray_replicas(context, batch, came)
+        yield from delete_topics(context, batch)
     elif any(before[one] != now[one] for one in same):
-        told.know()
+        batch.update_metadata()
 
 
-def directories_lost(
-    context: Context, told: Gathered, broker: int, lost: Iterable[TopicPartition]
+def log_dirs_failed(
+    context: Context, batch: RequestBatch, broker: int, lost: Iterable[TopicPartition]
 ) -> Deciding[None]:
     """A broker can no longer serve these partitions: their disk failed.
 
@@ -94,14 +98,14 @@ def directories_lost(
     keys = {key for key in lost if key in partitions and broker in partitions[key].replicas}
     if not keys:
         return
-    held = context.lost_directories.get(broker, frozenset())
-    context.lost_directories[broker] = held | keys
-    told.know(keys)
-    yield from settle(context, told, sorted(keys))
+    held = context.offline_log_dirs.get(broker, frozenset())
+    context.offline_log_dirs[broker] = held | keys
+    batch.update_metadata(keys)
+    yield from update_leadership(context, batch, sorted(keys))
 
 
-def let_go(
-    context: Context, told: Gathered, broker: int, epoch: int
+def shut_down(
+    context: Context, batch: RequestBatch, broker: int, epoch: int
 ) -> Deciding[tuple[ErrorCode, list[TopicPartition]]]:
     """A broker asks to shut down (ControlledShutdown): other brokers take over what it leads, and
     it leaves the ISRs of what it follows.
@@ -113,28 +117,30 @@ def let_go(
         return ErrorCode.BROKER_NOT_AVAILABLE, []
     if epoch not in (UNKNOWN_EPOCH, registered.epoch):
         return ErrorCode.STALE_BROKER_EPOCH, []
-    context.ending.add(broker)
+    context.shutting_down.add(broker)
     wanted = {}
     for key in _shared(context, broker):
-        new = guarded(context, key, None, partial(_without, context, told, broker, key))
+        new = guarded(context, key, None, partial(_without, context, batch, broker, key))
         if new is not None:
             wanted[key] = new
-    yield from write(context, told, wanted)
+    yield from write(context, batch, wanted)
     partitions = context.partitions
     return ErrorCode.NONE, [key for key in _shared(context, broker)
                             if partitions[key].leader == broker]  # fmt: skip
 
 
 def _without(
-    context: Context, told: Gathered, broker: int, key: TopicPartition
+    context: Context, batch: RequestBatch, broker: int, key: TopicPartition
 ) -> Leadership | None:
     """The leadership of a partition without a broker that is shutting down; None: it stays."""
     one, live = context.partitions[key], set(context.holding(key))
     now = leadership(one)
     if now.leader == broker:
-        new = leader_election.elect_for_controlled_shutdown(now, one.replicas, live, context.ending)
+        new = leader_election.elect_for_controlled_shutdown(
+            now, one.replicas, live, context.shutting_down
+        )
     else:
-        told.stop(broker, key, delete=False)
+        batch.stop_replica(broker, key, delete=False)
         new = leader_election.without_replica(now, broker)
     return None if new is None or (new.leader, new.isr) == (now.leader, now.isr) else new
 

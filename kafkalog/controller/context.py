@@ -16,7 +16,13 @@ from kafkalog.errors import ArgumentError
 from kafkalog.metadata.image import NO_LEADER, TOPIC, Broker, MetadataImage, Partition
 
 __all__ = [
-    "NEVER_LED", "Context", "Copies", "Reign", "Snapshot", "leadership", "unclean_of",
+    "NEVER_LED",
+    "Claim",
+    "Context",
+    "Copies",
+    "Snapshot",
+    "leadership",
+    "unclean_of",
 ]  # fmt: skip
 
 Copies = dict[str, set[tuple[int, int]]]
@@ -26,7 +32,7 @@ NEVER_LED = -1
 """The leader epoch of a partition that has no state in the store yet."""
 
 
-class Reign(NamedTuple):
+class Claim(NamedTuple):
     """The identity of the deciding controller, and how its writes prove it."""
 
     broker: int
@@ -70,16 +76,18 @@ class Snapshot(Protocol):
 class Context:
     """What a controller knows.  One thread only: the controller's."""
 
-    def __init__(self, reign: Reign, loaded: Snapshot, strays: Copies | None = None) -> None:
-        """`strays`: as an earlier reign of this node knew them.  Those of a topic that was not
-        read are forgotten: its znode may only be unreadable, and another controller may have
-        given the copy back in the meantime."""
-        self.reign = reign
+    def __init__(
+        self, claim: Claim, loaded: Snapshot, stray_replicas: Copies | None = None
+    ) -> None:
+        """`stray_replicas`: as this node knew them when it was the controller before.  Those of a
+        topic that was not read are forgotten: the topic may only be unreadable, and another
+        controller may have given the replica back since."""
+        self.claim = claim
         image = loaded.image
         self.brokers: dict[int, Broker] = dict(image.brokers)
-        self.ending: set[int] = set()
+        self.shutting_down: set[int] = set()
         """Brokers that asked for a controlled shutdown; they may not be elected."""
-        self.lost_directories: dict[int, frozenset[TopicPartition]] = {}
+        self.offline_log_dirs: dict[int, frozenset[TopicPartition]] = {}
         """The partitions that each broker holds on a failed disk."""
         self.ids: dict[str, uuid.UUID] = {name: topic.id for name, topic in image.topics.items()}
         self.partitions: dict[TopicPartition, Partition] = {
@@ -87,30 +95,30 @@ class Context:
         }
         self.written_by: dict[TopicPartition, int] = dict(loaded.written_by)
         """The epoch of the controller that wrote a partition's state."""
-        self.reborn: dict[TopicPartition, frozenset[int]] = dict(_reborn(loaded))
+        self.restarted: dict[TopicPartition, frozenset[int]] = dict(_restarted(loaded))
         """Members of an ISR that registered after it was written: no controller saw them die."""
         self.deleted: set[str] = set(loaded.deleted)
         """Topics being deleted; no leader is elected for them."""
         self.dropped: Copies = {}
         """The copies of these that brokers have dropped."""
-        self.strays: Copies = {name: those for name, those in (strays or {}).items()
+        self.stray_replicas: Copies = {name: those for name, those in (stray_replicas or {}).items()
                                if name in self.ids}  # fmt: skip
         """Copies that moves left behind and that their brokers have not reported as dropped."""
         self.failed: Copies = {}
         """Of both, what to retry: the copies that brokers could not drop; an empty set if the store
         refused."""
-        self.again: set[tuple[str, tuple[int, int] | None]] = set()
+        self.retrying: set[tuple[str, tuple[int, int] | None]] = set()
         """Retries in flight: copies by topic; None: the topic's removal from the store."""
         self.stale: set[TopicPartition] = set(loaded.unread)
         """Their state in the store differs from here: nothing is decided until it is read again."""
-        self.unread: set[TopicPartition] = set(loaded.unread)
+        self.unreadable: set[TopicPartition] = set(loaded.unread)
         """Of these, what must not be read again at once: the state is unreadable, or differed again
         when it was read."""
-        self.broken: dict[TopicPartition, str] = {}
+        self.undecidable: dict[TopicPartition, str] = {}
         """Why nothing could be decided about a partition, as it was logged last."""
-        self.shifted: set[TopicPartition] = set()
+        self.moves_to_check: set[TopicPartition] = set()
         """Partitions under a move whose ISR may have changed since the move was last looked at."""
-        self.asked_by_tree: dict[TopicPartition, tuple[int, ...]] = {}
+        self.requested_moves: dict[TopicPartition, tuple[int, ...]] = {}
         """The moves in /admin/reassign_partitions that are not done."""
         self._unclean = _unclean(loaded)
 
@@ -119,11 +127,11 @@ class Context:
     def electable(self, key: TopicPartition) -> frozenset[int]:
         """Brokers that may lead a partition, or be in sync: alive, with its disk, and not shutting
         down."""
-        return frozenset(one for one in self.holding(key) if one not in self.ending)
+        return frozenset(one for one in self.holding(key) if one not in self.shutting_down)
 
     def holding(self, key: TopicPartition) -> Iterator[int]:
         """The live brokers that have the partition's disk."""
-        lost = self.lost_directories
+        lost = self.offline_log_dirs
         return (one for one in self.brokers if key not in lost.get(one, ()))
 
     def offline_replicas(self, key: TopicPartition) -> tuple[int, ...]:
@@ -137,9 +145,9 @@ class Context:
 
     def unclean(self, topic: str) -> bool:
         """Whether an out-of-sync leader is better for this topic than none."""
-        return self._unclean.get(topic, self.reign.unclean)
+        return self._unclean.get(topic, self.claim.unclean)
 
-    def says_unclean(self, topic: str, said: bool | None) -> None:
+    def set_unclean(self, topic: str, said: bool | None) -> None:
         """Set a topic's own unclean.leader.election.enable; None: it has none."""
         self._unclean.pop(topic, None)
         if said is not None:
@@ -148,9 +156,9 @@ class Context:
     def moved_off(self, broker: int, key: TopicPartition) -> None:
         """A broker no longer keeps a partition: it must drop its copy, whose disk no longer counts
         as lost."""
-        self.strays.setdefault(key[0], set()).add((key[1], broker))
-        if key in (lost := self.lost_directories.get(broker, frozenset())):
-            self.lost_directories[broker] = lost - {key}
+        self.stray_replicas.setdefault(key[0], set()).add((key[1], broker))
+        if key in (lost := self.offline_log_dirs.get(broker, frozenset())):
+            self.offline_log_dirs[broker] = lost - {key}
 
     # ---- what is written ------------------------------------------------------------------
 
@@ -179,28 +187,28 @@ class Context:
         """A change was written."""
         for key, one in change.after.items():
             if one.partition_epoch != self.partitions[key].partition_epoch:
-                self.written_by[key] = self.reign.epoch
+                self.written_by[key] = self.claim.epoch
             self.partitions[key] = one
             if not change.replicas:
-                self._shift(key)
+                self._check_move(key)
 
     def read(self, key: TopicPartition, found: PartitionState | None) -> None:
         """A partition's state was read from the store; None: it has none."""
         self.stale.discard(key)
-        self.unread.discard(key)
-        state = found or PartitionState(Leadership(NO_LEADER, NEVER_LED, ()), -1, self.reign.epoch)
+        self.unreadable.discard(key)
+        state = found or PartitionState(Leadership(NO_LEADER, NEVER_LED, ()), -1, self.claim.epoch)
         self.written_by[key] = state.written_by
         new = state.leadership
         self.partitions[key] = self.partitions[key]._replace(
             leader=new.leader, leader_epoch=new.leader_epoch, isr=new.isr,
             leader_recovery_state=int(new.recovering), partition_epoch=state.partition_epoch,
         )  # fmt: skip
-        self._shift(key)
+        self._check_move(key)
 
-    def _shift(self, key: TopicPartition) -> None:
+    def _check_move(self, key: TopicPartition) -> None:
         one = self.partitions[key]
         if one.adding_replicas or one.removing_replicas:
-            self.shifted.add(key)
+            self.moves_to_check.add(key)
 
 
 def leadership(one: Partition) -> Leadership:
@@ -214,7 +222,7 @@ def unclean_of(settings: Mapping[str, str]) -> bool | None:
     return None if said is None else said.strip().lower() == "true"
 
 
-def _reborn(loaded: Snapshot) -> Iterator[tuple[TopicPartition, frozenset[int]]]:
+def _restarted(loaded: Snapshot) -> Iterator[tuple[TopicPartition, frozenset[int]]]:
     epochs = {one.id: one.epoch for one in loaded.image.brokers.values()}
     for topic, one in loaded.image.partitions():
         key = topic.name, one.partition

@@ -15,18 +15,18 @@ from typing import Any, NamedTuple, TypeAlias
 
 from kafkalog.controller import answers, steps
 from kafkalog.controller.active import Active, NotActive, Steps, Store, Work
-from kafkalog.controller.context import Copies, Reign, Snapshot
+from kafkalog.controller.context import Claim, Copies, Snapshot
 from kafkalog.controller.events import (
-    Answered,
-    Asked,
-    Behind,
+    BrokerResponse,
+    ClientRequest,
     Clock,
     Deposed,
-    Done,
     Elected,
     Options,
+    QueueOverflow,
     Reply,
     Resign,
+    StoreResult,
     Tick,
     Timer,
 )
@@ -42,7 +42,7 @@ FIRST_CHECK_MS = 5_000
 RETRY_MS, RETRY_MAX_MS = 1_000, 60_000
 """Until what failed is retried: the first delay, which doubles each time, and the longest."""
 SAID_MAX = 1_000
-"""Different exceptions that are logged in a reign."""
+"""Different exceptions that are logged in a claim."""
 _NOBODY = object()
 Effect: TypeAlias = Any
 """One of kafkalog.controller.events, or of the store."""
@@ -58,11 +58,11 @@ def _named(step: Callable[[Active], Steps[None]]) -> Work:
     return Work(step.__name__, step, step)
 
 
-def _answering(answer: answers.Answer, event: Asked) -> Callable[[Active], Steps[Any]]:
-    return lambda office: answer(office, event.request, event.version)
+def _answering(answer: answers.Answer, event: ClientRequest) -> Callable[[Active], Steps[Any]]:
+    return lambda active: answer(active, event.request, event.version)
 
 
-def _running(office: Active, steps_: Steps[Any]) -> Generator[Effect, Any, Any]:
+def _running(active: Active, steps_: Steps[Any]) -> Generator[Effect, Any, Any]:
     """Take steps: the store carries out what they yield.  Returns their result."""
     sent: Any = None
     while True:
@@ -70,7 +70,7 @@ def _running(office: Active, steps_: Steps[Any]) -> Generator[Effect, Any, Any]:
             wanted = steps_.send(sent)
         except StopIteration as end:
             return end.value
-        sent = yield from office.store.perform(office.context, wanted)
+        sent = yield from active.store.perform(active.context, wanted)
 
 
 class Controller:
@@ -79,11 +79,11 @@ class Controller:
     One thread only.
     """
 
-    def __init__(self, options: Options, store: Callable[[Reign, Snapshot], Store]) -> None:
+    def __init__(self, options: Options, store: Callable[[Claim, Snapshot], Store]) -> None:
         """`store`: makes the store of a controller that has become active."""
         self._options = options
         self._store = store
-        self._office: Active | None = None
+        self._active: Active | None = None
         self._waiting: deque[_Waiting] = deque()
         self._keys: set[Hashable] = set()
         self._asked_count = 0
@@ -98,22 +98,22 @@ class Controller:
         """The keys of retries that have not ended yet."""
         self._said: set[tuple[str, str]] = set()
         """The exceptions that were logged, with the names of their works."""
-        self._strays: Copies = {}  # of the last reign: known nowhere else
+        self._stray_replicas: Copies = {}  # of the last claim: known nowhere else
 
     @property
     def reigns(self) -> bool:
         """Whether this node is the controller, as far as it knows."""
-        return self._office is not None
+        return self._active is not None
 
     @property
-    def office(self) -> Active | None:
-        """What it knows while it reigns, for inspection; None: it does not reign."""
-        return self._office
+    def active(self) -> Active | None:
+        """What it knows while it is active, for inspection; None: it is not."""
+        return self._active
 
     @property
     def problems(self) -> list[str]:
-        """The exceptions of this reign, for inspection."""
-        broken = {} if self._office is None else self._office.context.broken
+        """The exceptions of this claim, for inspection."""
+        broken = {} if self._active is None else self._active.context.undecidable
         found = [f"{name}: {said}" for name, said in sorted(self._said)]
         return found + [f"{topic}-{number}: {said}" for (topic, number), said in broken.items()]
 
@@ -126,24 +126,24 @@ class Controller:
             effects += self._begin(event, now_ms)
         elif isinstance(event, Deposed):
             effects += self._end()
-        elif isinstance(event, Done):
-            if self._office is not None and self._work and event.number == self._number:
-                effects += self._go(self._office, self._work[0], event.results)
-        elif self._office is None:
-            if isinstance(event, Asked):
+        elif isinstance(event, StoreResult):
+            if self._active is not None and self._work and event.number == self._number:
+                effects += self._go(self._active, self._work[0], event.results)
+        elif self._active is None:
+            if isinstance(event, ClientRequest):
                 effects.append(Reply(event.token, None))
         else:
-            effects += self._take(self._office, event, now_ms)
+            effects += self._take(self._active, event, now_ms)
         while self._work is None and self._waiting:
             effects += self._next()
         effects += self._again(now_ms)
         return effects
 
-    # ---- reigns ----------------------------------------------------------------------------------
+    # ---- elections ------------------------------------------------------------------------------
 
     def _begin(self, event: Elected, now_ms: int) -> Iterator[Effect]:
-        store = self._store(event.reign, event.loaded)
-        self._office = Active(self._options, event.reign, event.loaded, store, self._strays)
+        store = self._store(event.claim, event.loaded)
+        self._active = Active(self._options, event.claim, event.loaded, store, self._stray_replicas)
         self._retry_ms, self._retry_waits = RETRY_MS, False
         for problem in event.loaded.problems:
             _logger.warning("%s", problem)
@@ -157,9 +157,9 @@ class Controller:
         works = [*([self._work[0]] if self._work else []), *self._waiting]
         if self._work is not None:
             self._work[1].close()
-        if self._office is not None:
-            self._strays = self._office.context.strays
-        self._office, self._work = None, None
+        if self._active is not None:
+            self._stray_replicas = self._active.context.stray_replicas
+        self._active, self._work = None, None
         self._waiting.clear()
         self._keys.clear()
         self._failed.clear()
@@ -170,19 +170,19 @@ class Controller:
 
     # ---- what is to be done ----------------------------------------------------------------------
 
-    def _take(self, office: Active, event: object, now_ms: int) -> Iterator[Effect]:
-        if isinstance(event, Asked):
+    def _take(self, active: Active, event: object, now_ms: int) -> Iterator[Effect]:
+        if isinstance(event, ClientRequest):
             answer = answers.ANSWERS.get(event.api.key)
             if answer is None or self._asked_count >= ASKED_MAX:
                 yield Reply(event.token, None)
             else:
                 self._asked_count += 1
                 self._add(Work(event.api.name, _answering(answer, event)), event.token)
-        elif isinstance(event, Answered):
+        elif isinstance(event, BrokerResponse):
             begin = partial(steps.answered, send=event.send, response=event.response)
             name = f"broker {event.send.broker}'s answer to {event.send.api.name}"
             self._add(Work(name, begin))
-        elif isinstance(event, Behind):
+        elif isinstance(event, QueueOverflow):
             name = f"broker {event.broker} is behind"
             self._add(Work(name, partial(steps.behind, broker=event.broker), name))
         elif isinstance(event, Tick) and event.clock is Clock.BALANCE:
@@ -195,14 +195,14 @@ class Controller:
             for work in (_named(steps.failed_again), *failed.values()):
                 self._add(work)
         else:
-            for work in office.store.works(event):
+            for work in active.store.works(event):
                 self._add(work)
 
     def _again(self, now_ms: int) -> Iterator[Effect]:
         """Retry what failed, each time after a longer delay, until nothing fails."""
-        context = None if self._office is None else self._office.context
-        left = context is not None and bool(context.failed or context.unread or self._failed)
-        if context is None or not (left or context.again or self._retried):
+        context = None if self._active is None else self._active.context
+        left = context is not None and bool(context.failed or context.unreadable or self._failed)
+        if context is None or not (left or context.retrying or self._retried):
             self._retry_ms = RETRY_MS
         elif left and not self._retry_waits:
             yield Timer(Clock.RETRY, now_ms + self._retry_ms)
@@ -218,14 +218,14 @@ class Controller:
     # ---- doing it --------------------------------------------------------------------------------
 
     def _next(self) -> list[Effect]:
-        office = self._office
-        assert office is not None
+        active = self._active
+        assert active is not None
         waiting = self._waiting.popleft()
         self._keys.discard(waiting.work.key)
-        self._work = waiting, _running(office, waiting.work.begin(office))
-        return self._go(office, waiting, None)
+        self._work = waiting, _running(active, waiting.work.begin(active))
+        return self._go(active, waiting, None)
 
-    def _go(self, office: Active, waiting: _Waiting, results: Any) -> list[Effect]:
+    def _go(self, active: Active, waiting: _Waiting, results: Any) -> list[Effect]:
         """Continue to the store's next effect, or to the end."""
         assert self._work is not None
         running = self._work[1]
@@ -233,15 +233,15 @@ class Controller:
             bad = next((one for one in results or () if isinstance(one, Exception)), None)
             effect = running.send(results) if bad is None else running.throw(bad)
         except StopIteration as end:
-            return self._ended(office, waiting, end.value)
+            return self._ended(active, waiting, end.value)
         except NotActive:
-            _logger.warning("another controller reigns; this one resigns")
+            _logger.warning("another controller was elected; this one resigns")
             return [*self._end(), Resign()]
         except Exception as problem:  # it harms nothing else
             self._fail(waiting.work, problem)
-            return self._ended(office, waiting, problem)
+            return self._ended(active, waiting, problem)
         self._number += 1
-        return [*office.told.urgent(), effect._replace(number=self._number)]
+        return [*active.batch.expedited(), effect._replace(number=self._number)]
 
     def _fail(self, work: Work, problem: Exception) -> None:
         """A work raised: it is retried later, and a request gets the exception as its answer.
@@ -255,15 +255,15 @@ class Controller:
         if work.key is not None:
             self._failed[work.key] = work
 
-    def _ended(self, office: Active, waiting: _Waiting, body: Any) -> list[Effect]:
+    def _ended(self, active: Active, waiting: _Waiting, body: Any) -> list[Effect]:
         self._work = None
         self._retried.discard(waiting.work.key)
-        effects: list[Effect] = [*office.told.sends()]
+        effects: list[Effect] = [*active.batch.sends()]
         if waiting.token is not _NOBODY:
             self._asked_count -= 1
             effects.append(Reply(waiting.token, body))
-        if office.context.stale - office.context.unread:
+        if active.context.stale - active.context.unreadable:
             self._add(_named(steps.stale_again))
-        if office.context.shifted:
+        if active.context.moves_to_check:
             self._add(_named(steps.moves_again))
         return effects

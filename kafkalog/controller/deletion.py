@@ -10,7 +10,7 @@ topic that is being deleted, so no new replica could copy the rest.
 
 Beyond Kafka's: a broker that no longer keeps a partition is asked to drop its copy until it has,
 also after it comes back; if its disk failed, only then.  No topic waits for that, and it continues
-after the topic is deleted, until the reign ends.
+after the topic is deleted, until another controller is elected.
 """
 
 from __future__ import annotations
@@ -20,30 +20,38 @@ from collections.abc import Collection, Iterable, Mapping
 
 from kafkalog.controller.context import Context, Copies
 from kafkalog.controller.partitions import Deciding
-from kafkalog.controller.reassign import give_up
+from kafkalog.controller.reassign import cancel_requested
 from kafkalog.controller.records import Confirmation, TopicPartition, TopicRemoval
-from kafkalog.controller.requests import Gathered
-from kafkalog.controller.topics import topic_gone
+from kafkalog.controller.requests import RequestBatch
+from kafkalog.controller.topics import topic_removed
 from kafkalog.wire.error_codes import ErrorCode
 
-__all__ = ["delete_again", "delete_topics", "drop_strays", "replicas_dropped", "topics_to_delete"]
+__all__ = [
+    "delete_again",
+    "delete_stray_replicas",
+    "delete_topics",
+    "replicas_dropped",
+    "topics_to_delete",
+]
 
 _logger = logging.getLogger(__name__)
 
 
-def topics_to_delete(context: Context, told: Gathered, topics: Iterable[str]) -> Deciding[None]:
+def topics_to_delete(
+    context: Context, batch: RequestBatch, topics: Iterable[str]
+) -> Deciding[None]:
     """Delete these topics: clients no longer see them.  Of a name without a topic only the request
     is removed."""
     wanted = set(topics)
     context.deleted |= wanted
     keys = [key for key in context.partitions if key[0] in wanted]
     if keys:
-        told.know(keys)
-    yield from give_up(context, wanted)
-    yield from delete_topics(context, told)
+        batch.update_metadata(keys)
+    yield from cancel_requested(context, wanted)
+    yield from delete_topics(context, batch)
 
 
-def delete_topics(context: Context, told: Gathered) -> Deciding[None]:
+def delete_topics(context: Context, batch: RequestBatch) -> Deciding[None]:
     """Continue the deletions as far as possible now: have each broker drop its copies, and remove
     the topics that all brokers have dropped from the store."""
     stops: Copies = {}
@@ -51,43 +59,44 @@ def delete_topics(context: Context, told: Gathered) -> Deciding[None]:
     for topic in sorted(context.deleted):
         failed = context.failed.pop(topic, set())
         left = _left(context, topic)
-        stops[topic] = (left or set()) | failed & _strays(context, topic)
+        stops[topic] = (left or set()) | failed & _stray_replicas(context, topic)
         if left is not None and not left:
             gone.append(topic)
-    yield from _stop(context, told, stops)
+    yield from _stop(context, batch, stops)
     for topic in gone:
         yield from _remove(context, topic)
 
 
-def delete_again(context: Context, told: Gathered) -> Deciding[None]:
+def delete_again(context: Context, batch: RequestBatch) -> Deciding[None]:
     """Retry what failed, and nothing else: a broker that has not answered is not asked twice."""
     failed, context.failed = context.failed, {}
     stops: Copies = {}
     gone = []
     for topic, those in sorted(failed.items()):
         left = _left(context, topic) if topic in context.deleted else None
-        stops[topic] = those & ((left or set()) | _strays(context, topic))
+        stops[topic] = those & ((left or set()) | _stray_replicas(context, topic))
         if left is not None and not left:
             gone.append(topic)
-    context.again |= {(topic, copy) for topic, copies in stops.items() for copy in copies
+    context.retrying |= {(topic, copy) for topic, copies in stops.items() for copy in copies
                       if copy[1] in context.brokers}  # fmt: skip
-    context.again |= {(topic, None) for topic in gone}
-    yield from _stop(context, told, stops)
+    context.retrying |= {(topic, None) for topic in gone}
+    yield from _stop(context, batch, stops)
     for topic in gone:
         yield from _remove(context, topic)
 
 
-def drop_strays(
-    context: Context, told: Gathered, brokers: Collection[int] | None = None
+def delete_stray_replicas(
+    context: Context, batch: RequestBatch, brokers: Collection[int] | None = None
 ) -> Deciding[None]:
     """Have brokers drop the copies that moves left behind; `brokers`: None: all of them."""
-    yield from _stop(context, told, {
-        topic: {copy for copy in _strays(context, topic) if brokers is None or copy[1] in brokers}
-        for topic in sorted(context.strays)
+    yield from _stop(context, batch, {
+        topic: {copy for copy in _stray_replicas(context, topic)
+                if brokers is None or copy[1] in brokers}
+        for topic in sorted(context.stray_replicas)
     })  # fmt: skip
 
 
-def _stop(context: Context, told: Gathered, stops: Copies) -> Deciding[None]:
+def _stop(context: Context, batch: RequestBatch, stops: Copies) -> Deciding[None]:
     """Have live brokers drop copies, once the store has confirmed that this controller is active.
 
     There may be no other write to confirm it, and a copy that a deposed controller wants dropped
@@ -102,11 +111,11 @@ def _stop(context: Context, told: Gathered, stops: Copies) -> Deciding[None]:
     if living:
         yield [Confirmation()]
     for broker, key in living:
-        told.stop(broker, key, delete=True)
+        batch.stop_replica(broker, key, delete=True)
 
 
 def replicas_dropped(
-    context: Context, told: Gathered, broker: int, answers: Mapping[TopicPartition, ErrorCode]
+    context: Context, batch: RequestBatch, broker: int, answers: Mapping[TopicPartition, ErrorCode]
 ) -> Deciding[None]:
     """A broker answered a StopReplica that deletes, partition by partition.
 
@@ -116,37 +125,39 @@ def replicas_dropped(
     done = (ErrorCode.NONE, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
     refused: dict[ErrorCode, list[TopicPartition]] = {}
     for (topic, number), error in answers.items():
-        copy, strays = (number, broker), context.strays.get(topic, set())
+        copy, stray_replicas = (number, broker), context.stray_replicas.get(topic, set())
         deleted = topic in context.deleted
-        context.again.discard((topic, copy))
+        context.retrying.discard((topic, copy))
         if error in done:
-            strays.discard(copy)
+            stray_replicas.discard(copy)
             if deleted:
                 context.dropped.setdefault(topic, set()).add(copy)
-        elif deleted or copy in strays:
+        elif deleted or copy in stray_replicas:
             refused.setdefault(error, []).append((topic, number))
-            if copy not in strays or error != ErrorCode.KAFKA_STORAGE_ERROR:
+            if copy not in stray_replicas or error != ErrorCode.KAFKA_STORAGE_ERROR:
                 context.failed.setdefault(topic, set()).add(copy)
     for error, keys in refused.items():
         more = f" and {len(keys) - 1} more" if len(keys) > 1 else ""
         _logger.warning("broker %d cannot drop %s-%d%s now: %s",
                         broker, *keys[0], more, error.name)  # fmt: skip
-    context.strays = {topic: those for topic, those in context.strays.items() if those}
+    context.stray_replicas = {
+        topic: those for topic, those in context.stray_replicas.items() if those
+    }
     for topic in sorted({topic for topic, _ in answers} & context.deleted):
         left = _left(context, topic)
         if left is not None and not left:
             yield from _remove(context, topic)
 
 
-def _strays(context: Context, topic: str) -> set[tuple[int, int]]:
+def _stray_replicas(context: Context, topic: str) -> set[tuple[int, int]]:
     """Copies that moves left behind, without those that their broker must keep again."""
     found = {
-        (number, broker) for number, broker in context.strays.get(topic, ())
+        (number, broker) for number, broker in context.stray_replicas.get(topic, ())
         if (one := context.partitions.get((topic, number))) is None or broker not in one.replicas
     }  # fmt: skip
-    context.strays.pop(topic, None)
+    context.stray_replicas.pop(topic, None)
     if found:
-        context.strays[topic] = found
+        context.stray_replicas[topic] = found
     return found
 
 
@@ -166,8 +177,8 @@ def _remove(context: Context, topic: str) -> Deciding[None]:
     """Remove it from the store."""
     (outcome,) = yield [TopicRemoval(topic)]
     if outcome.done:
-        topic_gone(context, topic)
+        topic_removed(context, topic)
     else:
         context.failed.setdefault(topic, set())
-        context.again.discard((topic, None))
+        context.retrying.discard((topic, None))
         _logger.warning("topic %s cannot be deleted now: %s", topic, outcome.why)

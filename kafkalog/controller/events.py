@@ -11,13 +11,24 @@ from enum import Enum
 from typing import Any, NamedTuple
 
 from kafkalog.config.broker import BrokerConfig
-from kafkalog.controller.context import Reign, Snapshot
+from kafkalog.controller.context import Claim, Snapshot
 from kafkalog.controller.requests import Send
 from kafkalog.wire.api import Api
 
 __all__ = [
-    "Answered", "Asked", "Behind", "Clock", "Deposed", "Done", "Elected", "Options", "Reply",
-    "Resign", "Send", "Tick", "Timer",
+    "BrokerResponse",
+    "ClientRequest",
+    "Clock",
+    "Deposed",
+    "Elected",
+    "Options",
+    "QueueOverflow",
+    "Reply",
+    "Resign",
+    "Send",
+    "StoreResult",
+    "Tick",
+    "Timer",
 ]  # fmt: skip
 
 
@@ -58,7 +69,7 @@ class Elected(NamedTuple):
     """This node is the controller, and its store was read after it became so; sent again if the
     outcome of a write is unknown, after the store was read again."""
 
-    reign: Reign
+    claim: Claim
     loaded: Snapshot
 
 
@@ -66,7 +77,7 @@ class Deposed(NamedTuple):
     """It is no longer the controller, or no longer knows the contents of its store."""
 
 
-class Asked(NamedTuple):
+class ClientRequest(NamedTuple):
     """A node or a client sent a request."""
 
     token: Any
@@ -77,20 +88,20 @@ class Asked(NamedTuple):
     version: int
 
 
-class Answered(NamedTuple):
+class BrokerResponse(NamedTuple):
     """A broker answered a `Send`."""
 
     send: Send
     response: Any
 
 
-class Behind(NamedTuple):
+class QueueOverflow(NamedTuple):
     """Too many requests waited for a broker and were dropped: send it everything again."""
 
     broker: int
 
 
-class Done(NamedTuple):
+class StoreResult(NamedTuple):
     """An effect of the store was carried out."""
 
     number: int

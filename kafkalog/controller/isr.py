@@ -12,10 +12,10 @@ from typing import Any, NamedTuple
 
 from kafkalog.controller.context import Context, leadership
 from kafkalog.controller.leader_election import Leadership
-from kafkalog.controller.partitions import Deciding, guarded, lead_on, write
+from kafkalog.controller.partitions import Deciding, guarded, raise_leader_epochs, write
 from kafkalog.controller.reassign import resume
 from kafkalog.controller.records import TopicPartition
-from kafkalog.controller.requests import Gathered
+from kafkalog.controller.requests import RequestBatch
 from kafkalog.metadata.image import Partition
 from kafkalog.wire.error_codes import ErrorCode
 
@@ -73,7 +73,7 @@ def _well_formed(one: Partition, wanted: Wanted) -> bool:
 
 
 def alter_partition(
-    context: Context, told: Gathered, request: Any, version: int
+    context: Context, batch: RequestBatch, request: Any, version: int
 ) -> Deciding[dict[str, Any]]:
     """Handle a request; returns the fields of its response."""
     sender = context.brokers.get(request.broker_id)
@@ -97,7 +97,7 @@ def alter_partition(
                     isr=wanted.brokers, recovering=wanted.recovering
                 )
     behind = [key for key, found in verdicts.items() if found == ErrorCode.INVALID_UPDATE_VERSION]
-    done = yield from write(context, told, passed, to_holders=False)
+    done = yield from write(context, batch, passed, to_holders=False)
     for key in passed:
         verdicts[key] = ErrorCode.NONE if key in done else ErrorCode.INVALID_UPDATE_VERSION
     topics = []
@@ -110,8 +110,10 @@ def alter_partition(
                 error = verdicts[name, number] or ErrorCode.NONE
             rows.append(_answer(context, (name or "", number), error))
         topics.append({"topic_id": topic.topic_id, "partitions": rows})
-    yield from lead_on(context, told, behind)  # their leaders do not ask again before that
-    yield from resume(context, told, done)
+    yield from raise_leader_epochs(
+        context, batch, behind
+    )  # their leaders do not ask again before that
+    yield from resume(context, batch, done)
     return {"error_code": ErrorCode.NONE, "topics": topics}
 
 

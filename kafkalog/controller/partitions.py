@@ -19,19 +19,19 @@ from typing import TypeVar
 from kafkalog.controller.context import NEVER_LED, Context, leadership
 from kafkalog.controller.leader_election import Leadership, elect_first, elect_for_offline
 from kafkalog.controller.records import Outcome, Record, TopicPartition
-from kafkalog.controller.requests import Gathered
+from kafkalog.controller.requests import RequestBatch
 from kafkalog.metadata.image import NO_LEADER, Partition
 
 __all__ = [
     "Deciding",
-    "believe",
+    "demote_restarted",
     "due",
     "guarded",
-    "lead_on",
-    "settle",
-    "unled",
+    "leaderless",
+    "raise_leader_epochs",
+    "update_leadership",
     "without_offline",
-    "without_reborn",
+    "without_restarted",
     "write",
 ]
 
@@ -49,8 +49,8 @@ def guarded(context: Context, key: TopicPartition, otherwise: U, decide: Callabl
     try:
         return decide()
     except Exception as problem:
-        if context.broken.get(key) != (said := repr(problem)):
-            context.broken[key] = said
+        if context.undecidable.get(key) != (said := repr(problem)):
+            context.undecidable[key] = said
             _logger.exception("%s-%d: the controller cannot decide about it", *key)
         return otherwise
 
@@ -85,8 +85,8 @@ def without_offline(now: Leadership, holding: Collection[int]) -> Leadership | N
     return Leadership(leader, now.leader_epoch + 1, isr, now.recovering)
 
 
-def without_reborn(
-    now: Leadership, replicas: Sequence[int], live: Collection[int], reborn: Collection[int]
+def without_restarted(
+    now: Leadership, replicas: Sequence[int], live: Collection[int], restarted: Collection[int]
 ) -> Leadership | None:
     """The leadership after some of the ISR died and came back unseen; None: nothing changes.
 
@@ -95,48 +95,50 @@ def without_reborn(
     other is left, the leader gets another epoch, because its next records may differ from the ones
     it had before.
     """
-    believed = [one for one in now.isr if one in live and one not in reborn]
+    believed = [one for one in now.isr if one in live and one not in restarted]
     among = believed or now.isr
     leader = now.leader
-    if leader in reborn or leader not in among:
+    if leader in restarted or leader not in among:
         leader = next((one for one in replicas if one in among and one in live), NO_LEADER)
-    if leader == NO_LEADER or not {*now.isr} & {*reborn}:
+    if leader == NO_LEADER or not {*now.isr} & {*restarted}:
         return None
     return now.led_by(leader, among)
 
 
-def believe(context: Context, told: Gathered) -> Deciding[None]:
+def demote_restarted(context: Context, batch: RequestBatch) -> Deciding[None]:
     """A broker that died and came back while there was no controller does not stay in ISRs."""
     wanted = {}
-    for key, reborn in context.reborn.items():
-        new = guarded(context, key, None, partial(_without_reborn, context, key, reborn))
+    for key, restarted in context.restarted.items():
+        new = guarded(context, key, None, partial(_without_restarted, context, key, restarted))
         if new is not None and key[0] not in context.deleted:
             wanted[key] = new
-    context.reborn.clear()
-    yield from write(context, told, wanted)
+    context.restarted.clear()
+    yield from write(context, batch, wanted)
 
 
-def _without_reborn(
-    context: Context, key: TopicPartition, reborn: Collection[int]
+def _without_restarted(
+    context: Context, key: TopicPartition, restarted: Collection[int]
 ) -> Leadership | None:
     one = context.partitions[key]
-    return without_reborn(leadership(one), one.replicas, context.electable(key), reborn)
+    return without_restarted(leadership(one), one.replicas, context.electable(key), restarted)
 
 
-def unled(context: Context) -> list[TopicPartition]:
+def leaderless(context: Context) -> list[TopicPartition]:
     """The partitions that are New or Offline."""
     return [key for key, one in context.partitions.items()
             if one.leader == NO_LEADER or one.leader not in context.holding(key)]  # fmt: skip
 
 
-def settle(context: Context, told: Gathered, keys: Iterable[TopicPartition]) -> Deciding[None]:
+def update_leadership(
+    context: Context, batch: RequestBatch, keys: Iterable[TopicPartition]
+) -> Deciding[None]:
     """Give partitions the leadership that they are due, and send it."""
     wanted = {}
     for key in keys:
         new = guarded(context, key, None, partial(_due, context, key))
         if new is not None and key[0] not in context.deleted:
             wanted[key] = new
-    yield from write(context, told, wanted)
+    yield from write(context, batch, wanted)
 
 
 def _due(context: Context, key: TopicPartition) -> Leadership | None:
@@ -146,7 +148,9 @@ def _due(context: Context, key: TopicPartition) -> Leadership | None:
     )  # fmt: skip
 
 
-def lead_on(context: Context, told: Gathered, keys: Iterable[TopicPartition]) -> Deciding[None]:
+def raise_leader_epochs(
+    context: Context, batch: RequestBatch, keys: Iterable[TopicPartition]
+) -> Deciding[None]:
     """Give leaders that may not know the stored state of their partitions another epoch: Kafka's
     brokers accept no news of the epoch that they know."""
     wanted = {}
@@ -154,11 +158,11 @@ def lead_on(context: Context, told: Gathered, keys: Iterable[TopicPartition]) ->
         now = leadership(context.partitions[key])
         if now.leader != NO_LEADER and key[0] not in context.deleted:
             wanted[key] = now._replace(leader_epoch=now.leader_epoch + 1)
-    yield from write(context, told, wanted)
+    yield from write(context, batch, wanted)
 
 
 def write(
-    context: Context, told: Gathered, wanted: Mapping[TopicPartition, Leadership], *,
+    context: Context, batch: RequestBatch, wanted: Mapping[TopicPartition, Leadership], *,
     to_holders: bool = True,
 ) -> Deciding[set[TopicPartition]]:  # fmt: skip
     """Write leaderships to the store, then send them.
@@ -185,8 +189,8 @@ def write(
         holding = set(context.holding(key))
         if to_holders:
             replicas = context.partitions[key].replicas
-            told.lead((each for each in replicas if each in holding), key, new=first)
+            batch.leader_and_isr((each for each in replicas if each in holding), key, new=first)
         done.add(key)
     if done:
-        told.know(done)
+        batch.update_metadata(done)
     return done

@@ -23,15 +23,22 @@ from typing import Any, NamedTuple
 
 from kafkalog.controller.context import NEVER_LED, Context, leadership
 from kafkalog.controller.leader_election import Leadership, elect_for_reassignment
-from kafkalog.controller.partitions import Deciding, guarded, settle
+from kafkalog.controller.partitions import Deciding, guarded, update_leadership
 from kafkalog.controller.records import PartitionChange, RequestedMoves, TopicPartition
-from kafkalog.controller.requests import Gathered
+from kafkalog.controller.requests import RequestBatch
 from kafkalog.metadata.image import NO_LEADER, Partition
 from kafkalog.wire.error_codes import ErrorCode
 
 __all__ = [
-    "Refusal", "alter_reassignments", "ask_by_tree", "give_up", "list_reassignments", "moving",
-    "reassign", "resume", "target",
+    "Refusal",
+    "alter_reassignments",
+    "cancel_requested",
+    "list_reassignments",
+    "moving",
+    "reassign",
+    "reassign_requested",
+    "resume",
+    "target",
 ]  # fmt: skip
 
 AT_ONCE = 500
@@ -90,23 +97,23 @@ def _complete(one: Partition) -> bool:
 # ---- what is asked -------------------------------------------------------------------------
 
 
-Asked = Mapping[TopicPartition, "tuple[int, ...] | None"]
+Targets = Mapping[TopicPartition, "tuple[int, ...] | None"]
 """The nodes that must keep each partition; None: cancel its move."""
 
 
 def reassign(
-    context: Context, told: Gathered, asked: Asked
+    context: Context, batch: RequestBatch, targets: Targets
 ) -> Deciding[dict[TopicPartition, Refusal | None]]:
     """Begin to move partitions; returns why each is refused, None if it is not."""
-    return (yield from _reassign(context, told, asked, live=True))
+    return (yield from _reassign(context, batch, targets, live=True))
 
 
 def _reassign(
-    context: Context, told: Gathered, asked: Asked, live: bool
+    context: Context, batch: RequestBatch, targets: Targets, live: bool
 ) -> Deciding[dict[TopicPartition, Refusal | None]]:
     answers: dict[TopicPartition, Refusal | None] = {}
     wanted: dict[TopicPartition, Partition] = {}
-    for key, replicas in asked.items():
+    for key, replicas in targets.items():
         found = guarded(
             context, key, FAILED, partial(_judged, context, key, replicas, live)
         )  # fmt: skip
@@ -114,14 +121,14 @@ def _reassign(
             wanted[key] = found
         else:
             answers[key] = found
-    done = yield from _go_on(context, told, wanted)
+    done = yield from _go_on(context, batch, wanted)
     for key in wanted:
         answers[key] = None if key in done else Refusal(
             ErrorCode.UNKNOWN_SERVER_ERROR,
             "the partition's state in ZooKeeper has changed since: try again",
         )  # fmt: skip
-    if live and context.asked_by_tree.keys() & done:
-        yield from _asked_by_tree(context, done)  # the latest takes precedence
+    if live and context.requested_moves.keys() & done:
+        yield from _write_requested(context, done)  # the latest takes precedence
     return answers
 
 
@@ -161,43 +168,43 @@ def _wrong(replicas: Sequence[int]) -> str | None:
     return None
 
 
-def ask_by_tree(
-    context: Context, told: Gathered, asked: Mapping[TopicPartition, tuple[int, ...]]
+def reassign_requested(
+    context: Context, batch: RequestBatch, asked: Mapping[TopicPartition, tuple[int, ...]]
 ) -> Deciding[dict[TopicPartition, Refusal]]:
     """The store requests these moves, as tools older than KIP-455 wrote them; returns why
     partitions are not moved.
 
     Moves that have ended are removed from the request.
     """
-    context.asked_by_tree = dict(asked)
-    answers = yield from _reassign(context, told, asked, live=False)
+    context.requested_moves = dict(asked)
+    answers = yield from _reassign(context, batch, asked, live=False)
     refused = {key: answer for key, answer in answers.items() if answer is not None}
-    left = context.asked_by_tree
+    left = context.requested_moves
     over = {key for key in left if key in refused or not moving(context.partitions[key])}
     if over or not asked:
-        yield from _asked_by_tree(context, over)
+        yield from _write_requested(context, over)
     return refused
 
 
-def give_up(context: Context, topics: Collection[str]) -> Deciding[None]:
+def cancel_requested(context: Context, topics: Collection[str]) -> Deciding[None]:
     """These topics are being deleted, and their moves end with them: remove those that the store
     requested."""
-    over = [key for key in context.asked_by_tree if key[0] in topics]
+    over = [key for key in context.requested_moves if key[0] in topics]
     if over:
-        yield from _asked_by_tree(context, over)
+        yield from _write_requested(context, over)
 
 
-def _asked_by_tree(context: Context, over: Iterable[TopicPartition]) -> Deciding[None]:
+def _write_requested(context: Context, over: Iterable[TopicPartition]) -> Deciding[None]:
     for key in over:
-        context.asked_by_tree.pop(key, None)
-    yield [RequestedMoves(dict(context.asked_by_tree))]
+        context.requested_moves.pop(key, None)
+    yield [RequestedMoves(dict(context.requested_moves))]
 
 
 # ---- how a move continues ------------------------------------------------------------------
 
 
 def resume(
-    context: Context, told: Gathered, keys: Iterable[TopicPartition] | None = None
+    context: Context, batch: RequestBatch, keys: Iterable[TopicPartition] | None = None
 ) -> Deciding[None]:
     """End the moves whose new replicas are in sync by now.
 
@@ -210,12 +217,12 @@ def resume(
         if key in partitions and moving(partitions[key]) and _complete(partitions[key])
         and key[0] not in context.deleted
     }  # fmt: skip
-    context.shifted.difference_update(wanted)
-    yield from _go_on(context, told, wanted)
+    context.moves_to_check.difference_update(wanted)
+    yield from _go_on(context, batch, wanted)
 
 
 def _go_on(
-    context: Context, told: Gathered, wanted: Mapping[TopicPartition, Partition]
+    context: Context, batch: RequestBatch, wanted: Mapping[TopicPartition, Partition]
 ) -> Deciding[set[TopicPartition]]:
     """Write the replicas and leaders of partitions; returns those that were written."""
     if not wanted:
@@ -245,21 +252,21 @@ def _go_on(
                     if moving(after) and _complete(after):
                         ending[key] = after
                         context.partitions[key] = _ended(after)  # sent first, then written
-                    _tell(context, told, key, before[key])
+                    _tell(context, batch, key, before[key])
                 done |= before.keys()
-        yield from _write_ends(context, told, ending)
-    yield from _end(context, told, done)
+        yield from _write_ends(context, batch, ending)
+    yield from _end(context, batch, done)
     return done
 
 
 def _write_ends(
-    context: Context, told: Gathered, ending: Mapping[TopicPartition, Partition]
+    context: Context, batch: RequestBatch, ending: Mapping[TopicPartition, Partition]
 ) -> Deciding[None]:
     """End these moves, once all brokers have been informed.  If the topic has been changed since,
     its moves stay as they were, and end another time."""
     if not ending:
         return
-    told.hurry()
+    batch.expedite()
     topics = dict.fromkeys(topic for topic, _ in ending)
     changes = [
         PartitionChange(
@@ -272,7 +279,7 @@ def _write_ends(
     for one, outcome in zip(changes, outcomes, strict=True):
         if not outcome.done:
             context.partitions.update((key, ending[key]) for key in one.after)
-            told.know(one.after)
+            batch.update_metadata(one.after)
 
 
 def _portions(keys: Iterable[TopicPartition]) -> Iterator[dict[str, list[TopicPartition]]]:
@@ -313,39 +320,41 @@ def _writable(context: Context, key: TopicPartition, one: Partition) -> bool:
     return True
 
 
-def _tell(context: Context, told: Gathered, key: TopicPartition, was: Partition) -> None:
+def _tell(context: Context, batch: RequestBatch, key: TopicPartition, was: Partition) -> None:
     one, holding = context.partitions[key], set(context.holding(key))
-    told.know([key])
+    batch.update_metadata([key])
     if one.leader_epoch != NEVER_LED:
         for each in one.replicas:
             if each in holding:
-                told.lead([each], key, new=each in one.adding_replicas)
+                batch.leader_and_isr([each], key, new=each in one.adding_replicas)
     for each in _without(was.replicas, one.replicas):
-        told.stop(each, key, delete=True)
+        batch.stop_replica(each, key, delete=True)
         context.moved_off(each, key)
 
 
-def _end(context: Context, told: Gathered, done: Iterable[TopicPartition]) -> Deciding[None]:
+def _end(context: Context, batch: RequestBatch, done: Iterable[TopicPartition]) -> Deciding[None]:
     """Do what waited for these."""
     over = [key for key in done if not moving(context.partitions[key])]
-    yield from settle(
-        context, told, [key for key in over if context.partitions[key].leader_epoch == NEVER_LED]
+    yield from update_leadership(
+        context, batch, [key for key in over if context.partitions[key].leader_epoch == NEVER_LED]
     )
-    if context.asked_by_tree.keys() & {*over}:
-        yield from _asked_by_tree(context, over)
+    if context.requested_moves.keys() & {*over}:
+        yield from _write_requested(context, over)
 
 
 # ---- on the wire ---------------------------------------------------------------------------
 
 
-def alter_reassignments(context: Context, told: Gathered, request: Any) -> Deciding[dict[str, Any]]:
+def alter_reassignments(
+    context: Context, batch: RequestBatch, request: Any
+) -> Deciding[dict[str, Any]]:
     """AlterPartitionReassignments; returns the fields of its response."""
     asked = {
         (topic.name, row.partition_index): None if row.replicas is None else tuple(row.replicas)
         for topic in request.topics
         for row in topic.partitions
     }
-    answers = yield from reassign(context, told, asked)
+    answers = yield from reassign(context, batch, asked)
     responses = []
     for topic in request.topics:
         rows = []

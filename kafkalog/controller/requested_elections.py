@@ -16,14 +16,14 @@ from kafkalog.controller.leader_election import Leadership
 from kafkalog.controller.partitions import Deciding, guarded, write
 from kafkalog.controller.reassign import moving
 from kafkalog.controller.records import TopicPartition
-from kafkalog.controller.requests import Gathered
+from kafkalog.controller.requests import RequestBatch
 from kafkalog.wire.error_codes import ErrorCode
 
 __all__ = ["elect_leaders", "unbalanced"]
 
 
 def elect_leaders(
-    context: Context, told: Gathered, keys: Iterable[TopicPartition], *, unclean: bool
+    context: Context, batch: RequestBatch, keys: Iterable[TopicPartition], *, unclean: bool
 ) -> Deciding[dict[TopicPartition, ErrorCode]]:
     """Have partitions led by their first replica; `unclean`: those without a leader by any live
     replica, at the cost of records that only others had.
@@ -39,7 +39,7 @@ def elect_leaders(
             wanted[key] = found
         else:
             answers[key] = found
-    done = yield from write(context, told, wanted)
+    done = yield from write(context, batch, wanted)
     for key in wanted:  # a stale one's state is not as assumed; the caller may retry
         answers[key] = ErrorCode.NONE if key in done else ErrorCode.UNKNOWN_SERVER_ERROR
     return answers

@@ -17,7 +17,7 @@ from kafkalog.metadata.image import Broker
 from kafkalog.wire.api import Api
 from kafkalog.wire.tables.controller import LEADER_AND_ISR, STOP_REPLICA, UPDATE_METADATA
 
-__all__ = ["DURING_DELETE", "Fields", "Gathered", "Send", "encodable", "unencodable"]
+__all__ = ["DURING_DELETE", "Fields", "RequestBatch", "Send", "encodable", "unencodable"]
 
 DURING_DELETE = -2
 """The leader of a partition that is being deleted; for its replicas also the leader epoch."""
@@ -73,7 +73,7 @@ def _parts(row: Fields) -> Iterator[tuple[Fields, str]]:
         yield row | {"partition_states": [one]}, label
 
 
-class Gathered:
+class RequestBatch:
     """The requests that follow from one event."""
 
     def __init__(self, context: Context, listener: str) -> None:
@@ -81,12 +81,14 @@ class Gathered:
         self._context = context
         self._listener = listener
         self._first: list[Send] = []
-        self._urgent: list[Send] = []
+        self._expedited: list[Send] = []
         self._leads: defaultdict[int, dict[TopicPartition, bool]] = defaultdict(dict)
         self._stops: defaultdict[int, dict[TopicPartition, bool]] = defaultdict(dict)
         self._known: defaultdict[int, dict[TopicPartition, None]] = defaultdict(dict)
 
-    def lead(self, brokers: Iterable[int], key: TopicPartition, *, new: bool = False) -> None:
+    def leader_and_isr(
+        self, brokers: Iterable[int], key: TopicPartition, *, new: bool = False
+    ) -> None:
         """Send brokers the leader and ISR of a partition; `new`: it has no data anywhere.
 
         A broker that has dropped it, since its topic is deleted, is skipped: it would recreate it.
@@ -97,33 +99,35 @@ class Gathered:
                 asked = self._leads[broker]
                 asked[key] = asked.get(key, False) or new
 
-    def stop(self, broker: int, key: TopicPartition, *, delete: bool) -> None:
+    def stop_replica(self, broker: int, key: TopicPartition, *, delete: bool) -> None:
         """Have a broker stop following; `delete`: and drop its copy."""
         asked = self._stops[broker]
         asked[key] = asked.get(key, False) or delete
 
-    def know(self, keys: Iterable[TopicPartition] = (), to: Iterable[int] | None = None) -> None:
+    def update_metadata(
+        self, keys: Iterable[TopicPartition] = (), to: Iterable[int] | None = None
+    ) -> None:
         """Send brokers (`to`: None: all) the state of these partitions and the live brokers."""
         known = dict.fromkeys(keys)
         for broker in self._context.brokers if to is None else to:
             self._known[broker].update(known)
 
-    def announce(
+    def update_metadata_first(
         self, keys: Iterable[TopicPartition] = (), to: Iterable[int] | None = None
     ) -> None:
-        """Like `know`, but with the current state, and before everything else: a broker that does
-        not know another one follows no partition that is led there."""
+        """Like `update_metadata`, but with the current state, and before everything else: a broker
+        follows no partition that is led by a broker it does not know."""
         known = dict.fromkeys(keys)
         brokers = dict.fromkeys(self._context.brokers if to is None else to, known)
         self._first += self._to_each(brokers, UPDATE_METADATA, self._update_metadata)
 
-    def hurry(self) -> None:
+    def expedite(self) -> None:
         """Send what was gathered, with the current state, before the next write."""
-        self._urgent = self.sends()
+        self._expedited = self.sends()
 
-    def urgent(self) -> list[Send]:
+    def expedited(self) -> list[Send]:
         """The requests that must not wait for the next write."""
-        found, self._urgent = self._urgent, []
+        found, self._expedited = self._expedited, []
         return found
 
     def sends(self) -> list[Send]:
@@ -137,7 +141,7 @@ class Gathered:
                 self._leads[broker].pop(key, None)
         leads = {broker: keys for broker, keys in self._leads.items() if keys}
         found = [
-            *self.urgent(),
+            *self.expedited(),
             *self._first,
             *self._to_each(leads, LEADER_AND_ISR, self._leader_and_isr),
             *self._to_each(self._known, UPDATE_METADATA, self._update_metadata),
@@ -149,11 +153,11 @@ class Gathered:
         return found
 
     def _to_each(self, gathered: Any, api: Api, body: Any) -> Iterator[Send]:
-        reign = self._context.reign
+        claim = self._context.claim
         for broker, keys in gathered.items():
             registered = self._context.brokers.get(broker)
             if registered is not None:  # a broker that is gone gets everything when it comes back
-                head = {"controller_id": reign.broker, "controller_epoch": reign.epoch,
+                head = {"controller_id": claim.broker, "controller_epoch": claim.epoch,
                         "broker_epoch": registered.epoch}  # fmt: skip
                 yield Send(broker, api, head | body(keys))
 
@@ -177,7 +181,7 @@ class Gathered:
         one = self._context.partitions[key]
         return {
             "partition_index": key[1],
-            "controller_epoch": self._context.written_by.get(key, self._context.reign.epoch),
+            "controller_epoch": self._context.written_by.get(key, self._context.claim.epoch),
             "leader": one.leader,
             "leader_epoch": one.leader_epoch,
             "isr": list(one.isr),

@@ -69,22 +69,22 @@ def mark_refused(result: Body) -> None:
     result["error_message"] = "The settings have changed since: try again."
 
 
-def alter_configs(office: Active, asked: SettingChanges, version: int) -> Steps[Body]:
+def alter_configs(active: Active, asked: SettingChanges, version: int) -> Steps[Body]:
     """AlterConfigs."""
-    return (yield from _alter(office, asked, configs.alter_configs))
+    return (yield from _alter(active, asked, configs.alter_configs))
 
 
-def incremental_alter_configs(office: Active, asked: SettingChanges, version: int) -> Steps[Body]:
+def incremental_alter_configs(active: Active, asked: SettingChanges, version: int) -> Steps[Body]:
     """IncrementalAlterConfigs."""
-    return (yield from _alter(office, asked, configs.incremental_alter_configs))
+    return (yield from _alter(active, asked, configs.incremental_alter_configs))
 
 
-def _alter(office: Active, asked: SettingChanges, plan: Plan) -> Steps[Body]:
+def _alter(active: Active, asked: SettingChanges, plan: Plan) -> Steps[Body]:
     """One result per resource; each is changed by itself."""
     found = yield Settings(tuple((one.kind, one.name) for one in asked.resources))
-    image = office.known()
+    image = active.known()
     done = [
-        altered(_image(office, image, one.resources[0]), one, settings, plan, office.options.config)
+        altered(_image(active, image, one.resources[0]), one, settings, plan, active.options.config)
         for one, settings in zip(each(asked), found, strict=True)
     ]
     changed = [one for one in done if one.change is not None]
@@ -95,15 +95,15 @@ def _alter(office: Active, asked: SettingChanges, plan: Plan) -> Steps[Body]:
     return {"responses": [one.result for one in done]}
 
 
-def _image(office: Active, image: MetadataImage, one: ResourceChange) -> MetadataImage:
+def _image(active: Active, image: MetadataImage, one: ResourceChange) -> MetadataImage:
     """The image as the plans expect it: for a broker's settings, with that broker's id."""
-    node = office.context.reign.broker
-    if one.kind == BROKER and one.name.isdecimal() and int(one.name) in office.context.brokers:
+    node = active.context.claim.broker
+    if one.kind == BROKER and one.name.isdecimal() and int(one.name) in active.context.brokers:
         node = int(one.name)
     return image._replace(node_id=node)
 
 
-def update_features(office: Active, request: Any, version: int) -> Steps[Body]:
+def update_features(active: Active, request: Any, version: int) -> Steps[Body]:
     """UpdateFeatures: brokers on ZooKeeper have no features to change."""
     yield ()
     error = int(ErrorCode.INVALID_REQUEST)

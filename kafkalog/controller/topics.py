@@ -8,11 +8,11 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from kafkalog.controller.context import NEVER_LED, Context
-from kafkalog.controller.partitions import Deciding, settle, unled
-from kafkalog.controller.requests import Gathered
+from kafkalog.controller.partitions import Deciding, leaderless, update_leadership
+from kafkalog.controller.requests import RequestBatch
 from kafkalog.metadata.image import NO_LEADER, Partition, Topic
 
-__all__ = ["never_led", "topic_gone", "topics_are", "unclean_is"]
+__all__ = ["never_led", "topic_removed", "topics_changed", "unclean_changed"]
 
 
 def never_led(
@@ -26,7 +26,9 @@ def never_led(
     )  # fmt: skip
 
 
-def topics_are(context: Context, told: Gathered, topics: Iterable[Topic]) -> Deciding[None]:
+def topics_changed(
+    context: Context, batch: RequestBatch, topics: Iterable[Topic]
+) -> Deciding[None]:
     """Topics are new, or have more partitions than before: these get leaders.
 
     `topics`: their partitions as `never_led`.  A known partition keeps the brokers that it has
@@ -40,30 +42,34 @@ def topics_are(context: Context, told: Gathered, topics: Iterable[Topic]) -> Dec
             if key not in context.partitions:
                 context.partitions[key] = one
                 new.append(key)
-    yield from settle(context, told, new)
+    yield from update_leadership(context, batch, new)
 
 
-def topic_gone(context: Context, topic: str) -> None:
+def topic_removed(context: Context, topic: str) -> None:
     """A topic is gone: forget it.  Copies that moves left behind must still be
     dropped."""
-    for broker, lost in context.lost_directories.items():
-        context.lost_directories[broker] = frozenset(key for key in lost if key[0] != topic)
+    for broker, lost in context.offline_log_dirs.items():
+        context.offline_log_dirs[broker] = frozenset(key for key in lost if key[0] != topic)
     context.ids.pop(topic, None)
     for key in [key for key in context.partitions if key[0] == topic]:
         del context.partitions[key]
         context.written_by.pop(key, None)
         context.stale.discard(key)
-        context.unread.discard(key)
-        context.broken.pop(key, None)
-        context.shifted.discard(key)
+        context.unreadable.discard(key)
+        context.undecidable.pop(key, None)
+        context.moves_to_check.discard(key)
     context.deleted.discard(topic)
     context.dropped.pop(topic, None)
     context.failed.pop(topic, None)
-    context.again = {one for one in context.again if one[0] != topic}
-    context.says_unclean(topic, None)
+    context.retrying = {one for one in context.retrying if one[0] != topic}
+    context.set_unclean(topic, None)
 
 
-def unclean_is(context: Context, told: Gathered, topic: str, said: bool | None) -> Deciding[None]:
+def unclean_changed(
+    context: Context, batch: RequestBatch, topic: str, said: bool | None
+) -> Deciding[None]:
     """A topic's unclean.leader.election.enable; None: the topic no longer sets it."""
-    context.says_unclean(topic, said)
-    yield from settle(context, told, [key for key in unled(context) if key[0] == topic])
+    context.set_unclean(topic, said)
+    yield from update_leadership(
+        context, batch, [key for key in leaderless(context) if key[0] == topic]
+    )

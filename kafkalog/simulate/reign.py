@@ -8,17 +8,17 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any
 
-from kafkalog.controller.context import Reign
+from kafkalog.controller.context import Claim
 from kafkalog.controller.events import (
-    Answered,
-    Asked,
+    BrokerResponse,
+    ClientRequest,
     Deposed,
-    Done,
     Elected,
     Options,
     Reply,
     Resign,
     Send,
+    StoreResult,
     Tick,
     Timer,
 )
@@ -26,7 +26,7 @@ from kafkalog.simulate.around import Around
 from kafkalog.simulate.checks import Violation
 from kafkalog.testing.zookeeper import Tree
 from kafkalog.zookeeper import tree
-from kafkalog.zookeeper.events import Commit, Look, Read, Seen
+from kafkalog.zookeeper.events import Commit, Read, ReadZnodes, Seen
 from kafkalog.zookeeper.loading import load
 from kafkalog.zookeeper.session import Create, Set
 from kafkalog.zookeeper.watches import controller
@@ -48,7 +48,7 @@ class Reigning:
         self._connected = 0
         """Different for each connection to ZooKeeper: requests on an earlier one are void."""
         self._reading = False
-        """The tree is about to be read, or was: once per reign, before anything is written."""
+        """The tree is about to be read, or was: once per claim, before anything is written."""
 
     @property
     def reigns(self) -> bool:
@@ -82,7 +82,7 @@ class Reigning:
             self._claim(epoch)
         elif holder.owner == self._node.link.session:
             number = tree.read_epoch(epoch.data)
-            self._read_all(Reign(self._node.number, number, epoch.version))
+            self._read_all(Claim(self._node.number, number, epoch.version))
 
     def _claim(self, epoch: Any) -> None:
         number = tree.read_epoch(epoch.data) + 1
@@ -97,23 +97,23 @@ class Reigning:
             if asked == self._connected and outcome.done:
                 self._node.say(f"node {self._node.number} is the controller, epoch {number}")
                 self._node.checks.reigns(self._node.number, number)
-                self._read_all(Reign(self._node.number, number, epoch.version + 1))
+                self._read_all(Claim(self._node.number, number, epoch.version + 1))
             elif asked == self._connected:
                 self._node.after(ELECT_AGAIN_MS, self.stand)
 
         self._node.link.ask(partial(_commit, claim), claimed, self._lost)
 
-    def _read_all(self, reign: Reign) -> None:
+    def _read_all(self, claim: Claim) -> None:
         asked = self._connected
         if self._reading:
             return
         self._reading = True
-        reign = reign._replace(unclean=self._node.setup.unclean)
+        claim = claim._replace(unclean=self._node.setup.unclean)
 
         def read(znodes: Any) -> None:
             if asked == self._connected:
                 self._waiting.clear()
-                self._handle(Elected(reign, load(znodes, self._node.number)))
+                self._handle(Elected(claim, load(znodes, self._node.number)))
 
         self._node.link.ask(lambda there, _: there.all(), read, self._lost)
 
@@ -137,7 +137,7 @@ class Reigning:
         def told(body: Any) -> None:
             reply(None if body is None else api.encode_response(version, body))
 
-        self._handle(Asked(told, api, api.decode_request(version, data), version))
+        self._handle(ClientRequest(told, api, api.decode_request(version, data), version))
 
     def _handle(self, event: Any) -> None:
         for effect in self._core.handle(event, int(self._node.now_ms())):
@@ -153,7 +153,7 @@ class Reigning:
             rules = node.rules
             deeds = [partial(_commit, rules.operations(multi)) for multi in effect.multis]
             self._gather(effect.number, deeds, 0)
-        elif isinstance(effect, Look):
+        elif isinstance(effect, ReadZnodes):
             self._gather(effect.number, [partial(_read, read) for read in effect.reads], 0)
         elif isinstance(effect, Send):
             self._waiting.setdefault(effect.broker, deque()).append(effect)
@@ -177,18 +177,18 @@ class Reigning:
         def done(found: Any) -> None:
             results.append(found)
             if len(results) == len(deeds) and asked == self._connected:
-                self._handle(Done(number, results))
+                self._handle(StoreResult(number, results))
 
         for deed in deeds:
             self._node.link.ask(deed, done, self._lost)
 
     def _send(self, broker: int) -> None:
         """Send a broker the next waiting request: one after another, each retried if it failed."""
-        office, waiting = self._core.office, self._waiting.get(broker)
-        if broker in self._sending or not waiting or office is None:
+        active, waiting = self._core.active, self._waiting.get(broker)
+        if broker in self._sending or not waiting or active is None:
             return
         send = waiting[0]
-        known = office.context.brokers.get(broker)
+        known = active.context.brokers.get(broker)
         if known is None or known.epoch != send.body["broker_epoch"]:
             waiting.popleft()
             self._send(broker)
@@ -202,7 +202,7 @@ class Reigning:
             self._sending.discard(broker)
             if self._waiting.get(broker) and self._waiting[broker][0] is send:
                 self._waiting[broker].popleft()
-                self._handle(Answered(send, send.api.decode_response(version, data)))
+                self._handle(BrokerResponse(send, send.api.decode_response(version, data)))
             self._send(broker)
 
         def failed() -> None:

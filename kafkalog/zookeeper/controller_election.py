@@ -9,7 +9,7 @@ from __future__ import annotations
 import time
 from collections.abc import Sequence
 
-from kafkalog.controller.context import Reign
+from kafkalog.controller.context import Claim
 from kafkalog.errors import ZooKeeperAway
 from kafkalog.zookeeper import tree
 from kafkalog.zookeeper.session import Check, Create, Delete, Operation, Session, Set
@@ -21,13 +21,13 @@ class Election:
     """One node's part in the election, over one session."""
 
     def __init__(self, session: Session, node: int, unclean: bool) -> None:
-        """`unclean`: as in Reign."""
+        """`unclean`: as in Claim."""
         self._session = session
         self._node = node
         self._unclean = unclean
         self._tried: int | None = None  # the epoch that this node asked for last
 
-    def stand(self) -> Reign | None:
+    def stand(self) -> Claim | None:
         """Become the controller if there is none; None: another node is, and its end is watched.
 
         A lost answer does no harm.  The owner of /controller, which is a session and not a node's
@@ -56,7 +56,7 @@ class Election:
             elif found.owner != session.id:
                 return None
             elif epoch == self._tried:
-                return Reign(self._node, epoch, znode.version, self._unclean)
+                return Claim(self._node, epoch, znode.version, self._unclean)
             else:
                 self._commit([
                     Check(tree.CONTROLLER_EPOCH, znode.version), Delete(tree.CONTROLLER),

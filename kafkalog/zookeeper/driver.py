@@ -16,17 +16,15 @@ from typing import Any
 
 from kafkalog.client.link.transport import Address
 from kafkalog.controller.events import (
-    Answered,
-    Asked,
-    Behind,
+    ClientRequest,
     Clock,
     Deposed,
-    Done,
     Elected,
     Options,
     Reply,
     Resign,
     Send,
+    StoreResult,
     Tick,
     Timer,
 )
@@ -35,7 +33,7 @@ from kafkalog.metadata.image import Broker
 from kafkalog.wire.api import Api
 from kafkalog.zookeeper import tree, watches
 from kafkalog.zookeeper.controller_election import Election
-from kafkalog.zookeeper.events import Commit, Effect, Event, Look, Seen, Unwatched
+from kafkalog.zookeeper.events import Commit, Effect, Event, ReadZnodes, Seen, WatchesLost
 from kafkalog.zookeeper.reading import read_tree
 from kafkalog.zookeeper.sender import Sender
 from kafkalog.zookeeper.session import Life, Timeouts, open_session
@@ -122,7 +120,7 @@ class Driver:
                               "the controller")  # fmt: skip
             if takes:
                 self._asked_bytes += size
-                self._events.put(Asked(answered, api, request, version))
+                self._events.put(ClientRequest(answered, api, request, version))
         if not takes:
             answer(None)
 
@@ -139,7 +137,7 @@ class Driver:
         self._do(self._controller.handle(Deposed(), 0))
         while not self._events.empty():
             event = self._events.get()
-            if isinstance(event, Asked):
+            if isinstance(event, ClientRequest):
                 event.token(None)
         senders = [sender for _, sender in self._senders.values()]
         for sender in senders:
@@ -155,7 +153,7 @@ class Driver:
                 event = self._next()
                 if event is not None and self.takes:
                     self._take(event)
-                elif isinstance(event, Asked):
+                elif isinstance(event, ClientRequest):
                     event.token(None)
             except ZooKeeperAway as problem:
                 self._say(problem)
@@ -218,7 +216,7 @@ class Driver:
         elif event is Life.CONNECTED:
             if self._away:  # otherwise the session has just begun
                 self._away = False
-                self._do(self._controller.handle(Unwatched(), _now_ms()))
+                self._do(self._controller.handle(WatchesLost(), _now_ms()))
                 self._stand()
         elif isinstance(event, Seen) and event.path == tree.CONTROLLER:
             if not self._gives_way:
@@ -229,17 +227,17 @@ class Driver:
 
     def _stand(self) -> None:
         self._stand_s, self._gives_way = None, False
-        reign = self._election.stand()
-        office = self._controller.office
-        if office is not None and office.context.reign == reign:
+        claim = self._election.stand()
+        active = self._controller.active
+        if active is not None and active.context.claim == claim:
             return
-        if office is not None:
+        if active is not None:
             self._do(self._controller.handle(Deposed(), _now_ms()))
-        if reign is not None:
-            _logger.info("node %d is the controller of epoch %d", self._node, reign.epoch)
+        if claim is not None:
+            _logger.info("node %d is the controller of epoch %d", self._node, claim.epoch)
             self._session.ensure(tree.PERSISTENT)
             loaded = read_tree(self._session, self._node)
-            self._do(self._controller.handle(Elected(reign, loaded), _now_ms()))
+            self._do(self._controller.handle(Elected(claim, loaded), _now_ms()))
             self._said = ""
 
     # ---- what is to be done ----------------------------------------------------------------------
@@ -249,10 +247,10 @@ class Driver:
         while left:
             effect = left.popleft()
             if isinstance(effect, Commit):
-                done = Done(effect.number, self._session.commits(effect.multis))
+                done = StoreResult(effect.number, self._session.commits(effect.multis))
                 left.extend(self._controller.handle(done, _now_ms()))
-            elif isinstance(effect, Look):
-                found = Done(effect.number, self._session.look(effect.reads))
+            elif isinstance(effect, ReadZnodes):
+                found = StoreResult(effect.number, self._session.look(effect.reads))
                 left.extend(self._controller.handle(found, _now_ms()))
             elif isinstance(effect, Send):
                 self._send(effect)
@@ -274,8 +272,8 @@ class Driver:
             _logger.exception("the controller's node %d could not answer", self._node)
 
     def _brokers(self) -> Mapping[int, Broker]:
-        office = self._controller.office
-        return {} if office is None else office.context.brokers
+        active = self._controller.active
+        return {} if active is None else active.context.brokers
 
     def _send(self, request: Send) -> None:
         known = self._brokers().get(request.broker)
@@ -293,12 +291,9 @@ class Driver:
                     _logger.error("broker %d has no listener %s", request.broker, self._listener)
                 self._senders.pop(request.broker, None)
                 return
-            made = Sender(address, request.broker, self._node, self._told)
+            made = Sender(address, request.broker, self._node, self._events.put)
             self._senders[request.broker] = found = epoch, made
         found[1].send(request)
-
-    def _told(self, event: Answered | Behind) -> None:
-        self._events.put(event)
 
     def _place(self, broker: Broker) -> Address | None:
         for name, host, port, _ in broker.endpoints:
@@ -307,7 +302,7 @@ class Driver:
         return None
 
     def _let_go(self) -> None:
-        """Send nothing more to brokers that are gone or that an earlier reign addressed."""
+        """Send nothing more to brokers that are gone or that were addressed in an earlier epoch."""
         brokers = self._brokers()
         for number, (epoch, sender) in list(self._senders.items()):
             known = brokers.get(number)

@@ -6,24 +6,24 @@ from collections.abc import Sequence
 from typing import NamedTuple, TypeAlias
 
 from kafkalog.controller.events import (
-    Answered,
-    Asked,
-    Behind,
+    BrokerResponse,
+    ClientRequest,
     Deposed,
-    Done,
     Elected,
+    QueueOverflow,
     Reply,
     Resign,
     Send,
+    StoreResult,
     Tick,
     Timer,
 )
 from kafkalog.zookeeper.session import Operation, Seen
 
-__all__ = ["Commit", "Effect", "Event", "Look", "Read", "Seen", "Unwatched"]
+__all__ = ["Commit", "Effect", "Event", "Read", "ReadZnodes", "Seen", "WatchesLost"]
 
 
-class Unwatched(NamedTuple):
+class WatchesLost(NamedTuple):
     """The watches were lost with their connection: everything is read again."""
 
 
@@ -51,14 +51,24 @@ class Read(NamedTuple):
     watch: bool = False
 
 
-class Look(NamedTuple):
+class ReadZnodes(NamedTuple):
     """Read these."""
 
     number: int
     reads: Sequence[Read]
 
 
-Event: TypeAlias = Elected | Deposed | Seen | Unwatched | Asked | Answered | Behind | Done | Tick
+Event: TypeAlias = (
+    Elected
+    | Deposed
+    | Seen
+    | WatchesLost
+    | ClientRequest
+    | BrokerResponse
+    | QueueOverflow
+    | StoreResult
+    | Tick
+)
 """`Seen`: a watch that a `Read` set has fired."""
-Effect: TypeAlias = Commit | Look | Send | Reply | Timer | Resign
+Effect: TypeAlias = Commit | ReadZnodes | Send | Reply | Timer | Resign
 """`Send`: to its broker, after everything that was sent to it before."""

@@ -14,7 +14,7 @@ from uuid import UUID
 
 from kafkalog.client.link.connection import Connection
 from kafkalog.client.link.transport import Address, Options
-from kafkalog.controller.events import Answered, Behind
+from kafkalog.controller.events import BrokerResponse, QueueOverflow
 from kafkalog.controller.requests import (
     DURING_DELETE,
     Fields,
@@ -48,13 +48,13 @@ class Sender:
 
     def __init__(
         self, address: Address, broker: int, node: int,
-        told: Callable[[Answered | Behind], None],
+        received: Callable[[BrokerResponse | QueueOverflow], None],
     ) -> None:  # fmt: skip
-        """`node`: the sender.  `told` is called in the thread."""
+        """`node`: the sender.  `received` is called in the thread."""
         self.address = address
         self._broker = broker
         self._options = Options(client_id=str(node))
-        self._told = told
+        self._received = received
         self._lock = threading.Condition()  # guards what follows
         self._waiting: deque[Send] = deque()
         self._behind = False
@@ -100,11 +100,13 @@ class Sender:
                 what = self._left(what)
         self._hang_up()
 
-    def _left(self, what: Send | Behind) -> Send | Behind | None:
+    def _left(self, what: Send | QueueOverflow) -> Send | QueueOverflow | None:
         """None: it was answered, which is reported; otherwise what is retried, after a pause."""
         pause_s = RETRY_S
         try:
-            self._told(what if isinstance(what, Behind) else Answered(what, self._ask(what)))
+            self._received(
+                what if isinstance(what, QueueOverflow) else BrokerResponse(what, self._ask(what))
+            )
             return None
         except Exception as problem:  # without this thread the broker would get no more requests
             if isinstance(what, Send) and unencodable(what) is not None:
@@ -129,7 +131,7 @@ class Sender:
                 _logger.error("broker %d: %s", self._broker, said)
         return found
 
-    def _next(self) -> Send | Behind | None:
+    def _next(self) -> Send | QueueOverflow | None:
         with self._lock:
             while not (self._waiting or self._behind or self._ended):
                 self._lock.wait()
@@ -138,7 +140,7 @@ class Sender:
             if self._waiting:
                 return self._waiting.popleft()
             self._behind = False
-        return Behind(self._broker)
+        return QueueOverflow(self._broker)
 
     def _ask(self, request: Send) -> object:
         if self._connection is None:
@@ -202,5 +204,5 @@ def _merged(stops: Iterable[Send]) -> list[Fields]:
             for name, rows in topics.items()]  # fmt: skip
 
 
-def _name(what: Send | Behind) -> str:
-    return "the current state" if isinstance(what, Behind) else what.api.name
+def _name(what: Send | QueueOverflow) -> str:
+    return "the current state" if isinstance(what, QueueOverflow) else what.api.name

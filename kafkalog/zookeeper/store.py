@@ -12,7 +12,7 @@ from collections.abc import Callable, Generator, Iterable, Sequence
 from typing import Any, NamedTuple, TypeVar
 
 from kafkalog.controller.active import NotActive
-from kafkalog.controller.context import NEVER_LED, Context, Reign
+from kafkalog.controller.context import NEVER_LED, Claim, Context
 from kafkalog.controller.leader_election import Leadership
 from kafkalog.controller.records import (
     DONE,
@@ -38,7 +38,7 @@ from kafkalog.errors import BadZnode
 from kafkalog.metadata.image import TOPIC, Partition
 from kafkalog.zookeeper import altering, entities, own_settings, tree
 from kafkalog.zookeeper.documents import ZNODE_BYTES_MAX
-from kafkalog.zookeeper.events import Commit, Look, Read
+from kafkalog.zookeeper.events import Commit, Read, ReadZnodes
 from kafkalog.zookeeper.loading import Loaded, Znode
 from kafkalog.zookeeper.session import (
     ANY_VERSION,
@@ -50,7 +50,7 @@ from kafkalog.zookeeper.session import (
     Set,
 )
 
-__all__ = ["Looks", "Removals", "ZooKeeperRecords"]
+__all__ = ["Reads", "Removals", "ZooKeeperRecords"]
 
 _logger = logging.getLogger(__name__)
 T = TypeVar("T")
@@ -61,11 +61,11 @@ ACTIVE = 0
 TOPIC_ZNODE = 1
 """The index of the operation that writes a topic's replicas."""
 NO_BLOCK = tree.ProducerIdBlock(-1, -1, -1)
-Performing = Generator[Commit | Look, Any, T]
+Performing = Generator[Commit | ReadZnodes, Any, T]
 Operations = tuple[Operation, ...]
 
 
-class Looks(NamedTuple):
+class Reads(NamedTuple):
     """A step's wish to read these."""
 
     reads: Sequence[Read]
@@ -80,8 +80,8 @@ class Removals(NamedTuple):
 class ZooKeeperRecords:
     """The records of one active controller."""
 
-    def __init__(self, reign: Reign, loaded: Loaded) -> None:
-        self._reign = reign
+    def __init__(self, claim: Claim, loaded: Loaded) -> None:
+        self._claim = claim
         self._topic_versions: dict[str, int] = dict(loaded.assigned_at)
         """The version of a topic's znode; a topic that is not here is written at any version."""
         self._settings: dict[tuple[int, str], list[Znode | None]] = {}
@@ -110,8 +110,8 @@ class ZooKeeperRecords:
     # ---- the interface of a store ----------------------------------------------------------------
 
     def perform(self, context: Context, wanted: object) -> Performing[Any]:
-        """Carry out what a step yielded: records, a query, Looks or Removals."""
-        if isinstance(wanted, Looks):
+        """Carry out what a step yielded: records, a query, Reads or Removals."""
+        if isinstance(wanted, Reads):
             return (yield from _look(wanted.reads))
         if isinstance(wanted, PartitionStates):
             return (yield from self._states(wanted))
@@ -200,7 +200,7 @@ class ZooKeeperRecords:
     def _commit(self, multis: Sequence[Sequence[Operation]]) -> Performing[list[Committed]]:
         if not multis:
             return []
-        check = Check(tree.CONTROLLER_EPOCH, self._reign.epoch_version)
+        check = Check(tree.CONTROLLER_EPOCH, self._claim.epoch_version)
         found = yield Commit(0, [(check, *one) for one in multis])
         if any(one.refused == ACTIVE and not one.done for one in found):
             raise NotActive
@@ -267,7 +267,7 @@ class ZooKeeperRecords:
             if after.partition_epoch == before.partition_epoch:
                 continue
             state = tree.PartitionState(
-                after.leader, after.leader_epoch, after.isr, self._reign.epoch,
+                after.leader, after.leader_epoch, after.isr, self._claim.epoch,
                 bool(after.leader_recovery_state),
             )  # fmt: skip
             path, data = tree.partition_path(*key), tree.write_partition(state)
@@ -336,7 +336,7 @@ def partition_state(state: tree.PartitionState, version: int) -> PartitionState:
 def _look(reads: Sequence[Read]) -> Performing[Sequence[Any]]:
     if not reads:
         return ()
-    return (yield Look(0, reads))  # type: ignore[no-any-return]
+    return (yield ReadZnodes(0, reads))  # type: ignore[no-any-return]
 
 
 def _topic_id(context: Context, kind: int, name: str) -> Any:

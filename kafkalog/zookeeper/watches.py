@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 
 from kafkalog.controller import brokers, deletion, reassign, requested_elections, topics
 from kafkalog.controller.active import Active, Steps, Work
-from kafkalog.controller.context import Reign, Snapshot, unclean_of
+from kafkalog.controller.context import Claim, Snapshot, unclean_of
 from kafkalog.controller.core import Controller
 from kafkalog.controller.events import Options
 from kafkalog.controller.records import ElectionEnd, TopicPartition
@@ -19,9 +19,9 @@ from kafkalog.controller.steps import read_states
 from kafkalog.metadata.image import Broker, Topic
 from kafkalog.zookeeper import entities, own_settings, tree
 from kafkalog.zookeeper.documents import DENIED
-from kafkalog.zookeeper.events import Read, Seen, Unwatched
+from kafkalog.zookeeper.events import Read, Seen, WatchesLost
 from kafkalog.zookeeper.loading import Loaded, Znode, broker
-from kafkalog.zookeeper.store import Looks, Removals, ZooKeeperRecords
+from kafkalog.zookeeper.store import Reads, Removals, ZooKeeperRecords
 
 __all__ = ["WATCHES", "ZooKeeperStore", "controller"]
 
@@ -33,8 +33,8 @@ CHANGES_MAX = 1000
 class ZooKeeperStore(ZooKeeperRecords):
     """The store of one active controller: its records, and its watches."""
 
-    def __init__(self, reign: Reign, loaded: Loaded) -> None:
-        super().__init__(reign, loaded)
+    def __init__(self, claim: Claim, loaded: Loaded) -> None:
+        super().__init__(claim, loaded)
         self.config_change = ""
         """The last notification of settings that was read."""
 
@@ -44,12 +44,12 @@ class ZooKeeperStore(ZooKeeperRecords):
 
     def works(self, event: object) -> Iterable[Work]:
         """What follows from a watch that fired, or from watches that were lost."""
-        if isinstance(event, Unwatched):
+        if isinstance(event, WatchesLost):
             return [self._named(step) for step in _ALL]
         assert isinstance(event, Seen)
         parent, _, name = event.path.rpartition("/")
         if parent == tree.TOPICS:
-            return [Work(event.path, lambda office: _topics_read(self, office, [name]), event.path)]
+            return [Work(event.path, lambda active: _topics_read(self, active, [name]), event.path)]
         step = WATCHES.get(tree.BROKERS if parent == tree.BROKERS else event.path)
         return [] if step is None else [Work(event.path, self._bound(step), event.path)]
 
@@ -57,15 +57,15 @@ class ZooKeeperStore(ZooKeeperRecords):
         return Work(step.__name__, self._bound(step), step)
 
     def _bound(self, step: Step) -> Callable[[Active], Steps[None]]:
-        return lambda office: step(self, office)
+        return lambda active: step(self, active)
 
 
 def controller(options: Options) -> Controller:
     """A controller whose store is ZooKeeper."""
 
-    def store(reign: Reign, snapshot: Snapshot) -> ZooKeeperStore:
+    def store(claim: Claim, snapshot: Snapshot) -> ZooKeeperStore:
         assert isinstance(snapshot, Loaded)
-        return ZooKeeperStore(reign, snapshot)
+        return ZooKeeperStore(claim, snapshot)
 
     return Controller(options, store)
 
@@ -76,35 +76,35 @@ Step = Callable[[ZooKeeperStore, Active], Steps[None]]
 # ---- what watches report -----------------------------------------------------------------------
 
 
-def brokers_seen(store: ZooKeeperStore, office: Active) -> Steps[None]:
+def brokers_seen(store: ZooKeeperStore, active: Active) -> Steps[None]:
     """Brokers came, went, or changed their registration."""
-    (names,) = yield Looks([Read(tree.BROKERS, children=True, watch=True)])
+    (names,) = yield Reads([Read(tree.BROKERS, children=True, watch=True)])
     numbers = [int(name) for name in names or () if name.isdecimal() and len(name) <= 10]
-    znodes = yield Looks([Read(tree.broker_path(one), watch=True) for one in numbers])
+    znodes = yield Reads([Read(tree.broker_path(one), watch=True) for one in numbers])
     now: dict[int, Broker] = {}
     for number, znode in zip(numbers, znodes, strict=True):
         found = None if znode is None else store.parsed(broker, number, znode)
-        known = office.context.brokers.get(number)
+        known = active.context.brokers.get(number)
         if found is None and znode and known and (
             known.epoch == znode.created or znode.data == DENIED
         ):  # fmt: skip
             found = known  # it is alive, whatever overwrote its znode
         if found is not None:
             now[number] = found
-    yield from brokers.brokers_are(office.context, office.told, now)
+    yield from brokers.brokers_changed(active.context, active.batch, now)
 
 
-def topics_seen(store: ZooKeeperStore, office: Active) -> Steps[None]:
+def topics_seen(store: ZooKeeperStore, active: Active) -> Steps[None]:
     """Topics came or went."""
-    (names,) = yield Looks([Read(tree.TOPICS, children=True, watch=True)])
-    known = office.context.ids
+    (names,) = yield Reads([Read(tree.TOPICS, children=True, watch=True)])
+    known = active.context.ids
     for name in [name for name in known if name not in {*(names or ())}]:
-        topics.topic_gone(office.context, name)
+        topics.topic_removed(active.context, name)
         store.topic_read(name, None)
-    yield from _topics_read(store, office, [name for name in names or () if name not in known])
+    yield from _topics_read(store, active, [name for name in names or () if name not in known])
 
 
-def _topics_read(store: ZooKeeperStore, office: Active, names: Sequence[str]) -> Steps[None]:
+def _topics_read(store: ZooKeeperStore, active: Active, names: Sequence[str]) -> Steps[None]:
     """Read topics' settings, and whether an out-of-sync replica may lead them.  If a move's end
     could not be written because the topic had changed, it is written now."""
     asked = [
@@ -115,24 +115,24 @@ def _topics_read(store: ZooKeeperStore, office: Active, names: Sequence[str]) ->
             Read(tree.topic_path(name), watch=True),
         )
     ]
-    found = (yield Looks(asked)) if asked else []
-    context = office.context
+    found = (yield Reads(asked)) if asked else []
+    context = active.context
     read: dict[str, Topic] = {}
     for name, config, znode in zip(names, found[::2], found[1::2], strict=True):
         node = None if znode is None else store.parsed(tree.read_topic, name, znode.data)
         if znode is None or (node and name in context.ids and context.ids[name] != node.topic_id):
-            topics.topic_gone(context, name)  # it is gone, or was recreated
+            topics.topic_removed(context, name)  # it is gone, or was recreated
             store.topic_read(name, None)
         if node is not None:
             read[name] = _topic(name, node)
             store.topic_read(name, znode.version)
-            context.says_unclean(name, _unclean(store, name, config))
-    yield from topics.topics_are(context, office.told, read.values())
+            context.set_unclean(name, _unclean(store, name, config))
+    yield from topics.topics_changed(context, active.batch, read.values())
     yield from reassign.resume(
-        context, office.told, [key for key in context.partitions if key[0] in read]
+        context, active.batch, [key for key in context.partitions if key[0] in read]
     )
     if context.deleted & read.keys():  # it may have got more partitions
-        yield from deletion.delete_topics(context, office.told)
+        yield from deletion.delete_topics(context, active.batch)
 
 
 def _topic(name: str, node: tree.TopicNode) -> Topic:
@@ -150,105 +150,105 @@ def _unclean(store: ZooKeeperStore, topic: str, config: Znode | None) -> bool | 
     return unclean_of(store.parsed(entities.read_config, entity, data) or {})
 
 
-def deletions_seen(store: ZooKeeperStore, office: Active) -> Steps[None]:
+def deletions_seen(store: ZooKeeperStore, active: Active) -> Steps[None]:
     """Topics are to be deleted (/admin/delete_topics)."""
-    (names,) = yield Looks([Read(tree.DELETE_TOPICS, children=True, watch=True)])
-    new = [name for name in names or () if name not in office.context.deleted]
-    if new and not office.options.deletes:
+    (names,) = yield Reads([Read(tree.DELETE_TOPICS, children=True, watch=True)])
+    new = [name for name in names or () if name not in active.context.deleted]
+    if new and not active.options.deletes:
         yield Removals([f"{tree.DELETE_TOPICS}/{name}" for name in new])
     elif new:
-        yield from deletion.topics_to_delete(office.context, office.told, new)
+        yield from deletion.topics_to_delete(active.context, active.batch, new)
 
 
-def isr_changes_seen(store: ZooKeeperStore, office: Active) -> Steps[None]:
+def isr_changes_seen(store: ZooKeeperStore, active: Active) -> Steps[None]:
     """Leaders wrote ISRs themselves, as brokers of older versions do."""
     paths, znodes = yield from _notifications(tree.ISR_CHANGES)
     keys: dict[TopicPartition, None] = {}
     for path, znode in zip(paths, znodes, strict=True):
         if znode is not None:
             keys.update(dict.fromkeys(store.parsed(tree.read_isr_change, path, znode.data) or ()))
-    known = [key for key in keys if key in office.context.partitions]
-    yield from read_states(office, known)
+    known = [key for key in keys if key in active.context.partitions]
+    yield from read_states(active, known)
     if known:
-        office.told.know(known)
+        active.batch.update_metadata(known)
     if paths:
         yield Removals(paths)
 
 
-def log_dirs_seen(store: ZooKeeperStore, office: Active) -> Steps[None]:
+def log_dirs_seen(store: ZooKeeperStore, active: Active) -> Steps[None]:
     """Brokers lost disks: send them the partitions that they keep; they answer which are lost."""
     paths, znodes = yield from _notifications(tree.LOG_DIR_EVENTS)
     for path, znode in zip(paths, znodes, strict=True):
         one = None if znode is None else store.parsed(tree.read_log_dir_event, path, znode.data)
         if one is not None:
-            for key in office.context.on(one):
-                office.told.lead([one], key)
+            for key in active.context.on(one):
+                active.batch.leader_and_isr([one], key)
     if paths:
         yield Removals(paths)
 
 
 def _notifications(parent: str) -> Steps[tuple[list[str], list[Znode | None]]]:
-    (names,) = yield Looks([Read(parent, children=True, watch=True)])
+    (names,) = yield Reads([Read(parent, children=True, watch=True)])
     paths = [f"{parent}/{name}" for name in names or ()]
-    znodes = (yield Looks([Read(path) for path in paths])) if paths else []
+    znodes = (yield Reads([Read(path) for path in paths])) if paths else []
     return paths, znodes
 
 
-def election_seen(store: ZooKeeperStore, office: Active) -> Steps[None]:
+def election_seen(store: ZooKeeperStore, active: Active) -> Steps[None]:
     """Preferred leaders are to be elected (/admin/preferred_replica_election)."""
-    (znode,) = yield Looks([Read(tree.ELECTION, watch=True)])
+    (znode,) = yield Reads([Read(tree.ELECTION, watch=True)])
     if znode is not None:
         keys = store.parsed(tree.read_election, znode.data) or ()
         yield from requested_elections.elect_leaders(
-            office.context, office.told, keys, unclean=False
+            active.context, active.batch, keys, unclean=False
         )
         yield [ElectionEnd()]
 
 
-def reassignment_seen(store: ZooKeeperStore, office: Active) -> Steps[None]:
+def reassignment_seen(store: ZooKeeperStore, active: Active) -> Steps[None]:
     """Partitions are to be moved (/admin/reassign_partitions)."""
-    (znode,) = yield Looks([Read(tree.REASSIGNMENT, watch=True)])
+    (znode,) = yield Reads([Read(tree.REASSIGNMENT, watch=True)])
     if znode is None:
-        office.context.asked_by_tree = {}
+        active.context.requested_moves = {}
         return
     wanted = store.parsed(tree.read_reassignment, znode.data) or {}
-    if wanted != office.context.asked_by_tree or not wanted:
-        refused = yield from reassign.ask_by_tree(office.context, office.told, wanted)
+    if wanted != active.context.requested_moves or not wanted:
+        refused = yield from reassign.reassign_requested(active.context, active.batch, wanted)
         for (topic, number), why in refused.items():
             _logger.warning("%s-%d is not reassigned: %s", topic, number, why.message)
 
 
-def settings_seen(store: ZooKeeperStore, office: Active) -> Steps[None]:
+def settings_seen(store: ZooKeeperStore, active: Active) -> Steps[None]:
     """Settings changed: apply what topics say about elections."""
-    (names,) = yield Looks([Read(entities.CHANGES, children=True, watch=True)])
+    (names,) = yield Reads([Read(entities.CHANGES, children=True, watch=True)])
     new = [name for name in names or () if name > store.config_change]
     paths = [f"{entities.CHANGES}/{name}" for name in new]
-    znodes = (yield Looks([Read(path) for path in paths])) if paths else []
+    znodes = (yield Reads([Read(path) for path in paths])) if paths else []
     store.config_change = max([store.config_change, *new])
     changed: dict[str, None] = {}
     for path, znode in zip(paths, znodes, strict=True):
         entity = None if znode is None else store.parsed(entities.read_change, path, znode.data)
-        if entity is not None and entity[0] == "topics" and entity[1] in office.context.ids:
+        if entity is not None and entity[0] == "topics" and entity[1] in active.context.ids:
             changed[entity[1]] = None
     reads = [Read(entities.config_path(("topics", name))) for name in changed]
-    found = (yield Looks(reads)) if reads else []
+    found = (yield Reads(reads)) if reads else []
     for name, config in zip(changed, found, strict=True):
         said = _unclean(store, name, config)
-        yield from topics.unclean_is(office.context, office.told, name, said)
+        yield from topics.unclean_changed(active.context, active.batch, name, said)
     old = [f"{entities.CHANGES}/{name}" for name in (names or [])[:-CHANGES_MAX]]
     if old:
         yield Removals(old)
 
 
-def watch_topics(store: ZooKeeperStore, office: Active) -> Steps[None]:
+def watch_topics(store: ZooKeeperStore, active: Active) -> Steps[None]:
     """Watch the found topics for changes from now on."""
-    yield from _topics_read(store, office, list(office.context.ids))
+    yield from _topics_read(store, active, list(active.context.ids))
 
 
-def own_settings_left(store: ZooKeeperStore, office: Active) -> Steps[None]:
+def own_settings_left(store: ZooKeeperStore, active: Active) -> Steps[None]:
     """Remove the settings of topics that controllers deleted that do not know of them: Kafka's."""
     places = tree.OWN_TOPICS, tree.TOPICS
-    names, known = yield Looks([Read(place, children=True) for place in places])
+    names, known = yield Reads([Read(place, children=True) for place in places])
     left = [] if known is None else sorted({*(names or ())} - {*known})
     if left:
         yield Removals([own_settings.path_of(name) for name in left])

@@ -6,16 +6,16 @@ import uuid
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple, TypeVar
 
-from kafkalog.controller.context import Context, Reign
+from kafkalog.controller.context import Claim, Context
 from kafkalog.controller.isr import Wanted, alter_partition
 from kafkalog.controller.partitions import Deciding
-from kafkalog.controller.requests import Gathered, Send
+from kafkalog.controller.requests import RequestBatch, Send
 from kafkalog.controller.topics import never_led
 from kafkalog.metadata.image import Broker, Topic
 from kafkalog.wire.error_codes import ErrorCode
 from kafkalog.wire.tables.internal import ALTER_PARTITION
 from kafkalog.zookeeper import tree
-from kafkalog.zookeeper.events import Commit, Look
+from kafkalog.zookeeper.events import Commit, ReadZnodes
 from kafkalog.zookeeper.loading import Loaded, Znode, load
 from kafkalog.zookeeper.session import (
     ANY_VERSION,
@@ -70,9 +70,9 @@ class Cluster:
 
     def begin(self) -> None:
         """Start another controller, which knows what the tree says."""
-        reign, loaded = Reign(9, EPOCH, EPOCH_VERSION, self.unclean), self.loaded()
-        self.context, self.store = Context(reign, loaded), ZooKeeperStore(reign, loaded)
-        self.told = Gathered(self.context, LISTENER)
+        claim, loaded = Claim(9, EPOCH, EPOCH_VERSION, self.unclean), self.loaded()
+        self.context, self.store = Context(claim, loaded), ZooKeeperStore(claim, loaded)
+        self.batch = RequestBatch(self.context, LISTENER)
 
     def loaded(self) -> Loaded:
         """The metadata in the tree."""
@@ -118,7 +118,7 @@ class Cluster:
             while True:
                 wanted = deciding.send(self._perform(wanted))
         except StopIteration as end:
-            self.sent = self.told.sends()
+            self.sent = self.batch.sends()
             self._agree()
             return end.value  # type: ignore[no-any-return]
 
@@ -127,7 +127,7 @@ class Cluster:
         try:
             effect = next(performing)
             while True:
-                if isinstance(effect, Look):
+                if isinstance(effect, ReadZnodes):
                     assert not any(one.children or one.watch for one in effect.reads)
                     found: list[Any] = [self.tree.get(one.path) for one in effect.reads]
                 else:
@@ -196,7 +196,7 @@ class Cluster:
         fields = {"broker_id": sender, "broker_epoch": epoch or 100 + sender, "topics": rows}
         data = ALTER_PARTITION.encode_request(version, fields)
         request = ALTER_PARTITION.decode_request(version, data)
-        body = self.decide(alter_partition(self.context, self.told, request, version))
+        body = self.decide(alter_partition(self.context, self.batch, request, version))
         data = ALTER_PARTITION.encode_response(version, body)
         answer = ALTER_PARTITION.decode_response(version, data)
         if answer.error_code:

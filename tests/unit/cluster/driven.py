@@ -7,22 +7,22 @@ from collections import deque
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from kafkalog.controller.context import Reign
+from kafkalog.controller.context import Claim
 from kafkalog.controller.events import (
-    Answered,
-    Asked,
-    Done,
+    BrokerResponse,
+    ClientRequest,
     Elected,
     Options,
     Reply,
     Resign,
     Send,
+    StoreResult,
     Timer,
 )
 from kafkalog.wire.api import Api
 from kafkalog.wire.tables.controller import STOP_REPLICA
 from kafkalog.zookeeper import tree
-from kafkalog.zookeeper.events import Commit, Event, Look, Read, Seen
+from kafkalog.zookeeper.events import Commit, Event, Read, ReadZnodes, Seen
 from kafkalog.zookeeper.loading import Znode, load
 from kafkalog.zookeeper.session import Check, Committed, Create, Delete, Operation, Set
 from kafkalog.zookeeper.watches import controller
@@ -132,14 +132,14 @@ class Driven:
         epoch = tree.read_epoch(znode.data) + 1
         done = self.commit([Set(tree.CONTROLLER_EPOCH, tree.write_epoch(epoch), znode.version)])
         assert done.done
-        reign = Reign(US, epoch, znode.version + 1)
-        self.events.append(Elected(reign, load(self.znodes, US)))
+        claim = Claim(US, epoch, znode.version + 1)
+        self.events.append(Elected(claim, load(self.znodes, US)))
         self.run()
 
     def ask(self, token: str, api: Api, version: int, **fields: Any) -> Any:
         """Send a request through the wire format; returns the answer, if there is one by now."""
         request = api.decode_request(version, api.encode_request(version, fields))
-        self.events.append(Asked(token, api, request, version))
+        self.events.append(ClientRequest(token, api, request, version))
         self.run()
         body = self.replies.get(token)
         if body is None:
@@ -154,7 +154,7 @@ class Driven:
                 version = one.api.versions.stop - 1
                 data = one.api.encode_response(version, {"error_code": 0, **fields})
                 response = one.api.decode_response(version, data)
-                self.events.append(Answered(one, response))
+                self.events.append(BrokerResponse(one, response))
             else:
                 self.sent.append(one)
         self.run()
@@ -174,10 +174,10 @@ class Driven:
                 if isinstance(effect, Commit):
                     self.before(effect)
                     found = [self.commit(each) for each in effect.multis]
-                    self.events.append(Done(effect.number, found))
-                elif isinstance(effect, Look):
+                    self.events.append(StoreResult(effect.number, found))
+                elif isinstance(effect, ReadZnodes):
                     self.events.append(
-                        Done(effect.number, [self._read(each) for each in effect.reads])
+                        StoreResult(effect.number, [self._read(each) for each in effect.reads])
                     )
                 elif isinstance(effect, Send):
                     self.send(effect)
@@ -197,9 +197,9 @@ class Driven:
         if znode is None:
             return None
         found = tree.read_partition(topic, partition, znode.data)
-        office = self.controller.office
-        if office is not None:
-            one = office.context.partitions[topic, partition]
+        active = self.controller.active
+        if active is not None:
+            one = active.context.partitions[topic, partition]
             assert one.partition_epoch == znode.version
             assert (one.leader, one.leader_epoch, one.isr) == found[:3]
         return found[:3]

@@ -113,8 +113,8 @@ class Scene:
         """Wait until the node is the controller of that epoch, by its own state and by the tree."""
 
         def so() -> bool:
-            office = node._controller.office
-            return office is not None and office.context.reign.epoch == epoch
+            active = node._controller.active
+            return active is not None and active.context.claim.epoch == epoch
 
         wait_for(so, f"the controller of epoch {epoch}")
         assert self.epoch == epoch

@@ -13,7 +13,7 @@ from kafkalog.cluster.node.state import (
     stop_replica,
     update_metadata,
 )
-from kafkalog.controller.events import Answered, Clock, Options, Send, Tick
+from kafkalog.controller.events import BrokerResponse, Clock, Options, Send, Tick
 from kafkalog.controller.reassign import moving, target
 from kafkalog.replication.isr import Isr, Proposal, answered, told
 from kafkalog.replication.roles import Drop
@@ -200,9 +200,9 @@ class Simulated(Driven):
 
     def state_or_none(self, topic: str, partition: int) -> tuple[int, int, tuple[int, ...]] | None:
         """As `state`; None: the controller does not know the partition."""
-        office = self.controller.office
-        assert office is not None
-        known = (topic, partition) in office.context.partitions
+        active = self.controller.active
+        assert active is not None
+        known = (topic, partition) in active.context.partitions
         return self.state(topic, partition) if known else None
 
     def deliver(self) -> bool:
@@ -216,7 +216,7 @@ class Simulated(Driven):
             data = send.api.encode_request(version, send.body)
             body = node.obey(send.api, send.api.decode_request(version, data))
             data = send.api.encode_response(version, body)
-            self.events.append(Answered(send, send.api.decode_response(version, data)))
+            self.events.append(BrokerResponse(send, send.api.decode_response(version, data)))
             self.goes_on()
         return bool(sent)
 
@@ -250,9 +250,9 @@ class Simulated(Driven):
 
     def due(self) -> list[TopicPartition]:
         """Moves that could end."""
-        office = self.controller.office
-        assert office is not None
-        context = office.context
+        active = self.controller.active
+        assert active is not None
+        context = active.context
         return [
             TopicPartition(*key) for key, one in context.partitions.items()
             if moving(one) and {*target(one)} <= {*one.isr} and key[0] not in context.deleted
@@ -267,11 +267,12 @@ class Simulated(Driven):
 
     def _left(self, topic: str) -> list[str]:
         """What is still to be done, for the controller or in the tree."""
-        office = self.controller.office
-        assert office is not None
-        context = office.context
+        active = self.controller.active
+        assert active is not None
+        context = active.context
         found = self.controller.problems + [
-            f"{name}: {value}" for name in ("deleted", "failed", "again", "stale", "asked_by_tree")
+            f"{name}: {value}"
+            for name in ("deleted", "failed", "retrying", "stale", "requested_moves")
             if (value := getattr(context, name))
         ]  # fmt: skip
         folders = (tree.DELETE_TOPICS, tree.ISR_CHANGES)

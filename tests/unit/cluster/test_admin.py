@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from kafkalog.controller.events import Asked, Options
+from kafkalog.controller.events import ClientRequest, Options
 from kafkalog.metadata.image import BROKER, TOPIC
 from kafkalog.metadata.requests import ResourceChange, SettingChange, SettingChanges
 from kafkalog.wire import apis
@@ -146,7 +146,7 @@ def test_settings_are_changed_and_told(of: Driven) -> None:
     def alter(*resources: ResourceChange) -> list[int]:
         token = f"alter{len(of.replies)}"
         api = apis.INCREMENTAL_ALTER_CONFIGS
-        of.events.append(Asked(token, api, SettingChanges([*resources]), 1))
+        of.events.append(ClientRequest(token, api, SettingChanges([*resources]), 1))
         of.run()
         return [row["error_code"] for row in of.replies[token]["responses"]]
 

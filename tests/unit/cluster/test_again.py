@@ -6,7 +6,7 @@ from functools import partial
 
 import pytest
 
-from kafkalog.controller.events import Behind, Clock, Options, Tick
+from kafkalog.controller.events import Clock, Options, QueueOverflow, Tick
 from kafkalog.replication import isr
 from kafkalog.replication.followers import Follower, FollowerState
 from kafkalog.wire import apis
@@ -97,11 +97,11 @@ def test_who_dropped_a_topic_is_not_told_to_lead_it(of: Driven) -> None:
     of.make(f"{tree.DELETE_TOPICS}/t")
     of.run()
     of.sent.clear()
-    office = of.controller.office
-    assert office is not None
+    active = of.controller.active
+    assert active is not None
     other = tree.write_partition(tree.PartitionState(1, 0, (1, 3), 2))
     assert of.commit([Set(tree.partition_path("t", 0), other)]).done
-    office.context.stale.add(("t", 0))
+    active.context.stale.add(("t", 0))
     ticks(of, Clock.BALANCE)
     assert of.state("t", 0) == (1, 0, (1, 3))
     assert LEADER_AND_ISR not in {one.api for one in of.sent}
@@ -228,9 +228,9 @@ def test_the_end_of_a_move_that_cannot_be_written_comes_another_time(of: Driven)
             assert of.commit([Set(path, of.znodes[path].data)]).done
 
     def seen(commit: Commit) -> None:
-        office = of.controller.office
-        assert office is not None
-        found.append((office.context.partitions["t", 0], moves(of).removing))
+        active = of.controller.active
+        assert active is not None
+        found.append((active.context.partitions["t", 0], moves(of).removing))
         of.before = lambda _: None
 
     of.before = changed
@@ -273,11 +273,11 @@ def refusal(code: ErrorCode, *partitions: int, name: str = "t") -> dict[str, obj
 FAILS = refusal(ErrorCode.UNKNOWN_SERVER_ERROR)
 
 
-def strays(of: Driven) -> object:
+def stray_replicas(of: Driven) -> object:
     """The replicas that must be deleted, as the controller knows them."""
-    office = of.controller.office
-    assert office is not None
-    return office.context.strays
+    active = of.controller.active
+    assert active is not None
+    return active.context.stray_replicas
 
 
 def test_a_copy_that_a_move_leaves_behind_is_dropped_in_the_end(of: Driven) -> None:
@@ -297,7 +297,7 @@ def test_a_copy_that_a_move_leaves_behind_is_dropped_in_the_end(of: Driven) -> N
     assert row == {"partition_index": 0, "leader_epoch": 1, "delete_partition": True}
     of.answer(partial(stops, 3), partition_errors=[])
     ticks(of, Clock.RETRY)
-    assert (strays(of), of.sent, clocks(of)) == ({}, [], [])
+    assert (stray_replicas(of), of.sent, clocks(of)) == ({}, [], [])
 
 
 def test_copies_on_a_disk_that_failed_are_dropped_when_their_broker_comes(
@@ -310,7 +310,7 @@ def test_copies_on_a_disk_that_failed_are_dropped_when_their_broker_comes(
     topics = [{"name": "t", "partitions": rows}]
     of.ask("move", apis.ALTER_PARTITION_REASSIGNMENTS, 0, topics=topics)
     of.answer(partial(stops, 3), **refusal(ErrorCode.KAFKA_STORAGE_ERROR, 0, 1))
-    assert clocks(of) == [] and strays(of) == {"t": {(0, 3), (1, 3)}}
+    assert clocks(of) == [] and stray_replicas(of) == {"t": {(0, 3), (1, 3)}}
     assert [one.message for one in caplog.records] == [
         "broker 3 cannot drop t-0 and 1 more now: KAFKA_STORAGE_ERROR"
     ]
@@ -318,7 +318,7 @@ def test_copies_on_a_disk_that_failed_are_dropped_when_their_broker_comes(
     of.register(3)
     assert (3, "StopReplica") in kinds(of)
     of.answer(partial(stops, 3), partition_errors=[])
-    assert strays(of) == {}
+    assert stray_replicas(of) == {}
 
 
 @pytest.mark.parametrize("waits", ["a copy", "a topic"])
@@ -329,7 +329,7 @@ def test_who_never_comes_back_slows_no_retry(of: Driven, waits: str) -> None:
     of.run()
     if waits == "a copy":
         move(of)
-        assert strays(of) == {"t": {(0, 3)}}
+        assert stray_replicas(of) == {"t": {(0, 3)}}
     else:
         of.make(f"{tree.DELETE_TOPICS}/t")
     fails = refusal(ErrorCode.UNKNOWN_SERVER_ERROR, name="u")
@@ -356,7 +356,7 @@ def test_a_copy_that_its_broker_keeps_again_is_not_dropped(of: Driven) -> None:
     assert moves(of).adding == {0: (3,)}
     of.sent.clear()
     ticks(of, Clock.RETRY)
-    assert (strays(of), of.sent) == ({}, [])
+    assert (stray_replicas(of), of.sent) == ({}, [])
 
 
 def test_a_copy_of_a_broker_that_is_away_is_dropped_when_it_comes(of: Driven) -> None:
@@ -367,7 +367,7 @@ def test_a_copy_of_a_broker_that_is_away_is_dropped_when_it_comes(of: Driven) ->
     of.register(3)
     assert (3, "StopReplica") in kinds(of)
     of.answer(partial(stops, 3), partition_errors=[])
-    assert strays(of) == {}
+    assert stray_replicas(of) == {}
 
 
 @pytest.mark.parametrize("why", ["it comes", "it is behind", "it failed", "its topic is to go"])
@@ -384,7 +384,7 @@ def test_who_reigns_no_more_tells_nobody_to_delete(of: Driven, why: str) -> None
     if why == "it comes":
         of.register(3)
     elif why == "it is behind":
-        of.events.append(Behind(3))
+        of.events.append(QueueOverflow(3))
     elif why == "it failed":
         of.events.append(Tick(Clock.RETRY))
     else:
@@ -402,7 +402,7 @@ def test_a_copy_that_is_to_go_is_known_to_the_nodes_next_reign(of: Driven) -> No
     of.answer(partial(stops, 3), partition_errors=[])
     of.sent.clear()
     of.elect()
-    assert strays(of) == {} and "StopReplica" not in {kind for _, kind in kinds(of)}
+    assert stray_replicas(of) == {} and "StopReplica" not in {kind for _, kind in kinds(of)}
 
 
 def test_a_deletion_waits_for_no_copy_that_a_move_left_behind(of: Driven) -> None:
@@ -423,7 +423,7 @@ def test_a_deletion_waits_for_no_copy_that_a_move_left_behind(of: Driven) -> Non
     of.answer(partial(stops, 3), partition_errors=[])
     clocks(of)
     ticks(of, Clock.RETRY)
-    assert (strays(of), of.sent, clocks(of)) == ({}, [], [])
+    assert (stray_replicas(of), of.sent, clocks(of)) == ({}, [], [])
 
 
 @pytest.mark.parametrize("again", [False, True])
@@ -446,9 +446,9 @@ def test_a_copy_of_a_topic_that_is_gone_is_dropped_when_its_broker_comes(
     of.register(3)
     rows = [one.body["topic_states"] for one in of.sent if stops(3, one)]
     if again:
-        assert (rows, strays(of)) == ([], {})
+        assert (rows, stray_replicas(of)) == ([], {})
         return
     row = {"partition_index": 0, "leader_epoch": -1, "delete_partition": True}
     assert rows == [[{"topic_name": "t", "partition_states": [row]}]]
     of.answer(partial(stops, 3), partition_errors=[])
-    assert strays(of) == {}
+    assert stray_replicas(of) == {}

@@ -80,9 +80,9 @@ def test_asked_again_it_is_answered_again() -> None:
 def test_who_is_not_there_is_not_in_sync() -> None:
     """Dead brokers, and brokers that are shutting down (KIP-841), whatever the leader says."""
     of = cluster()
-    of.decide(brokers.brokers_are(of.context, of.told, of.brokers(1, 2)))
+    of.decide(brokers.brokers_changed(of.context, of.batch, of.brokers(1, 2)))
     assert of.alter(1, (KEY, asked(1, 2, 3))) == [(ErrorCode.INELIGIBLE_REPLICA, NOTHING)]
-    of.decide(brokers.let_go(of.context, of.told, 2, 102))
+    of.decide(brokers.shut_down(of.context, of.batch, 2, 102))
     now = of.shown(KEY)
     wanted = asked(1, 2, leader_epoch=now.leader_epoch, partition_epoch=now.partition_epoch)
     assert of.alter(1, (KEY, wanted)) == [(ErrorCode.INELIGIBLE_REPLICA, NOTHING)]

@@ -8,7 +8,7 @@ import pytest
 
 from kafkalog.controller import brokers, topics
 from kafkalog.controller.isr import Wanted
-from kafkalog.controller.partitions import unled
+from kafkalog.controller.partitions import leaderless
 from kafkalog.metadata.image import NO_LEADER
 from kafkalog.wire.error_codes import ErrorCode
 from kafkalog.zookeeper.session import Set
@@ -44,7 +44,7 @@ def cluster(state: Shown, living: tuple[int, ...] = (1, 2, 3), unclean: bool = F
 )
 def test_brokers_die(state: Shown, living: tuple[int, ...], unclean: bool, wanted: Shown) -> None:
     of = cluster(state, unclean=unclean)
-    of.decide(brokers.brokers_are(of.context, of.told, of.brokers(*living)))
+    of.decide(brokers.brokers_changed(of.context, of.batch, of.brokers(*living)))
     assert of.shown(KEY) == wanted
     leads = [(one, LEAD, [KEY]) for one in living if wanted != state]
     assert of.requests() == leads + [(one, KNOW, [KEY]) for one in living]
@@ -53,7 +53,7 @@ def test_brokers_die(state: Shown, living: tuple[int, ...], unclean: bool, wante
 def test_a_broker_comes_back() -> None:
     """First all learn which brokers are alive; the last in-sync replica leads again."""
     of = cluster(Shown(NO_LEADER, 6, (1,), 8), (2, 3))
-    of.decide(brokers.brokers_are(of.context, of.told, of.brokers(1, 2, 3)))
+    of.decide(brokers.brokers_changed(of.context, of.batch, of.brokers(1, 2, 3)))
     assert of.shown(KEY) == Shown(1, 7, (1,), 9)
     assert of.requests()[0] == (1, KNOW, [KEY])
     assert sorted(of.requests()[3:]) == [
@@ -63,7 +63,7 @@ def test_a_broker_comes_back() -> None:
 
 def test_a_follower_comes_back_out_of_sync() -> None:
     of = cluster(Shown(1, 6, (1, 3), 8), (1, 3))
-    of.decide(brokers.brokers_are(of.context, of.told, of.brokers(1, 2, 3)))
+    of.decide(brokers.brokers_changed(of.context, of.batch, of.brokers(1, 2, 3)))
     assert of.shown(KEY) == Shown(1, 6, (1, 3), 8)
     assert of.requests() == [*((n, KNOW, [KEY]) for n in (2, 1, 3)), (2, LEAD, [KEY])]
 
@@ -71,7 +71,7 @@ def test_a_follower_comes_back_out_of_sync() -> None:
 def test_a_new_life_is_not_believed_at_once() -> None:
     """The same broker with a new epoch, its death unseen: it first leaves the ISR."""
     of = cluster(Shown(1, 5, (1, 2, 3), 7))
-    of.decide(brokers.brokers_are(of.context, of.told, of.brokers(1, 2, 3, b1=201)))
+    of.decide(brokers.brokers_changed(of.context, of.batch, of.brokers(1, 2, 3, b1=201)))
     assert of.shown(KEY) == Shown(2, 6, (2, 3), 8)
     assert of.context.brokers[1].epoch == 201
     assert (1, LEAD, [KEY]) in of.requests()
@@ -79,7 +79,7 @@ def test_a_new_life_is_not_believed_at_once() -> None:
 
 def test_the_only_one_dies_and_comes_back_unseen() -> None:
     of = cluster(Shown(1, 5, (1,), 7))
-    of.decide(brokers.brokers_are(of.context, of.told, of.brokers(1, 2, 3, b1=201)))
+    of.decide(brokers.brokers_changed(of.context, of.batch, of.brokers(1, 2, 3, b1=201)))
     assert of.shown(KEY) == Shown(1, 7, (1,), 9)
 
 
@@ -88,10 +88,10 @@ def test_a_broker_moves_without_dying() -> None:
     of = cluster(Shown(1, 5, (1, 2, 3), 7))
     now = of.brokers(1, 2, 3)
     now[2] = now[2]._replace(endpoints=(("PLAINTEXT", "elsewhere", 1, 0),))
-    deciding = brokers.brokers_are(of.context, of.told, now)
+    deciding = brokers.brokers_changed(of.context, of.batch, now)
     with pytest.raises(StopIteration):
         next(deciding)
-    sent = of.told.sends()
+    sent = of.batch.sends()
     assert [(one.broker, one.api.name, one.body["topic_states"]) for one in sent] == [
         (n, KNOW, []) for n in (1, 2, 3)
     ]
@@ -101,7 +101,7 @@ def test_a_broker_moves_without_dying() -> None:
 def test_a_disk_fails() -> None:
     """The broker stays alive, but no longer leads the partition on that disk."""
     of = cluster(Shown(1, 5, (1, 2), 7))
-    of.decide(brokers.directories_lost(of.context, of.told, 1, [KEY, ("gone", 0)]))
+    of.decide(brokers.log_dirs_failed(of.context, of.batch, 1, [KEY, ("gone", 0)]))
     assert of.shown(KEY) == Shown(2, 6, (2,), 8)
     knows = [one for one in of.sent if one.api.name == KNOW]
     assert [one.broker for one in knows] == [1, 2, 3]
@@ -112,7 +112,7 @@ def test_a_disk_fails() -> None:
 def test_a_new_controller_tells_all_and_mends() -> None:
     """It handles what changed while there was no controller."""
     of = cluster(Shown(1, 5, (1, 2), 7), (2, 3))
-    of.decide(brokers.begin(of.context, of.told))
+    of.decide(brokers.begin(of.context, of.batch))
     assert of.shown(KEY) == Shown(2, 6, (2,), 8)
     assert of.requests() == [
         *((n, KNOW, []) for n in (2, 3)),
@@ -146,39 +146,39 @@ def test_a_broker_is_let_go(
     requests: set[tuple[int, str]],
 ) -> None:  # fmt: skip
     of = cluster(state)
-    answer = of.decide(brokers.let_go(of.context, of.told, broker, 100 + broker))
+    answer = of.decide(brokers.shut_down(of.context, of.batch, broker, 100 + broker))
     assert answer == (ErrorCode.NONE, left)
     assert of.shown(KEY) == wanted
     assert {(one, kind) for one, kind, _ in of.requests() if kind != KNOW} == requests
     # A broker asks repeatedly: nothing more is written.
-    again = of.decide(brokers.let_go(of.context, of.told, broker, 100 + broker))
+    again = of.decide(brokers.shut_down(of.context, of.batch, broker, 100 + broker))
     assert (again, of.shown(KEY)) == (answer, wanted)
 
 
 def test_who_is_let_go_is_not_elected() -> None:
     of = cluster(Shown(1, 5, (1, 2, 3), 7))
-    of.decide(brokers.let_go(of.context, of.told, 2, -1))
-    of.decide(brokers.brokers_are(of.context, of.told, of.brokers(2, 3)))
+    of.decide(brokers.shut_down(of.context, of.batch, 2, -1))
+    of.decide(brokers.brokers_changed(of.context, of.batch, of.brokers(2, 3)))
     assert of.shown(KEY) == Shown(3, 7, (3,), 9)
-    of.decide(brokers.brokers_are(of.context, of.told, of.brokers(2)))
+    of.decide(brokers.brokers_changed(of.context, of.batch, of.brokers(2)))
     assert of.shown(KEY) == Shown(NO_LEADER, 8, (3,), 10)
     # It stops and starts again: it may be elected again once it is in sync.
-    of.decide(brokers.brokers_are(of.context, of.told, of.brokers(2, b2=300)))
-    assert of.context.ending == set()
+    of.decide(brokers.brokers_changed(of.context, of.batch, of.brokers(2, b2=300)))
+    assert of.context.shutting_down == set()
 
 
 def test_who_may_ask_to_be_let_go() -> None:
     of = cluster(Shown(1, 5, (1, 2, 3), 7), (1, 2))
-    stale = of.decide(brokers.let_go(of.context, of.told, 1, 100))
-    unknown = of.decide(brokers.let_go(of.context, of.told, 3, 103))
+    stale = of.decide(brokers.shut_down(of.context, of.batch, 1, 100))
+    unknown = of.decide(brokers.shut_down(of.context, of.batch, 3, 103))
     assert (stale[0], unknown[0]) == (ErrorCode.STALE_BROKER_EPOCH, ErrorCode.BROKER_NOT_AVAILABLE)
-    assert of.context.ending == set() and of.sent == []
+    assert of.context.shutting_down == set() and of.sent == []
 
 
 def test_a_partition_with_one_copy_does_not_hold_its_broker() -> None:
     of = Cluster()
     of.led(KEY, (1,), Shown(1, 5, (1,), 7))
-    assert of.decide(brokers.let_go(of.context, of.told, 1, 101)) == (ErrorCode.NONE, [])
+    assert of.decide(brokers.shut_down(of.context, of.batch, 1, 101)) == (ErrorCode.NONE, [])
     assert of.shown(KEY) == Shown(1, 5, (1,), 7)
 
 
@@ -189,14 +189,14 @@ def test_a_state_that_somebody_else_wrote_is_read_again() -> None:
     """No decision touches its partition until then; other partitions are not affected."""
     of = cluster(Shown(1, 5, (1, 2, 3), 7))
     of.refuse = lambda _: True
-    of.decide(brokers.brokers_are(of.context, of.told, of.brokers(2, 3)))
+    of.decide(brokers.brokers_changed(of.context, of.batch, of.brokers(2, 3)))
     assert of.context.stale == {KEY}
     assert {kind for _, kind, _ in of.requests()} == {KNOW}
     of.refuse = lambda _: False
-    of.decide(brokers.brokers_are(of.context, of.told, of.brokers(3)))
+    of.decide(brokers.brokers_changed(of.context, of.batch, of.brokers(3)))
     assert of.shown(KEY) == Shown(1, 5, (1, 2, 3), 7)
     of.read_again()
-    of.decide(brokers.begin(of.context, of.told))
+    of.decide(brokers.begin(of.context, of.batch))
     assert of.shown(KEY) == Shown(3, 6, (3,), 8)
 
 
@@ -209,7 +209,7 @@ def test_any_order_of_events(seed: int) -> None:
     of, lives, epochs = Cluster((1, 2, 3, 4)), {1, 2, 3, 4}, {}
     for at in range(3):
         node = of.topic(f"t{at}", {n: tuple(rng.sample(range(1, 5), 3)) for n in range(2)})
-        of.decide(topics.topics_are(of.context, of.told, node))
+        of.decide(topics.topics_changed(of.context, of.batch, node))
     altered: set[ErrorCode] = set()
     for step in range(60):
         before, any_one = dict(of.context.partitions), rng.randint(1, 4)
@@ -221,7 +221,7 @@ def test_any_order_of_events(seed: int) -> None:
             case "bounce" if any_one in lives:
                 epochs[f"b{any_one}"] = 1000 + step
             case "let go":
-                of.decide(brokers.let_go(of.context, of.told, any_one, -1))
+                of.decide(brokers.shut_down(of.context, of.batch, any_one, -1))
             case "alter":
                 for key, one in rng.sample(sorted(before.items()), 3):
                     also = [n for n in one.replicas if n != one.leader and rng.random() < 0.7]
@@ -236,11 +236,11 @@ def test_any_order_of_events(seed: int) -> None:
         epochs = {name: epoch for name, epoch in epochs.items() if int(name[1:]) in lives}
         now = of.brokers(*sorted(lives), **epochs)
         of.refuse = lambda one: isinstance(one, Set) and rng.random() < 0.1
-        of.decide(brokers.brokers_are(of.context, of.told, now))
+        of.decide(brokers.brokers_changed(of.context, of.batch, now))
         of.requests()
         of.refuse = lambda _: False
         of.read_again()
-        of.decide(brokers.begin(of.context, of.told))
+        of.decide(brokers.begin(of.context, of.batch))
         for key, one in of.context.partitions.items():
             was = before[key]
             assert one.leader_epoch >= was.leader_epoch
@@ -251,11 +251,11 @@ def test_any_order_of_events(seed: int) -> None:
             else:
                 assert {*one.isr} <= {*of.context.holding(key)}
         state = dict(of.context.partitions)
-        of.decide(brokers.begin(of.context, of.told))
+        of.decide(brokers.begin(of.context, of.batch))
         assert state == of.context.partitions
     assert sum(one.leader_epoch for one in of.context.partitions.values()) > 20
     assert altered == {ErrorCode.NONE, ErrorCode.INELIGIBLE_REPLICA}
-    assert unled(of.context) == [] or lives != {1, 2, 3, 4}
+    assert leaderless(of.context) == [] or lives != {1, 2, 3, 4}
 
 
 @pytest.mark.parametrize(
@@ -281,8 +281,8 @@ def test_brokers_came_back_while_nobody_reigned(
     of = cluster(state)
     of.brokers(*living, **{f"b{one}": 200 + one for one in reborn})
     of.begin()
-    of.decide(brokers.begin(of.context, of.told))
+    of.decide(brokers.begin(of.context, of.batch))
     assert of.shown(KEY) == wanted
     of.begin()
-    of.decide(brokers.begin(of.context, of.told))
+    of.decide(brokers.begin(of.context, of.batch))
     assert of.shown(KEY) == wanted

@@ -8,11 +8,11 @@ import pytest
 
 from kafkalog.controller.core import ASKED_MAX
 from kafkalog.controller.events import (
-    Asked,
-    Behind,
+    ClientRequest,
     Clock,
     Deposed,
     Options,
+    QueueOverflow,
     Reply,
     Send,
     Tick,
@@ -29,7 +29,7 @@ from kafkalog.wire.tables.controller import (
 )
 from kafkalog.wire.tables.internal import ALLOCATE_PRODUCER_IDS, ALTER_PARTITION
 from kafkalog.zookeeper import entities, tree
-from kafkalog.zookeeper.events import Unwatched
+from kafkalog.zookeeper.events import WatchesLost
 from kafkalog.zookeeper.session import Create, Set
 from kafkalog.zookeeper.store import partition_state
 from tests.unit.cluster.driven import T_ID, Driven, broker_epoch, kinds, stops, topic
@@ -118,7 +118,7 @@ def test_a_topic_goes_when_all_have_dropped_it(of: Driven) -> None:
         of.answer(partial(stops, broker), partition_errors=[])
     assert path not in of.znodes
     assert not any(path.startswith(tree.topic_path("t")) for path in of.znodes)
-    assert of.controller.office is not None and of.controller.office.context.partitions == {}
+    assert of.controller.active is not None and of.controller.active.context.partitions == {}
 
 
 def test_topics_are_kept_where_deleting_is_off() -> None:
@@ -174,8 +174,8 @@ def test_a_disk_is_there_again(replicas: tuple[int, ...]) -> None:
     assert of.state("t", 0) == (leader, 1, replicas[1:] or replicas)
     assert offline() == [1]
     disk(ErrorCode.NONE)
-    office = of.controller.office
-    assert office is not None and office.context.lost_directories == {1: frozenset()}
+    active = of.controller.active
+    assert active is not None and active.context.offline_log_dirs == {1: frozenset()}
     assert offline() == []
     assert of.state("t", 0) == ((2, 1, (2,)) if len(replicas) > 1 else (1, 2, (1,)))
     disk(ErrorCode.KAFKA_STORAGE_ERROR)
@@ -193,11 +193,11 @@ def test_first_replicas_lead_again(of: Driven) -> None:
         state = tree.PartitionState(2, epoch, (1, 2, 3), 2)
         znode = of.znodes[tree.partition_path("t", 0)]
         assert znode.version == version
-        office = of.controller.office
-        assert office is not None
+        active = of.controller.active
+        assert active is not None
         path = tree.partition_path("t", 0)
         assert of.commit([Set(path, tree.write_partition(state))]).done
-        office.context.read(("t", 0), partition_state(state, version + 1))
+        active.context.read(("t", 0), partition_state(state, version + 1))
 
     back(4, 0)
     of.make(tree.ELECTION, b'{"version":1,"partitions":[{"topic":"t","partition":0}]}')
@@ -245,7 +245,7 @@ def test_a_broker_is_let_go(of: Driven) -> None:
 
 
 def test_a_partition_is_moved(of: Driven) -> None:
-    """Asked over the wire, then by the tree; a move ends when the new replica is in sync."""
+    """Requested over the wire, then by the tree; a move ends when the new replica is in sync."""
     rows = [{"partition_index": 0, "replicas": [1, 2]}]
     topics = [{"name": "t", "partitions": rows}]
     said = of.ask("move", apis.ALTER_PARTITION_REASSIGNMENTS, 0, topics=topics)
@@ -293,7 +293,7 @@ def test_producer_ids_are_given_out_once(of: Driven) -> None:
 def test_who_is_behind_is_told_all_again(of: Driven) -> None:
     """It gets the live brokers first: the request that named them may have been dropped, and a
     broker follows no leader that it does not know."""
-    of.events.append(Behind(2))
+    of.events.append(QueueOverflow(2))
     of.run()
     assert kinds(of) == [(2, "UpdateMetadata"), (2, "LeaderAndIsr"), (2, "UpdateMetadata")]
     first, _, last = (send.body for send in of.sent)
@@ -307,7 +307,7 @@ def test_watches_that_were_lost_are_left_again(of: Driven) -> None:
     of.die(1)
     topic(of, {0: (3,)}, "new")
     assert of.events == type(of.events)()
-    of.events.append(Unwatched())
+    of.events.append(WatchesLost())
     of.run()
     assert of.state("t", 0) == (2, 1, (2, 3))
     assert of.state("new", 0) == (3, 0, (3,))
@@ -326,7 +326,7 @@ def test_what_waits_is_bounded_and_answered(of: Driven) -> None:
     of.events.clear()
     assert len(looks) == 1  # while the brokers are read, other requests wait
     for number in range(ASKED_MAX + 2):
-        asked = Asked(number, CONTROLLED_SHUTDOWN, request, 3)
+        asked = ClientRequest(number, CONTROLLED_SHUTDOWN, request, 3)
         for one in of.controller.handle(asked, 0):
             assert isinstance(one, Reply)
             of.replies[one.token] = one.body

@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from kafkalog.controller.events import Asked, Options
+from kafkalog.controller.events import ClientRequest, Options
 from kafkalog.errors import BadZnode, Timeout
 from kafkalog.testing.standin import StandIn
 from kafkalog.wire import apis
@@ -41,7 +41,7 @@ class Slow(Driver):
 
     def _next(self) -> Any:
         event = super()._next()
-        if isinstance(event, Asked):
+        if isinstance(event, ClientRequest):
             self.taken.set()
             assert self.goes_on.wait(LIMIT_S)
         return event

@@ -31,7 +31,7 @@ def test_an_election_is_asked_for(
 ) -> None:
     of = Cluster(living)
     of.led(KEY, (1, 2), state)
-    answers = of.decide(elect_leaders(of.context, of.told, [KEY, KEY], unclean=unclean))
+    answers = of.decide(elect_leaders(of.context, of.batch, [KEY, KEY], unclean=unclean))
     assert answers == {KEY: error}
     assert of.shown(KEY) == (wanted or state)
     assert {kind for _, kind, _ in of.requests()} == (
@@ -42,20 +42,20 @@ def test_an_election_is_asked_for(
 def test_what_cannot_be_elected() -> None:
     of = Cluster((1, 2))
     of.led(KEY, (1, 2), Shown(2, 5, (2, 1), 7))
-    unknown = of.decide(elect_leaders(of.context, of.told, [("u", 0)], unclean=False))
+    unknown = of.decide(elect_leaders(of.context, of.batch, [("u", 0)], unclean=False))
     assert unknown == {("u", 0): ErrorCode.UNKNOWN_TOPIC_OR_PARTITION}
     of.refuse = lambda _: True
-    refused = of.decide(elect_leaders(of.context, of.told, [KEY], unclean=False))
+    refused = of.decide(elect_leaders(of.context, of.batch, [KEY], unclean=False))
     assert refused == {KEY: ErrorCode.UNKNOWN_SERVER_ERROR}
     of.context.deleted.add("t")
-    deleted = of.decide(elect_leaders(of.context, of.told, [KEY], unclean=False))
+    deleted = of.decide(elect_leaders(of.context, of.batch, [KEY], unclean=False))
     assert deleted == {KEY: ErrorCode.INVALID_TOPIC_EXCEPTION}
 
 
 def test_a_partition_that_never_had_a_leader_is_not_led_uncleanly() -> None:
     of = Cluster((2,))
-    of.decide(topics.topics_are(of.context, of.told, of.topic("t", {0: (1,)})))
-    answers = of.decide(elect_leaders(of.context, of.told, [KEY], unclean=True))
+    of.decide(topics.topics_changed(of.context, of.batch, of.topic("t", {0: (1,)})))
+    answers = of.decide(elect_leaders(of.context, of.batch, [KEY], unclean=True))
     assert answers == {KEY: ErrorCode.ELIGIBLE_LEADERS_NOT_AVAILABLE}
 
 
@@ -63,11 +63,11 @@ def test_leaders_are_balanced() -> None:
     """A broker that returns gets its share again once it is in sync and leads too few."""
     of = Cluster((1, 2))
     node = of.topic("t", {n: (1, 2) if n < 4 else (2, 1) for n in range(8)})
-    of.decide(topics.topics_are(of.context, of.told, node))
+    of.decide(topics.topics_changed(of.context, of.batch, node))
     assert unbalanced(of.context, 10) == []
-    of.decide(brokers.brokers_are(of.context, of.told, of.brokers(2)))
+    of.decide(brokers.brokers_changed(of.context, of.batch, of.brokers(2)))
     assert unbalanced(of.context, 10) == []
-    of.decide(brokers.brokers_are(of.context, of.told, of.brokers(1, 2)))
+    of.decide(brokers.brokers_changed(of.context, of.batch, of.brokers(1, 2)))
     assert unbalanced(of.context, 10) == []  # it is out of sync
     for n in range(4):
         one = of.context.partitions["t", n]
@@ -82,7 +82,7 @@ def test_leaders_are_balanced() -> None:
     of.context.deleted.add("t")
     assert unbalanced(of.context, 10) == []
     of.context.deleted.clear()
-    assert {*of.decide(elect_leaders(of.context, of.told, due, unclean=False)).values()} == {
+    assert {*of.decide(elect_leaders(of.context, of.batch, due, unclean=False)).values()} == {
         ErrorCode.NONE
     }
     assert unbalanced(of.context, 0) == []

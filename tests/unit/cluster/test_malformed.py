@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from kafkalog.controller import answers
-from kafkalog.controller.events import Answered, Asked, Clock, Send, Tick
+from kafkalog.controller.events import BrokerResponse, ClientRequest, Clock, Send, Tick
 from kafkalog.errors import BadZnode
 from kafkalog.wire import apis
 from kafkalog.wire.api import Api
@@ -21,7 +21,7 @@ from kafkalog.wire.tables.controller import (
 from kafkalog.wire.tables.internal import ALLOCATE_PRODUCER_IDS, ALTER_PARTITION
 from kafkalog.zookeeper import entities, tree
 from kafkalog.zookeeper.documents import DENIED
-from kafkalog.zookeeper.events import Commit, Read, Seen, Unwatched
+from kafkalog.zookeeper.events import Commit, Read, Seen, WatchesLost
 from kafkalog.zookeeper.session import Committed, Create, Delete, Set
 from kafkalog.zookeeper.watches import WATCHES
 from tests.unit.cluster.driven import Driven, broker_epoch, topic
@@ -125,7 +125,7 @@ def write(of: Driven, path: str, data: str) -> None:
 
 def works(of: Driven) -> None:
     """Everything that a controller does, about topic t and others."""
-    of.events += [Unwatched(), Tick(Clock.BALANCE), Tick(Clock.RETRY)]
+    of.events += [WatchesLost(), Tick(Clock.BALANCE), Tick(Clock.RETRY)]
     of.run()
     assert of.state("t", 0) == (1, 0, (1, 2, 3))
     of.die(1)
@@ -187,9 +187,9 @@ def test_a_topic_that_vanishes_between_a_decision_and_its_write() -> None:
     of.before = vanish
     of.die(1)
     of.run()
-    office = of.controller.office
-    assert office is not None and office.context.stale == office.context.unread == set()
-    assert not office.context.partitions and of.controller.reigns
+    active = of.controller.active
+    assert active is not None and active.context.stale == active.context.unreadable == set()
+    assert not active.context.partitions and of.controller.reigns
 
 
 # ---- exceptions ------------------------------------------------------------------------------
@@ -238,7 +238,7 @@ def test_an_exception_in_the_answer_to_a_request(
     """The request fails with it; others are answered."""
     (api,) = [one for one in APIS if one.key == key]
     for token in ("first", "second"):
-        of.events.append(Asked(token, api, object(), api.max_version))
+        of.events.append(ClientRequest(token, api, object(), api.max_version))
     of.run()
     assert all(isinstance(of.replies[token], Exception) for token in ("first", "second"))
     (said,) = [one for one in caplog.records if one.exc_info]
@@ -251,7 +251,7 @@ def test_an_exception_after_an_answer(
     api: Api, of: Driven, caplog: pytest.LogCaptureFixture
 ) -> None:
     send = Send(2, api, {"broker_epoch": broker_epoch(of, 2), "topic_states": []})
-    of.events.append(Answered(send, None))
+    of.events.append(BrokerResponse(send, None))
     of.run()
     (said,) = [one for one in caplog.records if one.exc_info]
     assert said.message == f"the controller could not handle: broker 2's answer to {api.name}"

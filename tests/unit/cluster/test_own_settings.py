@@ -9,7 +9,7 @@ import pytest
 
 from kafkalog.cluster.node.adoption import plan
 from kafkalog.cluster.node.member import Member
-from kafkalog.controller.events import Asked
+from kafkalog.controller.events import ClientRequest
 from kafkalog.errors import ZooKeeperAway
 from kafkalog.metadata.image import TOPIC, Topic, empty_image
 from kafkalog.metadata.requests import ResourceChange, SettingChange, SettingChanges
@@ -55,7 +55,7 @@ def alter(of: Driven, name: str, value: str | None) -> int:
     token = f"alter{len(of.replies)}"
     change = SettingChange(name, value, operation=0 if value is not None else 1)
     asked = SettingChanges([ResourceChange(TOPIC, "t", [change])])
-    of.events.append(Asked(token, apis.INCREMENTAL_ALTER_CONFIGS, asked, 1))
+    of.events.append(ClientRequest(token, apis.INCREMENTAL_ALTER_CONFIGS, asked, 1))
     of.run()
     return int(of.replies[token]["responses"][0]["error_code"])
 
@@ -65,7 +65,7 @@ def kept(of: Driven) -> tuple[dict[str, str], dict[str, str] | None]:
     theirs = dict(entities.read_config(("topics", "t"), of.znodes[THEIRS].data))
     if OURS not in of.znodes:
         return theirs, None
-    topic_id = of.controller.office.context.ids["t"] if of.controller.office else None
+    topic_id = of.controller.active.context.ids["t"] if of.controller.active else None
     return theirs, dict(own_settings.read("t", topic_id, of.znodes[OURS].data))
 
 

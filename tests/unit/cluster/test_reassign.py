@@ -42,7 +42,9 @@ def asked(of: Cluster, replicas: list[int] | None, key: tuple[str, int]) -> Erro
     api = apis.ALTER_PARTITION_REASSIGNMENTS
     row = {"partition_index": key[1], "replicas": replicas}
     data = api.encode_request(0, {"topics": [{"name": key[0], "partitions": [row]}]})
-    body = of.decide(reassign.alter_reassignments(of.context, of.told, api.decode_request(0, data)))
+    body = of.decide(
+        reassign.alter_reassignments(of.context, of.batch, api.decode_request(0, data))
+    )
     answer = api.decode_response(0, api.encode_response(0, body))
     assert not answer.error_code
     (found,) = answer.responses[0].partitions
@@ -134,7 +136,7 @@ def test_a_move_is_given_up() -> None:
     move(of, 3, 4)
     in_sync(of, 1, 2, 3)
     now = of.shown(KEY)
-    of.decide(brokers.brokers_are(of.context, of.told, of.brokers(2, 3, 4)))
+    of.decide(brokers.brokers_changed(of.context, of.batch, of.brokers(2, 3, 4)))
     assert of.shown(KEY).leader == 3
     assert cancel(of) is NONE
     assert kept(of) == ((1, 2), (), ())
@@ -163,7 +165,7 @@ def test_who_has_the_last_copy_stays() -> None:
     of = cluster()
     move(of, 3, 4)
     in_sync(of, 1, 2, 3)
-    of.decide(brokers.brokers_are(of.context, of.told, of.brokers(3, 4)))
+    of.decide(brokers.brokers_changed(of.context, of.batch, of.brokers(3, 4)))
     assert of.shown(KEY).isr == (3,)
     before = of.shown(KEY)
     assert cancel(of) is BAD and move(of, 1, 2, 4) is BAD
@@ -190,7 +192,7 @@ def test_what_is_refused(key: tuple[str, int], replicas: tuple[int, ...], error:
 
 def test_who_keeps_it_need_not_live() -> None:
     of = cluster((1, 2), Shown(1, 5, (1,), 7))
-    of.decide(brokers.brokers_are(of.context, of.told, of.brokers(1, 3)))
+    of.decide(brokers.brokers_changed(of.context, of.batch, of.brokers(1, 3)))
     assert move(of, 3, 2) is NONE
     assert kept(of) == ((3, 2, 1), (3,), (1,))
 
@@ -201,7 +203,7 @@ def test_a_topic_being_deleted_is_not_moved() -> None:
     of.tree["/admin"] = Znode(None)
     by_tree(of, t0=(3, 2))
     of.tree[f"{tree.DELETE_TOPICS}/t"] = Znode(b"")
-    of.decide(deletion.topics_to_delete(of.context, of.told, ["t"]))
+    of.decide(deletion.topics_to_delete(of.context, of.batch, ["t"]))
     stops = [row for row in of.requests() if row[1] == STOP]
     assert stops == [(n, STOP, [KEY]) for n in (1, 2, 3)]
     assert listed(of) == listed(of, KEY) == {} and left(of) is None
@@ -218,7 +220,7 @@ def test_the_next_controller_goes_on() -> None:
     state = tree.PartitionState(1, 6, (1, 2, 3), 4)
     of.tree[path] = Znode(tree.write_partition(state), of.tree[path].version + 1)
     of.begin()  # the old controller died after the leader's request
-    of.decide(brokers.begin(of.context, of.told))
+    of.decide(brokers.begin(of.context, of.batch))
     assert kept(of) == ((3, 2), (), ()) and of.shown(KEY).leader == 3
 
 
@@ -251,7 +253,7 @@ def test_many_partitions_of_a_topic() -> None:
         of.tree[tree.partition_path("t", number)] = Znode(tree.write_partition(state))
     of.begin()
     wanted = {("t", number): (1, 3) for number in range(count)}
-    answers = of.decide(reassign.reassign(of.context, of.told, wanted))
+    answers = of.decide(reassign.reassign(of.context, of.batch, wanted))
     assert set(answers.values()) == {None}
     assert {kept(of, key) for key in wanted} == {((1, 3, 2), (3,), (2,))}
 
@@ -264,7 +266,7 @@ def by_tree(of: Cluster, **wanted: tuple[int, ...]) -> dict[tuple[str, int], rea
     keys = {(name[:-1], int(name[-1])): replicas for name, replicas in wanted.items()}
     of.tree[tree.REASSIGNMENT] = Znode(tree.write_reassignment(keys))
     read = tree.read_reassignment(of.tree[tree.REASSIGNMENT].data)
-    return of.decide(reassign.ask_by_tree(of.context, of.told, read))
+    return of.decide(reassign.reassign_requested(of.context, of.batch, read))
 
 
 def left(of: Cluster) -> dict[tuple[str, int], tuple[int, ...]] | None:
@@ -315,7 +317,7 @@ def test_in_any_order(seed: int) -> None:
             cancel(of)
         elif step == 2:
             living = sorted(draw.sample(range(1, 5), draw.randint(2, 4)))
-            of.decide(brokers.brokers_are(of.context, of.told, of.brokers(*living)))
+            of.decide(brokers.brokers_changed(of.context, of.batch, of.brokers(*living)))
         elif one.leader in living:
             may = [n for n in one.replicas if n in living and n != one.leader]
             in_sync(of, one.leader, *draw.sample(may, draw.randint(0, len(may))))
@@ -331,13 +333,13 @@ def test_in_any_order(seed: int) -> None:
 def test_who_lost_a_partitions_disk_and_gives_it_up_may_keep_it_again() -> None:
     """The disk's failure is forgotten with the replica; a new replica is placed there again."""
     of = cluster()
-    of.decide(brokers.directories_lost(of.context, of.told, 1, [KEY]))
+    of.decide(brokers.log_dirs_failed(of.context, of.batch, 1, [KEY]))
     assert move(of, 2, 3) is NONE
     in_sync(of, 2, 3)
     assert kept(of) == ((2, 3), (), ())
-    assert of.context.lost_directories == {1: set()}
-    assert of.context.strays == {"t": {(0, 1)}}
-    of.decide(brokers.directories_lost(of.context, of.told, 1, [KEY]))  # an earlier answer
-    assert of.context.lost_directories == {1: set()} and of.sent == []
+    assert of.context.offline_log_dirs == {1: set()}
+    assert of.context.stray_replicas == {"t": {(0, 1)}}
+    of.decide(brokers.log_dirs_failed(of.context, of.batch, 1, [KEY]))  # an earlier answer
+    assert of.context.offline_log_dirs == {1: set()} and of.sent == []
     assert move(of, 1, 2) is NONE
     assert (1, LEAD, [KEY]) in of.requests()

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from kafkalog.client.link.transport import Address
-from kafkalog.controller.events import Answered, Behind
+from kafkalog.controller.events import BrokerResponse, QueueOverflow
 from kafkalog.controller.requests import Send
 from kafkalog.wire import apis
 from kafkalog.wire.tables.controller import STOP_REPLICA, UPDATE_METADATA
@@ -23,7 +23,7 @@ API = apis.ALLOCATE_PRODUCER_IDS
 BROKER = 7
 ANSWER = {"producer_id_start": 5, "producer_id_len": 1}
 
-Begin = Callable[[Callable[[Answered | Behind], None]], Sender]
+Begin = Callable[[Callable[[BrokerResponse | QueueOverflow], None]], Sender]
 
 
 def say(number: int) -> Send:
@@ -41,7 +41,7 @@ def peer() -> Iterator[Peer]:
 def begin(peer: Peer) -> Iterator[Begin]:
     made: list[Sender] = []
 
-    def new(told: Callable[[Answered | Behind], None]) -> Sender:
+    def new(told: Callable[[BrokerResponse | QueueOverflow], None]) -> Sender:
         made.append(Sender(Address("127.0.0.1", peer.port), BROKER, 1, told))
         return made[-1]
 
@@ -54,13 +54,13 @@ def begin(peer: Peer) -> Iterator[Begin]:
 def test_each_is_asked_until_it_is_answered(peer: Peer, begin: Begin) -> None:
     """Requests are answered in the order in which they were sent."""
     peer.on(API, CLOSE, ANSWER)
-    heard: queue.SimpleQueue[Answered | Behind] = queue.SimpleQueue()
+    heard: queue.SimpleQueue[BrokerResponse | QueueOverflow] = queue.SimpleQueue()
     sender = begin(heard.put)
     requests = [say(number) for number in range(3)]
     for request in requests:
         sender.send(request)
     told = [heard.get(timeout=LIMIT_S) for _ in requests]
-    assert [one.send for one in told if isinstance(one, Answered)] == requests
+    assert [one.send for one in told if isinstance(one, BrokerResponse)] == requests
     assert [one.broker_id for one in peer.sent(API)] == [0, 0, 1, 2]
 
 
@@ -68,10 +68,10 @@ def test_what_nobody_thought_of_does_not_end_it(
     peer: Peer, begin: Begin, caplog: pytest.LogCaptureFixture
 ) -> None:
     """The sender logs the exception and sends again."""
-    heard: queue.SimpleQueue[Answered | Behind] = queue.SimpleQueue()
+    heard: queue.SimpleQueue[BrokerResponse | QueueOverflow] = queue.SimpleQueue()
     failing = [RuntimeError("unheard of")]
 
-    def told(event: Answered | Behind) -> None:
+    def told(event: BrokerResponse | QueueOverflow) -> None:
         if failing:
             raise failing.pop()
         heard.put(event)
@@ -80,7 +80,7 @@ def test_what_nobody_thought_of_does_not_end_it(
     for number in range(2):
         sender.send(say(number))
         event = heard.get(timeout=LIMIT_S)
-        assert isinstance(event, Answered) and event.send == say(number)
+        assert isinstance(event, BrokerResponse) and event.send == say(number)
     (line,) = [one for one in caplog.records if one.exc_info]
     assert line.message == "broker 7: AllocateProducerIds"
     assert "unheard of" in caplog.text
@@ -129,7 +129,7 @@ def shown(peer: Peer) -> list[Any]:
 def test_who_is_too_far_behind_is_told_what_is_nowhere_else(peer: Peer, begin: Begin) -> None:
     """It gets the replicas to stop and the live brokers, in order, and later requests. Then the
     controller learns that it must send everything again. The rest is not sent."""
-    held, heard = Held(ANSWER), queue.SimpleQueue[Answered | Behind]()
+    held, heard = Held(ANSWER), queue.SimpleQueue[BrokerResponse | QueueOverflow]()
     peer.on(API, held, ANSWER)
     peer.on(STOP_REPLICA, {"error_code": 0, "partition_errors": []})
     peer.on(UPDATE_METADATA, {"error_code": 0})
@@ -145,16 +145,18 @@ def test_who_is_too_far_behind_is_told_what_is_nowhere_else(peer: Peer, begin: B
     held.goes_on.set()
     told = [heard.get(timeout=LIMIT_S) for _ in range(6)]
     assert shown(peer) == [0, ([1, 2], 0), ["t", "u"], ["v"], 1000]
-    assert told[-1] == Behind(BROKER) and all(isinstance(one, Answered) for one in told[:-1])
+    assert told[-1] == QueueOverflow(BROKER) and all(
+        isinstance(one, BrokerResponse) for one in told[:-1]
+    )
     sender.send(say(1001))
     again = heard.get(timeout=LIMIT_S)
-    assert isinstance(again, Answered) and again.send == say(1001), "it is behind once"
+    assert isinstance(again, BrokerResponse) and again.send == say(1001), "it is behind once"
 
 
 def test_what_it_is_to_stop_with_is_never_dropped(peer: Peer, begin: Begin) -> None:
     """More StopReplica requests than may wait, and nothing else: all are sent, most in one request,
     and the broker is not behind. A later stop without deletion does not undo a deletion."""
-    held, heard = Held(ANSWER), queue.SimpleQueue[Answered | Behind]()
+    held, heard = Held(ANSWER), queue.SimpleQueue[BrokerResponse | QueueOverflow]()
     peer.on(API, held, ANSWER)
     peer.on(STOP_REPLICA, {"error_code": 0, "partition_errors": []})
     sender = begin(heard.put)
@@ -168,7 +170,7 @@ def test_what_it_is_to_stop_with_is_never_dropped(peer: Peer, begin: Begin) -> N
         sender.send(stop(name))
     held.goes_on.set()
     told = [heard.get(timeout=LIMIT_S) for _ in range(12)]
-    assert all(isinstance(one, Answered) for one in told)
+    assert all(isinstance(one, BrokerResponse) for one in told)
     assert shown(peer) == [0, names[:WAITING_MAX], *([name] for name in names[WAITING_MAX:])]
     (row,) = peer.sent(STOP_REPLICA)[0].topic_states[1].partition_states
     assert (row.leader_epoch, row.delete_partition) == (5, True)
@@ -177,7 +179,7 @@ def test_what_it_is_to_stop_with_is_never_dropped(peer: Peer, begin: Begin) -> N
 def test_what_is_deleted_is_never_dropped(peer: Peer, begin: Begin) -> None:
     """The controller forgets a topic once all brokers have deleted it, so a broker that missed it
     would keep it in its metadata. Ids count: two topics of one name are two."""
-    held, heard = Held(ANSWER), queue.SimpleQueue[Answered | Behind]()
+    held, heard = Held(ANSWER), queue.SimpleQueue[BrokerResponse | QueueOverflow]()
     peer.on(API, held, ANSWER)
     peer.on(UPDATE_METADATA, {"error_code": 0})
     sender = begin(heard.put)
@@ -187,7 +189,7 @@ def test_what_is_deleted_is_never_dropped(peer: Peer, begin: Begin) -> None:
     for request in [*first, *map(say, range(2 * WAITING_MAX))]:
         sender.send(request)  # too many, twice
     held.goes_on.set()
-    while not isinstance(heard.get(timeout=LIMIT_S), Behind):
+    while not isinstance(heard.get(timeout=LIMIT_S), QueueOverflow):
         pass
     (request,) = peer.sent(UPDATE_METADATA)
     assert [one.id for one in request.live_brokers] == [2]
@@ -201,7 +203,7 @@ def test_a_part_that_cannot_be_encoded_is_left_out(
     peer: Peer, begin: Begin, caplog: pytest.LogCaptureFixture
 ) -> None:
     """The rest of the request is sent, and what waits after it.  Each part is logged once."""
-    heard: queue.SimpleQueue[Answered | Behind] = queue.SimpleQueue()
+    heard: queue.SimpleQueue[BrokerResponse | QueueOverflow] = queue.SimpleQueue()
     peer.on(UPDATE_METADATA, {"error_code": 0})
     sender = begin(heard.put)
     send = lives(1, 2)
@@ -216,7 +218,7 @@ def test_a_part_that_cannot_be_encoded_is_left_out(
     told = [heard.get(timeout=LIMIT_S) for _ in range(3)]
     assert shown(peer) == [([1], 1), ([1], 1), 3]
     for one in told[:2]:
-        assert isinstance(one, Answered)
+        assert isinstance(one, BrokerResponse)
         (left,) = one.send.body["topic_states"]
         assert left["partition_states"] == [row]
     lines = [one.message for one in caplog.records if one.levelname == "ERROR"]
@@ -228,9 +230,9 @@ def test_a_part_that_cannot_be_encoded_is_left_out(
 
 def test_a_request_that_cannot_be_encoded_is_dropped(peer: Peer, begin: Begin) -> None:
     """The next one is sent."""
-    heard: queue.SimpleQueue[Answered | Behind] = queue.SimpleQueue()
+    heard: queue.SimpleQueue[BrokerResponse | QueueOverflow] = queue.SimpleQueue()
     sender = begin(heard.put)
     for number in (2**40, 1):
         sender.send(say(number))
     event = heard.get(timeout=LIMIT_S)
-    assert isinstance(event, Answered) and event.send == say(1)
+    assert isinstance(event, BrokerResponse) and event.send == say(1)

@@ -69,7 +69,7 @@ class Broker:
 
 def told(of: Cluster, node: int) -> tuple[Broker, list[Send]]:
     """A broker, and a new controller's requests for it after the list of live brokers."""
-    of.decide(brokers.begin(of.context, of.told))
+    of.decide(brokers.begin(of.context, of.batch))
     return Broker(node, 100 + node), [send for send in of.sent if send.broker == node][1:]
 
 
@@ -120,7 +120,7 @@ def other(send: Send, **fields: Any) -> Send:
 def test_what_is_of_the_past_is_refused(fields: dict[str, int], code: ErrorCode) -> None:
     of = cluster()
     broker, sends = told(of, 2)
-    stop = of.told.stop(2, KEY, delete=True) or of.told.sends()[0]
+    stop = of.batch.stop_replica(2, KEY, delete=True) or of.batch.sends()[0]
     for send in (*sends, stop):
         broker.now = broker.now._replace(epoch=102, controller_epoch=4)
         before = broker.now
@@ -132,7 +132,7 @@ def test_who_is_not_registered_yet_obeys_nobody() -> None:
     """What arrives then was meant for an earlier registration, whose epoch is unknown here."""
     of = Cluster((1, 2))
     of.led(KEY, (1, 2), Shown(1, 5, (1, 2), 7))
-    of.decide(brokers.begin(of.context, of.told))
+    of.decide(brokers.begin(of.context, of.batch))
     node = Broker(1, -1)
     for send in of.sent:
         if send.broker == 1:
@@ -145,7 +145,7 @@ def test_a_registration_is_known_with_the_brokers() -> None:
     ISR with the epoch that the controller knows."""
     of = Cluster((1, 2))
     of.led(KEY, (1, 2), Shown(1, 5, (1, 2), 7))
-    of.decide(brokers.begin(of.context, of.told))
+    of.decide(brokers.begin(of.context, of.batch))
     node = Broker(1, 50)
     for send in of.sent:
         if send.broker == 1:
@@ -205,8 +205,8 @@ def test_a_replica_is_stopped(epoch: int, code: int, delete: bool) -> None:
     of = cluster()
     broker, (lead, _) = told(of, 2)
     broker.take(lead)
-    of.told.stop(2, KEY, delete=delete)
-    (stop,) = of.told.sends()
+    of.batch.stop_replica(2, KEY, delete=delete)
+    (stop,) = of.batch.sends()
     answer = broker.take(other(stop, row_leader_epoch=epoch))
     assert answer.partition_errors[0].error_code == code
     assert (TP in broker.now.held) == bool(code)
@@ -228,8 +228,8 @@ def test_a_log_that_failed_is_told_whatever_is_wanted() -> None:
     for send in (lead, other(lead, row_leader_epoch=6), other(lead, row_replicas=[2, 3])):
         (topic,) = broker.take(send).topics
         assert [row.error_code for row in topic.partition_errors] == [ErrorCode.KAFKA_STORAGE_ERROR]
-    of.told.stop(1, KEY, delete=True)
-    (stop,) = of.told.sends()
+    of.batch.stop_replica(1, KEY, delete=True)
+    (stop,) = of.batch.sends()
     (row,) = broker.take(stop).partition_errors
     assert row.error_code == ErrorCode.KAFKA_STORAGE_ERROR
     assert (broker.now, broker.does) == (before, done)
@@ -238,8 +238,8 @@ def test_a_log_that_failed_is_told_whatever_is_wanted() -> None:
 def test_a_replica_that_is_not_here_is_stopped_all_the_same() -> None:
     """Its files may still exist."""
     of = cluster()
-    of.told.stop(2, KEY, delete=True)
-    (stop,) = of.told.sends()
+    of.batch.stop_replica(2, KEY, delete=True)
+    (stop,) = of.batch.sends()
     broker = Broker(2, 102)
     assert broker.take(stop).partition_errors[0].error_code == ErrorCode.NONE
     assert broker.does[TP] == Drop(TP, True)
@@ -258,7 +258,7 @@ class World:
         self.brokers = {n: Broker(n, e) for n, e in self.epochs.items()}
         self.mail: dict[int, list[Send]] = {n: [] for n in (1, 2, 3)}
         self.names = 0
-        self.decide(brokers.begin(self.of.context, self.of.told))
+        self.decide(brokers.begin(self.of.context, self.of.batch))
 
     def decide(self, deciding: Any) -> None:
         self.of.decide(deciding)
@@ -272,14 +272,14 @@ class World:
         }
         name = f"t{self.names}"
         node = self.of.topic(name, replicas)
-        self.decide(topics.topics_are(self.of.context, self.of.told, node))
+        self.decide(topics.topics_changed(self.of.context, self.of.batch, node))
 
     def delete(self) -> None:
         names = [*self.of.context.ids]
         if names:
             name = self.dice.choice(names)
             self.of.tree[f"{tree.DELETE_TOPICS}/{name}"] = Znode(b"")
-            self.decide(deletion.topics_to_delete(self.of.context, self.of.told, [name]))
+            self.decide(deletion.topics_to_delete(self.of.context, self.of.batch, [name]))
 
     def live(self) -> None:
         """Let a broker die, or return without state and without older requests."""
@@ -290,7 +290,7 @@ class World:
         self.mail[node].clear()
         epochs = {f"b{n}": self.epochs[n] for n in self.brokers}
         now = self.of.brokers(*self.brokers, **epochs)
-        self.decide(brokers.brokers_are(self.of.context, self.of.told, now))
+        self.decide(brokers.brokers_changed(self.of.context, self.of.batch, now))
 
     def hear(self) -> None:
         waiting = [node for node, mail in self.mail.items() if mail]
@@ -310,7 +310,7 @@ class World:
         keys = [(row.topic_name, row.partition_index) for row in answer.partition_errors]
         codes = [ErrorCode(row.error_code) for row in answer.partition_errors]
         rows = {key: code for key, code in zip(keys, codes, strict=True) if key in deleted}
-        decision = deletion.replicas_dropped(self.of.context, self.of.told, node, rows)
+        decision = deletion.replicas_dropped(self.of.context, self.of.batch, node, rows)
         self.decide(decision)
 
     def check(self) -> None:

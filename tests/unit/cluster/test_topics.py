@@ -15,7 +15,7 @@ P0, P1 = ("t", 0), ("t", 1)
 def test_a_new_topic_is_led() -> None:
     """By its first live replica; the replicas learn that it is new, and all brokers learn of it."""
     of = Cluster((1, 2, 4))
-    of.decide(topics.topics_are(of.context, of.told, of.topic("t", {0: (1, 2), 1: (3, 2)})))
+    of.decide(topics.topics_changed(of.context, of.batch, of.topic("t", {0: (1, 2), 1: (3, 2)})))
     assert (of.shown(P0), of.shown(P1)) == (Shown(1, 0, (1, 2), 0), Shown(2, 0, (2,), 0))
     assert of.requests() == [
         (1, LEAD, [P0]), (2, LEAD, [P0, P1]), *((n, KNOW, [P0, P1]) for n in (1, 2, 4)),
@@ -27,9 +27,9 @@ def test_a_new_topic_is_led() -> None:
 def test_a_topic_waits_for_who_keeps_it() -> None:
     """Until then the partition has no state, and no broker hears of it."""
     of = Cluster((1, 2))
-    of.decide(topics.topics_are(of.context, of.told, of.topic("t", {0: (3,)})))
+    of.decide(topics.topics_changed(of.context, of.batch, of.topic("t", {0: (3,)})))
     assert of.sent == [] and tree.partition_path("t", 0) not in of.tree
-    of.decide(brokers.brokers_are(of.context, of.told, of.brokers(1, 2, 3)))
+    of.decide(brokers.brokers_changed(of.context, of.batch, of.brokers(1, 2, 3)))
     assert of.shown(P0) == Shown(3, 0, (3,), 0)
     assert {(n, kind) for n, kind, keys in of.requests() if keys} == {
         (3, LEAD), (1, KNOW), (2, KNOW), (3, KNOW),
@@ -39,9 +39,9 @@ def test_a_topic_waits_for_who_keeps_it() -> None:
 def test_a_topic_grows() -> None:
     """Its new partitions get leaders; the others do not change."""
     of = Cluster()
-    of.decide(topics.topics_are(of.context, of.told, of.topic("t", {0: (1, 2)})))
+    of.decide(topics.topics_changed(of.context, of.batch, of.topic("t", {0: (1, 2)})))
     node = of.topic("t", {0: (1, 2), 1: (2, 3)})
-    of.decide(topics.topics_are(of.context, of.told, node))
+    of.decide(topics.topics_changed(of.context, of.batch, node))
     assert (of.shown(P0), of.shown(P1)) == (Shown(1, 0, (1, 2), 0), Shown(2, 0, (2, 3), 0))
     assert of.requests() == [
         (2, LEAD, [P1]),
@@ -55,15 +55,15 @@ def test_a_controller_that_died_half_way_is_followed() -> None:
     of = Cluster()
     node = of.topic("t", {0: (1, 2)})
     of.tree[tree.partitions_path("t")] = of.tree[tree.partitions_path("t") + "/0"] = Znode(b"")
-    of.decide(topics.topics_are(of.context, of.told, node))
+    of.decide(topics.topics_changed(of.context, of.batch, node))
     assert of.shown(P0) == Shown(1, 0, (1, 2), 0)
 
 
 def test_a_topic_that_is_to_be_deleted_is_not_led_again() -> None:
     of = Cluster()
-    of.decide(topics.topics_are(of.context, of.told, of.topic("t", {0: (1, 2)})))
+    of.decide(topics.topics_changed(of.context, of.batch, of.topic("t", {0: (1, 2)})))
     of.context.deleted.add("t")
-    of.decide(brokers.brokers_are(of.context, of.told, of.brokers(2, 3)))
+    of.decide(brokers.brokers_changed(of.context, of.batch, of.brokers(2, 3)))
     assert of.shown(P0) == Shown(1, 0, (1, 2), 0)
     states = of.sent[0].body["topic_states"][0]["partition_states"]
     assert (of.sent[0].api.name, states[0]["leader"]) == (KNOW, -2)
@@ -71,20 +71,20 @@ def test_a_topic_that_is_to_be_deleted_is_not_led_again() -> None:
 
 def test_a_topic_is_gone() -> None:
     of = Cluster()
-    of.decide(topics.topics_are(of.context, of.told, of.topic("t", {0: (1, 2)})))
+    of.decide(topics.topics_changed(of.context, of.batch, of.topic("t", {0: (1, 2)})))
     of.context.deleted.add("t")
-    of.context.lost_directories[1] = frozenset({("t", 0), ("other", 0)})
-    topics.topic_gone(of.context, "t")
-    assert of.context.lost_directories == {1: {("other", 0)}}
+    of.context.offline_log_dirs[1] = frozenset({("t", 0), ("other", 0)})
+    topics.topic_removed(of.context, "t")
+    assert of.context.offline_log_dirs == {1: {("other", 0)}}
     assert not (of.context.partitions or of.context.ids or of.context.deleted)
-    of.decide(brokers.begin(of.context, of.told))
+    of.decide(brokers.begin(of.context, of.batch))
     assert {(kind, *keys) for _, kind, keys in of.requests()} == {(KNOW,)}
 
 
 def test_a_topic_lets_who_is_out_of_sync_lead() -> None:
     of = Cluster((2, 3))
     of.led(P0, (1, 2), Shown(NO_LEADER, 5, (1,), 7))
-    of.decide(topics.unclean_is(of.context, of.told, "t", said=False))
+    of.decide(topics.unclean_changed(of.context, of.batch, "t", said=False))
     assert of.shown(P0) == Shown(NO_LEADER, 5, (1,), 7)
-    of.decide(topics.unclean_is(of.context, of.told, "t", said=True))
+    of.decide(topics.unclean_changed(of.context, of.batch, "t", said=True))
     assert of.shown(P0) == Shown(2, 6, (2,), 8, recovering=True)

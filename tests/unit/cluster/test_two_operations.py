@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from kafkalog.controller.events import Asked
+from kafkalog.controller.events import ClientRequest
 from kafkalog.metadata.image import TOPIC
 from kafkalog.metadata.requests import ResourceChange, SettingChange, SettingChanges
 from kafkalog.wire import apis
@@ -127,7 +127,9 @@ def throttle(of: Simulated) -> Any:
 def _set(of: Simulated, name: str, value: str) -> Any:
     change = ResourceChange(TOPIC, NAME, [SettingChange(name, value)])
     while "set" not in of.replies:
-        of.events.append(Asked("set", apis.INCREMENTAL_ALTER_CONFIGS, SettingChanges([change]), 1))
+        of.events.append(
+            ClientRequest("set", apis.INCREMENTAL_ALTER_CONFIGS, SettingChanges([change]), 1)
+        )
         of.goes_on()
     return of.replies.pop("set")["responses"][0]["error_code"]
 

@@ -35,22 +35,22 @@ def test_a_request_that_the_controller_cannot_handle(
         ):
             driver = node_of(broker).controller
             assert isinstance(driver, Driver)
-            wait_for(lambda: driver.reigns and 1 in office(driver).context.brokers, "it reigns")
-            image = office(driver).image
-            office(driver).image = None  # type: ignore[assignment]
+            wait_for(lambda: driver.reigns and 1 in active(driver).context.brokers, "it reigns")
+            image = active(driver).image
+            active(driver).image = None  # type: ignore[assignment]
             for _ in range(2):
                 with pytest.raises(KafkalogError, match="failed to handle the request") as caught:
                     admin.create_topics([("t", 1, 1)]).check()
                 assert getattr(caught.value, "code", None) == ErrorCode.UNKNOWN_SERVER_ERROR
-            office(driver).image = image
+            active(driver).image = image
             admin.create_topics([("t", 1, 1)]).check()
-            assert office(driver).context.reign.epoch == 1
+            assert active(driver).context.claim.epoch == 1
     said = [one.message for one in caplog.records if one.exc_info]
     assert said == ["the controller could not handle: CreateTopics"]
     assert caplog.text.count("/brokers/topics/bad: ") == 2, "by the node and by the controller"
 
 
-def office(driver: Driver) -> Active:
-    found = driver._controller.office
+def active(driver: Driver) -> Active:
+    found = driver._controller.active
     assert found is not None
     return found
