@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from kafkalog.errors import Timeout
 from kafkalog.wire import apis
 from kafkalog.wire.error_codes import ErrorCode
 from tests.support import batches
@@ -73,6 +74,58 @@ def test_what_cannot_be_waited_for_ends_no_other_wait(make_broker: MakeBroker) -
         broker._node.acknowledger.wait("t", 0, 1 << 70, 1000, told.put)
         assert isinstance(told.get(timeout=LIMIT_S), OverflowError)
         assert raw.produce("t", b"v").error_code == ErrorCode.NONE
+
+
+def test_a_turn_checks_each_partition_once(
+    make_broker: MakeBroker, native_test: tuple[Any, Any], monkeypatch: pytest.MonkeyPatch,
+    wait_until: Wait,
+) -> None:  # fmt: skip
+    """However many appends wait for one disk; each that is late is told so by itself."""
+    _, lib = native_test
+    broker = make_broker()
+    node, checks = broker._node, [0]
+    wait = type(node.reactor).wait
+
+    def counted(self: Any, *arguments: Any) -> bool:
+        checks[0] += 1
+        return wait(self, *arguments)
+
+    monkeypatch.setattr(type(node.reactor), "wait", counted)
+    told: queue.Queue[Exception | None] = queue.Queue()
+    with Raw(broker.bootstrap_servers) as raw:
+        raw.create("t", compression_type="gzip")
+        assert raw.produce("t", b"v").error_code == ErrorCode.NONE
+        lib.kl_io_reset()
+        lib.kl_io_hold(b"fdatasync", 1)
+        try:
+            raw.send(
+                apis.PRODUCE,
+                9,
+                {
+                    "acks": -1,
+                    "timeout_ms": 20_000,
+                    "topic_data": [
+                        {
+                            "name": "t",
+                            "partition_data": [
+                                {"index": 0, "records": batches.batch([batches.Row(b"v", b"k", 0)])}
+                            ],
+                        }
+                    ],
+                },
+            )
+            wait_until(lambda: lib.kl_io_waiting(b"fdatasync") == 1, "it syncs")
+            for number in range(300):
+                late = number % 3 == 0
+                node.acknowledger.wait("t", 0, 2, 0 if late else 60_000, told.put, on_disk=True)
+            assert all(isinstance(told.get(timeout=LIMIT_S), Timeout) for _ in range(100))
+            turns, before = node.acknowledger._turns, checks[0]
+            wait_until(lambda: node.acknowledger._turns >= turns + 10, "ten turns")
+            assert checks[0] - before <= 2 * 2 * (node.acknowledger._turns - turns + 1)
+        finally:
+            lib.kl_io_reset()
+        assert [told.get(timeout=LIMIT_S) for _ in range(200)] == [None] * 200
+        assert raw.receive(apis.PRODUCE, 9).responses[0].partition_responses[0].error_code == 0
 
 
 def test_a_transaction_wakes_no_thread_that_it_need_not(
