@@ -61,9 +61,9 @@ class Deletions:
         can."""
         until_s = self._clock.monotonic_s() + max(timeout_ms, 0) / 1000
         one = _Waiting(dict(wanted), until_s, {}, done)
-        if self._over(one) or self._kept(one):
+        if self._over(one, {}) or self._kept(one):
             return
-        self._over(one, ending=True)
+        self._over(one, {}, ending=True)
 
     def _kept(self, one: _Waiting) -> bool:
         """Whether the thread takes it over from here."""
@@ -96,20 +96,28 @@ class Deletions:
                 self._changed.wait_for(lambda: self._ending, LOOK_S)
                 ending, those = self._ending, self._waiting
                 self._waiting = []
-            left = [one for one in those if not self._over(one, ending)]
+            marks: dict[TopicPartition, Deleted] = {}  # each partition is looked up once
+            left = [one for one in those if not self._over(one, marks, ending)]
             with self._changed:
                 self._waiting = left + self._waiting
                 if self._ending and not self._waiting:
                     return
 
-    def _over(self, one: _Waiting, ending: bool = False) -> bool:
-        """Whether it was answered."""
+    def _mark(self, tp: TopicPartition) -> Deleted:
+        try:
+            return Deleted(self._low_watermark(tp), ErrorCode.NONE)
+        except Exception as problem:
+            return Deleted(-1, code_of(problem))
+
+    def _over(
+        self, one: _Waiting, marks: dict[TopicPartition, Deleted], ending: bool = False
+    ) -> bool:
+        """Answer a request if it is due; returns whether it was.  `marks`: found in this turn."""
         late = ending or self._clock.monotonic_s() >= one.until_s
         for tp, offset in list(one.wanted.items()):
-            try:
-                found = Deleted(self._low_watermark(tp), ErrorCode.NONE)
-            except Exception as problem:
-                found = Deleted(-1, code_of(problem))
+            found = marks.get(tp)
+            if found is None:
+                found = marks[tp] = self._mark(tp)
             if not found.error and found.low_watermark < offset:
                 if not late:
                     continue
