@@ -1,7 +1,6 @@
 """A data directory of many partitions, in Kafka's layout: opened lazily, owned by one process."""
 
 import os
-import threading
 import uuid
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import closing
@@ -20,6 +19,7 @@ from kafkalog.directory.jobs.cleaner import Cleaner
 from kafkalog.directory.jobs.place import each
 from kafkalog.directory.jobs.removals import JOB as REMOVAL
 from kafkalog.directory.jobs.upkeep import Upkeep
+from kafkalog.directory.open_logs import OpenLogs
 from kafkalog.directory.parallel import in_parallel
 from kafkalog.directory.scheduler import Scheduler
 from kafkalog.directory.sharing import Shared
@@ -38,7 +38,7 @@ from kafkalog.errors import (
 )
 from kafkalog.log.handle import Handle
 from kafkalog.log.hooks import Lent
-from kafkalog.log.log import Log, handle_of, log_over
+from kafkalog.log.log import Log, handle_of
 from kafkalog.log.opening import open_plan
 from kafkalog.log.owner import absolute, absorbed
 from kafkalog.types import TopicPartition
@@ -90,13 +90,8 @@ class Manager:
         if not callable(topic_config):
             TopicConfig.of(topic_config)  # an error shows here, not at the first log
         self._pid = os.getpid()
-        self._idle = threading.Condition()  # guards what follows, notified when `_busy` shrinks
-        self._handles: dict[TopicPartition, Handle] = {}  # the logs that are open
-        self._logs: dict[TopicPartition, Log] = {}  # of these, the ones that `get` has returned
-        self._busy: set[TopicPartition] = set()  # being opened, created or removed
-        self._opened: set[TopicPartition] = set()  # opened at least once, and hence recovered
-        self._whole: set[TopicPartition] = set()  # of these, closed without a failure
-        self._tainted = self._closed = False  # tainted: a log was closed with a failure
+        self._logs = OpenLogs(self._check)
+        self._closed = False
         self._scheduler: Scheduler | None = None
         self._cleaner = Cleaner(self)
         self.on_open: Callable[[TopicPartition], None] = lambda _tp: None  # raises nothing
@@ -270,8 +265,7 @@ class Manager:
         # From earlier partitions with these names; the new ones must not inherit their starts.
         self.state.renew(tp for tp in tps if self.folders.name(tp) is None)
         self.folders.make(tps, topic_id, sync)
-        with self._idle:
-            self._opened.update(tps)
+        self._logs.created(tps)
         for tp in tps:
             self.state.note(tp, 0, None, 0)  # it is empty: nothing to recover; see settle
 
@@ -298,9 +292,7 @@ class Manager:
                 gone += [tp] * self._take_out(tp, kind)
             except Exception as problem:
                 failures.append(problem)
-        with self._idle:
-            self._opened.difference_update(gone)
-            self._whole.difference_update(gone)
+        self._logs.deleted(gone)
         self.state.forget(gone)
         if gone and sync:
             self.folders.sync()
@@ -317,7 +309,7 @@ class Manager:
             return found
         finally:
             if log is None:
-                self._unreserve(tp)
+                self._logs.release(tp)
 
     def _delete(self, tp: TopicPartition, log: Handle | None, kind: str = "delete") -> None:
         delay_ms = (log.config if log else self.topic_config(tp.topic)).file_delete_delay_ms
@@ -343,16 +335,8 @@ class Manager:
             if handle is None:
                 handle = self._open(tp)
                 self.on_open(tp)
-            with self._idle:
-                log = self._logs.get(tp)
-                if log is None or log.closed:
-                    if not mine and not handle.take():
-                        continue  # its last user has just closed it
-                    self._logs[tp] = log_over(handle)
-                    return self._logs[tp]
-            if mine:  # another thread was faster
-                handle.give_back()
-            return log
+            if (log := self._logs.log(handle, mine)) is not None:
+                return log
 
     def handle(self, tp: TopicPartition) -> Handle:
         """The handle of a partition's log, for jobs; see get."""
@@ -364,7 +348,7 @@ class Manager:
             self._make_known(tp)
             return self._over(tp, self.topic_config(tp.topic))
         finally:
-            self._unreserve(tp)
+            self._logs.release(tp)
 
     def _make_known(self, tp: TopicPartition) -> None:
         """Create the folder for a partition of the metadata; nothing if there is no metadata.
@@ -383,28 +367,13 @@ class Manager:
         raise UnknownTopicOrPartition(told)
 
     def _reserve(self, tp: TopicPartition) -> Handle | None:
-        """The open log; otherwise None, and nobody else opens, creates or removes it now."""
+        """As OpenLogs.reserve."""
         self._check()
-        with self._idle:
-            while True:
-                self._check()
-                handle = self._handles.get(tp)
-                if handle is not None and not handle.ending:
-                    return handle
-                if handle is None and tp not in self._busy:
-                    self._busy.add(tp)
-                    return None
-                self._idle.wait()
-
-    def _unreserve(self, tp: TopicPartition) -> None:
-        with self._idle:
-            if tp in self._busy:
-                self._busy.discard(tp)
-                self._idle.notify_all()
+        return self._logs.reserve(tp)
 
     def _over(self, tp: TopicPartition, config: TopicConfig) -> Handle:
         folder = self.folders.own_path(tp) if self.mode == "w" else self.folder(*tp)
-        clean = True if tp in self._whole else None
+        clean = True if self._logs.closed_whole(tp) else None
         if self.mode == "w":
             self.state.settle(tp)
             if absorbed(self.state, folder, tp):
@@ -457,7 +426,7 @@ class Manager:
                 settings = TopicConfig.of(config, settings)
             return self._over(tp, settings)
         finally:
-            self._unreserve(tp)
+            self._logs.release(tp)
 
     def _take_back(self, handle: Handle) -> None:
         try:
@@ -467,10 +436,7 @@ class Manager:
 
     def opened(self, log: Handle) -> None:
         """Own an open log until it closes."""
-        with self._idle:
-            self._handles[log.tp] = log
-            self._opened.add(log.tp)
-            self._unreserve(log.tp)
+        self._logs.add(log)
         if self._scheduler is not None:
             self.upkeep.opened(log, self._scheduler)
 
@@ -485,23 +451,12 @@ class Manager:
 
     def closed(self, tp: TopicPartition, whole: bool) -> None:
         """A log was closed, or could not be opened."""
-        if self._forked():
-            return
-        with self._idle:
-            was_open = self._handles.pop(tp, None) is not None
-            self._logs.pop(tp, None)
-            if was_open and whole:
-                self._whole.add(tp)
-            elif was_open:
-                self._whole.discard(tp)
-                self._opened.discard(tp)
-                self._tainted = True
-        self._unreserve(tp)
+        if not self._forked():
+            self._logs.remove(tp, whole)
 
     def handles(self) -> tuple[Handle, ...]:
         """The logs that are open now, in the order of topics and partitions."""
-        with self._idle:
-            return tuple(self._handles[tp] for tp in sorted(self._handles))
+        return self._logs.handles()
 
     def recover_all(self, threads: int | None = None) -> tuple[Log, ...]:
         """Open every log, so that all are recovered; returns the logs (except KRaft's own).
@@ -543,13 +498,8 @@ class Manager:
     def _end(self, end_logs: Callable[[], dict[str, int] | None]) -> dict[str, int] | None:
         if self._forked():
             return None
-        with self._idle:
-            if self._closed:
-                return None
-            self._closed = True
-            Manager._shared.forget(self)
-            while self._busy:
-                self._idle.wait()
+        if not self._logs.end(self._begin_end):
+            return None
         self._cleaner.stop()
         if self._scheduler is not None:
             self.upkeep.removals.stop()
@@ -557,15 +507,20 @@ class Manager:
         with closing(self.state):
             return end_logs()
 
+    def _begin_end(self) -> bool:
+        begins, self._closed = not self._closed, True
+        if begins:
+            Manager._shared.forget(self)
+        return begins
+
     def _close_logs(self) -> None:
         threads = self.config.num_recovery_threads_per_data_dir
         failures = close_logs(self.handles(), self.state.directory, threads, self.mode == "w")
         if self.mode == "w":
             self.state.directory.settle()  # left by a failed first start
-            with self._idle:
-                # After a crash, logs that were never opened still need recovery.
-                recovered = self.state.clean or self._opened.issuperset(self._ours())
-            vouch(self.state, not failures, recovered and not self._tainted)
+            # After a crash, logs that were never opened still need recovery.
+            all_recovered = self._logs.recovered(() if self.state.clean else self._ours())
+            vouch(self.state, not failures, all_recovered)
         if failures:
             raise failures[0]
 
