@@ -32,7 +32,7 @@ from kafkalog.log.hooks import hooks
 from kafkalog.log.owner import absolute
 from kafkalog.metadata.source import Metadata
 from kafkalog.replication.options import fetcher_options
-from kafkalog.server.admission import Admission
+from kafkalog.server.admission import Admission, check_open_to_all
 from kafkalog.server.appends import Appends
 from kafkalog.server.controller_calls import Errands
 from kafkalog.server.copies import Copies
@@ -46,7 +46,6 @@ from kafkalog.server.network.in_process import Inside
 from kafkalog.server.network.reactor import NO_CONTROL, Reactor
 from kafkalog.server.node import Node
 from kafkalog.server.partitions import Partitions
-from kafkalog.server.protection import check_open_to_all
 from kafkalog.server.threads.acknowledger import Acknowledger
 from kafkalog.server.threads.bulk import Bulk
 from kafkalog.server.threads.deletions import Deletions

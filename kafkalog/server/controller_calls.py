@@ -9,7 +9,7 @@ from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 from kafkalog.errors import KafkalogError, Timeout
-from kafkalog.server.codes import code_of
+from kafkalog.server.failures import code_of
 from kafkalog.server.threads.bulk import Bulk
 from kafkalog.wire.api import Api
 from kafkalog.wire.error_codes import ErrorCode

@@ -5,8 +5,8 @@ from typing import Any
 
 from kafkalog.errors import InvalidRequest, UnsupportedVersion
 from kafkalog.server import handlers
+from kafkalog.server.failures import answer_failure, handler_failed
 from kafkalog.server.handlers import api_versions
-from kafkalog.server.handlers.failures import answer_failure, handler_failed
 from kafkalog.server.node import Node
 from kafkalog.server.request import Request
 from kafkalog.wire import apis

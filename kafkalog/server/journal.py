@@ -7,7 +7,7 @@ from kafkalog.coordinator.partitions import partition_for
 from kafkalog.coordinator.step import JournalRecord, Producer
 from kafkalog.errors import NotLeaderOrFollower
 from kafkalog.server.appends import Appends
-from kafkalog.server.codes import code_of
+from kafkalog.server.failures import code_of
 from kafkalog.server.partitions import Partitions
 from kafkalog.types import TopicPartition
 from kafkalog.wire.error_codes import ErrorCode

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from kafkalog.errors import Closed, PeerGone, Timeout, for_clients
 from kafkalog.metadata import configs, translation
 from kafkalog.metadata.image import BROKER
-from kafkalog.server.handlers.failures import answer_failure, handler_failed
+from kafkalog.server.failures import answer_failure, handler_failed
 from kafkalog.server.node import Node
 from kafkalog.server.request import Request
 from kafkalog.wire import apis
