@@ -39,7 +39,7 @@ class Dispatch:
                 handler_failed(request, problem)
 
     def _answer(self, request: Request) -> None:
-        route = handlers.route(request.api, self._node.clustered)
+        route = handlers.route(request.api)
         denied = self._node.admission.denied(request.peer.principal, route.needs)
         if denied is not None:
             answer_failure(request, denied, f"{request.api.name}: the principal may not do this")

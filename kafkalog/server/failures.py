@@ -1,7 +1,9 @@
 """Failures of handlers: the error codes that clients get for them, and the answers with those."""
 
 import logging
+from collections.abc import Iterable
 from contextlib import suppress
+from typing import TYPE_CHECKING
 
 from kafkalog.errors import Closed, KafkalogError, NotFound, StaleLog, for_clients
 from kafkalog.server.failed_answers import UNEXPECTED, failed_answer
@@ -9,7 +11,10 @@ from kafkalog.server.request import Request
 from kafkalog.wire import apis
 from kafkalog.wire.error_codes import ErrorCode
 
-__all__ = ["answer_failure", "code_of", "handler_failed", "known_code"]
+if TYPE_CHECKING:
+    from kafkalog.metadata.requests import Result
+
+__all__ = ["answer_failure", "code_of", "codes_by_name", "handler_failed", "known_code"]
 
 _logger = logging.getLogger(__name__)
 
@@ -32,6 +37,11 @@ def code_of(problem: BaseException) -> ErrorCode:
         return found
     _logger.error("answered UNKNOWN_SERVER_ERROR: %s: %s", type(problem).__name__, problem)
     return ErrorCode.UNKNOWN_SERVER_ERROR
+
+
+def codes_by_name(results: "Iterable[Result]") -> dict[str, ErrorCode]:
+    """The outcome of CreateTopics, by topic."""
+    return {one["name"]: ErrorCode(one["error_code"]) for one in results}
 
 
 def answer_failure(request: Request, code: ErrorCode, message: str = UNEXPECTED) -> None:

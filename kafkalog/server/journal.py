@@ -12,10 +12,21 @@ from kafkalog.server.partitions import Partitions
 from kafkalog.types import TopicPartition
 from kafkalog.wire.error_codes import ErrorCode
 
-__all__ = ["OFFSETS_TOPIC", "TRANSACTIONS_TOPIC", "Journal", "offsets_partition"]
+__all__ = [
+    "OFFSETS_TOPIC",
+    "REPLICATION_SETTINGS",
+    "TRANSACTIONS_TOPIC",
+    "Journal",
+    "offsets_partition",
+]
 
 OFFSETS_TOPIC = "__consumer_offsets"
 TRANSACTIONS_TOPIC = "__transaction_state"
+REPLICATION_SETTINGS = {
+    OFFSETS_TOPIC: "offsets.topic.replication.factor",
+    TRANSACTIONS_TOPIC: "transaction.state.log.replication.factor",
+}
+"""The settings with the number of replicas of each."""
 
 
 def offsets_partition(group_id: str, count: int) -> TopicPartition | None:
