@@ -8,14 +8,18 @@ from collections.abc import Collection
 from typing import TYPE_CHECKING, NamedTuple
 
 from kafkalog._native import lib
+from kafkalog.config.protection import refuse_protection
+from kafkalog.errors import ArgumentError
+from kafkalog.metadata.image import BROKER
 from kafkalog.server.network.reactor import ANONYMOUS
 from kafkalog.server.permissions import SUPPORTED, Kind, Operation
 from kafkalog.wire.error_codes import ErrorCode
 
 if TYPE_CHECKING:
+    from kafkalog.metadata.image import MetadataImage
     from kafkalog.server.network.reactor import Reactor
 
-__all__ = ["ALL", "Admission", "Principal", "Right"]
+__all__ = ["ALL", "Admission", "Principal", "Right", "check_open_to_all"]
 
 Right = tuple[Operation, Kind]
 """An operation on all resources of a kind."""
@@ -81,3 +85,24 @@ class Admission:
         if not needs or not self._rights.get(number, frozenset()).isdisjoint(needs):
             return None
         return next(_DENIED[kind] for _, kind in needs)
+
+
+def check_open_to_all(image: "MetadataImage") -> None:
+    """Refuse metadata with permissions or credentials.
+
+    Raises: ArgumentError (ACLs, SCRAM credentials, delegation tokens), InvalidSetting.
+    """
+    found = {
+        "ACLs": len(image.acls),
+        "SCRAM credentials": len(image.scram),
+        "delegation tokens": len(image.tokens),
+    }
+    some = ", ".join(f"{count} {what}" for what, count in found.items() if count)
+    if some:
+        raise ArgumentError(
+            f"the metadata hold {some}, which protect the directory and are not supported yet; "
+            "it is not served until Apache Kafka's tools have removed them"
+        )
+    for resource in ("", str(image.node_id)):
+        for name, value in image.config(BROKER, resource).items():
+            refuse_protection(name, value, f"the metadata, broker {resource or 'default'}: ")

@@ -32,9 +32,12 @@ from kafkalog.log.hooks import hooks
 from kafkalog.log.owner import absolute
 from kafkalog.metadata.source import Metadata
 from kafkalog.replication.options import fetcher_options
-from kafkalog.server.admission import Admission
+from kafkalog.server.admission import Admission, check_open_to_all
 from kafkalog.server.appends import Appends
-from kafkalog.server.controller_calls import Errands
+from kafkalog.server.controller_apis.forwarder import ControllerForwarder
+from kafkalog.server.controller_apis.interface import ControllerApis
+from kafkalog.server.controller_apis.member import ClusterMember
+from kafkalog.server.controller_apis.single_node import SingleNode
 from kafkalog.server.copies import Copies
 from kafkalog.server.dispatch import Dispatch
 from kafkalog.server.dynamic import follow_settings
@@ -46,7 +49,6 @@ from kafkalog.server.network.in_process import Inside
 from kafkalog.server.network.reactor import NO_CONTROL, Reactor
 from kafkalog.server.node import Node
 from kafkalog.server.partitions import Partitions
-from kafkalog.server.protection import check_open_to_all
 from kafkalog.server.threads.acknowledger import Acknowledger
 from kafkalog.server.threads.bulk import Bulk
 from kafkalog.server.threads.deletions import Deletions
@@ -221,6 +223,7 @@ class Broker:
         clustered = bool(config.zookeeper_connect)
         self._kraft: MetadataLog | None = None
         self._member: Member | None = None
+        self._controller: Driver | None = None
         self._copies: Copies | None = None
         if clustered:
             from kafkalog.cluster.node.joining import enter, join
@@ -292,11 +295,11 @@ class Broker:
         )  # fmt: skip
         deletions = Deletions(partitions.low_watermark, self._clock, name)
         self._undo.append(deletions.stop)
-        afar = errands = None
+        afar = forwarder = None
         if self._member is not None:
-            afar, errands = Afar(self._member, name), Errands(self._member, name)
-            self._undo += [afar.stop, errands.stop]
-        later = None if errands is None else errands.later
+            afar, forwarder = Afar(self._member, name), ControllerForwarder(self._member, name)
+            self._undo += [afar.stop, forwarder.stop]
+        later = None if forwarder is None else forwarder.submit
         producer_ids = ProducerIds(metadata.allocate_producer_ids, later)
         guards = Guards()
         partitions.on_leave = guards.leave
@@ -316,8 +319,8 @@ class Broker:
             coordinator=coordinator,
             acknowledger=acknowledger, advertised=advertised,
             producer_ids=producer_ids, bulk=bulk, transactions=transactions, guards=guards,
-            markers=markers, begun=begun, deletions=deletions, kraft=self._kraft,
-            member=self._member, afar=afar, errands=errands, controller=self._driver(),
+            markers=markers, begun=begun, deletions=deletions,
+            controller_apis=self._controller_apis(forwarder), afar=afar,
         )  # fmt: skip
         self._start(name, endpoints)
 
@@ -347,28 +350,33 @@ class Broker:
         follow_settings(self._node, workers)
         if self._member is not None:  # last: the controller's requests come immediately
             self._member.register(endpoints, self._config.broker_rack or None)
-            if node.controller is not None:
-                node.controller.start()
-                self._undo.append(node.controller.stop)  # while the controller can still answer
+            assert self._controller is not None
+            self._controller.start()
+            self._undo.append(self._controller.stop)  # while it can still answer
             self._undo.append(self._let_go)
 
-    def _driver(self) -> "Driver | None":
-        """Make this node a candidate for controller."""
-        if self._member is None:
-            return None
+    def _controller_apis(self, forwarder: ControllerForwarder | None) -> ControllerApis:
+        """A member of a cluster has a `forwarder`, and is a candidate for controller."""
+        if self._member is None or forwarder is None:
+            assert self._kraft is not None
+            return SingleNode(self._kraft)
+        self._controller = self._candidate(self._member)
+        return ClusterMember(self._member, self._controller, forwarder)
+
+    def _candidate(self, member: "Member") -> "Driver":
         from kafkalog.controller.events import Options
         from kafkalog.zookeeper.driver import Driver
 
         config = self._config
         options = Options(
-            self._member.listener, config.auto_leader_rebalance_enable,
+            member.listener, config.auto_leader_rebalance_enable,
             config.leader_imbalance_check_interval_seconds * 1000,
             config.leader_imbalance_per_broker_percentage, config.delete_topic_enable, config,
             control_listener=config.control_listener,
         )  # fmt: skip
         driver = Driver(
-            config.zookeeper_connect, self._member.node, options,
-            self._member.timeouts, config.topic.unclean_leader_election_enable,
+            config.zookeeper_connect, member.node, options,
+            member.timeouts, config.topic.unclean_leader_election_enable,
         )  # fmt: skip
         self._undo.append(driver.stop)
         return driver

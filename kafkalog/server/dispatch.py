@@ -5,8 +5,8 @@ from typing import Any
 
 from kafkalog.errors import InvalidRequest, UnsupportedVersion
 from kafkalog.server import handlers
+from kafkalog.server.failures import answer_failure, handler_failed
 from kafkalog.server.handlers import api_versions
-from kafkalog.server.handlers.failures import answer_failure, handler_failed
 from kafkalog.server.node import Node
 from kafkalog.server.request import Request
 from kafkalog.wire import apis
@@ -39,7 +39,7 @@ class Dispatch:
                 handler_failed(request, problem)
 
     def _answer(self, request: Request) -> None:
-        route = handlers.route(request.api, self._node.clustered)
+        route = handlers.route(request.api)
         denied = self._node.admission.denied(request.peer.principal, route.needs)
         if denied is not None:
             answer_failure(request, denied, f"{request.api.name}: the principal may not do this")

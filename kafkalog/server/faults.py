@@ -17,8 +17,8 @@ from typing import TYPE_CHECKING, Any
 from kafkalog.errors import ArgumentError, InvalidRequest, KafkalogError, UnsupportedVersion
 from kafkalog.metadata.image import INTERNAL_TOPICS
 from kafkalog.server.failed_answers import failed_answer
+from kafkalog.server.failures import answer_failure
 from kafkalog.server.handlers.common import node_entries
-from kafkalog.server.handlers.failures import answer_failure
 from kafkalog.server.request import Request
 from kafkalog.wire import apis
 from kafkalog.wire.error_codes import ErrorCode

@@ -7,15 +7,26 @@ from kafkalog.coordinator.partitions import partition_for
 from kafkalog.coordinator.step import JournalRecord, Producer
 from kafkalog.errors import NotLeaderOrFollower
 from kafkalog.server.appends import Appends
-from kafkalog.server.codes import code_of
+from kafkalog.server.failures import code_of
 from kafkalog.server.partitions import Partitions
 from kafkalog.types import TopicPartition
 from kafkalog.wire.error_codes import ErrorCode
 
-__all__ = ["OFFSETS_TOPIC", "TRANSACTIONS_TOPIC", "Journal", "offsets_partition"]
+__all__ = [
+    "OFFSETS_TOPIC",
+    "REPLICATION_SETTINGS",
+    "TRANSACTIONS_TOPIC",
+    "Journal",
+    "offsets_partition",
+]
 
 OFFSETS_TOPIC = "__consumer_offsets"
 TRANSACTIONS_TOPIC = "__transaction_state"
+REPLICATION_SETTINGS = {
+    OFFSETS_TOPIC: "offsets.topic.replication.factor",
+    TRANSACTIONS_TOPIC: "transaction.state.log.replication.factor",
+}
+"""The settings with the number of replicas of each."""
 
 
 def offsets_partition(group_id: str, count: int) -> TopicPartition | None:

@@ -5,7 +5,6 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from kafkalog.clock import Clock
 from kafkalog.config.server import ServerConfig
-from kafkalog.errors import NotController, UnsupportedVersion
 from kafkalog.server.network.listeners import INSIDE, INSIDE_PLACE, Advertised
 
 if TYPE_CHECKING:
@@ -14,10 +13,9 @@ if TYPE_CHECKING:
     from kafkalog.coordinator.transactions.core import TransactionCore
     from kafkalog.directory.manager import Manager
     from kafkalog.metadata.image import MetadataImage
-    from kafkalog.metadata.source import Changeable, Metadata
-    from kafkalog.replication.membership import Controlling, Membership
+    from kafkalog.metadata.source import Metadata
     from kafkalog.server.admission import Admission
-    from kafkalog.server.controller_calls import Errands
+    from kafkalog.server.controller_apis.interface import ControllerApis
     from kafkalog.server.network.reactor import Reactor
     from kafkalog.server.partitions import Partitions
     from kafkalog.server.threads.acknowledger import Acknowledger
@@ -58,16 +56,10 @@ class Node(NamedTuple):
     """Continues writes once the coordinator has answered."""
     deletions: "Deletions"
     """Answers DeleteRecords once the replicas have dropped the records."""
-    kraft: "Changeable | None"
-    """Of a single node: its metadata, which it may change."""
-    member: "Membership | None"
-    """Of a cluster node: its membership."""
-    controller: "Controlling | None"
-    """Of a cluster node: its controller, active or standby."""
+    controller_apis: "ControllerApis"
+    """Carries out requests about the whole cluster."""
     afar: "Afar | None"
     """Of a cluster node: its requests to the others."""
-    errands: "Errands | None"
-    """Of a cluster node: requests to the controller for clients."""
 
     @property
     def clock(self) -> Clock:
@@ -93,26 +85,6 @@ class Node(NamedTuple):
     def rack(self) -> str | None:
         """The rack that is reported to clients."""
         return self.config.broker_rack or None
-
-    def alone(self) -> "Changeable":
-        """The metadata, to change it here.
-
-        Raises: NotController: this node is one of several.
-        """
-        if self.kraft is None:
-            raise NotController(
-                f"node {self.node_id} is one of several and cannot change the metadata itself"
-            )
-        return self.kraft
-
-    def joined(self) -> "Membership":
-        """Its cluster membership.
-
-        Raises: UnsupportedVersion: it has none.
-        """
-        if self.member is None:
-            raise UnsupportedVersion(f"node {self.node_id} is not part of a cluster")
-        return self.member
 
     def told(self, listener: int) -> Advertised:
         """This broker's address for clients of a listener."""

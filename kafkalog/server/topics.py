@@ -1,14 +1,12 @@
 """Topics that are created automatically: at a first use, and Kafka's internal ones."""
 
-import logging
 from collections.abc import Callable, Collection, Iterable, Mapping
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from kafkalog.client.link.failures import failure
 from kafkalog.metadata.requests import NewSetting, NewTopic, NewTopics
-from kafkalog.server.controller_calls import codes
-from kafkalog.server.journal import OFFSETS_TOPIC, TRANSACTIONS_TOPIC
+from kafkalog.server.journal import OFFSETS_TOPIC, REPLICATION_SETTINGS, TRANSACTIONS_TOPIC
 from kafkalog.server.node import Node
 from kafkalog.wire.error_codes import ErrorCode
 
@@ -19,54 +17,15 @@ if TYPE_CHECKING:
 
 __all__ = ["create_missing", "follow_coordinators", "internal_topic"]
 
-_logger = logging.getLogger(__name__)
-_REPLICAS = {
-    OFFSETS_TOPIC: "offsets.topic.replication.factor",
-    TRANSACTIONS_TOPIC: "transaction.state.log.replication.factor",
-}
-
 
 def create_missing(node: Node, names: Iterable[str]) -> dict[str, ErrorCode]:
     """Create the missing topics among `names`; returns the errors of those that failed."""
     missing = [name for name in dict.fromkeys(names) if name not in node.image.topics]
-    early = dict.fromkeys(
-        (name for name in missing if _too_early(node, name)), ErrorCode.INVALID_REPLICATION_FACTOR
-    )
-    missing = [name for name in missing if name not in early]
     if not missing:
-        return early
-    wanted = NewTopics([_topic(node, name) for name in missing])
-    if node.errands is not None:
-        failed = node.errands.create_topics(wanted)
-    else:
-        failed = codes(node.metadata.create_topics(wanted))
+        return {}
+    found = node.controller_apis.create_topics(NewTopics([_topic(node, name) for name in missing]))
     fine = (ErrorCode.NONE, ErrorCode.TOPIC_ALREADY_EXISTS)  # another request was faster
-    return early | {name: code for name, code in failed.items() if code not in fine}
-
-
-def _too_early(node: Node, name: str) -> bool:
-    """Whether a coordinator's topic must wait until more nodes of the cluster are up (KIP-115)."""
-    setting = _REPLICAS.get(name)
-    if setting is None or node.errands is None:
-        return False
-    alive, wanted = len(node.image.brokers), int(node.config[setting])
-    early = alive < wanted
-    if node.errands.is_early(name, early):
-        _logger.error(
-            "node %d: %s is not created yet: found %d nodes alive, wanted %d, its %s; its clients "
-            "get COORDINATOR_NOT_AVAILABLE until then", node.node_id, name, alive, wanted, setting,
-        )  # fmt: skip
-    return early
-
-
-def _create_waiting(node: Node, change: "Change") -> None:
-    """Create what had to wait, once enough nodes are up: clients find it when they ask again."""
-    if node.errands is None or change.old.brokers == change.new.brokers:
-        return
-    ready = [name for name in node.errands.early if not _too_early(node, name)]
-    missing = [_topic(node, name) for name in ready if name not in node.image.topics]
-    if missing:
-        node.errands.create_later(NewTopics(missing))
+    return {name: code for name, code in found.items() if code not in fine}
 
 
 def _topic(node: Node, name: str) -> NewTopic:
@@ -79,7 +38,7 @@ def _topic(node: Node, name: str) -> NewTopic:
         return NewTopic(name)
     settings = [NewSetting(key, value) for key, value in wanted.items()]
     # A single node keeps one replica of everything, whatever Kafka's defaults say.
-    copies = config[_REPLICAS[name]] if node.clustered else 1
+    copies = config[REPLICATION_SETTINGS[name]] if node.clustered else 1
     return NewTopic(name, count, copies, settings)
 
 
@@ -130,7 +89,6 @@ def follow_coordinators(node: Node) -> None:
             node.transactions.leads(partition.partition, epoch)
 
     node.partitions.on_lead = leads
-    node.metadata.listen(partial(_create_waiting, node))
     _follow(node, OFFSETS_TOPIC, node.coordinator, deleted)
     _follow(node, TRANSACTIONS_TOPIC, node.transactions, lambda _names: None)
 

@@ -10,9 +10,8 @@ from kafkalog.server.handlers import (
     api_versions,
     cluster,
     configs,
-    controls,
+    controller,
     epochs,
-    features,
     fetch,
     groups,
     list_offsets,
@@ -20,10 +19,7 @@ from kafkalog.server.handlers import (
     metadata,
     produce,
     producers,
-    reassign,
     records,
-    registrations,
-    topics,
     transactions,
 )
 from kafkalog.server.handlers.common import Handler
@@ -71,8 +67,8 @@ ROUTES: dict[int, Route] = {
         (apis.DESCRIBE_GROUPS, groups.to_coordinator, (_DESCRIBE, _GROUP)),
         (apis.LIST_GROUPS, groups.to_coordinator, (_DESCRIBE, _CLUSTER), (_DESCRIBE, _GROUP)),
         (apis.API_VERSIONS, api_versions.api_versions),
-        (apis.CREATE_TOPICS, topics.create_topics, (_CREATE, _CLUSTER), (_CREATE, _TOPIC)),
-        (apis.DELETE_TOPICS, topics.delete_topics, (_DELETE, _TOPIC)),
+        (apis.CREATE_TOPICS, controller.to_controller, (_CREATE, _CLUSTER), (_CREATE, _TOPIC)),
+        (apis.DELETE_TOPICS, controller.to_controller, (_DELETE, _TOPIC)),
         (apis.DELETE_RECORDS, records.delete_records, (_DELETE, _TOPIC)),
         (apis.INIT_PRODUCER_ID, transactions.init_producer_id,
          (Operation.IDEMPOTENT_WRITE, _CLUSTER), (_WRITE, _ID), (_WRITE, _TOPIC)),
@@ -89,24 +85,24 @@ ROUTES: dict[int, Route] = {
          (_DESCRIBE, _TOPIC), (_ACTION, _CLUSTER)),
         (apis.DESCRIBE_CONFIGS, configs.describe_configs,
          (Operation.DESCRIBE_CONFIGS, _CLUSTER), (Operation.DESCRIBE_CONFIGS, _TOPIC)),
-        (apis.ALTER_CONFIGS, configs.alter_configs,
+        (apis.ALTER_CONFIGS, controller.to_controller,
          (Operation.ALTER_CONFIGS, _CLUSTER), (Operation.ALTER_CONFIGS, _TOPIC)),
         (apis.ALTER_REPLICA_LOG_DIRS, log_dirs.alter_replica_log_dirs, (_ALTER, _CLUSTER)),
         (apis.DESCRIBE_LOG_DIRS, log_dirs.describe_log_dirs, (_DESCRIBE, _CLUSTER)),
-        (apis.CREATE_PARTITIONS, topics.create_partitions, (_ALTER, _TOPIC)),
+        (apis.CREATE_PARTITIONS, controller.to_controller, (_ALTER, _TOPIC)),
         (apis.DELETE_GROUPS, groups.to_coordinator, (_DELETE, _GROUP)),
-        (apis.ELECT_LEADERS, reassign.elect_leaders, (_ALTER, _CLUSTER)),
-        (apis.INCREMENTAL_ALTER_CONFIGS, configs.incremental_alter_configs,
+        (apis.ELECT_LEADERS, controller.to_controller, (_ALTER, _CLUSTER)),
+        (apis.INCREMENTAL_ALTER_CONFIGS, controller.to_controller,
          (Operation.ALTER_CONFIGS, _CLUSTER), (Operation.ALTER_CONFIGS, _TOPIC)),
-        (apis.ALTER_PARTITION_REASSIGNMENTS, reassign.alter_reassignments, (_ALTER, _CLUSTER)),
-        (apis.LIST_PARTITION_REASSIGNMENTS, reassign.list_reassignments, (_DESCRIBE, _CLUSTER)),
+        (apis.ALTER_PARTITION_REASSIGNMENTS, controller.to_controller, (_ALTER, _CLUSTER)),
+        (apis.LIST_PARTITION_REASSIGNMENTS, controller.to_controller, (_DESCRIBE, _CLUSTER)),
         (apis.OFFSET_DELETE, groups.to_coordinator, (_DELETE, _GROUP), (_READ, _TOPIC)),
-        (apis.UPDATE_FEATURES, features.update_features, (_ALTER, _CLUSTER)),
+        (apis.UPDATE_FEATURES, controller.to_controller, (_ALTER, _CLUSTER)),
         (apis.DESCRIBE_QUORUM, cluster.describe_quorum, (_DESCRIBE, _CLUSTER)),
         (apis.DESCRIBE_CLUSTER, cluster.describe_cluster, (_DESCRIBE, _CLUSTER)),
         (apis.DESCRIBE_PRODUCERS, producers.describe_producers, (_READ, _TOPIC)),
-        (apis.UNREGISTER_BROKER, registrations.unregister_broker, (_ALTER, _CLUSTER)),
-        (apis.UNREGISTER_CONTROLLER, registrations.unregister_controller, (_ALTER, _CLUSTER)),
+        (apis.UNREGISTER_BROKER, controller.to_controller, (_ALTER, _CLUSTER)),
+        (apis.UNREGISTER_CONTROLLER, controller.to_controller, (_ALTER, _CLUSTER)),
         (apis.LIST_CONFIG_RESOURCES, configs.list_config_resources,
          (Operation.DESCRIBE_CONFIGS, _CLUSTER)),
         (apis.DESCRIBE_TOPIC_PARTITIONS, metadata.describe_topic_partitions, (_DESCRIBE, _TOPIC)),
@@ -116,25 +112,16 @@ ROUTES: dict[int, Route] = {
 
 
 CONTROLS: dict[int, Route] = {
-    api.key: Route(controls.obey, ((_ACTION, _CLUSTER),))
+    api.key: Route(controller.command, ((_ACTION, _CLUSTER),))
     for api in (LEADER_AND_ISR, STOP_REPLICA, UPDATE_METADATA)
 }
 """Requests from a cluster's controller to a member; no other client uses them, and they are not
 announced."""
 OF_CONTROLLER: dict[int, Route] = {
-    api.key: Route(controls.as_controller, ((_ACTION, _CLUSTER),))
+    api.key: Route(controller.as_controller, ((_ACTION, _CLUSTER),))
     for api in (ALTER_PARTITION, CONTROLLED_SHUTDOWN, ALLOCATE_PRODUCER_IDS)
 }
 """Requests from brokers to the controller."""
-TO_CONTROLLER = frozenset(
-    api.key
-    for api in (
-        apis.CREATE_TOPICS, apis.DELETE_TOPICS, apis.CREATE_PARTITIONS, apis.ALTER_CONFIGS,
-        apis.INCREMENTAL_ALTER_CONFIGS, apis.ELECT_LEADERS, apis.ALTER_PARTITION_REASSIGNMENTS,
-        apis.LIST_PARTITION_REASSIGNMENTS, apis.UPDATE_FEATURES,
-    )
-)  # fmt: skip
-"""Requests that a cluster member passes to its controller."""
 
 
 def served(api: Any, version: int, member: bool = False) -> bool:
@@ -144,8 +131,6 @@ def served(api: Any, version: int, member: bool = False) -> bool:
     return version in api_versions.announced(member).get(api.key, ())
 
 
-def route(api: Any, member: bool = False) -> Route:
+def route(api: Any) -> Route:
     """The handler of an API that is served."""
-    if member and api.key in TO_CONTROLLER:
-        return ROUTES[api.key]._replace(handler=controls.to_controller)
     return CONTROLS.get(api.key) or OF_CONTROLLER.get(api.key) or ROUTES[api.key]

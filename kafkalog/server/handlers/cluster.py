@@ -63,7 +63,7 @@ def _quorum(node: Node, topic: str, partition: int) -> dict[str, Any]:
         return {"partition_index": partition,
                 "error_code": ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
                 "error_message": "This server does not host this topic-partition."}  # fmt: skip
-    quorum, now_ms = node.alone().quorum(), node.clock.now_ms()
+    quorum, now_ms = node.controller_apis.quorum(), node.clock.now_ms()
     voter = {
         "replica_id": node.node_id,
         "replica_directory_id": quorum.directory_id or ZERO_UUID,

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from kafkalog.coordinator.step import Call
 from kafkalog.errors import for_clients
-from kafkalog.server.codes import code_of
+from kafkalog.server.failures import code_of
 from kafkalog.server.node import Node
 from kafkalog.server.permissions import Kind, everything
 from kafkalog.server.request import Request
@@ -21,7 +21,6 @@ __all__ = [
     "TOPIC_OPERATIONS",
     "Handler",
     "call_of",
-    "code_of",
     "failed",
     "leader_error",
     "node_entries",

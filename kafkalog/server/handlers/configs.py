@@ -1,5 +1,4 @@
-"""DescribeConfigs, AlterConfigs, IncrementalAlterConfigs, ListConfigResources, answered from the
-metadata."""
+"""DescribeConfigs and ListConfigResources, answered from the metadata."""
 
 from typing import Any
 
@@ -10,12 +9,7 @@ from kafkalog.server.node import Node
 from kafkalog.server.request import Request
 from kafkalog.wire.error_codes import ErrorCode
 
-__all__ = [
-    "alter_configs",
-    "describe_configs",
-    "incremental_alter_configs",
-    "list_config_resources",
-]
+__all__ = ["describe_configs", "list_config_resources"]
 
 LOG_DIRS = "log.dirs"
 STATIC_SOURCE, LIST_TYPE = 4, 7
@@ -52,18 +46,6 @@ def _directory(node: Node, wanted: SettingsAsked) -> dict[str, Any]:
         "synonyms": [said] if wanted.synonyms else [],
         "config_type": LIST_TYPE,
         "documentation": "The data directory." if wanted.documentation else None,
-    }
-
-
-def alter_configs(node: Node, request: Request) -> dict[str, Any]:
-    """Replace all settings of a resource; open logs have applied them before the answer is sent."""
-    return {"responses": node.alone().alter_configs(translation.all_settings(request.body))}
-
-
-def incremental_alter_configs(node: Node, request: Request) -> dict[str, Any]:
-    """Change some settings of a resource."""
-    return {
-        "responses": node.alone().incremental_alter_configs(translation.some_settings(request.body))
     }
 
 

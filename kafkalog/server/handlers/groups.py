@@ -4,7 +4,8 @@ from typing import Any
 
 from kafkalog.coordinator.partitions import partition_for
 from kafkalog.errors import for_clients
-from kafkalog.server.handlers.common import call_of, code_of, node_entry
+from kafkalog.server.failures import code_of
+from kafkalog.server.handlers.common import call_of, node_entry
 from kafkalog.server.journal import OFFSETS_TOPIC, TRANSACTIONS_TOPIC
 from kafkalog.server.node import Node
 from kafkalog.server.request import Request

@@ -4,7 +4,8 @@ from collections import Counter
 from typing import TYPE_CHECKING, Any
 
 from kafkalog.log.log import handle_of
-from kafkalog.server.handlers.common import code_of, leader_error
+from kafkalog.server.failures import code_of
+from kafkalog.server.handlers.common import leader_error
 from kafkalog.server.node import Node
 from kafkalog.server.request import Request
 from kafkalog.wire.error_codes import ErrorCode

@@ -10,8 +10,9 @@ from collections import deque
 from functools import partial
 from typing import Any, NamedTuple
 
-from kafkalog._native import lib
-from kafkalog.batch.check import prepared, time_is_doubtful
+from kafkalog._native import check, ffi, lib
+from kafkalog.batch import codecs
+from kafkalog.batch.check import prepared, refused_records, time_is_doubtful
 from kafkalog.batch.codecs import ZSTD
 from kafkalog.config.topic import TopicConfig
 from kafkalog.errors import (
@@ -24,8 +25,7 @@ from kafkalog.errors import (
     for_clients,
 )
 from kafkalog.metadata.image import INTERNAL_TOPICS
-from kafkalog.server.handlers.common import code_of
-from kafkalog.server.handlers.failures import handler_failed
+from kafkalog.server.failures import code_of, handler_failed
 from kafkalog.server.handlers.fetch import open_logs
 from kafkalog.server.handlers.leaders import current_leader, endpoints
 from kafkalog.server.handlers.writers import (
@@ -41,7 +41,6 @@ from kafkalog.server.handlers.writers import (
 from kafkalog.server.network.reactor import Appended
 from kafkalog.server.node import Node
 from kafkalog.server.partitions import looks_inside
-from kafkalog.server.rejected_records import record_errors
 from kafkalog.server.request import Request
 from kafkalog.types import TopicPartition
 from kafkalog.wire.error_codes import ErrorCode
@@ -61,6 +60,8 @@ IDS_SINCE = 13
 """From this version on, requests name topics by id."""
 ZSTD_SINCE = 7
 """KIP-110: older clients do not know zstd."""
+LISTED_MAX = 1000
+"""How many invalid records of a batch one answer names (KIP-467)."""
 
 
 _DEFAULTS = TopicConfig()
@@ -223,10 +224,29 @@ def _append(
         answer["error_message"] = for_clients(problem)
         answer["base_offset"] = -1
         if isinstance(problem, (InvalidRecord, InvalidTimestamp)):
-            answer["record_errors"] = record_errors(records, config, now_ms)
+            answer["record_errors"] = _record_errors(records, config, now_ms)
     if verdict is not None:
         verdict.end()
     return _Outcome(topic or "", asked.index, answer, found)
+
+
+def _record_errors(records: bytes, config: TopicConfig, now_ms: int) -> list[dict[str, Any]]:
+    """The records that break a rule of their topic, by their index in the batch.
+
+    Empty if none can be named, as for a batch that cannot be parsed.
+    """
+    batch = ffi.new("kl_batch *")
+    try:
+        check(lib.kl_batch_parse(ffi.from_buffer("uint8_t[]", records), len(records), batch))
+        view = memoryview(records)[lib.KL_BATCH_HEADER_BYTES : batch.batch_bytes]
+        limit = config.kafkalog_max_decompressed_bytes
+        body = codecs.decompress(batch.attributes & lib.KL_CODEC_MASK, view, limit)
+    except KafkalogError:
+        return []
+    return [
+        {"batch_index": one.place, "batch_index_error_message": one.why}
+        for one in refused_records(batch, body, config, now_ms, LISTED_MAX)
+    ]
 
 
 def _prepared(records: bytes, config: TopicConfig, now_ms: int, limit: int) -> bytes:

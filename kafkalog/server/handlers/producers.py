@@ -3,7 +3,7 @@
 from typing import Any
 
 from kafkalog.errors import for_clients
-from kafkalog.server.handlers.common import code_of
+from kafkalog.server.failures import code_of
 from kafkalog.server.node import Node
 from kafkalog.server.request import Request
 

@@ -5,7 +5,8 @@ from typing import Any
 
 from kafkalog.errors import OffsetOutOfRange
 from kafkalog.metadata.image import INTERNAL_TOPICS
-from kafkalog.server.handlers.common import code_of, leader_error
+from kafkalog.server.failures import code_of
+from kafkalog.server.handlers.common import leader_error
 from kafkalog.server.node import Node
 from kafkalog.server.request import Request
 from kafkalog.server.threads.deletions import Deleted

@@ -9,8 +9,8 @@ from kafkalog.coordinator.groups.offsets import TXN_IDS_VERSION
 from kafkalog.coordinator.step import Producer, Step
 from kafkalog.coordinator.transactions.core import Results
 from kafkalog.coordinator.transactions.requests import Asked
-from kafkalog.server.handlers.common import call_of, code_of
-from kafkalog.server.handlers.failures import handler_failed
+from kafkalog.server.failures import code_of, handler_failed
+from kafkalog.server.handlers.common import call_of
 from kafkalog.server.handlers.writers import as_writer
 from kafkalog.server.journal import OFFSETS_TOPIC, offsets_partition
 from kafkalog.server.node import Node

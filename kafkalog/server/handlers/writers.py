@@ -19,7 +19,7 @@ from kafkalog.coordinator.step import Step
 from kafkalog.coordinator.transactions.core import Results
 from kafkalog.coordinator.transactions.requests import Asked
 from kafkalog.errors import InvalidTxnState, KafkalogError, NotLeaderOrFollower
-from kafkalog.server.handlers.failures import handler_failed
+from kafkalog.server.failures import handler_failed
 from kafkalog.server.network.reactor import Appended
 from kafkalog.server.node import Node
 from kafkalog.server.request import Request

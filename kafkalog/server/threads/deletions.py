@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping
 from typing import NamedTuple
 
 from kafkalog.clock import Clock
-from kafkalog.server.codes import code_of
+from kafkalog.server.failures import code_of
 from kafkalog.types import TopicPartition
 from kafkalog.wire.error_codes import ErrorCode
 

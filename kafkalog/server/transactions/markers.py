@@ -12,7 +12,7 @@ from kafkalog.coordinator.step import Producer
 from kafkalog.coordinator.thread import Coordinator
 from kafkalog.errors import Closed, NotFound, UnknownTopicOrPartition
 from kafkalog.server.appends import Appends
-from kafkalog.server.codes import known_code
+from kafkalog.server.failures import known_code
 from kafkalog.server.journal import OFFSETS_TOPIC
 from kafkalog.server.partitions import Partitions
 from kafkalog.server.threads.bulk import Bulk

@@ -192,14 +192,14 @@ def test_ours_dies_and_comes_back(cluster: Cluster) -> None:
     topic = cluster.topic([OURS, KAFKA], [KAFKA, OURS])
     cluster.produce(topic, 5)
     cluster.produce(topic, 5, partition=1)
-    before = node_of(cluster.ours).joined().epoch
+    before = cluster.ours._member.epoch
     cluster.end(cluster.ours.abandon)
     cluster.in_sync(topic, KAFKA)
     assert cluster.state(topic).leader == KAFKA
     for partition in (0, 1):
         assert cluster.raw.produce(topic, b"alone", partition=partition).error_code == 0
     cluster.begin()
-    assert node_of(cluster.ours).joined().epoch > before
+    assert cluster.ours._member.epoch > before
     for partition in (0, 1):
         cluster.in_sync(topic, KAFKA, OURS, partition=partition)
         assert cluster.same(topic, partition) > 5
@@ -340,7 +340,7 @@ def test_partitions_are_added(cluster: Cluster) -> None:
 def test_the_session_ends(cluster: Cluster) -> None:
     """A new session begins by itself, and with it another life of the node."""
     topic = cluster.topic([OURS, KAFKA])
-    member = node_of(cluster.ours).joined()
+    member = cluster.ours._member
     before = member.epoch
     ends(cluster.session.hosts, tree.broker_path(OURS))
     wait_for(lambda: member.epoch > before, "it is registered again")

@@ -16,7 +16,6 @@ import pytest
 
 import kafkalog
 from kafkalog.coordinator.partitions import partition_for
-from kafkalog.server.broker import node_of
 from kafkalog.types import TopicPartition
 from kafkalog.wire import apis
 from kafkalog.wire.error_codes import ErrorCode
@@ -89,7 +88,7 @@ class Cluster:
             return (
                 not others
                 and controller in self.nodes
-                and node_of(self.nodes[controller]).controller.reigns
+                and self.nodes[controller]._controller.reigns
                 and all({b.node_id for b in one.brokers} == {*self.nodes} for one in found)
             )
 
@@ -278,7 +277,7 @@ def test_sessions_end(cluster: Cluster) -> None:
     topic = cluster.topic([1, 2, 3])
     ends(cluster.hosts, tree.CONTROLLER)
     cluster.all_there()
-    member = node_of(cluster.nodes[2]).joined()
+    member = cluster.nodes[2]._member
     epoch = member.epoch
     ends(cluster.hosts, tree.broker_path(2))
     wait_for(lambda: member.epoch > epoch, "it is back")
@@ -318,7 +317,7 @@ def test_producers_and_groups(cluster: Cluster) -> None:
         wait_for(lambda: seen.extend(consumer.poll(100)) or len(seen) >= 4, "it reads all")
         consumer.commit()
     assert sorted(one.value for one in seen) == [b"1", b"1", b"2", b"2"]
-    given = [one._node.joined().allocate_producer_ids() for one in cluster.nodes.values()]
+    given = [one._member.allocate_producer_ids() for one in cluster.nodes.values()]
     assert len({first for block in given for first in block}) == 3000
 
 

@@ -34,7 +34,7 @@ def ask(raw: Raw, api: apis.Api, **who: int) -> tuple[int, Any]:
 
 def test_a_controller_that_is_gone_is_forgotten(broker: Broker) -> None:
     """From the level that has the record on; a directory that Kafka wrote may have such one."""
-    metadata = broker._node.alone()
+    metadata = broker._kraft
     metadata.write([("RegisterControllerRecord", GONE)])
     with Raw(broker.bootstrap_servers) as raw:
         old = ErrorCode.UNSUPPORTED_VERSION

@@ -36,13 +36,15 @@ class Kept:
 
     def __init__(self, broker: Broker) -> None:
         self.node = node_of(broker)
+        assert broker._member is not None
+        self.member = broker._member
         assert isinstance(self.node.partitions, Copies)
         self.copies = self.node.partitions
         self.folder = Path(broker.path) / "t-0"
 
     def drop(self, delete: bool = True) -> ErrorCode:
         """The answer to the controller's StopReplica."""
-        member = self.node.joined()
+        member = self.member
         row = {"partition_index": 0, "leader_epoch": -2, "delete_partition": delete}
         fields = {
             "controller_id": member.controller, "controller_epoch": 99,
@@ -134,7 +136,7 @@ def test_a_directory_that_closes_is_not_broken(kept: Kept) -> None:
 
 def test_a_copy_that_is_taken_away_has_no_broken_disk(kept: Kept) -> None:
     """The controller takes it away after its log was opened, before it is led."""
-    member = kept.node.joined()
+    member = kept.member
     log = kept.copies.log(*T)
     assert kept.copies._carry_out([Drop(T, False)]) == {}
     log.close()

@@ -9,7 +9,6 @@ import pytest
 import kafkalog
 from kafkalog.controller.active import Active
 from kafkalog.errors import KafkalogError
-from kafkalog.server.broker import node_of
 from kafkalog.testing.standin import StandIn
 from kafkalog.wire.error_codes import ErrorCode
 from kafkalog.zookeeper import tree
@@ -33,7 +32,7 @@ def test_a_request_that_the_controller_cannot_handle(
             kafkalog.Broker(str(tmp_path), config=config) as broker,
             kafkalog.Admin(broker.bootstrap_servers) as admin,
         ):
-            driver = node_of(broker).controller
+            driver = broker._controller
             assert isinstance(driver, Driver)
             wait_for(lambda: driver.reigns and 1 in active(driver).context.brokers, "it reigns")
             image = active(driver).image

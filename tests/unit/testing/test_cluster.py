@@ -147,10 +147,11 @@ def test_who_led_before_and_leads_again_reads_what_others_wrote(
     position = {TopicPartition("t", 0): 5}
     assert cluster.committed("g") == position
     all_in_sync(cluster, OFFSETS_TOPIC)
-    node = cluster.nodes[cluster.leader(OFFSETS_TOPIC)].broker._node
+    broker = cluster.nodes[cluster.leader(OFFSETS_TOPIC)].broker
+    node = broker._node
     log = node.partitions.log(OFFSETS_TOPIC, 0)
     log.append(None, key=[*log.read()][-1].key)  # stands for a record of another leader
-    member = node.member
+    member = broker._member
     assert member is not None
     epoch = member.image.topics[OFFSETS_TOPIC].partitions[0].leader_epoch
     led_again(member, OFFSETS_TOPIC, epoch + 1)
@@ -166,8 +167,9 @@ def test_commits_of_an_earlier_leadership_are_not_made(kafkalog_cluster: TestClu
     cluster.create_topic("t")
     with kafkalog.Admin(cluster.bootstrap_servers) as admin:
         admin.alter_group_offsets("g", {TopicPartition("t", 0): 5}).check()
-    node = cluster.nodes[cluster.leader(OFFSETS_TOPIC)].broker._node
-    member, where = node.member, TopicPartition(OFFSETS_TOPIC, 0)
+    broker = cluster.nodes[cluster.leader(OFFSETS_TOPIC)].broker
+    node = broker._node
+    member, where = broker._member, TopicPartition(OFFSETS_TOPIC, 0)
     assert member is not None
     epoch = member.image.topics[OFFSETS_TOPIC].partitions[0].leader_epoch
     guard = node.guards.begin(where, 1, 0)
@@ -207,13 +209,14 @@ def test_a_coordinator_that_hears_of_its_lead_first_reads_once_it_leads(
 
 def hears_of_its_lead_first(cluster: TestCluster, topic: str) -> None:
     """Act as if another node had led the coordinator's partition 0 in between."""
-    node = cluster.nodes[cluster.leader(topic)].broker._node
+    broker = cluster.nodes[cluster.leader(topic)].broker
+    node = broker._node
     known = (node.coordinator if topic == OFFSETS_TOPIC else node.transactions).core
-    assert node.member is not None
+    assert broker._member is not None
     epoch = node.image.topics[topic].partitions[0].leader_epoch + 2
-    shown_leader(node.member, topic, epoch)
+    shown_leader(broker._member, topic, epoch)
     cluster.wait_until(lambda: known.unread == {0: epoch}, "the read is refused")
-    made_leader(node.member, topic, epoch)
+    made_leader(broker._member, topic, epoch)
     cluster.wait_until(lambda: 0 in known.shards, "its partition is read")
     assert known.shards[0].epoch == epoch
 

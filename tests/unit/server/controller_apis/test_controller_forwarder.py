@@ -8,9 +8,11 @@ from typing import Any
 import pytest
 
 from kafkalog import errors
+from kafkalog.cluster.node.member import Member
 from kafkalog.metadata.requests import NewTopic, NewTopics
-from kafkalog.server import controller_calls
-from kafkalog.server.controller_calls import UNDER_WAY, WAITING_BYTES_MAX, Errands
+from kafkalog.server.controller_apis import forwarder, topic_creation
+from kafkalog.server.controller_apis.forwarder import WAITING_BYTES_MAX, ControllerForwarder
+from kafkalog.server.controller_apis.topic_creation import UNDER_WAY, TopicCreation
 from kafkalog.wire import apis
 from tests.support.membership import joined
 from tests.support.scripted import SILENCE, Peer
@@ -26,11 +28,16 @@ def silent() -> Iterator[Peer]:
 
 
 @pytest.fixture
-def asked(silent: Peer) -> Iterator[Errands]:
-    with joined({7: silent}) as member:
-        made = Errands(member, "test")
+def member(silent: Peer) -> Iterator[Member]:
+    with joined({7: silent}) as made:
         yield made
-        made.stop()
+
+
+@pytest.fixture
+def asked(member: Member) -> Iterator[ControllerForwarder]:
+    made = ControllerForwarder(member, "test")
+    yield made
+    made.stop()
 
 
 def topics(*names: str) -> NewTopics:
@@ -38,9 +45,9 @@ def topics(*names: str) -> NewTopics:
 
 
 def test_no_more_requests_than_that(
-    silent: Peer, asked: Errands, monkeypatch: pytest.MonkeyPatch
+    silent: Peer, asked: ControllerForwarder, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(controller_calls, "WAITING_MAX", 2)
+    monkeypatch.setattr(forwarder, "WAITING_MAX", 2)
     ended: list[Exception] = []
 
     def work(ask: Any) -> None:
@@ -59,7 +66,7 @@ def test_no_more_requests_than_that(
     assert len(ended) == 3
 
 
-def test_no_more_bytes_of_requests_than_that(silent: Peer, asked: Errands) -> None:
+def test_no_more_bytes_of_requests_than_that(silent: Peer, asked: ControllerForwarder) -> None:
     """Those of the request that the controller was asked count until it is over."""
     ended: list[Exception] = []
 
@@ -79,12 +86,13 @@ def test_no_more_bytes_of_requests_than_that(silent: Peer, asked: Errands) -> No
 
 
 def test_no_more_topics_than_that(
-    silent: Peer, asked: Errands, monkeypatch: pytest.MonkeyPatch
+    silent: Peer, member: Member, asked: ControllerForwarder, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(controller_calls, "NAMES_MAX", 3)
+    monkeypatch.setattr(topic_creation, "NAMES_MAX", 3)
+    creation = TopicCreation(member, asked)
     names = ["a", "b", "c", "d"]
-    assert asked.create_topics(topics(*names)) == dict.fromkeys(names, UNDER_WAY)
-    assert asked.create_topics(topics("d", "e")) == dict.fromkeys("de", UNDER_WAY)
+    assert creation.create(topics(*names)) == dict.fromkeys(names, UNDER_WAY)
+    assert creation.create(topics("d", "e")) == dict.fromkeys("de", UNDER_WAY)
     wait_for(lambda: silent.count(apis.CREATE_TOPICS), "the first are asked for")
     (only,) = silent.sent(apis.CREATE_TOPICS)
     assert [one.name for one in only.topics] == ["a", "b", "c"]

@@ -1,0 +1,136 @@
+"""Requests about the cluster on one of its members, which forwards them to the controller."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn
+
+from kafkalog.errors import Closed, PeerGone, Timeout, UnsupportedVersion, for_clients
+from kafkalog.metadata import configs, translation
+from kafkalog.metadata.image import BROKER
+from kafkalog.server.controller_apis.topic_creation import TopicCreation
+from kafkalog.server.failures import answer_failure, handler_failed
+from kafkalog.wire import apis
+from kafkalog.wire.error_codes import ErrorCode
+
+if TYPE_CHECKING:
+    from kafkalog.metadata.requests import NewTopics, SettingChanges
+    from kafkalog.replication.membership import Controlling, Membership
+    from kafkalog.server.controller_apis.forwarder import ControllerForwarder, Send
+    from kafkalog.server.request import Request
+
+__all__ = ["ClusterMember"]
+
+FAILED = "The controller failed to handle the request; its log says why."
+NOT_HERE = "This is not the correct controller."
+
+
+class ClusterMember:
+    """ControllerApis of a member of a cluster, which may be its controller."""
+
+    def __init__(
+        self, member: Membership, controller: Controlling, forwarder: ControllerForwarder
+    ) -> None:
+        """`controller`: this node's own, active or standby."""
+        self._member, self._controller, self._forwarder = member, controller, forwarder
+        self._topics = TopicCreation(member, forwarder)
+
+    def handle(self, request: Request) -> None:
+        """As ControllerApis.handle: the controller answers, here or on its node, or this node if
+        only its own settings change.
+
+        In the forwarder's thread, as the controller may need this node before it answers.  A
+        request that another node forwarded is not forwarded again.
+        """
+        settings = _SETTINGS.get(request.api.key)
+        if settings is not None and self._is_own(request):
+            self._alter_own(request, settings)
+        elif self._controller.reigns:
+            self._ask_here(request)
+        elif self._member.controller == self._member.node or self._was_forwarded(request):
+            answer_failure(request, ErrorCode.NOT_CONTROLLER, NOT_HERE)
+        else:
+            self._forward(request)
+
+    def handle_command(self, request: Request) -> Mapping[str, Any]:
+        """As ControllerApis.handle_command."""
+        return self._member.obey(request.api, request.body)
+
+    def handle_as_controller(self, request: Request) -> None:
+        """As ControllerApis.handle_as_controller."""
+        self._ask_here(request)
+
+    def create_topics(self, wanted: NewTopics) -> dict[str, ErrorCode]:
+        """As ControllerApis.create_topics."""
+        return self._topics.create(wanted)
+
+    def quorum(self) -> NoReturn:
+        """Raises: UnsupportedVersion."""
+        raise UnsupportedVersion(f"node {self._member.node}'s cluster has no metadata log")
+
+    def _is_own(self, request: Request) -> bool:
+        """Whether the request changes settings of this very broker; clients send it directly."""
+        own = (BROKER, str(self._member.node))
+        return any((one.resource_type, one.resource_name) == own for one in request.body.resources)
+
+    def _was_forwarded(self, request: Request) -> bool:
+        number = request.peer.client_id or ""
+        return number.isdecimal() and int(number) in self._member.image.brokers
+
+    def _alter_own(self, request: Request, settings: _Settings) -> None:
+        changes, plan = settings.convert(request.body), settings.plan
+
+        def alter(_: Send) -> None:
+            try:
+                request.answer({"responses": self._member.alter_configs(changes, plan)})
+            except Exception as problem:
+                handler_failed(request, problem)
+
+        self._forwarder.forward(alter, request.size)
+
+    def _forward(self, request: Request) -> None:
+        def forward(send: Send) -> None:
+            try:
+                request.answer(send(request.api, request.body, request.version))
+            except (PeerGone, Timeout) as problem:  # its outcome is unknown
+                answer_failure(request, ErrorCode.REQUEST_TIMED_OUT, for_clients(problem))
+            except Exception as problem:
+                handler_failed(request, problem)
+
+        self._forwarder.forward(forward, request.size)
+
+    def _ask_here(self, request: Request) -> None:
+        """Let this node's controller answer."""
+
+        def answer(body: Mapping[str, Any] | Exception | None) -> None:
+            if body is None:
+                answer_failure(request, ErrorCode.NOT_CONTROLLER, NOT_HERE)
+                return
+            if isinstance(body, Exception):  # the controller has logged it
+                answer_failure(request, ErrorCode.UNKNOWN_SERVER_ERROR, FAILED)
+                return
+            try:
+                request.answer(body)
+            except Closed:
+                pass  # the client no longer waits for it
+            except Exception as problem:
+                handler_failed(request, problem)
+
+        settings = _SETTINGS.get(request.api.key)
+        body = request.body if settings is None else settings.convert(request.body)
+        self._controller.ask(request.api, body, request.version, answer, size=request.size)
+
+
+class _Settings(NamedTuple):
+    """How a request to change settings is read."""
+
+    convert: Callable[[Any], SettingChanges]
+    plan: Callable[..., tuple[list[tuple[str, Any]], list[dict[str, Any]]]]
+
+
+_SETTINGS = {
+    apis.ALTER_CONFIGS.key: _Settings(translation.all_settings, configs.alter_configs),
+    apis.INCREMENTAL_ALTER_CONFIGS.key: _Settings(
+        translation.some_settings, configs.incremental_alter_configs
+    ),
+}

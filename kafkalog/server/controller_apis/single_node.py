@@ -1,0 +1,131 @@
+"""Requests about the cluster on a single node, which changes its own metadata log."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Any, NoReturn
+
+from kafkalog.errors import UnsupportedVersion
+from kafkalog.metadata import translation
+from kafkalog.server.failures import codes_by_name
+from kafkalog.wire import apis
+from kafkalog.wire.error_codes import ErrorCode
+
+if TYPE_CHECKING:
+    from kafkalog.metadata.requests import NewTopics
+    from kafkalog.metadata.source import Changeable, Quorum
+    from kafkalog.server.request import Request
+
+__all__ = ["SingleNode"]
+
+Fields = Mapping[str, Any]
+DISABLED_SINCE = 3
+"""Versions of DeleteTopics before this one do not know TOPIC_DELETION_DISABLED."""
+ONE_RESULT_SINCE = 2
+"""From this version of UpdateFeatures on, features have no separate results."""
+
+
+class SingleNode:
+    """ControllerApis of a node that is its own controller."""
+
+    def __init__(self, metadata: Changeable) -> None:
+        """`metadata`: what the requests change."""
+        self._metadata = metadata
+
+    def handle(self, request: Request) -> Fields:
+        """As ControllerApis.handle; every client sees the change from its answer on."""
+        return _HANDLERS[request.api.key](self._metadata, request)
+
+    def handle_command(self, request: Request) -> NoReturn:
+        """Raises: UnsupportedVersion."""
+        raise self._no_cluster()
+
+    def handle_as_controller(self, request: Request) -> NoReturn:
+        """Raises: UnsupportedVersion."""
+        raise self._no_cluster()
+
+    def create_topics(self, wanted: NewTopics) -> dict[str, ErrorCode]:
+        """As ControllerApis.create_topics."""
+        return codes_by_name(self._metadata.create_topics(wanted))
+
+    def quorum(self) -> Quorum:
+        """As ControllerApis.quorum."""
+        return self._metadata.quorum()
+
+    def _no_cluster(self) -> UnsupportedVersion:
+        return UnsupportedVersion(f"node {self._metadata.image.node_id} is not part of a cluster")
+
+
+def _create_topics(metadata: Changeable, request: Request) -> Fields:
+    return {"topics": metadata.create_topics(translation.new_topics(request.body))}
+
+
+def _delete_topics(metadata: Changeable, request: Request) -> Fields:
+    """Requests that wait for a deleted topic are answered, too."""
+    results = metadata.delete_topics(translation.deleted_topics(request.body))
+    if request.version < DISABLED_SINCE:
+        for result in results:
+            if result["error_code"] == ErrorCode.TOPIC_DELETION_DISABLED:
+                result["error_code"] = ErrorCode.INVALID_REQUEST
+    return {"responses": results}
+
+
+def _create_partitions(metadata: Changeable, request: Request) -> Fields:
+    return {"results": metadata.create_partitions(translation.more_partitions(request.body))}
+
+
+def _alter_configs(metadata: Changeable, request: Request) -> Fields:
+    """Replace all settings of a resource; open logs have applied them before the answer is sent."""
+    return {"responses": metadata.alter_configs(translation.all_settings(request.body))}
+
+
+def _incremental_alter_configs(metadata: Changeable, request: Request) -> Fields:
+    """Change some settings of a resource."""
+    asked = translation.some_settings(request.body)
+    return {"responses": metadata.incremental_alter_configs(asked)}
+
+
+def _update_features(metadata: Changeable, request: Request) -> Fields:
+    """One result for all: if one feature is refused, none changes."""
+    result = metadata.update_features(translation.features(request.body, request.version))
+    if result["error_code"] or request.version >= ONE_RESULT_SINCE:
+        return result
+    fine = {"error_code": 0, "error_message": "NONE"}  # Kafka's word for it
+    named = dict.fromkeys(one.feature for one in request.body.feature_updates)
+    return {**result, "results": [{"feature": name, **fine} for name in named]}
+
+
+def _elect_leaders(metadata: Changeable, request: Request) -> Fields:
+    """Every partition is already led by its only replica."""
+    elections = translation.elections(request.body)
+    return {"replica_election_results": metadata.elect_leaders(elections)}
+
+
+def _alter_reassignments(metadata: Changeable, request: Request) -> Fields:
+    """Replicas cannot move anywhere else."""
+    body = request.body
+    return {
+        "allow_replication_factor_change": body.allow_replication_factor_change,
+        "responses": metadata.alter_partition_reassignments(translation.moves(body)),
+    }
+
+
+_HANDLERS: Mapping[int, Callable[[Changeable, Request], Fields]] = {
+    apis.CREATE_TOPICS.key: _create_topics,
+    apis.DELETE_TOPICS.key: _delete_topics,
+    apis.CREATE_PARTITIONS.key: _create_partitions,
+    apis.ALTER_CONFIGS.key: _alter_configs,
+    apis.INCREMENTAL_ALTER_CONFIGS.key: _incremental_alter_configs,
+    apis.UPDATE_FEATURES.key: _update_features,
+    apis.ELECT_LEADERS.key: _elect_leaders,
+    apis.ALTER_PARTITION_REASSIGNMENTS.key: _alter_reassignments,
+    # No reassignment is ever in progress.
+    apis.LIST_PARTITION_REASSIGNMENTS.key: lambda _metadata, _request: {"topics": []},
+    apis.UNREGISTER_BROKER.key: lambda metadata, request: metadata.unregister_broker(
+        request.body.broker_id
+    ),
+    apis.UNREGISTER_CONTROLLER.key: lambda metadata, request: metadata.unregister_controller(
+        request.body.controller_id
+    ),
+}
+"""By API key."""
