@@ -117,7 +117,7 @@ def _one(
         seed, events=options.events, nodes=options.nodes,
         rules=None if mutant is None else mutant.rules,
         setup=simulation.drawn_setup(dice, options.nodes, durable),
-        trace=options.trace, deletes=options.delete, **how,  # type: ignore[arg-type]
+        deletes=options.delete, **how,  # type: ignore[arg-type]
     )  # fmt: skip
 
 

@@ -97,7 +97,7 @@ class Around(Protocol):
     def after_disk(self, call: Callable[[], None]) -> None:
         """Call it once the disk gets to it."""
 
-    def say(self, *words: object) -> None:
+    def note(self, *words: object) -> None:
         """Note what happened."""
 
     def ask(

@@ -25,20 +25,16 @@ from uuid import UUID
 from kafkalog.replication.isr import Isr
 from kafkalog.simulate.around import Copied
 from kafkalog.simulate.records import Kept, kept
-from kafkalog.simulate.world import World
+from kafkalog.simulate.world import Violated, World
 from kafkalog.testing.zookeeper import Tree
 from kafkalog.types import TopicPartition
 from kafkalog.zookeeper import tree
 from kafkalog.zookeeper.session import Create, Delete, Set
 
-__all__ = ["Checks", "Violation"]
+__all__ = ["Checks"]
 
 COMPARED = 8
 """How many of the last committed records a new leader must have; at the end all are compared."""
-
-
-class Violation(Exception):
-    """An invariant does not hold; the first word names it."""
 
 
 class Judged(Protocol):
@@ -74,7 +70,7 @@ class Checks:
     def reigns(self, node: int, epoch: int) -> None:
         """A controller was elected."""
         if self._reigned.setdefault(epoch, node) != node:
-            raise Violation(f"one-controller: {self._reigned[epoch]} and {node} in epoch {epoch}")
+            raise Violated(f"one-controller: {self._reigned[epoch]} and {node} in epoch {epoch}")
 
     def _written(self, operations: Sequence[Any]) -> None:
         for one in operations:
@@ -88,12 +84,12 @@ class Checks:
                 state = tree.read_partition(topic, int(number), one.data)
                 epochs = state.leader_epoch, state.controller_epoch
                 before = self._epochs.get(one.path, (-1, -1))
-                self._world.say(
+                self._world.note(
                     f"{topic}-{number}: leader {state.leader}, epoch {state.leader_epoch}, "
                     f"isr {state.isr}, by controller {state.controller_epoch}"
                 )
                 if epochs[0] < before[0] or epochs[1] < before[1]:
-                    raise Violation(f"epochs: {one.path} went from {before} back to {epochs}")
+                    raise Violated(f"epochs: {one.path} went from {before} back to {epochs}")
                 self._epochs[one.path] = epochs
                 self._may_lead(TopicPartition(topic, int(number)), state.isr)
 
@@ -120,7 +116,7 @@ class Checks:
             if found is None or not self.is_current(tp, found.topic_id):
                 continue
             if found.log.end_offset < shown:
-                raise Violation(
+                raise Violated(
                     f"candidate: {tp}: node {member} is in the ISR and ends at "
                     f"{found.log.end_offset}, committed are {shown}"
                 )
@@ -138,7 +134,7 @@ class Checks:
         if not self.is_current(tp, replica.topic_id):
             return
         if self._leaders.setdefault((tp, epoch), node) != node:
-            raise Violation(
+            raise Violated(
                 f"one-leader: {tp} in epoch {epoch}: nodes {self._leaders[tp, epoch]} and {node}"
             )
         state = self.state(tp)
@@ -149,7 +145,7 @@ class Checks:
             self._forget(replica, known)
         found = list(kept(replica.log, len(known) - COMPARED, len(known)))
         if found != [one for one in known[-COMPARED:] if one.offset >= replica.log.start_offset]:
-            raise Violation(
+            raise Violated(
                 f"committed: node {node} leads {tp} in epoch {epoch} and ends with "
                 f"{found[-1:]}, committed are {len(known)}, the last {known[-1:]}"
             )
@@ -169,21 +165,21 @@ class Checks:
             return
         epoch = replica.leader_epoch
         if before[0] == epoch and high_watermark < before[1]:
-            raise Violation(f"monotone: {tp} on {node}: from {before[1]} to {high_watermark}")
+            raise Violated(f"monotone: {tp} on {node}: from {before[1]} to {high_watermark}")
         known = self.committed.setdefault(tp, [])
         new = list(kept(replica.log, len(known), high_watermark))
         if [one.offset for one in new] != [*range(len(known), high_watermark)]:
-            raise Violation(f"committed: {tp} on {node} shows {high_watermark} without all of it")
+            raise Violated(f"committed: {tp} on {node} shows {high_watermark} without all of it")
         for one in new:
             if self.meant.get(one.checksum, replica.topic_id) != replica.topic_id:
-                raise Violation(f"recreated: {tp} on {node} shows {one} of an earlier topic")
+                raise Violated(f"recreated: {tp} on {node} shows {one} of an earlier topic")
         state = self.state(tp)
         if new and state is not None and state.leader_epoch == epoch:
             for member in state.isr:
                 self._has(member, replica, high_watermark)
         known.extend(new)
         if new:
-            self._world.say(f"{tp.topic}-{tp.partition} on {node}: {high_watermark} are shown")
+            self._world.note(f"{tp.topic}-{tp.partition} on {node}: {high_watermark} are shown")
 
     def handed_over(self, replica: Copied, taken: Sequence[tuple[int, int]]) -> None:
         """A leader that shuts down in order no longer leads, or ends."""
@@ -192,7 +188,7 @@ class Checks:
             if not self._unclean and (
                 offset >= len(known) or known[offset].checksum != checksum
             ):  # fmt: skip
-                raise Violation(f"orderly: {replica!r}: {offset}, taken with acks=1, is lost")
+                raise Violated(f"orderly: {replica!r}: {offset}, taken with acks=1, is lost")
 
     def follows(self, replica: Copied, before: int) -> None:
         """A follower shows more than before."""
@@ -202,7 +198,7 @@ class Checks:
         start = max(before, replica.log.start_offset)
         wanted = self.committed.get(tp, [])[start:shown]
         if not self._unclean and [*kept(replica.log, start, shown)] != wanted:
-            raise Violation(f"follower: {replica!r} shows {shown}, not all of it is committed")
+            raise Violated(f"follower: {replica!r} shows {shown}, not all of it is committed")
 
     def _has(self, member: int, replica: Copied, high_watermark: int) -> None:
         found = self.nodes[member].replicas.get(replica.tp)
@@ -210,7 +206,7 @@ class Checks:
             return
         end = found.log.end_offset
         if end < high_watermark:
-            raise Violation(
+            raise Violated(
                 f"maximal: {replica!r} shows {high_watermark}, node {member} of the ISR has {end}"
             )
 
@@ -220,13 +216,13 @@ class Checks:
         """A producer's record was acknowledged as committed."""
         known = self.committed.get(tp, [])
         if offset >= len(known) or known[offset].checksum != checksum:
-            raise Violation(f"acknowledged: {tp}: offset {offset} is not committed")
+            raise Violated(f"acknowledged: {tp}: offset {offset} is not committed")
 
     def read(self, tp: TopicPartition, offset: int, checksum: int) -> None:
         """A reader saw a record."""
         known = self.committed.get(tp, [])
         if offset >= len(known) or known[offset].checksum != checksum:
-            raise Violation(f"reads: {tp}: what was read at {offset} is not committed")
+            raise Violated(f"reads: {tp}: what was read at {offset} is not committed")
 
     def out_of_order(
         self, tp: TopicPartition, leader_epoch: int, producer: int, sequence: int
@@ -237,7 +233,7 @@ class Checks:
         state = self.state(tp)
         if state is not None and leader_epoch < state.leader_epoch:
             return
-        raise Violation(f"once: {tp}: sequence {sequence} of producer {producer}: out of order")
+        raise Violated(f"once: {tp}: sequence {sequence} of producer {producer}: out of order")
 
     # ---- the end ----------------------------------------------------------------------------
 
@@ -278,7 +274,7 @@ class Checks:
                 wanted = known[log.start_offset :]
                 if found[: len(wanted)] != wanted:
                     at = next(n for n, one in enumerate(wanted) if found[n : n + 1] != [one])
-                    raise Violation(
+                    raise Violated(
                         f"equal: {tp} on {node.number} has {found[at : at + 1]}, committed is "
                         f"{wanted[at]}"
                     )
@@ -289,7 +285,7 @@ class Checks:
         last: dict[int, int] = {}
         for producer, sequence in self._idempotent(known):
             if sequence <= last.get(producer, -1):
-                raise Violation(
+                raise Violated(
                     f"once: {tp}: sequence {sequence} of producer {producer} comes after "
                     f"{last[producer]}"
                 )

@@ -8,9 +8,9 @@ from uuid import UUID
 
 from kafkalog.simulate.around import Setup
 from kafkalog.simulate.checks import Checks
+from kafkalog.simulate.network import Connection, Network
 from kafkalog.simulate.records import batch, checksum, walk
 from kafkalog.simulate.replica import CONSUMER, Fetch, Produce, Produced, Row, Where
-from kafkalog.simulate.world import Connection, Network
 from kafkalog.types import TopicPartition
 
 __all__ = ["Client", "Producer", "Reader"]
@@ -54,12 +54,12 @@ class Client:
                 self.leader, self.leader_epoch = answer
             self.after(AGAIN_MS, then)
 
-        node = self.world.dice.randint(1, self.setup.nodes)
+        node = self.world.rng.randint(1, self.setup.nodes)
         self.ask(node, Where(self.tp), told, lambda: self.after(AGAIN_MS, then))
 
     def after(self, ms: float, call: Callable[[], None]) -> None:
         """Call it after about that time."""
-        self.world.after(ms * (0.5 + self.world.dice.random()), call, self)
+        self.world.later(ms * (0.5 + self.world.rng.random()), call, self)
 
 
 class Producer(Client):
@@ -143,7 +143,7 @@ class Reader(Client):
     def _next(self) -> None:
         if self.stopped:
             return
-        if self.leader < 0 or self.world.dice.random() < 0.1:
+        if self.leader < 0 or self.world.rng.random() < 0.1:
             self.find(self._fetch)
         else:
             self._fetch()
@@ -163,6 +163,6 @@ class Reader(Client):
             if one.offset >= self.offset:
                 self.checks.read(self.tp, one.offset, one.checksum)
                 self.offset = one.offset + 1
-        if not row.records and self.world.dice.random() < 0.05:
+        if not row.records and self.world.rng.random() < 0.05:
             self.offset = max(row.log_start_offset, 0)
         self.after(AGAIN_MS, self._next)

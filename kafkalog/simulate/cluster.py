@@ -8,12 +8,13 @@ from collections.abc import Callable
 from pathlib import Path
 
 from kafkalog.simulate.around import Setup
-from kafkalog.simulate.checks import Checks, Violation
+from kafkalog.simulate.checks import Checks
 from kafkalog.simulate.clients import Client, Producer, Reader
 from kafkalog.simulate.ensemble import Ensemble
+from kafkalog.simulate.network import Network, Speed
 from kafkalog.simulate.node import Node
 from kafkalog.simulate.rules import Rules
-from kafkalog.simulate.world import Network, Speed, World
+from kafkalog.simulate.world import Violated, World
 from kafkalog.types import TopicPartition
 from kafkalog.zookeeper import tree
 from kafkalog.zookeeper.session import Create, Delete
@@ -31,10 +32,9 @@ class Cluster:
     """Nodes, a ZooKeeper and clients in one world."""
 
     def __init__(
-        self, folder: Path, seed: int, setup: Setup, rules: Rules, speed: Speed | None = None,
-        trace: bool = False,
-    ) -> None:  # fmt: skip
-        self.world = World(seed, trace)
+        self, folder: Path, seed: int, setup: Setup, rules: Rules, speed: Speed | None = None
+    ) -> None:
+        self.world = World(seed)
         self.network = Network(self.world, speed or Speed())
         self.setup = setup
         self.ensemble = Ensemble(self.network, setup.session_ms)
@@ -72,18 +72,14 @@ class Cluster:
             node.start()
 
     def until(self, condition: Callable[[], bool], limit_ms: float = 30_000.0) -> None:
-        """Let time pass until the condition holds.  Raises: Violation: it never does."""
-        end_ms = self.world.now_ms + limit_ms
-        while not condition():
-            if self.world.now_ms > end_ms or not self.world.step():
-                raise Violation(f"never: {getattr(condition, '__doc__', '') or 'what is awaited'}")
+        """Let time pass until the condition holds.  Raises: Violated: it never does."""
+        self.world.run(self.world.now_ms + limit_ms, condition)
+        if not condition():
+            raise Violated(f"never: {getattr(condition, '__doc__', '') or 'what is awaited'}")
 
     def pass_ms(self, ms: float) -> None:
         """Let that much time pass."""
-        end_ms = self.world.now_ms + ms
-        self.world.after(ms, lambda: None)
-        while self.world.now_ms < end_ms and self.world.step():
-            pass
+        self.world.run(self.world.now_ms + ms)
 
     # ---- clients ----------------------------------------------------------------------------
 
@@ -155,7 +151,7 @@ class Cluster:
 
     def settle(self) -> None:
         """Heal everything, and check that the cluster settles as it must."""
-        self.world.say("--- all is healed")
+        self.world.note("--- all is healed")
         self.network.heal()
         for node in self.nodes.values():
             node.paused_until_ms, node.disk_factor = 0.0, 1.0
@@ -167,7 +163,7 @@ class Cluster:
         unsettled = "nothing was looked at"
         while unsettled:
             if self.world.now_ms > end_ms:
-                raise Violation(f"settles: after {SETTLED_MS / 1000:.0f} s: {unsettled}")
+                raise Violated(f"settles: after {SETTLED_MS / 1000:.0f} s: {unsettled}")
             self.pass_ms(200.0)
             waits = [one.number for one in self.clients if isinstance(one, Producer) and one.waits]
             unsettled = self._unsettled()

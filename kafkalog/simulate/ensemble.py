@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, TypeVar
 
-from kafkalog.simulate.world import Connection, Network, Place
+from kafkalog.simulate.network import Connection, Network, Place
 from kafkalog.testing.zookeeper import Tree
 from kafkalog.zookeeper.session import Life, Seen
 
@@ -47,7 +47,7 @@ class Ensemble:
             return
         if not session:
             session = self.tree.begin(lambda seen: self._tell(session, seen))
-            self._world.after(self.timeout_ms, lambda: self._look(session))
+            self._world.later(self.timeout_ms, lambda: self._look(session))
         self._heard_ms[session] = self._world.now_ms
         if self._by.get(session) is not connection:
             self._by[session] = connection
@@ -63,11 +63,11 @@ class Ensemble:
             if left_ms <= 0:
                 self.expire(session)
             else:
-                self._world.after(left_ms, lambda: self._look(session))
+                self._world.later(left_ms, lambda: self._look(session))
 
     def expire(self, session: int) -> None:
         """End a session without its owner's knowledge."""
-        self._world.say("zookeeper: session", session, "expires")
+        self._world.note("zookeeper: session", session, "expires")
         self.tree.end(session)
 
 
@@ -117,7 +117,7 @@ class Link:
         if made is not None:
             made.close()
         self._told(Life.AWAY)
-        self._network.world.after(RETRY_MS, self._again, self._node)
+        self._network.world.later(RETRY_MS, self._again, self._node)
 
     def _again(self) -> None:
         if self._connection is None:
@@ -134,7 +134,7 @@ class Link:
                     self._expired()
                 return
             wait_ms = self._ensemble.timeout_ms / 3
-            self._network.world.after(
+            self._network.world.later(
                 wait_ms, lambda: self._beat() if made is self._connection else None, self._node
             )
 
@@ -149,7 +149,7 @@ class Link:
         """Run an operation; if that failed, it may have been done, or be done later."""
         made = self._connection
         if made is None or not self.connected:
-            self._network.world.after(0, failed, self._node)
+            self._network.world.later(0, failed, self._node)
             return
 
         def answered(found: Any) -> None:

@@ -94,22 +94,22 @@ def do(step: Step, cluster: Cluster) -> None:
     links = {
         "cut": both, "one-way": both[:1], "isolate": around, "no-zookeeper": zookeeper,
     }.get(step.kind)  # fmt: skip
-    world.say("---", step.kind, step.node, step.other, f"{step.ms:.0f} ms")
+    world.note("---", step.kind, step.node, step.other, f"{step.ms:.0f} ms")
     if links is not None:
         cluster.network.cut(links)
-        world.after(step.ms, lambda: cluster.network.heal(links))
+        world.later(step.ms, lambda: cluster.network.heal(links))
     elif step.kind in ("kill", "power") and node.up:
         node.kill(power_cut=step.kind == "power")
-        world.after(step.ms, lambda: None if node.up else node.start())
+        world.later(step.ms, lambda: None if node.up else node.start())
     elif step.kind == "stop" and node.up and not node.stopping:
-        node.stop(lambda: world.after(step.ms, lambda: None if node.up else node.start()))
+        node.stop(lambda: world.later(step.ms, lambda: None if node.up else node.start()))
     elif step.kind == "pause" and node.up:
         node.paused_until_ms = world.now_ms + step.ms
     elif step.kind == "expire" and node.up and node.link.session:
         cluster.ensemble.expire(node.link.session)
     elif step.kind == "slow-disk":
         node.disk_factor = 100.0
-        world.after(step.ms, lambda: setattr(node, "disk_factor", 1.0))
+        world.later(step.ms, lambda: setattr(node, "disk_factor", 1.0))
     elif step.kind == "clock":
         node.skew_ms = (step.ms - 100) * 1000
     elif step.kind == "resign":

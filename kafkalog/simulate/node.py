@@ -19,10 +19,10 @@ from kafkalog.metadata.image import empty_image
 from kafkalog.replication.roles import Drop
 from kafkalog.simulate.around import Judge, Setup
 from kafkalog.simulate.ensemble import Ensemble, Link
+from kafkalog.simulate.network import Connection, Network
 from kafkalog.simulate.reign import LISTENER, Reigning
 from kafkalog.simulate.replica import Ends, Fetch, Produce, Produced, Replica, Row, Where
 from kafkalog.simulate.rules import Rules
-from kafkalog.simulate.world import Connection, Network
 from kafkalog.testing import power
 from kafkalog.types import TopicPartition
 from kafkalog.wire.error_codes import ErrorCode
@@ -92,16 +92,16 @@ class Node:
 
     def after(self, ms: float, call: Callable[[], None]) -> None:
         """Call it after that time, if this life of the node lasts until then."""
-        self.world.after(ms, call, self)
+        self.world.later(ms, call, self)
 
     def after_disk(self, call: Callable[[], None]) -> None:
         """Call it once the disk gets to it."""
         usual_ms = self.setup.disk_ms * self.disk_factor
-        self.after(self.world.dice.expovariate(1 / usual_ms), call)
+        self.after(self.world.rng.expovariate(1 / usual_ms), call)
 
-    def say(self, *words: object) -> None:
+    def note(self, *words: object) -> None:
         """Note what happened."""
-        self.world.say(*words)
+        self.world.note(*words)
 
     # ---- lives --------------------------------------------------------------------------------
 
@@ -110,7 +110,7 @@ class Node:
         self.life += 1
         self.up, self.paused_until_ms = True, 0.0
         self.stopping = False
-        self.say(f"node {self.number} starts")
+        self.note(f"node {self.number} starts")
         self.standing = self._nothing()
         self._proposing = False
         self._waiting = []
@@ -121,7 +121,7 @@ class Node:
     def kill(self, power_cut: bool = False, emptied: bool = False) -> None:
         """End it.  `power_cut`: what was not synced is lost; `emptied`: everything is."""
         what = "loses power" if power_cut else "is killed"
-        self.say(f"node {self.number} {what}{', and its disk' if emptied else ''}")
+        self.note(f"node {self.number} {what}{', and its disk' if emptied else ''}")
         for tp, one in self.replicas.items():
             self.on_disk[tp] = one.on_disk
             one.end()
@@ -139,7 +139,7 @@ class Node:
     def stop(self, ended: Callable[[], None]) -> None:
         """Shut down in order, as kafkalog.server.broker does; `ended` is called at the end, if it
         gets there."""
-        self.say(f"node {self.number} stops")
+        self.note(f"node {self.number} stops")
         self.stopping = True
         for one in self.replicas.values():
             one.hand_over()
@@ -256,7 +256,7 @@ class Node:
             try:
                 self._carry_out(effect)
             except KafkalogError as problem:
-                self.say(f"node {self.number}: {effect.partition}: {problem}")
+                self.note(f"node {self.number}: {effect.partition}: {problem}")
         return bytes(api.encode_response(version, answer))
 
     def _folder(self, tp: TopicPartition) -> Path:
@@ -283,7 +283,7 @@ class Node:
             found = self.replicas[tp] = Replica(self, tp, folder, effect.held.topic_id)
         state = effect.held.state
         verb = "leads" if state.leader == self.number else f"follows {state.leader} in"
-        self.say(
+        self.note(
             f"node {self.number} {verb} {tp.topic}-{tp.partition}, epoch {state.leader_epoch}."
             f"{state.partition_epoch}, isr {state.isr}, has {found.copy.now()}"
         )
@@ -293,7 +293,7 @@ class Node:
         """As in kafkalog.directory.folders and kafkalog.server.copies: a folder of another topic of
         that name is set aside."""
         if folder.exists() and self.folder_ids.get(tp, topic_id) != topic_id:
-            self.say(f"node {self.number}: {folder.name} is of an earlier topic")
+            self.note(f"node {self.number}: {folder.name} is of an earlier topic")
             self.on_disk.pop(tp, None)
             shutil.rmtree(folder)
         self.folder_ids[tp] = topic_id
@@ -388,7 +388,7 @@ class Node:
                 self.after(REGISTER_AGAIN_MS, again)
             else:
                 if self.standing.epoch != znode.created:
-                    self.say(f"node {self.number} registers, epoch {znode.created}")
+                    self.note(f"node {self.number} registers, epoch {znode.created}")
                 self.standing = registered(self.standing, znode.created)
                 waiting, self._waiting = self._waiting, []
                 for obey in waiting:

@@ -23,7 +23,7 @@ from kafkalog.controller.events import (
     Timer,
 )
 from kafkalog.simulate.around import Around
-from kafkalog.simulate.checks import Violation
+from kafkalog.simulate.world import Violated
 from kafkalog.testing.zookeeper import Tree
 from kafkalog.zookeeper import tree
 from kafkalog.zookeeper.events import Commit, Read, ReadZnodes, Seen
@@ -95,7 +95,7 @@ class Reigning:
 
         def claimed(outcome: Any) -> None:
             if asked == self._connected and outcome.done:
-                self._node.say(f"node {self._node.number} is the controller, epoch {number}")
+                self._node.note(f"node {self._node.number} is the controller, epoch {number}")
                 self._node.checks.reigns(self._node.number, number)
                 self._read_all(Claim(self._node.number, number, epoch.version + 1))
             elif asked == self._connected:
@@ -143,7 +143,7 @@ class Reigning:
         for effect in self._core.handle(event, int(self._node.now_ms())):
             self._do(effect)
         if self._core.problems:
-            raise Violation(f"decides: {self._core.problems}")
+            raise Violated(f"decides: {self._core.problems}")
 
     # ---- effects ----------------------------------------------------------------------------
 
@@ -165,7 +165,7 @@ class Reigning:
             wait_ms = effect.at_ms - node.now_ms()
             node.after(wait_ms, lambda: self._handle(tick) if asked == self._connected else None)
         elif isinstance(effect, Resign):
-            node.say(f"node {node.number} resigns")
+            node.note(f"node {node.number} resigns")
             self.away()
             self.stand()
 

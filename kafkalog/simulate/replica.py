@@ -535,7 +535,7 @@ class Replica:
             if isinstance(action, Cut | Restart):
                 self._on_disk = min(self._on_disk, action.offset)
         except KafkalogError as problem:
-            node.say(self, type(problem).__name__, problem)
+            node.note(self, type(problem).__name__, problem)
             node.after(BACKOFF_MS, lambda: self._fetch(command))
             return
         if isinstance(action, Await):

@@ -12,11 +12,11 @@ from typing import NamedTuple
 from kafkalog.config.topic import TopicConfig
 from kafkalog.simulate import faults
 from kafkalog.simulate.around import Setup
-from kafkalog.simulate.checks import Violation
 from kafkalog.simulate.cluster import Cluster
 from kafkalog.simulate.faults import Step
+from kafkalog.simulate.network import Speed
 from kafkalog.simulate.rules import Rules
-from kafkalog.simulate.world import Speed
+from kafkalog.simulate.world import Violated
 
 __all__ = ["Result", "drawn_setup", "minimised", "run"]
 
@@ -71,7 +71,7 @@ def drawn_speed(dice: random.Random) -> Speed:
 def run(
     seed: int, *, events: int = 3_000, nodes: int = 3, rules: Rules | None = None,
     setup: Setup | None = None, steps: Iterable[Step] | None = None, more: bool = True,
-    trace: bool = False, folder: Path | None = None, deletes: bool = False,
+    folder: Path | None = None, deletes: bool = False,
 ) -> Result:  # fmt: skip
     """A run of `events` events, and then the time that the cluster takes to settle.
 
@@ -88,22 +88,22 @@ def run(
     done: list[Step] = []
     failure, acknowledged = "", 0
     with tempfile.TemporaryDirectory(prefix="kafkalog-simulate-", dir=where) as made:
-        cluster = Cluster(Path(made), seed, setup, rules or Rules(), speed, trace)
+        cluster = Cluster(Path(made), seed, setup, rules or Rules(), speed)
         try:
             cluster.start()
             cluster.add_clients(dice)
             _break(cluster, planned, done, events)
             cluster.settle()
-        except Violation as found:
+        except Violated as found:
             failure = str(found)
-            cluster.world.say("!!!", failure)
+            cluster.world.note("!!!", failure)
         finally:
             cluster.close()
         world = cluster.world
         acknowledged = sum(getattr(one, "acknowledged", 0) for one in cluster.clients)
         return Result(
             seed, failure, world.events, world.now_ms, world.digest, acknowledged, done,
-            world.said or (),
+            world.trace,
         )  # fmt: skip
 
 
@@ -125,7 +125,7 @@ def _break(cluster: Cluster, steps: Iterable[Step], done: list[Step], events: in
         step = next(waiting, None)
         if step is not None:
             due_ms = max(0.0, step.at_ms - cluster.world.now_ms)
-            cluster.world.after(due_ms, lambda: this_one(step))
+            cluster.world.later(due_ms, lambda: this_one(step))
 
     def this_one(step: Step) -> None:
         if ended[0]:
@@ -136,7 +136,7 @@ def _break(cluster: Cluster, steps: Iterable[Step], done: list[Step], events: in
 
     ended = [False]
     next_one()
-    while cluster.world.events < events and cluster.world.step():
+    while cluster.world.events < events and cluster.world.happen():
         pass
     ended[0] = True
 

@@ -7,8 +7,8 @@ from functools import partial
 
 import pytest
 
-from kafkalog.simulate.checks import Violation
 from kafkalog.simulate.ensemble import ENSEMBLE
+from kafkalog.simulate.world import Violated
 from kafkalog.zookeeper import tree
 from kafkalog.zookeeper.session import Create, Seen
 from tests.unit.simulate.scene import DURABLE, Scene
@@ -293,5 +293,5 @@ def test_who_still_believes_to_lead_misses_what_another_took(scene: Scene) -> No
     (late,) = scene.send(1)
     assert late.error == "OutOfOrderSequenceNumber"
     scene.checks.out_of_order(scene.tp, late.leader_epoch, 7, 2)
-    with pytest.raises(Violation, match="out of order"):
+    with pytest.raises(Violated, match="out of order"):
         scene.checks.out_of_order(scene.tp, scene.replica(leader).leader_epoch, 7, 2)

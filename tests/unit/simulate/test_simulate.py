@@ -38,7 +38,7 @@ def searched(name: str, seeds: int) -> Result | None:
 
 def test_a_run_is_a_function_of_its_seed() -> None:
     for seed in range(3):
-        assert run(seed, trace=True) == run(seed, trace=True)
+        assert run(seed) == run(seed)
 
 
 @pytest.mark.parametrize("nodes", [3, 5])
