@@ -1,8 +1,8 @@
 /* batch.c: the header of a record batch: parse, check, stamp, build. */
 #include "batch.h"
 
-/* The smallest size that any of Kafka's three message formats can name: an empty message
- * of magic 0.  Below it the bytes are no old message either, so they are corrupt. */
+/* The size of the smallest message in any of Kafka's formats, an empty one of magic 0: anything
+ * shorter is corrupt. */
 enum { OLD_MESSAGE_BYTES_MIN = 14 };
 enum { BATCH_LENGTH_MIN = POS_RECORDS - LENGTH_OVERHEAD };
 /* length, attributes, two deltas, two lengths, header count: one byte each. */
@@ -13,7 +13,7 @@ int32_t kl_sequence_add(int32_t sequence, int32_t increment) {
     return sequence + increment;
 }
 
-/* Tell the format by the 17 bytes that all formats share. */
+/* Check the format by the 17 bytes that all formats share. */
 static kl_status check_format(const uint8_t *data) {
     int32_t length = (int32_t)kl_get32(data + POS_BATCH_LENGTH);
     int8_t magic = (int8_t)data[POS_MAGIC];
@@ -39,7 +39,7 @@ static kl_status check_counts(const kl_batch *b) {
                     b->last_offset_delta >= INT64_MAX - b->base_offset))
         return kl_fail(KL_E_CORRUPT_MESSAGE, "lastOffsetDelta is %d at baseOffset %lld",
                        b->last_offset_delta, (long long)b->base_offset);
-    /* Compacted batches have gaps, so fewer records than offsets; never more. */
+    /* Compaction leaves fewer records than offsets, never more. */
     if (KL_UNLIKELY(b->record_count < 0 || b->record_count - 1 > b->last_offset_delta))
         return kl_fail(KL_E_CORRUPT_MESSAGE,
                        "recordsCount is %d, wanted 0 to lastOffsetDelta + 1 = %lld",
@@ -175,13 +175,13 @@ static uint8_t *put_bytes(uint8_t *p, const uint8_t *data, int64_t bytes) {
     return p;
 }
 
-/* Of a record with no deltas and no headers, without its length field. */
+/* The size of a record without deltas and headers, excluding its length field. */
 static size_t body_bytes_of(int64_t key_bytes, int64_t value_bytes) {
     return 4 + kl_varint_bytes(key_bytes) + kl_varint_bytes(value_bytes) +
            (size_t)KL_MAX(key_bytes, 0) + (size_t)KL_MAX(value_bytes, 0);
 }
 
-/* Put such a record at `out`; its size. */
+/* Write such a record to `out`; returns its size. */
 static size_t put_record(uint8_t *out, const uint8_t *key, int64_t key_bytes,
                          const uint8_t *value, int64_t value_bytes) {
     uint8_t *p = out;

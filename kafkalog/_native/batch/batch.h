@@ -1,5 +1,5 @@
-/* batch.h: the record batch, magic 2: header, checks, stamps in place.
- * docs/format.md, "Record batch". */
+/* batch.h: the record batch, magic 2: header, checks, in-place stamps; docs/format.md, "Record
+ * batch". */
 #ifndef KL_BATCH_H
 #define KL_BATCH_H
 
@@ -35,8 +35,8 @@ enum {
     POS_BASE_SEQUENCE = 53,
     POS_RECORD_COUNT = 57,
     POS_RECORDS = 61,
-    LENGTH_OVERHEAD = 12,   /* batch bytes that batchLength leaves out */
-    MAGIC_BYTES_NEEDED = 17 /* to tell a batch's format */
+    LENGTH_OVERHEAD = 12,   /* bytes that batchLength excludes */
+    MAGIC_BYTES_NEEDED = 17 /* to determine a batch's format */
 };
 KL_STATIC_ASSERT(POS_ATTRIBUTES == POS_CRC + 4, "the crc covers all that follows it");
 KL_STATIC_ASSERT(POS_BATCH_LENGTH == POS_BASE_OFFSET + 8 &&
@@ -70,16 +70,16 @@ static inline bool kl_batch_is_control(const kl_batch *batch) {
 static inline bool kl_batch_is_transactional(const kl_batch *batch) {
     return batch->attributes & KL_ATTR_TRANSACTIONAL;
 }
-/* `sequence` + `increment` in the ring of 31 bits that producers count in. */
+/* `sequence` + `increment`, modulo 2^31 as producers count. */
 int32_t kl_sequence_add(int32_t sequence, int32_t increment);
 
-/* kl_batch_parse of the 61 bytes at `data`, which must be readable; the caller checks whether the
- * rest of the batch is there, too (out->batch_bytes).  Zeroed on failure. */
+/* kl_batch_parse of the 61 readable bytes at `data`; the caller checks that the rest of the batch
+ * (out->batch_bytes) is there.  Zeroed on failure. */
 kl_status kl_batch_header(const uint8_t *data, kl_batch *out);
-/* Write the header of a batch of `batch_bytes` whose records lie at out + 61, crc included.
- * Of `header` the fields that are stored are used, but crc, magic and batch_bytes. */
+/* Write the header of a batch of `batch_bytes` whose records are at out + 61, with its crc. Uses
+ * the stored fields of `header`, except crc, magic and batch_bytes. */
 void kl_batch_put_header(uint8_t *out, size_t batch_bytes, const kl_batch *header);
-/* The same, of records whose kl_crc32c is known: they are not read. */
+/* The same for records with this kl_crc32c, which are not read. */
 void kl_batch_put_header_over(uint8_t *out, size_t batch_bytes, const kl_batch *header,
                               uint32_t records_crc);
 
@@ -88,25 +88,26 @@ static inline void kl_batch_assign(uint8_t *batch, int64_t base_offset, int32_t 
     kl_put64(batch + POS_BASE_OFFSET, (uint64_t)base_offset);
     kl_put32(batch + POS_LEADER_EPOCH, (uint32_t)epoch);
 }
-/* Set the maxTimestamp and, when `log_append_time`, the attribute bit; crc redone. */
+/* Set maxTimestamp and, with `log_append_time`, the attribute bit; updates the crc. */
 void kl_batch_set_time(uint8_t *batch, size_t bytes, int64_t max_timestamp,
                        bool log_append_time);
-/* The control type of a control batch (KL_CONTROL_*), and its coordinator epoch if it is a
- * transaction marker, else -1.  Type -1: compaction removed the batch's record.
- * `data` is the whole batch.  KL_E_CORRUPT_MESSAGE if the record does not parse. */
+/* The type of a control batch (KL_CONTROL_*), and the coordinator epoch of a transaction marker,
+ * otherwise -1.  Type -1: compaction removed the record.  `data` is the whole batch.
+ * KL_E_CORRUPT_MESSAGE: the record does not parse. */
 kl_status kl_batch_control(const kl_batch *batch, const uint8_t *data, int32_t *type,
                            int32_t *coordinator_epoch);
 enum { KL_MARKER_BYTES_MAX = 96 };
-/* A whole marker batch at `out` (KL_MARKER_BYTES_MAX); its size. kafka's 78-byte image. */
+/* Build a marker batch at `out` (KL_MARKER_BYTES_MAX), identical to Kafka's 78 bytes; returns its
+ * size. */
 size_t kl_batch_build_marker(uint8_t *out, int64_t producer_id, int16_t producer_epoch,
                              int32_t coordinator_epoch, int32_t type, int64_t timestamp_ms);
-/* The most bytes of a key or a value. */
+/* Size limit of a key or a value. */
 enum { KL_PART_BYTES_MAX = INT32_MAX };
-/* Say that a record cannot have this timestamp; KL_E_ARGUMENT. */
+/* Report an invalid record timestamp; KL_E_ARGUMENT. */
 kl_status kl_batch_bad_time(int64_t timestamp_ms);
-/* The size of a batch of one record; -1: null, and at most KL_PART_BYTES_MAX each. */
+/* The size of a batch of one record; -1: null, at most KL_PART_BYTES_MAX each. */
 size_t kl_batch_one_bytes(int64_t key_bytes, int64_t value_bytes);
-/* Write a whole batch of one record to `out`, which has enough room, at most 2 GiB. */
+/* Write a batch of one record to `out`, which has enough space, at most 2 GiB. */
 void kl_batch_build_one(uint8_t *out, const uint8_t *key, int64_t key_bytes,
                         const uint8_t *value, int64_t value_bytes, int64_t timestamp_ms);
 

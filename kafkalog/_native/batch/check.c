@@ -8,7 +8,7 @@
 /* ---- records ------------------------------------------------------------------------ */
 
 static bool time_is_within(int64_t timestamp_ms, const kl_record_rules *rules) {
-    /* Unsigned: a client's timestamp may be as far away as there are numbers. */
+    /* Unsigned: the difference from a client's timestamp may not fit into 63 bits. */
     uint64_t now = (uint64_t)rules->now_ms, timestamp = (uint64_t)timestamp_ms;
     if (timestamp_ms == -1) return true;
     return timestamp_ms <= rules->now_ms
@@ -18,7 +18,7 @@ static bool time_is_within(int64_t timestamp_ms, const kl_record_rules *rules) {
                      rules->after_max_ms == INT64_MAX;
 }
 
-/* What is wrong with a record that parses; false: nothing. */
+/* Whether the settings refuse a valid record; *out says why. */
 static inline bool is_refused(const kl_record_rules *rules, const kl_record_view *record,
                               int64_t timestamp_ms, int32_t index, kl_refused_record *out) {
     bool no_key = rules->need_keys && record->key == NULL;
@@ -66,18 +66,18 @@ static kl_status check_delta(const kl_batch *batch, int32_t i, int32_t delta,
                    batch->last_offset_delta);
 }
 
-/* ---- the common ones ----------------------------------------------------------------------- */
+/* ---- plain records -------------------------------------------------------------------------- */
 
-/* Records from a batch's first on, and what they came to. */
+/* A batch's leading plain records, and the facts collected from them. */
 typedef struct {
-    const uint8_t *p; /* behind them */
+    const uint8_t *p; /* the position after them */
     int32_t count;
-    int32_t delta_min; /* of their timestamps; */
+    int32_t delta_min; /* range of their timestamp deltas */
     int32_t delta_max;
-    bool bad; /* what lies at p is none of them */
+    bool bad; /* the next record is not plain */
 } plain_run;
 
-/* A varint of which two bytes at least lie in memory, still zig-zag. */
+/* A varint with at least two readable bytes; returned in zig-zag form. */
 static inline const uint8_t *take_varint(plain_run *run, const uint8_t *p,
                                          const uint8_t *end, uint32_t *u) {
     const uint8_t *next = kl_get_uvarint_near(p, end, u);
@@ -87,24 +87,24 @@ static inline const uint8_t *take_varint(plain_run *run, const uint8_t *p,
     return p;
 }
 
-/* What lies behind a key or a value; of a negative length only -1, null, is one. */
+/* The position after a key or value; the only valid negative length is -1, null. */
 static inline const uint8_t *skip_part(plain_run *run, const uint8_t *p, uint32_t length) {
     run->bad |= (length & 1) && length != 1;
     return p + (length >> 1);
 }
 
-/* One record: the place behind it, where its length says that it is. */
+/* Check one record; returns the position after it, or NULL if it is not plain. */
 static inline const uint8_t *take_plain(plain_run *run, const uint8_t *end, bool keyed) {
     uint32_t length, time, delta, key, value;
     const uint8_t *p =
-        take_varint(run, run->p, end, &length); /* zig-zag: an odd one is negative */
+        take_varint(run, run->p, end, &length); /* zig-zag: odd is negative */
     const uint8_t *record_end = p + (length >> 1);
-    p = take_varint(run, p + 1, end, &time); /* behind the attributes */
+    p = take_varint(run, p + 1, end, &time); /* skip the attributes */
     p = take_varint(run, p, end, &delta);
     p = take_varint(run, p, end, &key);
     run->bad |= (length & 1) || delta != 2 * (uint32_t)run->count || (keyed && key == 1);
     p = skip_part(run, p, key);
-    /* The value's length and the count of headers are to come. */
+    /* The value's length and the header count follow. */
     if (KL_UNLIKELY(run->bad || record_end > end || record_end - p < 2)) return NULL;
     p = take_varint(run, p, end, &value);
     p = skip_part(run, p, value);
@@ -115,9 +115,9 @@ static inline const uint8_t *take_plain(plain_run *run, const uint8_t *end, bool
     return record_end;
 }
 
-/* As many as have no headers, one offset after the other and nothing to be refused: all, of most
- * batches.  The walk that names what is wrong goes on behind them; it takes three times as
- * long. */
+/* Check the leading records without headers, with consecutive offsets and nothing to refuse: in
+ * most batches, all.  The general walk, which reports what is wrong, takes over after them; it is
+ * three times slower. */
 static plain_run take_plain_ones(const kl_batch *batch, const uint8_t *records,
                                  const uint8_t *end, const kl_record_rules *rules) {
     const bool keyed = rules && rules->need_keys;
@@ -130,7 +130,7 @@ static plain_run take_plain_ones(const kl_batch *batch, const uint8_t *records,
     }
     const plain_run none = {.p = records};
     if (run.count == 0) return none;
-    /* Between the first time and the last one all are within when those two are. */
+    /* If the earliest and latest timestamps are within the limits, all are. */
     bool plain_time = batch->base_timestamp >= 0 && batch->base_timestamp <= INT64_MAX / 2;
     if (rules && plain_time)
         plain_time = time_is_within(batch->base_timestamp + run.delta_min, rules) &&
@@ -138,7 +138,7 @@ static plain_run take_plain_ones(const kl_batch *batch, const uint8_t *records,
     return plain_time ? run : none;
 }
 
-/* ---- all ------------------------------------------------------------------------------------ */
+/* ---- all records ---------------------------------------------------------------------------- */
 
 kl_status kl_records_check(const kl_batch *batch, const uint8_t *records, size_t bytes,
                            int strict, const kl_record_rules *rules,
@@ -232,7 +232,7 @@ bool kl_check_is_needed(const kl_batch_rules *rules) {
            rules->records.after_max_ms != INT64_MAX;
 }
 
-/* What the header alone tells; NULL: nothing is wrong. */
+/* Check the header alone; NULL: valid. */
 static const char *wrong_header(const kl_batch_rules *rules, const kl_batch *batch) {
     if (batch->base_offset != 0 && rules->from_client) return "its base offset should be 0";
     if (batch->record_count <= 0 || batch->record_count - 1 != batch->last_offset_delta)
@@ -278,8 +278,7 @@ kl_status kl_check_batch(const kl_batch_rules *rules, uint8_t *data, size_t byte
                                   (size_t)out->batch_bytes - POS_RECORDS, 1,
                                   &rules->records, &max_timestamp);
     else if (rules->from_client && !kl_batch_time_is_lost(out))
-        status =
-            kl_check_time(rules, max_timestamp); /* all that a look at the header tells */
+        status = kl_check_time(rules, max_timestamp); /* only the header can be checked */
     if (KL_UNLIKELY(status)) return status;
     if (rules->log_append_time) max_timestamp = rules->records.now_ms;
     if (max_timestamp == out->max_timestamp && !rules->log_append_time) return KL_OK;

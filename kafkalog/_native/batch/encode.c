@@ -1,18 +1,18 @@
-/* encode.c: columns into the records of a batch.
+/* encode.c: encodes columns as the records of a batch.
  *
- * Rows are resolved into positions in blocks, with one loop per kind of column, so that the loop
- * that writes records does not depend on columns. */
+ * Rows are resolved to positions in blocks, with one loop per kind of column, so that the loop that
+ * writes records is independent of the columns. */
 #include "grow.h"
 
 enum { BLOCK_ROWS = 128, SUMMED_ROWS = 4 * BLOCK_ROWS };
 
-/* Where a value lies in its column's data; bytes -1: null. */
+/* Position of a value in its column's data; bytes -1: null. */
 typedef struct {
     int64_t pos;
     int64_t bytes;
 } place;
 
-/* Rows [row, row + found) of a column; `status` tells why row + found is none. */
+/* Rows [row, row + found) of a column; `status` is the error of row + found. */
 typedef struct {
     const uint8_t *data;
     place at[BLOCK_ROWS];
@@ -29,7 +29,7 @@ static inline bool row_valid(const kl_bytes_column *column, int64_t row) {
 static inline int64_t load32(const void *index, int64_t i) {
     int32_t v;
     memcpy(&v, (const uint8_t *)index + i * 4,
-           sizeof v); /* the caller's may be unaligned */
+           sizeof v); /* the caller's array may be unaligned */
     return v;
 }
 static inline int64_t load64(const void *index, int64_t i) {
@@ -38,8 +38,8 @@ static inline int64_t load64(const void *index, int64_t i) {
     return v;
 }
 
-/* The place of one row; false when it does not lie inside the data.  `pos` is where a
- * column of lengths stands.  Inlined with a constant `kind`. */
+/* The place of one row; false: outside the data.  `pos` is the current position in a column of
+ * lengths.  Inlined with a constant `kind`. */
 static inline __attribute__((always_inline)) bool row_place(const kl_bytes_column *column,
                                                             kl_bytes_kind kind, int64_t row,
                                                             int64_t pos, place *out) {
@@ -62,7 +62,7 @@ static inline __attribute__((always_inline)) bool row_place(const kl_bytes_colum
         break;
     case KL_BYTES_FIXED:
         out->bytes = column->fixed_bytes;
-        out->pos = row * out->bytes; /* row_limit saw to it that this fits */
+        out->pos = row * out->bytes; /* cannot overflow: see row_limit */
         break;
     default: out->pos = 0; out->bytes = -1;
     }
@@ -75,7 +75,7 @@ static inline __attribute__((always_inline)) bool row_place(const kl_bytes_colum
     return true;
 }
 
-/* How many rows a column can have by the sizes it claims. */
+/* The number of rows that the column's sizes allow. */
 static int64_t row_limit(const kl_bytes_column *column) {
     int64_t entries = (int64_t)KL_MIN(column->index_count, (size_t)INT64_MAX);
     switch (column->kind) {
@@ -133,7 +133,7 @@ static void resolve(const kl_bytes_column *column, const char *name, int64_t row
     out->status = i < rows ? bad_row(column, name, row + i) : KL_OK;
 }
 
-/* Where a column of lengths stands behind row i of its block. */
+/* The position of a column of lengths after row i of its block. */
 static inline int64_t pos_behind(const kl_bytes_column *column, const block *b, int64_t row,
                                  int i) {
     if (column->kind != KL_BYTES_LENGTHS32) return 0;
@@ -149,7 +149,7 @@ static inline uint8_t *put_place(uint8_t *p, const uint8_t *data, place at) {
     return p;
 }
 
-/* Of a key, a value or a header's field, with its length in front. */
+/* The encoded size of a key, value or header field with its length. */
 static inline size_t place_bytes(place at) {
     return kl_varint_bytes(at.bytes) + (size_t)KL_MAX(at.bytes, 0);
 }
@@ -167,8 +167,8 @@ static kl_status headers_changed(int64_t row) {
                    (long long)row);
 }
 
-/* Take the next `count` headers; with `out` they are written there, and out moves, but not
- * behind `end`: the caller's arrays are read a second time then and may have changed. */
+/* Take the next `count` headers; with `out`, write them there and advance it, but not past `end`:
+ * the caller's arrays are read a second time and may have changed. */
 static kl_status take_headers(header_walk *walk, int32_t count, uint8_t **out,
                               const uint8_t *end, size_t *bytes) {
     block names, values;
@@ -204,7 +204,7 @@ static kl_status take_headers(header_walk *walk, int32_t count, uint8_t **out,
     return KL_OK;
 }
 
-/* A batch's records as they grow. */
+/* A growing batch's records. */
 typedef struct {
     const kl_columns *columns;
     kl_cursor *cursor;
@@ -232,7 +232,7 @@ static kl_status measure_headers(const writer *w, int32_t *count, size_t *bytes)
     return take_headers(&walk, *count, NULL, NULL, bytes);
 }
 
-/* Write at *p the headers that took so many bytes when they were measured. */
+/* Write the headers to *p; fails if their size differs from `measured`. */
 static kl_status put_headers(writer *w, int32_t count, size_t measured, uint8_t **p) {
     size_t bytes;
     header_walk walk = walk_headers(w);
@@ -245,11 +245,11 @@ static kl_status put_headers(writer *w, int32_t count, size_t measured, uint8_t 
     return KL_OK;
 }
 
-/* The bytes of a record without its length field, or 0 when it cannot fit into `room`. */
+/* The size of a record without its length field, or 0 if it cannot fit in `room`. */
 static inline size_t record_body_bytes(place key, place value, int64_t timestamp_delta,
                                        int32_t offset_delta, int32_t header_count,
                                        size_t headers_bytes, size_t room) {
-    /* Each part alone first, so that their sum cannot overflow. */
+    /* Check each part first, so that their sum cannot overflow. */
     size_t limit = KL_MIN(room, (size_t)INT32_MAX);
     if (KL_UNLIKELY(key.bytes > (int64_t)limit || value.bytes > (int64_t)limit ||
                     headers_bytes > limit))
@@ -262,7 +262,7 @@ static inline size_t record_body_bytes(place key, place value, int64_t timestamp
     return bytes;
 }
 
-/* Write the record at the cursor. *fits false: there is no room, nothing was written. */
+/* Write the record at the cursor.  *fits false: no space, nothing written. */
 static inline kl_status put_record(writer *w, const block *keys, const block *values, int i,
                                    bool *fits) {
     const kl_columns *columns = w->columns;
@@ -310,7 +310,7 @@ static inline kl_status put_record(writer *w, const block *keys, const block *va
     return KL_OK;
 }
 
-/* Write rows until the block ends; *fits false: until there is no room. */
+/* Write rows up to the end of the block; *fits false: the space ended first. */
 static kl_status put_block(writer *w, int rows, bool *fits) {
     const kl_columns *columns = w->columns;
     block keys, values;
@@ -333,7 +333,7 @@ static kl_status put_block(writer *w, int rows, bool *fits) {
     return values.status ? values.status : keys.status;
 }
 
-/* The place of row `row` alone, and where a column of lengths stands behind it. */
+/* The place of row `row` alone, and the next position in a column of lengths. */
 static kl_status one_place(const kl_bytes_column *column, const char *name, int64_t row,
                            int64_t *pos, place *out) {
     if (row >= row_limit(column) || !row_place(column, column->kind, row, *pos, out))
@@ -372,7 +372,7 @@ static kl_status check_cursor(const kl_columns *columns, const kl_cursor *cursor
     return KL_OK;
 }
 
-/* Write records behind those that the writer's batch has already. */
+/* Append records to the writer's batch. */
 static kl_status encode_more(writer *w, int32_t max_records) {
     kl_cursor *cursor = w->cursor;
     int32_t before = w->encoded->record_count;
@@ -388,7 +388,7 @@ static kl_status encode_more(writer *w, int32_t max_records) {
         status = put_block(w, (int)rows, &fits);
     }
     w->encoded->records_bytes += (size_t)(w->p - begin);
-    if (w->encoded->record_count > before) return KL_OK; /* a bad row fails the next call */
+    if (w->encoded->record_count > before) return KL_OK; /* the next call fails */
     if (!status && !fits)
         return kl_fail(KL_E_MESSAGE_TOO_LARGE,
                        "the record of row %lld does not fit into %zu bytes",
@@ -403,7 +403,7 @@ kl_status kl_encode_records(const kl_columns *columns, kl_cursor *cursor, uint8_
     return encode_more(&w, max_records);
 }
 
-/* Its checksum is that of all its records. */
+/* Extend the checksum to all records. */
 static void sum_up(kl_growing *batch) {
     size_t from = batch->summed_bytes;
     KL_ASSERT(from <= batch->bytes);
@@ -419,18 +419,18 @@ kl_status kl_growing_fill(kl_growing *batch, const kl_columns *columns, kl_curso
     writer w = {columns, cursor, out, out + room, &batch->encoded, 0};
     kl_status status;
     int64_t first = cursor->row, row;
-    do { /* some, which the processor's cache still has when they are summed */
+    do { /* in steps, so that records are summed while in cache */
         row = cursor->row;
         status = encode_more(&w, SUMMED_ROWS);
         batch->bytes = (size_t)(w.p - batch->data);
         sum_up(batch);
     } while (!status && cursor->row - row == SUMMED_ROWS);
     batch->record_bytes += w.payload;
-    if (row > first) return KL_OK; /* what was wrong the next call says */
+    if (row > first) return KL_OK; /* the next call reports the error */
     return status == KL_E_MESSAGE_TOO_LARGE ? KL_E_BUFFER_TOO_SMALL : status;
 }
 
-/* The header's fields, but for those that nobody knows yet. */
+/* Fill in the header's fields, except those not known yet. */
 static kl_status header_of(size_t out_bytes, const kl_encoded *encoded,
                            const kl_stamp *stamp, kl_batch *out) {
     if (encoded->record_count < 1)

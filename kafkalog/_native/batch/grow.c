@@ -43,7 +43,7 @@ kl_status kl_growing_add(kl_growing *batch, const kl_addition *record) {
                   headers_bytes;
     size_t bytes = kl_varint_bytes((int64_t)body) + body;
     if (batch->bytes > batch->bytes_max || bytes > batch->bytes_max - batch->bytes)
-        return KL_E_BUFFER_TOO_SMALL; /* the usual end of a batch: nobody reads a message */
+        return KL_E_BUFFER_TOO_SMALL; /* the usual end of a batch: no message */
 
     uint8_t *p = batch->data + batch->bytes;
     p += kl_put_varint(p, (int64_t)body);

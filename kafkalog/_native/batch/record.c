@@ -14,7 +14,7 @@ kl_status kl_record_bad(kl_status status, const kl_batch *batch, int64_t pos) {
         (long long)batch->base_offset, (long long)pos);
 }
 
-/* The record at `pos` (below `bytes`) with positions instead of pointers. */
+/* Decode the record at `pos` (below `bytes`), with positions instead of pointers. */
 static kl_status decode_at(const kl_batch *batch, const uint8_t *records, size_t bytes,
                            int64_t pos, kl_record *out) {
     kl_record_view view;

@@ -1,10 +1,10 @@
-/* record.h: one record inside a batch, decoded for speed. docs/format.md, "Record". */
+/* record.h: fast decoding of one record in a batch; docs/format.md, "Record". */
 #ifndef KL_RECORD_H
 #define KL_RECORD_H
 
 #include "batch.h"
 
-/* A record where it lies; deltas are still the batch's. */
+/* A record, pointing into the batch; deltas are as stored. */
 typedef struct {
     const uint8_t *key;     /* NULL: null */
     const uint8_t *value;   /* NULL: null */
@@ -28,13 +28,13 @@ typedef struct {
     int32_t name_bytes;
     int32_t value_bytes; /* -1: null */
 } kl_header_view;
-/* The header at `p`; the place behind it or NULL. */
+/* The header at `p`; returns the position after it, or NULL. */
 const uint8_t *kl_header_next(const uint8_t *p, const uint8_t *end, kl_header_view *out);
 
 /* Report that the bytes at `pos` of a batch's records are not a record; returns `status`. */
 kl_status kl_record_bad(kl_status status, const kl_batch *batch, int64_t pos);
 
-/* The timestamp that readers see: maxTimestamp of a LogAppendTime batch, else base + delta. */
+/* The timestamp that readers see: maxTimestamp of a LogAppendTime batch, otherwise base + delta. */
 static inline int64_t kl_record_timestamp(const kl_batch *batch, int64_t delta) {
     if (batch->attributes & KL_ATTR_LOG_APPEND_TIME) return batch->max_timestamp;
     return (int64_t)((uint64_t)batch->base_timestamp + (uint64_t)delta);

@@ -1,10 +1,10 @@
-/* record_next.h: the step over one record, for loops in which a call would be felt. */
+/* record_next.h: kl_record_next inlined, for loops that cannot afford a call. */
 #ifndef KL_RECORD_NEXT_H
 #define KL_RECORD_NEXT_H
 
 #include "record_parts.h"
 
-/* A varint of which all bytes that it can have lie in memory. */
+/* A varint whose maximum length is readable. */
 static inline const uint8_t *kl_get_varint_there(const uint8_t *p, int32_t *out) {
     uint32_t u;
     p = kl_get_uvarint_near(p, p + KL_VARINT_BYTES_MAX, &u);
@@ -27,7 +27,7 @@ static inline const uint8_t *kl_record_prefix(const uint8_t *p, const uint8_t *e
     return kl_get_varint_there(p, &out->key_bytes);
 }
 
-/* kl_record_next, inline: for a loop that does little else. */
+/* kl_record_next, inline. */
 static inline const uint8_t *kl_record_next_here(const uint8_t *p, const uint8_t *end,
                                                  bool check_headers, kl_record_view *out) {
     int32_t length;

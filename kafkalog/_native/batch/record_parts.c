@@ -6,7 +6,7 @@ const uint8_t *kl_record_prefix_checked(const uint8_t *p, const uint8_t *end,
                                         kl_record_view *out) {
     p = kl_get_varint(p, end, length);
     if (p == NULL || p == end) return NULL;
-    *body = p++; /* attributes are ignored, as Kafka does */
+    *body = p++; /* ignore attributes, as Kafka does */
     p = kl_get_varlong(p, end, KL_VARLONG_BYTES_MAX, &out->timestamp_delta);
     if (p == NULL) return NULL;
     p = kl_get_varint(p, end, &out->offset_delta);

@@ -1,9 +1,9 @@
-/* walk.c: batch after batch of a `.log`, read by chunks. */
+/* walk.c: reads the batches of a `.log` in chunks. */
 #include "walk.h"
 
 #include <stdio.h>
 
-/* So much may be allocated for a length that nobody has checked. */
+/* Maximum allocation for an unchecked length. */
 static const size_t SMALL_BYTES = 256 << 10;
 
 void kl_walk_init(kl_walk *walk, kl_file *file, int64_t pos, int64_t end_pos,
@@ -31,7 +31,7 @@ void kl_walk_done(kl_walk *walk) {
     if (!walk->borrowed) kl_buffer_free(&walk->chunk);
 }
 
-/* How many bytes from walk->pos on lie in the chunk. */
+/* Bytes in the chunk from walk->pos on. */
 static size_t chunk_left(const kl_walk *walk) {
     if (walk->pos < walk->chunk_pos) return 0;
     int64_t passed = walk->pos - walk->chunk_pos;
@@ -47,15 +47,15 @@ static kl_status torn(const kl_walk *walk, int64_t wanted, int64_t left) {
                    (long long)left);
 }
 
-/* Have `need` bytes from walk->pos on in the chunk, which lie below end_pos; reads up to
- * `want` of them at once.  KL_E_BUFFER_TOO_SMALL when the file ends before. */
+/* Have `need` bytes from walk->pos on in the chunk, all below end_pos; reads up to `want`.
+ * KL_E_BUFFER_TOO_SMALL: the file is shorter. */
 static kl_status fill(kl_walk *walk, size_t need, size_t want) {
     size_t have = chunk_left(walk);
     if (KL_LIKELY(have >= need)) return KL_OK;
     want = KL_MAX(want, need);
     want = (size_t)KL_MIN((int64_t)want, walk->end_pos - walk->pos);
     if (want > KL_MAX(walk->chunk_bytes, SMALL_BYTES) && want > walk->chunk.capacity) {
-        /* The length comes from outside: no memory for it before the file has the bytes. */
+        /* The length comes from outside: check the file's size before allocating. */
         int64_t file_bytes, modified_ms;
         kl_status status = kl_file_stat(walk->file, &file_bytes, &modified_ms);
         if (status) return status;
@@ -79,8 +79,8 @@ static kl_status fill(kl_walk *walk, size_t need, size_t want) {
     return KL_OK;
 }
 
-/* How much to read for a header: behind a batch that dwarfs the chunk only the header,
- * since another such batch is likely to follow. */
+/* Read size for a header: after a batch much larger than the chunk only a header, since another
+ * such batch is likely. */
 static size_t header_read_bytes(const kl_walk *walk, bool whole) {
     int64_t jumped = walk->pos - walk->chunk_pos - (int64_t)walk->chunk.bytes;
     if (!whole && jumped >= (int64_t)walk->chunk_bytes) return KL_BATCH_HEADER_BYTES;
@@ -96,7 +96,7 @@ static kl_status name_place(const kl_walk *walk, kl_status status) {
                           (long long)walk->pos);
 }
 
-/* Fewer bytes are left than a header has: corrupt or an old format when that shows. */
+/* Fewer bytes are left than a header: report corruption or an old format if it shows. */
 static kl_status short_tail(kl_walk *walk, kl_batch *batch) {
     size_t left = (size_t)(walk->end_pos - walk->pos);
     kl_status status = fill(walk, left, left);
@@ -129,11 +129,11 @@ kl_status kl_walk_step(kl_walk *walk, bool whole, kl_batch *batch, const uint8_t
     return KL_OK;
 }
 
-/* ---- the public face ---------------------------------------------------------------- */
+/* ---- public functions ---------------------------------------------------------------- */
 
 enum { PUBLIC_CHUNK_BYTES = 256 * 1024 };
 
-/* The directory of `path`, to be released, and its last component. */
+/* Split `path` into its directory, to be released, and its last component. */
 static kl_status split_path(const char *path, char **dir, const char **name) {
     const char *slash = strrchr(path, '/');
     size_t dir_bytes = slash ? KL_MAX((size_t)(slash - path), (size_t)1) : 1;

@@ -1,13 +1,13 @@
-/* zstd_frame.c: where a zstd frame ends, by the sizes of its blocks; nothing is decompressed.
- * Source: RFC 8878, 3.1.1. */
+/* zstd_frame.c: finds the end of a zstd frame from its block sizes, without decompressing. Source:
+ * RFC 8878, 3.1.1. */
 #include "batch.h"
 
 enum {
     MAGIC_BYTES = 4,
     BLOCK_HEADER_BYTES = 3,
-    BLOCK_RLE = 1, /* one byte, however long the block is */
+    BLOCK_RLE = 1, /* one byte, whatever the block size */
     CHECKSUM_BYTES = 4,
-    SIZE_OF_TWO_BYTES = 256, /* what a content size of two bytes counts from */
+    SIZE_OF_TWO_BYTES = 256, /* added to a content size of two bytes */
 };
 static const uint32_t FRAME_MAGIC = 0xFD2FB528;
 
@@ -17,7 +17,7 @@ static uint64_t little(const uint8_t *p, size_t bytes) {
     return number;
 }
 
-/* The header behind the magic: *pos moves behind it. */
+/* Parse the header after the magic; *pos moves after it. */
 static bool read_header(const uint8_t *data, size_t bytes, size_t *pos,
                         uint64_t *content_bytes) {
     static const uint8_t dictionary[] = {0, 1, 2, 4}, content[] = {0, 2, 4, 8};

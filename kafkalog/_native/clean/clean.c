@@ -1,11 +1,10 @@
-/* clean.c: a round of compaction: what it may touch, batch after batch, the
- * caller's part. */
+/* clean.c: a round of compaction: its segments, the walk over batches, calls for the codecs. */
 #include "clean.h"
 
 #include "log/read.h"
 
 enum {
-    RAW_BYTES_MAX = 8 << 20, /* compressed batches that are handed up at once */
+    RAW_BYTES_MAX = 8 << 20, /* limit of compressed batches passed to the caller at once */
     PAUSE_BYTES_MIN = 64 << 10
 };
 
@@ -28,12 +27,12 @@ static kl_status check_options(const kl_clean_options *options) {
     return KL_OK;
 }
 
-/* Locked.  The sealed segments that end at or below the end, and what the log
- * knows. */
+/* Locked.  Take the sealed segments that end at or below the round's end, and the log's producers
+ * and aborted transactions. */
 static kl_status take_segments(kl_cleaner *cleaner) {
     kl_log *log = cleaner->log;
     KL_ASSERT_HELD(&log->lock);
-    KL_ASSERT(log->version->count > 0); /* the active one */
+    KL_ASSERT(log->version->count > 0); /* the active segment */
     int64_t limit = KL_MIN(cleaner->options.end_offset, log->last_stable);
     size_t sealed = log->version->count - 1;
     cleaner->segments = kl_alloc(log->version->count * sizeof *cleaner->segments);
@@ -49,7 +48,7 @@ static kl_status take_segments(kl_cleaner *cleaner) {
         cleaner->next_bases[i] = kl_log_next_base(log, i);
         cleaner->segment_count++;
     }
-    /* A transaction that was aborted above the range may have begun in it. */
+    /* A transaction aborted above the range may begin in it. */
     for (size_t i = cleaner->segment_count; i < log->version->count; i++) {
         kl_status status =
             kl_clean_txns_add_aborted(&cleaner->txns, &log->version->segments[i]->aborts);
@@ -71,8 +70,8 @@ static kl_status take_producers(kl_cleaner *cleaner) {
     return status;
 }
 
-/* Each segment's list of aborted transactions is whole, so long as the log is of that
- * generation. */
+/* Load each segment's aborted transactions; they stay complete while the log's generation is
+ * `generation`. */
 static kl_status know_aborts(kl_log *log, int64_t *generation) {
     kl_look look;
     kl_status status = kl_log_peek(log, &look);
@@ -86,7 +85,7 @@ static kl_status know_aborts(kl_log *log, int64_t *generation) {
     return status;
 }
 
-/* kl_log_enter_write, and the lists are whole. */
+/* kl_log_enter_write, with the lists complete. */
 static kl_status enter_known(kl_log *log) {
     for (int tries = 0; tries < KL_STALE_TRIES; tries++) {
         int64_t generation;
@@ -167,7 +166,7 @@ void kl_clean_free(kl_cleaner *cleaner) {
     if (cleaner == NULL) return;
     kl_log *log = cleaner->log;
     if (log->process_generation == atomic_load(&kl_process_generation)) {
-        /* Not a closed log's folder, which others may own. */
+        /* Leave a closed log's folder alone: it may have another owner. */
         bool ours = kl_log_reserve(log) == KL_OK;
         if (ours) kl_log_leave(log);
         kl_clean_out_drop(cleaner, ours);
@@ -188,7 +187,7 @@ void kl_clean_get(const kl_cleaner *cleaner, kl_cleaned *out) {
 
 /* ---- batch after batch -------------------------------------------------------------- */
 
-/* Offsets lie outside of a batch's crc: at least they must grow, inside of the segment. */
+/* The crc does not cover offsets: check that they grow within the segment. */
 static kl_status check_place(kl_cleaner *cleaner, const kl_batch *batch) {
     const kl_segment *segment = cleaner->segments[cleaner->segment];
     int64_t from = batch->pos == 0 ? segment->base_offset : cleaner->next_offset;
@@ -204,8 +203,8 @@ static kl_status check_place(kl_cleaner *cleaner, const kl_batch *batch) {
     return KL_OK;
 }
 
-/* What lies outside of its crc is as it was sealed, if there is a side-car: rewritten batches
- * get checksums that would hide damage. */
+/* Compare the header with the side-car, if there is one: rewriting computes new checksums, which
+ * would hide damage. */
 static kl_status check_header(kl_cleaner *cleaner, const kl_batch *batch) {
     kl_segment *segment = cleaner->segments[cleaner->segment];
     const kl_walk *walk = &cleaner->walk;
@@ -215,8 +214,7 @@ static kl_status check_header(kl_cleaner *cleaner, const kl_batch *batch) {
                           walk->chunk_pos, &good_pos);
 }
 
-/* The next batch of the present segment into cleaner->item; *found false at its
- * end. */
+/* Read the next batch of the current segment into cleaner->item; *found false: at its end. */
 static kl_status fetch(kl_cleaner *cleaner, bool *found) {
     *found = cleaner->have_item;
     if (cleaner->have_item || cleaner->walked) return KL_OK;
@@ -255,7 +253,7 @@ static bool is_compressed(const kl_batch *batch) {
     return !kl_batch_is_control(batch) && kl_batch_codec(batch) != 0;
 }
 
-/* Whether the item must wait until the pending ones were dealt with. */
+/* True if the pending items must be handled before this one. */
 static bool must_wait(const kl_cleaner *cleaner, int32_t max_pending) {
     if (cleaner->pending_count == 0) return false;
     return !is_compressed(&cleaner->item.batch) || cleaner->pending_count == max_pending ||
@@ -297,7 +295,7 @@ static void cover_segment(kl_cleaner *cleaner) {
     next_segment(cleaner);
 }
 
-/* Whether the keys of the batch count. */
+/* Decide if the batch's keys go into the map. */
 static kl_status judge_for_map(kl_cleaner *cleaner, kl_clean_item *item,
                                const uint8_t *data) {
     const kl_batch *batch = &item->batch;
@@ -326,7 +324,7 @@ static kl_status index_item(kl_cleaner *cleaner, const kl_batch *batch, kl_span 
 
 static void begin_writing(kl_cleaner *cleaner);
 
-/* One batch; *wait: the pending ones come first. */
+/* One batch; *wait: handle the pending ones first. */
 static kl_status map_one(kl_cleaner *cleaner, int32_t max_pending, bool *wait) {
     bool found = false;
     kl_status status = KL_OK;
@@ -355,7 +353,7 @@ static kl_status map_one(kl_cleaner *cleaner, int32_t max_pending, bool *wait) {
 
 /* ---- groups ------------------------------------------------------------------------- */
 
-/* What is in a group so far, and whether one more segment fits. */
+/* The present size of a group, to check if one more segment fits. */
 typedef struct {
     int64_t base;
     int64_t bytes;
@@ -368,8 +366,7 @@ static bool fits(const kl_cleaner *cleaner, const kl_log_config *config, group_s
     if (cleaner->segments[next]->size > 0 &&
         cleaner->next_bases[next] - 1 - size.base > INT32_MAX)
         return false;
-    /* No more entries than this can come of so many bytes, in the larger of the
-   * indexes. */
+    /* An upper bound of the entries in the larger index. */
     int64_t step = KL_MAX(config->index_interval_bytes, KL_BATCH_HEADER_BYTES);
     return (bytes / step + 2) * TIME_ENTRY_BYTES <= config->segment_index_bytes;
 }
@@ -412,9 +409,8 @@ static void begin_writing(kl_cleaner *cleaner) {
 
 /* ---- pass 2 ------------------------------------------------------------------------- */
 
-/* The last batch of a group stays, if only as a header: then the new segment
- * ends where the old ones did, and a crash in the exchange leaves all of it or
- * nothing. */
+/* The last batch of a group stays, if only as a header, so that the new segment ends where the old
+ * ones did, and a crash during the swap keeps all of it or nothing. */
 static bool ends_group(const kl_cleaner *cleaner) {
     const kl_clean_group *group = &cleaner->groups[cleaner->group];
     return cleaner->segment == group->last_full &&
@@ -426,8 +422,7 @@ static kl_clean_fate fate_of_empty(const kl_clean_item *item) {
     return item->batch.record_count == 0 ? KL_FATE_KEEP : KL_FATE_EMPTY;
 }
 
-/* A marker stays until nothing of its transaction is left and then for its
- * time. */
+/* A marker stays until its transaction has no data left, and then until its delete horizon. */
 static kl_status judge_control(kl_cleaner *cleaner, kl_clean_item *item,
                                const uint8_t *data) {
     const kl_batch *batch = &item->batch;
@@ -477,8 +472,8 @@ static kl_status judge(kl_cleaner *cleaner, kl_clean_item *item, const uint8_t *
     return KL_OK;
 }
 
-/* Put what stays of a batch into the new segment.  `data`: the whole old one;
- * `body`: of a rewritten one, as it is stored. */
+/* Write a batch's remainder to the new segment.  `data`: the whole old batch; `body`: the new
+ * records as stored. */
 static kl_status settle(kl_cleaner *cleaner, const kl_clean_item *item, const uint8_t *data,
                         kl_span body) {
     kl_batch header;
@@ -517,7 +512,7 @@ static kl_status finish(kl_cleaner *cleaner) {
     kl_look look = kl_log_see(log);
     kl_version_retain(look.version);
     kl_log_leave(log);
-    /* Snapshots at the bases of segments that are gone. */
+    /* Remove snapshots at the bases of removed segments. */
     status = kl_log_trim_snapshots(look.version, cleaner->dir, INT64_MAX,
                                    kl_version_active(look.version)->base_offset + 1);
     kl_lock(&log->lock);
@@ -536,7 +531,7 @@ static kl_status end_segment(kl_cleaner *cleaner) {
     return status;
 }
 
-/* One batch; *wait: the pending ones come first. */
+/* One batch; *wait: handle the pending ones first. */
 static kl_status write_one(kl_cleaner *cleaner, int32_t max_pending, bool *wait) {
     kl_status status = KL_OK;
     bool found;
@@ -556,14 +551,13 @@ static kl_status write_one(kl_cleaner *cleaner, int32_t max_pending, bool *wait)
     return status;
 }
 
-/* ---- what the caller compresses and decompresses ------------------------------------ */
+/* ---- compression by the caller ------------------------------------------------------ */
 
 static bool is_asked(const kl_cleaner *cleaner, const kl_clean_item *item) {
     return item->look && (!cleaner->deflating || item->fate == KL_FATE_REWRITE);
 }
 
-/* Pass over pending batches up to the next that the caller has to give
- * something for. */
+/* Skip pending batches up to the next one that the caller must (de)compress. */
 static kl_status advance(kl_cleaner *cleaner) {
     for (; cleaner->pending_next < cleaner->pending_count; cleaner->pending_next++) {
         const kl_clean_item *item = &cleaner->pending[cleaner->pending_next];
@@ -579,7 +573,7 @@ static kl_status advance(kl_cleaner *cleaner) {
     return KL_OK;
 }
 
-/* What the caller has to work on. */
+/* List the bodies for the caller. */
 static int32_t list_asked(const kl_cleaner *cleaner, kl_compressed *bodies) {
     int32_t count = 0;
     for (int32_t i = 0; i < cleaner->pending_count; i++) {
@@ -600,7 +594,7 @@ static int32_t list_asked(const kl_cleaner *cleaner, kl_compressed *bodies) {
     return count;
 }
 
-/* Ask for the pending batches' records, then for those that changed; *count 0:
+/* Have the caller decompress the pending batches, then compress the changed ones; *count 0:
  * done. */
 static kl_status work_on_pending(kl_cleaner *cleaner, kl_compressed *bodies, int32_t *count,
                                  int32_t *state) {

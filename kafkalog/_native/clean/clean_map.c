@@ -10,7 +10,7 @@ void kl_clean_hash(const uint8_t key[16], const uint8_t *data, size_t bytes,
 }
 
 enum { SLOTS_FIRST = 1 << 14, SLOTS_MIN = 16 };
-/* Until the limit it grows early: probes stay short. */
+/* Before the limit it grows early, so that probes stay short. */
 static const double LOAD_GROWING = 0.6;
 
 static void set_limits(kl_clean_map *map) {

@@ -1,26 +1,25 @@
-/* clean_out.c: the segment that compaction writes, and how it takes the place
- * of others.
+/* clean_out.c: the segment that compaction writes, and how it replaces others.
  *
  *   N.log.cleaned, N.index.cleaned, ...   written, synced
  *   N.log.swap, ...                       all renamed, synced
- *   the log's version has the new one     under the log's lock, which the disk waits for at
- *                                         no step; readers elsewhere find it as N.log.swap
+ *   the log's version has the new one     under the log's lock; no disk call in this step, and
+ *                                         readers in other processes find N.log.swap
  *   old segments to .deleted              synced
  *   N.index, ..., last N.log              the new one has its name; generation odd until then
  *
- * From the second step on a crash ends with the new one (load.c), before it with the old.
+ * After a crash from the second step on, the new segment remains (load.c), before it the old ones.
  *
- * The names, and what recovery does with them, are Kafka's. */
+ * File names and recovery are Kafka's. */
 #include "clean.h"
 
 #include <stdio.h>
 
 enum {
-    OUT_BYTES = 1 << 20, /* written at once */
+    OUT_BYTES = 1 << 20, /* write size */
     SUFFIXES = 5,
     LONG_NAME_BYTES = KL_NAME_BYTES + 16
 };
-/* The `.log` last: its name is what makes the others count. */
+/* The `.log` last: its name validates the others. */
 static const char *const suffixes[SUFFIXES] = {
     KL_INDEX_SUFFIX, KL_TIME_SUFFIX, KL_TXN_SUFFIX, KL_SIDECAR_SUFFIX, KL_LOG_SUFFIX};
 
@@ -52,7 +51,7 @@ static kl_status write_out(kl_cleaner *cleaner) {
     kl_buffer *buffer = &cleaner->out_buffer;
     if (buffer->bytes == 0) return KL_OK;
     kl_segment *out = cleaner->out;
-    KL_ASSERT(out->size >= (int64_t)buffer->bytes); /* its end, not yet written */
+    KL_ASSERT(out->size >= (int64_t)buffer->bytes); /* the unwritten end */
     kl_status status = kl_file_write(out->file, buffer->data, buffer->bytes,
                                      out->size - (int64_t)buffer->bytes);
     cleaner->done.bytes_written += (int64_t)buffer->bytes;
@@ -61,7 +60,7 @@ static kl_status write_out(kl_cleaner *cleaner) {
     return status;
 }
 
-/* Room at the end of the buffer, which is written first when it is full. */
+/* Make space at the end of the buffer, writing it if full. */
 static kl_status make_room(kl_cleaner *cleaner, size_t bytes) {
     kl_segment *out = cleaner->out;
     if (out->size > INT32_MAX - (int64_t)bytes)
@@ -75,7 +74,7 @@ static kl_status make_room(kl_cleaner *cleaner, size_t bytes) {
     return status;
 }
 
-/* The batch that was just put at the end of the buffer. */
+/* Index the batch just added to the buffer. */
 static kl_status note(kl_cleaner *cleaner, const kl_batch *batch) {
     kl_segment *out = cleaner->out;
     KL_ASSERT(batch->batch_bytes > 0);
@@ -132,8 +131,8 @@ static kl_status write_small(kl_cleaner *cleaner, const char *suffix, const uint
     return status;
 }
 
-/* The index of aborted transactions is there, though empty, where an old one
- * was: a crash in the exchange must not leave that one. */
+/* If the old segment had a .txnindex, write one even if empty: after a crash during the swap the
+ * old one must not remain. */
 static kl_status write_aborts(kl_cleaner *cleaner) {
     kl_aborts *aborts = &cleaner->out->aborts;
     bool old = cleaner->segments[group_of(cleaner)->first]->aborts.count > 0;
@@ -173,7 +172,7 @@ static kl_status write_cleaned(kl_cleaner *cleaner, kl_dir *dir) {
                              out->times.entries.bytes);
     if (!status) status = write_aborts(cleaner);
     if (!status) status = write_sidecar(cleaner, dir);
-    /* What has no timestamps is kept by the age of its file (retention). */
+    /* Retention uses the file's age for a segment without timestamps. */
     if (!status) status = kl_file_stat(last->file, &bytes, &modified_ms);
     if (!status) status = kl_file_set_modified(out->file, modified_ms);
     if (status) return status;
@@ -183,7 +182,7 @@ static kl_status write_cleaned(kl_cleaner *cleaner, kl_dir *dir) {
     return kl_file_sync(out->file);
 }
 
-/* From `.cleaned` to `.swap`; no reader looks at either. */
+/* From `.cleaned` to `.swap`; readers ignore both. */
 static kl_status rename_to_swap(kl_cleaner *cleaner, kl_dir *dir) {
     kl_status status = kl_dir_sync(dir);
     for (int i = 0; !status && i < SUFFIXES; i++) {
@@ -218,25 +217,25 @@ static kl_status rename_to_final(kl_cleaner *cleaner, kl_dir *dir) {
         KL_FP("clean.before_final_name");
         status = give_final_name(cleaner, dir, i);
         if (status != KL_E_NO_SPACE) continue;
-        size_t files = 0; /* the old segments' are in the way, for the names alone */
+        size_t files = 0; /* old segments occupy the names */
         status = kl_log_unlink_deleted(dir, INT64_MAX, &files);
         if (!status) status = give_final_name(cleaner, dir, i);
     }
     return status;
 }
 
-/* Locked.  Readers are shown the new one from here on; its indexes stay in memory until their
- * files have their names. */
+/* Locked.  Readers see the new segment from here on; its indexes stay in memory until their files
+ * have their names. */
 static kl_status show(kl_cleaner *cleaner) {
     kl_log *log = cleaner->log;
     const kl_clean_group *group = group_of(cleaner);
     KL_ASSERT_HELD(&log->lock);
     size_t at = kl_version_find(log->version, cleaner->segments[group->first]->base_offset);
-    KL_ASSERT(at + group->count < log->version->count); /* the active one stays */
+    KL_ASSERT(at + group->count < log->version->count); /* the active segment stays */
     kl_status status =
         kl_version_replace(&log->version, at, kl_segment_retain(cleaner->out));
     if (status) return status;
-    /* No thread could take the version in between: this cannot fail. */
+    /* Cannot fail: the version is exclusive, as no thread took it in between. */
     status = kl_version_remove(&log->version, at + 1, group->count - 1);
     KL_ASSERT(status == KL_OK);
     kl_log_change_begin(log);
@@ -245,7 +244,7 @@ static kl_status show(kl_cleaner *cleaner) {
     return KL_OK;
 }
 
-/* Not locked.  The names on disk, as the version has them already. */
+/* Not locked.  Rename the files to match the version. */
 static kl_status exchange_names(kl_cleaner *cleaner, kl_dir *dir) {
     kl_log *log = cleaner->log;
     const kl_clean_group *group = group_of(cleaner);
@@ -280,7 +279,7 @@ static kl_status swap(kl_cleaner *cleaner, kl_dir *dir) {
     if (!status) {
         kl_log_leave(log);
         status = exchange_names(cleaner, dir);
-        /* Mapped again on demand: otherwise a long log would keep all in memory. */
+        /* Loaded again on demand: otherwise a long log would keep all indexes in memory. */
         kl_segment_unload_indexes(cleaner->out);
         kl_clean_out_drop(cleaner, false);
         kl_lock(&log->lock);
@@ -302,14 +301,14 @@ kl_status kl_clean_out_end(kl_cleaner *cleaner) {
     kl_status status = write_cleaned(cleaner, dir);
     if (!status) status = rename_to_swap(cleaner, dir);
     if (!status) status = swap(cleaner, dir);
-    /* Until the names are on disk a crash finds the .swap and does the same again. */
+    /* Until the names are on disk, a crash leaves the .swap, and the open repeats this. */
     if (!status) status = kl_dir_sync(dir);
     KL_FP("clean.after_swap");
     return status;
 }
 
-/* While a .cleaned of its base is there, no .swap of it counts: the .log has that name from
- * the first step to the last. */
+/* A .swap is ignored while a .cleaned with its base exists: rename the .log to .cleaned first and
+ * remove it last. */
 static void unlink_out(const kl_cleaner *cleaner, kl_dir *dir) {
     static const char *const states[] = {KL_CLEANED_SUFFIX, KL_SWAP_SUFFIX};
     int64_t base = cleaner->out->base_offset;
@@ -318,7 +317,7 @@ static void unlink_out(const kl_cleaner *cleaner, kl_dir *dir) {
     name_with(log_cleaned, base, KL_LOG_SUFFIX, KL_CLEANED_SUFFIX);
     kl_status status = kl_dir_rename(dir, log_swap, log_cleaned);
     if (!status) status = kl_dir_sync(dir);
-    if (status && status != KL_E_NOT_FOUND) return; /* what lies there is whole */
+    if (status && status != KL_E_NOT_FOUND) return; /* the .swap is complete */
     for (int i = 0; i < SUFFIXES - 1; i++)
         for (size_t j = 0; j < sizeof states / sizeof *states; j++) {
             char name[LONG_NAME_BYTES];

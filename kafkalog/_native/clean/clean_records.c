@@ -1,18 +1,16 @@
-/* clean_records.c: the records of a batch: into the map, out of the log,
- * rewritten. */
+/* clean_records.c: collects, filters and rewrites the records of a batch. */
 #include "clean.h"
 
-/* So many keys are looked for at a time: their slots come from memory side by
- * side. */
+/* Keys looked up together, so that their cache misses overlap. */
 enum { WINDOW = 32 };
 
 typedef struct {
     int32_t count;
     kl_record_view views[WINDOW];
-    kl_clean_key keys[WINDOW]; /* of those that have one and lie below the end */
+    kl_clean_key keys[WINDOW]; /* of records with a key and below the end */
 } window;
 
-/* Decode the next records and ask for the slots of their keys. */
+/* Decode the next records and prefetch the slots of their keys. */
 static kl_status fill_window(const kl_cleaner *cleaner, const kl_batch *batch,
                              const uint8_t **p, const uint8_t *end, int32_t left,
                              window *out) {
@@ -51,7 +49,7 @@ kl_status kl_clean_index(kl_cleaner *cleaner, const kl_batch *batch, kl_span rec
                          bool *full) {
     kl_clean_map *map = &cleaner->map;
     const uint8_t *p = records.data, *end = records.data + records.bytes;
-    /* One batch at least must fit, whatever the limit, or no round would end. */
+    /* At least one batch must fit, whatever the limit, or rounds would make no progress. */
     bool first = cleaner->end_offset <= cleaner->options.first_dirty_offset;
     *full = false;
     for (int32_t left = batch->record_count; left > 0;) {
@@ -72,7 +70,7 @@ kl_status kl_clean_index(kl_cleaner *cleaner, const kl_batch *batch, kl_span rec
                     *full = true;
                     return KL_OK;
                 }
-                entry = kl_clean_slot(map, w.keys[i]); /* it may have moved */
+                entry = kl_clean_slot(map, w.keys[i]); /* the map may have grown */
                 entry->key = w.keys[i];
                 map->count++;
             }
@@ -84,7 +82,7 @@ kl_status kl_clean_index(kl_cleaner *cleaner, const kl_batch *batch, kl_span rec
 
 /* ---- pass 2 ------------------------------------------------------------------------- */
 
-/* Whether a tombstone of the batch has been kept long enough. */
+/* True if the batch's delete horizon has passed. */
 static bool horizon_is_over(const kl_cleaner *cleaner, const kl_batch *batch) {
     return batch->attributes & KL_ATTR_DELETE_HORIZON &&
            batch->base_timestamp <= cleaner->options.now_ms;
@@ -92,7 +90,7 @@ static bool horizon_is_over(const kl_cleaner *cleaner, const kl_batch *batch) {
 
 static bool stays(const kl_cleaner *cleaner, int64_t offset, bool tombstones_go,
                   const kl_record_view *view, kl_clean_key key) {
-    if (offset >= cleaner->end_offset) return true; /* newer than what the map knows */
+    if (offset >= cleaner->end_offset) return true; /* newer than the map */
     if (view->key == NULL) return false;
     if (view->value == NULL && tombstones_go) return false;
     return offset + 1 >= kl_clean_slot(&cleaner->map, key)->offset_after;
@@ -133,7 +131,7 @@ kl_status kl_clean_filter(kl_cleaner *cleaner, kl_clean_item *item, kl_span reco
     item->set_horizon = tombstones && !has_horizon;
     item->max_timestamp = max_timestamp;
     item->base_timestamp = batch->base_timestamp;
-    /* No base above the largest time; else the records keep their bytes. */
+    /* The base must not exceed the largest timestamp; otherwise records stay unchanged. */
     if (!has_horizon && max_timestamp < batch->base_timestamp)
         item->base_timestamp = first_timestamp;
     if (item->set_horizon) item->base_timestamp = kl_clean_horizon(cleaner);
@@ -166,7 +164,7 @@ kl_batch kl_clean_header(const kl_clean_item *item) {
     return header;
 }
 
-/* A record whose time is relative to another base timestamp: its length changes, too. */
+/* Encode a record relative to another base timestamp, which changes its length. */
 static uint8_t *put_rebased(uint8_t *out, const uint8_t *body, const uint8_t *end,
                             uint64_t base_change) {
     int64_t delta = 0;
@@ -202,7 +200,7 @@ kl_status kl_clean_rewrite(const kl_cleaner *cleaner, const kl_clean_item *item,
         if (kept && rebase) {
             to = put_rebased(to, body, next, base_change);
         } else if (kept && run == NULL) {
-            run = p; /* records side by side are copied at once */
+            run = p; /* copy adjacent records at once */
         } else if (!kept && run) {
             memcpy(to, run, (size_t)(p - run));
             to += p - run;

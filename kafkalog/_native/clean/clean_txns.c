@@ -21,7 +21,7 @@ static kl_clean_producer *find(const kl_clean_txns *txns, int64_t producer_id) {
                          &producer_id, same_id);
 }
 
-/* The entry of a producer, made when it is new. */
+/* Find the producer's entry, or create it. */
 static kl_status obtain(kl_clean_txns *txns, int64_t producer_id, kl_clean_producer **out) {
     *out = find(txns, producer_id);
     if (*out) return KL_OK;
@@ -78,7 +78,7 @@ void kl_clean_txns_rewind(kl_clean_txns *txns) {
     }
 }
 
-/* Aborted transactions that begin at or below `offset` are under way now. */
+/* Begin the aborted transactions that start at or below `offset`. */
 static kl_status come_to(kl_clean_txns *txns, int64_t offset) {
     KL_ASSERT(txns->aborted_next <= txns->aborted_count);
     while (txns->aborted_next < txns->aborted_count &&
@@ -100,7 +100,7 @@ kl_status kl_clean_txns_data(kl_clean_txns *txns, const kl_batch *batch, bool *a
     kl_clean_producer *producer;
     status = obtain(txns, batch->producer_id, &producer);
     if (status) return status;
-    /* Behind its marker, which may be gone already, a transaction is over. */
+    /* The transaction ended at its marker, which may be removed already. */
     if (producer->aborted && producer->aborted->last_offset < batch->base_offset) {
         producer->aborted = NULL;
         producer->data_seen = false;
@@ -112,7 +112,7 @@ kl_status kl_clean_txns_data(kl_clean_txns *txns, const kl_batch *batch, bool *a
 
 kl_status kl_clean_txns_control(kl_clean_txns *txns, const kl_batch *batch, int32_t type,
                                 bool *spent, const kl_aborted **entry) {
-    *spent = type == -1; /* an empty one was cleaned before */
+    *spent = type == -1; /* an earlier round emptied the marker */
     *entry = NULL;
     kl_status status = come_to(txns, batch->last_offset);
     if (status || (type != KL_CONTROL_ABORT && type != KL_CONTROL_COMMIT)) return status;

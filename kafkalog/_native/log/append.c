@@ -1,4 +1,4 @@
-/* append.c: the way of one batch into the log: roll, write, note, publish. */
+/* append.c: appends one batch: roll if needed, write, update the state, publish. */
 #include "append.h"
 
 #include <errno.h>
@@ -6,8 +6,8 @@
 
 enum {
     SMALL_BATCH_BYTES = 1 << 10,
-    RESERVE_BYTES_MIN = 64 << 10, /* blocks allocated ahead: from this, doubling, */
-    RESERVE_BYTES_MAX = 16 << 20  /* to this */
+    RESERVE_BYTES_MIN = 64 << 10, /* blocks allocated ahead: at least this, doubling, */
+    RESERVE_BYTES_MAX = 16 << 20  /* up to this */
 };
 
 kl_batch_rules kl_log_rules(const kl_log *log, int64_t now_ms, int32_t origin) {
@@ -45,7 +45,7 @@ static int64_t draw_jitter(kl_log *log) {
     return (int64_t)((log->jitter_state >> 33) % (uint64_t)bound);
 }
 
-/* The next segment takes the place of `old`, which is sealed. */
+/* Make `fresh` the active segment after `old`, which is sealed. */
 static kl_status take_over(kl_log *log, kl_segment *old, kl_segment *fresh) {
     kl_lock(&log->lock);
     KL_ASSERT(log->busy && kl_log_active(log) == old);
@@ -53,7 +53,7 @@ static kl_status take_over(kl_log *log, kl_segment *old, kl_segment *fresh) {
     int64_t base_offset = fresh->base_offset;
     kl_status status = kl_version_add(&log->version, fresh);
     if (!status) {
-        /* A follower's gap: should its batch fail now, nothing may be put below the base. */
+        /* A follower's gap: if its batch fails now, nothing may be appended below the base. */
         log->log_end = KL_MAX(log->log_end, base_offset);
         log->dir_dirty = true;
         kl_sums_free(&old->sums);
@@ -62,7 +62,7 @@ static kl_status take_over(kl_log *log, kl_segment *old, kl_segment *fresh) {
     return status;
 }
 
-/* Not locked, but no other thread appends.  *lost: what was begun could not be taken back. */
+/* Not locked, but no other thread appends.  *lost: the new segment's files could not be removed. */
 static kl_status roll(kl_log *log, kl_segment *old, int64_t base_offset, kl_status *lost) {
     kl_dir *dir = NULL;
     kl_segment *fresh = NULL;
@@ -78,8 +78,8 @@ static kl_status roll(kl_log *log, kl_segment *old, int64_t base_offset, kl_stat
     KL_FP("log.roll.before_create");
     status = kl_segment_create(dir, base_offset, &fresh);
     if (!status) status = take_over(log, old, fresh);
-    /* An empty segment that no roll stands behind would end the log below later records at
-     * the next open: it goes, or the log takes no more appends. */
+    /* After a failed roll the next open would end the log at this empty segment, below later
+     * records: remove it, or accept no more appends. */
     if (status) *lost = kl_segment_unmake(dir, base_offset);
 out:
     kl_dir_close(dir);
@@ -100,29 +100,29 @@ kl_status kl_log_roll_locked(kl_log *log, int64_t base_offset) {
     kl_log_begin_disk(log);
     status = roll(log, old, base_offset, &lost);
     kl_log_end_disk(log);
-    old->unsynced = true; /* a round since may have come too early for some of it */
+    old->unsynced = true; /* a round since then may have missed part of it */
     kl_segment_drop(old);
     if (lost) kl_log_fail_storage(log, lost);
     if (status) return status;
     KL_FP("log.roll.after_create");
-    /* Kafka, too, syncs a sealed segment in the background: retention and recovery then
-     * find it whole. */
+    /* Like Kafka, sync a sealed segment in the background, so that retention and recovery find it
+     * complete. */
     status = kl_log_request_sync(log);
     kl_log_publish(log);
     return status;
 }
 
-/* Batches that go into the log with one write. */
+/* Batches to append with one write. */
 typedef struct {
     int64_t bytes;
     int64_t first_offset;
     int64_t last_offset;
     int64_t max_timestamp;
     size_t batches;
-    size_t producers; /* new ones among them, at most */
+    size_t producers; /* unknown producers among them, at most */
 } run_facts;
 
-/* Entries that a run adds to an index, at most: two lie more than an interval apart. */
+/* Index entries that a run adds, at most: two are more than an interval apart. */
 static size_t entries_of(const kl_log *log, const run_facts *run) {
     size_t intervals = (size_t)(run->bytes / (log->config.index_interval_bytes + 1LL));
     return KL_MIN(run->batches, intervals + 2);
@@ -146,10 +146,10 @@ static bool roll_is_due(const kl_log *log, const kl_segment *active, const run_f
     return waited_ms > log->config.segment_ms - active->jitter_ms;
 }
 
-/* Roll when the settings want it before the run is appended. */
+/* Roll first if the settings require it. */
 static kl_status maybe_roll(kl_log *log, const run_facts *run, int64_t now_ms) {
     if (KL_LIKELY(!roll_is_due(log, kl_log_active(log), run, now_ms))) return KL_OK;
-    /* Where the last one ends, so that no recovery takes a follower's gap for a hole. */
+    /* The new base is the log end, so that recovery does not take a follower's gap for a hole. */
     int64_t base = log->log_end;
     if (run->last_offset - base > INT32_MAX) base = KL_MAX(run->first_offset, base);
     return kl_log_roll_locked(log, base);
@@ -157,8 +157,8 @@ static kl_status maybe_roll(kl_log *log, const run_facts *run, int64_t now_ms) {
 
 /* ---- writing ------------------------------------------------------------------------ */
 
-/* Blocks for [size, size + bytes) and some ahead, so that a full disk shows here, as an
- * error that passes, and never first at a sync, where it would be final. */
+/* Allocate blocks for [size, size + bytes) and some ahead, so that a full disk fails an append,
+ * which can be retried, and not a sync, which is final. */
 static kl_status reserve(kl_log *log, kl_segment *active, int64_t bytes) {
     int64_t end = active->size + bytes;
     int64_t ahead = KL_MIN(KL_MAX(active->size, (int64_t)RESERVE_BYTES_MIN),
@@ -176,7 +176,7 @@ static kl_status reserve(kl_log *log, kl_segment *active, int64_t bytes) {
     return status;
 }
 
-/* Blocks for `bytes` more. */
+/* Allocate blocks for `bytes` more. */
 static kl_status make_room(kl_log *log, int64_t bytes) {
     kl_segment *active = kl_log_active(log);
     if (KL_LIKELY(active->size + bytes <= active->reserved)) return KL_OK;
@@ -184,7 +184,7 @@ static kl_status make_room(kl_log *log, int64_t bytes) {
     return status ? kl_fail_prefix(status, "log %s, append", log->path) : KL_OK;
 }
 
-/* Some of a batch that was never acknowledged may lie behind the end. */
+/* Truncate the file to the valid size: it may end with part of an unacknowledged batch. */
 static kl_status take_back_bytes(kl_log *log, kl_segment *active) {
     kl_log_begin_disk(log);
     kl_status status = kl_file_truncate(active->file, active->size);
@@ -195,7 +195,7 @@ static kl_status take_back_bytes(kl_log *log, kl_segment *active) {
     return status ? kl_fail_prefix(status, "log %s, append", log->path) : KL_OK;
 }
 
-/* An aborted transaction whose marker was not written may stand in the file. */
+/* Remove the .txnindex entry of an abort marker that was not written. */
 static kl_status take_back_entry(kl_log *log, kl_segment *active) {
     kl_dir *dir = NULL;
     kl_log_begin_disk(log);
@@ -209,7 +209,7 @@ static kl_status take_back_entry(kl_log *log, kl_segment *active) {
     return status;
 }
 
-/* What an append that failed could not take back itself. */
+/* Finish the undo of a failed append. */
 static kl_status take_back(kl_log *log) {
     kl_segment *active = kl_log_active(log);
     kl_status status = KL_OK;
@@ -239,7 +239,7 @@ kl_status kl_log_write(kl_log *log, const uint8_t *data, size_t bytes) {
     }
     status = kl_fail_prefix(status, "log %s, append", log->path);
     if (status == KL_E_IO && kl_error_errno() == EIO) {
-        kl_log_fail_storage(log, status); /* the disk lost bytes: it may lose more */
+        kl_log_fail_storage(log, status); /* the disk lost bytes, and may lose more */
         (void)kl_file_truncate(active->file, active->size);
         return status;
     }
@@ -248,7 +248,7 @@ kl_status kl_log_write(kl_log *log, const uint8_t *data, size_t bytes) {
     return status;
 }
 
-/* Room for what must not fail once the bytes are written. */
+/* Reserve the memory for all updates that must not fail after the write. */
 static kl_status reserve_notes(kl_log *log, const run_facts *run) {
     kl_segment *active = kl_log_active(log);
     size_t regions = (size_t)(run->bytes / KL_REGION_BYTES) + 2;
@@ -273,9 +273,9 @@ static kl_status note_producer(kl_log *log, const kl_batch *batch, const uint8_t
         batch->last_offset, batch->max_timestamp, now_ms, &first_offset);
 }
 
-/* Before an abort marker is written: its entry, which is on file when the end passes it, and
- * which a full disk refuses while nothing else is changed.  A crash in between leaves an
- * entry above the end, which an open does not believe. */
+/* Before an abort marker is written, write its .txnindex entry, so that the entry is on file when
+ * the end passes it and a full disk refuses it before anything changes.  A crash in between leaves
+ * an entry above the end, which an open ignores. */
 static kl_status note_abort(kl_log *log, const kl_batch *batch, bool *noted) {
     const kl_producer_entry *entry = kl_producers_find(&log->producers, batch->producer_id);
     if (entry == NULL || entry->txn_start_offset < 0) return KL_OK;
@@ -283,7 +283,7 @@ static kl_status note_abort(kl_log *log, const kl_batch *batch, bool *noted) {
     if (!status) status = kl_log_settle_tail(log);
     if (!status) status = make_room(log, batch->batch_bytes);
     if (status) return status;
-    /* The last stable offset right after the marker: kafka.md, trap 2.17.3. */
+    /* The last stable offset just after the marker (kafka.md, trap 2.17.3). */
     int64_t open = kl_producers_first_open_besides(&log->producers, entry);
     const kl_aborted aborted = {batch->producer_id, entry->txn_start_offset,
                                 batch->last_offset, KL_MIN(open, batch->last_offset + 1)};
@@ -302,7 +302,7 @@ static kl_status note_abort(kl_log *log, const kl_batch *batch, bool *noted) {
     return status;
 }
 
-/* Its marker was not written. */
+/* The marker was not written: remove its entry. */
 static void take_back_abort(kl_log *log, const kl_batch *batch) {
     kl_segment *active = kl_log_active(log);
     kl_aborts_truncate(&active->aborts, batch->last_offset);
@@ -336,7 +336,7 @@ static kl_status note_epoch(kl_log *log, const kl_batch *batch) {
     if (!status)
         status = kl_epochs_assign(&log->epochs, batch->leader_epoch, batch->base_offset);
     if (status) return status;
-    if (!log->epochs.changed) { /* a close or a truncation has written it since */
+    if (!log->epochs.changed) { /* already written by a close or a truncation */
         log->epoch_owed = false;
         return KL_OK;
     }
@@ -347,8 +347,7 @@ static kl_status note_epoch(kl_log *log, const kl_batch *batch) {
     return status;
 }
 
-/* The batch lies at the end of the active segment: what is known of the log moves on.  What
- * fails now is not undone but final. */
+/* The batch is in the file: update the state of the log.  A failure from here on is final. */
 static kl_status take_in(kl_log *log, const kl_batch *batch, const uint8_t *data,
                          int64_t now_ms) {
     kl_segment *active = kl_log_active(log);
@@ -395,7 +394,7 @@ kl_status kl_log_append_one_locked(kl_log *log, const kl_batch *batch, const uin
     return status ? kl_log_fail_storage(log, status) : KL_OK;
 }
 
-/* Locked.  It is a roll's matter only when the log may take it. */
+/* Locked.  Whether a batch like this would cause a roll. */
 static bool wants_roll(const kl_log *log, const kl_upcoming *next) {
     KL_ASSERT_HELD(&log->lock);
     const run_facts run = {next->bytes,
@@ -410,13 +409,13 @@ static bool wants_roll(const kl_log *log, const kl_upcoming *next) {
            roll_is_due(log, kl_log_active(log), &run, next->now_ms);
 }
 
-/* Locked.  Something that failed is to be taken back before the next append. */
+/* Locked.  Whether a failed operation must be undone before the next append. */
 static bool is_owed(const kl_segment *active) {
     return active->owed_end > 0 || active->torn || active->stale_aborts;
 }
 
 bool kl_log_is_ready(kl_log *log, const kl_upcoming *next) {
-    if (kl_log_enter(log)) return true; /* the append says what is wrong */
+    if (kl_log_enter(log)) return true; /* the append reports the error */
     bool ready = log->offline ||
                  (!log->busy && log->marker == NULL && !is_owed(kl_log_active(log)) &&
                   !log->epoch_owed && log->leader_epoch <= kl_epochs_latest(&log->epochs) &&
@@ -436,16 +435,16 @@ void kl_log_make_ready(kl_log *log, const kl_upcoming *next) {
     kl_log_leave(log);
 }
 
-/* What lies at `run`, and its first batch. */
+/* Describe a run of batches; *first is its first batch. */
 static kl_status look_at_run(const kl_log *log, kl_span run, run_facts *out,
                              kl_batch *first) {
-    int64_t before = -1; /* the producer of the batch before */
+    int64_t before = -1; /* the producer of the previous batch */
     *out = (run_facts){.bytes = (int64_t)run.bytes, .max_timestamp = -1};
     for (size_t pos = 0; pos < run.bytes;) {
         kl_batch batch;
         kl_status status = kl_batch_parse(run.data + pos, run.bytes - pos, &batch);
         if (status) return status;
-        KL_ASSERT(!kl_batch_is_control(&batch)); /* our caller keeps them apart */
+        KL_ASSERT(!kl_batch_is_control(&batch)); /* the caller separates them */
         if (pos == 0) *first = batch;
         out->last_offset = batch.last_offset;
         out->max_timestamp = KL_MAX(out->max_timestamp, batch.max_timestamp);
@@ -457,7 +456,7 @@ static kl_status look_at_run(const kl_log *log, kl_span run, run_facts *out,
     }
     KL_ASSERT(out->batches > 0);
     out->first_offset = first->base_offset;
-    /* With more than are remembered, the first ones make room for the last. */
+    /* Beyond this number, new producers evict the first ones. */
     out->producers = KL_MIN(out->producers, (size_t)KL_PRODUCERS_MAX);
     return KL_OK;
 }
@@ -495,8 +494,8 @@ static kl_status append_one(kl_log *log, const char *key, int64_t key_bytes,
     size_t bytes = kl_batch_one_bytes(key_bytes, value_bytes);
     kl_status status = kl_check_size(&rules, (int64_t)bytes);
     if (!status) status = kl_check_time(&rules, timestamp_ms);
-    /* A small one is built where the last one was, for whatever log: of ten thousand logs no
-     * scratch is at hand. */
+    /* A small batch is built on the stack: with ten thousand logs, each one's scratch is out of
+     * cache. */
     uint8_t small[SMALL_BATCH_BYTES], *data = small;
     if (!status && bytes > sizeof small) {
         log->scratch.bytes = 0;
@@ -520,7 +519,7 @@ static kl_status append_one(kl_log *log, const char *key, int64_t key_bytes,
     return kl_log_append_one_locked(log, &batch, data, now_ms);
 }
 
-/* What is wrong with the arguments of kl_log_append. */
+/* Check the arguments of kl_log_append. */
 static kl_status check_one(const kl_log *log, int64_t key_bytes, int64_t value_bytes,
                            int64_t timestamp_ms) {
     if (KL_UNLIKELY(log->config.compressed))
@@ -611,7 +610,7 @@ kl_status kl_log_append_columns(kl_log *log, const kl_columns *columns, kl_curso
         kl_cursor start = *cursor;
         status = append_column_batch(
             log, columns, cursor, (size_t)KL_MAX(room, (int64_t)POS_RECORDS), now_ms, out);
-        /* A record above the wanted batch size gets a batch of its own, up to the limit. */
+        /* A record larger than the wanted batch size gets its own batch, up to the limit. */
         if (status == KL_E_MESSAGE_TOO_LARGE && room < max && cursor->row == start.row)
             status =
                 append_column_batch(log, columns, cursor,

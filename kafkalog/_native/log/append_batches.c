@@ -1,5 +1,4 @@
-/* append_batches.c: whole batches as the leader: checked, offsets given; and transaction
- * markers. */
+/* append_batches.c: appends whole batches as the leader, assigning offsets; transaction markers. */
 #include "append.h"
 
 #include <stdio.h>
@@ -33,17 +32,17 @@ kl_status kl_log_find_faults(kl_log *log, kl_span batch, int64_t now_ms,
 
 /* ---- as the leader ------------------------------------------------------------------ */
 
-/* Batches on their way into a log. */
+/* Batches being appended. */
 typedef struct {
     uint8_t *data;
-    size_t bytes;    /* of whole batches, once they are checked */
-    int32_t count;   /* of them */
-    kl_buffer owned; /* where they lie when they were copied */
+    size_t bytes;    /* of whole batches, after check_all */
+    int32_t count;   /* number of batches */
+    kl_buffer owned; /* their copy, unless they are appended in place */
     kl_append_options how;
     int64_t now_ms;
 } arrival;
 
-/* Check all of them before a byte is appended; a partial batch at the end is left out. */
+/* Check all before a byte is appended; ignore a partial batch at the end. */
 static kl_status check_all(const kl_log *log, const kl_batch_rules *rules, arrival *in) {
     size_t pos = 0, bytes = in->bytes;
     bool control = false;
@@ -67,7 +66,7 @@ static kl_status check_all(const kl_log *log, const kl_batch_rules *rules, arriv
     return KL_OK;
 }
 
-/* Locked.  Whether the log is where the caller thinks it is. */
+/* Locked.  Check the caller's expected epoch and end offset. */
 static kl_status check_expected(const kl_log *log, const kl_append_options *how) {
     if (how->leader_epoch >= 0 && how->leader_epoch != log->leader_epoch)
         return kl_fail(KL_E_FENCED_LEADER_EPOCH, "log %s: leader epoch %d, expected %d",
@@ -79,14 +78,14 @@ static kl_status check_expected(const kl_log *log, const kl_append_options *how)
     return KL_OK;
 }
 
-/* Have the batches in memory of ours, so that what is checked is what is written whatever the
- * caller's does, and check all that needs no lock without it. */
+/* Copy the batches, so that the caller cannot change them between check and write, and check
+ * without the lock all that needs none. */
 static kl_status take_batches(kl_log *log, kl_span batches, arrival *in) {
     kl_status status = kl_log_enter_write(log);
     if (status) return status;
     const kl_batch_rules rules = kl_log_rules(log, in->now_ms, in->how.origin);
     status = check_expected(log, &in->how);
-    if (!in->how.in_place) { /* the log's scratch, until give_back */
+    if (!in->how.in_place) { /* borrow the log's scratch until give_back */
         in->owned = log->scratch;
         log->scratch = (kl_buffer){0};
     }
@@ -102,7 +101,7 @@ static kl_status take_batches(kl_log *log, kl_span batches, arrival *in) {
     return check_all(log, &rules, in);
 }
 
-/* Locked. */
+/* Locked.  Return the larger buffer to the log as its scratch. */
 static void give_back(kl_log *log, arrival *in) {
     KL_ASSERT_HELD(&log->lock);
     if (in->owned.capacity <= log->scratch.capacity) return;
@@ -112,15 +111,15 @@ static void give_back(kl_log *log, arrival *in) {
 }
 
 bool kl_log_is_open(kl_log *log, const kl_batch *batch) {
-    if (kl_log_enter(log)) return true; /* the append says what is wrong */
+    if (kl_log_enter(log)) return true; /* the append reports the error */
     bool open = kl_producers_is_open(&log->producers, batch);
     kl_log_leave(log);
     return open;
 }
 
-/* Locked.  Whether a client's batch may begin or go on with a transaction.  Where it joins by
- * being written, as in version 2 (KIP-890), whose epochs begin at 0: what overtook the first
- * batch of a producer waits for it. */
+/* Locked.  Whether a client's batch may begin or continue a transaction.  With version 2 (KIP-890)
+ * the batch itself begins it, at sequence 0: a batch that overtook a producer's first one must
+ * wait. */
 static kl_status check_open(const kl_log *log, const kl_append_options *how,
                             const kl_batch *batch) {
     if (!how->continues || !kl_batch_is_transactional(batch)) return KL_OK;
@@ -138,8 +137,8 @@ static kl_status check_open(const kl_log *log, const kl_append_options *how,
                    (long long)batch->producer_id, batch->producer_epoch);
 }
 
-/* Locked.  Whether its coordinator is the one that the producer had here last, or a newer one,
- * and whether it ends what is open now. */
+/* Locked.  Refuse a marker from an older coordinator than the producer's last one, or one that does
+ * not end the open transaction. */
 static kl_status check_marker(kl_log *log, const kl_batch *batch, const uint8_t *data,
                               bool raised) {
     int32_t type, coordinator_epoch;
@@ -153,7 +152,8 @@ static kl_status check_marker(kl_log *log, const kl_batch *batch, const uint8_t 
                                      batch->producer_epoch, coordinator_epoch, raised);
 }
 
-/* Locked.  Whether a batch of a producer may follow those before it.  *known: it repeats one. */
+/* Locked.  Check that a producer's batch may follow its earlier ones.  *known: the batch is a
+ * duplicate of this one. */
 static kl_status check_producer(kl_log *log, const arrival *in, kl_producers *after,
                                 const kl_batch *batch, const uint8_t *data,
                                 const kl_producer_batch **known) {
@@ -171,10 +171,10 @@ static void tell_duplicate(const kl_log *log, const kl_producer_batch *known,
     if (log->config.log_append_time) out->log_append_time_ms = known->timestamp_ms;
 }
 
-/* Locked.  Give the batches their offsets and see that each may follow those before it.  What a
- * producer repeats is left out: the rest moves together. */
+/* Locked.  Assign offsets and check that each batch may follow the previous ones.  Drop duplicates
+ * and close the gaps. */
 static kl_status admit(kl_log *log, arrival *in, kl_batch *last, kl_appended *out) {
-    kl_producers after = {0}; /* what is known of their producers behind each batch */
+    kl_producers after = {0}; /* state of their producers after each batch */
     kl_status status = KL_OK;
     int64_t next_offset = log->log_end;
     size_t kept = 0, bytes;
@@ -205,7 +205,7 @@ static kl_status admit(kl_log *log, arrival *in, kl_batch *last, kl_appended *ou
     KL_ASSERT(kept <= in->bytes);
     in->bytes = kept;
     kl_producers_free(&after);
-    /* They go into one segment, whose offsets are its base and 31 bits. */
+    /* All go into one segment, whose relative offsets have 31 bits. */
     if (!status && next_offset - log->log_end > INT32_MAX)
         status = kl_fail(KL_E_RECORD_LIST_TOO_LARGE,
                          "batches with %lld offsets, wanted at most %d in one call",
@@ -223,7 +223,8 @@ static kl_status append_arrived(kl_log *log, const arrival *in, const kl_batch *
     return kl_log_append_run_locked(log, (kl_span){in->data, in->bytes}, in->now_ms);
 }
 
-/* What is shown ends here until the batches are on disk; decided before they are written. */
+/* Cap the high watermark at its present value until the batches are on disk; set before they are
+ * written. */
 static kl_status append_held(kl_log *log, const arrival *in, const kl_batch *last) {
     int64_t from = log->hold_from, until = log->hold_until;
     log->hold_from = KL_MIN(from, log->high_watermark);
@@ -236,14 +237,14 @@ static kl_status append_held(kl_log *log, const arrival *in, const kl_batch *las
     return status;
 }
 
-/* Locked.  What the disk is to do after the append. */
+/* Locked.  Request a sync if the settings or the caller require it. */
 static kl_status ask_for_sync(kl_log *log, const kl_append_options *options,
                               kl_appended *out) {
     out->sync_due = log->unflushed_records >= log->config.flush_messages;
     if (options->durable != 1 && !(out->sync_due && options->begin_sync)) return KL_OK;
-    /* A repeated batch may not be on disk yet. */
+    /* A duplicate may not be on disk yet. */
     if (log->flushed > out->last_offset) return KL_OK;
-    log->flushers += 1; /* its acknowledgement waits as a thread would */
+    log->flushers += 1; /* counts like a waiting thread, until acknowledged */
     if (log->flushers == log->flushers_wanted) pthread_cond_signal(&log->gathered);
     return kl_log_request_sync(log);
 }
@@ -262,7 +263,7 @@ static kl_status append_all(kl_log *log, arrival *in, kl_appended *out) {
     if (status) return status;
     KL_ASSERT(out->batch_count == 0 || log->log_end == last.last_offset + 1);
     status = ask_for_sync(log, &in->how, out);
-    /* What is held the next sync shows. */
+    /* The next sync also raises the high watermark over held records. */
     return !status || kl_passes(status) ? status : kl_log_fail_storage(log, status);
 }
 

@@ -1,13 +1,13 @@
-/* derive.c: what is derived from the bytes of a log, rebuilt from them: indexes, leader
- * epochs, producers, aborted transactions. */
+/* derive.c: rebuilds derived state from batches: indexes, leader epochs, producers, aborted
+ * transactions. */
 #include "log.h"
 
-/* A batch that cannot be one, or that goes past the end: where recovery stops. */
+/* An invalid batch, or one that extends past the end: recovery stops there. */
 static bool is_damage(kl_status status) {
     return status == KL_E_CORRUPT_MESSAGE || status == KL_E_BUFFER_TOO_SMALL;
 }
 
-/* The CRC-32 of zip, which messages of old formats carry. */
+/* zip's CRC-32, used by messages of old formats. */
 static uint32_t crc32_update(uint32_t crc, const uint8_t *p, size_t bytes) {
     for (size_t i = 0; i < bytes; i++) {
         crc ^= p[i];
@@ -16,9 +16,8 @@ static uint32_t crc32_update(uint32_t crc, const uint8_t *p, size_t bytes) {
     return crc;
 }
 
-/* A header that a power failure
- * tore can look like a message of an old format, as zeros follow: magic 0.  Its own checksum
- * shows whether it is one; if not, it is damage. */
+/* After a power failure, a torn header followed by zeros can look like magic 0.  The message's own
+ * checksum tells an old format from damage. */
 kl_status kl_log_judge_format(kl_segment *segment, int64_t pos, int64_t end_pos,
                               kl_status status) {
     if (KL_LIKELY(status != KL_E_UNSUPPORTED_FOR_MESSAGE_FORMAT)) return status;
@@ -28,7 +27,7 @@ kl_status kl_log_judge_format(kl_segment *segment, int64_t pos, int64_t end_pos,
     if (looked || got < MAGIC_BYTES_NEEDED) return looked ? looked : KL_E_CORRUPT_MESSAGE;
     int64_t end =
         pos + LENGTH_OVERHEAD + (int64_t)(int32_t)kl_get32(chunk + POS_BATCH_LENGTH);
-    /* Of such a message: offset, size, crc, magic. */
+    /* Layout of an old message: offset, size, crc, magic. */
     uint32_t stored = kl_get32(chunk + LENGTH_OVERHEAD), crc = UINT32_MAX;
     if (end > end_pos) return KL_E_CORRUPT_MESSAGE;
     for (pos += POS_MAGIC; pos < end; pos += (int64_t)got) {
@@ -40,7 +39,7 @@ kl_status kl_log_judge_format(kl_segment *segment, int64_t pos, int64_t end_pos,
     return ~crc == stored ? status : KL_E_CORRUPT_MESSAGE;
 }
 
-/* `epochs` NULL: they are known. */
+/* `epochs` NULL: they are known already. */
 static kl_status note_recovered(const kl_log *log, kl_segment *segment, kl_epochs *epochs,
                                 const kl_batch *batch, const uint8_t *data, int64_t pos) {
     kl_status status =
@@ -53,7 +52,7 @@ static kl_status note_recovered(const kl_log *log, kl_segment *segment, kl_epoch
     return status;
 }
 
-/* Batches from `pos` on, each checked whole, noted; offsets must grow (I2). */
+/* Check whole batches from `pos` on and add them to the derived state; offsets must grow (I2). */
 static kl_status recover_from(const kl_log *log, kl_segment *segment, kl_epochs *epochs,
                               int64_t pos, int64_t end_pos, int64_t *valid_bytes,
                               int64_t *end_offset) {
@@ -109,14 +108,14 @@ kl_status kl_log_extend_tail(kl_log *log, kl_segment *segment, int64_t *end_offs
 
 enum { LOADED_INDEXES_MAX = 16384 };
 
-/* Too many are in memory: unload those that are not in use now. */
+/* Unload the indexes of sealed segments that are not in use. */
 static void unload_indexes(kl_log *log, const kl_version *version) {
     for (size_t i = 0; i + 1 < version->count; i++)
         kl_segment_unload_indexes(version->segments[i]);
     atomic_store(&log->loaded_indexes, 0);
 }
 
-/* What its writer shows of the indexes of a reader's active segment. */
+/* Read a reader's active indexes from the writer's state page. */
 static kl_status follow(kl_log *log, kl_segment *segment) {
     kl_page_values values;
     kl_status status = kl_log_enter(log);
@@ -138,7 +137,7 @@ kl_status kl_log_prepare(kl_log *log, const kl_look *look, size_t index) {
     if (followed && !kl_segment_is_covered(segment, look->active_bytes))
         status = follow(log, segment);
     if (followed && kl_segment_is_covered(segment, look->active_bytes)) return status;
-    /* A writer's active one has its indexes: it was sealed since, and they were let go. */
+    /* A writer's active segment always has indexes: this one was sealed since, and unloaded. */
     if (active && log->writable)
         return kl_fail(KL_E_STALE, "log %s rolled since it was looked at", log->path);
     if (atomic_load(&log->loaded_indexes) > LOADED_INDEXES_MAX ||
@@ -163,12 +162,12 @@ kl_status kl_log_prepare(kl_log *log, const kl_look *look, size_t index) {
 
 /* ---- producers and epochs ---------------------------------------------------------------- */
 
-/* `aborts` NULL: they are not wanted. */
+/* `aborts` NULL: do not collect them. */
 static kl_status replay_marker(kl_producers *into, kl_aborts *aborts, const kl_batch *batch,
                                const uint8_t *data, int64_t now_ms) {
     int32_t type, coordinator_epoch;
     kl_status status = kl_batch_control(batch, data, &type, &coordinator_epoch);
-    if (status == KL_E_CORRUPT_MESSAGE) return KL_OK; /* its reads answer for it */
+    if (status == KL_E_CORRUPT_MESSAGE) return KL_OK; /* reads report it */
     if (status || (type != KL_CONTROL_ABORT && type != KL_CONTROL_COMMIT)) return status;
     int64_t first_offset;
     status = kl_producers_apply_marker(
@@ -203,7 +202,7 @@ static kl_status replay_segment(kl_producers *into, kl_segment *segment, int64_t
         }
     }
     kl_status status = kl_walk_end(&walk);
-    /* Damage below the recovery point stays where it is, and reads report it. */
+    /* Damage below the recovery point is left alone; reads report it. */
     return kl_walk_met_damage(status) ? KL_OK : status;
 }
 
@@ -212,13 +211,13 @@ static kl_status replay_segment(kl_producers *into, kl_segment *segment, int64_t
 static kl_status save_aborts(kl_segment *segment, kl_dir *dir, bool sealed) {
     KL_ASSERT_HELD(&segment->lock);
     kl_status status = kl_aborts_rewrite(&segment->aborts, dir, true);
-    if (status == KL_E_NO_SPACE) return KL_OK; /* with its seal, or by the next open */
+    if (status == KL_E_NO_SPACE) return KL_OK; /* the seal or the next open retries */
     if (status || !sealed) return status;
     status = kl_guard_reseal(segment, dir, true);
     return status == KL_E_NO_SPACE ? kl_sidecar_drop(dir, segment->base_offset) : status;
 }
 
-/* The segment is locked.  Replace its aborted transactions with those that a replay found. */
+/* The segment is locked.  Replace its aborted transactions with those found by a replay. */
 static void take_aborts(kl_segment *segment, kl_aborts *found) {
     KL_ASSERT_HELD(&segment->lock);
     KL_ASSERT(found->base_offset == segment->base_offset);
@@ -253,11 +252,11 @@ kl_status kl_log_derive_producers(const kl_log *log, const kl_version *version,
     for (size_t i = kl_version_find(version, at); !status && i < version->count; i++) {
         kl_segment *segment = version->segments[i];
         bool rebuild = segment->base_offset >= rebuild_from;
-        /* The one that lies here was perhaps never on disk whole, or names batches that are
-         * gone.  Synced: what recovers after a crash of this may not come by here. */
+        /* An existing snapshot may be incomplete or refer to batches that are gone.  Synced,
+         * because recovery after another crash may start above it. */
         if (rebuild && log->writable && segment->base_offset > at)
             status = kl_log_write_snapshot(into, dir, segment->base_offset, true);
-        if (status == KL_E_NO_SPACE) status = KL_OK; /* a longer replay next time */
+        if (status == KL_E_NO_SPACE) status = KL_OK; /* costs a longer replay next time */
         if (status) break;
         bool sealed = i + 1 < version->count;
         if (rebuild) status = rebuild_segment(log, into, dir, segment, sealed, at);
@@ -275,7 +274,7 @@ kl_status kl_log_load_producers(kl_log *log, kl_dir *dir, int64_t from,
     return status;
 }
 
-/* Those of sealed segment `index`, by a replay of what lies before it. */
+/* Aborted transactions of segment `index`, from a snapshot and a replay. */
 static kl_status derive_aborts(const kl_log *log, const kl_version *version, size_t index,
                                kl_dir *dir, kl_aborts *found) {
     kl_producers producers;
@@ -290,7 +289,7 @@ static kl_status derive_aborts(const kl_log *log, const kl_version *version, siz
     return status;
 }
 
-/* Locked.  *saves: no other thread changes segments now, nor will before kl_log_release. */
+/* Locked.  *saves: segments are claimed, to write the list; release with kl_log_release. */
 static void mend_aborts(kl_log *log, kl_segment *segment, kl_aborts *found, bool *saves) {
     KL_ASSERT_HELD(&log->lock);
     kl_lock(&segment->lock);
@@ -311,13 +310,13 @@ static kl_status rebuild_aborts(kl_log *log, const kl_look *look, size_t index) 
     if (!status) status = derive_aborts(log, look->version, index, dir, &found);
     if (!status) status = kl_log_enter(log);
     if (status) goto out;
-    /* A thread that asked at the same time may have stored them; if segments changed, ask again. */
+    /* Another thread may have stored them already; if segments changed, the caller asks again. */
     if (!segment->aborts_checked && log->generation == look->generation)
         mend_aborts(log, segment, &found, &saves);
     kl_log_leave(log);
     if (!saves) goto out;
     kl_lock(&segment->lock);
-    (void)save_aborts(segment, dir, true); /* else the next open does */
+    (void)save_aborts(segment, dir, true); /* on failure, the next open does it */
     kl_unlock(&segment->lock);
     kl_lock(&log->lock);
     kl_log_release(log);
@@ -329,8 +328,8 @@ out:
     return status;
 }
 
-/* Most segments have no list of aborted transactions, so that a lost one shows only in what the
- * side-car says: read once, when the list is first asked for. */
+/* Most segments have no aborted transactions, so only the side-car shows that a list is lost: it is
+ * read once, when the list is first needed. */
 kl_status kl_log_enter_aborts(kl_log *log, const kl_look *look, size_t index) {
     kl_segment *segment = look->version->segments[index];
     kl_sealed_aborts was;

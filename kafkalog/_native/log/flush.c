@@ -1,20 +1,20 @@
 /* flush.c: group commit.  One round of syncs serves every caller that asked before it began.  A
- * sync thread runs the round; if there is little to write, the first caller that waits without a
- * limit runs it, since handing it to another thread and back would take longer than the disk.  A
- * caller that waits with a limit returns in time, and the round continues. */
+ * sync thread runs the round, unless there is little to write: then the first caller without a
+ * timeout runs it, as a hand-over would take longer than the disk.  A caller with a timeout returns
+ * in time, and the round continues. */
 #include "log.h"
 
 #include <stdio.h>
 
 enum {
-    /* Beyond these the hand-over costs little compared with the disk. */
+    /* Above these limits a hand-over costs little compared with the disk. */
     OWN_ROUND_BYTES = 4 << 20,
     OWN_ROUND_NS = 50 * 1000 * 1000,
-    /* A disk that stalled for seconds must not make the next round wait for seconds, too. */
+    /* Cap the wait, so that a disk that stalled once does not delay the next round by seconds. */
     GATHER_NS_MAX = 25 * 1000 * 1000,
-    /* Beyond it the disk is busy with bytes, and should start rather than wait for more. */
+    /* Above this size, start writing instead of waiting for more callers. */
     GATHER_BYTES = 256 << 10,
-    RETRY_MS = 50 /* after a round that failed for want of something */
+    RETRY_MS = 50 /* after a round that failed for lack of a resource */
 };
 
 kl_status kl_log_request_sync(kl_log *log) {
@@ -26,10 +26,10 @@ kl_status kl_log_request_sync(kl_log *log) {
 typedef struct {
     kl_segment *segment;
     int64_t next_offset;
-    bool derived; /* its derived files, too */
+    bool derived; /* its derived files were synced, too */
 } sync_item;
 
-/* What a round works on, taken under the lock and synced outside of it. */
+/* The files of one round, collected under the lock and synced without it. */
 typedef struct {
     sync_item *items; /* `one`, or allocated */
     sync_item one;
@@ -38,7 +38,7 @@ typedef struct {
     int64_t generation;
     bool dir_dirty;
     bool texts_dirty;
-    bool tried; /* what failed was a sync: else a file could not be opened for it */
+    bool tried; /* the failure was a sync, not an open */
 } sync_round;
 
 static kl_status begin_round(kl_log *log, sync_round *round) {
@@ -68,8 +68,8 @@ static kl_status begin_round(kl_log *log, sync_round *round) {
     return KL_OK;
 }
 
-/* What names the log's topic and its epochs was written when it was made and opened, and is of
- * use only with records; its folder tells of new files.  None waits for another. */
+/* The folder, partition.metadata and the epochs are synced together with the first records that
+ * need them. */
 typedef struct {
     kl_dir *dir;
     kl_sync_name names[3];
@@ -124,7 +124,7 @@ static kl_status sync_round_files(kl_log *log, sync_round *round) {
     return status;
 }
 
-/* Locked.  `again`: its derived files are still to be synced. */
+/* Locked.  `again`: derived files must be synced again. */
 static void end_round(sync_round *round, bool again) {
     for (size_t i = 0; i < round->count; i++) {
         sync_item *item = &round->items[i];
@@ -134,28 +134,28 @@ static void end_round(sync_round *round, bool again) {
     if (round->items != &round->one) kl_release(round->items);
 }
 
-/* Locked.  Whether what the next round has to write is little. */
+/* Locked.  True if the next round has at most `bytes_max` to write. */
 static bool round_is_short(const kl_log *log, int64_t bytes_max) {
     const kl_segment *active = kl_log_active(log);
     return log->round_base == active->base_offset &&
            active->size - log->round_size <= bytes_max;
 }
 
-/* Locked.  Whether a round must wait: for another one, or while files take the names of others,
- * so that one that is opened now may be neither. */
+/* Locked.  True if a round must wait: for another round, or for a change of segments, during which
+ * a name may refer to either file. */
 static bool must_wait(const kl_log *log) { return log->syncing || log->generation & 1; }
 
-/* Locked.  Whether a waiting caller runs the next round itself: the last round shows how long the
- * disk takes. */
+/* Locked.  True if a waiting caller should run the next round itself, given how long the last one
+ * took. */
 static bool runs_own_round(const kl_log *log) {
     return !must_wait(log) && log->round_ns > 0 && log->round_ns <= OWN_ROUND_NS &&
            round_is_short(log, OWN_ROUND_BYTES);
 }
 
-/* Locked, but not while it waits.  Threads that flush in a loop, and producers with one
- * request in flight, return soon after the round that served them.  The thread that runs the
- * next round waits for them, for at most half the time of a round, and GATHER_NS_MAX, instead of
- * leaving them to the round after it.  A sync thread does not wait if other logs wait for one. */
+/* Locked, but not while waiting.  Threads that flush in a loop, and producers with one request in
+ * flight, return soon after the round that served them.  Wait for them, at most half a round or
+ * GATHER_NS_MAX, so that the next round serves them, too.  A sync thread does not wait if other
+ * logs queue for it. */
 static void gather(kl_log *log) {
     KL_ASSERT_HELD(&log->lock);
     if (!round_is_short(log, GATHER_BYTES) || kl_sync_is_behind(&log->sync)) return;
@@ -166,8 +166,8 @@ static void gather(kl_log *log) {
         kl_cond_wait_ns(&log->gathered, &log->lock, left_ns);
 }
 
-/* Locked, but not while the files are synced; one round at a time.  A failure that passes is
- * returned, and nothing is lost by it; another one takes the log offline. */
+/* Locked, but not during the syncs; one round at a time.  A retriable failure is returned and loses
+ * nothing; any other takes the log offline. */
 static kl_status run_round(kl_log *log) {
     sync_round round = {0};
     bool passes = false;
@@ -187,20 +187,20 @@ static kl_status run_round(kl_log *log) {
     kl_unlock(&log->lock);
     status = sync_round_files(log, &round);
     kl_lock(&log->lock);
-    /* A file that was cut or deleted since and had to be opened again: not a sync that
-     * failed, as none was tried. */
+    /* The file was truncated or deleted since, and could not be reopened: no sync was tried, so
+     * none failed. */
     bool gone = round.generation != log->generation &&
                 (status == KL_E_STALE || status == KL_E_NOT_FOUND);
     passes = kl_passes(status) || (status == KL_E_IO && !round.tried);
     if (passes) log->untried_errno = kl_error_errno();
     end_round(&round, gone || passes);
     if (passes) {
-        log->sync_wanted = true; /* also by callers that asked for one and do not wait */
+        log->sync_wanted = true; /* also for callers that do not wait */
         log->dir_dirty |= round.dir_dirty;
         log->texts_dirty |= round.texts_dirty;
     } else if (status && !gone) {
-        /* What was written may already be lost, and a second sync would report it as there:
-         * the first failure is final. */
+        /* The written data may be lost, and a second sync would report success (fsync clears the
+         * error): the first failure is final. */
         kl_log_fail_storage(log, status);
     } else if (round.generation == log->generation) {
         KL_ASSERT(round.target <= log->log_end);
@@ -209,7 +209,7 @@ static kl_status run_round(kl_log *log) {
     } else {
         log->dir_dirty |= round.dir_dirty;
         log->texts_dirty |= round.texts_dirty;
-        log->sync_wanted = true; /* segments were cut or swapped since: again */
+        log->sync_wanted = true; /* segments were truncated or swapped: repeat */
     }
 out:
     log->round_ns = kl_monotonic_ns() - began_ns;
@@ -223,8 +223,7 @@ out:
     return passes ? status : KL_OK;
 }
 
-/* Locked, but not while it waits.  What failed passes: callers may still wait for records that
- * are held back. */
+/* Locked, but not while waiting.  Retry later: callers may wait for records that are held back. */
 static void wait_for_means(kl_log *log) {
     int64_t end_ms = kl_monotonic_ms() + RETRY_MS, left_ms;
     while (!log->closed && (left_ms = end_ms - kl_monotonic_ms()) > 0)
@@ -253,7 +252,7 @@ kl_status kl_log_flush_start(kl_log *log, int64_t *target) {
     return status;
 }
 
-/* Locked.  A truncation can leave an end below the target: all there is counts. */
+/* Locked.  If a truncation moved the end below the target, the whole log counts. */
 static bool on_disk(const kl_log *log, int64_t target) {
     return log->flushed >= KL_MIN(target, log->log_end) && !log->noting &&
            !(log->sync_wanted && log->dir_dirty);
@@ -278,11 +277,11 @@ static kl_status fail_untried(const kl_log *log) {
                          "as no file could be opened for it", end, flushed);
 }
 
-/* Locked.  KL_E_TIMEOUT, KL_E_CLOSED, KL_E_STORAGE, and what passes. */
+/* Locked.  KL_E_TIMEOUT, KL_E_CLOSED, KL_E_STORAGE, and retriable errors. */
 static kl_status wait_for(kl_log *log, int64_t target, int32_t timeout_ms) {
     const int64_t end_ms = kl_monotonic_ms() + timeout_ms;
     const bool limited = timeout_ms >= 0;
-    /* One that is under way began before this call. */
+    /* A round in progress began before this call. */
     int64_t failed_rounds = log->failed_rounds + (log->syncing ? 1 : 0);
     while (!on_disk(log, target)) {
         if (log->offline) return fail_offline(log);
@@ -319,7 +318,7 @@ kl_status kl_log_flush(kl_log *log, int64_t *target, int32_t timeout_ms) {
         if (log->flushers == log->flushers_wanted) pthread_cond_signal(&log->gathered);
         KL_FP("flush.joined");
         status = wait_for(log, *target, timeout_ms);
-        /* One that a round has counted is counted off at its end. */
+        /* A round that counted this caller has subtracted it already. */
         if (log->counted_rounds == counted_rounds) log->flushers -= 1;
         KL_ASSERT(log->flushers >= 0);
     }

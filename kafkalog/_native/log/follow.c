@@ -1,23 +1,22 @@
-/* follow.c: the current state of a log: a reader follows its writer, and callers wait for an end
- * to move. */
+/* follow.c: a reader follows its writer; callers wait for an offset. */
 #include <fcntl.h>
 
 #include "log.h"
 
 enum {
-    RELOAD_TRIES = 2000, /* some seconds: a long change of segments is rare */
-    PAGE_LOOK_MS = 1000  /* how often a reader looks whether its writer lives */
+    RELOAD_TRIES = 2000, /* a few seconds: long changes of segments are rare */
+    PAGE_LOOK_MS = 1000  /* how often a reader checks that its writer lives */
 };
 
 /* ---- after a writer ------------------------------------------------------------------ */
 
-/* What a reader knew of the log before it looks again. */
+/* A reader's state before a reload. */
 typedef struct {
     kl_version *version;
     int64_t generation;
 } seen_before;
 
-/* A living writer's page, which replaces the bytes on disk as the source of these. */
+/* Take all ends from a living writer's state page instead of the files. */
 static kl_status load_by_page(kl_log *log, kl_dir *dir, const kl_page_values *values,
                               const seen_before *before) {
     int64_t indexless, corrupt_from;
@@ -28,7 +27,7 @@ static kl_status load_by_page(kl_log *log, kl_dir *dir, const kl_page_values *va
     kl_segment *active = kl_log_active(log);
     if (active->base_offset != values->active_base_offset) return KL_E_STALE;
     active->size = values->active_bytes;
-    active->aborts.loaded = false; /* its file can come any time */
+    active->aborts.loaded = false; /* the writer may create its file at any time */
     log->log_start = values->log_start_offset;
     log->log_end = values->log_end_offset;
     log->high_watermark = values->high_watermark;
@@ -44,7 +43,7 @@ static kl_status load_by_page(kl_log *log, kl_dir *dir, const kl_page_values *va
     return status;
 }
 
-/* Without a page the folder's change time and the last file's length tell what is new. */
+/* Without a page, the folder's modification time and the last file's size show changes. */
 static kl_status look_at_folder(kl_log *log, bool *changed, bool *grown) {
     struct stat folder;
     if (kl_io->fstatat(AT_FDCWD, log->path, &folder, 0) != 0)
@@ -55,7 +54,7 @@ static kl_status look_at_folder(kl_log *log, bool *changed, bool *grown) {
     kl_status status = KL_OK;
     if (log->version->count)
         status = kl_file_stat(kl_log_active(log)->file, &bytes, &modified_ms);
-    /* It was never written to, or it was deleted. */
+    /* Never written, or deleted. */
     if (status == KL_E_NOT_FOUND || status == KL_E_STALE) status = KL_OK;
     *changed = folder_ns != log->seen_folder_ns || log->generation < 0 ||
                !log->version->count || bytes < kl_log_active(log)->size;
@@ -87,13 +86,13 @@ static kl_status reload_by_folder(kl_log *log, kl_dir *dir) {
     return KL_OK;
 }
 
-/* The segments as a living writer's page has them.  *done false: there is no such writer, or
- * what its page says is not in the folder. */
+/* Load the segments by a living writer's state page.  *done false: there is no such writer, or the
+ * folder does not match its page. */
 static kl_status reload_by_page(kl_log *log, kl_dir *dir, const seen_before *before,
                                 bool *done) {
     bool settled = true;
     *done = false;
-    /* A writer in the middle of a change, or one that rolled between page and listing. */
+    /* Retry while the writer changes segments, or rolled between page and listing. */
     for (int tries = 0; tries < RELOAD_TRIES; tries++) {
         kl_page_values values, after;
         if (!kl_statepage_read(log->page, &values)) return KL_OK;
@@ -116,7 +115,7 @@ static kl_status reload_by_page(kl_log *log, kl_dir *dir, const seen_before *bef
                    log->path);
 }
 
-/* A partition that was made, and never opened for writing, is an empty log. */
+/* A partition that was created but never opened for writing is an empty log. */
 static kl_status stand_on_nothing(kl_log *log, kl_dir *dir) {
     bool made = false;
     kl_segment *absent = NULL;
@@ -134,7 +133,7 @@ static kl_status stand_on_nothing(kl_log *log, kl_dir *dir) {
     return KL_OK;
 }
 
-/* A reader sees what the directory holds now. */
+/* Load the directory's present state into a reader. */
 static kl_status reload(kl_log *log) {
     kl_dir *dir = NULL;
     kl_status status = kl_dir_open(log->path, 0, &dir);
@@ -151,7 +150,7 @@ static kl_status reload(kl_log *log) {
     }
     if (!status && log->version->count == 0) status = stand_on_nothing(log, dir);
     if (status &&
-        before.version->count > 0) { /* half of a list is none: what was seen stays */
+        before.version->count > 0) { /* keep the old list instead of half a list */
         kl_version_drop(log->version);
         log->version = kl_version_retain(before.version);
         log->generation = -1;
@@ -162,7 +161,7 @@ static kl_status reload(kl_log *log) {
     return status;
 }
 
-/* A reader's active segment after its writer appended. */
+/* Follow the writer's appends to the active segment. */
 static kl_status grow_active(kl_log *log, const kl_page_values *values) {
     kl_segment *active = kl_log_active(log);
     if (values->active_bytes == active->size) return KL_OK;
@@ -171,8 +170,8 @@ static kl_status grow_active(kl_log *log, const kl_page_values *values) {
     return kl_segment_follow(active, log->page, values, true);
 }
 
-/* Whether the page is up to date.  A killed writer leaves it unchanged, and the next writer may be
- * a program without a page, or another user with a page elsewhere. */
+/* Whether the page is up to date.  A killed writer leaves it unchanged, and the next writer may
+ * have no page, or one of another user elsewhere. */
 static bool page_is_kept(kl_log *log, kl_page_values *values) {
     if (!kl_statepage_read(log->page, values)) return false;
     int64_t now_ms = kl_monotonic_ms();
@@ -189,7 +188,7 @@ kl_status kl_log_refresh(kl_log *log) {
     if (log->page && !page_is_kept(log, &values)) {
         kl_statepage_close(log->page, false);
         log->page = NULL;
-        log->generation = -1; /* the next look is at the folder itself */
+        log->generation = -1; /* next time, read the folder itself */
     }
     if (log->page == NULL) {
         status = kl_statepage_open(log->path, &log->page);
@@ -211,7 +210,7 @@ kl_status kl_log_refresh(kl_log *log) {
         log->flushed = values.flushed_offset;
         if (status == KL_E_STALE) status = reload(log);
     } else {
-        status = reload(log); /* rolled */
+        status = reload(log); /* the writer rolled */
     }
 out:
     kl_log_leave(log);
@@ -266,7 +265,7 @@ static int64_t bound_of(const kl_log *log, int32_t bound) {
     return kl_look_bound(&look, bound);
 }
 
-/* A reader's wait: the writer is another process, which notifies no reader; look again soon. */
+/* A reader polls: its writer is another process and cannot notify it. */
 static kl_status wait_as_reader(kl_log *log, int64_t offset, int32_t bound,
                                 int32_t timeout_ms) {
     int64_t end_ms = kl_monotonic_ms() + timeout_ms;

@@ -1,14 +1,14 @@
-/* follower.c: a leader's batches, their offsets and epochs as they are. */
+/* follower.c: appends a leader's batches with their offsets and epochs unchanged. */
 #include "append.h"
 
-/* Locked.  Whether the leader sent the batch that the start of this empty log lies in. */
+/* Locked.  Whether this empty log's start may lie in the middle of the leader's batch. */
 static bool straddles(const kl_log *log, const kl_batch *batch) {
     return kl_log_active(log)->size == 0 && log->version->count == 1 &&
            log->log_start == log->log_end && batch->last_offset >= log->log_start;
 }
 
-/* Locked.  Begin at the batch that the start lies in.  Where that waits for a change of
- * segments, others append: what it is follows from the log behind the wait. */
+/* Locked.  Move the base of an empty log down to the batch that contains its start.  Check again
+ * after the wait for a change of segments, as others may have appended. */
 static kl_status begin_at(kl_log *log, const kl_batch *batch) {
     KL_ASSERT_HELD(&log->lock);
     bool begins = straddles(log, batch);
@@ -47,7 +47,7 @@ kl_status kl_log_append_follower(kl_log *log, const uint8_t *batches, size_t byt
         kl_batch batch;
         status = append_follower_batch(log, batches + pos, bytes - pos, now_ms, &batch);
         if (status == KL_E_BUFFER_TOO_SMALL) {
-            status = KL_OK; /* a fetch may end inside of a batch */
+            status = KL_OK; /* a fetch may end in the middle of a batch */
             break;
         }
         if (status) break;

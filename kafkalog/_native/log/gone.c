@@ -1,5 +1,5 @@
-/* gone.c: detects missing records that were on disk.  No crash removes them, so opening the log
- * reports them before anything is written to it. */
+/* gone.c: detects missing records that were on disk.  No crash removes them, so an open reports
+ * them before it writes anything. */
 #include <stdio.h>
 
 #include "base/io.h"
@@ -22,7 +22,7 @@ kl_status kl_log_check_end(const kl_log *log, int64_t end_offset) {
     return refuse(log, found);
 }
 
-/* Of the `.log` files, the last below `base` and the first above it; -1: none. */
+/* The last `.log` below `base` and the first above it; -1: none. */
 static void find_neighbours(const kl_names *names, int64_t base, int64_t *below,
                             int64_t *above) {
     int64_t other;
@@ -34,8 +34,8 @@ static void find_neighbours(const kl_names *names, int64_t base, int64_t *below,
     }
 }
 
-/* Whether the records of the segment that an orphan was derived from are missing between two
- * others: *gone.  Above the last segment the log's end shows what is missing. */
+/* *gone: an orphan's segment is missing between two others.  Above the last segment,
+ * kl_log_check_end finds it. */
 static kl_status look_at_orphan(const kl_log *log, kl_dir *dir, const kl_names *names,
                                 const char *name, int64_t base, bool *gone) {
     struct stat file;
@@ -50,8 +50,8 @@ static kl_status look_at_orphan(const kl_log *log, kl_dir *dir, const kl_names *
         kl_segment_name(log_name, below, KL_LOG_SUFFIX);
         status = kl_segment_file_end(dir, log_name, below, &end);
     }
-    *gone =
-        !status && end <= base; /* else a stray file: the one before has those offsets */
+    *gone = !status &&
+            end <= base; /* else a stray file: the previous segment has these offsets */
     return status;
 }
 
@@ -62,7 +62,7 @@ kl_status kl_log_check_names(const kl_log *log, kl_dir *dir, const kl_names *nam
         int64_t base;
         const char *name = names->names[i];
         any = any || kl_segment_name_parse(name, KL_LOG_SUFFIX, &base);
-        /* A crash leaves such, too, in the middle of a deletion or an exchange of segments. */
+        /* A crash during a deletion or swap of segments also leaves orphans. */
         if (!log->clean || log->loaded || !kl_segment_is_orphan(names, name, &base))
             continue;
         status = look_at_orphan(log, dir, names, name, base, &gone);

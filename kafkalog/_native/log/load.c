@@ -1,4 +1,4 @@
-/* load.c: what is in a folder, which of it counts, and where it ends. */
+/* load.c: loads the files of a folder: which of them count, and where the log ends. */
 #include <stdio.h>
 
 #include "log.h"
@@ -10,7 +10,7 @@ static bool has_suffix(const char *name, const char *suffix) {
     return a > b && strcmp(name + a - b, suffix) == 0;
 }
 
-/* "N.log.swap", "N.index.cleaned", ...: the base offset and the name without `suffix`. */
+/* Parse "N.log.swap", "N.index.cleaned", ...: the base offset and the name without `suffix`. */
 static bool parse_leftover(const char *name, const char *suffix, char inner[KL_NAME_BYTES],
                            int64_t *base_offset) {
     static const char *const kinds[] = {KL_LOG_SUFFIX,     KL_INDEX_SUFFIX,
@@ -24,7 +24,8 @@ static bool parse_leftover(const char *name, const char *suffix, char inner[KL_N
     return false;
 }
 
-/* The lowest base offset of unfinished output: swap files from there on are not trusted. */
+/* The lowest base offset of unfinished compaction output: swap files from there on are not
+ * trusted. */
 static int64_t lowest_cleaned(const kl_names *names) {
     int64_t lowest = INT64_MAX, base;
     char inner[KL_NAME_BYTES];
@@ -34,8 +35,8 @@ static int64_t lowest_cleaned(const kl_names *names) {
     return lowest;
 }
 
-/* Swap files that are not trusted go, and are gone before the unfinished output that says
- * so: else a crash between the two would leave them as if they were finished. */
+/* Remove untrusted swap files, durably before the unfinished output that marks them: otherwise a
+ * crash in between would leave them looking finished. */
 static kl_status remove_distrusted(kl_dir *dir, const kl_names *names,
                                    int64_t min_cleaned) {
     bool removed = false;
@@ -51,7 +52,7 @@ static kl_status remove_distrusted(kl_dir *dir, const kl_names *names,
     return removed ? kl_dir_sync(dir) : KL_OK;
 }
 
-/* Unfinished output goes, and what was to be deleted. */
+/* Remove unfinished output and files marked for deletion. */
 static kl_status remove_unfinished(kl_dir *dir, const kl_names *names) {
     for (size_t i = 0; i < names->count; i++) {
         char inner[KL_NAME_BYTES];
@@ -66,7 +67,7 @@ static kl_status remove_unfinished(kl_dir *dir, const kl_names *names) {
     return KL_OK;
 }
 
-/* Put one finished swap file where the segments were that it replaces. */
+/* Replace the old segments with a finished swap file. */
 static kl_status complete_swap(kl_dir *dir, const kl_names *names, const char *name,
                                const char *inner, int64_t base) {
     int64_t end;
@@ -74,15 +75,15 @@ static kl_status complete_swap(kl_dir *dir, const kl_names *names, const char *n
     for (size_t i = 0; !status && i < names->count; i++) {
         int64_t other;
         if (!kl_segment_name_parse(names->names[i], KL_LOG_SUFFIX, &other)) continue;
-        if (other <= base || other >= end) continue; /* `base` itself: the rename does it */
+        if (other <= base || other >= end) continue; /* the rename replaces `base` itself */
         status = kl_dir_unlink(dir, names->names[i]);
         if (status == KL_E_NOT_FOUND) status = KL_OK;
     }
-    /* The old one describes bytes that are deleted; a new one already has its name. */
+    /* The old side-car describes deleted bytes; a new one already has its name. */
     if (!status && !kl_segment_is_listed(names, base, KL_SIDECAR_SUFFIX KL_SWAP_SUFFIX))
         status = kl_sidecar_drop(dir, base);
-    /* Otherwise a power cut could keep the rename, which ends the swap, and lose the steps before
-     * it: the old segments would remain next to the new one. */
+    /* Without this, a power cut could keep the rename, which ends the swap, and lose the unlinks
+     * before it: old segments would remain next to the new one. */
     if (!status) status = kl_dir_sync(dir);
     KL_FP("open.swap.before_rename");
     if (!status) status = kl_dir_rename(dir, name, inner);
@@ -93,7 +94,8 @@ static kl_status finish_swaps(kl_log *log, kl_dir *dir, const kl_names *names,
                               int64_t min_cleaned) {
     kl_status status = KL_OK;
     for (int pass = 0; pass < 2;
-         pass++) /* a segment's .log last: its renaming ends the swap */
+         /* .log files last: their rename ends the swap */
+         pass++)
         for (size_t i = 0; !status && i < names->count; i++) {
             char inner[KL_NAME_BYTES];
             int64_t base;
@@ -118,7 +120,7 @@ static bool is_leftover(const char *name) {
            parse_leftover(name, KL_SWAP_SUFFIX, inner, &base);
 }
 
-/* `names`: what the folder holds, listed again if something was cleared. */
+/* `names`: the folder's files, listed again if any were removed. */
 static kl_status clear_leftovers(kl_log *log, kl_dir *dir, kl_names *names) {
     bool any = false;
     for (size_t i = 0; i < names->count && !any; i++) any = is_leftover(names->names[i]);
@@ -133,8 +135,7 @@ static kl_status clear_leftovers(kl_log *log, kl_dir *dir, kl_names *names) {
 
 /* ---- segments -------------------------------------------------------------------------- */
 
-/* An index without its `.log` would be believed by a later segment of that name, a
- * side-car by its readers. */
+/* Otherwise a later segment of the same name would use this index or side-car. */
 static kl_status remove_orphans(kl_log *log, kl_dir *dir, const kl_names *names) {
     kl_status status = KL_OK;
     for (size_t i = 0; !status && log->writable && i < names->count; i++) {
@@ -146,16 +147,16 @@ static kl_status remove_orphans(kl_log *log, kl_dir *dir, const kl_names *names)
     return status;
 }
 
-/* A finished .swap whose exchange a crash cut short: the segments that begin in [base, end)
- * are replaced by it. */
+/* A finished .swap that a crash left in place: it replaces the segments that begin in [base,
+ * end). */
 typedef struct {
-    const char *name; /* of its .log; NULL: there is none */
+    const char *name; /* of its .log; NULL: no swap */
     int64_t base;
     int64_t end;
 } swap_left;
 
-/* A reader leaves to the next writer what finish_swaps does and sees its outcome already.
- * One at a time is all that compaction has. */
+/* A reader sees the outcome of finish_swaps, and leaves the work to the next writer.  Compaction
+ * has at most one swap in progress. */
 static kl_status find_swap(kl_dir *dir, const kl_names *names, swap_left *out) {
     int64_t min_cleaned = lowest_cleaned(names), base;
     char inner[KL_NAME_BYTES];
@@ -181,7 +182,7 @@ static kl_status vanished(kl_log *log, const char *name) {
                    name);
 }
 
-/* The sealed segment of `known` that begins at `base`; NULL: none. */
+/* The sealed segment of `known` with base offset `base`, or NULL. */
 static kl_segment *find_known(const kl_version *known, int64_t base) {
     if (known == NULL || known->count == 0) return NULL;
     size_t index = kl_version_find(known, base);
@@ -212,9 +213,9 @@ static kl_status take_segments(kl_log *log, kl_dir *dir, const kl_names *names,
         }
         status = kl_segment_open(log->path, names->names[i], base, log->writable, &segment);
         if (status == KL_E_NOT_FOUND && !log->writable)
-            status = vanished(log, names->names[i]); /* by its owner: look again */
+            status = vanished(log, names->names[i]); /* deleted by its owner: list again */
         if (status) break;
-        if (swapped) { /* what lies under the names of its indexes may be the old ones' */
+        if (swapped) { /* its index files may belong to the old segment */
             kl_index_clear(&segment->offsets);
             kl_index_clear(&segment->times);
         }
@@ -224,7 +225,7 @@ static kl_status take_segments(kl_log *log, kl_dir *dir, const kl_names *names,
         segment->aborts.loaded = !kl_segment_is_listed(names, base, KL_TXN_SUFFIX);
         status = kl_version_add(&log->version, segment);
     }
-    /* The last one grows again: a crash came between its seal and its successor. */
+    /* A crash between seal and roll: the last segment grows again. */
     if (!status && log->writable && log->version->count &&
         kl_segment_is_listed(names, kl_log_active(log)->base_offset, KL_SIDECAR_SUFFIX))
         status = kl_sidecar_drop(dir, kl_log_active(log)->base_offset);
@@ -258,7 +259,7 @@ kl_status kl_log_load_aborts(kl_log *log, kl_dir *dir, int64_t *corrupt_from) {
     return KL_OK;
 }
 
-/* Messages of old Kafkas are recognised when a log is opened, not in the middle of a read. */
+/* Refuse messages of old formats at open, not in the middle of a read. */
 static kl_status refuse_old_formats(kl_log *log) {
     const size_t last = log->version->count - 1;
     for (size_t i = 0; i <= last; i += KL_MAX(last, (size_t)1)) {
@@ -278,8 +279,8 @@ static kl_status refuse_old_formats(kl_log *log) {
     return KL_OK;
 }
 
-/* Where a log that was closed cleanly ends: headers behind the last index entry.
- * *sane false: the bytes say that it was not closed cleanly after all. */
+/* Find the end of a cleanly closed log by walking headers after the last index entry.  *sane false:
+ * the log was not closed cleanly after all. */
 static kl_status find_clean_end(kl_log *log, kl_dir *dir, bool *sane,
                                 kl_recovery *recovery) {
     kl_segment *active = kl_log_active(log);
@@ -300,7 +301,7 @@ static kl_status find_clean_end(kl_log *log, kl_dir *dir, bool *sane,
     kl_walk_init(&walk, active->file, pos, active->size, KL_CHUNK_LOOKUP_BYTES);
     log->log_end = active->base_offset;
     bool times = kl_segment_begin_times(active, pos);
-    bool grows = true; /* base offsets lie outside of the checksum */
+    bool grows = true; /* the CRC does not cover base offsets */
     for (kl_batch batch; grows && kl_walk_more(&walk, &batch);) {
         grows = batch.base_offset >= log->log_end;
         log->log_end = batch.last_offset + 1;
@@ -309,14 +310,14 @@ static kl_status find_clean_end(kl_log *log, kl_dir *dir, bool *sane,
     status = kl_walk_end(&walk);
     if (times && status) kl_segment_forget_times(active);
     *sane = !status && grows;
-    /* A header's counts may be wrong and still parse: the end that was noted shows it. */
+    /* A damaged header may still parse, with wrong counts: compare with the recorded end. */
     if (!log->loaded && log->recovery_point >= 0 && log->log_end != log->recovery_point)
         *sane = false;
-    /* An old format in the middle, too, is for the recovery to judge. */
+    /* Recovery decides whether this is an old format. */
     return kl_walk_met_damage(status) ? KL_OK : status;
 }
 
-/* Not of what does not count: the file may go on behind its usable entries. */
+/* Only loaded entries count: the file may continue after them. */
 static uint32_t sum_index(const kl_index *index, uint32_t crc) {
     kl_span bytes = kl_index_bytes(index);
     return kl_crc32c_more(crc, bytes.data, bytes.bytes);
@@ -332,12 +333,12 @@ int64_t kl_log_sum_derived(const kl_log *log) {
     return (int64_t)(kl_epochs_crc(&log->epochs) & INT32_MAX) << 32 | crc;
 }
 
-/* What of a clean log is not what its close left. */
+/* Derived files of a clean log that differ from those at its close. */
 typedef struct {
     bool epochs;
     bool active; /* the last segment's indexes or aborted transactions */
-    bool aborts; /* nothing vouches for these, */
-    bool none;   /* or for there being none */
+    bool aborts; /* the list of aborted transactions is unverified, */
+    bool none;   /* or its absence is */
 } doubts;
 
 static kl_status find_doubts(kl_log *log, kl_dir *dir, doubts *found) {
@@ -354,8 +355,8 @@ static kl_status find_doubts(kl_log *log, kl_dir *dir, doubts *found) {
     return KL_OK;
 }
 
-/* A crash came into the deletion of segments below the log's start: they go now, unless
- * only they know their producers. */
+/* A crash interrupted a deletion below the log start: finish it, unless only these segments have
+ * the state of their producers. */
 static kl_status finish_deletion(kl_log *log, kl_dir *dir, int64_t *indexless) {
     size_t first =
         log->version->count ? kl_version_find(log->version, log->first_start) : 0;
@@ -372,8 +373,8 @@ static kl_status finish_deletion(kl_log *log, kl_dir *dir, int64_t *indexless) {
     return status ? status : kl_log_load_segments(log, dir, false, NULL, indexless);
 }
 
-/* Sealed segments from `base_offset` on have their indexes again, as others that open the
- * folder expect.  One that cannot be read says so when it is read. */
+/* Rebuild the missing index files of sealed segments from `base_offset` on.  A segment that cannot
+ * be read fails when it is read. */
 static void restore_indexes(kl_log *log, int64_t base_offset) {
     if (base_offset == INT64_MAX || !log->writable) return;
     const kl_look look = kl_log_see(log);
@@ -382,7 +383,7 @@ static void restore_indexes(kl_log *log, int64_t base_offset) {
         (void)kl_log_prepare(log, &look, i);
 }
 
-/* The segments that `names` lists, and what is derived from them. */
+/* Load the segments in `names` and their derived state. */
 static kl_status load(kl_log *log, kl_dir *dir, const kl_names *names,
                       kl_recovery *recovery) {
     int64_t indexless, corrupt_from, rebuild_from = INT64_MAX;
@@ -395,8 +396,8 @@ static kl_status load(kl_log *log, kl_dir *dir, const kl_names *names,
     if (status == KL_E_CORRUPT) status = KL_OK;
     lost = log->epochs.count == 0;
     if (!status && log->version->count == 0) {
-        /* A crash came after the segments were deleted and before the snapshots of their
-         * producers were: the log that begins here knows none. */
+        /* A crash between the deletion of segments and that of their snapshots: the new log has no
+         * producers. */
         return log->writable ? kl_log_trim_snapshots(log->version, dir, -1, INT64_MAX)
                              : KL_OK;
     }
@@ -412,15 +413,15 @@ static kl_status load(kl_log *log, kl_dir *dir, const kl_names *names,
         int64_t known = log->clean ? INT64_MAX : log->recovery_point;
         status = kl_log_recover_tail(log, dir, from, log->loaded ? -1 : known, recovery);
     }
-    /* A recovery finds those of what it reads; the batches before it have theirs, too. */
+    /* Recovery finds the epochs of what it reads; earlier batches need theirs, too. */
     lost = lost && log->version->count > 0 &&
            log->log_end > log->version->segments[0]->base_offset;
     if (!status && (lost || doubt.epochs)) status = kl_log_rebuild_epochs(log);
     if (!status) status = kl_log_load_aborts(log, dir, &corrupt_from);
     if (status) return status;
     if (doubt.aborts) corrupt_from = KL_MIN(corrupt_from, kl_log_active(log)->base_offset);
-    if (!sane || doubt.epochs) log->touched = log->writable; /* a close writes them again */
-    if (!sane && log->writable) /* later ones are rebuilt, as they may be torn */
+    if (!sane || doubt.epochs) log->touched = log->writable; /* for the close */
+    if (!sane && log->writable) /* later snapshots may be torn: rebuild them */
         status = kl_log_trim_snapshots(log->version, dir, rebuild_from, INT64_MAX);
     rebuild_from = KL_MIN(rebuild_from, KL_MIN(indexless, corrupt_from));
     if (!status) status = kl_log_load_producers(log, dir, log->log_end, rebuild_from);
@@ -446,7 +447,7 @@ kl_status kl_log_load(kl_log *log, kl_dir *dir, kl_recovery *recovery) {
 void kl_log_settle(kl_log *log) {
     log->log_start = KL_MAX(log->first_start, log->version->segments[0]->base_offset);
     if (log->log_end < log->log_start)
-        log->log_end = log->log_start; /* reading: all is gone */
+        log->log_end = log->log_start; /* a reader: all records are gone */
     log->high_watermark = log->log_end;
     if (!log->end_is_high_watermark && log->first_high_watermark >= 0)
         log->high_watermark =

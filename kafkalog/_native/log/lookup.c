@@ -1,10 +1,9 @@
-/* lookup.c: questions to a log that are not reads: offsets by time, aborted transactions,
- * segments, epochs, producers. */
+/* lookup.c: lookups: offsets by time, aborted transactions, segments, epochs, producers. */
 #include "read.h"
 
 /* ---- by time -------------------------------------------------------------------------- */
 
-/* The times of segment `index`. */
+/* The timestamps of segment `index`. */
 static kl_status times_of(kl_log *log, const kl_look *look, size_t index, int64_t *largest,
                           int64_t *first) {
     kl_segment *segment = look->version->segments[index];
@@ -21,12 +20,12 @@ static kl_status times_of(kl_log *log, const kl_look *look, size_t index, int64_
     return status;
 }
 
-/* The largest timestamp of each sealed segment and those before it, in the version: the first
- * segment whose own reaches T is the first of which this does.  *largest: of them all. */
+/* Compute the running maximum of the sealed segments' largest timestamps, kept in the version.
+ * *largest: the maximum of all. */
 static kl_status load_largest(kl_log *log, const kl_look *look, int64_t *largest) {
     kl_version *version = look->version;
     size_t known = atomic_load(&version->known);
-    KL_ASSERT(known < version->count); /* of the active one it changes */
+    KL_ASSERT(known < version->count); /* the active segment's changes */
     int64_t max = known ? atomic_load(&version->largest[known - 1]) : -1;
     for (size_t i = known; i < version->count; i++) {
         int64_t own, first;
@@ -41,8 +40,8 @@ static kl_status load_largest(kl_log *log, const kl_look *look, int64_t *largest
     return KL_OK;
 }
 
-/* The record in an uncompressed batch, or the batch itself for the caller to decode.
- * *done: the search ends here. */
+/* Find the record in an uncompressed batch, or return the batch for the caller to decode. *done:
+ * the search is over. */
 static kl_status look_into(kl_walk *walk, kl_segment *segment, bool sealed,
                            const kl_batch *header, int64_t timestamp_ms,
                            int64_t start_offset, kl_found *found, bool *done) {
@@ -77,7 +76,7 @@ static kl_status look_into(kl_walk *walk, kl_segment *segment, bool sealed,
     return KL_OK;
 }
 
-/* Batches of one segment from `pos` on, until one has the record. */
+/* Search the batches of one segment from `pos` on. */
 static kl_status search_segment(const kl_log *log, const kl_look *look, size_t index,
                                 int64_t pos, int64_t timestamp_ms, kl_found *found,
                                 bool *done) {
@@ -86,7 +85,7 @@ static kl_status search_segment(const kl_log *log, const kl_look *look, size_t i
     int64_t end_pos = kl_look_bytes(look, index);
     kl_walk walk;
     *done = false;
-    /* The first batch is likely the one: header and records in one read. */
+    /* The first batch is probably the right one: read its header and records at once. */
     size_t offsets, times;
     kl_segment_count_entries(segment, &offsets, &times);
     int64_t apart = end_pos / (int64_t)(offsets + 1);
@@ -103,7 +102,8 @@ static kl_status search_segment(const kl_log *log, const kl_look *look, size_t i
     return status ? kl_fail_prefix(status, "log %s, looking for a time", log->path) : KL_OK;
 }
 
-/* The active one when no sealed one does. */
+/* The first segment with a record of this time or later; the active one if no sealed one has
+ * any. */
 static size_t first_reaching(const kl_version *version, int64_t timestamp_ms) {
     size_t low = 0, high = version->count - 1;
     while (low < high) {
@@ -114,7 +114,7 @@ static size_t first_reaching(const kl_version *version, int64_t timestamp_ms) {
     return low;
 }
 
-/* Where the search in a segment begins: all that an entry covers has its time at most. */
+/* The position at which to begin in a segment: records before it are older. */
 static kl_status first_candidate(const kl_look *look, size_t index, int64_t timestamp_ms,
                                  int64_t *pos) {
     kl_segment *segment = look->version->segments[index];
@@ -160,8 +160,8 @@ static kl_status find_time(kl_log *log, const kl_look *look, int64_t timestamp_m
     return KL_OK;
 }
 
-/* The largest time of a batch that has records: indexes count those, too, that compaction
- * left without any. */
+/* The largest timestamp of a batch with records: indexes also count batches that compaction
+ * emptied. */
 static kl_status largest_of_records(kl_log *log, const kl_look *look, int64_t *largest) {
     kl_status status = KL_OK;
     *largest = -1;
@@ -180,7 +180,7 @@ static kl_status largest_of_records(kl_log *log, const kl_look *look, int64_t *l
     return status ? kl_fail_prefix(status, "log %s, looking for a time", log->path) : KL_OK;
 }
 
-/* The first record with the largest timestamp, whatever that is. */
+/* The first record with the largest timestamp. */
 static kl_status find_largest(kl_log *log, const kl_look *look, kl_found *found) {
     const kl_found resume = *found;
     int64_t largest;
@@ -197,7 +197,7 @@ static kl_status find_largest(kl_log *log, const kl_look *look, kl_found *found)
     return status;
 }
 
-/* `largest`: whatever the largest timestamp is. */
+/* `largest`: search for the largest timestamp. */
 static kl_status find_once(kl_log *log, bool largest, int64_t timestamp_ms,
                            kl_found *found) {
     kl_look look;
@@ -211,7 +211,8 @@ static kl_status find_once(kl_log *log, bool largest, int64_t timestamp_ms,
     return changed ? changed : status;
 }
 
-/* A search that goes on in the middle of a log that changed is its caller's to begin again. */
+/* Retry while segments change.  If a resumed search finds the log changed, its caller must start
+ * over. */
 static kl_status find_steadily(kl_log *log, bool largest, int64_t timestamp_ms,
                                kl_found *found) {
     const kl_found from = *found;
@@ -234,8 +235,7 @@ kl_status kl_log_find_largest_time(kl_log *log, kl_found *found) {
 
 /* ---- lists ------------------------------------------------------------------------------ */
 
-/* Locked.  A reader's: its writer adds to the file of the active segment before it moves the
- * end. */
+/* Locked.  A reader's: its writer adds to the active segment's file before it moves the end. */
 static kl_status reload_aborts(kl_log *log) {
     kl_dir *dir = NULL;
     KL_ASSERT_HELD(&log->lock);
@@ -244,15 +244,15 @@ static kl_status reload_aborts(kl_log *log) {
     if (!status) {
         kl_aborts_clear(aborts);
         status = kl_aborts_load(aborts, dir, INT64_MAX);
-        if (status == KL_E_CORRUPT) status = KL_OK; /* half an entry: above our end */
+        if (status == KL_E_CORRUPT) status = KL_OK; /* a partial entry: above our end */
     }
     kl_dir_close(dir);
     kl_dir_free(dir);
     return status;
 }
 
-/* A list where it was found: in one version, each segment's under the lock, its side-car read
- * before. */
+/* A range of aborted transactions, from one version: each segment's list is read under the lock,
+ * its side-car before. */
 typedef struct {
     int64_t start;
     int64_t stop;
@@ -261,10 +261,10 @@ typedef struct {
     size_t *count;
 } aborted_range;
 
-/* Where a walk over the lists is. */
+/* Position of a walk over the lists. */
 typedef struct {
     size_t index;
-    int64_t quiet_from; /* from this segment on they were empty */
+    int64_t quiet_from; /* lists are empty from this segment on */
     bool done;
 } aborted_walk;
 
@@ -278,7 +278,7 @@ static kl_status aborted_of(kl_log *log, const kl_look *look, const aborted_rang
     if (status) return status;
     walk->done = kl_aborts_find(&segment->aborts, range->start, range->stop, range->out,
                                 range->max_entries, range->count);
-    /* One that is not checked, as segments have changed since the look, may lack its list. */
+    /* An unchecked list may be lost: segments have changed since the look. */
     if (!sealed || segment->aborts.count > 0 || !segment->aborts_checked) {
         kl_version_note_quiet(version, walk->quiet_from, segment->base_offset);
         walk->quiet_from = kl_look_next_base(look, walk->index);
@@ -390,7 +390,7 @@ kl_status kl_log_keep_epochs(kl_log *log) {
         log->dir_dirty = log->texts_dirty = true;
         return KL_OK;
     }
-    /* Before the first batch that carries one: a log that is only read needs no room. */
+    /* Written before the first batch with this epoch: a log that is only read needs no space. */
     log->epoch_owed = true;
     return kl_passes(status) ? KL_OK : status;
 }
@@ -430,7 +430,8 @@ kl_status kl_log_producers(kl_log *log, kl_producer *out, size_t max_entries,
     if (!status) status = kl_log_enter(log);
     if (status) return status;
     if (!log->writable && log->page) {
-        /* A reader keeps none while a writer is active: snapshot and replay, each time. */
+        /* A reader keeps none while a writer is active, and loads a snapshot and replays each
+         * time. */
         kl_dir *dir = NULL;
         status = kl_dir_open(log->path, 0, &dir);
         if (!status) status = kl_log_load_producers(log, dir, log->log_end, INT64_MAX);

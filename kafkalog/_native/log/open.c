@@ -1,4 +1,4 @@
-/* open.c: the life of a log: opened, closed. */
+/* open.c: opens and closes a log. */
 #include <fcntl.h>
 
 #include "log.h"
@@ -11,7 +11,7 @@ static kl_status open_writer(kl_log *log, const kl_open *how, kl_recovery *recov
     if (kl_io->fstat(dir->fd, &folder))
         status = kl_fail_errno(errno, "log %s: cannot stat its folder", log->path);
     else log->sync.device = folder.st_dev;
-    /* Recovery would cut what another writer is about to append. */
+    /* Recovery would truncate records that another writer is about to append. */
     if (!status && !log->clean) status = kl_statepage_check(log->path, &folder);
     if (!status) status = kl_log_load(log, dir, recovery);
     if (!status && log->version->count == 0) {
@@ -28,21 +28,21 @@ static kl_status open_writer(kl_log *log, const kl_open *how, kl_recovery *recov
     bool gone = log->log_end < log->first_start;
     if (gone) status = kl_log_restart_at(log, log->first_start);
     if (status) goto out;
-    bool rebuilt = log->epochs.changed; /* else the file may wait for the next epoch */
+    bool rebuilt = log->epochs.changed; /* otherwise the next epoch writes the file */
     kl_log_settle(log);
     int32_t latest = kl_epochs_latest(&log->epochs);
-    /* A leader that has appended nothing yet begins at the end (I3): only a crash, which may
-     * have taken its first records, makes such an entry doubtful.  Its epoch was there, though:
-     * no later batch may have a lower one. */
+    /* A leader that has appended nothing begins at the log end (I3).  After a crash such an entry
+     * is dropped, as its records may be lost; but the epoch existed, so no later batch may have a
+     * lower one. */
     kl_epochs_truncate_end(&log->epochs, log->log_end + (log->clean ? 1 : 0));
     kl_epochs_truncate_start(&log->epochs, log->log_start);
     if (!status && log->epochs.changed && (rebuilt || !log->clean))
         status = kl_epochs_save(&log->epochs, dir, true);
-    if (status == KL_E_NO_SPACE) status = KL_OK; /* with the next epoch, then */
+    if (status == KL_E_NO_SPACE) status = KL_OK; /* written with the next epoch */
     log->leader_epoch = how->leader_epoch;
     if (log->leader_epoch < 0) {
         log->leader_epoch = KL_MAX(latest, 0);
-        /* After a crash, records that were seen may be gone: clients see that by a new epoch. */
+        /* A crash may have lost records that clients saw: a new epoch tells them. */
         if (!log->clean && log->end_is_high_watermark && log->log_end > log->log_start)
             log->leader_epoch += 1;
     }
@@ -131,13 +131,13 @@ kl_status kl_log_husk(const char *path, kl_log **out) {
 
 /* ---- closing ------------------------------------------------------------------------ */
 
-/* Not locked, and no thread writes. */
+/* Not locked; no thread writes. */
 static kl_status close_cleanly(kl_log *log, bool sync) {
     kl_dir *dir = NULL;
     bool tried;
     kl_status status = kl_dir_open(log->path, 0, &dir);
     if (status) return status;
-    (void)kl_log_delete_left(log, dir); /* else the next open does, below the start */
+    (void)kl_log_delete_left(log, dir); /* else the next open does */
     kl_segment *active = kl_log_active(log);
     status = KL_FP_STATUS("log.close.before_seal");
     if (!status) status = kl_segment_seal(active, dir);
@@ -158,8 +158,7 @@ static kl_status close_cleanly(kl_log *log, bool sync) {
     return status;
 }
 
-/* Not locked, and no thread writes.  The records are on disk, also those of an append that came
- * after the flush. */
+/* Not locked; no thread writes.  Sync all records, including appends after the flush. */
 static kl_status sync_records(const kl_log *log) {
     kl_status status = KL_OK;
     if (log->flushed < log->log_end)
@@ -169,7 +168,7 @@ static kl_status sync_records(const kl_log *log) {
     return status;
 }
 
-/* Locked. */
+/* Locked.  Wait for changes of segments and syncs in progress. */
 static void wait_for_others(kl_log *log) {
     KL_ASSERT_HELD(&log->lock);
     for (;;) {
@@ -179,14 +178,14 @@ static void wait_for_others(kl_log *log) {
     }
 }
 
-/* Locked, but not while it works: the last change of segments and the last round of syncs.  Reads
- * go on. */
+/* Locked, but not while working: the last change of segments and the last round of syncs.  Reads
+ * continue. */
 static const char AS_IT_IS[] = "it was closed as it is";
 
 static kl_status work_off(kl_log *log, bool sync) {
     kl_status status = log->touched ? kl_log_settle_tail(log) : KL_OK;
     if (status) return status;
-    wait_for_others(log); /* a round of syncs may have begun while the tail was settled */
+    wait_for_others(log); /* a round may have begun while the tail was settled */
     if (log->closed) return KL_OK;
     if (log->offline) return kl_log_is_offline(log, AS_IT_IS);
     KL_ASSERT(!log->syncing);
@@ -219,10 +218,10 @@ static kl_status close_log(kl_log *log, bool sync) {
         kl_unlock(&log->lock);
         return KL_OK;
     }
-    /* Also when that came after the flush: the folder must not pass for clean. */
+    /* Check again after the flush: the folder must not be marked clean. */
     if (log->writable && !status && log->offline) status = kl_log_is_offline(log, AS_IT_IS);
     if (log->writable && !status) status = work_off(log, sync);
-    log->closed = true; /* no thread writes after it */
+    log->closed = true; /* no thread writes after this */
     kl_log_tell(log);
     kl_unlock(&log->lock);
     kl_log_abandon(log);
@@ -238,7 +237,7 @@ kl_status kl_log_close_unsynced(kl_log *log) { return close_log(log, false); }
 void kl_log_abandon(kl_log *log) {
     bool forked = log->process_generation != atomic_load(&kl_process_generation);
     if (forked) {
-        /* The lock may be held by a thread that this process does not have. */
+        /* A thread that does not exist in this process may hold the lock. */
         log->closed = true;
         return;
     }
@@ -250,7 +249,7 @@ void kl_log_abandon(kl_log *log) {
     while (log->cleaner_busy || log->syncing || log->changing || log->busy)
         kl_cond_wait_ms(&log->changed, &log->lock, -1);
     kl_unlock(&log->lock);
-    /* Also of one that a failure closed: what it holds goes all the same, once. */
+    /* Also after a failed close: release everything once. */
     kl_sync_drain(&log->sync);
     kl_lock(&log->lock);
     kl_statepage_close(log->page, log->writable);

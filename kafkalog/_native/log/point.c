@@ -1,8 +1,8 @@
-/* point.c: notes how far a log outside a data directory is on disk while it grows, so that recovery
- * reads only what was not flushed.  In a data directory a job writes checkpoints. */
+/* point.c: records the flushed offset of a log outside a data directory, so that recovery reads
+ * only unflushed records.  In a data directory a job writes checkpoints. */
 #include "log.h"
 
-/* The file: magic, the offset, CRC-32C of both.  Absent: nothing is noted. */
+/* The file: magic, offset, CRC-32C of both.  Absent: nothing is recorded. */
 static const char NAME[] = "flushed-offset";
 enum { AT_OFFSET = 4, AT_CRC = 12, NOTE_BYTES = 16, MAGIC = 0x4b4c4631 /* KLF1 */ };
 KL_STATIC_ASSERT(AT_CRC == AT_OFFSET + 8 && NOTE_BYTES == AT_CRC + 4, "all of it, no gap");
@@ -15,7 +15,7 @@ static bool parse(const uint8_t *data, size_t bytes, int64_t *offset) {
     return true;
 }
 
-/* -1: there is none, or it is not valid: that makes recovery longer. */
+/* -1: absent or invalid, which costs a longer recovery. */
 static kl_status read_note(kl_dir *dir, int64_t *offset) {
     uint8_t data[NOTE_BYTES + 1];
     size_t bytes;
@@ -63,8 +63,8 @@ void kl_log_note_point(kl_log *log) {
     KL_ASSERT_HELD(&log->lock);
     KL_ASSERT(log->syncing && !log->noting); /* the end of a round */
     if (!log->keeps_point || log->closed || log->offline || log->changing) return;
-    /* Recovery reads the whole segment that holds the point: a later point in it would gain
-     * nothing, and neither would the first. */
+    /* Recovery reads the whole segment that contains the point, so a later point in the same
+     * segment, or one in the first, saves nothing. */
     size_t index = kl_version_find(log->version, log->flushed);
     if (index == 0 || log->version->segments[index]->base_offset <= log->noted) return;
     int64_t offset = log->flushed;
@@ -73,7 +73,7 @@ void kl_log_note_point(kl_log *log) {
     kl_status status = write_note(log, offset);
     kl_lock(&log->lock);
     log->noting = false;
-    if (!status) log->noted = offset; /* else the next round tries: what it saves is time */
+    if (!status) log->noted = offset; /* else the next round tries */
     pthread_cond_broadcast(&log->changed);
 }
 

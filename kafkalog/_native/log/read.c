@@ -1,8 +1,8 @@
-/* read.c: bytes out of a log: into a buffer, into a socket, as a map.
+/* read.c: reads a log: into a buffer, into a socket, as a map.
  *
- * A read finds its place under the lock, transfers without it from a segment that it holds
- * a reference to, and then checks whether segments were cut or swapped since (generation): if so it
- * begins again. So does a reader in another process. */
+ * A read finds its position under the lock, transfers without it from a segment that it references,
+ * then checks the generation.  If segments were truncated or swapped, it starts over; so does a
+ * reader in another process. */
 #include "read.h"
 
 #include <errno.h>
@@ -10,23 +10,23 @@
 #include <signal.h>
 #include <sys/mman.h>
 
-/* Between headers, from which on each is read by itself: what is copied less is worth a call. */
+/* Above this distance, read each header by itself: the saved copying is worth a system call. */
 enum { HEADER_APART_BYTES = 2 << 10 };
 
-/* A place from which batches can be read. */
+/* A position to read batches from. */
 typedef struct {
     kl_look look;
     size_t index;        /* of the segment */
-    kl_segment *segment; /* the version's; NULL: nothing at or above the offset */
+    kl_segment *segment; /* owned by the version; NULL: nothing at or above the offset */
     int64_t pos;
     int64_t end_pos;
     int64_t bound;
-    int64_t limit; /* no offset of the segment reaches it (I2) */
+    int64_t limit; /* all offsets of the segment are below (I2) */
     bool sealed;
-    bool hinted; /* index and pos are where a reader stopped */
+    bool hinted; /* index and pos come from a read hint */
 } place;
 
-/* Locked. */
+/* Locked.  Use the position at which a reader of `offset` stopped. */
 static void take_hint(const kl_log *log, int64_t offset, place *out) {
     KL_ASSERT_HELD(&log->lock);
     const kl_version *version = log->version;
@@ -41,13 +41,13 @@ static void take_hint(const kl_log *log, int64_t offset, place *out) {
     }
 }
 
-/* The last headers of a sealed segment are those that were sealed. */
+/* Compare the last headers of a sealed segment with its side-car. */
 static kl_status check_end(kl_segment *segment) {
     int64_t size = segment->size, good_pos, last = KL_MAX(size - 1, (int64_t)0);
     return kl_guard_check(segment, size, last, size, (kl_span){0}, 0, &good_pos);
 }
 
-/* What there is to see, and where a reader of `offset` stopped. */
+/* Take the current view, and the hint for `offset`. */
 static kl_status look_for(kl_log *log, int64_t offset, int32_t bound, place *out) {
     *out = (place){0};
     kl_status status = log->writable ? KL_OK : kl_log_refresh(log);
@@ -61,7 +61,7 @@ static kl_status look_for(kl_log *log, int64_t offset, int32_t bound, place *out
     return KL_OK;
 }
 
-/* The first batch that ends at or above `offset`. */
+/* Find the first batch that ends at or above `offset`. */
 static kl_status find_place(kl_log *log, int64_t offset, place *out) {
     const kl_look *look = &out->look;
     const kl_version *version = look->version;
@@ -81,7 +81,7 @@ static kl_status find_place(kl_log *log, int64_t offset, place *out) {
     }
     while (!status && out->pos >= kl_look_bytes(look, out->index)) {
         if (!kl_look_is_sealed(look, out->index)) return KL_OK;
-        /* No batch up to the next segment, or one whose header does not say so any more. */
+        /* No batch up to the next segment, or its header is damaged. */
         if (offset < kl_look_next_base(look, out->index))
             status = check_end(version->segments[out->index]);
         out->index++;
@@ -96,7 +96,7 @@ static kl_status find_place(kl_log *log, int64_t offset, place *out) {
     return KL_OK;
 }
 
-/* Locked. */
+/* Locked.  KL_E_STALE if segments changed since `generation`. */
 static kl_status unchanged(const kl_log *log, int64_t generation) {
     kl_page_values values;
     KL_ASSERT_HELD(&log->lock);
@@ -116,13 +116,13 @@ kl_status kl_log_unchanged(kl_log *log, int64_t generation) {
     return status;
 }
 
-/* Findings in files that were cut, swapped or deleted since are not damage to the log. */
+/* Errors from files that were truncated, swapped or deleted since are not damage. */
 static kl_status stale_or(kl_log *log, const place *from, kl_status status) {
     kl_status changed = kl_log_unchanged(log, from->look.generation);
     return changed ? changed : status;
 }
 
-/* What was read is still in the log: the next read continues after it. */
+/* Check that the bytes read are still in the log, and store the hint for the next read. */
 static kl_status settle(kl_log *log, const place *from, const kl_read *done) {
     kl_status status = kl_log_enter(log);
     if (status) return status;
@@ -135,7 +135,7 @@ static kl_status settle(kl_log *log, const place *from, const kl_read *done) {
     return status;
 }
 
-/* I2: what a header says lies behind the batch before it and within the segment. */
+/* I2: the header's offsets are above the previous batch's and within the segment. */
 static kl_status check_offsets(const kl_batch *batch, const place *from,
                                int64_t min_offset) {
     if (KL_LIKELY(batch->base_offset >= min_offset && batch->last_offset < from->limit))
@@ -146,8 +146,8 @@ static kl_status check_offsets(const kl_batch *batch, const place *from,
                    (long long)min_offset, (long long)from->limit - 1);
 }
 
-/* How much of `data` is whole batches that may be seen.  A bad one after good ones is left
- * for the next read, which then begins with it.  *ended: a batch behind them may not. */
+/* Count the whole batches in `data` that may be returned.  A bad batch after good ones is left to
+ * the next read.  *ended: the next batch is beyond the bound. */
 static kl_status take_batches(const uint8_t *data, size_t bytes, const place *from,
                               int64_t stop_offset, int32_t check_crc, kl_read *out,
                               bool *ended) {
@@ -184,8 +184,8 @@ static kl_status take_batches(const uint8_t *data, size_t bytes, const place *fr
     return KL_OK;
 }
 
-/* take_batches, and of a sealed segment the headers held against the side-car: those of the
- * batches, of the one that ended them, and of the one before where an offset is missing. */
+/* take_batches; for a sealed segment, also compare headers with the side-car: those of the batches,
+ * of the one after them, and, if an offset is missing, of the one before. */
 static kl_status take_checked(const uint8_t *data, size_t bytes, const place *from,
                               int64_t stop_offset, int32_t check_crc, kl_read *out) {
     bool ended;
@@ -199,14 +199,14 @@ static kl_status take_checked(const uint8_t *data, size_t bytes, const place *fr
         kl_guard_check(from->segment, from->end_pos, from->pos - gap,
                        from->pos + (int64_t)out->bytes + ended, span, from->pos, &good_pos);
     if (status != KL_E_CORRUPT_MESSAGE || good_pos <= from->pos) return status;
-    /* The good ones come first. */
+    /* Return the good batches first. */
     out->next_offset = offset;
     return take_batches(data, (size_t)(good_pos - from->pos), from, stop_offset, check_crc,
                         out, &ended);
 }
 
-/* Whether a file ended before the bytes that a segment has in it: a larger buffer gets no more of
- * the batch, whose rest another hand has cut off. */
+/* If the file is shorter than its segment, a larger buffer cannot help: another program truncated
+ * it. */
 static kl_status judge_short(const kl_segment *segment, size_t want, size_t got,
                              int64_t pos, kl_status status) {
     if (KL_LIKELY(got == want) || (status != KL_E_BUFFER_TOO_SMALL && got > 0))
@@ -216,7 +216,7 @@ static kl_status judge_short(const kl_segment *segment, size_t want, size_t got,
                    (long long)segment->size);
 }
 
-/* The place is found.  Its bytes, and how many of them count. */
+/* Read the bytes of a place, and count the valid ones. */
 static kl_status read_place(kl_log *log, const place *from, int64_t stop_offset,
                             int32_t check_crc, uint8_t *buffer, size_t buffer_bytes,
                             kl_read *out) {
@@ -266,7 +266,7 @@ kl_status kl_log_read(kl_log *log, int64_t offset, int64_t stop_offset, int32_t 
     return status;
 }
 
-/* As read_place, of headers alone. */
+/* As read_place, for headers only. */
 static kl_status read_headers(kl_log *log, const place *from, int64_t stop_offset,
                               kl_headers *into, kl_read *out) {
     kl_walk walk;
@@ -286,7 +286,7 @@ static kl_status read_headers(kl_log *log, const place *from, int64_t stop_offse
         out->next_offset = min_offset = batch.last_offset + 1;
     }
     kl_status status = kl_walk_end(&walk);
-    if (into->count > 0) status = KL_OK; /* a bad batch is the next call's */
+    if (into->count > 0) status = KL_OK; /* the next call reports a bad batch */
     into->one_by_one = out->bytes / HEADER_APART_BYTES >= (size_t)into->count;
     bool gap = from->pos > 0 && first > into->offset;
     if (!status && from->sealed)
@@ -353,8 +353,8 @@ kl_status kl_log_read_at(kl_log *log, int64_t segment_base_offset, int64_t pos,
 
 /* ---- slices: sendfile -------------------------------------------------------------------- */
 
-/* Headers from `guess` on, until the next batch would pass `limit` or the bound.  Where the
- * slice ends; *next_offset follows it. */
+/* Walk headers from `guess` until the next batch would pass `limit` or the bound.  *pos is the end
+ * of the slice, *next_offset the offset after it. */
 static kl_status walk_to_end(const place *from, int64_t guess, int64_t limit,
                              bool at_least_one, int64_t *pos, int64_t *next_offset) {
     kl_segment *segment = from->segment;
@@ -364,7 +364,7 @@ static kl_status walk_to_end(const place *from, int64_t guess, int64_t limit,
     kl_walk_headers(&walk, segment->file, guess, from->end_pos, scratch,
                     kl_segment_header_chunk(segment, from->end_pos, sizeof scratch));
     for (kl_batch batch; kl_walk_more(&walk, &batch);) {
-        /* What the guess passed over ends where the batch there begins. */
+        /* The part before the guess ends where this batch begins. */
         if (*pos == guess && guess > from->pos) *next_offset = batch.base_offset;
         if (batch.last_offset >= from->bound) break;
         bool first = walk.pos - batch.batch_bytes == from->pos;
@@ -377,11 +377,11 @@ static kl_status walk_to_end(const place *from, int64_t guess, int64_t limit,
 }
 
 /* The end of the last whole batch within `max_bytes` of `from` and below its bound; the sparse
- * index is the first guess, so that few headers are read. */
+ * index gives a first guess, so that few headers are read. */
 static kl_status slice_end(kl_log *log, const place *from, size_t max_bytes,
                            bool at_least_one, kl_read *where) {
     int64_t limit = from->pos + (int64_t)KL_MIN(max_bytes, (size_t)INT64_MAX / 2), pos;
-    /* All that the active segment has: the end is known, and no header need be read. */
+    /* The whole rest of the active segment: its end is known without reading headers. */
     if (log->writable && !from->sealed && from->end_pos <= limit &&
         from->bound == from->look.log_end) {
         where->bytes = (size_t)(from->end_pos - from->pos);
@@ -391,17 +391,17 @@ static kl_status slice_end(kl_log *log, const place *from, size_t max_bytes,
     int64_t guess = kl_segment_guess_end(from->segment, from->pos, limit, from->bound);
     kl_status status =
         walk_to_end(from, guess, limit, at_least_one, &pos, &where->next_offset);
-    if (status && pos == guess && guess > from->pos) /* bad bytes at the guess itself */
+    if (status && pos == guess && guess > from->pos) /* bad bytes at the guess */
         status =
             walk_to_end(from, from->pos, limit, at_least_one, &pos, &where->next_offset);
-    if (pos > from->pos) status = KL_OK; /* a bad batch is the next call's */
+    if (pos > from->pos) status = KL_OK; /* the next call reports a bad batch */
     KL_ASSERT(pos >= from->pos);
     where->bytes = (size_t)(pos - from->pos);
     return status ? kl_fail_prefix(status, "log %s", log->path) : KL_OK;
 }
 
-/* A batch without records at a segment's end, which compaction left to say where it ended, is
- * passed over when something follows: some clients would ask for it forever. */
+/* Skip a batch without records at a segment's end, left by compaction, if something follows: some
+ * clients would fetch it forever. */
 static kl_status find_slice(kl_log *log, int64_t offset, size_t max_bytes,
                             bool at_least_one, place *from, kl_read *where) {
     for (;;) {
@@ -421,8 +421,8 @@ static kl_status find_slice(kl_log *log, int64_t offset, size_t max_bytes,
     }
 }
 
-/* Held from here on: a truncation that comes sees the slice and leaves its bytes alone, or has
- * come already, and then the log has changed. */
+/* Pin the slice: a later truncation sees it and leaves its bytes alone; an earlier one has changed
+ * the generation. */
 static kl_status hold_slice(kl_log *log, const place *from, kl_read *where, kl_slice *out) {
     int fd;
     kl_status status = kl_file_pin(from->segment->file, &fd);
@@ -451,12 +451,12 @@ static kl_status slice_once(kl_log *log, int64_t offset, int32_t bound, size_t m
 
 bool kl_log_is_at_hand(kl_log *log, int64_t offset) {
     place from;
-    if (look_for(log, offset, KL_LOG_END, &from)) return true; /* the read will say it */
+    if (look_for(log, offset, KL_LOG_END, &from)) return true; /* the read reports it */
     const kl_version *version = from.look.version;
     size_t index = from.hinted ? from.index : kl_version_find(version, offset);
     bool passed = from.hinted && from.pos >= kl_look_bytes(&from.look, index);
     if (passed && kl_look_is_sealed(&from.look, index)) index++;
-    bool at_hand = offset < from.look.log_start || /* an error, known from memory */
+    bool at_hand = offset < from.look.log_start || /* an error, which needs no disk */
                    !kl_look_is_sealed(&from.look, index) ||
                    kl_segment_indexes_at_hand(version->segments[index]);
     kl_look_drop(&from.look);
@@ -472,7 +472,7 @@ kl_status kl_log_slice(kl_log *log, int64_t offset, int32_t bound, size_t max_by
     return status;
 }
 
-/* Linux raises SIGPIPE for sendfile on a socket whose peer is gone, whatever the flags. */
+/* On Linux, sendfile to a closed socket raises SIGPIPE whatever the flags: block it. */
 static ssize_t send_quietly(int socket_fd, int fd, off_t *pos, size_t bytes) {
     sigset_t pipe, old, pending;
     sigemptyset(&pipe);
@@ -550,7 +550,7 @@ static kl_status view_log(const kl_segment *segment, kl_view *view) {
     int64_t file_bytes, modified_ms;
     kl_status status = kl_file_stat(segment->file, &file_bytes, &modified_ms);
     if (status) return status;
-    /* A map beyond the end of its file is a signal that waits. */
+    /* Accessing a map beyond the end of its file raises SIGBUS. */
     if (file_bytes < segment->size)
         return kl_fail(KL_E_CORRUPT, "%s has %lld bytes, wanted the %lld that it had",
                        kl_file_name(segment->file), (long long)file_bytes,

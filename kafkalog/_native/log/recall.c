@@ -1,11 +1,10 @@
-/* recall.c: what a snapshot leaves out: each producer's batches before its last one, found
- * again in the log below the snapshot. */
+/* recall.c: finds each producer's batches before its last one, which a snapshot omits, in the log
+ * below it. */
 #include "log.h"
 
-/* How far back it looks, so that an open stays cheap: what a producer may send again are its
- * latest batches.  In entries of the offset index: 64 are 256 KiB of small batches, or as many
- * large ones; five a producer when there are more.  In segments: a batch in each, and an empty
- * one behind them.  In bytes: whatever the index says. */
+/* Limits of the search, so that an open stays cheap: producers resend only recent batches. Entries
+ * of the offset index: 64 are 256 KiB of small batches, or 64 large ones; five per producer if that
+ * is more.  Segments: one per batch, and an empty last one.  Bytes: a cap if the index is wrong. */
 enum {
     ENTRIES_MIN = 64,
     ENTRIES_MAX = 256,
@@ -20,8 +19,7 @@ static size_t entries_wanted(const kl_log *log, const kl_producers *producers) {
     return KL_MAX(wanted, (size_t)1);
 }
 
-/* The entry that is *entries before offset `at`, or the segment's beginning; *entries is what
- * is left of them. */
+/* The entry `*entries` before offset `at`, or the segment's start; *entries is the number left. */
 static kl_offset_entry go_back(const kl_index *index, int64_t at, size_t *entries) {
     size_t below = kl_index_count_below(index, at), taken = KL_MIN(below, *entries);
     *entries -= taken;
@@ -37,7 +35,7 @@ static kl_offset_entry find_start(kl_segment *segment, kl_dir *dir, int64_t at,
     if (loaded) start = go_back(&segment->offsets, at, entries);
     kl_unlock(&segment->lock);
     if (loaded || segment->size == 0) return start;
-    kl_index index; /* of its own: that of a sealed segment is loaded when it is read */
+    kl_index index; /* its own: a sealed segment's is loaded on its first read */
     bool sane;
     kl_index_init(&index, KL_OFFSET_INDEX, segment->base_offset);
     if (kl_index_load(&index, dir, at, segment->size, false, &sane) == KL_OK)
@@ -46,8 +44,8 @@ static kl_offset_entry find_start(kl_segment *segment, kl_dir *dir, int64_t at,
     return start;
 }
 
-/* Batches of the snapshot's producers from `start` on and below `at` into `found`; false: the
- * headers do not say what lies there, or there are too many of them. */
+/* Collect the batches of the snapshot's producers from `start` up to `at`; false: the headers are
+ * invalid, or there are too many. */
 static bool collect(kl_segment *segment, kl_offset_entry start, int64_t at,
                     const kl_producers *producers, kl_producers *found, int64_t *left) {
     kl_walk walk;
@@ -59,7 +57,7 @@ static bool collect(kl_segment *segment, kl_offset_entry start, int64_t at,
     for (kl_batch batch; good && kl_walk_more(&walk, &batch) && batch.base_offset < at;) {
         *left -= KL_MIN(batch.batch_bytes, (int64_t)sizeof scratch);
         good = *left >= 0 && batch.base_offset >= next;
-        if (batch.pos == start.pos && start.pos > 0) /* is it what the entry promises? */
+        if (batch.pos == start.pos && start.pos > 0) /* does it match the index entry? */
             good = good && batch.base_offset <= start.offset;
         next = batch.last_offset + 1;
         if (!good || batch.producer_id < 0 || kl_batch_is_control(&batch)) continue;
@@ -72,7 +70,7 @@ static bool collect(kl_segment *segment, kl_offset_entry start, int64_t at,
 
 void kl_log_recall(const kl_log *log, const kl_version *version, kl_dir *dir, int64_t at,
                    kl_producers *producers) {
-    if (!log->writable || producers->count == 0) return; /* a reader checks no sequence */
+    if (!log->writable || producers->count == 0) return; /* a reader checks no sequences */
     size_t entries = entries_wanted(log, producers), segments = 1;
     size_t i = kl_version_find(version, at);
     kl_offset_entry start = find_start(version->segments[i], dir, at, &entries);

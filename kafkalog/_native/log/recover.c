@@ -1,9 +1,10 @@
-/* recover.c: the tail of a log that was not closed: reads it back, and cuts the bad part. */
+/* recover.c: checks the tail of a log that was not closed, and truncates it at the first bad
+ * batch. */
 #include "segment/kept.h"
 #include "log.h"
 
-/* There was no space to back up what is after `valid_bytes`: it stays, and is cut before anything
- * replaces it. */
+/* No space to back up the bytes after `valid_bytes`: leave them, and truncate before the next
+ * write. */
 static kl_status leave_tail(kl_log *log, kl_dir *dir, kl_segment *segment,
                             int64_t valid_bytes) {
     KL_ASSERT(valid_bytes <= segment->size && segment->owed_end == 0);
@@ -33,7 +34,7 @@ kl_status kl_log_settle_tail(kl_log *log) {
     return KL_OK;
 }
 
-/* The last one, which grows again, in place. */
+/* Truncate a segment at `pos`: the last one in place, as it grows again. */
 static kl_status cut_at(kl_segment *segment, kl_dir *dir, int64_t pos, bool last,
                         kl_segment **out) {
     kl_segment *cut = NULL;
@@ -50,9 +51,8 @@ static kl_status cut_at(kl_segment *segment, kl_dir *dir, int64_t pos, bool last
     return status;
 }
 
-/* Cut segment `index` at `valid_bytes` and drop all later segments, from the last one down, so
- * that after a crash in the middle this can be done again.  The bytes that are cut are kept in
- * `.damaged` files. */
+/* Truncate segment `index` at `valid_bytes` and drop later segments, last first, so that this can
+ * be repeated after a crash.  The bytes are kept in `.damaged` files. */
 static kl_status cut_tail(kl_log *log, kl_dir *dir, size_t index, int64_t valid_bytes,
                           kl_recovery *recovery) {
     kl_segment *segment = log->version->segments[index];
@@ -62,7 +62,7 @@ static kl_status cut_tail(kl_log *log, kl_dir *dir, size_t index, int64_t valid_
     recovery->truncated_pos = valid_bytes;
     recovery->truncated_bytes += segment->size - valid_bytes;
     kl_status status = KL_OK;
-    if (log->writable && !last) status = kl_kept_check(dir); /* some more it may become */
+    if (log->writable && !last) status = kl_kept_check(dir); /* it may need some more */
     if (!status && log->writable && valid_bytes < segment->size)
         status = kl_keep_tail(segment, dir, valid_bytes, segment->size, recovery->kept);
     bool owed = status == KL_E_NO_SPACE;
@@ -87,7 +87,7 @@ static kl_status cut_tail(kl_log *log, kl_dir *dir, size_t index, int64_t valid_
     status = cut_at(segment, dir, valid_bytes, last, &cut);
     if (status) return status;
     if (cut != segment) {
-        /* The indexes were made in memory already: the new file goes on with them. */
+        /* The new file takes over the indexes built in memory. */
         cut->offsets = segment->offsets;
         cut->times = segment->times;
         cut->max_timestamp = segment->max_timestamp;
@@ -103,8 +103,7 @@ static kl_status cut_tail(kl_log *log, kl_dir *dir, size_t index, int64_t valid_
     return kl_version_replace(&log->version, index, cut);
 }
 
-/* Write the indexes that recovery made; of a sealed one with its closing time entry, and
- * the side-car. */
+/* Write the rebuilt indexes; for a sealed segment also its closing time entry and side-car. */
 static kl_status save_recovered(kl_log *log, kl_dir *dir, kl_segment *segment,
                                 bool sealed) {
     if (sealed && segment->max_timestamp >= 0) {
@@ -123,22 +122,22 @@ static kl_status save_recovered(kl_log *log, kl_dir *dir, kl_segment *segment,
     return status;
 }
 
-/* Segment `index` ends before the next one begins: the tail that it had was not flushed and
- * is gone, and what follows it must not stay.  Not so where compaction left the gap: it
- * works below the recovery point; but that may not be known, and Kafka's does not care. */
+/* Segment `index` ends before the next one begins: its unflushed tail is lost, so later segments
+ * must go.  Not after compaction, which leaves gaps below the recovery point; but the point may be
+ * unknown, and Kafka compacts above it. */
 static bool is_hole(const kl_log *log, size_t index, int64_t end_offset,
                     int64_t recovery_point) {
     if (index + 1 == log->version->count || recovery_point < 0 || log->config.compacted)
         return false;
     int64_t next_base = log->version->segments[index + 1]->base_offset;
-    /* Wider than a segment can be: a follower rolled where its leader had a gap. */
+    /* Wider than a segment: a follower rolled at a gap of its leader. */
     if (next_base - log->version->segments[index]->base_offset > INT32_MAX) return false;
     return end_offset < next_base && next_base > recovery_point &&
            !log->version->segments[index]->has_gaps;
 }
 
-/* No crash takes what was on disk: bytes that are bad below `known` were good, and whole
- * batches may lie behind them.  `ends`: none are bad, the segment is too short. */
+/* No crash damages bytes that were on disk: whole batches may follow the bad ones below `known`.
+ * `ends`: the segment is too short, not bad. */
 static kl_status refuse_cut(const kl_log *log, const kl_segment *segment, int64_t pos,
                             int64_t offset, bool ends) {
     return kl_fail(KL_E_CORRUPT,
@@ -155,8 +154,7 @@ kl_status kl_log_recover_tail(kl_log *log, kl_dir *dir, int64_t recovery_point,
                               int64_t known, kl_recovery *recovery) {
     kl_status status = KL_OK;
     size_t i = recovery_point < 0 ? 0 : kl_version_find(log->version, recovery_point);
-    /* A roll at the recovery point: the batches before it are on disk, what the roll derived
-     * from them perhaps not. */
+    /* A roll at the recovery point: the earlier batches are on disk, their indexes perhaps not. */
     if (i > 0 && log->writable &&
         log->version->segments[i]->base_offset == recovery_point) {
         kl_segment *before = log->version->segments[i - 1];

@@ -29,7 +29,7 @@ kl_status kl_log_load_snapshot(const kl_log *log, kl_producers *into, kl_dir *di
     char name[KL_NAME_BYTES];
     kl_producers_clear(into);
     *offset = first;
-    if (from >= first) { /* a log that was closed cleanly has one right there */
+    if (from >= first) { /* a cleanly closed log has one here */
         kl_segment_name(name, from, KL_SNAPSHOT_SUFFIX);
         if (load_one(into, dir, name) == KL_OK) {
             *offset = from;
@@ -38,7 +38,7 @@ kl_status kl_log_load_snapshot(const kl_log *log, kl_producers *into, kl_dir *di
         kl_producers_clear(into);
     }
     kl_status status = kl_dir_list(dir, &names);
-    /* Sorted by name is sorted by offset. */
+    /* Order by name is order by offset. */
     for (size_t i = names.count; !status && i-- > 0;) {
         int64_t at;
         if (!kl_segment_name_parse(names.names[i], KL_SNAPSHOT_SUFFIX, &at)) continue;

@@ -1,5 +1,4 @@
-/* state.c: what all parts of a log share: entering it, its list of segments, its visible ends,
- * its failures. */
+/* state.c: shared by all parts of a log: entering it, its segments, its ends, its failures. */
 #include "log.h"
 
 kl_status kl_log_enter(kl_log *log) {
@@ -14,7 +13,7 @@ kl_status kl_log_enter(kl_log *log) {
     return kl_fail(KL_E_CLOSED, "log %s is closed", log->path);
 }
 
-/* Entered.  Not when the storage failed. */
+/* Entered.  KL_E_STORAGE, and unlocked, if the storage failed. */
 static kl_status refuse_offline(kl_log *log) {
     if (KL_LIKELY(!log->offline)) return KL_OK;
     kl_status status = kl_log_is_offline(log, "look at the disk, then open the log again");
@@ -148,8 +147,8 @@ int64_t kl_log_next_base(const kl_log *log, size_t index) {
                                            : log->log_end;
 }
 
-/* The high watermark that this replica allows: the end, or the start of promised records that are
- * not on disk yet.  A sync covers whole batches, so what is left of them begins at `flushed`. */
+/* The high watermark of a single replica: the log end, or the start of records that must be on disk
+ * first.  A sync covers whole batches, so the unsynced rest begins at `flushed`. */
 static int64_t single_high_watermark(kl_log *log) {
     if (KL_LIKELY(log->hold_until < 0)) return log->log_end;
     if (log->flushed >= log->hold_until) {
@@ -253,7 +252,7 @@ void kl_log_change_end(kl_log *log) {
     log->generation += 1;
     memset(log->hints, 0xff, sizeof log->hints);
     kl_log_publish(log);
-    pthread_cond_broadcast(&log->changed); /* a round of syncs may wait for it */
+    pthread_cond_broadcast(&log->changed); /* a round of syncs may wait for this */
 }
 
 kl_status kl_log_configure(kl_log *log, const kl_log_config *config) {

@@ -1,11 +1,11 @@
 /* truncate.c: removes records: truncation at the end, deletion at the start.
  *
- * First the part that stays is found, then the log in memory is cut to it, and only then the
- * disk: so a reader never waits for the disk, and a writer waits for all of it.
+ * First the remaining part is found, then the log in memory is cut to it, then the disk: a reader
+ * never waits for the disk, a writer waits for all of it.
  *
- * Order of steps on the disk, so that a crash between any two leaves a log that recovery makes
- * whole: names of later segments go first (from the last down), then snapshots above the cut,
- * then the bytes, then indexes and epochs, which recovery could rebuild. */
+ * Order of steps on disk, so that recovery completes a log after a crash between any two: remove
+ * names of later segments (last first), then snapshots above the cut, then the bytes; last the
+ * indexes and epochs, which recovery can rebuild. */
 #include <stdio.h>
 #include <time.h>
 
@@ -14,7 +14,7 @@
 static void lower_bounds(kl_log *log, int64_t log_end) {
     log->log_end = log_end;
     log->high_watermark = KL_MIN(log->high_watermark, log_end);
-    /* What other copies have of it is not what comes there next. */
+    /* The followers' records above the cut differ from those appended here later. */
     if (log->show_until != INT64_MAX) log->show_until = KL_MIN(log->show_until, log_end);
     log->last_stable = KL_MIN(log->last_stable, log->high_watermark);
     log->log_start = KL_MIN(log->log_start, log->last_stable);
@@ -22,8 +22,7 @@ static void lower_bounds(kl_log *log, int64_t log_end) {
     log->hold_until = KL_MIN(log->hold_until, log_end);
 }
 
-/* Not locked.  Readers in other processes, which go by the names in the folder, wait from the
- * first of these to the second. */
+/* Not locked.  Readers in other processes, which rely on file names, wait between these two. */
 static void begin_names(kl_log *log) {
     kl_lock(&log->lock);
     kl_log_change_begin(log);
@@ -36,8 +35,8 @@ static void end_names(kl_log *log) {
     kl_unlock(&log->lock);
 }
 
-/* Not locked.  Names on disk and in memory may disagree after a failure: then the log is
- * offline.  Not when they agree after each step (`stepwise`) and what failed passes. */
+/* Not locked.  After a failure, names on disk and in memory may differ: the log goes offline.  Not
+ * if they agree after each step (`stepwise`) and the failure is retriable. */
 static kl_status end(kl_log *log, kl_dir *dir, kl_status status, bool stepwise) {
     if (!status) status = kl_dir_sync(dir);
     kl_lock(&log->lock);
@@ -53,7 +52,7 @@ static void close_dir(kl_dir *dir) {
     kl_dir_free(dir);
 }
 
-/* The names of a version's segments from `first` on, the last one first. */
+/* Delete the files of segments from `first` on, last first. */
 static kl_status delete_from(const kl_version *version, kl_dir *dir, size_t first) {
     kl_status status = KL_OK;
     for (size_t i = version->count; !status && i-- > first;) {
@@ -80,7 +79,7 @@ kl_status kl_log_delete_left(kl_log *log, kl_dir *dir) {
 
 /* ---- from the beginning ------------------------------------------------------------------- */
 
-/* Locked, reserved.  All is gone: the log has the segments of `next`, which is empty. */
+/* Locked, reserved.  Replace all segments with those of `next`, an empty version. */
 static void show_restart(kl_log *log, kl_version *next, int64_t offset) {
     KL_ASSERT_HELD(&log->lock);
     KL_ASSERT(next->count == 1 && kl_version_active(next)->base_offset == offset);
@@ -92,8 +91,8 @@ static void show_restart(kl_log *log, kl_version *next, int64_t offset) {
     log->hold_until = KL_MIN(log->hold_until, offset);
 }
 
-/* Not locked, reserved.  Where there is no room they are written before the next batch: until
- * then nothing lies behind the end that the file could be wrong about. */
+/* Not locked, reserved.  On a full disk, the next append writes them; until then the file cannot be
+ * wrong about any batch. */
 static kl_status save_epochs(kl_log *log, kl_dir *dir) {
     kl_status status = kl_epochs_save(&log->epochs, dir, true);
     if (!status || !kl_passes(status)) return status;
@@ -103,7 +102,7 @@ static kl_status save_epochs(kl_log *log, kl_dir *dir) {
     return KL_OK;
 }
 
-/* Not locked. */
+/* Not locked.  Delete the old segments and snapshots, and give `fresh` its name. */
 static kl_status restart_names(const kl_version *old, kl_dir *dir, kl_segment *fresh) {
     kl_status status = delete_from(old, dir, 0);
     KL_FP("truncate_fully.before_snapshots");
@@ -113,14 +112,14 @@ static kl_status restart_names(const kl_version *old, kl_dir *dir, kl_segment *f
     return status ? status : kl_segment_place(fresh, dir);
 }
 
-/* Not locked, reserved. */
+/* Not locked, reserved.  Empty the log; it begins at `offset`. */
 static kl_status restart(kl_log *log, kl_dir *dir, int64_t offset) {
     kl_segment *fresh = NULL;
     kl_version *next = NULL;
-    kl_status status = kl_log_delete_left(log, dir); /* it may get a name of theirs */
+    kl_status status = kl_log_delete_left(log, dir); /* their names may be needed */
     if (!status) status = kl_log_forget_point(log, dir);
     if (!status) status = kl_segment_create_aside(dir, offset, &fresh);
-    if (status) return status; /* nothing is changed */
+    if (status) return status; /* nothing has changed */
     kl_lock(&log->lock);
     status = kl_version_begin(log->version, 0, kl_segment_retain(fresh), &next);
     kl_unlock(&log->lock);
@@ -170,14 +169,14 @@ kl_status kl_log_restart_at(kl_log *log, int64_t offset) {
 
 /* ---- the end ------------------------------------------------------------------------------ */
 
-/* What a truncation makes before it changes anything. */
+/* A truncation's preparations, made before any change. */
 typedef struct {
-    kl_look look;        /* the log as it is */
-    size_t index;        /* of the segment that the cut lies in, */
-    int64_t pos;         /* and its place there */
-    bool copying;        /* it is sealed, or parts of it are being sent */
-    kl_segment *cut;     /* what stays of it, the version's own, */
-    kl_version *version; /* the last of all */
+    kl_look look;        /* the current log */
+    size_t index;        /* the segment to be cut, */
+    int64_t pos;         /* and the position in it */
+    bool copying;        /* it is sealed, or being sent in part */
+    kl_segment *cut;     /* the remaining part; owned by `version`, */
+    kl_version *version; /* where it is the last */
     kl_producers producers;
     int64_t log_end;
 } cut_plan;
@@ -186,10 +185,10 @@ static kl_segment *whole_of(const cut_plan *plan) {
     return plan->look.version->segments[plan->index];
 }
 
-/* Whether there is room for the small files that a truncation rewrites, before anything
- * is changed: behind that, a full disk would leave files and memory apart. */
+/* Check for space for the files that a truncation rewrites, before any change: later, a full disk
+ * would leave files and memory different. */
 static kl_status try_room(const kl_log *log, const cut_plan *plan, kl_dir *dir) {
-    static const char name[] = KL_EPOCHS_NAME ".tmp"; /* the next save takes it anyhow */
+    static const char name[] = KL_EPOCHS_NAME ".tmp"; /* the next save overwrites it */
     enum { BYTES_MIN = 32 << 10, EPOCH_LINE_BYTES_MAX = 40 };
     size_t offset_count, time_count;
     kl_segment_count_entries(whole_of(plan), &offset_count, &time_count);
@@ -207,8 +206,8 @@ out:
     return status ? kl_fail_prefix(status, "log %s, truncate", log->path) : KL_OK;
 }
 
-/* Read back and checked: a cut is rare, and a segment that was sealed gets its in-memory
- * indexes this way.  The entries of its aborted transactions hold still. */
+/* Check the remaining part; truncations are rare, and a sealed segment gets its in-memory indexes
+ * this way.  Keeps the entries of aborted transactions. */
 static kl_status read_back(const kl_log *log, const cut_plan *plan, kl_segment *cut,
                            int64_t *log_end) {
     int64_t valid_bytes;
@@ -225,7 +224,7 @@ static kl_status read_back(const kl_log *log, const cut_plan *plan, kl_segment *
     return status;
 }
 
-/* Not locked, reserved: nothing is changed yet. */
+/* Not locked, reserved: nothing has changed yet. */
 static kl_status make_plan(kl_log *log, kl_dir *dir, int64_t offset, cut_plan *plan) {
     plan->index = kl_version_find(plan->look.version, offset);
     kl_segment *segment = whole_of(plan);
@@ -238,7 +237,7 @@ static kl_status make_plan(kl_log *log, kl_dir *dir, int64_t offset, cut_plan *p
     if (!status) status = try_room(log, plan, dir);
     if (!status) status = kl_segment_shorten(segment, plan->pos, &plan->cut);
     if (status) return status;
-    kl_lock(&log->lock); /* for what readers note of the version */
+    kl_lock(&log->lock); /* protects readers' notes in the version */
     status = kl_version_begin(plan->look.version, plan->index, plan->cut, &plan->version);
     kl_unlock(&log->lock);
     if (!status) status = read_back(log, plan, plan->cut, &plan->log_end);
@@ -256,8 +255,8 @@ static void free_plan(kl_log *log, cut_plan *plan) {
     kl_unlock(&log->lock);
 }
 
-/* Not locked: from here on every caller sees the log end where it is cut.  KL_E_STALE: part of
- * what would be cut in place is being sent.  Readers in other processes wait until end_names. */
+/* Not locked: from here on every caller sees the shorter log.  KL_E_STALE: bytes to be cut in place
+ * are being sent.  Readers in other processes wait until end_names. */
 static kl_status show_cut(kl_log *log, cut_plan *plan) {
     kl_status status = KL_OK;
     kl_lock(&log->lock);
@@ -278,8 +277,8 @@ static kl_status show_cut(kl_log *log, cut_plan *plan) {
     return status;
 }
 
-/* Not locked.  A copy of what stays replaces the segment, as another thread may have a map of it,
- * or be sending a part. */
+/* Not locked.  Replace the segment with a copy of the remaining part, as other threads may map it
+ * or send from it. */
 static kl_status cut_by_copy(kl_log *log, kl_dir *dir, const cut_plan *plan) {
     kl_segment *copy = NULL;
     int64_t log_end;
@@ -299,14 +298,14 @@ static kl_status cut_by_copy(kl_log *log, kl_dir *dir, const cut_plan *plan) {
     return status;
 }
 
-/* Not locked: the disk has what the log has. */
+/* Not locked: make the disk match the log in memory. */
 static kl_status cut_on_disk(kl_log *log, kl_dir *dir, const cut_plan *plan) {
     kl_status status = delete_from(plan->look.version, dir, plan->index + 1);
     end_names(log);
     KL_FP("truncate.before_snapshots");
     if (!status)
         status = kl_log_trim_snapshots(plan->version, dir, plan->log_end, INT64_MAX);
-    if (!status) status = kl_dir_sync(dir); /* no later snapshot survives the cut */
+    if (!status) status = kl_dir_sync(dir); /* no later snapshot survives the truncation */
     if (!status) status = kl_sidecar_drop(dir, plan->cut->base_offset);
     if (!status)
         status = plan->copying ? cut_by_copy(log, dir, plan) : kl_segment_trim(plan->cut);
@@ -323,14 +322,14 @@ static kl_status cut_on_disk(kl_log *log, kl_dir *dir, const cut_plan *plan) {
     return status;
 }
 
-/* Reserved.  Nothing that is shown would be left.  What lies below the start may be of epochs that
- * the leader never had, or had later: batches of it behind those would be out of order. */
+/* Reserved.  True if no visible record would remain.  Batches below the start may have epochs that
+ * the leader never had, or had later: its batches after them would be out of order. */
 static bool leaves_nothing(const kl_log *log, int64_t offset) {
     int64_t base = log->version->segments[0]->base_offset;
     return offset < base || (offset <= log->log_start && base < log->log_start);
 }
 
-/* Not locked, reserved.  *stale: try again, by a copy. */
+/* Not locked, reserved.  *stale: retry by copying. */
 static kl_status truncate_once(kl_log *log, kl_dir *dir, int64_t offset, bool *stale) {
     cut_plan plan = {0};
     kl_producers_init(&plan.producers);
@@ -374,8 +373,8 @@ static kl_status truncate_reserved(kl_log *log, int64_t offset) {
     return status;
 }
 
-/* Locked, reserved.  Drop epochs of which the log has no record: otherwise a leader that wrote
- * nothing would diverge from the next leader's log forever. */
+/* Locked, reserved.  Drop epochs without records: otherwise a leader that wrote nothing would
+ * diverge from the next leader's log forever. */
 static kl_status drop_empty_epochs(kl_log *log, int64_t offset) {
     const kl_epochs *epochs = &log->epochs;
     if (epochs->count == 0 || epochs->entries[epochs->count - 1].start_offset < offset)
@@ -386,8 +385,8 @@ static kl_status drop_empty_epochs(kl_log *log, int64_t offset) {
     return kl_log_keep_epochs(log);
 }
 
-/* kl_log_reserve, and no step of a compaction is under way: what it writes has the name that a
- * copy has here.  The next step finds that segments have changed. */
+/* kl_log_reserve, and wait until no compaction step runs: its output has the name of our copy.  The
+ * next step finds that segments have changed. */
 static kl_status reserve_alone(kl_log *log) {
     kl_status status;
     while (!(status = kl_log_reserve(log)) && log->cleaner_busy) {
@@ -446,7 +445,7 @@ kl_status kl_log_set_start(kl_log *log, int64_t offset) {
                     (long long)log->high_watermark);
     } else if (offset > log->log_start) {
         status = kl_log_make_dirty(log);
-        if (!status && offset > log->log_start) { /* retention goes on at the same time */
+        if (!status && offset > log->log_start) { /* retention may run at the same time */
             log->log_start = offset;
             kl_epochs_truncate_start(&log->epochs, offset);
             kl_log_publish(log);
@@ -456,11 +455,11 @@ kl_status kl_log_set_start(kl_log *log, int64_t offset) {
     return status;
 }
 
-/* What goes, and what must be on disk before it does. */
+/* Segments to delete, and the one to sync first. */
 typedef struct {
     kl_segment **oldest; /* a reference to each */
     size_t count;
-    kl_segment *boundary; /* the last one, when its derived files may not be synced */
+    kl_segment *boundary; /* the last one, if its derived files may not be synced */
     int64_t next_offset;
 } deletion;
 
@@ -469,7 +468,7 @@ static void deletion_done(deletion *gone) {
     kl_release(gone->oldest);
 }
 
-/* Locked.  The segments that end at or below `before_offset`, but the active one. */
+/* Locked.  The segments that end at or below `before_offset`, except the active one. */
 static kl_status choose(const kl_log *log, int64_t before_offset, deletion *gone) {
     const kl_version *version = log->version;
     *gone = (deletion){0};
@@ -485,15 +484,15 @@ static kl_status choose(const kl_log *log, int64_t before_offset, deletion *gone
         gone->oldest[gone->count] = kl_segment_retain(version->segments[gone->count]);
     gone->next_offset = version->segments[count]->base_offset;
     kl_segment *last = gone->oldest[count - 1];
-    if (last->unsynced || log->syncing) gone->boundary = last; /* a round is not over */
+    if (last->unsynced || log->syncing) gone->boundary = last; /* a round is in progress */
     return KL_OK;
 }
 
-/* Locked, in a change of segments.  No reader sees them from here on.  The epochs' file waits
- * for the next epoch or the close: an open drops what it says below the start. */
+/* Locked, in a change of segments.  Remove the segments from the log in memory.  The epoch file is
+ * written with the next epoch or the close: an open drops entries below the start. */
 static kl_status forget_oldest(kl_log *log, const deletion *gone) {
     KL_ASSERT_HELD(&log->lock);
-    KL_ASSERT(gone->count < log->version->count); /* the active one stays */
+    KL_ASSERT(gone->count < log->version->count); /* the active segment stays */
     kl_status status = kl_version_remove(&log->version, 0, gone->count);
     if (status) return status;
     KL_ASSERT(log->version->segments[0]->base_offset == gone->next_offset);
@@ -509,7 +508,7 @@ static void unleave(kl_log *log, size_t count) {
     while (count-- > 0) kl_segment_drop(log->left[--log->left_count]);
 }
 
-/* Whose names go now: those that are left from before, and then `gone`. */
+/* Append `gone` to the segments whose files remain to be deleted. */
 static kl_status leave(kl_log *log, const deletion *gone) {
     if (gone->count == 0) return KL_OK;
     size_t count = log->left_count + gone->count;
@@ -522,8 +521,8 @@ static kl_status leave(kl_log *log, const deletion *gone) {
     return KL_OK;
 }
 
-/* The names go, the oldest first.  What fails now is tried again: later ones never go before
- * earlier ones, which would leave a hole. */
+/* Delete files, oldest first.  A failed deletion is retried: a later segment never goes before an
+ * earlier one, which would leave a hole. */
 static kl_status delete_names(kl_log *log, kl_dir *dir, int64_t *bases, size_t max_bases,
                               size_t *deleted) {
     size_t before = log->left_count;
@@ -534,8 +533,8 @@ static kl_status delete_names(kl_log *log, kl_dir *dir, int64_t *bases, size_t m
     return status;
 }
 
-/* Reserved, not locked.  What replaces them is durable before they go: the snapshot that keeps
- * their producers, and the segment behind them.  Their readers go on with what they hold. */
+/* Reserved, not locked.  First make their replacements durable: the snapshot with their producers,
+ * and the next segment.  Their readers keep their references. */
 static kl_status delete_chosen(kl_log *log, kl_dir *dir, const deletion *gone,
                                int64_t *bases, size_t max_bases, size_t *deleted) {
     kl_status status = KL_OK;
@@ -545,7 +544,7 @@ static kl_status delete_chosen(kl_log *log, kl_dir *dir, const deletion *gone,
         status =
             kl_segment_sync_derived(gone->boundary, log->path, gone->next_offset, &tried);
     if (!status && gone->boundary) status = kl_dir_sync(dir);
-    if (status) return status; /* nothing is changed */
+    if (status) return status; /* nothing has changed */
     kl_lock(&log->lock);
     status = leave(log, gone);
     if (!status && gone->count) {
@@ -580,7 +579,7 @@ kl_status kl_log_unlink_deleted(kl_dir *dir, int64_t before_ms, size_t *files) {
         const char *dot = strrchr(names.names[i], '.');
         if (dot == NULL || strcmp(dot, KL_DELETED_SUFFIX) != 0) continue;
         struct stat file;
-        /* A rename sets the change time of the inode: how long ago it was deleted. */
+        /* A rename sets the inode's change time: the time of the deletion. */
         if (kl_io->fstatat(dir->fd, names.names[i], &file, 0) != 0) continue;
         int64_t deleted_ms =
             (int64_t)file.st_ctim.tv_sec * 1000 + file.st_ctim.tv_nsec / 1000000;
@@ -593,7 +592,7 @@ kl_status kl_log_unlink_deleted(kl_dir *dir, int64_t before_ms, size_t *files) {
     return status;
 }
 
-/* Not locked, reserved.  An empty segment behind all others, which are out of the log. */
+/* Not locked, reserved.  Add an empty segment, and move all others out of the log. */
 static kl_status leave_all(kl_log *log, kl_dir *dir, deletion *gone) {
     kl_segment *fresh = NULL;
     int64_t base_offset = log->log_end;
@@ -612,8 +611,8 @@ static kl_status leave_all(kl_log *log, kl_dir *dir, deletion *gone) {
     return status;
 }
 
-/* Not locked, reserved.  What can be done for the whole log when it goes and there is no room for
- * the indexes and the snapshot of a roll: an empty segment behind it, which takes no blocks. */
+/* Not locked, reserved.  Delete the whole log when a roll's indexes and snapshot find no space: an
+ * empty segment after it needs no blocks. */
 static kl_status delete_all_bare(kl_log *log, kl_dir *dir, int64_t *bases, size_t max_bases,
                                  size_t *deleted) {
     deletion gone = {0};
@@ -632,7 +631,8 @@ static kl_status delete_all_bare(kl_log *log, kl_dir *dir, int64_t *bases, size_
     return end(log, dir, status, true);
 }
 
-/* Locked, reserved.  Before the last segment goes, it is a sealed one.  *gone: all are already. */
+/* Locked, reserved.  Seal the last segment before it is deleted.  *gone: all are deleted
+ * already. */
 static kl_status seal_last(kl_log *log, int64_t *bases, size_t max_bases, size_t *deleted,
                            bool *gone) {
     KL_ASSERT_HELD(&log->lock);
@@ -640,7 +640,7 @@ static kl_status seal_last(kl_log *log, int64_t *bases, size_t max_bases, size_t
     *gone = false;
     if (kl_log_active(log)->size == 0) return KL_OK;
     kl_status status = kl_log_roll_locked(log, log->log_end);
-    /* A tail that is to be kept first stays with its segment. */
+    /* A tail that must be backed up first stays with its segment. */
     if (status != KL_E_NO_SPACE || kl_log_active(log)->owed_end > 0) return status;
     *gone = true;
     status = kl_log_make_dirty(log);
@@ -661,13 +661,13 @@ kl_status kl_log_delete_segments(kl_log *log, int64_t before_offset, int64_t *ba
     kl_status status = kl_log_reserve(log);
     if (status) return status;
     before_offset =
-        KL_MIN(before_offset, log->high_watermark); /* never what is not committed */
+        KL_MIN(before_offset, log->high_watermark); /* never uncommitted records */
     bool all_gone = false;
     if (before_offset >= log->log_end)
         status = seal_last(log, bases, max_bases, deleted, &all_gone);
     if (all_gone) goto out;
     const kl_status full = status == KL_E_NO_SPACE ? status : KL_OK;
-    if (full) status = KL_OK; /* what lies before makes room */
+    if (full) status = KL_OK; /* earlier segments free space */
     if (!status) status = choose(log, before_offset, &gone);
     if (!status && gone.count + log->left_count == 0) status = full;
     if (status || gone.count + log->left_count == 0) goto out;

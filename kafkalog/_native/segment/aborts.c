@@ -24,7 +24,7 @@ KL_STATIC_ASSERT(POS_LAST_OFFSET == POS_FIRST_OFFSET + 8 &&
                      POS_LAST_STABLE == POS_LAST_OFFSET + 8,
                  "as the table says");
 KL_STATIC_ASSERT(POS_LAST_STABLE + 8 == ABORT_ENTRY_BYTES, "the entry ends here");
-/* More aborted transactions than one segment of 2 GiB has room for markers. */
+/* More than a segment of 2 GiB can have markers for. */
 enum { FILE_BYTES_MAX = 1 << 30 };
 
 void kl_aborts_init(kl_aborts *aborts, int64_t base_offset) {
@@ -194,7 +194,7 @@ out:
 void kl_aborts_truncate(kl_aborts *aborts, int64_t offset) {
     while (aborts->count > 0 && aborts->entries[aborts->count - 1].last_offset >= offset)
         aborts->count--;
-    /* The file is longer now, so none of it counts: the next save writes a new one. */
+    /* The file is longer now, so the next save rewrites it. */
     if (aborts->saved > aborts->count) aborts->saved = 0;
 }
 

@@ -16,7 +16,7 @@ KL_STATIC_ASSERT(LINE_BYTES_MAX >= sizeof "-2147483648 -9223372036854775808\n",
 
 /* ---- text --------------------------------------------------------------------------- */
 
-/* What is left of the text. */
+/* The unparsed rest of the text. */
 typedef struct {
     const uint8_t *p;
     const uint8_t *end;

@@ -6,9 +6,9 @@
 struct kl_guard {
     kl_sidecar sidecar; /* points into `file`; file NULL: unguarded */
     uint8_t *file;
-    bool foreign; /* the side-car of another segment or partition */
-    bool resized; /* the `.log` has another size than when this index was sealed */
-    _Atomic uint8_t *checked; /* per region: 1 when its sum was right */
+    bool foreign;             /* the side-car of another segment or partition */
+    bool resized;             /* the `.log` changed size since this index was sealed */
+    _Atomic uint8_t *checked; /* per region: 1 if its checksum matched */
 };
 
 void kl_guard_free(kl_guard *guard) {
@@ -18,12 +18,12 @@ void kl_guard_free(kl_guard *guard) {
     kl_release(guard);
 }
 
-/* The sealed size and crc at `sums` are those of `bytes` bytes. */
+/* The sealed size and CRC at `sums` match `bytes` and `crc`. */
 static bool is_same(const uint8_t *sums, int64_t bytes, uint32_t crc) {
     return (int64_t)kl_get64(sums) == bytes && (bytes < 0 || kl_get32(sums + 8) == crc);
 }
 
-/* Whether an index is the one that was sealed, and says something.  *last: its last four bytes. */
+/* Whether an index is unchanged since the seal and not empty.  *last: its last four bytes. */
 static kl_status has_sealed(const kl_sidecar *sidecar, kl_dir *dir, kl_index_kind kind,
                             bool *has, uint32_t *last) {
     enum { INDEX_BYTES_MAX = 64 << 20 };
@@ -41,9 +41,9 @@ static kl_status has_sealed(const kl_sidecar *sidecar, kl_dir *dir, kl_index_kin
     return status == KL_E_NOT_FOUND || status == KL_E_CORRUPT ? KL_OK : status;
 }
 
-/* Whether a `.log` of another size was cut, or replaced without its indexes: a program that
- * rewrites one, as Kafka does, also writes new indexes.  The offset index of a small one is
- * empty both times; its time index then names records that lie behind the end. */
+/* Whether a `.log` of another size was truncated, or replaced without its indexes: a program that
+ * rewrites a `.log`, as Kafka does, also writes new indexes.  A small segment's offset index is
+ * empty before and after; then its time index must not name records after the end. */
 static kl_status is_resized(const kl_sidecar *sidecar, const kl_segment *segment,
                             kl_dir *dir, bool *resized) {
     uint32_t last = 0;
@@ -85,16 +85,16 @@ static kl_status guard_new(const kl_segment *segment, kl_guard **out) {
     return status;
 }
 
-/* Not of a finished `.swap`, for now: the side-car is still its predecessor's. */
+/* A finished `.swap` does not: the side-car is still its predecessor's. */
 static bool owns_sidecar(const kl_segment *segment) {
     char name[KL_NAME_BYTES];
     kl_segment_name(name, segment->base_offset, KL_LOG_SUFFIX);
     return strcmp(kl_file_name(segment->file), name) == 0;
 }
 
-/* Read at first use; of threads that read it at once, the first to finish stores it. */
+/* Read on first use; if several threads read at once, the first to finish stores it. */
 static kl_status guard_of(kl_segment *segment, kl_guard **out) {
-    static kl_guard none; /* `file` NULL: never written to */
+    static kl_guard none; /* `file` NULL: no checks; never written */
     *out = atomic_load_explicit(&segment->guard, memory_order_acquire);
     if (KL_LIKELY(*out != NULL)) return KL_OK;
     if (!owns_sidecar(segment)) {
@@ -114,7 +114,7 @@ static kl_status guard_of(kl_segment *segment, kl_guard **out) {
 
 /* ---- headers --------------------------------------------------------------------------- */
 
-/* Bytes of the file at `pos`, from memory or by a read of some. */
+/* A part of the file, from memory or read on demand. */
 typedef struct {
     kl_file *file;
     kl_span data; /* the caller's, from data_pos on */
@@ -171,7 +171,7 @@ static kl_status check_region(const kl_sidecar *sidecar, size_t index, window *f
                    region.crc);
 }
 
-/* The last region that begins at or before `pos`; 0 when none does. */
+/* The last region that begins at or before `pos`, or 0. */
 static size_t find_region(const kl_sidecar *sidecar, int64_t pos) {
     size_t low = 0, high = sidecar->region_count;
     while (high - low > 1) {
@@ -270,7 +270,7 @@ bool kl_guard_has_aborts(kl_segment *segment, const kl_sealed_aborts *sealed) {
     return same;
 }
 
-/* Locked.  What it holds of the indexes is what they are now. */
+/* Locked.  Update the checksums of the indexes. */
 static void renew(kl_segment *segment, bool aborts) {
     KL_ASSERT_HELD(&segment->lock);
     kl_guard *guard = atomic_load_explicit(&segment->guard, memory_order_acquire);

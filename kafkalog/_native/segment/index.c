@@ -8,8 +8,7 @@
 #include <stdio.h>
 #include <sys/mman.h>
 
-/* Sealed indexes up to this are copied: a map costs a page fault and an entry in the
- * process's map for each 4 KiB that it saves. */
+/* Copy sealed indexes up to this size: a map costs a page fault and a mapping per 4 KiB saved. */
 enum { COPY_BYTES_MAX = 64 * 1024 };
 enum { SEGMENT_DIGITS = 20 };
 KL_STATIC_ASSERT(SEGMENT_DIGITS + sizeof ".txnindex.deleted" <= KL_NAME_BYTES,
@@ -43,7 +42,7 @@ static const uint8_t *entry_at(const kl_index *index, size_t i) {
     return entries + i * entry_bytes(index);
 }
 
-/* What is in use of its bytes is its entries, and no more of them were saved or shown. */
+/* The entries fill the bytes in use, and saved and shown entries exist. */
 static bool is_whole(const kl_index *index) {
     size_t bytes = index->count * entry_bytes(index);
     bool fits = index->map ? bytes <= index->map_bytes : bytes == index->entries.bytes;
@@ -99,8 +98,8 @@ kl_time_entry kl_index_time_at(const kl_index *index, size_t i) {
 
 /* ---- load --------------------------------------------------------------------------- */
 
-/* How many of `count` entries are usable, as kl_index_add_offset takes them: no batch at
- * position 0 is ever indexed, and a zero tail is none. */
+/* Count the entries that kl_index_add_offset would accept: no entry has position 0, so a zero tail
+ * has none. */
 static size_t usable_offsets(const uint8_t *p, size_t count, int64_t relative_limit,
                              int64_t pos_limit) {
     int64_t offset_before = -1, pos_before = 0;
@@ -115,8 +114,8 @@ static size_t usable_offsets(const uint8_t *p, size_t count, int64_t relative_li
     return i;
 }
 
-/* A zero tail that begins at once looks like an entry (0, 0), which a first record of 1970
- * can make too: only then another time follows. */
+/* A zero tail looks like an entry (0, 0), which a first record of 1970 also makes; but then a later
+ * time follows. */
 static size_t usable_times(const uint8_t *p, size_t count, int64_t relative_limit) {
     static const uint8_t zeros[2 * TIME_ENTRY_BYTES];
     if (count >= 2 && memcmp(p, zeros, sizeof zeros) == 0) return 0;
@@ -191,7 +190,7 @@ kl_status kl_index_load(kl_index *index, kl_dir *dir, int64_t offset_limit,
         goto out;
     }
     if (status) goto out;
-    /* A relative offset has 31 bits, so no index has more entries: beyond it is no index. */
+    /* Relative offsets have 31 bits, so bytes beyond that many entries are no index. */
     size_t usable_bytes =
         (size_t)KL_MIN(bytes, (int64_t)INT32_MAX * (int64_t)entry_bytes(index));
     if (usable_bytes > 0 && !into_memory && usable_bytes > COPY_BYTES_MAX)
@@ -254,7 +253,7 @@ kl_status kl_index_truncate(kl_index *index, int64_t offset) {
     index->shown = KL_MIN(index->shown, index->count);
     if (index->saved > index->count) {
         index->saved = index->count;
-        index->on_file = false; /* the file still ends with what was dropped */
+        index->on_file = false; /* the file still contains the dropped entries */
     }
     KL_ASSERT(is_whole(index));
     return KL_OK;
@@ -281,7 +280,7 @@ kl_status kl_index_rewrite_if_room(kl_index *index, kl_dir *dir) {
     kl_status status = kl_index_rewrite(index, dir, false);
     if (!status || !kl_passes(status)) return status;
     file_name(index, name);
-    status = kl_dir_unlink(dir, name); /* an older one must not be believed */
+    status = kl_dir_unlink(dir, name); /* an older file must not be used */
     index->on_file = false;
     index->saved = 0;
     return status == KL_E_NOT_FOUND ? KL_OK : status;
@@ -289,7 +288,7 @@ kl_status kl_index_rewrite_if_room(kl_index *index, kl_dir *dir) {
 
 kl_status kl_index_save(kl_index *index, kl_dir *dir, bool sync) {
     KL_ASSERT(index->map == NULL && is_whole(index));
-    /* What lies there is unknown or too long: replaced, since readers may map it. */
+    /* The file's content is unknown or too long: replace it, since readers may map it. */
     if (!index->on_file) return kl_index_rewrite(index, dir, sync);
     if (index->saved == index->count && !sync) return KL_OK;
     char name[KL_NAME_BYTES];
@@ -325,16 +324,16 @@ static int64_t time_key(const kl_index *index, size_t i) {
     return kl_index_time_at(index, i).timestamp;
 }
 
-/* Where among entries 0 to `last` a key lies if they grow evenly, as they mostly do:
- * low_key <= key < high_key.  Differences, since a double would not tell large keys apart. */
+/* Interpolate the position of a key among entries 0 to `last`: low_key <= key < high_key. Uses
+ * differences, since doubles cannot distinguish large keys. */
 static size_t guess(int64_t low_key, int64_t high_key, int64_t key, size_t last) {
     double above = (double)((uint64_t)key - (uint64_t)low_key);
     double range = (double)((uint64_t)high_key - (uint64_t)low_key);
     return KL_MIN((size_t)(above / range * (double)last), last);
 }
 
-/* How many entries have a key <= `key`.  An index of a large log is far larger than the
- * processor's caches: a guess and a few steps from it touch fewer lines than halving. */
+/* Count the entries with a key <= `key`.  The index of a large log exceeds the processor's caches:
+ * an interpolation and a few steps touch fewer cache lines than bisection. */
 static inline size_t count_up_to(const kl_index *index, int64_t key,
                                  int64_t (*key_at)(const kl_index *, size_t)) {
     size_t count = index->count;

@@ -9,7 +9,8 @@ enum { STEP_BYTES = 1 << 20 };
 
 #define KEPT_SUFFIX KL_LOG_SUFFIX ".damaged"
 
-/* `.log.damaged`, or `.log.damaged.1`, ...: what an earlier repair or recovery kept stays. */
+/* Find a free name, `.log.damaged`, `.log.damaged.1`, ...: keep files of earlier repairs and
+ * recoveries. */
 static kl_status free_name(const kl_segment *segment, kl_dir *dir,
                            char name[KL_NAME_BYTES]) {
     bool there = true;
@@ -53,8 +54,8 @@ static bool is_zero(const uint8_t *data, size_t bytes) {
     return bytes == 0 || (data[0] == 0 && memcmp(data, data + 1, bytes - 1) == 0);
 }
 
-/* Copy [pos, end) to the beginning of `to`; *zero: none of it was ever written.  Without room for
- * all of it nothing is written, as every retried append comes here again. */
+/* Copy [pos, end) to the start of `to`; *zero: all bytes are zero, so never written.  Writes
+ * nothing if there is not enough space for all, as every retried append calls this again. */
 static kl_status copy_tail(kl_segment *segment, kl_file *to, int64_t pos, int64_t end,
                            bool *zero) {
     const kl_status room = kl_file_reserve(to, 0, end - pos);
@@ -68,7 +69,7 @@ static kl_status copy_tail(kl_segment *segment, kl_file *to, int64_t pos, int64_
         status = kl_file_read(segment->file, step, want, at, &got);
         if (status || got == 0) break;
         *zero = *zero && is_zero(step, got);
-        if (!*zero) status = room; /* what was never written needs none */
+        if (!*zero) status = room; /* zeros need no space */
         if (!*zero && !status) status = kl_file_write(to, step, got, at - pos);
         at += (int64_t)got;
     }
@@ -92,7 +93,7 @@ kl_status kl_keep_tail(kl_segment *segment, kl_dir *dir, int64_t pos, int64_t en
     KL_FP("recover.keep.before_rename");
     if (!status) status = kl_dir_rename(dir, unfinished, name);
     if (!status) status = kl_dir_sync(dir);
-    if (status) { /* the room that it takes is wanted */
+    if (status) { /* free the space */
         kl_failure first;
         kl_failure_take(&first);
         (void)kl_dir_unlink(dir, unfinished);

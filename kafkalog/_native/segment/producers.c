@@ -3,7 +3,7 @@
 
 #include "base/hash.h"
 
-enum { SPARE_MAX = 64 }; /* entries kept when they are not in use, about 16 KB */
+enum { SPARE_MAX = 64 }; /* unused entries kept, about 16 KB */
 
 void kl_producers_init(kl_producers *producers) { *producers = (kl_producers){0}; }
 
@@ -97,7 +97,7 @@ static void open_txn(kl_producers *producers, kl_producer_entry *entry, int64_t 
     producers->open_txns++;
 }
 
-/* It begins behind all others, unless a snapshot named some beyond its own end. */
+/* A new transaction begins after all others, unless a snapshot named later ones. */
 static void put_in_order(kl_producer_list *open, kl_producer_entry *entry) {
     kl_producer_entry *before = entry->older;
     if (KL_LIKELY(!before || before->txn_start_offset <= entry->txn_start_offset)) return;
@@ -153,7 +153,7 @@ kl_status kl_producers_reserve(kl_producers *producers, size_t more) {
     return reserve_finished(producers, producers->finished_count + 1);
 }
 
-/* The producer's entry, made when it is unknown. */
+/* Find the producer's entry, or create it. */
 static kl_status obtain(kl_producers *producers, int64_t producer_id,
                         int16_t producer_epoch, kl_producer_entry **out) {
     *out = kl_producers_find(producers, producer_id);
@@ -212,7 +212,7 @@ static kl_status check_sequence(const kl_producer_entry *entry, const kl_batch *
                    batch->base_sequence, wanted);
 }
 
-/* Whether one more can be remembered, when `more` transactions are opened before it. */
+/* Check that one more producer can be remembered after `more` transactions are opened. */
 static kl_status check_room(const kl_producers *producers, size_t more,
                             int64_t producer_id) {
     KL_ASSERT(producers->open_txns <= producers->count);
@@ -233,7 +233,7 @@ kl_status kl_producers_check(kl_producers *producers, const kl_batch *batch,
         return kl_fail(KL_E_INVALID_RECORD, "producer %lld: sequence %d, wanted at least 0",
                        (long long)batch->producer_id, batch->base_sequence);
     const kl_producer_entry *entry = kl_producers_find(producers, batch->producer_id);
-    if (entry == NULL) /* new, expired or gone by retention: any sequence */
+    if (entry == NULL) /* unknown, expired or removed by retention: any sequence */
         return check_room(producers, 0, batch->producer_id);
     if (sequence_checked) {
         *duplicate = find_duplicate(entry, batch);
@@ -268,7 +268,7 @@ kl_status kl_producers_try(kl_producers *producers, kl_producers *after,
         if (status) return status;
         unlink_entry(&after->idle, entry);
         *entry = *known;
-        bool open = known->txn_start_offset >= 0; /* counted already, where it is known */
+        bool open = known->txn_start_offset >= 0; /* counted already if known */
         link_newest(open ? &after->open : &after->idle, entry);
     }
     kl_status status = KL_OK;
@@ -284,7 +284,7 @@ kl_status kl_producers_check_marker(kl_producers *producers, int64_t producer_id
                                     bool raised) {
     const kl_producer_entry *entry = kl_producers_find(producers, producer_id);
     if (entry == NULL) return KL_OK;
-    kl_status status = check_epoch(entry, producer_epoch); /* in this order, as Kafka */
+    kl_status status = check_epoch(entry, producer_epoch); /* the same order as Kafka */
     if (!status && raised && producer_epoch == entry->producer_epoch &&
         entry->txn_start_offset >= 0 && producer_epoch != INT16_MAX)
         return kl_fail(KL_E_INVALID_PRODUCER_EPOCH,
@@ -299,7 +299,7 @@ kl_status kl_producers_check_marker(kl_producers *producers, int64_t producer_id
 
 /* ---- apply -------------------------------------------------------------------------- */
 
-/* Batches of another epoch say nothing about the sequences of this one. */
+/* Sequences start over with each epoch. */
 static void take_epoch(kl_producer_entry *entry, int16_t producer_epoch) {
     if (entry->producer_epoch == producer_epoch) return;
     entry->producer_epoch = producer_epoch;
@@ -535,7 +535,7 @@ out:
     return status;
 }
 
-/* Check the whole of a snapshot but its entries; their number. */
+/* Check everything in a snapshot except its entries; *count is their number. */
 static kl_status check_snapshot(const uint8_t *data, size_t bytes, size_t *count) {
     if (bytes < SNAPSHOT_POS_ENTRIES)
         return kl_fail(KL_E_CORRUPT, "snapshot: %zu bytes, wanted at least %d", bytes,
@@ -569,7 +569,7 @@ kl_status kl_snapshot_decode(const uint8_t *data, size_t bytes, kl_producer *out
     return KL_OK;
 }
 
-/* `sequence` - `decrement` in the ring of kl_sequence_add. */
+/* `sequence` - `decrement`, modulo 2^31 as kl_sequence_add. */
 static int32_t sequence_less(int32_t sequence, int32_t decrement) {
     if (sequence >= decrement) return sequence - decrement;
     return INT32_MAX - decrement + (sequence + 1); /* sequence is at least -1 */
@@ -626,7 +626,7 @@ static void sort(kl_producer_list *list, kl_producer_entry **room,
     for (size_t i = 0; i < count; i++) link_newest(list, room[i]);
 }
 
-/* Bring both lists into their order. */
+/* Sort both lists. */
 static kl_status sort_lists(kl_producers *producers) {
     size_t count = KL_MAX(producers->count, (size_t)1);
     kl_producer_entry **room = kl_alloc(count * sizeof *room);
@@ -664,7 +664,7 @@ bool kl_producers_reach(const kl_producers *producers, int64_t offset) {
     return any_reaches(&producers->idle, offset) || any_reaches(&producers->open, offset);
 }
 
-/* The last one stays as the snapshot has it. */
+/* The last batch stays as in the snapshot. */
 static void recall_entry(kl_producer_entry *entry, const kl_producer_entry *found) {
     const kl_producer_batch *last = last_batch(entry), *seen = last_batch(found);
     if (last == NULL || last->last_offset != seen->last_offset ||

@@ -160,7 +160,7 @@ kl_status kl_segment_unmake(kl_dir *dir, int64_t base_offset) {
     return !status && there ? kl_dir_unlink(dir, name) : status;
 }
 
-/* The failure is reported already; an open would remove the file, too. */
+/* The failure is already reported; an open would remove the file, too. */
 static void unlink_aside(kl_dir *dir, int64_t base_offset) {
     char name[KL_NAME_BYTES];
     kl_segment_name(name, base_offset, KL_LOG_SUFFIX KL_CLEANED_SUFFIX);
@@ -190,7 +190,7 @@ kl_status kl_segment_reserve_notes(kl_segment *segment, size_t count) {
     if (KL_LIKELY(has_room(offsets, count * OFFSET_ENTRY_BYTES) &&
                   has_room(times, count * TIME_ENTRY_BYTES)))
         return KL_OK;
-    kl_lock(&segment->lock); /* what grows moves */
+    kl_lock(&segment->lock); /* growing moves the buffers */
     kl_status status = kl_buffer_reserve(offsets, count * OFFSET_ENTRY_BYTES);
     if (!status) status = kl_buffer_reserve(times, count * TIME_ENTRY_BYTES);
     kl_unlock(&segment->lock);
@@ -239,13 +239,13 @@ void kl_segment_share(kl_segment *segment, kl_statepage *page) {
 /* Locked. */
 static size_t header_chunk(const kl_segment *segment, int64_t end_pos, size_t otherwise) {
     KL_ASSERT_HELD(&segment->lock);
-    if (segment->offsets.count == 0) return otherwise; /* nothing is known of its batches */
+    if (segment->offsets.count == 0) return otherwise; /* unknown batch sizes */
     int64_t apart = end_pos / (int64_t)(segment->offsets.count + 1);
     return apart > KL_CHUNK_LOOKUP_BYTES ? KL_BATCH_HEADER_BYTES : otherwise;
 }
 
-/* Locked.  Note the batches from the last entry's on, by their headers; stops at the first that
- * does not parse: damage is answered for by its reads. */
+/* Locked.  Index the batches after the last entry by their headers, up to the first invalid one:
+ * reads report damage. */
 static kl_status note_rest(kl_segment *segment, const kl_index_source *source) {
     const kl_index *offsets = &segment->offsets, *times = &segment->times;
     int64_t from = 0;
@@ -267,7 +267,7 @@ static kl_status note_rest(kl_segment *segment, const kl_index_source *source) {
     return kl_walk_met_damage(status) ? KL_OK : status;
 }
 
-/* Locked.  Rebuild both indexes; every byte of the log is kept. */
+/* Locked.  Rebuild both indexes; does not change the log. */
 static kl_status rebuild_indexes(kl_segment *segment, const kl_index_source *source) {
     KL_ASSERT_HELD(&segment->lock);
     kl_index_clear(&segment->offsets);
@@ -276,7 +276,8 @@ static kl_status rebuild_indexes(kl_segment *segment, const kl_index_source *sou
     return note_rest(segment, source);
 }
 
-/* Not one that was deleted or replaced and has readers still: others' files have its names. */
+/* False if the segment was deleted or replaced and still has readers: its names may belong to other
+ * files. */
 static bool has_its_names(const kl_segment *segment) {
     char name[KL_NAME_BYTES];
     kl_segment_name(name, segment->base_offset, KL_LOG_SUFFIX);
@@ -307,7 +308,8 @@ static kl_status renew_indexes(kl_segment *segment, const kl_index_source *sourc
     if (!source->writable || !has_its_names(segment)) return KL_OK;
     status = kl_index_rewrite_if_room(&segment->offsets, source->dir);
     if (!status) status = kl_index_rewrite_if_room(&segment->times, source->dir);
-    /* A deletion renames the `.log` first: either it finds these, or they are found to be late. */
+    /* A deletion renames the `.log` first: either it finds these files, or this sees that it is
+     * late. */
     if (!has_its_names(segment)) return remove_indexes(segment, source->dir);
     if (status || source->active) return status;
     status = kl_guard_reseal(segment, source->dir, false);
@@ -362,7 +364,7 @@ static kl_status load_indexes(kl_segment *segment, const kl_index_source *source
     status = kl_index_load(&segment->times, source->dir, source->next_offset,
                            source->end_pos, active, &times_sane);
     if (status) return status;
-    /* A reader sees an active writer's indexes lag: usable entries are enough for it. */
+    /* A reader's view of an active writer's indexes lags: usable entries are enough. */
     /* A sealed segment has at least the time entry that its roll wrote. */
     bool usable = offsets_sane && times_sane && (active || segment->times.count > 0);
     if (!source->writable && active) usable = true;
@@ -428,7 +430,7 @@ kl_status kl_segment_cover(kl_segment *segment, const kl_index_source *source) {
         status = note_rest(segment, source);
         if (!status) segment->covered = source->end_pos;
     }
-    if (largest > segment->max_timestamp) { /* of a look at more of it */
+    if (largest > segment->max_timestamp) { /* unless a later look saw more */
         segment->max_timestamp = largest;
         segment->max_timestamp_offset = offset;
     }
@@ -436,7 +438,7 @@ kl_status kl_segment_cover(kl_segment *segment, const kl_index_source *source) {
     return status;
 }
 
-/* What a segment's batches say of time. */
+/* The timestamps of a segment's batches. */
 typedef struct {
     int64_t largest;
     int64_t largest_offset;
@@ -468,8 +470,8 @@ static kl_status read_first(kl_segment *segment, int64_t end_pos, int64_t *first
     return KL_OK;
 }
 
-/* Locked.  What the indexes say of the largest timestamp, and where the batches begin that may
- * have a larger one. */
+/* Locked.  The largest timestamp in the indexes, and the position of the batches that may have a
+ * larger one. */
 static int64_t begin_times(const kl_segment *segment, time_range *range) {
     KL_ASSERT_HELD(&segment->lock);
     range->largest = -1;
@@ -482,7 +484,7 @@ static int64_t begin_times(const kl_segment *segment, time_range *range) {
     return kl_index_find_offset(&segment->offsets, range->largest_offset).pos;
 }
 
-/* Locked.  The last entry's time, and what batches behind it have: it may be later still. */
+/* Locked.  The larger of the last entry's time and those of the batches after it. */
 static kl_status find_largest(kl_segment *segment, int64_t end_pos, time_range *range) {
     int64_t from = begin_times(segment, range);
     return scan_times(segment, from, end_pos, range);
@@ -574,12 +576,12 @@ int64_t kl_segment_guess_end(kl_segment *segment, int64_t pos, int64_t limit,
     return pos;
 }
 
-/* What the index says of an offset. */
+/* Index entries around an offset. */
 typedef struct {
     kl_offset_entry floor;
     kl_offset_entry next;
     bool has_next;
-    size_t chunk; /* to read headers by */
+    size_t chunk; /* read size for headers */
 } index_hint;
 
 static index_hint look_up(kl_segment *segment, int64_t end_pos, int64_t offset) {
@@ -593,8 +595,8 @@ static index_hint look_up(kl_segment *segment, int64_t end_pos, int64_t offset) 
     return hint;
 }
 
-/* Where every batch has an entry, the one behind the floor's is the one that is looked for:
- * its header says so. */
+/* If every batch has an entry, the next entry is probably the batch that contains the offset: check
+ * its header. */
 static bool locate_at_entry(kl_segment *segment, const index_hint *hint, int64_t end_pos,
                             int64_t offset, int64_t *pos) {
     uint8_t header[KL_BATCH_HEADER_BYTES];
@@ -627,7 +629,7 @@ kl_status kl_segment_locate(kl_segment *segment, int64_t end_pos, int64_t offset
         status = kl_walk_step(&walk, false, &batch, NULL, &found);
         if (*pos == floor.pos && *pos > 0 &&
             (status || (found && batch.base_offset > floor.offset))) {
-            /* Not what an entry promises: the index is wrong, or the batch that it names. */
+            /* The index entry or the batch is wrong: walk from the start. */
             floor.pos = walk.pos = 0;
             continue;
         }
@@ -679,7 +681,7 @@ kl_status kl_segment_sync_derived(const kl_segment *segment, const char *dir_pat
                                   int64_t next_offset, bool *tried) {
     static const char *const suffixes[] = {KL_INDEX_SUFFIX, KL_TIME_SUFFIX, KL_TXN_SUFFIX,
                                            KL_SIDECAR_SUFFIX, KL_SNAPSHOT_SUFFIX};
-    enum { SNAPSHOT = 4 }; /* named by the offset that it stands for */
+    enum { SNAPSHOT = 4 }; /* named by its offset */
     KL_STATIC_ASSERT(sizeof suffixes / sizeof *suffixes == SNAPSHOT + 1, "it is the last");
     kl_status status = KL_OK;
     for (int i = 0; i <= SNAPSHOT && !status; i++) {
@@ -690,7 +692,7 @@ kl_status kl_segment_sync_derived(const kl_segment *segment, const char *dir_pat
         status = kl_file_new(dir_path, name, false, &file);
         *tried = false;
         if (!status) status = kl_file_try_sync(file, tried);
-        if (status == KL_E_NOT_FOUND) status = KL_OK; /* it has none, or was deleted */
+        if (status == KL_E_NOT_FOUND) status = KL_OK; /* absent, or deleted */
         kl_file_drop(file);
     }
     return status;
@@ -705,7 +707,7 @@ kl_status kl_segment_delete(kl_segment *segment, kl_dir *dir) {
         snprintf(to, sizeof to, "%s" KL_DELETED_SUFFIX, from);
         kl_status status =
             i == 0 ? kl_file_rename(segment->file, dir, to) : kl_dir_rename(dir, from, to);
-        /* A longer name may need a block of the directory; unlinking needs none. */
+        /* A longer name may need a directory block; unlinking needs none. */
         if (status == KL_E_NO_SPACE) status = kl_dir_unlink(dir, from);
         if (status && status != KL_E_NOT_FOUND) return status;
         if (i == 0) KL_FP("segment.delete.after_log");
@@ -713,7 +715,7 @@ kl_status kl_segment_delete(kl_segment *segment, kl_dir *dir) {
     return KL_OK;
 }
 
-/* The first `bytes` of one file into another, in the kernel where it can. */
+/* Copy the first `bytes` of a file to another, in the kernel if possible. */
 static kl_status copy_prefix(kl_file *from, kl_file *to, int64_t bytes) {
     enum { STEP = 1 << 20 };
     uint8_t *step = kl_alloc(STEP);
@@ -734,7 +736,7 @@ static kl_status copy_prefix(kl_file *from, kl_file *to, int64_t bytes) {
     return status;
 }
 
-/* The name is one that Kafka, too, removes when it finds it at open. */
+/* At open, Kafka also removes a file of this name. */
 kl_status kl_segment_copy(kl_segment *segment, kl_dir *dir, int64_t pos, kl_segment **out) {
     KL_ASSERT(pos >= 0 && pos <= segment->size);
     kl_segment *copy = NULL;

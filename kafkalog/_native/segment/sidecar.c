@@ -90,7 +90,7 @@ void kl_sums_free(kl_sums *sums) {
     sums->pos = 0;
 }
 
-/* The sums of a segment that was opened in the middle, from its headers. */
+/* Compute the sums from headers, for a segment that was opened in the middle. */
 static kl_status sum_headers(kl_segment *segment) {
     kl_walk walk;
     kl_walk_init(&walk, segment->file, 0, segment->size, KL_REGION_BYTES);
@@ -106,7 +106,7 @@ static kl_status sum_headers(kl_segment *segment) {
 
 /* ---- whose it is ---------------------------------------------------------------------- */
 
-/* The six bits that a character of base64url stands for; -1: it is none. */
+/* The six bits of a base64url character, or -1. */
 static int id_bits(uint8_t c) {
     if (c >= 'A' && c <= 'Z') return c - 'A';
     if (c >= 'a' && c <= 'z') return c - 'a' + 26;
@@ -114,13 +114,13 @@ static int id_bits(uint8_t c) {
     return c == '-' ? 62 : c == '_' ? 63 : -1;
 }
 
-/* Of the 132 bits of an id's text the last four say nothing. */
+/* The last four of the 132 bits of an id's text are padding. */
 static bool is_same_id(const uint8_t *a, const uint8_t *b) {
     enum { LAST = TOPIC_ID_BYTES - 1 };
     return memcmp(a, b, LAST) == 0 && id_bits(a[LAST]) >> 4 == id_bits(b[LAST]) >> 4;
 }
 
-/* The topic's id as partition.metadata spells it; *bytes 0 when it says none. */
+/* The topic id as partition.metadata spells it; *bytes 0: none. */
 static kl_status read_topic_id(kl_dir *dir, uint8_t id[TOPIC_ID_BYTES], size_t *bytes) {
     static const char key[] = "topic_id:";
     uint8_t *data = NULL;
@@ -290,7 +290,7 @@ kl_status kl_sidecar_load(kl_dir *dir, int64_t base_offset, uint8_t **file,
     return status;
 }
 
-/* The number behind the last hyphen of a partition's folder; -1: it has none. */
+/* The number after the last hyphen of a partition's folder, or -1. */
 static int64_t partition_of(kl_span folder) {
     int64_t number = 0, power = 1;
     size_t i = folder.bytes;

@@ -19,27 +19,27 @@ enum { PAGE_BYTES = 4096, BOOT_ID_BYTES = 40, VALUE_COUNT = 11, ENTRIES_AT = 8 }
 enum { PLACE_BYTES = 80, NAME_BYTES = 160 };
 enum { PUBLISH_TRIES = 100000 }; /* some 10 s */
 enum { TAKE_TRIES = 1000 };      /* some 1 s */
-/* Behind the page: row i has the i-th entry of each index. */
+/* After the page: row i has entry i of each index. */
 enum {
     ROW_BYTES = OFFSET_ENTRY_BYTES + TIME_ENTRY_BYTES,
     ROWS_MIN = PAGE_BYTES / ROW_BYTES / 2,
-    ROWS_MAX = (8 << 20) / ROW_BYTES /* a segment of 1.6 GiB by the default interval */
+    ROWS_MAX = (8 << 20) / ROW_BYTES /* for 1.6 GiB at the default interval */
 };
 static const uint64_t PAGE_MAGIC = 0x3267706b6c61666bULL;
 
 /* Shared memory.  `sequence` is odd while the values are being written. */
 typedef struct {
     uint64_t magic;
-    uint64_t device; /* identity: of the partition's folder */
+    uint64_t device; /* identity of the partition's folder */
     uint64_t inode;
     int64_t owner_pid;
-    uint64_t owner_pids; /* the inode of the namespace that the pid is of */
-    int64_t owner_start; /* in clock ticks since boot: a pid can be used again */
+    uint64_t owner_pids; /* inode of the pid namespace */
+    int64_t owner_start; /* in clock ticks since boot: pids are reused */
     char boot_id[BOOT_ID_BYTES];
-    _Atomic uint32_t open; /* 1 while a writer keeps it */
+    _Atomic uint32_t open; /* 1 while a writer maintains it */
     _Atomic uint32_t sequence;
     _Atomic int64_t values[VALUE_COUNT];
-    _Atomic int64_t changes; /* odd while files change other than by an append */
+    _Atomic int64_t changes; /* odd while files change, except by an append */
 } page_layout;
 KL_STATIC_ASSERT(sizeof(page_layout) <= PAGE_BYTES, "a page holds it");
 KL_STATIC_ASSERT(ATOMIC_INT_LOCK_FREE == 2 && ATOMIC_LLONG_LOCK_FREE == 2,
@@ -54,12 +54,12 @@ KL_STATIC_ASSERT(offsetof(kl_page_values, offset_entries) == ENTRIES_AT * sizeof
 struct kl_statepage {
     page_layout *layout;
     size_t mapped_bytes;
-    uint64_t file; /* the inode that `name` had */
+    uint64_t file; /* the inode of `name` when opened */
     char name[NAME_BYTES];
     int64_t first_generation;
     int64_t entries[VALUE_COUNT - ENTRIES_AT]; /* the writer's counts, */
-    bool entries_changed;                      /* which were not published yet */
-    size_t retry_rows; /* no room was found: it is looked for again with so many */
+    bool entries_changed;                      /* not published yet */
+    size_t retry_rows;                         /* without space: retry at this many rows */
 };
 
 static void read_boot_id(char out[BOOT_ID_BYTES]) {
@@ -72,11 +72,11 @@ static void read_boot_id(char out[BOOT_ID_BYTES]) {
     kl_io->close(fd);
 }
 
-/* Of the flags in field 9 of /proc/PID/stat.  The kernel's headers do not hand it out. */
+/* A flag in field 9 of /proc/PID/stat; not in the kernel's public headers. */
 enum { PF_EXITING = 4 };
 
-/* When a process started, in ticks since boot; -1 when none lives. Field 22 of
- * /proc/PID/stat, counted behind the command's closing bracket. */
+/* Start time of a process in ticks since boot; -1: not alive.  Field 22 of /proc/PID/stat, counted
+ * from the command's closing bracket. */
 static int64_t process_start(int64_t pid) {
     char path[64], text[1024];
     snprintf(path, sizeof path, "/proc/%lld/stat", (long long)pid);
@@ -87,21 +87,21 @@ static int64_t process_start(int64_t pid) {
     if (got <= 0) return -1;
     text[got] = 0;
     char *p = strrchr(text, ')');
-    /* Dead, though its parent has not asked for it yet. */
+    /* A zombie: dead, not reaped yet. */
     if (p != NULL && p[1] != 0 && (p[2] == 'Z' || p[2] == 'X')) return -1;
     for (int field = 2; p != NULL && field < 22; field++) {
-        /* One that is being killed has closed its files before it is dead. */
+        /* A process being killed closes its files before it is dead. */
         if (field == 9 && strtoll(p + 1, NULL, 10) & PF_EXITING) return -1;
         p = strchr(p + 1, ' ');
     }
     return p == NULL ? -1 : strtoll(p + 1, NULL, 10);
 }
 
-/* This process's identity, as in its pages: read once per thread, and again after a fork. */
+/* This process's identity, as stored in its pages: read once per thread, and again after a fork. */
 typedef struct {
     int generation; /* kl_process_generation, + 1 */
     int64_t pid, start;
-    uint64_t pids; /* the inode of the namespace in which pids mean this; 0: unknown */
+    uint64_t pids; /* inode of the pid namespace; 0: unknown */
     char boot_id[BOOT_ID_BYTES];
 } process_identity;
 
@@ -119,20 +119,20 @@ static const process_identity *own_identity(void) {
     return &known;
 }
 
-/* Of another container's process nothing can be said before the next boot. */
+/* A process of another container counts as alive until the next boot. */
 static bool owner_lives(const page_layout *layout) {
     if (memcmp(own_identity()->boot_id, layout->boot_id, BOOT_ID_BYTES) != 0) return false;
     if (own_identity()->pids != layout->owner_pids) return true;
     return process_start(layout->owner_pid) == layout->owner_start;
 }
 
-/* Entries must not take the room of others' pages, without which readers see too much. */
+/* Leave space for other pages: without a page, readers see too much. */
 static bool has_room(int fd) {
     struct statvfs found;
     return fstatvfs(fd, &found) == 0 && found.f_bavail >= found.f_blocks / 4;
 }
 
-/* A file's, with room for `rows` rows and as many more. */
+/* File size with twice the space for `rows` rows. */
 static size_t bytes_for(size_t rows) {
     return PAGE_BYTES + KL_MIN(2 * KL_MAX(rows, ROWS_MIN), ROWS_MAX) * ROW_BYTES;
 }
@@ -142,8 +142,8 @@ static page_layout *map_file(int fd, int protection, size_t bytes) {
     return map == MAP_FAILED ? NULL : map;
 }
 
-/* Mark a dead writer's page closed; false: the writer lives, or its page cannot be mapped.  A
- * reader that has the page mapped looks for the next writer's, which is a file of its own. */
+/* Mark a dead writer's page closed; false: the writer lives, or its page cannot be mapped.  Readers
+ * of the page look for the next writer's, which is another file. */
 static bool end_page(int fd) {
     page_layout *layout = map_file(fd, PROT_READ | PROT_WRITE, PAGE_BYTES);
     if (layout == NULL) return false;
@@ -153,8 +153,8 @@ static bool end_page(int fd) {
     return dead;
 }
 
-/* Remove pages whose writers are dead: once per process, so that killed ones do not pile
- * up.  One that is being taken over right now is locked. */
+/* Remove pages of dead writers: once per process, so that killed writers do not accumulate.  A page
+ * being taken over is locked. */
 static void sweep(const char *folder) {
     static atomic_flag swept = ATOMIC_FLAG_INIT;
     if (atomic_flag_test_and_set(&swept)) return;
@@ -175,7 +175,7 @@ static void sweep(const char *folder) {
     closedir(dir);
 }
 
-/* The place of a user's pages: its own, and no other user may write there. */
+/* The folder of a user's pages: owned by the user, writable by no other. */
 static bool place_of(uid_t user, char place[PLACE_BYTES]) {
     struct stat found;
     snprintf(place, PLACE_BYTES, MEMORY_FOLDER "/kafkalog-%u", (unsigned)user);
@@ -189,12 +189,12 @@ static void name_page(char name[NAME_BYTES], const char place[PLACE_BYTES],
              (unsigned long long)folder->st_dev, (unsigned long long)folder->st_ino);
 }
 
-/* Whose page a writer makes: the folder's owner's, which root can give away. */
+/* The owner of a writer's page: the folder's owner, to whom root can give it. */
 static uid_t page_owner(const struct stat *folder) {
     return geteuid() == 0 ? folder->st_uid : geteuid();
 }
 
-/* Make the place of a user's pages, or see that it is the user's. */
+/* Create the folder of a user's pages, or check that the user owns it. */
 static bool make_place(uid_t owner, const char place[PLACE_BYTES]) {
     char found[PLACE_BYTES];
     bool made = kl_io->mkdirat(AT_FDCWD, place, 0700) == 0;
@@ -205,9 +205,9 @@ static bool make_place(uid_t owner, const char place[PLACE_BYTES]) {
     return true;
 }
 
-/* The descriptor of a folder's page, made when it is missing; -1: it cannot be had. */
+/* Open or create a folder's page; -1: impossible. */
 static int open_new_page(uid_t owner, const struct stat *folder, char name[NAME_BYTES]) {
-    /* Whose place was looked at last.  What is made below it later is ours by its owner. */
+    /* The owner whose folder was checked last.  Later pages in it are safe by their owner. */
     static _Atomic int64_t known_owner = -1;
     const int flags = O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW;
     char place[PLACE_BYTES];
@@ -249,14 +249,14 @@ static void take_over(kl_statepage *page, const struct stat *folder) {
     layout->owner_pids = here->pids;
     layout->owner_start = here->start;
     memcpy(layout->boot_id, here->boot_id, BOOT_ID_BYTES);
-    /* A writer that died inside publish, or of a change, left it odd. */
+    /* A writer that died in publish or a change left it odd. */
     if (atomic_load(&layout->sequence) & 1) atomic_fetch_add(&layout->sequence, 1);
     if (atomic_load(&layout->changes) & 1) atomic_fetch_add(&layout->changes, 1);
     layout->magic = PAGE_MAGIC;
 }
 
-/* The pid of the living writer that keeps a page; 0: none does.  `locked`: by the caller, else
- * another process has it mapped, and lives, whatever its pid means here. */
+/* The pid of the living writer of a page, or 0.  `locked`: the caller has the lock; otherwise
+ * another process has the page mapped and lives, whatever its pid is in this namespace. */
 static long long kept_by(int fd, bool locked) {
     page_layout head;
     if (kl_io->pread(fd, &head, sizeof head, 0) != (ssize_t)sizeof head) return 0;
@@ -284,13 +284,13 @@ kl_status kl_statepage_check(const char *path, const struct stat *folder) {
     return pid ? refuse(path, pid) : KL_OK;
 }
 
-/* A page is its owner's, or was made just now and not given away yet. */
+/* True if a page has its owner, or was just created and not given away yet. */
 static bool is_ours(const struct stat *file, uid_t owner) {
     return file->st_uid == owner || file->st_uid == geteuid();
 }
 
-/* In *out, locked until it is closed and no longer mapped, and still what its name says: no sweep
- * has removed it, nor will; -1: it cannot be had.  A sweep locks it for a moment. */
+/* Open and lock a page that still has its name, so that no sweep removes it; locked until closed
+ * and unmapped.  *out -1: impossible.  A sweep may lock it for a moment. */
 static kl_status open_locked_page(const char *path, uid_t owner, const struct stat *folder,
                                   char name[NAME_BYTES], struct stat *file, int *out) {
     *out = -1;
@@ -300,7 +300,7 @@ static kl_status open_locked_page(const char *path, uid_t owner, const struct st
         if (fd < 0) return KL_OK;
         bool locked = flock(fd, LOCK_EX | LOCK_NB) == 0;
         bool known = kl_io->fstat(fd, file) == 0;
-        if (known && !is_ours(file, owner)) { /* nor is what it says */
+        if (known && !is_ours(file, owner)) { /* nor is its content */
             kl_io->close(fd);
             return KL_OK;
         }
@@ -329,7 +329,7 @@ kl_status kl_statepage_create(const char *path, const struct stat *folder, size_
     kl_status status = open_locked_page(path, owner, folder, name, &file, &fd);
     if (fd < 0) return status;
     page_layout *layout = NULL;
-    /* Blocks first: a store to a page that a full memory file system cannot give kills. */
+    /* Allocate blocks first: on a full memory file system, a store to a hole raises SIGBUS. */
     bool mine = file.st_uid == owner || fchown(fd, owner, (gid_t)-1) == 0;
     size_t bytes = rows > 0 && has_room(fd) ? bytes_for(rows) : PAGE_BYTES;
     if (mine && kl_io->fallocate(fd, 0, 0, (off_t)bytes) == 0)
@@ -349,7 +349,7 @@ static uint8_t *row_at(const kl_statepage *page, size_t i) {
     return (uint8_t *)page->layout + PAGE_BYTES + i * ROW_BYTES;
 }
 
-/* `rows` rows are mapped, which the file has or, for a writer, gets now. */
+/* Map `rows` rows; a writer extends the file. */
 static bool map_rows(kl_statepage *page, size_t rows, bool writer) {
     size_t bytes = PAGE_BYTES + rows * ROW_BYTES;
     if (rows > ROWS_MAX) return false;
@@ -368,8 +368,8 @@ static bool map_rows(kl_statepage *page, size_t rows, bool writer) {
     }
     kl_io->close(fd);
     if (!had) return false;
-    /* The mapping holds a writer's lock: a new one would be without it for a moment, and for good
-     * when another process locks the page just then. */
+    /* The mapping holds a writer's lock: a new mapping would lose it for a moment, and for good if
+     * another process locks the page just then. */
     void *layout = mremap(page->layout, page->mapped_bytes, bytes, MREMAP_MAYMOVE);
     if (layout == MAP_FAILED) return false;
     page->layout = layout;
@@ -377,7 +377,7 @@ static bool map_rows(kl_statepage *page, size_t rows, bool writer) {
     return true;
 }
 
-/* The entries of an index that are not shown yet into their rows, at `place` of each. */
+/* Copy unpublished index entries to their rows, at `place` in each. */
 static void show(kl_statepage *page, kl_index *index, size_t entry_bytes, size_t place) {
     const uint8_t *entries = kl_index_bytes(index).data;
     KL_ASSERT(index->shown <= index->count);
@@ -388,12 +388,12 @@ static void show(kl_statepage *page, kl_index *index, size_t entry_bytes, size_t
 }
 
 void kl_statepage_share(kl_statepage *page, kl_index *offsets, kl_index *times) {
-    /* What is shorter than an interval is read whole: most small logs need no rows. */
+    /* Less than an interval is read whole: most small logs need no rows. */
     size_t rows = offsets->count ? KL_MAX(offsets->count, times->count) : 0;
     if (rows == 0) page->retry_rows = 0;
     bool whole = rows >= page->retry_rows && map_rows(page, rows, true);
     if (!whole) page->retry_rows = KL_MAX(page->retry_rows, 2 * rows);
-    /* A reader that sees these also sees that the entries before them are gone. */
+    /* A reader that sees new rows also sees the smaller count. */
     atomic_thread_fence(memory_order_release);
     if (whole && rows) show(page, offsets, OFFSET_ENTRY_BYTES, 0);
     if (whole && rows) show(page, times, TIME_ENTRY_BYTES, OFFSET_ENTRY_BYTES);
@@ -436,8 +436,7 @@ int64_t kl_statepage_changes(const kl_statepage *page) {
     return atomic_load(&page->layout->open) && owner_lives(page->layout) ? changes : -1;
 }
 
-/* Entries from those that it has on, as an append adds them; what they are not is passed
- * over, and then the counts differ. */
+/* Add entries as an append would; it ignores invalid ones, and then the counts differ. */
 static kl_status take_rows(const kl_statepage *page, size_t count, kl_index *index) {
     bool offset = index->kind == KL_OFFSET_INDEX;
     kl_status status = KL_OK;
@@ -472,7 +471,7 @@ kl_status kl_statepage_take(kl_statepage *page, const kl_page_values *values,
                           page->name);
 }
 
-/* The page of `user`; NULL: there is none to be believed. */
+/* The page of `user`, or NULL: no trusted page. */
 static kl_statepage *open_page_of(uid_t user, const struct stat *folder) {
     char place[PLACE_BYTES], name[NAME_BYTES];
     struct stat file = {0};
@@ -509,8 +508,8 @@ bool kl_statepage_lives(const kl_statepage *page) { return owner_lives(page->lay
 bool kl_statepage_read(const kl_statepage *page, kl_page_values *values) {
     page_layout *layout = page->layout;
     int64_t row[VALUE_COUNT];
-    /* A writer that was killed inside publish leaves the sequence odd forever, one that only
-     * waits for its turn may take long: without its page a reader would see half a change. */
+    /* A writer killed inside publish leaves the sequence odd forever; a descheduled one may take
+     * long: without its page a reader would see half a change. */
     for (int tries = 0; tries < PUBLISH_TRIES; tries++) {
         uint32_t before = atomic_load_explicit(&layout->sequence, memory_order_acquire);
         if (!atomic_load_explicit(&layout->open, memory_order_acquire)) return false;

@@ -72,7 +72,7 @@ size_t kl_version_skip_quiet(const kl_version *version, size_t index) {
     return kl_version_find(version, version->quiet_until);
 }
 
-/* The last segment is written to from now on. */
+/* The last segment is active from now on. */
 static void clip_quiet(kl_version *version) {
     int64_t last = version->count ? kl_version_active(version)->base_offset : 0;
     version->quiet_until = KL_MIN(version->quiet_until, last);
@@ -80,7 +80,7 @@ static void clip_quiet(kl_version *version) {
     KL_ASSERT(version->quiet_until <= last);
 }
 
-/* The first `count` segments of `from`, and what is known of them, into an empty one. */
+/* Copy the first `count` segments of `from`, and cached facts about them, to an empty version. */
 static void copy_first(const kl_version *from, size_t count, kl_version *copy) {
     KL_ASSERT(count <= from->count && count <= copy->capacity && copy->count == 0);
     for (size_t i = 0; i < count; i++)
@@ -110,12 +110,12 @@ kl_status kl_version_begin(const kl_version *version, size_t count, kl_segment *
     return KL_OK;
 }
 
-/* Whether `segment` fits in behind the first `at`: bases ascend. */
+/* True if `segment` may follow the first `at` segments: bases ascend. */
 static bool follows(const kl_version *version, size_t at, const kl_segment *segment) {
     return at == 0 || version->segments[at - 1]->base_offset < segment->base_offset;
 }
 
-/* Make *version one that has no other holder, with room for `count` segments. */
+/* Make *version exclusive, by a copy if needed, with space for `count` segments. */
 static kl_status own(kl_version **version, size_t count) {
     kl_version *old = *version, *copy;
     bool alone = atomic_load_explicit(&old->refs, memory_order_acquire) == 1;
@@ -137,7 +137,7 @@ kl_status kl_version_add(kl_version **version, kl_segment *segment) {
     return status;
 }
 
-/* What is known of segments from `at` on no longer holds. */
+/* Drop cached timestamps of segments from `at` on. */
 static void forget(kl_version *version, size_t at) {
     if (atomic_load(&version->known) > at) atomic_store(&version->known, at);
 }
@@ -168,7 +168,7 @@ kl_status kl_version_remove(kl_version **version, size_t from, size_t count) {
             (now->count - from - count) * sizeof *now->segments);
     now->count -= count;
     forget(now, from);
-    if (now->count) forget(now, now->count - 1); /* the last one is written to */
+    if (now->count) forget(now, now->count - 1); /* the last one is active */
     clip_quiet(now);
     return KL_OK;
 }
