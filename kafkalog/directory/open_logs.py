@@ -18,9 +18,7 @@ class OpenLogs:
     def __init__(self, check: Callable[[], None]) -> None:
         """`check` raises if the directory can no longer be used; it is called under the lock."""
         self._check = check
-        self._changed = (
-            threading.Condition()
-        )  # guards what follows; told of releases
+        self._changed = threading.Condition()  # guards what follows; told of releases
         self._handles: dict[TopicPartition, Handle] = {}
         self._logs: dict[TopicPartition, Log] = {}  # those that users have of these
         self._reserved: set[TopicPartition] = set()

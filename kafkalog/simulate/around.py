@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple, Protocol
 from uuid import UUID
 
-from kafkalog.cluster.node.state import Standing
+from kafkalog.cluster.node.state import MemberState
 from kafkalog.config.topic import TopicConfig
 from kafkalog.log.handle import Handle
 from kafkalog.log.log import Log
@@ -78,7 +78,7 @@ class Around(Protocol):
     world: World
     setup: Setup
     rules: Rules
-    standing: Standing
+    standing: MemberState
     link: Link
     checks: Judge
     stopping: bool

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from uuid import UUID
 
 from kafkalog.cluster.node.state import (
-    Standing,
+    MemberState,
     registered,
     stop_replica,
     update_metadata,
@@ -77,8 +77,8 @@ class Node:
         self._waiting: list[Callable[[], None]] = []
         network.add(self)
 
-    def _nothing(self) -> Standing:
-        return Standing(self.number, -1, -1, 0, empty_image("simulated", self.number), {})
+    def _nothing(self) -> MemberState:
+        return MemberState(self.number, -1, -1, 0, empty_image("simulated", self.number), {})
 
     # ---- time and words ---------------------------------------------------------------------
 

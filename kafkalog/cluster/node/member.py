@@ -23,7 +23,7 @@ from kafkalog.cluster.node.controller_link import Line
 from kafkalog.cluster.node.noticing import Noticing
 from kafkalog.cluster.node.session_watch import Watching
 from kafkalog.cluster.node.state import (
-    Standing,
+    MemberState,
     failed,
     leader_and_isr,
     not_deleted,
@@ -125,7 +125,7 @@ class Member:
         controller = -1 if loaded.controller is None else loaded.controller.broker
         image = without_leftovers(loaded.image)
         self._unread: dict[str, UUID] = {}  # topics whose settings could not be read yet
-        self._standing = Standing(node, -1, controller, loaded.controller_epoch, image, {})
+        self._standing = MemberState(node, -1, controller, loaded.controller_epoch, image, {})
         self._heard = self._compared = -1, -1
         """The controller's and this broker's epoch: of the last UpdateMetadata, and of the one
         after which the topics were last compared with the tree."""

@@ -18,7 +18,7 @@ from kafkalog.wire.error_codes import ErrorCode
 from kafkalog.wire.values import ZERO_UUID
 
 __all__ = [
-    "Standing", "failed", "leader_and_isr", "not_deleted", "registered", "stop_replica",
+    "MemberState", "failed", "leader_and_isr", "not_deleted", "registered", "stop_replica",
     "update_metadata", "vanished", "without",
     "without_leftovers",
 ]  # fmt: skip
@@ -29,7 +29,7 @@ DURING_DELETE = -2
 Fields = dict[str, Any]
 
 
-class Standing(NamedTuple):
+class MemberState(NamedTuple):
     """What a broker knows."""
 
     node: int
@@ -45,28 +45,28 @@ class Standing(NamedTuple):
     """Partitions whose logs went offline; they stay so while this node runs."""
 
 
-def refusal(standing: Standing, request: Any) -> ErrorCode:
+def refusal(state: MemberState, request: Any) -> ErrorCode:
     """Why a request is outdated; NONE: it is not."""
-    if standing.epoch == UNKNOWN_EPOCH:
+    if state.epoch == UNKNOWN_EPOCH:
         return ErrorCode.STALE_BROKER_EPOCH  # it is for an earlier life of this node
-    if request.broker_epoch != UNKNOWN_EPOCH and request.broker_epoch < standing.epoch:
+    if request.broker_epoch != UNKNOWN_EPOCH and request.broker_epoch < state.epoch:
         return ErrorCode.STALE_BROKER_EPOCH
-    if request.controller_epoch < standing.controller_epoch:
+    if request.controller_epoch < state.controller_epoch:
         return ErrorCode.STALE_CONTROLLER_EPOCH
     return ErrorCode.NONE
 
 
-def registered(standing: Standing, epoch: int) -> Standing:
+def registered(state: MemberState, epoch: int) -> MemberState:
     """This node's registration now has this epoch.  The known brokers get it, too, because
     requests to the controller name it."""
-    brokers = dict(standing.image.brokers)
-    if (known := brokers.get(standing.node)) is not None:
-        brokers[standing.node] = known._replace(epoch=epoch)
-    return standing._replace(epoch=epoch, image=standing.image._replace(brokers=brokers))
+    brokers = dict(state.image.brokers)
+    if (known := brokers.get(state.node)) is not None:
+        brokers[state.node] = known._replace(epoch=epoch)
+    return state._replace(epoch=epoch, image=state.image._replace(brokers=brokers))
 
 
-def _obeying(standing: Standing, request: Any) -> Standing:
-    return standing._replace(
+def _obeying(state: MemberState, request: Any) -> MemberState:
+    return state._replace(
         controller=request.controller_id, controller_epoch=request.controller_epoch
     )
 
@@ -74,11 +74,11 @@ def _obeying(standing: Standing, request: Any) -> Standing:
 # ---- what this node holds --------------------------------------------------------------------
 
 
-def leader_and_isr(standing: Standing, request: Any) -> tuple[Standing, list[Effect], Fields]:
+def leader_and_isr(state: MemberState, request: Any) -> tuple[MemberState, list[Effect], Fields]:
     """What this node must lead and follow, and the response."""
-    if code := refusal(standing, request):
-        return standing, [], {"error_code": code, "topics": []}
-    held = dict(standing.held)
+    if code := refusal(state, request):
+        return state, [], {"error_code": code, "topics": []}
+    held = dict(state.held)
     effects: list[Effect] = []
     topics = []
     for topic in request.topic_states:
@@ -86,44 +86,44 @@ def leader_and_isr(standing: Standing, request: Any) -> tuple[Standing, list[Eff
         for asked in topic.partition_states:
             tp = TopicPartition(topic.topic_name, asked.partition_index)
             now = Held(topic.topic_id, _partition(asked, asked.partition_epoch))
-            code = _verdict(standing, tp, now)
+            code = _verdict(state, tp, now)
             rows.append({"partition_index": tp.partition, "error_code": code})
             if code:
                 continue
             held[tp] = now
-            kind = Lead if now.state.leader == standing.node else Follow
+            kind = Lead if now.state.leader == state.node else Follow
             effects.append(kind(tp, now, bool(asked.is_new)))
         topics.append({"topic_id": topic.topic_id, "partition_errors": rows})
-    after = _obeying(standing, request)._replace(held=held)
+    after = _obeying(state, request)._replace(held=held)
     return after, effects, {"error_code": ErrorCode.NONE, "topics": topics}
 
 
 def without(
-    standing: Standing, answer: Fields, lost: Mapping[TopicPartition, ErrorCode]
-) -> tuple[Standing, Fields]:
+    state: MemberState, answer: Fields, lost: Mapping[TopicPartition, ErrorCode]
+) -> tuple[MemberState, Fields]:
     """After partitions could not be led: they are not held, and the controller learns that from
     `answer`, to LeaderAndIsr, and has others lead them."""
-    gone = {(standing.held[tp].topic_id, tp.partition): code for tp, code in lost.items()}
+    gone = {(state.held[tp].topic_id, tp.partition): code for tp, code in lost.items()}
     for topic in answer["topics"]:
         for row in topic["partition_errors"]:
             key = topic["topic_id"], row["partition_index"]
             row["error_code"] = gone.get(key, row["error_code"])
-    held = {tp: one for tp, one in standing.held.items() if tp not in lost}
-    return standing._replace(held=held), answer
+    held = {tp: one for tp, one in state.held.items() if tp not in lost}
+    return state._replace(held=held), answer
 
 
-def failed(standing: Standing, partitions: Collection[TopicPartition]) -> Standing:
+def failed(state: MemberState, partitions: Collection[TopicPartition]) -> MemberState:
     """After the logs of these went offline: the controller gets that as the answer to any request
     about them, and has others lead what they can."""
-    held = {tp: one for tp, one in standing.held.items() if tp not in partitions}
-    return standing._replace(held=held, failed=standing.failed | {*partitions})
+    held = {tp: one for tp, one in state.held.items() if tp not in partitions}
+    return state._replace(held=held, failed=state.failed | {*partitions})
 
 
-def _verdict(standing: Standing, tp: TopicPartition, now: Held) -> ErrorCode:
-    known = standing.held.get(tp)
-    if tp in standing.failed:
+def _verdict(state: MemberState, tp: TopicPartition, now: Held) -> ErrorCode:
+    known = state.held.get(tp)
+    if tp in state.failed:
         return ErrorCode.KAFKA_STORAGE_ERROR
-    if standing.node not in now.state.replicas:
+    if state.node not in now.state.replicas:
         return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
     if known is None:
         return ErrorCode.NONE
@@ -135,40 +135,40 @@ def _verdict(standing: Standing, tp: TopicPartition, now: Held) -> ErrorCode:
     return ErrorCode.NONE
 
 
-def stop_replica(standing: Standing, request: Any) -> tuple[Standing, list[Effect], Fields]:
+def stop_replica(state: MemberState, request: Any) -> tuple[MemberState, list[Effect], Fields]:
     """What this node no longer leads or follows, and the response."""
-    if code := refusal(standing, request):
-        return standing, [], {"error_code": code, "partition_errors": []}
-    held = dict(standing.held)
+    if code := refusal(state, request):
+        return state, [], {"error_code": code, "partition_errors": []}
+    held = dict(state.held)
     effects: list[Effect] = []
     rows = []
     for topic in request.topic_states:
         for asked in topic.partition_states:
             tp = TopicPartition(topic.topic_name, asked.partition_index)
-            code = _may_stop(standing, tp, asked.leader_epoch)
+            code = _may_stop(state, tp, asked.leader_epoch)
             rows.append({"topic_name": tp.topic, "partition_index": tp.partition,
                          "error_code": code})  # fmt: skip
             if not code:
                 held.pop(tp, None)
                 effects.append(Drop(tp, bool(asked.delete_partition)))
-    after = _obeying(standing, request)._replace(held=held)
+    after = _obeying(state, request)._replace(held=held)
     return after, effects, {"error_code": ErrorCode.NONE, "partition_errors": rows}
 
 
 def not_deleted(
-    standing: Standing, answer: Fields, lost: Mapping[TopicPartition, ErrorCode]
-) -> tuple[Standing, Fields]:
+    state: MemberState, answer: Fields, lost: Mapping[TopicPartition, ErrorCode]
+) -> tuple[MemberState, Fields]:
     """After copies could not be deleted: they are not held, but `answer`, to StopReplica,
     says that its files are still here."""
     for row in answer["partition_errors"]:
         tp = TopicPartition(row["topic_name"], row["partition_index"])
         row["error_code"] = lost.get(tp, row["error_code"])
-    return standing, answer
+    return state, answer
 
 
-def _may_stop(standing: Standing, tp: TopicPartition, leader_epoch: int) -> ErrorCode:
-    known = standing.held.get(tp)
-    if tp in standing.failed:
+def _may_stop(state: MemberState, tp: TopicPartition, leader_epoch: int) -> ErrorCode:
+    known = state.held.get(tp)
+    if tp in state.failed:
         return ErrorCode.KAFKA_STORAGE_ERROR
     if known is None or leader_epoch in (UNKNOWN_EPOCH, DURING_DELETE):
         return ErrorCode.NONE
@@ -179,11 +179,11 @@ def _may_stop(standing: Standing, tp: TopicPartition, leader_epoch: int) -> Erro
 # ---- metadata for clients ----------------------------------------------------------------------
 
 
-def update_metadata(standing: Standing, request: Any) -> tuple[Standing, Change | None, Fields]:
+def update_metadata(state: MemberState, request: Any) -> tuple[MemberState, Change | None, Fields]:
     """The change of the image, None if the request is refused; and the response."""
-    if code := refusal(standing, request):
-        return standing, None, {"error_code": code}
-    old = standing.image
+    if code := refusal(state, request):
+        return state, None, {"error_code": code}
+    old = state.image
     topics, touched, gone = dict(old.topics), dict[str, None](), list[Topic]()
     for told in request.topic_states:
         known = topics.get(told.topic_name)
@@ -203,30 +203,30 @@ def update_metadata(standing: Standing, request: Any) -> tuple[Standing, Change 
         elif known is not None:
             gone.append(topics.pop(told.topic_name))
     new = _with_topics(old, topics)._replace(
-        brokers=dict(_brokers(standing, request)), epoch=request.controller_epoch
+        brokers=dict(_brokers(state, request)), epoch=request.controller_epoch
     )
     changed = tuple(topics[name] for name in touched if name in topics)
-    after = _obeying(standing, request)._replace(image=new)
+    after = _obeying(state, request)._replace(image=new)
     return after, Change(old, new, changed, tuple(gone), ()), {"error_code": ErrorCode.NONE}
 
 
 def vanished(
-    standing: Standing, before: MetadataImage, names: Collection[str]
-) -> tuple[Standing, Change | None]:
+    state: MemberState, before: MetadataImage, names: Collection[str]
+) -> tuple[MemberState, Change | None]:
     """After the tree was found to have only these topics, `before` being an image from before it
     was read: topics that it lacks were deleted while no controller could tell this node.  A topic
     is in the tree before any node knows it.  None: it lacks none."""
-    old = standing.image
+    old = state.image
     gone = [
         topic for name, topic in old.topics.items()
         if name not in names and (known := before.topics.get(name)) and known.id == topic.id
     ]  # fmt: skip
     if not gone:
-        return standing, None
+        return state, None
     lacking = {topic.name for topic in gone}
     topics = {name: topic for name, topic in old.topics.items() if name not in lacking}
     new = _with_topics(old, topics)
-    return standing._replace(image=new), Change(old, new, (), tuple(gone), ())
+    return state._replace(image=new), Change(old, new, (), tuple(gone), ())
 
 
 def without_leftovers(image: MetadataImage) -> MetadataImage:
@@ -271,12 +271,12 @@ def _with_moves(one: Partition, known: Topic | None) -> Partition:
     )
 
 
-def _brokers(standing: Standing, request: Any) -> Iterator[tuple[int, Broker]]:
+def _brokers(state: MemberState, request: Any) -> Iterator[tuple[int, Broker]]:
     """The live brokers.  The request does not have the others' registration epochs, and a known one
     may be of an earlier life: a follower sends its own, and the controller compares."""
     for told in request.live_brokers:
-        known = standing.image.brokers.get(told.id)
-        epoch = standing.epoch if told.id == standing.node else UNKNOWN_EPOCH
+        known = state.image.brokers.get(told.id)
+        epoch = state.epoch if told.id == state.node else UNKNOWN_EPOCH
         endpoints = tuple((e.listener, e.host, e.port, e.security_protocol) for e in told.endpoints)
         yield told.id, Broker(
             told.id, epoch, ZERO_UUID, endpoints, () if known is None else known.features,

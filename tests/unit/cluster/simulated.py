@@ -7,7 +7,7 @@ from collections.abc import Callable
 from typing import Any
 
 from kafkalog.cluster.node.state import (
-    Standing,
+    MemberState,
     leader_and_isr,
     registered,
     stop_replica,
@@ -48,7 +48,7 @@ class Node:
         """Begin a life: the first image is the tree's."""
         self.of.register(self.number)
         loaded = load(self.of.znodes, self.number)
-        found = Standing(self.number, -1, -1, loaded.controller_epoch, loaded.image, {})
+        found = MemberState(self.number, -1, -1, loaded.controller_epoch, loaded.image, {})
         self.standing = registered(found, broker_epoch(self.of, self.number))
         self.led: dict[TopicPartition, Isr] = {}
         self.lives = True

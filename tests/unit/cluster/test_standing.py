@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from kafkalog.cluster.node.state import (
-    Standing,
+    MemberState,
     failed,
     leader_and_isr,
     registered,
@@ -37,8 +37,8 @@ TP = TopicPartition(*KEY)
 DOES = {LEADER_AND_ISR: leader_and_isr, STOP_REPLICA: stop_replica}
 
 
-def standing(node: int, epoch: int) -> Standing:
-    return Standing(node, epoch, -1, 0, empty_image("", node), {})
+def standing(node: int, epoch: int) -> MemberState:
+    return MemberState(node, epoch, -1, 0, empty_image("", node), {})
 
 
 class Broker:
