@@ -280,9 +280,10 @@ def _corrupt(name: str, what: str) -> errors.CorruptMessage:
 
 def _too_many(name: str, view: memoryview, count: int) -> errors.CorruptMessage:
     return _corrupt(
-        name, f"{len(view)} bytes are in more than {count} pieces, wanted at most {PIECES_FREE} "
+        name,
+        f"{len(view)} bytes are in more than {count} pieces, wanted at most {PIECES_FREE} "
         f"and one for each {PIECE_BYTES} bytes",
-    )  # fmt: skip
+    )
 
 
 def _pieces_max(view: memoryview) -> int:

@@ -18,10 +18,11 @@ class ClientConfig(Settings):
         low=-1,
     )
     metadata_recovery_strategy = Word(
-        "rebootstrap", "rebootstrap: a client that reaches none of the brokers it knows starts "
+        "rebootstrap",
+        "rebootstrap: a client that reaches none of the brokers it knows starts "
         "again with bootstrap.servers; none: it fails.",
         choices=("rebootstrap", "none"),
-    )  # fmt: skip
+    )
     metadata_recovery_rebootstrap_trigger_ms = Whole(
         300_000, "Time without metadata after which it starts again, too.", unit="ms", low=0
     )

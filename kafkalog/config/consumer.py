@@ -53,9 +53,10 @@ class ConsumerConfig(ClientConfig):
     group_instance_id = Word("", "The name of a static member; empty: a dynamic member.")
     heartbeat_interval_ms = Whole(3_000, "How often a member sends a heartbeat.", unit="ms", low=1)
     isolation_level = Word(
-        "read_uncommitted", "Whether open and aborted transactions are left out.",
+        "read_uncommitted",
+        "Whether open and aborted transactions are left out.",
         choices=("read_uncommitted", "read_committed"),
-    )  # fmt: skip
+    )
     max_partition_fetch_bytes = Whole(
         1_048_576, "Most bytes of one partition in an answer; a larger batch comes alone.",
         unit="bytes", low=1,

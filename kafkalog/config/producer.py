@@ -67,9 +67,10 @@ class ProducerConfig(ClientConfig):
         unit="ms", low=5_000,
     )  # fmt: skip
     partitioner = Word(
-        "murmur2", "How a key is assigned to a partition; batches without keys are spread.",
+        "murmur2",
+        "How a key is assigned to a partition; batches without keys are spread.",
         choices=PARTITIONERS,
-    )  # fmt: skip
+    )
     partitioner_adaptive_partitioning_enable = Flag(
         True, "Send more records without a key to partitions with fewer waiting."
     )

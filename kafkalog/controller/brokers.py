@@ -125,8 +125,9 @@ def shut_down(
             wanted[key] = new
     yield from write(context, batch, wanted)
     partitions = context.partitions
-    return ErrorCode.NONE, [key for key in _shared(context, broker)
-                            if partitions[key].leader == broker]  # fmt: skip
+    return ErrorCode.NONE, [
+        key for key in _shared(context, broker) if partitions[key].leader == broker
+    ]
 
 
 def _without(

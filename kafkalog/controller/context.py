@@ -23,7 +23,7 @@ __all__ = [
     "Snapshot",
     "leadership",
     "unclean_of",
-]  # fmt: skip
+]
 
 Copies = dict[str, set[tuple[int, int]]]
 """By topic: (partition, broker)."""
@@ -101,8 +101,9 @@ class Context:
         """Topics being deleted; no leader is elected for them."""
         self.dropped: Copies = {}
         """The copies of these that brokers have dropped."""
-        self.stray_replicas: Copies = {name: those for name, those in (stray_replicas or {}).items()
-                               if name in self.ids}  # fmt: skip
+        self.stray_replicas: Copies = {
+            name: those for name, those in (stray_replicas or {}).items() if name in self.ids
+        }
         """Copies that moves left behind and that their brokers have not reported as dropped."""
         self.failed: Copies = {}
         """Of both, what to retry: the copies that brokers could not drop; an empty set if the store

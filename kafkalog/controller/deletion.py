@@ -138,8 +138,7 @@ def replicas_dropped(
                 context.failed.setdefault(topic, set()).add(copy)
     for error, keys in refused.items():
         more = f" and {len(keys) - 1} more" if len(keys) > 1 else ""
-        _logger.warning("broker %d cannot drop %s-%d%s now: %s",
-                        broker, *keys[0], more, error.name)  # fmt: skip
+        _logger.warning("broker %d cannot drop %s-%d%s now: %s", broker, *keys[0], more, error.name)
     context.stray_replicas = {
         topic: those for topic, those in context.stray_replicas.items() if those
     }
@@ -152,9 +151,10 @@ def replicas_dropped(
 def _stray_replicas(context: Context, topic: str) -> set[tuple[int, int]]:
     """Copies that moves left behind, without those that their broker must keep again."""
     found = {
-        (number, broker) for number, broker in context.stray_replicas.get(topic, ())
+        (number, broker)
+        for number, broker in context.stray_replicas.get(topic, ())
         if (one := context.partitions.get((topic, number))) is None or broker not in one.replicas
-    }  # fmt: skip
+    }
     context.stray_replicas.pop(topic, None)
     if found:
         context.stray_replicas[topic] = found

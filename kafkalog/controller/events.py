@@ -29,7 +29,7 @@ __all__ = [
     "StoreResult",
     "Tick",
     "Timer",
-]  # fmt: skip
+]
 
 
 class Options(NamedTuple):

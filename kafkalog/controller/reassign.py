@@ -39,7 +39,7 @@ __all__ = [
     "reassign_requested",
     "resume",
     "target",
-]  # fmt: skip
+]
 
 AT_ONCE = 500
 """Partitions of a topic in one record, whose size stores limit."""
@@ -114,9 +114,7 @@ def _reassign(
     answers: dict[TopicPartition, Refusal | None] = {}
     wanted: dict[TopicPartition, Partition] = {}
     for key, replicas in targets.items():
-        found = guarded(
-            context, key, FAILED, partial(_judged, context, key, replicas, live)
-        )  # fmt: skip
+        found = guarded(context, key, FAILED, partial(_judged, context, key, replicas, live))
         if isinstance(found, Partition):
             wanted[key] = found
         else:
@@ -229,18 +227,20 @@ def _go_on(
         return set()
     done: set[TopicPartition] = set()
     passed = [
-        key for key, one in wanted.items()
+        key
+        for key, one in wanted.items()
         if key not in context.stale
         and guarded(context, key, False, partial(_writable, context, key, one))
-    ]  # fmt: skip
+    ]
     for portion in _portions(passed):
         changes = [
             PartitionChange(
-                topic, {key: context.led(key, *_next(context, key, wanted[key])) for key in keys},
+                topic,
+                {key: context.led(key, *_next(context, key, wanted[key])) for key in keys},
                 replicas=True,
             )
             for topic, keys in portion.items()
-        ]  # fmt: skip
+        ]
         outcomes = yield changes
         ending: dict[TopicPartition, Partition] = {}
         for one, outcome in zip(changes, outcomes, strict=True):
@@ -270,11 +270,12 @@ def _write_ends(
     topics = dict.fromkeys(topic for topic, _ in ending)
     changes = [
         PartitionChange(
-            topic, {key: context.partitions[key] for key in ending if key[0] == topic},
+            topic,
+            {key: context.partitions[key] for key in ending if key[0] == topic},
             replicas=True,
         )
         for topic in topics
-    ]  # fmt: skip
+    ]
     outcomes = yield changes
     for one, outcome in zip(changes, outcomes, strict=True):
         if not outcome.done:

@@ -406,8 +406,9 @@ def delete_topics(cluster: Cluster, asked: Sequence[TopicNamed]) -> Decision:
             continue
         gone.add(topic.name)
         decision.records.append(TopicDeletion(topic.name))
-        decision.results.append({"name": topic.name, "topic_id": topic.id, "error_code": 0,
-                                 "error_message": None})  # fmt: skip
+        decision.results.append(
+            {"name": topic.name, "topic_id": topic.id, "error_code": 0, "error_message": None}
+        )
     return decision
 
 

@@ -90,9 +90,10 @@ def _sealed(columns: Columns, room: int, attributes: int, offset: int, epoch: in
     body = bytearray(room)
     encoded = columns.encode(body, room)
     end = HEADER_BYTES + encoded.records_bytes
-    stamp = ffi.new("kl_stamp *", {
-        "producer_id": -1, "producer_epoch": -1, "base_sequence": -1,
-        "attributes": attributes})  # fmt: skip
+    stamp = ffi.new(
+        "kl_stamp *",
+        {"producer_id": -1, "producer_epoch": -1, "base_sequence": -1, "attributes": attributes},
+    )
     check(lib.kl_batch_seal(ffi.from_buffer("uint8_t[]", body), end, encoded, stamp))
     return placed(bytes(memoryview(body)[:end]), offset, epoch)
 

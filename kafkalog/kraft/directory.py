@@ -208,8 +208,9 @@ def first_records(manager: Manager) -> Sequence[Record]:
     Raises: ArgumentError (unknown records or level), CorruptLog.
     """
     records = _bootstrap(manager) or []
-    levels = {one["name"]: one["feature_level"]
-              for name, one in records if name == "FeatureLevelRecord"}  # fmt: skip
+    levels = {
+        one["name"]: one["feature_level"] for name, one in records if name == "FeatureLevelRecord"
+    }
     if METADATA_VERSION not in levels:
         levels = FEATURES
         records += [("FeatureLevelRecord", {"name": name, "feature_level": level})

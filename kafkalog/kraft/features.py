@@ -62,9 +62,10 @@ def _changed(image: MetadataImage, change: FeatureChange, kraft_version: int) ->
         )  # fmt: skip
     if level < current and kind == UPGRADE:
         raise _invalid(
-            change, "Can't downgrade the version of this feature without setting the upgrade type "
+            change,
+            "Can't downgrade the version of this feature without setting the upgrade type "
             "to either safe or unsafe downgrade.",
-        )  # fmt: skip
+        )
     if level > current and kind != UPGRADE:
         raise _invalid(change, "Can't downgrade to a newer version.")
     if name not in KNOWN:
@@ -72,9 +73,10 @@ def _changed(image: MetadataImage, change: FeatureChange, kraft_version: int) ->
     if name == METADATA_VERSION and RECORDS_CHANGED & {*range(level + 1, current + 1)}:
         why = (
             "Unsafe metadata downgrade is not supported in this version."
-            if kind == UNSAFE_DOWNGRADE else "Refusing to perform the requested downgrade because "
+            if kind == UNSAFE_DOWNGRADE
+            else "Refusing to perform the requested downgrade because "
             "it might delete metadata information."
-        )  # fmt: skip
+        )
         what = f"Unsupported metadata.version downgrade from {current} to {level}"
         raise Refused(ErrorCode.INVALID_UPDATE_VERSION, f"{what}. {why}")
     return "FeatureLevelRecord", {"name": name, "feature_level": level}

@@ -97,8 +97,9 @@ class Followers:
     def _clear(self, topic: Topic) -> None:
         """Delete folders that a removed topic of the same name left behind."""
         if self._removed:
-            here = [TopicPartition(topic.name, n) for n in topic.partitions
-                    if self._has(topic.name, n)]  # fmt: skip
+            here = [
+                TopicPartition(topic.name, n) for n in topic.partitions if self._has(topic.name, n)
+            ]
             ids = {tp: self._manager.folders.partition_id(tp) for tp in here}
             gone = [tp for tp, topic_id in ids.items() if topic_id in self._removed]
             self._manager.delete_partitions(gone)

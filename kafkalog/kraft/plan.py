@@ -101,8 +101,9 @@ def _cluster(image: MetadataImage, site: Site) -> Cluster:
 
 
 def _plan(image: MetadataImage, decision: Decision, site: Site) -> Plan:
-    return Plan([each for one in decision.records for each in _records(image, one, site)],
-                decision.results)  # fmt: skip
+    return Plan(
+        [each for one in decision.records for each in _records(image, one, site)], decision.results
+    )
 
 
 def _records(image: MetadataImage, change: Change, site: Site) -> Iterable[Record]:

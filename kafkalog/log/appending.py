@@ -141,8 +141,7 @@ def _add(log: Handle, batches: Any, done: Any, expected_offset: int = -1) -> Non
         "origin": lib.KL_ORIGIN_CLIENT, "leader_epoch": -1,
         "expects": expected_offset >= 0, "expected_offset": expected_offset,
         "now_ms": log.clock.now_ms()})  # fmt: skip
-    check(lib.kl_log_append_batches(
-        log.c, ffi.from_buffer(batches), len(batches), options, done))  # fmt: skip
+    check(lib.kl_log_append_batches(log.c, ffi.from_buffer(batches), len(batches), options, done))
     if done.sync_due:
         log.flush()
 

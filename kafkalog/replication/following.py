@@ -34,8 +34,9 @@ UNKNOWN = -1
 FIRST_REST_S = 0.01
 """After the first refusal: a leader often hears of its role a moment after its follower."""
 BEYOND_US = (
-    ErrorCode.OFFSET_MOVED_TO_TIERED_STORAGE, ErrorCode.UNSUPPORTED_FOR_MESSAGE_FORMAT,
-)  # fmt: skip
+    ErrorCode.OFFSET_MOVED_TO_TIERED_STORAGE,
+    ErrorCode.UNSUPPORTED_FOR_MESSAGE_FORMAT,
+)
 """The leader has records that kafkalog cannot copy; asking again changes nothing."""
 
 

@@ -71,9 +71,10 @@ class Membership(Metadata, Protocol):
         """Stop all waits for the controller, now and later; others' connections stay open."""
 
     def alter_configs(
-        self, asked: SettingChanges,
+        self,
+        asked: SettingChanges,
         plan: Callable[..., tuple[list[tuple[str, Any]], list[dict[str, Any]]]],
-    ) -> list[Result]:  # fmt: skip
+    ) -> list[Result]:
         """Change settings of this very broker."""
 
 

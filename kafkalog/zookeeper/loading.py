@@ -156,8 +156,9 @@ class _Loading:
         for name in self._children.get(tree.TOPICS, ()):
             found = self._read(tree.read_topic, name, self._znodes[tree.topic_path(name)].data)
             if found is not None:
-                partitions = {number: self._partition(name, number, found)
-                              for number in found.replicas}  # fmt: skip
+                partitions = {
+                    number: self._partition(name, number, found) for number in found.replicas
+                }
                 yield name, Topic(name, found.topic_id, partitions)
 
     def _partition(self, topic: str, number: int, node: tree.TopicNode) -> Partition:

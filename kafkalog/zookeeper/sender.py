@@ -200,8 +200,9 @@ def _merged(stops: Iterable[Send]) -> list[Fields]:
                 before = rows.get(row["partition_index"], row)
                 deletes = row["delete_partition"] or before["delete_partition"]
                 rows[row["partition_index"]] = row | {"delete_partition": deletes}
-    return [{"topic_name": name, "partition_states": [*rows.values()]}
-            for name, rows in topics.items()]  # fmt: skip
+    return [
+        {"topic_name": name, "partition_states": [*rows.values()]} for name, rows in topics.items()
+    ]
 
 
 def _name(what: Send | QueueOverflow) -> str:

@@ -33,7 +33,7 @@ __all__ = [
     "Set",
     "Timeouts",
     "open_session",
-]  # fmt: skip
+]
 
 ANY_VERSION = -1
 AGAIN = {"max_tries": -1, "delay": 0.1, "backoff": 2, "max_delay": 2.0}
@@ -363,8 +363,9 @@ class Session:
     def _committed(self, operations: Sequence[Operation], results: Sequence[Any]) -> Committed:
         # ZooKeeper reports the others as rolled back, or as after the failed one.
         others = (
-            self._kazoo.exceptions.RolledBackError, self._kazoo.exceptions.RuntimeInconsistency,
-        )  # fmt: skip
+            self._kazoo.exceptions.RolledBackError,
+            self._kazoo.exceptions.RuntimeInconsistency,
+        )
         for at, result in enumerate(results):
             if isinstance(result, Exception) and not isinstance(result, others):
                 return Committed(False, at, type(result).__name__.removesuffix("Error"))

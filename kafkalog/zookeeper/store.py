@@ -189,10 +189,11 @@ class ZooKeeperRecords:
         left = iter((yield from _look(reads)))  # by an earlier topic of the same name
         folders = self._folders(context, records)
         multis = [
-            self._creation(one, next(left), next(left)) if isinstance(one, TopicCreation)
+            self._creation(one, next(left), next(left))
+            if isinstance(one, TopicCreation)
             else self._operations(context, one)
             for one in records
-        ]  # fmt: skip
+        ]
         found = yield from self._commit([*folders, *multis])
         return [self._outcome(one, each)
                 for one, each in zip(records, found[len(folders):], strict=True)]  # fmt: skip
@@ -348,8 +349,9 @@ def _new_node(record: TopicCreation) -> tree.TopicNode:
 
 
 def _larger_node(context: Context, record: PartitionsCreation) -> tree.TopicNode:
-    now = {key[1]: one.replicas for key, one in context.partitions.items()
-           if key[0] == record.topic}  # fmt: skip
+    now = {
+        key[1]: one.replicas for key, one in context.partitions.items() if key[0] == record.topic
+    }
     return tree.TopicNode(context.ids[record.topic], {**now, **record.replicas}, {}, {})
 
 

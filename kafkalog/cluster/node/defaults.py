@@ -77,8 +77,9 @@ def differences(peers: Iterable[Peer], config: ServerConfig) -> Iterator[Finding
     for one in _compared(peers, config):
         if set(one.theirs) <= {one.mine}:
             continue
-        theirs = "; ".join(f"{one.show(value)} on {brokers(those)}"
-                           for value, those in one.theirs.items())  # fmt: skip
+        theirs = "; ".join(
+            f"{one.show(value)} on {brokers(those)}" for value, those in one.theirs.items()
+        )
         mine = one.show(one.mine) or "empty"
         value, problem = _agreed(one, config)
         set_it = f"Set {one.name} to the same value on all brokers."

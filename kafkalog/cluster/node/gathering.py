@@ -120,9 +120,10 @@ def _asked(one: Broker) -> dict[str, str]:
     if not plain:
         raise errors.UnsupportedVersion(f"broker {one.id} has no PLAINTEXT listener")
     patience = Options(
-        connect_timeout_ms=PATIENCE_MS, request_timeout_ms=PATIENCE_MS,
+        connect_timeout_ms=PATIENCE_MS,
+        request_timeout_ms=PATIENCE_MS,
         response_bytes_max=ANSWER_BYTES_MAX,
-    )  # fmt: skip
+    )
     connection = Connection(plain[0], patience)
     try:
         row = {"resource_type": BROKER, "resource_name": str(one.id), "configuration_keys": ASKED}

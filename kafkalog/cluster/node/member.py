@@ -341,9 +341,10 @@ class Member:
     def _learn(self, topics: Iterable[tuple[str, UUID]]) -> None:
         """Read the settings of topics that were not known before."""
         new = self._unread | {
-            name: topic_id for name, topic_id in topics
+            name: topic_id
+            for name, topic_id in topics
             if (known := self.image.topics.get(name)) is None or known.id != topic_id
-        }  # fmt: skip
+        }
         if not new:
             return
         try:
@@ -358,9 +359,10 @@ class Member:
                    if not (key[0] == TOPIC and key[1] in new)}  # fmt: skip
         configs |= {(TOPIC, name): said for name, said in found.items() if said}
         changed = tuple(
-            (TOPIC, name) for name in new
+            (TOPIC, name)
+            for name in new
             if configs.get((TOPIC, name)) != old.configs.get((TOPIC, name))
-        )  # fmt: skip
+        )
         if changed:
             image = old._replace(configs=configs)
             self._standing = self._standing._replace(image=image)

@@ -63,13 +63,14 @@ def _missing_listeners(facts: Facts, mine: Candidate) -> Iterator[Finding]:
             if name in mine.listeners or _foreign(name, peers):
                 continue
             yield Finding(
-                REFUSE, f"listener {name}",
+                REFUSE,
+                f"listener {name}",
                 f"{brokers(peers)} reach{'es' * (len(peers) == 1)} other brokers by it, and this "
                 f"node only has {few(list(mine.listeners)) or 'none'}; once a broker without it is "
                 "registered, a controller of Kafka elects no more leaders, for any partition of "
                 "the cluster.",
                 f"Give this node that listener: {_lines(name, setting, mine)}.",
-            )  # fmt: skip
+            )
 
 
 def _lines(name: str, setting: str, mine: Candidate) -> str:
@@ -90,12 +91,13 @@ def _foreign_protocols(facts: Facts, mine: Candidate) -> Iterator[Finding]:
         those = {one.node: one for one in facts.peers if name in one.endpoints}
         if name and (protocols := _foreign(name, those)):
             yield Finding(
-                REFUSE, f"listener {name}",
+                REFUSE,
+                f"listener {name}",
                 f"{brokers(those)} and other brokers reach each other by {few(protocols)} there, "
                 "and kafkalog only has PLAINTEXT.",
                 "Give all brokers a PLAINTEXT listener in a network that only they reach, and set "
                 f"{INNER} to it on all of them, this node included.",
-            )  # fmt: skip
+            )
 
 
 def _unknown_listeners(facts: Facts, mine: Candidate) -> Iterator[Finding]:
@@ -107,12 +109,13 @@ def _unknown_listeners(facts: Facts, mine: Candidate) -> Iterator[Finding]:
             names = {each for one in lacking for each in one.endpoints}
             setting = INNER if name == mine.config.inner_listener else CONTROL
             yield Finding(
-                REFUSE, f"listener {name}",
+                REFUSE,
+                f"listener {name}",
                 f"this node would reach other brokers by it, and {brokers(_numbers(lacking))} only "
                 f"{_has(lacking)} {few(sorted(names)) or 'none'}: it could neither replicate from "
                 "there nor send requests there as the controller.",
                 f"Set {setting} to the listener that all brokers use between them.",
-            )  # fmt: skip
+            )
 
 
 def _client_listeners(facts: Facts, mine: Candidate) -> Iterator[Finding]:
@@ -175,18 +178,20 @@ def _racks(facts: Facts, mine: Candidate) -> Iterator[Finding]:
     elif racked and not rack:
         names = few(sorted({one.rack or "" for one in racked}))
         yield Finding(
-            REFUSE if kafkas else WARN, "broker.rack",
+            REFUSE if kafkas else WARN,
+            "broker.rack",
             f"this node has none, and the others have ({names}); {stops}",
             "Set broker.rack to the place of this node.",
-        )  # fmt: skip
+        )
     elif others and rack:
         yield Finding(
-            REFUSE if kafkas and not mine.known else WARN, "broker.rack",
+            REFUSE if kafkas and not mine.known else WARN,
+            "broker.rack",
             f"this node has {rack}, and the others have none; {stops}",
             "Set it on the others, one after another, and create no topics until all have one."
-            if mine.known else
-            "Leave it out, or first set it on the others.",
-        )  # fmt: skip
+            if mine.known
+            else "Leave it out, or first set it on the others.",
+        )
 
 
 # ---- versions ------------------------------------------------------------------------------------
@@ -213,17 +218,19 @@ def _protocol_versions(facts: Facts, _: Candidate) -> Iterator[Finding]:
 
 def _migration(facts: Facts, _: Candidate) -> Iterator[Finding]:
     """From ZooKeeper to KRaft."""
-    migrating = [one.node for one in facts.peers
-                 if (one.settings or {}).get(MIGRATION, "").lower() == "true"]  # fmt: skip
+    migrating = [
+        one.node for one in facts.peers if (one.settings or {}).get(MIGRATION, "").lower() == "true"
+    ]
     if facts.kraft or migrating:
         who = f"{brokers(migrating)} {_has(migrating)} it" if migrating else "the controller is one"
         yield Finding(
-            REFUSE, MIGRATION if migrating else "KRaft",
+            REFUSE,
+            MIGRATION if migrating else "KRaft",
             f"{who}{'' if migrating else ' of KRaft'}: the cluster is being migrated to KRaft, "
             "which this node could not follow, and which could not end while it is registered.",
             "Give the migration up (kafkalog replaces brokers on ZooKeeper), or let it end without "
             "this node.",
-        )  # fmt: skip
+        )
 
 
 def _formats(facts: Facts, _: Candidate) -> Iterator[Finding]:
@@ -231,22 +238,24 @@ def _formats(facts: Facts, _: Candidate) -> Iterator[Finding]:
     old = [name for name, said in _topics(facts) if is_old(said.get(FORMAT, ""))]
     if old:
         yield Finding(
-            WARN, FORMAT,
+            WARN,
+            FORMAT,
             f"topics {few(old)} had an old one, so their segments may have messages of format 0 or "
             "1, which kafkalog does not read: this node would never be in sync with a partition "
             "that has such messages.",
             "Copy these topics into new ones, or leave their replicas on brokers of Kafka until "
             "retention has deleted the old segments.",
-        )  # fmt: skip
+        )
     peers = [one for one in facts.peers if is_old((one.settings or {}).get(BROKER_FORMAT, ""))]
     if peers:
         yield Finding(
-            WARN, BROKER_FORMAT,
+            WARN,
+            BROKER_FORMAT,
             f"{brokers(_numbers(peers))} {_has(peers)} an old one, so any topic may have messages "
             "of format 0 or 1, which kafkalog does not read: this node would never be in sync with "
             "a partition that has such messages.",
             "Give such topics no replica here until retention has deleted their old segments.",
-        )  # fmt: skip
+        )
 
 
 def _tiers(facts: Facts, mine: Candidate) -> Iterator[Finding]:
@@ -255,18 +264,20 @@ def _tiers(facts: Facts, mine: Candidate) -> Iterator[Finding]:
     held = [name for name in tiered if _holds(facts, name, mine.node)]
     if held:
         yield Finding(
-            REFUSE, TIERED,
+            REFUSE,
+            TIERED,
             f"this node has replicas of {few(held)}, and kafkalog has no tiered storage: if it "
             "led them, records in that storage could not be read.",
             "Move these replicas to brokers of Kafka first.",
-        )  # fmt: skip
+        )
     elif tiered:
         yield Finding(
-            WARN, TIERED,
+            WARN,
+            TIERED,
             f"topics {few(tiered)} use it, and kafkalog has no tiered storage: this node would "
             "never be in sync with their partitions.",
             "Leave their replicas on brokers of Kafka.",
-        )  # fmt: skip
+        )
 
 
 def _topics(facts: Facts) -> Iterator[tuple[str, Mapping[str, str]]]:
@@ -290,21 +301,23 @@ def _rules(facts: Facts, mine: Candidate) -> Iterator[Finding]:
     what = f"the cluster has access rules ({few(list(facts.rules))})"
     if enforcing:
         yield Finding(
-            REFUSE, "ACLs",
+            REFUSE,
+            "ACLs",
             f"{brokers(enforcing)} {_has(enforcing)} an authorizer, and this node has none: "
             "clients that are kept out there would get in here.",
             "Remove authorizer.class.name from all brokers, and the rules (kafka-acls --remove), "
             "if the cluster may be open to all; else this node cannot join it.",
-        )  # fmt: skip
+        )
     elif not facts.rules:
         return
     elif any(one.authorizes is False for one in facts.peers):
         yield Finding(
-            WARN, "ACLs",
+            WARN,
+            "ACLs",
             f"{what}, but no broker that could be asked has an authorizer: nobody enforces them, "
             "and neither does this node.",
             "Remove them (kafka-acls --remove), so that nobody relies on them.",
-        )  # fmt: skip
+        )
     else:
         yield _unproven("ACLs", f"{what}, which this node does not enforce", mine,
                         "Remove them (kafka-acls --remove)")  # fmt: skip
@@ -323,18 +336,20 @@ def _credentials(facts: Facts, mine: Candidate) -> Iterator[Finding]:
                    if protocol.startswith("SASL")})  # fmt: skip
     if sasl:
         yield Finding(
-            REFUSE, subject,
+            REFUSE,
+            subject,
             f"{what}, with which clients log in at {few(sasl)}; this node cannot check them, and "
             "lets everyone in.",
             f"{remove}, and join a cluster that is open to all.",
-        )  # fmt: skip
+        )
     elif facts.peers:
         yield Finding(
-            WARN, subject,
+            WARN,
+            subject,
             f"{what}, but no living broker has a listener where clients log in: nobody checks "
             "them, and neither does this node.",
             f"{remove}, so that nobody relies on them.",
-        )  # fmt: skip
+        )
     else:
         yield _unproven(subject, f"{what}, which this node does not check", mine, remove)
 
@@ -358,11 +373,12 @@ def _quotas(facts: Facts, _: Candidate) -> Iterator[Finding]:
              for entity in sorted(facts.image.quotas, key=repr)]  # fmt: skip
     if named:
         yield Finding(
-            WARN, "quotas",
+            WARN,
+            "quotas",
             f"the cluster has quotas ({few(named)}), which this node does not apply: its clients "
             "are not slowed down here.",
             "Plan for that load, or keep leaderships of such clients' topics on brokers of Kafka.",
-        )  # fmt: skip
+        )
 
 
 # ---- what could not be checked -------------------------------------------------------------------
@@ -375,11 +391,12 @@ def _unasked(facts: Facts, _: Candidate) -> Iterator[Finding]:
         unchecked = [PROTOCOL_VERSION, "authorizers", "settings that differ"]
         unchecked += [] if all(one.inner for one in silent) else [INNER]
         yield Finding(
-            WARN, "settings of other brokers",
+            WARN,
+            "settings of other brokers",
             f"{brokers(_numbers(silent))} did not tell theirs ({silent[0].why}); not checked: "
             f"{', '.join(unchecked)}.",
             "Compare their server.properties with this node's settings.",
-        )  # fmt: skip
+        )
 
 
 def _differences(facts: Facts, mine: Candidate) -> Iterable[Finding]:

@@ -99,8 +99,9 @@ class Watching:
         """Log a problem once, however often it is retried."""
         if self._said != (said := repr(problem)):
             self._said = said
-            _logger.log(level, "could not follow a change in ZooKeeper: %s", problem,
-                        exc_info=traceback)  # fmt: skip
+            _logger.log(
+                level, "could not follow a change in ZooKeeper: %s", problem, exc_info=traceback
+            )
 
     def _look(self) -> None:
         names = self._session.children(CHANGES, watch=True) or []

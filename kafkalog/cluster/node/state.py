@@ -146,8 +146,9 @@ def stop_replica(state: MemberState, request: Any) -> tuple[MemberState, list[Ef
         for asked in topic.partition_states:
             tp = TopicPartition(topic.topic_name, asked.partition_index)
             code = _may_stop(state, tp, asked.leader_epoch)
-            rows.append({"topic_name": tp.topic, "partition_index": tp.partition,
-                         "error_code": code})  # fmt: skip
+            rows.append(
+                {"topic_name": tp.topic, "partition_index": tp.partition, "error_code": code}
+            )
             if not code:
                 held.pop(tp, None)
                 effects.append(Drop(tp, bool(asked.delete_partition)))
@@ -218,9 +219,10 @@ def vanished(
     is in the tree before any node knows it.  None: it lacks none."""
     old = state.image
     gone = [
-        topic for name, topic in old.topics.items()
+        topic
+        for name, topic in old.topics.items()
         if name not in names and (known := before.topics.get(name)) and known.id == topic.id
-    ]  # fmt: skip
+    ]
     if not gone:
         return state, None
     lacking = {topic.name for topic in gone}

@@ -42,18 +42,20 @@ def unsupported(news: News) -> list[Finding]:
 def _access(news: News) -> Iterator[Finding]:
     if news.rules:
         yield Finding(
-            REFUSE, RULES,
+            REFUSE,
+            RULES,
             f"the cluster now has access rules ({min(news.rules)}), which this node does not "
             "enforce: clients that brokers with an authorizer refuse get in here.",
             "Remove the rules (kafka-acls --remove); if brokers have an authorizer, stop this node "
             "and let them serve its partitions.",
-        )  # fmt: skip
+        )
     if news.tokens:
         yield Finding(
-            WARN, TOKENS,
+            WARN,
+            TOKENS,
             f"the cluster now has {TOKENS}, which this node does not check: here nobody needs one.",
             "Expire them (kafka-delegation-tokens --expire), or stop this node.",
-        )  # fmt: skip
+        )
 
 
 def _entities(news: News) -> Iterator[Finding]:
@@ -64,37 +66,41 @@ def _entities(news: News) -> Iterator[Finding]:
         name, rates = " ".join(entity), [one for one in said if not one.startswith("SCRAM-")]
         if len(rates) < len(said):
             yield Finding(
-                REFUSE, SCRAM,
+                REFUSE,
+                SCRAM,
                 f"the cluster now has {SCRAM} ({name}), which this node does not check: clients "
                 "that cannot log in elsewhere get in here.",
                 "Remove them (kafka-configs --delete-config), or stop this node and let brokers of "
                 "Kafka serve its partitions.",
-            )  # fmt: skip
+            )
         if rates:
             yield Finding(
-                WARN, QUOTAS,
+                WARN,
+                QUOTAS,
                 f"the cluster now has {QUOTAS} ({name}: {min(rates)}), which this node does not "
                 "apply: clients are not slowed down here.",
                 "Plan for that load, or keep leaderships of these clients' topics on brokers of "
                 "Kafka (kafkalog cluster reassign).",
-            )  # fmt: skip
+            )
 
 
 def _topic(name: str, said: Mapping[str, str]) -> Iterator[Finding]:
     if said.get("remote.storage.enable", "").strip().lower() == "true":
         yield Finding(
-            REFUSE, f"topic {name}: remote.storage.enable",
+            REFUSE,
+            f"topic {name}: remote.storage.enable",
             "this node has no tiered storage: it cannot serve the records that are only there, and "
             "as a follower it stays out of sync where it lacks them.",
             "Move the topic's replicas to brokers of Kafka (kafkalog cluster reassign).",
-        )  # fmt: skip
+        )
     if is_old(version := said.get("message.format.version", "")):
         yield Finding(
-            WARN, f"topic {name}: message.format.version",
+            WARN,
+            f"topic {name}: message.format.version",
             f"it is {version}, and kafkalog does not read messages of the formats before 0.11: as "
             "a follower this node stays out of sync where the topic has such messages.",
             "Remove the setting; if brokers of Kafka obey it, keep the topic's replicas on them.",
-        )  # fmt: skip
+        )
 
 
 def _brokers(news: News) -> Iterator[Finding]:
@@ -107,18 +113,20 @@ def _brokers(news: News) -> Iterator[Finding]:
                 continue
             lacks = "does not speak PLAINTEXT there" if name in protocols else "does not have it"
             yield Finding(
-                REFUSE, f"broker {number}: listener {name}",
+                REFUSE,
+                f"broker {number}: listener {name}",
                 f"brokers reach each other by it, and this one {lacks}: this node can neither "
                 "follow it nor, as the controller, command it.",
                 "Give it that listener with PLAINTEXT (listeners, "
                 "listener.security.protocol.map), and start it again.",
-            )  # fmt: skip
+            )
     lacking = [str(number) for number, one in sorted(news.brokers.items()) if not one.rack]
     if lacking and len(lacking) < len(news.brokers):
         shown = ", ".join(lacking[:5]) + ", ..." * (len(lacking) > 5)
         yield Finding(
-            WARN, RACKS,
+            WARN,
+            RACKS,
             f"brokers {shown} have none, and others have one: a controller of Kafka creates no "
             "topics then, and one of kafkalog's places replicas without regard to racks.",
             "Set broker.rack on every broker, or on none.",
-        )  # fmt: skip
+        )

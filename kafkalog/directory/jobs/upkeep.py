@@ -54,8 +54,9 @@ class Upkeep:
             (REMOVAL, self.removals.run, self.removals.period_ms),
         ]  # fmt: skip
         delay_ms = config.log_initial_task_delay_ms
-        return [Job(name, run, period_ms, min(delay_ms, period_ms))
-                for name, run, period_ms in periods]  # fmt: skip
+        return [
+            Job(name, run, period_ms, min(delay_ms, period_ms)) for name, run, period_ms in periods
+        ]
 
     def opened(self, log: Handle, scheduler: Scheduler) -> None:
         """Watch a log from now on."""

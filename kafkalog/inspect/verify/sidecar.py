@@ -189,7 +189,7 @@ class SidecarCheck:
                 f"checksum {summed.crc:#010x} of {len(summed.positions)} headers",
                 f"{crc:#010x}, as sealed",
                 position=summed.position,
-            )  # fmt: skip
+            )
             return
         with open(log, "rb") as file:
             found = os.pread(file.fileno(), 1, bit[0])[0]
