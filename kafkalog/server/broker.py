@@ -38,7 +38,6 @@ from kafkalog.server.controller_apis.forwarder import ControllerForwarder
 from kafkalog.server.controller_apis.interface import ControllerApis
 from kafkalog.server.controller_apis.member import ClusterMember
 from kafkalog.server.controller_apis.single_node import SingleNode
-from kafkalog.server.copies import Copies
 from kafkalog.server.dispatch import Dispatch
 from kafkalog.server.dynamic import follow_settings
 from kafkalog.server.faults import Faults
@@ -49,6 +48,7 @@ from kafkalog.server.network.in_process import Inside
 from kafkalog.server.network.reactor import NO_CONTROL, Reactor
 from kafkalog.server.node import Node
 from kafkalog.server.partitions import Partitions
+from kafkalog.server.replica_manager import ReplicaManager
 from kafkalog.server.threads.acknowledger import Acknowledger
 from kafkalog.server.threads.bulk import Bulk
 from kafkalog.server.threads.deletions import Deletions
@@ -224,7 +224,7 @@ class Broker:
         self._kraft: MetadataLog | None = None
         self._member: Member | None = None
         self._controller: Driver | None = None
-        self._copies: Copies | None = None
+        self._replicas: ReplicaManager | None = None
         if clustered:
             from kafkalog.cluster.node.joining import enter, join
 
@@ -385,8 +385,8 @@ class Broker:
         """Prepare an orderly shutdown."""
         config = self._config
         if self._member is not None and config.controlled_shutdown_enable:
-            assert self._copies is not None
-            if late := self._copies.hand_over(HAND_OVER_S):
+            assert self._replicas is not None
+            if late := self._replicas.hand_over(HAND_OVER_S):
                 _logger.warning(
                     "%s: hands over %d partitions, first %s-%d, before all replicas in sync have"
                     " everything: what only acks=1 acknowledged may be lost",
@@ -405,16 +405,16 @@ class Broker:
             self._kraft.register(endpoints, self._config.broker_rack or None)
         if self._member is None:
             return Partitions(self._manager, self._metadata, reactor)
-        copies = self._copies = Copies(
+        replicas = self._replicas = ReplicaManager(
             self._manager, self._member, reactor, fetcher_options(self._config),
             racks=self._config.replica_selector_class == RACK_AWARE,
         )  # fmt: skip
-        self._undo.append(copies.close)
+        self._undo.append(replicas.close)
         lag_ms = self._config.replica_lag_time_max_ms
-        in_sync = InSync(copies, self._member, reactor, lag_ms, name)
+        in_sync = InSync(replicas, self._member, reactor, lag_ms, name)
         self._undo.append(in_sync.stop)
         in_sync.start()
-        return copies
+        return replicas
 
     # ---- being there -------------------------------------------------------------------------
 

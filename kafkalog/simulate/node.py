@@ -290,8 +290,8 @@ class Node:
         found.hold(effect)
 
     def _claim(self, tp: TopicPartition, folder: Path, topic_id: UUID) -> None:
-        """As in kafkalog.directory.folders and kafkalog.server.copies: a folder of another topic of
-        that name is set aside."""
+        """As in kafkalog.directory.folders and kafkalog.server.replica_manager: a folder of another
+        topic of that name is set aside."""
         if folder.exists() and self.folder_ids.get(tp, topic_id) != topic_id:
             self.note(f"node {self.number}: {folder.name} is of an earlier topic")
             self.on_disk.pop(tp, None)

@@ -177,7 +177,7 @@ class Replica:
     # ---- what the controller wants -----------------------------------------------------------
 
     def hold(self, effect: Lead | Follow) -> None:
-        """As in kafkalog.server.copies: first the log, then the permission to write."""
+        """As in kafkalog.server.replica_manager: first the log, then the permission to write."""
         node, state = self.node, effect.held.state
         self.moved()  # what it showed as the leader is checked as that
         self.command = None
@@ -237,7 +237,7 @@ class Replica:
         check(lib.kl_alone_set_followers(self._role, rows, len(those), now_ms))
         self._note_end()
 
-    # ---- shutting down: as in kafkalog.server.copies -----------------------------------------
+    # ---- shutting down: as in kafkalog.server.replica_manager --------------------------------
 
     def hand_over(self) -> None:
         """Refuse acks=1 from now on, if another node may lead next."""

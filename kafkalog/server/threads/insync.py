@@ -23,8 +23,8 @@ from kafkalog.wire.tables.internal import ALTER_PARTITION
 
 if TYPE_CHECKING:
     from kafkalog.replication.membership import Membership
-    from kafkalog.server.copies import Copies
     from kafkalog.server.network.reactor import Reactor
+    from kafkalog.server.replica_manager import ReplicaManager
 
 __all__ = ["InSync"]
 
@@ -47,10 +47,10 @@ class InSync:
     """Two threads of a broker."""
 
     def __init__(
-        self, copies: Copies, member: Membership, reactor: Reactor, lag_ms: int, name: str
+        self, replicas: ReplicaManager, member: Membership, reactor: Reactor, lag_ms: int, name: str
     ) -> None:
         """Starts with `start`; ends when the reactor is stopped, or by `stop`."""
-        self._copies, self._member, self._reactor = copies, member, reactor
+        self._replicas, self._member, self._reactor = replicas, member, reactor
         self._line = member.line()
         self._lag_ms = lag_ms
         self._ended = threading.Event()
@@ -95,23 +95,23 @@ class InSync:
         caught_up = self._reactor.caught_up(HELD_MS if self._held else WAIT_MS)
         epochs = self._epochs()
         if caught_up is not None:
-            tp, found = self._copies.tagged(caught_up.tag), caught_up
-            if self._copies.change(tp, lambda isr: expand(isr, found, epochs)) is not None:
+            tp, found = self._replicas.partition_of(caught_up.tag), caught_up
+            if self._replicas.led.change(tp, lambda isr: expand(isr, found, epochs)) is not None:
                 self._held.add(tp)
         self._held = {tp for tp in self._held if not self._release(tp)}
         if epochs != self._known:
             # A follower that was not known to be alive caught up unnoticed, and is reported only
             # once.
             self._known = epochs
-            self._copies.tell_again()
-        self._failed += self._copies.failed()
+            self._replicas.led.publish_all()
+        self._failed += self._replicas.release_failed()
         now_s = time.monotonic()
         if now_s >= self._again_s:
             self._again_s = now_s + AGAIN_S
-            self._copies.try_again()
+            self._replicas.retry()
         if now_s - self._looked_s >= self._lag_ms / 2000:
             self._looked_s = now_s
-            for tp in self._copies.each_led():
+            for tp in self._replicas.led.partitions():
                 self._look_at(tp)
 
     def _look_at(self, tp: TopicPartition) -> None:
@@ -119,17 +119,16 @@ class InSync:
             states = self._reactor.followers(*tp)
         except NotFound:
             return  # deleted since: the others are still checked
-        self._copies.change(tp, lambda isr: shrink(isr, states, self._lag_ms, self._epochs()))
+        self._replicas.led.change(tp, lambda isr: shrink(isr, states, self._lag_ms, self._epochs()))
 
     def _release(self, tp: TopicPartition) -> bool:
         """Whether nothing waits any more."""
         try:
-            states, needed = self._reactor.followers(*tp), self._copies.needed(tp)
+            states, needed = self._reactor.followers(*tp), self._replicas.joining_offset(tp)
         except (NotFound, UnknownTopicOrPartition, NotLeaderOrFollower, StorageOffline):
             return True
-        self._copies.change(tp, lambda isr: released(isr, states, needed))
-        with self._copies.lock:
-            isr = self._copies.led.get(tp)
+        self._replicas.led.change(tp, lambda isr: released(isr, states, needed))
+        isr = self._replicas.led.isr(tp)
         return isr is None or isr.proposal is None or not isr.proposal.held
 
     def _epochs(self) -> Mapping[int, int]:
@@ -139,8 +138,7 @@ class InSync:
         if (failed := self._failed) != self._said:
             self._member.tell_failed()
             self._said = failed
-        with self._copies.lock:
-            due = {tp: isr for tp, isr in self._copies.led.items() if isr.due}
+        due = self._replicas.led.due()
         keys = list(due)[:ASKED_AT_ONCE]
         if not keys:
             self._ended.wait(PROPOSE_S)
@@ -170,7 +168,7 @@ class InSync:
                     self._take(tp, due[tp], row)
 
     def _take(self, tp: TopicPartition, asked: Isr, row: Any) -> None:
-        after = self._copies.change(tp, lambda isr: answered(isr, asked, row))
+        after = self._replicas.led.change(tp, lambda isr: answered(isr, asked, row))
         if after is not None and after.proposal is None:
             _logger.info("%s-%d: in sync: %s", *tp, ", ".join(map(str, after.in_sync)))
 

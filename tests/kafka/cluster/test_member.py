@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import re
 import shutil
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -145,12 +146,12 @@ def test_a_follower_that_stands_still_leaves_and_joins(cluster: Cluster) -> None
     process = cluster.kafka._process.pid
     cluster.produce(led, 1)
     assert cluster.same(led) == 5
-    isrs, tp = node_of(cluster.ours).partitions.led, TopicPartition(led, 0)
+    isr = partial(node_of(cluster.ours).partitions.led.isr, TopicPartition(led, 0))
     # On a busy machine it may have left before it is stopped.
-    wait_for(lambda: (sorted(isrs[tp].in_sync), isrs[tp].due) == ([KAFKA, OURS], False), "in sync")
+    wait_for(lambda: (sorted(isr().in_sync), isr().due) == ([KAFKA, OURS], False), "in sync")
     with standing_still(process):
         assert cluster.mine.produce(led, b"alone", acks=1).error_code == 0
-        wait_for(lambda: isrs[tp].due, "proposed")
+        wait_for(lambda: isr().due, "proposed")
         assert cluster.log(led).high_watermark == 5, "a replica that may still be in sync lacks it"
     cluster.in_sync(led, KAFKA, OURS)
     wait_for(lambda: cluster.log(led).high_watermark == 6, "it has all again")

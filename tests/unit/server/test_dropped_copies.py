@@ -19,8 +19,8 @@ from kafkalog.errors import NotLeaderOrFollower
 from kafkalog.metadata.image import Partition
 from kafkalog.replication.roles import Drop, Follow, Held
 from kafkalog.server.broker import Broker, node_of
-from kafkalog.server.copies import Copies
-from kafkalog.server.owed import owed
+from kafkalog.server.replica_manager import ReplicaManager
+from kafkalog.server.replica_retries import retry_of
 from kafkalog.testing.standin import StandIn
 from kafkalog.types import TopicPartition
 from kafkalog.wire.error_codes import ErrorCode
@@ -38,8 +38,8 @@ class Kept:
         self.node = node_of(broker)
         assert broker._member is not None
         self.member = broker._member
-        assert isinstance(self.node.partitions, Copies)
-        self.copies = self.node.partitions
+        assert isinstance(self.node.partitions, ReplicaManager)
+        self.replicas = self.node.partitions
         self.folder = Path(broker.path) / "t-0"
 
     def drop(self, delete: bool = True) -> ErrorCode:
@@ -67,7 +67,7 @@ def kept(tmp_path: Path) -> Iterator[Kept]:
             with Admin(broker.bootstrap_servers) as admin:
                 admin.create_topic("t", 1)
             found = Kept(broker)
-            wait_for(lambda: T in found.copies.each_led(), "it is led")
+            wait_for(lambda: T in found.replicas.led.partitions(), "it is led")
             yield found
 
 
@@ -79,7 +79,7 @@ def test_a_copy_that_is_gone_is_dropped(kept: Kept, caplog: pytest.LogCaptureFix
     """Controllers repeat the request; the second one finds nothing, and nothing is owed."""
     for _ in range(3):
         assert kept.drop() == ErrorCode.NONE
-        assert (kept.folder.exists(), kept.copies._owed) == (False, {})
+        assert (kept.folder.exists(), kept.replicas._retries) == (False, {})
     assert errors(caplog) == []
 
 
@@ -87,7 +87,7 @@ def test_a_folder_that_somebody_removed_is_dropped(
     kept: Kept, caplog: pytest.LogCaptureFixture
 ) -> None:
     shutil.rmtree(kept.folder)
-    assert (kept.drop(), kept.copies._owed) == (ErrorCode.NONE, {})
+    assert (kept.drop(), kept.replicas._retries) == (ErrorCode.NONE, {})
     assert not kept.node.manager.has(T)
     assert errors(caplog) == []
 
@@ -104,26 +104,26 @@ def test_a_copy_that_stays_is_owed(
     lib.kl_io_fail(b"renameat", 1, number, 1, 0)
     try:
         assert kept.drop() == code
-        assert [*kept.copies._owed] == [T]
+        assert [*kept.replicas._retries] == [T]
     finally:
         lib.kl_io_reset()
-    wait_for(lambda: not kept.copies._owed, "it is retried")
+    wait_for(lambda: not kept.replicas._retries, "it is retried")
     assert not kept.folder.exists()
-    kept.copies.try_again()  # nothing is owed any more
+    kept.replicas.retry()  # nothing is owed any more
 
 
 def test_retries_come_after_growing_delays() -> None:
     drop, now_s = Drop(T, True), 100.0
-    found = owed(drop, "why", None, now_s)
+    found = retry_of(drop, "why", None, now_s)
     pauses = []
     for _ in range(9):
         pauses.append(found.due_s - now_s)
         now_s = found.due_s
-        found = owed(drop, "why", found, now_s)
+        found = retry_of(drop, "why", found, now_s)
     assert pauses[0] < 1 and pauses[-1] == 60
     for one, later in pairwise(pauses):
         assert later == pytest.approx(min(2 * one, 60))
-    other = owed(Follow(T, Held(UUID(int=1), PARTITION), False), "why", found, now_s)
+    other = retry_of(Follow(T, Held(UUID(int=1), PARTITION), False), "why", found, now_s)
     assert other.due_s - now_s < 1, "another change starts with a short pause"
 
 
@@ -137,8 +137,8 @@ def test_a_directory_that_closes_is_not_broken(kept: Kept) -> None:
 def test_a_copy_that_is_taken_away_has_no_broken_disk(kept: Kept) -> None:
     """The controller takes it away after its log was opened, before it is led."""
     member = kept.member
-    log = kept.copies.log(*T)
-    assert kept.copies._carry_out([Drop(T, False)]) == {}
+    log = kept.replicas.log(*T)
+    assert kept.replicas._carry_out([Drop(T, False)]) == {}
     log.close()
     taken = threading.Event()
 
@@ -148,7 +148,7 @@ def test_a_copy_that_is_taken_away_has_no_broken_disk(kept: Kept) -> None:
 
     kept.node.manager.on_open = take
     with pytest.raises(NotLeaderOrFollower):
-        kept.copies.log(*T)
+        kept.replicas.log(*T)
     assert taken.is_set()
     assert member.held(T) is None
-    assert not kept.copies.offline(*T)
+    assert not kept.replicas.offline(*T)

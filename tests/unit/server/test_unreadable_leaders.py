@@ -9,7 +9,7 @@ import pytest
 
 from kafkalog.client.admin import Admin
 from kafkalog.server.broker import Broker, node_of
-from kafkalog.server.copies import Copies
+from kafkalog.server.replica_manager import ReplicaManager
 from kafkalog.testing.standin import StandIn
 from kafkalog.types import TopicPartition
 from kafkalog.wire.error_codes import ErrorCode
@@ -40,9 +40,10 @@ def test_the_reason_is_logged_once_as_an_error(
             fault = first.faults.fail("FETCH", code, times=None, client_id="2")
             wait_for(lambda: len(node_of(first).image.brokers) == 2, "both are known")
             admin.create_topics([("t", -1, -1, {}, [[1, 2]])]).check()
-            copies = node_of(second).partitions
-            assert isinstance(copies, Copies)
-            wait_for(lambda: fault.hits and T not in copies._followed[T].following(), "given up")
+            replicas = node_of(second).partitions
+            assert isinstance(replicas, ReplicaManager)
+            fetchers = replicas._fetchers._by_partition
+            wait_for(lambda: fault.hits and T not in fetchers[T].following(), "given up")
             hits = fault.hits
             said = [one for one in caplog.records if "t-0" in one.getMessage()
                     and one.levelno >= logging.ERROR]  # fmt: skip

@@ -10,7 +10,7 @@ import pytest
 import kafkalog
 from kafkalog.server import broker
 from kafkalog.server.broker import node_of
-from kafkalog.server.copies import Copies
+from kafkalog.server.replica_manager import ReplicaManager
 from kafkalog.testing.cluster import TestCluster
 from kafkalog.types import TopicPartition
 from kafkalog.wire.error_codes import ErrorCode
@@ -91,9 +91,9 @@ def test_a_replica_that_joins_during_a_stop_has_everything(kafkalog_cluster: Tes
     for node in others:
         cluster.stop(node)
     cluster.wait_until(lambda: cluster.in_sync("t") == [leader], "it is alone")
-    copies = node_of(cluster.nodes[leader].broker).partitions
-    assert isinstance(copies, Copies)
-    assert copies.hand_over(0) == []
+    replicas = node_of(cluster.nodes[leader].broker).partitions
+    assert isinstance(replicas, ReplicaManager)
+    assert replicas.hand_over(0) == []
     with Raw(cluster.nodes[leader].bootstrap_servers) as raw:
         assert raw.produce("t", b"alone", acks=1).error_code == ErrorCode.NONE
         for node in others:
@@ -102,7 +102,7 @@ def test_a_replica_that_joins_during_a_stop_has_everything(kafkalog_cluster: Tes
         refused = raw.produce("t", b"late", acks=1)
         assert refused.error_code == ErrorCode.NOT_LEADER_OR_FOLLOWER
         assert raw.produce("t", b"safe", acks=-1).error_code == ErrorCode.NONE
-    assert copies.needed(tp) >= 1
+    assert replicas.joining_offset(tp) >= 1
     cluster.stop(leader)
     cluster.wait_until(lambda: cluster.leader("t") in others, "another leads")
     assert [one.value for one in cluster.wait_for_records("t", 2)] == [b"alone", b"safe"]

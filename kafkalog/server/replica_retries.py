@@ -1,4 +1,4 @@
-"""Changes of replicas that failed, and when they are tried again.  Pure."""
+"""Changes of replicas that failed, and when they are retried.  Pure."""
 
 from __future__ import annotations
 
@@ -6,14 +6,14 @@ from typing import NamedTuple
 
 from kafkalog.replication.roles import Effect
 
-__all__ = ["Owed", "owed"]
+__all__ = ["Retry", "retry_of"]
 
 FIRST_S, LONGEST_S = 0.9, 60.0
 """Until a change is retried: less than the second between two looks at it, then twice as long each
 time."""
 
 
-class Owed(NamedTuple):
+class Retry(NamedTuple):
     """A change of a partition's replica that failed, and the reason."""
 
     effect: Effect
@@ -24,9 +24,9 @@ class Owed(NamedTuple):
     """The delay before that."""
 
 
-def owed(effect: Effect, why: str, before: Owed | None, now_s: float) -> Owed:
-    """A change has failed now; `before`: what the partition owed until then."""
+def retry_of(effect: Effect, why: str, before: Retry | None, now_s: float) -> Retry:
+    """The retry of a change that failed now; `before`: the partition's previous one."""
     pause_s = FIRST_S
     if before is not None and type(before.effect) is type(effect):
         pause_s = min(2 * before.pause_s, LONGEST_S)
-    return Owed(effect, why, now_s + pause_s, pause_s)
+    return Retry(effect, why, now_s + pause_s, pause_s)
