@@ -521,7 +521,7 @@ class Consumer(Turns):
         return call
 
     def _commit(self, offsets: Mapping[TopicPartition, Any] | None = None, **named: Any) -> None:
-        if offsets is None and self._below._sharing.stored is None:
+        if offsets is None and self._below._state.stored is None:
             offsets = self._ahead.committable()
         self._below.commit(offsets, **named)
 

@@ -305,7 +305,7 @@ def test_a_lost_membership(served: TestBroker, unique: str) -> None:
         two = aio.Consumer(served.bootstrap_servers, unique, **options)
         found = [await anext(one), await anext(one)]
         await one.commit()
-        await until(lambda: one._below._keeper.left)
+        await until(lambda: one._below._heartbeats.session.left)
         assert await one.poll(0) == []
         rest: list[Any] = []
         await one.unsubscribe()

@@ -95,7 +95,7 @@ def test_consumer(served: TestBroker) -> None:
         assert next(iter(one)).offset == 0
         works = "repr assignment paused subscription group_metadata end close"
         judged(one, works, iteration=lambda: next(iter(one)),
-               end=lambda: (one._keeper.stop(), one._committer.stop()))  # fmt: skip
+               end=lambda: (one._heartbeats.stop(), one._committer.stop()))  # fmt: skip
         assert one.committed(TP) is None
 
 

@@ -2,58 +2,23 @@
 
 from __future__ import annotations
 
-import logging
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from functools import partial
-from typing import Any
 
 from kafkalog import errors
-from kafkalog.client.callbacks import logged
 from kafkalog.client.calls.groups import put_offsets
-from kafkalog.client.consumer.commits import Commits, Committing, Offsets
-from kafkalog.client.consumer.member import REJOIN
+from kafkalog.client.consumer.commits import Commits, Committing
 from kafkalog.client.link.background import Background
 from kafkalog.client.link.cluster import Cluster
 from kafkalog.client.link.patience import Wait
 from kafkalog.client.metrics import Tally
 
-__all__ = ["CHORE_S", "Committer", "excuse", "tell_interceptors", "tell_of"]
+__all__ = ["CHORE_S", "Committer"]
 
-_logger = logging.getLogger(__name__)
 
 CHORE_S = 5.0
 """The longest wait: a clock other than the machine's is checked this often."""
-
-
-def excuse(problem: errors.KafkalogError) -> None:
-    """Log a failed automatic commit: the next reader of the group reads its records again."""
-    level = logging.INFO if problem.code in REJOIN else logging.WARNING
-    _logger.log(level, "an automatic commit failed: %s", problem)
-
-
-def tell_interceptors(interceptors: Sequence[object], offsets: Offsets) -> None:
-    """Call `on_commit` of the interceptors that have it."""
-    for interceptor in interceptors:
-        tell: Any = getattr(interceptor, "on_commit", None)
-        if tell is not None:
-            with logged("on_commit"):
-                tell(dict(offsets))
-
-
-def tell_of(done: Committing, before: BaseException | None) -> BaseException | None:
-    """Report a commit's outcome to its callback.  Returns the first exception of several callbacks,
-    `before` or this one; the others are logged."""
-    try:
-        if done.callback is not None:
-            done.callback(done.offsets, done.problem)
-        elif done.problem is not None:
-            excuse(done.problem)
-    except BaseException as found:
-        if before is None:
-            return found
-        _logger.error("a commit's callback failed", exc_info=found)
-    return before
 
 
 class Committer(Background):

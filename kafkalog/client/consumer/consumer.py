@@ -19,10 +19,14 @@ from kafkalog.client.calls.groups import CommittedOffset, GroupMetadata, committ
 from kafkalog.client.consumer.assignors import Assignor, find_assignors
 from kafkalog.client.consumer.commits import Callback
 from kafkalog.client.consumer.committer import Committer
-from kafkalog.client.consumer.group_positions import Sharing
-from kafkalog.client.consumer.heartbeat import Keeper
+from kafkalog.client.consumer.coordinator import ConsumerCoordinator
+from kafkalog.client.consumer.core import ConsumerState
+from kafkalog.client.consumer.fetch_positions import FetchPositions
+from kafkalog.client.consumer.heartbeat import HeartbeatThread
 from kafkalog.client.consumer.member import MemberOptions
 from kafkalog.client.consumer.membership import Membership
+from kafkalog.client.consumer.metadata import ConsumerMetadata
+from kafkalog.client.consumer.offset_commits import OffsetCommits
 from kafkalog.client.consumer.positions import Offset, Positions
 from kafkalog.client.consumer.session import Tempo
 from kafkalog.client.consumer.settings import client_options, fetch_options, heartbeat_options
@@ -132,7 +136,7 @@ class Consumer(Positions):
             self._wait_for,
             self._waker.nudge,
         )
-        self._keeper = Keeper(
+        self._heartbeats = HeartbeatThread(
             Cluster(self._cluster, heartbeat_options(made), clock),
             Tempo(made.heartbeat_interval_ms, made.session_timeout_ms, made.max_poll_interval_ms),
             self._waker.nudge,
@@ -141,18 +145,38 @@ class Consumer(Positions):
             Cluster(self._cluster, client_options(made), clock), self._waker.nudge
         )
         self._membership = (
-            Membership(self._cluster, made.group_id, member, self._keeper, self._waker)
+            Membership(self._cluster, made.group_id, member, self._heartbeats, self._waker)
             if made.group_id
             else None
         )
         self._reading = Reading(self._fetcher)
-        self._sharing = Sharing(
-            self._cluster, made, self._reading, self._keeper, self._committer, self._membership,
-            interceptors,
-        )  # fmt: skip
-        for thread in (self._keeper, self._committer):
+        self._begin_state(made, interceptors)
+        for thread in (self._heartbeats, self._committer):
             weakref.finalize(self, thread.stop)
         self._cluster.transport.attach(self)
+
+    def _begin_state(self, made: ConsumerConfig, interceptors: tuple[object, ...]) -> None:
+        """What it reads and commits."""
+        membership = self._membership
+        self._state = ConsumerState(
+            None if membership is None else membership.member,
+            made.enable_auto_commit,
+            made.auto_commit_interval_ms / 1000,
+            made.metadata_max_age_ms / 1000,
+        )
+        self._state.stored = None if made.enable_auto_offset_store else {}
+        self._metadata = ConsumerMetadata(self._cluster, made, self._state, self._fetcher)
+        self._fetch_positions = FetchPositions(
+            self._cluster, made, self._state, self._metadata, self._reading
+        )
+        self._commits = OffsetCommits(
+            self._cluster, self._state, self._metadata, self._committer, membership,
+            self._reading.reached, interceptors,
+        )  # fmt: skip
+        self._coordinator = ConsumerCoordinator(
+            self._cluster, self._state, self._metadata, self._fetch_positions, self._commits,
+            membership,
+        )  # fmt: skip
 
     def __enter__(self) -> Consumer:
         return self
@@ -163,7 +187,7 @@ class Consumer(Positions):
 
     def __repr__(self) -> str:
         group = f", group {self._config.group_id!r}" if self._config.group_id else ""
-        return f"Consumer({len(self._sharing.assignment)} partitions{group})"
+        return f"Consumer({len(self._state.assigned)} partitions{group})"
 
     @contextmanager
     def _reads(self) -> Iterator[None]:
@@ -193,9 +217,9 @@ class Consumer(Positions):
         """
         with self._used():
             made = Subscription(topics, pattern, on_assigned, on_revoked, on_lost)
-            if self._sharing.manual:
+            if self._state.manual:
                 raise errors.ArgumentError("subscribe: partitions are assigned; unsubscribe first")
-            self._sharing.subscribe(made)
+            self._coordinator.subscribe(made)
 
     def assign(self, partitions: Iterable[TopicPartition]) -> None:
         """Read these partitions instead of the earlier ones, even if other consumers read them.
@@ -204,9 +228,9 @@ class Consumer(Positions):
         Raises: ArgumentError while topics are subscribed to.
         """
         with self._used():
-            if self._sharing.subscription:
+            if self._state.subscription:
                 raise errors.ArgumentError("assign: topics are subscribed to; unsubscribe first")
-            self._sharing.assign(arguments.partitions("partitions", partitions))
+            self._coordinator.assign(arguments.partitions("partitions", partitions))
 
     def incremental_assign(self, partitions: Iterable[TopicPartition]) -> None:
         """Also read these partitions, as with `assign`; those already read continue.
@@ -214,13 +238,13 @@ class Consumer(Positions):
         Raises: ArgumentError while topics are subscribed to.
         """
         with self._used():
-            if self._sharing.subscription:
+            if self._state.subscription:
                 raise errors.ArgumentError(
                     "incremental_assign: topics are subscribed to; unsubscribe first"
                 )
-            self._sharing.core.manual = True
+            self._state.manual = True
             more = arguments.partitions("partitions", partitions)
-            self._sharing.replace([*self._sharing.assignment, *more])
+            self._fetch_positions.assign([*self.assignment, *more])
 
     def incremental_unassign(self, partitions: Iterable[TopicPartition]) -> None:
         """Stop reading these partitions; the others continue.  With automatic commits, positions
@@ -229,30 +253,30 @@ class Consumer(Positions):
         Raises: ArgumentError for those that are not assigned, and while topics are subscribed to.
         """
         with self._used():
-            if self._sharing.subscription:
+            if self._state.subscription:
                 raise errors.ArgumentError(
                     "incremental_unassign: topics are subscribed to; unsubscribe first"
                 )
             gone = set(self._mine(partitions))
-            self._sharing.assign([tp for tp in self._sharing.assignment if tp not in gone])
+            self._coordinator.assign([tp for tp in self.assignment if tp not in gone])
 
     def unsubscribe(self, timeout_ms: float | None = None) -> None:
         """Read nothing; leave the group."""
         with self._used(timeout_ms):
             try:
-                self._sharing.give_up("unsubscribed")
+                self._coordinator.leave("unsubscribed")
             finally:
-                self._sharing.subscribe(Subscription())
+                self._coordinator.subscribe(Subscription())
 
     @property
     def subscription(self) -> list[str]:
         """The subscribed topics; with a pattern, those that it has found."""
-        return sorted(self._sharing.subscription.topics)
+        return sorted(self._state.subscription.topics)
 
     @property
     def assignment(self) -> list[TopicPartition]:
         """The partitions read now, sorted."""
-        return self._sharing.assignment
+        return sorted(self._state.assigned)
 
     def group_metadata(self) -> GroupMetadata:
         """The identity of this member, for `Producer.send_offsets`.
@@ -261,7 +285,7 @@ class Consumer(Positions):
         the coordinator then refuses its offsets.  Generation -1 before the first join, and with
         partitions of `assign`.  Raises: ArgumentError: no group.
         """
-        return self._sharing.identity()
+        return self._state.identity()
 
     # ---- records -----------------------------------------------------------------------
 
@@ -337,7 +361,7 @@ class Consumer(Positions):
         """Hand these out first the next time."""
         firsts = {TopicPartition(one.topic, one.partition): one for one in reversed(records)}
         for tp, first in firsts.items():
-            self._sharing.seek(tp, first.offset, self._reading.epoch(tp, first.offset))
+            self._fetch_positions.seek(tp, first.offset, self._reading.epoch(tp, first.offset))
 
     def _shown(self, read: list[Record]) -> list[Record]:
         try:
@@ -355,33 +379,33 @@ class Consumer(Positions):
 
     def _next(self, timeout_ms: float | None, take: Callable[[], Any]) -> Any:
         """What `take` returns, once it is not empty; None after the timeout."""
-        sharing, positions = self._sharing, self._fetcher.positions
-        if not (sharing.manual or sharing.subscription):
+        state, positions = self._state, self._fetcher.positions
+        if not (state.manual or state.subscription):
             raise errors.ArgumentError("nothing to read: subscribe to topics or assign partitions")
         wait_ms = arguments.wait_ms("timeout_ms", timeout_ms)
         until_s = time.monotonic() + (FOREVER_S if wait_ms is None else wait_ms / 1000)
         while True:
-            self._keeper.polled()
+            self._heartbeats.polled()
             self._waker.check()
             self._cluster.openings.close_idle()
             self._cluster.patience.due.clear()
-            sharing.keep_up(until_s)
-            if not sharing.holds:
+            self._coordinator.poll(until_s)
+            if not self._holds():
                 continue  # report the loss first
-            if not sharing.parting and (found := take()):
+            if not state.revoking and (found := take()):
                 return found
             left_s = max(until_s - time.monotonic(), 0)
-            wait_s = min(left_s, sharing.until_chore_s())
-            if sharing.joining or sharing.parting:  # keep_up has waited, unless there is more to do
-                more = (positions and not sharing.parting) or sharing.searching
+            wait_s = min(left_s, self._coordinator.until_chore_s())
+            if state.joining or state.revoking:  # it has waited, unless there is more to do
+                more = (positions and not state.revoking) or self._metadata.searching
                 wait_s = min(left_s, LOOK_S) if more else 0
-            elif sharing.errands.behind:
+            elif self._metadata.lookups.behind:
                 wait_s = min(wait_s, LOOK_S)
-            if positions and not sharing.parting:
+            if positions and not state.revoking:
                 self._reading.add(self._fetcher.poll(int(wait_s * 1000)))
             elif wait_s:
                 self._waker.wait(self._due(), wait_s)
-            if not left_s and (self._reading.empty or sharing.parting):
+            if not left_s and (self._reading.empty or state.revoking):
                 return None
 
     def _due(self) -> list[Connection]:
@@ -404,9 +428,8 @@ class Consumer(Positions):
         """Counts and averages so far, by the names of Kafka's metrics (docs/clients.md lists them).
         From any thread, also after `close`."""
         self._here()
-        fetcher, sharing, member = self._fetcher, self._sharing, self._membership
-        assigned = sharing.assignment
-        lags = (self._reading.lag(tp, sharing.stable_only) for tp in assigned)
+        fetcher, member, assigned = self._fetcher, self._membership, self.assignment
+        lags = (self._reading.lag(tp, self._fetch_positions.stable_only) for tp in assigned)
         return {
             "records-consumed-total": float(self._reading.count),
             "records-lag-max": float(max(lags, default=0)),
@@ -414,22 +437,22 @@ class Consumer(Positions):
             "rebalance-total": float(member.member.rebalances if member else 0),
             **consumer_metrics(
                 fetcher.fetch_bytes, fetcher.fetch_ms, self._committer.commit_ms,
-                self._keeper.beat_ms,
+                self._heartbeats.beat_ms,
             ),
         }  # fmt: skip
 
     # ---- what was read and not handed out (see Prefetched) ------------------------------
 
     def _holds(self) -> bool:
-        return self._sharing.holds
+        return self._state.holds(self._cluster.clock.monotonic_s())
 
     def _go_back(self, firsts: Mapping[TopicPartition, int]) -> None:
         for tp, offset in firsts.items():
-            if tp in self._sharing:
-                self._sharing.seek(tp, offset, self._reading.epoch(tp, offset))
+            if tp in self._state.assigned:
+                self._fetch_positions.seek(tp, offset, self._reading.epoch(tp, offset))
 
     def _committable(self) -> dict[TopicPartition, CommittedOffset]:
-        return dict(self._sharing.positions())
+        return dict(self._commits.positions())
 
     def _committed_at(self, tp: TopicPartition, offset: int) -> CommittedOffset:
         return CommittedOffset(offset, self._reading.epoch(tp, offset))
@@ -454,17 +477,17 @@ class Consumer(Positions):
         partitions, and poll joins again; what the coordinator answers.  ArgumentError: no group.
         """
         with self._used(timeout_ms):
-            given = self._sharing.positions() if offsets is None else {
+            given = self._commits.positions() if offsets is None else {
                 arguments.partition("offsets", tp): committed_of("offsets", one)
                 for tp, one in arguments.mapping("offsets", offsets).items()
             }  # fmt: skip
             arguments.called("callback", callback, AWAITS)
             if not wait:
-                self._sharing.commit_later(given, callback)
+                self._commits.commit_later(given, callback)
                 return
             problem: errors.KafkalogError | None = None
             try:
-                self._sharing.commit(given)
+                self._commits.commit(given)
             except errors.KafkalogError as found:
                 problem = found
             if callback is not None:
@@ -486,12 +509,12 @@ class Consumer(Positions):
                 offsets = {tp: CommittedOffset(behind, self._reading.epoch(tp, behind))}
             given = arguments.mapping("offsets", offsets)
             rows = {tp: committed_of("offsets", given[tp]) for tp in self._mine(list(given))}
-            if self._sharing.stored is None:
+            if self._state.stored is None:
                 raise errors.ArgumentError(
                     "store_offsets: enable.auto.offset.store is true, wanted false: every record "
                     "that is handed out is stored"
                 )
-            self._sharing.stored.update(rows)
+            self._state.stored.update(rows)
 
     @overload
     def committed(
@@ -550,10 +573,10 @@ class Consumer(Positions):
                 return
             try:
                 with self._cluster.patience.whole(until_s - time.monotonic()):
-                    self._sharing.end(commit)
+                    self._coordinator.close(commit)
             finally:
                 self._closed = True
-                self._keeper.stop()
+                self._heartbeats.stop()
                 self._committer.stop()
                 self._end()
         finally:

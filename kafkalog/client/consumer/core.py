@@ -2,7 +2,7 @@
 
 It only decides: no clock, no socket, no thread.  Anything with several steps is a process: a
 generator that yields an effect, is sent its outcome, and continues from there at the time `now_s`,
-which its driver sets.  Sharing drives it; a simulation does the same
+which its driver sets.  ConsumerCoordinator drives it; a simulation does the same
 (tests/unit/client/consumer/simulation.py).
 """
 
@@ -10,20 +10,21 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Generator, Iterable, Mapping
 from typing import Any, NamedTuple, TypeVar
+from uuid import UUID
 
 from kafkalog import errors
 from kafkalog.client.calls.groups import CommittedOffset, GroupMetadata
 from kafkalog.client.consumer.commits import Offsets
-from kafkalog.client.consumer.lookout import Lookout
 from kafkalog.client.consumer.member import IN, Member
+from kafkalog.client.consumer.missing_topics import MissingTopics
 from kafkalog.client.consumer.subscription import Subscription
 from kafkalog.client.link.failures import failure_class
 from kafkalog.types import TopicPartition
 from kafkalog.wire.error_codes import ErrorCode
 
 __all__ = [
-    "Absent", "Commit", "Core", "Drain", "Effect", "Join", "Look", "Process", "Replace", "Say",
-    "Tell", "TellCommits",
+    "Absent", "CallListener", "Commit", "ConsumerState", "Drain", "Effect", "Join", "Look",
+    "Process", "Reached", "Replace", "ReportCommits", "Say",
 ]  # fmt: skip
 
 Reached = Callable[[TopicPartition], CommittedOffset | None]
@@ -42,11 +43,11 @@ class Drain(NamedTuple):
     """Wait for commits in the background, while the session lasts; returns whether all ended."""
 
 
-class TellCommits(NamedTuple):
+class ReportCommits(NamedTuple):
     """Report commits that have ended; returns the first exception of a callback, or None."""
 
 
-class Tell(NamedTuple):
+class CallListener(NamedTuple):
     """Call a listener of the subscription; returns its exception, or None."""
 
     what: str
@@ -83,24 +84,30 @@ class Say(NamedTuple):
     text: str
 
 
-Effect = Commit | Drain | TellCommits | Tell | Replace | Join | Look | Absent | Say
+Effect = Commit | Drain | ReportCommits | CallListener | Replace | Join | Look | Absent | Say
 T = TypeVar("T")
 Process = Generator[Effect, Any, T]
 
 
-class Core:
-    """The partitions of one consumer.  For the owner's thread only."""
+class ConsumerState:
+    """What one consumer wants to read, and the partitions that it reads.  For the owner's thread
+    only."""
 
     def __init__(
         self, member: Member | None, commits: bool, interval_s: float, look_s: float
     ) -> None:
         """`member`: None without a group.  `commits`: automatic, every `interval_s`.  `look_s`: as
-        in Lookout."""
+        in MissingTopics."""
         self.member = member
-        self.lookout = Lookout(look_s)
+        self.missing = MissingTopics(look_s)
         self.subscription = Subscription()
         self.manual = False
         """Whether partitions were assigned by hand."""
+        self.paused: set[TopicPartition] = set()
+        self.stored: dict[TopicPartition, CommittedOffset] | None = None
+        """Offsets to commit instead of positions, if those are stored by hand."""
+        self.topic_ids: dict[str, UUID] = {}
+        """Of the topics that are read, from the last metadata."""
         self.assigned: dict[TopicPartition, int | None] = {}
         """The partitions that are read, with the last committed offset."""
         self.committing = commits and member is not None
@@ -108,13 +115,13 @@ class Core:
         self.next_commit_s = 0.0
         self.changed = False
         """Whether the group's topics or partitions have changed since the last assignment."""
-        self.parting = False
+        self.revoking = False
         """Whether partitions will be given up once their last commit is answered: until then no
         records are handed out."""
-        self.settling = False
+        self.draining = False
         """Whether commits must be answered before it joins again."""
         self.now_s = 0.0
-        self._unshared = False
+        self._unapplied = False
         """Whether the member's new assignment is still to be applied."""
         self._interval_s = interval_s
 
@@ -132,16 +139,21 @@ class Core:
         """Subscribe to other topics."""
         self.subscription = subscription
         self.manual = False
-        self.lookout.next_look_s = 0.0
+        self.missing.next_lookup_s = 0.0
         if self.member is not None:
             self.member.rejoin()
 
     def replace(self, partitions: Iterable[TopicPartition]) -> list[TopicPartition]:
-        """Read exactly these; returns those that are no longer read."""
+        """Read exactly these; returns those that are no longer read, with nothing kept of them."""
         wanted = dict.fromkeys(partitions)
         gone = [tp for tp in self.assigned if tp not in wanted]
         self.assigned = {tp: self.assigned.get(tp) for tp in wanted}
-        self.lookout.reads(wanted)
+        self.missing.retain(wanted)
+        self.paused.intersection_update(wanted)
+        if self.stored is not None:
+            self.stored = {tp: at for tp, at in self.stored.items() if tp in wanted}
+        topics = {tp.topic for tp in wanted}
+        self.topic_ids = {name: one for name, one in self.topic_ids.items() if name in topics}
         return gone
 
     # ---- membership and assignment -----------------------------------------------------------
@@ -152,22 +164,22 @@ class Core:
         if (problem := member.look(self.now_s)) is not None:
             yield Say(str(problem))
         if member.fenced is not None:
-            yield from self._give_back(member)
+            yield from self._prepare_join(member)
             raise member.fenced
-        if self._unshared and member.state == IN:
-            yield from self._take_share(member)
+        if self._unapplied and member.state == IN:
+            yield from self._apply_assignment(member)
         searching = yield Look()
-        if self.changed and member.state == IN and not self._unshared:
+        if self.changed and member.state == IN and not self._unapplied:
             self.changed = False
             member.rejoin()
         if searching and not self.assigned:
             return
         while member.state != IN:
-            if not (yield from self._give_back(member)):
+            if not (yield from self._prepare_join(member)):
                 return
             owned = sorted(self.assigned)
             if (yield Join(owned)):
-                yield from self._take_share(member)
+                yield from self._apply_assignment(member)
             elif not owned or member.metadata.generation >= 0:
                 return
 
@@ -180,16 +192,16 @@ class Core:
         assert self.member is not None
         return self.member
 
-    def _give_back(self, member: Member) -> Process[bool]:
+    def _prepare_join(self, member: Member) -> Process[bool]:
         """Before a join: commit and give up partitions, unless it keeps them; False: its commits
         are not answered yet."""
-        self.changed = self._unshared = False
+        self.changed = self._unapplied = False
         if self.assigned and member.metadata.generation < 0:
-            gone, self.parting = sorted(self.assigned), False
+            gone, self.revoking = sorted(self.assigned), False
             yield Replace([])
-            yield from _told("lost", gone)
+            yield from _call_listener("lost", gone)
         if member.metadata.generation < 0:
-            self.settling = False
+            self.draining = False
             return True
         wanted = self.subscription.topics if member.cooperative else ()
         if gone := [tp for tp in sorted(self.assigned) if tp.topic not in wanted]:
@@ -198,88 +210,88 @@ class Core:
             if (raised := (yield from self._revoke(gone))) is not None:
                 raise raised
         else:
-            self.parting = False  # the next assignment may leave what this one revoked
-        return (yield from self._settle_commits(member))
+            self.revoking = False  # the next assignment may leave what this one revoked
+        return (yield from self._drain_commits(member))
 
     def _committed_before(self) -> Process[bool]:
         """Commit positions to be given up; whether that is answered, or no longer useful."""
-        if not self.parting:
-            self.parting = True
+        if not self.revoking:
+            self.revoking = True
             if self.committing and (problem := (yield Commit(wait=False))) is not None:
                 raise problem
         if not (yield Drain()) and self.holds(self.now_s):
             return False
-        self.parting = False
+        self.revoking = False
         return True
 
     def _revoke(self, partitions: list[TopicPartition]) -> Process[BaseException | None]:
         """Report it, and stop reading these; returns the exception of a callback or listener."""
-        before: BaseException | None = yield TellCommits()
+        before: BaseException | None = yield ReportCommits()
         # Lost if the commit took longer than the session.
-        raised: BaseException | None = yield Tell(
+        raised: BaseException | None = yield CallListener(
             "revoked" if self.holds(self.now_s) else "lost", partitions
         )
         yield Replace([tp for tp in self.assigned if tp not in set(partitions)])
-        self.settling = True
+        self.draining = True
         return raised or before
 
-    def _settle_commits(self, member: Member | None) -> Process[bool]:
+    def _drain_commits(self, member: Member | None) -> Process[bool]:
         """Wait for commits in the background before the generation that they belong to ends;
         returns whether they are answered."""
-        if self.settling and member is not None and not (yield Drain()):
+        if self.draining and member is not None and not (yield Drain()):
             return member.ended(self.now_s) is not None
-        self.settling = False
-        if (raised := (yield TellCommits())) is not None:
+        self.draining = False
+        if (raised := (yield ReportCommits())) is not None:
             raise raised
         return True
 
-    def _take_share(self, member: Member) -> Process[None]:
+    def _apply_assignment(self, member: Member) -> Process[None]:
         """Apply a new assignment; partitions to be given up are committed first."""
-        share = set(member.share)
-        gone = [tp for tp in sorted(self.assigned) if tp not in share]
-        new = [tp for tp in member.share if tp not in self.assigned]
+        assignment = set(member.assignment)
+        gone = [tp for tp in sorted(self.assigned) if tp not in assignment]
+        new = [tp for tp in member.assignment if tp not in self.assigned]
         raised: BaseException | None = None
-        self._unshared = bool(gone)  # also after a WakeUp
+        self._unapplied = bool(gone)  # also after a WakeUp
         if gone and not (yield from self._committed_before()):
             return
-        self._unshared = False
+        self._unapplied = False
         if gone:  # the leader wants to give these to others, who get them next time
             # Raised once the assignment is applied, as no other member reads it.
             raised = yield from self._revoke(gone)
             member.rejoin()
-        yield Replace(member.share)
+        yield Replace(member.assignment)
         if member.counts is not None:  # the leader looks up the topics of all members
             yield Absent(member.topics - member.counts.keys())
         self.next_commit_s = self.now_s + self._interval_s
-        found = yield Tell("assigned", new)
+        found = yield CallListener("assigned", new)
         if (raised := raised or found) is not None:
             raise raised
 
-    def part(self) -> Process[None]:
+    def revoke_all(self) -> Process[None]:
         """Commit what is due, and report that nothing is read any more."""
         member = self.member if self.subscription else None
         if member is None:
             if self.committing and (problem := (yield Commit(wait=True))) is not None:
                 raise problem
         elif self.assigned:
-            yield from self._part_with(member, sorted(self.assigned))
-        self.settling = True
-        yield from self._settle_commits(self.member)
+            yield from self._revoke_for_good(member, sorted(self.assigned))
+        self.draining = True
+        yield from self._drain_commits(self.member)
 
-    def _part_with(self, member: Member, gone: list[TopicPartition]) -> Process[None]:
+    def _revoke_for_good(self, member: Member, gone: list[TopicPartition]) -> Process[None]:
         if (ended := member.ended(self.now_s)) is not None:
             member.lose(ended)
         if member.metadata.generation < 0:
-            yield from _told("lost", gone)
+            yield from _call_listener("lost", gone)
             return
         problem = (yield Commit(wait=True)) if self.committing else None
         raised = yield from self._revoke(gone)
         if (raised := raised or problem) is not None:
             raise raised
 
-    def parted(self) -> None:
+    def left(self) -> None:
         """Everything that was read is given up."""
-        self.parting = self.settling = self._unshared = False
+        self.revoking = self.draining = self._unapplied = False
 
     # ---- commits -------------------------------------------------------------------------------
 
@@ -294,8 +306,10 @@ class Core:
         return {tp: at for tp, at in found.items() if at.offset != self.assigned[tp]}
 
     def positions(self, reached: Reached) -> dict[TopicPartition, CommittedOffset]:
-        """Up to where records were handed out, except for partitions that the cluster lacks."""
-        found = {tp: None if tp in self.lookout.missing else reached(tp) for tp in self.assigned}
+        """The offsets to commit: up to where records were handed out, or those stored by hand.
+        Partitions that the cluster lacks are left out."""
+        reached = reached if self.stored is None else self.stored.get
+        found = {tp: reached(tp) for tp in self.assigned if tp not in self.missing.partitions}
         return {tp: at for tp, at in found.items() if at is not None}
 
     def committed(self, offsets: Offsets) -> None:
@@ -333,8 +347,8 @@ class Core:
         return found
 
 
-def _told(what: str, partitions: list[TopicPartition]) -> Process[None]:
+def _call_listener(what: str, partitions: list[TopicPartition]) -> Process[None]:
     """Raises: the listener's exception."""
-    raised = yield Tell(what, partitions)
+    raised = yield CallListener(what, partitions)
     if raised is not None:
         raise raised

@@ -23,7 +23,7 @@ from kafkalog.client.link.transport import Address
 from kafkalog.client.metrics import Tally
 from kafkalog.wire import apis
 
-__all__ = ["Keeper", "leave_group"]
+__all__ = ["HeartbeatThread", "leave_group"]
 
 
 def leave_group(cluster: Cluster, member: GroupMetadata, reason: str) -> None:
@@ -38,7 +38,7 @@ def leave_group(cluster: Cluster, member: GroupMetadata, reason: str) -> None:
     check_code(answer.error_code, f"group {member.group!r}", api=apis.LEAVE_GROUP)
 
 
-class Keeper(Background):
+class HeartbeatThread(Background):
     """The thread that keeps a member in its group; it starts with the first join."""
 
     def __init__(self, cluster: Cluster, tempo: Tempo, nudge: Callable[[], None]) -> None:
@@ -85,19 +85,6 @@ class Keeper(Background):
         """As Session.rest."""
         with self._condition:
             self.session.rest()
-
-    @property
-    def _member(self) -> GroupMetadata | None:
-        return self.session.member
-
-    def problem(self) -> errors.KafkalogError | None:
-        """The coordinator's answer to the last heartbeat, unless it was a success."""
-        return self.session.problem
-
-    @property
-    def left(self) -> bool:
-        """Whether it has left the group because the owner did not poll."""
-        return self.session.left
 
     @property
     def session_end_s(self) -> float:

@@ -21,7 +21,7 @@ from kafkalog.wire.error_codes import ErrorCode
 from kafkalog.wire.records import CONSUMER_PROTOCOL
 
 __all__ = [
-    "IN", "JOINING", "LOST", "OUT", "REJOIN", "SHARING", "SYNCING",
+    "ASSIGNING", "IN", "JOINING", "LOST", "OUT", "REJOIN", "SYNCING",
     "Asks", "BeatAs", "Doubt", "DoubtTopics", "Effect", "Member", "MemberOptions", "Rest",
     "Unwanted",
 ]  # fmt: skip
@@ -31,8 +31,8 @@ LOST = (ErrorCode.ILLEGAL_GENERATION, ErrorCode.UNKNOWN_MEMBER_ID)
 """Its partitions belong to other members now."""
 REJOIN = (ErrorCode.REBALANCE_IN_PROGRESS, *LOST)
 SUBSCRIPTION_VERSION, ASSIGNMENT_VERSION = 3, 3
-OUT, JOINING, SHARING, SYNCING, IN = "out", "joining", "sharing", "syncing", "in"
-"""SHARING: it has joined; a leader now looks up the topics to assign."""
+OUT, JOINING, ASSIGNING, SYNCING, IN = "out", "joining", "assigning", "syncing", "in"
+"""ASSIGNING: it has joined; a leader now looks up the topics to assign."""
 
 
 class MemberOptions(NamedTuple):
@@ -98,7 +98,7 @@ class Member:
         refused."""
         self.fenced: errors.KafkalogError | None = None
         """Another member has its instance id: it does not join again."""
-        self.share: list[TopicPartition] = []
+        self.assignment: list[TopicPartition] = []
         """Its partitions in the last generation."""
         self.state = OUT
         self.cooperative = all(assignor.cooperative for assignor in options.assignors)
@@ -114,7 +114,7 @@ class Member:
         """The last backoff, since it got an assignment."""
         self._joined: Any = None
         """The answer to its JoinGroup."""
-        self._told = (list[TopicPartition](), NO_GENERATION)
+        self._last_assignment = (list[TopicPartition](), NO_GENERATION)
 
     @property
     def awaits(self) -> bool:
@@ -123,7 +123,7 @@ class Member:
 
     # ---- joining -------------------------------------------------------------------------
 
-    def out_of_it(self, now_s: float) -> bool:
+    def lost_membership(self, now_s: float) -> bool:
         """Whether it ceased to be a member while waiting for others; it then starts over."""
         ended = self.ended(now_s)
         if ended is not None:
@@ -154,19 +154,19 @@ class Member:
     def _subscription(
         self, assignor: Assignor, topics: Iterable[str], owned: Sequence[TopicPartition]
     ) -> bytes:
-        share, generation = self._told
+        partitions, generation = self._last_assignment
         return CONSUMER_PROTOCOL.encode_subscription(
             SUBSCRIPTION_VERSION,
             {
                 "topics": sorted(set(topics)),
-                "user_data": assignor.user_data(share, generation),
+                "user_data": assignor.user_data(partitions, generation),
                 "owned_partitions": _rows(owned),
                 "generation_id": generation,
                 "rack_id": self.options.rack,
             },
         )
 
-    def asked(self, reads_on: bool) -> None:
+    def join_sent(self, reads_on: bool) -> None:
         """Its JoinGroup was sent."""
         self.state = JOINING
         self.effects.append(Asks(reads_on))
@@ -184,9 +184,9 @@ class Member:
         self.effects.append(BeatAs(self.metadata))
         self.counts = None
         self._joined = answer
-        self.state = SHARING
+        self.state = ASSIGNING
 
-    def to_share(self) -> set[str] | None:
+    def topics_to_assign(self) -> set[str] | None:
         """The topics of all members, if it is the leader and assigns them; else None."""
         answer = self._joined
         if answer.leader != answer.member_id:
@@ -199,7 +199,7 @@ class Member:
         """A SyncGroup; `counts`: the partitions per topic to assign, None if it is not the
         leader."""
         answer, self.counts = self._joined, counts
-        shares = [] if counts is None else self._shares(counts)
+        assignments = [] if counts is None else self._assignments(counts)
         return {
             "group_id": self.metadata.group,
             "generation_id": answer.generation_id,
@@ -207,25 +207,25 @@ class Member:
             "group_instance_id": self.options.instance_id,
             "protocol_type": "consumer",
             "protocol_name": answer.protocol_name,
-            "assignments": [] if getattr(answer, "skip_assignment", False) else shares,
+            "assignments": [] if getattr(answer, "skip_assignment", False) else assignments,
         }
 
-    def _shares(self, counts: Mapping[str, int]) -> list[dict[str, Any]]:
+    def _assignments(self, counts: Mapping[str, int]) -> list[dict[str, Any]]:
         """The leader's work: the assignments of all members."""
         answer = self._joined
         assignor = next(a for a in self.options.assignors if a.name == answer.protocol_name)
-        shares = assignor.assign([_subscriber(member) for member in answer.members], counts)
+        assignments = assignor.assign([_subscriber(member) for member in answer.members], counts)
         return [
             {
                 "member_id": member_id,
                 "assignment": CONSUMER_PROTOCOL.encode_assignment(
-                    ASSIGNMENT_VERSION, {"assigned_partitions": _rows(share), "user_data": None}
+                    ASSIGNMENT_VERSION, {"assigned_partitions": _rows(owned), "user_data": None}
                 ),
             }
-            for member_id, share in shares.items()
+            for member_id, owned in assignments.items()
         ]
 
-    def shared(self) -> None:
+    def sync_sent(self) -> None:
         """Its SyncGroup was sent."""
         self.state = SYNCING
 
@@ -235,8 +235,8 @@ class Member:
         check_code(answer.error_code, f"group {self.metadata.group!r}", api=apis.SYNC_GROUP)
         self.state = IN
         self.rebalances += 1
-        self.share = _share(answer.assignment)
-        self._told = self.share, self.metadata.generation
+        self.assignment = _decode_assignment(answer.assignment)
+        self._last_assignment = self.assignment, self.metadata.generation
         self.latest = self.metadata
         self.pause_s = 0.0
         self.effects.append(BeatAs(self.metadata, sent_s))
@@ -257,8 +257,8 @@ class Member:
                 self.lose(problem)
             if not passing(problem) or not reached:
                 raise problem
-            if before == SHARING:  # the others wait for its assignment
-                self.state = SHARING
+            if before == ASSIGNING:  # the others wait for its assignment
+                self.state = ASSIGNING
                 self.effects.append(DoubtTopics())
             else:
                 self.effects.append(Doubt())
@@ -336,7 +336,7 @@ class Member:
             generation=NO_GENERATION, member_id="" if gone else self.metadata.member_id
         )
         self.state = OUT
-        self._told = [], NO_GENERATION
+        self._last_assignment = [], NO_GENERATION
 
     @property
     def says_goodbye(self) -> bool:
@@ -360,7 +360,7 @@ def _subscriber(member: Any) -> Subscriber:
     )
 
 
-def _share(data: bytes) -> list[TopicPartition]:
+def _decode_assignment(data: bytes) -> list[TopicPartition]:
     if not data:
         return []
     _, found = CONSUMER_PROTOCOL.decode_assignment(data)

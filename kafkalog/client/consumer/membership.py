@@ -13,13 +13,13 @@ from typing import Any
 
 from kafkalog import errors
 from kafkalog.client.calls.groups import GroupMetadata
-from kafkalog.client.consumer.heartbeat import Keeper, leave_group
+from kafkalog.client.consumer.heartbeat import HeartbeatThread, leave_group
 from kafkalog.client.consumer.member import (
+    ASSIGNING,
     IN,
     JOINING,
     OUT,
     REJOIN,
-    SHARING,
     SYNCING,
     Asks,
     BeatAs,
@@ -46,17 +46,22 @@ GRACE_MS = 5_000
 
 
 class Membership:
-    """One member and its connection.  One thread, in addition to its Keeper's."""
+    """One member and its connection.  One thread, in addition to its HeartbeatThread's."""
 
     def __init__(
-        self, cluster: Cluster, group: str, options: MemberOptions, keeper: Keeper, waker: Waker
+        self,
+        cluster: Cluster,
+        group: str,
+        options: MemberOptions,
+        heartbeats: HeartbeatThread,
+        waker: Waker,
     ) -> None:
         """Nothing is sent yet."""
         self.cluster = cluster
         retry = cluster.options
         pauses_s = retry.retry_backoff_ms / 1000, retry.retry_backoff_max_ms / 1000
-        self.member = Member(group, options, keeper.session, pauses_s)
-        self._keeper = keeper
+        self.member = Member(group, options, heartbeats.session, pauses_s)
+        self.heartbeats = heartbeats
         self._waker = waker
         self._connection: Connection | None = None
         self._answer: Any = None
@@ -64,16 +69,6 @@ class Membership:
         self._sent_s = 0.0
         self._rest_until_s = 0.0
         self._troubles = Troubles[str]()
-
-    @property
-    def state(self) -> str:
-        """The state of the member."""
-        return self.member.state
-
-    @property
-    def cooperative(self) -> bool:
-        """Whether it keeps its partitions while others join."""
-        return self.member.cooperative
 
     @property
     def connection(self) -> Connection | None:
@@ -85,7 +80,7 @@ class Membership:
         return self.member.ended(self._now_s())
 
     def _now_s(self) -> float:
-        return self._keeper.clock.monotonic_s()
+        return self.heartbeats.clock.monotonic_s()
 
     def do(self) -> None:
         """Carry out the effects of its member."""
@@ -94,11 +89,11 @@ class Membership:
             match one:
                 case BeatAs(member, heard_s):
                     assert self._connection is not None
-                    self._keeper.beat_as(member, heard_s, self._connection.address)
+                    self.heartbeats.beat_as(member, heard_s, self._connection.address)
                 case Asks(reads_on):
-                    self._keeper.joins(reads_on)
+                    self.heartbeats.joins(reads_on)
                 case Rest():
-                    self._keeper.rest()
+                    self.heartbeats.rest()
                 case Unwanted():
                     if self._connection is not None:
                         self._connection.close()
@@ -119,7 +114,7 @@ class Membership:
         """
         member = self.member
         while True:
-            self._out_of_it()
+            self._lost_membership()
             if owned and member.metadata.generation < 0:
                 return False  # others have its partitions now: its owner must know first
             if (rest_s := self._rest_until_s - time.monotonic()) > 0:
@@ -145,8 +140,8 @@ class Membership:
                 ):
                     _logger.warning("not joined yet, trying again: %s", problem)
 
-    def _out_of_it(self) -> bool:
-        found = self.member.out_of_it(self._now_s())
+    def _lost_membership(self) -> bool:
+        found = self.member.lost_membership(self._now_s())
         self.do()
         return found
 
@@ -157,29 +152,29 @@ class Membership:
         member = self.member
         if member.state == OUT:
             self._send(apis.JOIN_GROUP, member.join(topics, owned), until_s)
-            member.asked(reads_on=bool(owned))
+            member.join_sent(reads_on=bool(owned))
             self.do()
-        if member.state != SHARING:
+        if member.state != ASSIGNING:
             self._await_answer(until_s)
-        if self._out_of_it():
+        if self._lost_membership():
             return False
         if member.state == JOINING:
             member.joined(self._answer)
         elif member.state == SYNCING:
             member.synced(self._answer, self._sent_s)
         self.do()
-        if member.state == SHARING:
-            self._share_out(until_s)
+        if member.state == ASSIGNING:
+            self._send_assignments(until_s)
         return member.state == IN
 
-    def _share_out(self, until_s: float) -> None:
+    def _send_assignments(self, until_s: float) -> None:
         """Raises: NotYet; a failure."""
-        topics, counts = self.member.to_share(), None
+        topics, counts = self.member.topics_to_assign(), None
         if topics is not None:
-            with self.cluster.patience.errand_of("share out", until_s):
+            with self.cluster.patience.errand_of("assignment", until_s):
                 counts = self.partition_counts(topics)
         self._send(apis.SYNC_GROUP, self.member.sync(counts), until_s)
-        self.member.shared()
+        self.member.sync_sent()
 
     def partition_counts(self, topics: Iterable[str]) -> dict[str, int]:
         """The number of partitions that topics have now; missing topics are left out."""
@@ -204,7 +199,7 @@ class Membership:
         assert self._connection is not None
         what = f"group {self.member.metadata.group!r}: no answer to {self.member.state}"
         wait_s = min(until_s, self._due_s) - time.monotonic()
-        with self._keeper.waited_for():
+        with self.heartbeats.waited_for():
             there = self._waker.wait([self._connection], wait_s)
         if not there:
             if time.monotonic() < self._due_s:
@@ -229,7 +224,7 @@ class Membership:
     def leave(self, reason: str) -> None:
         """Leave the group.  A coordinator that cannot be reached notices by itself."""
         member = self.member
-        self._keeper.rest()
+        self.heartbeats.rest()
         if member.says_goodbye:
             try:
                 leave_group(self.cluster, member.metadata, reason)

@@ -18,7 +18,8 @@ from kafkalog.client.calls.offsets import (
     find_offsets,
     list_offsets,
 )
-from kafkalog.client.consumer.group_positions import Sharing
+from kafkalog.client.consumer.core import ConsumerState
+from kafkalog.client.consumer.fetch_positions import FetchPositions
 from kafkalog.client.fetch.fetcher import Fetcher
 from kafkalog.client.fetch.reading import Reading
 from kafkalog.client.link.cluster import Cluster
@@ -38,7 +39,8 @@ class Positions(Handle):
     _cluster: Cluster
     _fetcher: Fetcher
     _reading: Reading
-    _sharing: Sharing
+    _state: ConsumerState
+    _fetch_positions: FetchPositions
     _pid: int
     _lock: threading.RLock
     _closed: bool
@@ -76,7 +78,7 @@ class Positions(Handle):
         """Raises: ArgumentError for those that are not assigned."""
         found = arguments.partitions("tp", partitions)
         for tp in found:
-            if tp not in self._sharing:
+            if tp not in self._state.assigned:
                 raise errors.ArgumentError(f"{tp.topic}-{tp.partition} is not assigned")
         return found
 
@@ -95,7 +97,7 @@ class Positions(Handle):
     def _position(self, tp: TopicPartition) -> int:
         found = self._reading.position(tp)
         if found is None:
-            self._sharing.find_positions([tp])
+            self._fetch_positions.find([tp])
             found = self._reading.position(tp)
         if found is None:
             raise errors.UnknownTopicOrPartition(f"the cluster has no {tp.topic}-{tp.partition}")
@@ -110,7 +112,7 @@ class Positions(Handle):
         with self._used():
             (tp,) = self._mine([tp])
             at = committed_of("offset", offset)
-            self._sharing.seek(tp, at.offset, at.leader_epoch)
+            self._fetch_positions.seek(tp, at.offset, at.leader_epoch)
 
     def seek_to_beginning(
         self, *partitions: TopicPartition, timeout_ms: float | None = None
@@ -135,9 +137,9 @@ class Positions(Handle):
         named = self._named(name, partitions)
         with self._used(timeout_ms):
             wanted = dict.fromkeys(self._mine(named), where)
-            found = find_offsets(self._cluster, wanted, self._sharing.stable_only)
+            found = find_offsets(self._cluster, wanted, self._fetch_positions.stable_only)
             for tp, at in found.done.items():
-                self._sharing.seek(tp, at.offset, at.leader_epoch)
+                self._fetch_positions.seek(tp, at.offset, at.leader_epoch)
             found.check()
 
     @staticmethod
@@ -159,9 +161,9 @@ class Positions(Handle):
         """
         wanted = self._named("seek_to_committed", partitions)
         with self._used(timeout_ms):
-            self._sharing.identity()
+            self._state.identity()
             some = self._mine(wanted)
-            if self._sharing.begin_at(some) < len(some):
+            if self._fetch_positions.begin_at(some) < len(some):
                 names = few([f"{tp.topic}-{tp.partition}" for tp in some])
                 raise errors.UnknownTopicOrPartition(f"the cluster does not have all of {names}")
 
@@ -169,21 +171,21 @@ class Positions(Handle):
         """Hand out no records of these until `resume`; they stay assigned.  None named: nothing."""
         with self._used():
             for tp in self._mine(partitions):
-                self._sharing.paused.add(tp)
+                self._state.paused.add(tp)
                 self._reading.drop(tp)
 
     def resume(self, *partitions: TopicPartition) -> None:
         """Continue with these; for all: `resume(*consumer.paused)`."""
         with self._used():
             for tp in self._mine(partitions):
-                if tp in self._sharing.paused:
-                    self._sharing.paused.discard(tp)
+                if tp in self._state.paused:
+                    self._state.paused.discard(tp)
                     self._reading.go_on(tp)
 
     @property
     def paused(self) -> list[TopicPartition]:
         """The paused partitions, sorted."""
-        return sorted(self._sharing.paused)
+        return sorted(self._state.paused)
 
     def partitions(self, topic: str, timeout_ms: float | None = None) -> list[TopicPartition]:
         """The partitions of a topic.  Raises: UnknownTopicOrPartition; Timeout."""
@@ -220,7 +222,7 @@ class Positions(Handle):
 
     def _at(self, partitions: list[TopicPartition], where: int) -> dict[TopicPartition, int]:
         times = dict.fromkeys(partitions, where)
-        found = list_offsets(self._cluster, times, self._sharing.stable_only)
+        found = list_offsets(self._cluster, times, self._fetch_positions.stable_only)
         return {tp: at.offset for tp, at in found.items()}
 
     def offsets_for_times(
@@ -235,7 +237,7 @@ class Positions(Handle):
             for tp, time_ms in arguments.mapping("times_ms", times_ms).items()
         }
         with self._used(timeout_ms):
-            found = list_offsets(self._cluster, times, self._sharing.stable_only)
+            found = list_offsets(self._cluster, times, self._fetch_positions.stable_only)
             return {tp: at if at.offset >= 0 else None for tp, at in found.items()}
 
     def lag(self, tp: TopicPartition, timeout_ms: float | None = None) -> int:
@@ -248,7 +250,7 @@ class Positions(Handle):
             at = self._position(tp)
             ends = self._fetcher.ends.get(tp)
             end = -1 if ends is None else ends.high_watermark
-            if ends is not None and self._sharing.stable_only:
+            if ends is not None and self._fetch_positions.stable_only:
                 end = ends.last_stable_offset
             if end < at:
                 end = self._at([tp], LATEST)[tp]

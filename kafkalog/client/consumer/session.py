@@ -1,6 +1,6 @@
 """A member's session: when a heartbeat is due, what its answer means, when the session ends.
 
-It only decides: no clock, no socket, no thread.  The Keeper carries it out.
+It only decides: no clock, no socket, no thread.  The HeartbeatThread carries it out.
 """
 
 from __future__ import annotations
@@ -55,8 +55,8 @@ class Heard(NamedTuple):
 
 
 class Session:
-    """The state of one member's session.  Two threads change it, one at a time: the Keeper locks
-    it."""
+    """The state of one member's session.  Two threads change it, one at a time: HeartbeatThread
+    locks it."""
 
     def __init__(self, tempo: Tempo, retry_s: float, now_s: float) -> None:
         """`retry_s`: the longest time until a heartbeat is retried after a transient failure."""

@@ -111,7 +111,7 @@ def generation(member: Consumer) -> int:
 def again(member: Consumer, wanted: int = 2) -> None:
     """Poll until it is in generation `wanted` or a later one."""
     while (
-        generation(member) < wanted or not member.assignment or member._sharing.joining
+        generation(member) < wanted or not member.assignment or member._state.joining
         or not placed(member)
     ):  # fmt: skip
         member.poll(10)

@@ -7,7 +7,7 @@ from kafkalog import errors
 from kafkalog.client.calls.groups import CommittedOffset, GroupMetadata
 from kafkalog.client.consumer import member as members
 from kafkalog.client.consumer.commits import Committing, Offsets
-from kafkalog.client.consumer.member import JOINING, OUT, SHARING, SYNCING
+from kafkalog.client.consumer.member import ASSIGNING, JOINING, OUT, SYNCING
 from kafkalog.client.consumer.session import Beat, Goodbye
 from kafkalog.client.link.failures import failure, passing
 from kafkalog.coordinator.step import Producer
@@ -56,7 +56,7 @@ Life = Generator[Wait, None, Any]
 
 
 class SimulatedMember:
-    """The Keeper and Committer threads of a consumer, and its requests."""
+    """The HeartbeatThread and Committer threads of a consumer, and its requests."""
 
     def __init__(self, world: Any, name: str, habits: Habits) -> None:
         self.world = world
@@ -130,7 +130,7 @@ class SimulatedMember:
         """As Membership.step."""
         member, world = self.member, self.world
         while True:
-            member.out_of_it(self.now_s)
+            member.lost_membership(self.now_s)
             self._do()
             if owned and member.metadata.generation < 0:
                 return False
@@ -155,15 +155,15 @@ class SimulatedMember:
         member = self.member
         if member.state == OUT:
             self._post(apis.JOIN_GROUP, 9, member.join(self.core.subscription.topics, owned))
-            member.asked(reads_on=bool(owned))
+            member.join_sent(reads_on=bool(owned))
             self._do()
-        if member.state != SHARING:
+        if member.state != ASSIGNING:
             self.session.polled_s = float("inf")
             yield until_ms, lambda: bool(self.answer)
             self.session.polled_s = self.now_s
             if not self.answer:
                 return False
-        if member.out_of_it(self.now_s):
+        if member.lost_membership(self.now_s):
             self._do()
             return None
         if member.state in (JOINING, SYNCING):
@@ -172,13 +172,13 @@ class SimulatedMember:
                 member.joined(answer)
             else:
                 member.synced(answer, self.sent_s)
-                self.world.note(f"{self.name} owns {member.share} in {member.metadata}")
+                self.world.note(f"{self.name} owns {member.assignment} in {member.metadata}")
             self._do()
-        if member.state == SHARING:
-            topics = member.to_share()
+        if member.state == ASSIGNING:
+            topics = member.topics_to_assign()
             counts = None if topics is None else self.world.counts(topics)
             self._post(apis.SYNC_GROUP, 5, member.sync(counts))
-            member.shared()
+            member.sync_sent()
         return True if member.state == members.IN else None
 
     def _post(self, api: Api, version: int, fields: dict[str, Any]) -> None:
@@ -201,7 +201,7 @@ class SimulatedMember:
             raise failure(answer, f"group {GROUP!r}")
         return answer
 
-    # ---- the Keeper's thread -----------------------------------------------------------------
+    # ---- the heartbeat thread ----------------------------------------------------------------
 
     def _keep(self) -> None:
         if self.beating or not self.alive:
@@ -253,11 +253,11 @@ class SimulatedMember:
         """As Consumer.close."""
         self.world.note(f"{self.name} closes")
         try:
-            yield from self._drive(self.core.part(), self.world.now_ms + API_MS)
+            yield from self._drive(self.core.revoke_all(), self.world.now_ms + API_MS)
         except (AwayError, errors.KafkalogError) as problem:
             self.world.note(f"{self.name}: {problem}")
         self.core.replace([])
-        self.core.parted()
+        self.core.left()
         if self.member.says_goodbye:
             self._leave(self.member.metadata)
         self.session.rest()
@@ -283,7 +283,7 @@ class SimulatedMember:
             self.world.note(f"{self.name}: {problem}")
 
     def _commit(self, offsets: Offsets, asked: bool) -> None:
-        """As Sharing.commit_later.  Raises: as Core.committer."""
+        """As OffsetCommits.commit_later.  Raises: as ConsumerState.committer."""
         callback = (lambda _offsets, problem: self.ended.append(problem)) if asked else None
         until_s = self.now_s + API_MS / 1000
         if offsets:

@@ -24,7 +24,7 @@ from kafkalog.client.consumer import core as cores
 from kafkalog.client.consumer import member as members
 from kafkalog.client.consumer.assignors import find_assignors
 from kafkalog.client.consumer.commits import Commits
-from kafkalog.client.consumer.core import Core, Effect, Process
+from kafkalog.client.consumer.core import ConsumerState, Effect, Process
 from kafkalog.client.consumer.member import Member, MemberOptions
 from kafkalog.client.consumer.session import Session, Tempo
 from kafkalog.client.consumer.subscription import Subscription
@@ -64,7 +64,7 @@ TAKEN_MAX = 20
 
 
 class Consumer(SimulatedMember):
-    """A program with a consumer: the owner's thread, on top of the Keeper and the Committer."""
+    """A program with a consumer: the owner's thread, on top of its heartbeats and the Committer."""
 
     def start(self) -> None:
         """Start a new process."""
@@ -80,7 +80,7 @@ class Consumer(SimulatedMember):
         pauses_s = RETRY_MS / 1000, RETRY_MAX_MS / 1000
         self.member = Member(GROUP, options, self.session, pauses_s)
         auto = habits.commits == "auto"
-        self.core = Core(self.member, auto, habits.interval_ms / 1000, METADATA_MS / 1000)
+        self.core = ConsumerState(self.member, auto, habits.interval_ms / 1000, METADATA_MS / 1000)
         self.core.subscribe(Subscription(TOPICS))
         self.commits = Commits()
         self.positions: dict[TopicPartition, int] = {}
@@ -140,7 +140,7 @@ class Consumer(SimulatedMember):
                 self._commit_by_itself()
             if not core.holds(self.now_s):
                 continue
-            if not core.parting and self._take():
+            if not core.revoking and self._take():
                 return
             if self.world.now_ms >= until_ms:
                 return
@@ -150,7 +150,7 @@ class Consumer(SimulatedMember):
         """Hand out records."""
         world, taken = self.world, False
         gone = [tp for tp in self.core.assigned if not world.has(tp)]
-        self.core.lookout.miss(gone, self.now_s, shared=True)
+        self.core.missing.miss_partitions(gone, self.now_s, shared=True)
         for tp in sorted(self.core.assigned):
             first = self.positions.get(tp)
             if first is None or tp in gone:
@@ -175,10 +175,10 @@ class Consumer(SimulatedMember):
         self.read[tp], self.read_in = end, generation
 
     def _mind_missing(self) -> None:
-        """As Sharing."""
-        lookout = self.core.lookout
-        if lookout.asks(self.now_s):
-            lookout.asked(self.world.has, self.now_s, shared=True)
+        """As ConsumerCoordinator."""
+        missing = self.core.missing
+        if missing.due_topics(self.now_s):
+            missing.found(self.world.has, self.now_s, shared=True)
 
     def _find_positions(self) -> None:
         """Begin at the group's committed offsets, or at the beginning."""
@@ -191,7 +191,7 @@ class Consumer(SimulatedMember):
             self.found = None
         wanted = [tp for tp in self.core.assigned if tp not in self.positions]
         new = [tp for tp in wanted if self.world.has(tp)]
-        self.core.lookout.miss(set(wanted) - set(new), self.now_s, shared=True)
+        self.core.missing.miss_partitions(set(wanted) - set(new), self.now_s, shared=True)
         if new and self.asking is None:
             self._fetch_offsets(new)
 
@@ -247,9 +247,9 @@ class Consumer(SimulatedMember):
                     yield world.now_ms + API_MS, lambda: self.commits.quiet
             case cores.Drain():
                 return (yield from self._drained(until_ms))
-            case cores.TellCommits():
+            case cores.ReportCommits():
                 yield from self._tell_commits()
-            case cores.Tell(what, partitions):
+            case cores.CallListener(what, partitions):
                 return (yield from self._listener(what, partitions))
             case cores.Replace(partitions):
                 for tp in self.core.replace(partitions):
@@ -261,7 +261,7 @@ class Consumer(SimulatedMember):
                 self._look()
                 return False
             case cores.Absent(topics):
-                self.core.lookout.lack(topics, self.now_s)
+                self.core.missing.miss_topics(topics, self.now_s)
             case cores.Say(text):
                 world.note(f"{self.name}: {text}")
         return None
@@ -294,17 +294,17 @@ class Consumer(SimulatedMember):
         return None
 
     def _look(self) -> None:
-        """As Sharing: look at the metadata when it is due."""
+        """As ConsumerCoordinator: look at the metadata when it is due."""
         core, member = self.core, self.member
-        if not core.lookout.due(self.now_s):
+        if not core.missing.due(self.now_s):
             return
-        core.lookout.looks(self.now_s)
+        core.missing.begin_lookup(self.now_s)
         absent = set[str]()
         if member.state == members.IN and member.counts is not None:
             counts = self.world.counts(member.topics)
             core.saw(counts)
             absent = member.topics - counts.keys()
-        core.lookout.lack(absent, self.now_s)
+        core.missing.miss_topics(absent, self.now_s)
 
     # ---- joining ---------------------------------------------------------------------------
 
@@ -484,7 +484,7 @@ def _must_settle(world: Simulated) -> None:
 def _must_read_on(world: Simulated) -> None:
     """A deleted topic stops no other one, even long before the leader looks at the metadata."""
     leaders = [one for one in world.living if one.member.counts is not None]
-    looks_s = max((one.core.lookout.next_look_s for one in leaders), default=0.0)
+    looks_s = max((one.core.missing.next_lookup_s for one in leaders), default=0.0)
     world.run(max(world.now_ms, int(looks_s * 1000) + 500))
     del world.topics["b"]
     world.note("b is deleted")

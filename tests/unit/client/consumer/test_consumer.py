@@ -286,7 +286,7 @@ def test_a_removed_member_sets_nothing_back_in_a_transaction(
 
 def later(member: Consumer, end_s: float) -> bool:
     """Whether its session ends later than `end_s`."""
-    return member._keeper.session_end_s > end_s
+    return member._heartbeats.session_end_s > end_s
 
 
 def test_a_member_that_reads_on_while_others_are_waited_for_is_counted_in(
@@ -302,12 +302,12 @@ def test_a_member_that_reads_on_while_others_are_waited_for_is_counted_in(
 
     try:
         polled([one, two], lambda: one.assignment and two.assignment, "two are in")
-        polled([one, two], lambda: not (one._sharing.joining or two._sharing.joining), "stable")
-        polled([one, three], lambda: one._sharing.joining, "it joins again")
+        polled([one, two], lambda: not (one._state.joining or two._state.joining), "stable")
+        polled([one, three], lambda: one._state.joining, "it joins again")
         mine, before = one.assignment, one.group_metadata()
         for _ in range(3):  # the second only sends heartbeats, and the others wait for it
-            polled([one], partial(later, one, one._keeper.session_end_s), "it beats")
-            assert (one.assignment, one._sharing.joining) == (mine, True)
+            polled([one], partial(later, one, one._heartbeats.session_end_s), "it beats")
+            assert (one.assignment, one._state.joining) == (mine, True)
         assert one.group_metadata() == before
         polled(members, lambda: all(m.assignment for m in members), "each has one")
     finally:
@@ -384,9 +384,9 @@ def test_other_topics_while_it_joins(where: Any, topic: str) -> None:
         with Consumer(where, topic + "-none", group=group, **EARLIEST) as consumer:
             joining = consumer._membership
             assert joining is not None
-            while joining.state == "out":
+            while joining.member.state == "out":
                 consumer.poll(0)
-            if joining.state == "in":
+            if joining.member.state == "in":
                 continue
             consumer.subscribe(topic)
             assert {r.topic for r in take(consumer, 90)} == {topic}

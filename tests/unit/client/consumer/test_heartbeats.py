@@ -88,7 +88,7 @@ def test_they_do_not_wait_for_what_was_committed_to_end(peer: Peer, member: Cons
     member.seek(ZERO, 7)
     member.commit(wait=False)
     peer.on(apis.HEARTBEAT, REBALANCE)
-    wait_for(lambda: member._keeper.problem(), "it has heard")
+    wait_for(lambda: member._heartbeats.session.problem, "it has heard")
     peer.on(apis.HEARTBEAT, {})
     again(member)
     assert generation(member) == 2
@@ -258,7 +258,7 @@ def test_a_heartbeat_that_is_answered_again_in_time_changes_nothing(broker: Test
         clock.advance(30_000)
         one.read(lambda: beat.hits > 2)
         broker.heal()
-        one.read(lambda: one._keeper.session_end_s > clock.monotonic_s() + 40)
+        one.read(lambda: one._heartbeats.session_end_s > clock.monotonic_s() + 40)
         clock.advance(30_000)
         broker.fill("t", ["a"])
         one.read(lambda: one.values)
@@ -298,7 +298,7 @@ def test_who_was_removed_says_that_it_has_lost_its_partitions_when_it_closes(
         one.read(lambda: one.assignment)
         with Cluster(broker.bootstrap_servers) as cluster:
             remove_members(cluster, "g").check()
-        wait_for(one._keeper.problem, "it hears of it")
+        wait_for(lambda: one._heartbeats.session.problem, "it hears of it")
     assert one.told == ["assigned", "lost"]
 
 

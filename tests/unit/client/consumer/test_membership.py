@@ -370,4 +370,4 @@ def test_it_offers_range_and_cooperative_sticky(peer: Peer, member: Consumer) ->
     """As Java's; it gives everything back before a rebalance while range may be chosen."""
     asked = peer.sent(apis.JOIN_GROUP)[-1]
     assert [one.name for one in asked.protocols] == ["range", "cooperative-sticky"]
-    assert member._membership is not None and not member._membership.cooperative
+    assert member._membership is not None and not member._membership.member.cooperative

@@ -99,7 +99,7 @@ def test_it_does_not_beat_while_the_coordinator_gathers_members(
         peer.on(apis.JOIN_GROUP, held)
         peer.on(apis.HEARTBEAT, {"error_code": ErrorCode.REBALANCE_IN_PROGRESS}, {})
         wait_for(lambda: member.poll(1) or asked.is_set(), "it asks to join")
-        assert member._keeper._member is None
+        assert member._heartbeats.session.member is None
         let.set()
         again(member)
 
@@ -155,11 +155,11 @@ def test_a_share_that_comes_just_when_it_leaves_is_not_taken(
     options = {**OPTIONS, "heartbeat_ms": 3_000, "max_poll_interval_ms": 10_000}
     with Consumer(peer.servers, "t", clock=clock, **options) as member:
         in_time(member)
-        keeper = member._keeper
+        session = member._heartbeats.session
         clock.advance(10_000)
-        wait_for(lambda: keeper.left, "it leaves")
-        keeper.beat_as(member.group_metadata())
-        assert keeper.left
+        wait_for(lambda: session.left, "it leaves")
+        member._heartbeats.beat_as(member.group_metadata())
+        assert session.left
         again(member, 2)
 
 

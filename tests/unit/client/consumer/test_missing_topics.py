@@ -67,7 +67,7 @@ def test_a_topic_that_is_deleted(broker: TestBroker, how: str, group: str | None
                                pattern="t." if how == "pattern" else None)  # fmt: skip
         reader.until(lambda: len(reader.values) == 2)
         broker.delete_topics("ta")
-        aside = consumer._sharing._missing
+        aside = consumer._state.missing.partitions
         reader.until(lambda: aside or consumer.assignment == [B])
         broker.fill("tb", ["1", "2"])
         reader.until(lambda: len(reader.values) == 4)

@@ -14,10 +14,10 @@ import pytest
 
 from kafkalog import errors
 from kafkalog.client.calls.groups import CommittedOffset, GroupMetadata
-from kafkalog.client.consumer import commits, core, lookout, member, session
-from kafkalog.client.consumer.core import Core
-from kafkalog.client.consumer.lookout import Lookout
+from kafkalog.client.consumer import commits, core, member, missing_topics, session
+from kafkalog.client.consumer.core import ConsumerState
 from kafkalog.client.consumer.member import Member
+from kafkalog.client.consumer.missing_topics import MissingTopics
 from kafkalog.client.consumer.session import Session
 from kafkalog.coordinator.groups import offsets
 from kafkalog.wire.error_codes import ErrorCode
@@ -42,7 +42,7 @@ def test_consumers_keep_their_promises_whatever_happens(part: int) -> None:
 
 
 @pytest.mark.parametrize(
-    "module", [commits, core, lookout, member, session], ids=lambda module: module.__name__
+    "module", [commits, core, member, missing_topics, session], ids=lambda module: module.__name__
 )
 def test_what_decides_knows_no_clock_and_no_socket(module: Any) -> None:
     tree = ast.parse(inspect.getsource(module))
@@ -68,12 +68,12 @@ def test_seeds_that_found_something(seed: int) -> None:
 def gives_no_identity(patch: pytest.MonkeyPatch) -> None:
     """group_metadata() of a removed member says generation -1 and no member id."""
 
-    def identity(self: Core) -> GroupMetadata:
+    def identity(self: ConsumerState) -> GroupMetadata:
         assert self.member is not None
         now = self.member.metadata
         return now if now.generation >= 0 else GroupMetadata(now.group)
 
-    patch.setattr(Core, "identity", identity)
+    patch.setattr(ConsumerState, "identity", identity)
 
 
 def commits_hold_up_heartbeats(patch: pytest.MonkeyPatch) -> None:
@@ -92,32 +92,32 @@ def commits_hold_up_heartbeats(patch: pytest.MonkeyPatch) -> None:
 
 def a_listener_that_raises_ends_the_rebalance(patch: pytest.MonkeyPatch) -> None:
     """The partitions are revoked, and the new assignment is not taken."""
-    revoke = Core._revoke
+    revoke = ConsumerState._revoke
 
-    def raises(self: Core, partitions: Any) -> Any:
+    def raises(self: ConsumerState, partitions: Any) -> Any:
         if (raised := (yield from revoke(self, partitions))) is not None:
             raise raised
         return None
 
-    patch.setattr(Core, "_revoke", raises)
+    patch.setattr(ConsumerState, "_revoke", raises)
 
 
 def a_topic_that_is_gone_stops_all(patch: pytest.MonkeyPatch) -> None:
     """A poll fails for one partition that the cluster does not have."""
 
-    def miss(_self: Lookout, partitions: Any, _now_s: float, shared: bool) -> Any:
+    def miss(_self: MissingTopics, partitions: Any, _now_s: float, shared: bool) -> Any:
         if gone := sorted(partitions):
             raise errors.UnknownTopicOrPartition(f"the cluster has no {gone}")
         return []
 
-    patch.setattr(Lookout, "miss", miss)
+    patch.setattr(MissingTopics, "miss_partitions", miss)
 
 
 def commits_in_the_next_generation(patch: pytest.MonkeyPatch) -> None:
     """A member commits once it knows a generation, before it knows its assignment."""
-    committer = Core.committer
+    committer = ConsumerState.committer
 
-    def found(self: Core) -> GroupMetadata:
+    def found(self: ConsumerState) -> GroupMetadata:
         assert self.member is not None
         latest, self.member.latest = self.member.latest, self.member.metadata
         try:
@@ -125,7 +125,7 @@ def commits_in_the_next_generation(patch: pytest.MonkeyPatch) -> None:
         finally:
             self.member.latest = latest
 
-    patch.setattr(Core, "committer", found)
+    patch.setattr(ConsumerState, "committer", found)
 
 
 def trusts_the_coordinator_alone(patch: pytest.MonkeyPatch) -> None:
@@ -141,18 +141,18 @@ def says_nothing_of_what_it_keeps(patch: pytest.MonkeyPatch) -> None:
 
 def commits_what_was_not_read(patch: pytest.MonkeyPatch) -> None:
     """Positions are one too high."""
-    positions = Core.positions
+    positions = ConsumerState.positions
 
-    def ahead(self: Core, reached: Any) -> Any:
+    def ahead(self: ConsumerState, reached: Any) -> Any:
         found = positions(self, reached)
         return {tp: CommittedOffset(one.offset + 1) for tp, one in found.items()}
 
-    patch.setattr(Core, "positions", ahead)
+    patch.setattr(ConsumerState, "positions", ahead)
 
 
 def sees_no_growth(patch: pytest.MonkeyPatch) -> None:
     """The leader does not assign new partitions."""
-    patch.setattr(Core, "saw", lambda _self, _counts: None)
+    patch.setattr(ConsumerState, "saw", lambda _self, _counts: None)
 
 
 def takes_any_commit(patch: pytest.MonkeyPatch) -> None:

@@ -110,7 +110,7 @@ class Client:
     def set(
         self, tp: TopicPartition, offset: int, epoch: int = -1, last: int | None = None
     ) -> None:
-        """As Sharing.seek."""
+        """As FetchPositions.seek."""
         self.world.note(f"{tp.topic}-{tp.partition} is set to {offset} of epoch {epoch}")
         self.judge.sought(tp, offset, last)
         self.reading.seek(tp, offset, tp not in self.paused, epoch)
@@ -172,7 +172,7 @@ class Client:
         self.set(tp, to)
 
     def _mind_missing(self) -> None:
-        """As Lookout: now and then, look for partitions that the cluster lacks."""
+        """As MissingTopics: now and then, look for partitions that the cluster lacks."""
         world = self.world
         self.missing |= self.core.missing & self.assigned
         if world.now_ms >= self.next_look_ms:

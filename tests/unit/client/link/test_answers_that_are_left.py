@@ -109,15 +109,14 @@ def test_a_share_that_wants_nothing_back_any_more(
 ) -> None:
     """Its new owner has left, so the partition stays and is still read."""
     one, two = parting
-    sharing = one._sharing
     broker.delay("OffsetCommit", 2_000, client_id="z")
     with polled(two):
-        wait_for(lambda: one.poll(5) is not None and sharing.parting, "it is to give one up")
-    wait_for(lambda: one.poll(5) is not None and sharing.membership.state == "in", "it is alone")
+        wait_for(lambda: one.poll(5) is not None and one._state.revoking, "it is to give one up")
+    wait_for(lambda: one.poll(5) is not None and one._state.member.state == "in", "it is alone")
     fill(broker, 2)
     found: list[Any] = []
     wait_for(lambda: found.extend(one.poll(20)) or len(found) == COUNT, "both are read on")
-    assert not sharing.parting
+    assert not one._state.revoking
 
 
 def test_a_wakeup_while_a_share_is_taken(
@@ -128,7 +127,7 @@ def test_a_wakeup_while_a_share_is_taken(
     broker.delay("OffsetCommit", 1_000, client_id="z")
 
     def poll() -> None:
-        while not one._sharing.parting:
+        while not one._state.revoking:
             one.poll(5)
         threading.Timer(0.1, one.wakeup).start()  # while it waits for its commit
         one.poll(60_000)

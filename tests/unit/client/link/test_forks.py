@@ -154,7 +154,7 @@ def test_a_child_that_ends_in_order_ends_nothing_of_its_parents(
         at_exit._deliver_all()
         close_brokers()
         if kind == "consumer":
-            made._keeper.stop()
+            made._heartbeats.stop()
             made._committer.stop()
 
     with client(served, kind, unique) as made:

@@ -223,7 +223,7 @@ def test_every_code_of_a_join(api: Api) -> None:
         one, pauses_s, raised = member(), [], 0
         answer = SimpleNamespace(error_code=code, member_id="m")
         for _ in range(6):
-            one.asked(reads_on=False)
+            one.join_sent(reads_on=False)
             try:
                 one.joined(answer) if api is apis.JOIN_GROUP else one.synced(answer, 0.0)
             except errors.KafkalogError as problem:

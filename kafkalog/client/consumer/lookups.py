@@ -11,12 +11,12 @@ from kafkalog.client.link.failures import passing
 from kafkalog.client.link.handling import Troubles
 from kafkalog.client.link.patience import NotYet
 
-__all__ = ["Errands"]
+__all__ = ["Lookups"]
 
 _logger = logging.getLogger(__name__)
 
 
-class Errands:
+class Lookups:
     """Lookups by name, independent of each other: one that waits or fails holds up no other."""
 
     def __init__(self, cluster: Cluster) -> None:
