@@ -6,12 +6,14 @@ what several commands share.
 """
 
 import argparse
+import difflib
 import errno
 import importlib
 import io
 import os
 import sys
-from collections.abc import Sequence
+import textwrap
+from collections.abc import Mapping, Sequence
 from types import ModuleType
 from typing import Any, NoReturn
 
@@ -21,19 +23,17 @@ __all__ = ["COMMANDS", "OF_KAFKA", "main", "parser_of", "render_markdown"]
 
 COMMANDS: dict[str, str] = {
     "serve": "run a broker on a port, for any Kafka client",
-    "ingest": "append the lines of files (text, JSON, CSV; plain, gzip, zstd) to a topic",
-    "produce": "send the lines of files, JSON records or whole files to a broker's topic",
+    "ingest": "append the lines of text, JSON or CSV files to a topic",
+    "produce": "send lines, JSON records or whole files to a broker's topic",
     "consume": "print the records of a topic, from a data directory or a broker",
-    "topics": "show what a data directory or a cluster holds; create, alter, delete topics; "
-    "delete records",
-    "groups": "list and describe consumer groups with their lag; reset their offsets; delete them",
+    "topics": "show, create, alter and delete topics; delete records",
+    "groups": "show consumer groups and their lag; reset offsets; delete groups",
     "transactions": "list and describe transactions; find hanging ones and end them",
-    "configs": "show and change the settings of topics, brokers, groups and client metrics",
-    "cluster": "administer a cluster: status, drain, reassign, elect, check, log directories, "
-    "quorum, precheck, adopt; try one here",
+    "configs": "show and change settings of topics, brokers, groups and clients",
+    "cluster": "administer a cluster: nodes, replicas, leaders; try one here",
     "features": "show and change the levels of a cluster's features",
     "offsets": "show where partitions begin and end, or the offset at a time",
-    "mirror": "copy topics, settings and groups' offsets between clusters, each record once",
+    "mirror": "copy topics, settings and groups' offsets to another cluster",
     "perf": "measure a broker: produce, consume, end to end",
     "dump": "show what is inside Kafka's files, batch by batch",
     "verify": "check every byte that can be checked",
@@ -41,8 +41,8 @@ COMMANDS: dict[str, str] = {
     "compact": "keep only the last record of each key, in sealed segments",
     "holds": "show what lagging readers hold back from retention; end a hold",
     "adopt": "adopt a directory whose topics no metadata names",
-    "simulate": "run a simulated cluster with faults drawn from a seed; check that nothing is lost",
-    "test-broker": "run a broker for a test suite in any language; it exits with its parent",
+    "simulate": "simulate a cluster with faults from a seed; check its promises",
+    "test-broker": "run a broker for a test suite in any language",
 }
 HIDDEN = {"failpoints": "list the failpoints of the test build"}
 """For developers of kafkalog: not shown in the overview or in docs/cli.md."""
@@ -102,9 +102,18 @@ class _Parser(argparse.ArgumentParser):
 
     def error(self, message: str) -> NoReturn:
         """Raise UsageError instead of printing argparse's usage."""
+        unknown = message.removeprefix("unrecognized arguments: ")
+        if unknown != message:
+            message = self._unknown(unknown.split()[0])
         command = self.prog.removeprefix("kafkalog").strip()
         where = f"{command}: " if command else ""
         raise UsageError(f"{where}{message}; see {self.prog} --help")
+
+    def _unknown(self, word: str) -> str:
+        if not word.startswith("-"):
+            return f"unexpected argument {word!r}"
+        near = difflib.get_close_matches(word, self._option_string_actions, 1)
+        return f"no option {word}" + (f" (did you mean {near[0]}?)" if near else "")
 
     def _print_message(self, message: str, file: Any = None) -> None:
         """As argparse, but a failed write is reported."""
@@ -135,6 +144,9 @@ def parser_of(command: str, action: str | None = None) -> argparse.ArgumentParse
         allow_abbrev=False,
     )
     module.arguments(parser)
+    if action is None and hasattr(module, "ACTIONS"):
+        parser.add_argument_group("actions (each has --help)", _in_lines(module.ACTIONS))
+        parser._action_groups.insert(0, parser._action_groups.pop())
     if action is not None:
         for option in parser._actions:
             others = action not in module.OPTIONS.get(option.dest, (action,))
@@ -143,13 +155,19 @@ def parser_of(command: str, action: str | None = None) -> argparse.ArgumentParse
     return parser
 
 
+def _in_lines(texts: Mapping[str, str]) -> str:
+    """A line for each name and its text."""
+    width = max(map(len, texts)) + 2
+    return "\n".join(f"{name:<{width}}{text}" for name, text in texts.items())
+
+
 def _examples(text: str, action: str | None) -> str:
     """The examples; with an action, those that name it."""
     if action is None:
         return text
     head, *each = text.split("\n  kafkalog")
     named = [one for one in each if f" {action} " in one or f" --{action} " in one]
-    return "\n  kafkalog".join([head, *named]) if named else ""
+    return "\n  kafkalog".join([head, *named]).rstrip() + "\n" if named else ""
 
 
 def _action_in(command: str, words: Sequence[str]) -> str | None:
@@ -179,12 +197,11 @@ def _check_options(command: str, options: argparse.Namespace) -> None:
 
 
 def _overview() -> argparse.ArgumentParser:
-    width = max(map(len, COMMANDS)) + 2
-    lines = "\n".join(f"  {name:<{width}}{text}" for name, text in COMMANDS.items())
+    commands = textwrap.indent(_in_lines(COMMANDS), "  ")
     parser = _Parser(
         prog="kafkalog",
         description=OVERVIEW,
-        epilog=f"commands (each has --help):\n{lines}\n\n{exit_codes()}\n\n"
+        epilog=f"commands (each has --help):\n{commands}\n\n{exit_codes()}\n\n"
         "KAFKALOG_DEBUG=1 in the environment shows the traceback of a failure.",
         formatter_class=argparse.RawDescriptionHelpFormatter,
         usage="kafkalog COMMAND [option ...]",
@@ -270,8 +287,6 @@ def _without_command(words: list[str]) -> int:
 
 
 def _unknown(command: str) -> str:
-    import difflib
-
     near = difflib.get_close_matches(command, COMMANDS, 1)
     hint = f"; did you mean {near[0]}?" if near else f"; there are {', '.join(COMMANDS)}"
     return f"no command {command!r}{hint}"
@@ -279,7 +294,7 @@ def _unknown(command: str) -> str:
 
 _NEXT = {
     errno.ECONNREFUSED: "nothing listens there; kafkalog serve starts a broker",
-    errno.EADDRINUSE: "give --listen another port, or port 0 for a free one",
+    errno.EADDRINUSE: "give another port, or port 0 for a free one",
     errno.EBADF: "the output was closed",
 }
 """A hint about a common failure of the environment."""
@@ -358,8 +373,11 @@ def _commands(text: str | None) -> str:
 
 def _command_markdown(name: str) -> list[str]:
     parser = parser_of(name)
-    lines = [f"## kafkalog {name}", "", str(parser.description), "", "| argument | meaning |"]
-    lines.append("| --- | --- |")
+    lines = [f"## kafkalog {name}", "", str(parser.description), ""]
+    if actions := getattr(_module(name), "ACTIONS", {}):
+        lines += ["| action | what it does |", "| --- | --- |"]
+        lines += [*(f"| `{one}` | {text} |" for one, text in actions.items()), ""]
+    lines += ["| argument | meaning |", "| --- | --- |"]
     for action in parser._actions:
         if isinstance(action, argparse._HelpAction):
             continue

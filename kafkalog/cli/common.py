@@ -14,6 +14,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "CODECS",
+    "PORT_MAX",
     "SECONDS_LIMIT",
     "CommandError",
     "UsageError",
@@ -27,6 +28,7 @@ __all__ = [
     "parse_moment",
     "parse_time",
     "plural",
+    "port_argument",
     "preview",
     "settings_of",
     "show_bytes",
@@ -38,6 +40,7 @@ __all__ = [
 
 CODECS = ("none", "gzip", "snappy", "lz4", "zstd")
 EPOCH = datetime(1970, 1, 1, tzinfo=timezone.utc)
+PORT_MAX = 65_535
 SECONDS_LIMIT = 100_000_000_000  # as milliseconds this is 1973, as seconds the year 5138
 
 
@@ -66,6 +69,13 @@ def count_argument(text: str) -> int:
     if value < 1:
         raise argparse.ArgumentTypeError(f"{text} is below 1")
     return value
+
+
+def port_argument(text: str) -> int:
+    """A TCP port; 0: any that is free."""
+    if not text.isdecimal() or int(text) > PORT_MAX:
+        raise argparse.ArgumentTypeError(f"found {text!r}, wanted a number from 0 to {PORT_MAX}")
+    return int(text)
 
 
 def settings_of(pairs: Iterable[str]) -> dict[str, str]:

@@ -187,16 +187,17 @@ def open_producer(
 
 def add_actions(parser: argparse.ArgumentParser, actions: Mapping[str, str], names: str) -> None:
     """The action as a word or, as in Kafka's tools, as an option; then `names`."""
-    listed = ", ".join(actions)
     parser.add_argument(
         "words",
         nargs="*",
         metavar="ACTION " + names,
-        help=f"{listed}; then names, which --{names.lower()} also takes",
+        help=f"the action, then names, which --{names.lower()} also takes",
     )
     group = parser.add_argument_group("actions as options, as Kafka's tools have them")
-    for name, text in actions.items():
-        group.add_argument(f"--{name}", dest="action", action="append_const", const=name, help=text)
+    for name in actions:
+        group.add_argument(
+            f"--{name}", dest="action", action="append_const", const=name, help=f"as {name}"
+        )
 
 
 def action_of(

@@ -89,13 +89,14 @@ def settings_from(options: argparse.Namespace) -> "Properties":
     """
     from kafkalog.config.server import ServerConfig
     from kafkalog.config.server_properties import Properties, read_properties, sorted_out
+    from kafkalog.server.network.listeners import named
 
     found = Properties({}, None, ())
     if options.config is not None:
         found = sorted_out(read_properties(options.config))
     found.config.update(settings_of(options.set))
     if options.listen is not None:
-        found.config["listeners"] = f"PLAINTEXT://{options.listen}"
+        found.config["listeners"] = named(options.listen)
         found.config.setdefault("listener.security.protocol.map", "PLAINTEXT:PLAINTEXT")
     if options.zookeeper is not None:
         found.config["zookeeper.connect"] = options.zookeeper

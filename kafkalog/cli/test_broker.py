@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING
 
-from kafkalog.cli.common import UsageError, settings_of
+from kafkalog.cli.common import UsageError, port_argument, settings_of
 from kafkalog.cli.signals import on_signals
 
 if TYPE_CHECKING:
@@ -50,7 +50,11 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     """The command's arguments."""
     parser.description = f"{parser.description}\n\n{WORDS}"
     parser.add_argument(
-        "--port", type=int, default=0, help="the port on 127.0.0.1 (default: a free one)"
+        "--port",
+        type=port_argument,
+        default=0,
+        metavar="N",
+        help="the port on 127.0.0.1 (default: a free one)",
     )
     parser.add_argument(
         "--dir", help="the data directory, which is kept (default: a temporary one)"

@@ -16,13 +16,15 @@ class Port:
     """
 
     def __init__(self, number: int = 0) -> None:
-        """Take `number`; 0: any.  Raises: OSError when it is taken."""
+        """Take `number`; 0: any.  Raises: OSError with the address when it is taken."""
         self._socket = socket.socket()
         try:
             self._socket.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
             self._socket.bind((HOST, number))
-        except BaseException:
+        except BaseException as problem:
             self._socket.close()
+            if isinstance(problem, OSError):
+                problem.filename = f"{HOST}:{number}"
             raise
         self.number: int = self._socket.getsockname()[1]
 

@@ -7,7 +7,7 @@ import argparse
 import importlib
 from typing import Any
 
-from kafkalog.cli.common import UsageError, count_argument
+from kafkalog.cli.common import UsageError, count_argument, port_argument
 from kafkalog.cli.remote import action_of, add_bootstrap, open_cluster
 
 EXAMPLES = """\
@@ -27,23 +27,19 @@ example:
 """
 
 ACTIONS = {
-    "status": "show nodes, leaders, replicas out of sync and moves (the default action)",
-    "drain": "move leaderships off a node, with --replicas also its replicas, so that you can "
-    "stop it",
+    "status": "show nodes, leaders, replicas out of sync and moves (the default)",
+    "drain": "move leaderships off a node; with --replicas its replicas, too",
     "reassign": "spread replicas and leaders evenly, moving as little as possible",
     "elect": "make the preferred replica of each partition its leader again",
-    "check": "compare all replicas, record by record, as far as all have them",
+    "check": "compare the records of all replicas, as far as all have them",
     "id": "print the cluster's id",
     "endpoints": "show the brokers' addresses and racks",
     "log-dirs": "show the log directories of all nodes, or of those that are named",
     "quorum": "show the replicas of the metadata log (KRaft)",
     "unregister": "let the cluster forget a broker that is gone for good (KRaft)",
-    "precheck": "check whether a node could join a cluster on ZooKeeper; takes the options of "
-    "serve, and changes nothing",
-    "try": "run three nodes and a ZooKeeper on this machine, in one folder, until Ctrl-C: "
-    "start here",
-    "adopt": "turn a directory that was served alone into that of a cluster's node, with its "
-    "topics",
+    "precheck": "check whether a node could join a cluster; takes serve's options",
+    "try": "run three nodes and a ZooKeeper on this machine: start here",
+    "adopt": "turn a single broker's directory into that of a cluster's node",
 }
 MODULES = {
     "try": "trying.run",
@@ -91,9 +87,8 @@ def arguments(parser: argparse.ArgumentParser) -> None:
         "words",
         nargs="*",
         metavar="ACTION WORD",
-        help="; ".join(f"{name}: {text}" for name, text in ACTIONS.items())
-        + "; then topics (orders, orders:0,2-5; default: all), for drain, unregister and log-dirs "
-        "nodes",
+        help="the action, then topics (orders, orders:0,2-5; default: all) or, for drain, "
+        "unregister and log-dirs, nodes",
     )
     parser.set_defaults(action=None)
     parser.add_argument("--json", action="store_true", help="one JSON object per line")
@@ -128,7 +123,7 @@ def _here(group: Any) -> None:
     )
     group.add_argument(
         "--port",
-        type=int,
+        type=port_argument,
         default=19092,
         metavar="N",
         help="try: the first node's port (19092); the other nodes' and ZooKeeper's follow; 0: "

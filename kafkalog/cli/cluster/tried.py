@@ -9,7 +9,7 @@ from functools import partial
 
 from kafkalog.cli.cluster.processes import Process
 from kafkalog.cli.cluster.zookeeper import ZooKeeper, class_path
-from kafkalog.cli.common import CommandError
+from kafkalog.cli.common import PORT_MAX, CommandError, UsageError
 from kafkalog.client.link.cluster import Cluster
 from kafkalog.client.link.transport import Options
 from kafkalog.errors import KafkalogError
@@ -122,6 +122,10 @@ class Tried:
 
 def _free_ports(first: int) -> list[int]:
     """The ports of the nodes and of ZooKeeper.  Raises: CommandError: one is taken."""
+    if first + len(NODES) > PORT_MAX:
+        raise UsageError(
+            f"--port: found {first}, wanted at most {PORT_MAX - len(NODES)}: {len(NODES)} follow it"
+        )
     found, probes = [], []
     try:
         for number in range(len(NODES) + 1):

@@ -121,14 +121,26 @@ Where: TypeAlias = str | Sequence[str | Address] | Transport | Reachable
 """`host:port,...`, a list of such or of addresses, a transport, or a store."""
 
 
+_SECURED = {"SSL": "TLS", "SASL_SSL": "TLS", "SASL_PLAINTEXT": "SASL"}
+"""What a client lacks for a listener, by the listener's security protocol."""
+
+
 def parse_servers(text: str) -> list[Address]:
     """`host:port,...` as addresses; an IPv6 host stands in brackets; the default port is 9092.
+
+    `PLAINTEXT://` before one is accepted, as Java's client accepts it.
 
     Raises: ArgumentError.
     """
     found = []
     for piece in filter(None, (piece.strip() for piece in text.split(","))):
-        match = re.fullmatch(r"(?:\[([0-9A-Fa-f:.%\w]+)\]|([^\s:/\[\]]+))(?::(\d{1,5}))?", piece)
+        protocol, _, bare = piece.rpartition("://")
+        if lacking := _SECURED.get(protocol.upper()):
+            raise errors.ArgumentError(
+                f"server {piece!r}: {lacking} is not supported yet; use a PLAINTEXT listener"
+            )
+        bare = bare if protocol.upper() == "PLAINTEXT" else piece
+        match = re.fullmatch(r"(?:\[([0-9A-Fa-f:.%\w]+)\]|([^\s:/\[\]]+))(?::(\d{1,5}))?", bare)
         if match is None or not 0 < int(match[3] or 9092) < 65536:
             raise errors.ArgumentError(f"server {piece!r}: wanted host:port")
         found.append(Address(match[1] or match[2], int(match[3] or 9092)))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import socket
 import subprocess
 import sys
@@ -10,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from kafkalog.cli import COMMANDS, EXIT_CODES, main, parser_of, render_markdown
+from kafkalog.cli import COMMANDS, EXIT_CODES, cluster, main, parser_of, render_markdown
 from kafkalog.cli.common import CODECS, parse_moment, parse_time, preview, show_bytes, show_time
 from kafkalog.cli.inputs import timestamp_parser
 from kafkalog.directory.manager import Manager
@@ -59,6 +60,45 @@ def test_help_of_all_names_every_command(kafkalog: Command) -> None:
         assert ran.status == 0
         assert all(f"  {name} " in ran.out for name in COMMANDS)
     assert kafkalog("--version").out.startswith("kafkalog")
+
+
+def test_help_names_each_command_and_action_in_a_line_of_its_own(kafkalog: Command) -> None:
+    """With what it does, in 80 columns."""
+    for words, texts in ((["--help"], COMMANDS), (["cluster", "--help"], cluster.ACTIONS)):
+        lines = kafkalog(*words).out.splitlines()
+        shown = {line.split()[0]: line for line in lines if re.match(r"  [a-z]", line)}
+        for name, text in texts.items():
+            assert shown[name].split(maxsplit=1) == [name, text]
+            assert len(shown[name]) <= 80
+    assert "\nactions (each has --help):\n  list " in kafkalog("groups", "--help").out
+    assert "unregister" not in kafkalog("cluster", "status", "--help").out
+
+
+@pytest.mark.parametrize("command", ["topics", "groups", "consume", "cluster", "offsets"])
+def test_an_address_with_tls_is_refused_with_the_reason(kafkalog: Command, command: str) -> None:
+    words = ["--topic", "orders"] if command == "consume" else []
+    ran = kafkalog(command, *words, "--bootstrap-server", "SASL_SSL://host:9093")
+    assert (ran.status, ran.err) == (
+        2,
+        "kafkalog: server 'SASL_SSL://host:9093': TLS is not supported yet; "
+        "use a PLAINTEXT listener\n",
+    )
+
+
+def test_a_listener_with_tls_is_refused_with_the_reason(tmp_path: Path) -> None:
+    status, told = served(tmp_path, "SASL_SSL://127.0.0.1:0")
+    assert status != 0 and "SASL_SSL, which is not supported yet; wanted PLAINTEXT" in told
+
+
+def test_an_unknown_option_is_named_with_the_nearest(kafkalog: Command) -> None:
+    for words, said in (
+        (["verify", "d", "--zzz"], "verify: no option --zzz; see"),
+        (["test-broker", "--prot", "1"], "no option --prot (did you mean --port?); see"),
+        (["holds", "--dir", "d", "x", "y"], "unexpected argument"),
+        (["cluster", "try", "--port", "65533"], "found 65533, wanted at most 65532: 3 follow it"),
+    ):
+        ran = kafkalog(*words)
+        assert (ran.status, ran.out) == (2, "") and said in ran.err
 
 
 def test_mistakes_are_one_line_and_status_2(kafkalog: Command) -> None:

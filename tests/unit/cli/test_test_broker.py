@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import signal
+import socket
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
@@ -13,6 +14,7 @@ from typing import Any
 
 import pytest
 
+import kafkalog
 from kafkalog.wire import apis
 from kafkalog.wire.error_codes import ErrorCode
 from tests.support.raw import Raw
@@ -140,10 +142,42 @@ def ended(pid: int) -> bool:
     return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] == "Z"
 
 
-def test_wrong_use_is_told(root: Path) -> None:
-    done = subprocess.run(
-        [*COMMAND, "--topic", "t:x"], capture_output=True, text=True, cwd=root, input=""
-    )
-    assert done.returncode == 2
-    assert "--topic: found 't:x', wanted NAME or NAME:PARTITIONS" in done.stderr
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (["--topic", "t:x"], "--topic: found 't:x', wanted NAME or NAME:PARTITIONS"),
+        (["--port", "65536"], "--port: found '65536', wanted a number from 0 to 65535"),
+        (["--port", "soon"], "--port: found 'soon', wanted a number from 0 to 65535"),
+        (["--nothing"], "no option --nothing"),
+        (["--set", "num.partition=1"], "num.partition is not a broker setting; the nearest is"),
+        (["--dir", "/proc/nothing/data"], "/proc/nothing: cannot make the directory: No such"),
+    ],
+)
+def test_wrong_use_is_reported_in_a_line(root: Path, words: list[str], said: str) -> None:
+    status, told = failed(root, *words)
+    assert status == 2 and said in told
     assert os.environ.get("KAFKALOG_DEBUG") is None
+
+
+def test_what_the_machine_refuses_is_reported_in_a_line(root: Path, tmp_path: Path) -> None:
+    """With the address or the directory, and what to do about it."""
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        number = str(taken.getsockname()[1])
+        status, told = failed(root, "--port", number)
+    assert status == 1
+    assert f"127.0.0.1:{number}: Address already in use; give another port" in told
+    (tmp_path / "file").write_text("x")
+    status, told = failed(root, "--dir", str(tmp_path / "file"))
+    assert status == 1 and f"{tmp_path}/file: cannot open the directory: Not a directory" in told
+    with kafkalog.Broker(tmp_path / "served"):
+        status, told = failed(root, "--dir", str(tmp_path / "served"))
+    assert status == 1 and f"process {os.getpid()} owns this directory" in told
+
+
+def failed(root: Path, *arguments: str) -> tuple[int, str]:
+    """The exit status and the one line on stderr of a test broker that cannot start."""
+    done = subprocess.run(
+        [*COMMAND, *arguments], capture_output=True, text=True, cwd=root, input="", timeout=LIMIT_S
+    )
+    assert done.stderr.startswith("kafkalog: ") and done.stderr.count("\n") == 1
+    return done.returncode, done.stderr

@@ -13,6 +13,7 @@ from typing import Any
 
 import pytest
 
+import kafkalog
 from kafkalog import errors
 from kafkalog.client.link.connection import PIECES_MAX, Connection, answering
 from kafkalog.client.link.transport import Address, Options, Tcp, parse_servers
@@ -43,6 +44,7 @@ def connect(peer: Peer, options: Options = PATIENT) -> Connection:
         ("a:1, b:2,", [("a", 1), ("b", 2)]),
         ("broker", [("broker", 9092)]),
         ("[::1]:19092", [("::1", 19092)]),
+        ("PLAINTEXT://a:1,plaintext://[::1]:2", [("a", 1), ("::1", 2)]),
         ("[fe80::1%eth0]", [("fe80::1%eth0", 9092)]),
     ],
 )
@@ -51,11 +53,30 @@ def test_servers(text: str, found: list[tuple[str, int]]) -> None:
 
 
 @pytest.mark.parametrize(
-    "text", ["", " , ", "a:b", "a:0", "a:65536", "::1", "a:1:2", "[::1", "a b"]
+    "text",
+    ["", " , ", "a:b", "a:0", "a:65536", "::1", "a:1:2", "[::1", "a b", "INSIDE://a:1", "://a:1"],
 )
 def test_servers_that_are_none(text: str) -> None:
     with pytest.raises(errors.ArgumentError, match="wanted host:port"):
         parse_servers(text)
+
+
+@pytest.mark.parametrize(
+    ("protocol", "lacking"),
+    [("SSL", "TLS"), ("SASL_SSL", "TLS"), ("sasl_ssl", "TLS"), ("SASL_PLAINTEXT", "SASL")],
+)
+def test_a_listener_with_another_protocol_is_refused_with_the_reason(
+    protocol: str, lacking: str
+) -> None:
+    """Not as an address that is mistyped."""
+    wanted = f"'{protocol}://h:9093': {lacking} is not supported yet; use a PLAINTEXT listener"
+    with pytest.raises(errors.ArgumentError, match=wanted):
+        parse_servers(f"a:1,{protocol}://h:9093")
+    for kind in (kafkalog.Producer, kafkalog.Admin):
+        with pytest.raises(errors.ArgumentError, match=wanted):
+            kind(f"{protocol}://h:9093")
+    with pytest.raises(errors.ArgumentError, match=wanted):
+        kafkalog.Consumer(f"{protocol}://h:9093", "orders")
 
 
 def test_an_address_is_shown_as_it_is_typed() -> None:
